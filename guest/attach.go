@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -30,7 +30,7 @@ type attachment struct {
 func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (engine.Attachment, error) {
 	const op = "attach to shell"
 	open := &guestpb.ShellOpen{Shell: c.shell(shell), Size: resizeTo(size)}
-	if err := wire.CheckShellOpen(open); err != nil {
+	if err := protocol.CheckShellOpen(open); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,7 +58,7 @@ func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.T
 // Write implements engine.Attachment.
 func (a *attachment) Write(p []byte) (int, error) {
 	for n := 0; n < len(p); {
-		part := p[n:min(len(p), n+wire.Chunk)]
+		part := p[n:min(len(p), n+protocol.Chunk)]
 		if err := a.send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Input{Input: part}}); err != nil {
 			return n, err
 		}
@@ -76,7 +76,7 @@ func (a *attachment) send(m *guestpb.ShellAttachRequest) error {
 	a.sendMu.Lock()
 	defer a.sendMu.Unlock()
 	if err := a.stream.Send(m); err != nil {
-		return wire.Decode("type into shell", "", err)
+		return protocol.Decode("type into shell", "", err)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package guest
 
 import (
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // Boot is what the guest does once the host has spoken. The clock and some
@@ -15,7 +15,7 @@ type Boot struct {
 	Mounts []Mount
 	// Bridge is the key of who serves preface.Port on the host. Without it, programs
 	// in the guest find no bridge.
-	Bridge *preface.Key
+	Bridge *protocol.BridgeKey
 	// Base is what the base is known by: rooms' layers that were begun on another one
 	// are begun anew. Empty, and all stay.
 	Base string

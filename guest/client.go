@@ -11,21 +11,20 @@ import (
 	"sync"
 	"time"
 
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/printable"
 )
 
 // Port is the AF_VSOCK port that a guest answers on.
-const Port = wire.Port
+const Port = protocol.Port
 
 // EntryPort is that of what is not for its services: lines for commands, and connections for
 // the workers of rooms.
-const EntryPort = entry.Port
+const EntryPort = protocol.DataPort
 
 const (
 	// redial is the pause between two attempts to reach a booting guest. A
@@ -88,21 +87,21 @@ type Client struct {
 func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
 	const op = "greet guest"
 	hello := &guestpb.HelloRequest{
-		VersionMin: wire.VersionMin, VersionMax: wire.VersionMax,
-		Key: make([]byte, wire.KeySize), Entropy: make([]byte, entropySize), Boot: boot.proto(),
+		VersionMin: protocol.VersionMin, VersionMax: protocol.VersionMax,
+		Key: make([]byte, protocol.KeySize), Entropy: make([]byte, entropySize), Boot: boot.proto(),
 	}
-	if err := wire.CheckBoot(hello.Boot); err != nil {
+	if err := protocol.CheckBoot(hello.Boot); err != nil {
 		return nil, err
 	}
 	_, _ = rand.Read(hello.Key) // never fails
 	_, _ = rand.Read(hello.Entropy)
-	c := newClient(m, wire.Key(hello.Key))
+	c := newClient(m, protocol.Key(hello.Key))
 	for {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, hello)
 		if err == nil {
 			c.version = printable.Clip(answer.GuestVersion)
-			if v := answer.Version; v < wire.VersionMin || v > wire.VersionMax {
+			if v := answer.Version; v < protocol.VersionMin || v > protocol.VersionMax {
 				err = fmt.Errorf("the guest chose version %d of the protocol", v)
 				c.Close()
 				return nil, fault.New(fault.Rejected, op, "", err).Advise("Build the image anew: `osaurus-sandbox pack build`.")
@@ -114,7 +113,7 @@ func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
 			if last := c.conns.lastErr(); last != nil && !faultrpc.Answered(err) {
 				err = errors.Join(err, last)
 			}
-			return nil, wire.Decode(op, "", err)
+			return nil, protocol.Decode(op, "", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -123,20 +122,20 @@ func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
 	}
 }
 
-func newClient(m Machine, key wire.Key) *Client {
+func newClient(m Machine, key protocol.Key) *Client {
 	cs := newConns(m)
 	tr := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return cs.dial(ctx, Port) },
-		Protocols:   wire.Protocols(), HTTP2: wire.HTTP2(),
-		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
+		Protocols:   protocol.Protocols(), HTTP2: protocol.HTTP2(),
+		MaxResponseHeaderBytes: protocol.MaxHeaders, DisableCompression: true,
 	}
 	header := key.Header()
 	withKey := roundTrip(func(r *http.Request) (*http.Response, error) {
-		r.Header.Set(wire.KeyHeader, header)
+		r.Header.Set(protocol.KeyHeader, header)
 		return tr.RoundTrip(r)
 	})
 	const base = "http://guest"
-	web, opts := &http.Client{Transport: withKey}, wire.ClientOptions()
+	web, opts := &http.Client{Transport: withKey}, protocol.ClientOptions()
 	rooms := newToRooms(cs, key)
 	return &Client{
 		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
@@ -159,7 +158,7 @@ func (c *Client) Version() string { return c.version }
 // Ping returns when the guest has answered.
 func (c *Client) Ping(ctx context.Context) error {
 	if _, err := c.rpc.Ping(ctx, &guestpb.PingRequest{}); err != nil {
-		return wire.Decode("ping guest", "", err)
+		return protocol.Decode("ping guest", "", err)
 	}
 	return nil
 }
@@ -208,22 +207,22 @@ func callWithin[Q, R any](ctx context.Context, c *Client, timeout time.Duration,
 func (c *Client) fault(ctx context.Context, op, subject string, err error) error {
 	switch {
 	case faultrpc.Answered(err):
-		return wire.Decode(op, subject, err)
+		return protocol.Decode(op, subject, err)
 	case context.Cause(ctx) == ErrSilent:
 		return fault.New(fault.Timeout, op, subject, ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is restarted.")
 	case ctx.Err() != nil:
-		return wire.Decode(op, subject, err)
+		return protocol.Decode(op, subject, err)
 	}
 	over := c.conns.machine.Done()
 	if over == nil {
-		return wire.Decode(op, subject, err)
+		return protocol.Decode(op, subject, err)
 	}
 	select {
 	case <-over:
 		return fault.Newf(fault.Unavailable, op, subject, "the machine ended before it did").
 			Advise("See `osaurus-sandbox status` for why; then run it again.")
 	case <-time.After(endDelay):
-		return wire.Decode(op, subject, err)
+		return protocol.Decode(op, subject, err)
 	}
 }
 
@@ -262,7 +261,7 @@ func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 }
 
 // enter dials and says what the connection is for.
-func (c *conns) enter(ctx context.Context, e entry.Entry) (net.Conn, error) {
+func (c *conns) enter(ctx context.Context, e protocol.DataHeader) (net.Conn, error) {
 	conn, err := c.dial(ctx, EntryPort)
 	if err != nil {
 		return nil, err

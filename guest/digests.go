@@ -8,7 +8,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -16,12 +16,12 @@ import (
 func (c room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
 	const op = "look at files"
 	list := make([]engine.FileDigest, 0, len(paths))
-	for some := range slices.Chunk(paths, wire.MaxDigests) {
+	for some := range slices.Chunk(paths, protocol.MaxDigests) {
 		q := &guestpb.DigestFilesRequest{Folder: filePath(folder), Limit: limit}
 		for _, p := range some {
 			q.Paths = append(q.Paths, []byte(p))
 		}
-		if err := wire.CheckDigests(q); err != nil {
+		if err := protocol.CheckDigests(q); err != nil {
 			return nil, err
 		}
 		a, err := callFile(ctx, c, op, folder, c.files.Digest, q)

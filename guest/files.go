@@ -10,7 +10,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
@@ -43,7 +43,7 @@ func (c room) ReadFile(ctx context.Context, f engine.File, part engine.FilePart,
 		File: filePath(f), Offset: part.Offset, Limit: part.Limit, FirstLine: part.FirstLine, Lines: part.Lines, LastLines: part.LastLines,
 		Characters: part.Characters,
 	}
-	if err := wire.CheckReadFile(m); err != nil {
+	if err := protocol.CheckReadFile(m); err != nil {
 		return engine.FileRead{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -89,11 +89,11 @@ func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) 
 	m := &guestpb.WriteFileRequest{
 		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
 	}
-	if err := wire.CheckWriteFile(m); err != nil {
+	if err := protocol.CheckWriteFile(m); err != nil {
 		return engine.FileWritten{}, err
 	}
 	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
-	a, failed := c.files.Write(wire.WithContent(inRoomOf(ctx, c.user), wire.Content{Reader: content, Size: w.Size}), m)
+	a, failed := c.files.Write(protocol.WithContent(inRoomOf(ctx, c.user), protocol.Content{Reader: content, Size: w.Size}), m)
 	sum, err := content.end()
 	switch {
 	case err != nil: // the guest has kept what was there
@@ -116,7 +116,7 @@ func (c room) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearc
 	if s.Names {
 		m.Target = guestpb.SearchRequest_TARGET_NAMES
 	}
-	if err := wire.CheckSearch(m); err != nil {
+	if err := protocol.CheckSearch(m); err != nil {
 		return engine.SearchEnd{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -149,7 +149,7 @@ func (c room) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearc
 // names the file already.
 func (c room) fileFault(ctx context.Context, f engine.File, op string, err error) error {
 	if faultrpc.Answered(err) {
-		return wire.Decode("", "", err)
+		return protocol.Decode("", "", err)
 	}
 	return c.fault(ctx, op, f.String(), err)
 }
@@ -160,7 +160,7 @@ func filePath(f engine.File) *guestpb.FilePath {
 
 // callFile makes a call about a file that answers at once.
 func callFile[Q, R any](ctx context.Context, c room, op string, f engine.File, call func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
-	if err := wire.CheckFilePath(filePath(f)); err != nil {
+	if err := protocol.CheckFilePath(filePath(f)); err != nil {
 		return nil, err
 	}
 	limit, cancel := context.WithTimeoutCause(ctx, fileTimeout, ErrSilent)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -73,7 +73,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		Running: int(r.Running), Orphans: r.OrphansReaped,
 	}
 	for k, v := range r.OsRelease {
-		if len(i.OSRelease) < wire.MaxList {
+		if len(i.OSRelease) < protocol.MaxList {
 			i.OSRelease[printable.Clip(k)] = printable.Clip(v)
 		}
 	}
@@ -101,7 +101,7 @@ func networkState(n *guestpb.NetworkState) NetworkState {
 	return s
 }
 
-func bound[T any](list []T) []T { return list[:min(len(list), wire.MaxList)] }
+func bound[T any](list []T) []T { return list[:min(len(list), protocol.MaxList)] }
 
 func clipAll(list []string) []string {
 	var out []string

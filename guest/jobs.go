@@ -8,17 +8,17 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
 // StartJob implements engine.Jobs.
 func (c room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, error) {
 	r := &guestpb.StartJobRequest{
-		User: string(c.user), Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
+		User: string(c.user), Args: protocol.Bytes(cmd.Args), Env: protocol.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
 		Plugin: string(cmd.Plugin), Offline: cmd.Offline,
 	}
-	if err := wire.CheckJob(r); err != nil {
+	if err := protocol.CheckJob(r); err != nil {
 		return engine.Job{}, err
 	}
 	a, err := call(ctx, c.Client, "start job", "", c.jobs.StartJob, r)
@@ -32,7 +32,7 @@ func (c room) Jobs(ctx context.Context) ([]engine.Job, error) {
 		return nil, err
 	}
 	var list []engine.Job
-	for _, j := range a.Jobs[:min(len(a.Jobs), wire.MaxJobs)] {
+	for _, j := range a.Jobs[:min(len(a.Jobs), protocol.MaxJobs)] {
 		list = append(list, job(j))
 	}
 	return list, nil
@@ -76,7 +76,7 @@ func (c room) tailJob(ctx context.Context, wait time.Duration, r *guestpb.TailJo
 	if err != nil {
 		return engine.JobTail{}, err
 	}
-	return engine.JobTail{Data: bytes.Clone(a.Data[:min(len(a.Data), wire.Chunk)]), Offset: a.Offset, Job: job(a.Job)}, nil
+	return engine.JobTail{Data: bytes.Clone(a.Data[:min(len(a.Data), protocol.Chunk)]), Offset: a.Offset, Job: job(a.Job)}, nil
 }
 
 func job(j *guestpb.Job) engine.Job {

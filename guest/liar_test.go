@@ -19,10 +19,9 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -45,7 +44,7 @@ type liar struct {
 }
 
 func (l *liar) Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
-	return &guestpb.HelloResponse{Version: wire.VersionMax, GuestVersion: strings.Repeat("\x1b]0;", 1000)}, nil
+	return &guestpb.HelloResponse{Version: protocol.VersionMax, GuestVersion: strings.Repeat("\x1b]0;", 1000)}, nil
 }
 
 func (l *liar) Exec(_ context.Context, s *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error {
@@ -64,14 +63,14 @@ func (l *liar) List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListF
 func (l *liar) Read(_ context.Context, _ *guestpb.ReadFileRequest, s *connect.ServerStream[guestpb.ReadFileResponse]) error {
 	info := &guestpb.FileInfo{Kind: guestpb.FileInfo_KIND_FILE, Size: math.MaxUint64, Mode: math.MaxUint32, ModifiedUnixNano: math.MinInt64}
 	err := s.Send(&guestpb.ReadFileResponse{Info: info, Offset: math.MaxUint64})
-	for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
-		err = s.Send(&guestpb.ReadFileResponse{Data: make([]byte, wire.Chunk)})
+	for sent := 0; sent < flood && err == nil; sent += protocol.Chunk {
+		err = s.Send(&guestpb.ReadFileResponse{Data: make([]byte, protocol.Chunk)})
 	}
 	return err
 }
 
 func (l *liar) Search(_ context.Context, _ *guestpb.SearchRequest, s *connect.ServerStream[guestpb.SearchResponse]) (err error) {
-	for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
+	for sent := 0; sent < flood && err == nil; sent += protocol.Chunk {
 		err = s.Send(&guestpb.SearchResponse{Matches: repeat(&guestpb.SearchMatch{Path: []byte("../../etc")}, 5000)})
 	}
 	return err
@@ -87,7 +86,7 @@ func (l *liar) PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJ
 }
 
 func (l *liar) TailJob(context.Context, *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
-	return &guestpb.TailJobResponse{Data: make([]byte, wire.MaxMessage-100), Offset: math.MaxUint64}, nil
+	return &guestpb.TailJobResponse{Data: make([]byte, protocol.MaxMessage-100), Offset: math.MaxUint64}, nil
 }
 
 func (l *liar) Sessions(context.Context, *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
@@ -101,7 +100,7 @@ func (l *liar) Run(context.Context, *guestpb.ShellRunRequest) (*guestpb.ShellRun
 
 // Info is larger than a message may be.
 func (l *liar) Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
-	return &guestpb.InfoResponse{Kernel: strings.Repeat("k", 8*wire.MaxMessage)}, nil
+	return &guestpb.InfoResponse{Kernel: strings.Repeat("k", 8*protocol.MaxMessage)}, nil
 }
 
 func repeat[T any](one *T, n int) (list []*T) {
@@ -120,7 +119,7 @@ func (l *liar) serve(t *testing.T) *guest.Client {
 	mux.Handle(guestpbconnect.NewJobsHandler(l))
 	mux.Handle(guestpbconnect.NewRoomsHandler(l))
 	mux.Handle(guestpbconnect.NewShellsHandler(l))
-	protocols := wire.Protocols()
+	protocols := protocol.Protocols()
 	protocols.SetHTTP1(true) // for files
 	dir := t.TempDir()
 	path := func(port uint32) string { return filepath.Join(dir, strconv.Itoa(int(port))) }
@@ -173,7 +172,7 @@ func (l entered) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		e, err := entry.Read(c)
+		e, err := protocol.ReadDataHeader(c)
 		if err != nil {
 			return nil, err
 		}
@@ -187,11 +186,11 @@ func (l entered) Accept() (net.Conn, error) {
 // line does on a line what exec does on a stream.
 func (l *liar) line(conn net.Conn) {
 	defer conn.Close()
-	if _, _, err := wire.ReadFrame(bufio.NewReader(conn), nil); err != nil {
+	if _, _, err := protocol.ReadFrame(bufio.NewReader(conn), nil); err != nil {
 		return
 	}
 	_ = l.exec(func(m *guestpb.ExecResponse) error {
-		b, err := wire.AppendFrame(nil, wire.FrameMessage, m)
+		b, err := protocol.AppendFrame(nil, protocol.FrameMessage, m)
 		if err == nil {
 			_, err = conn.Write(b)
 		}
@@ -232,20 +231,20 @@ func TestLyingGuest(t *testing.T) {
 	if _, err := room.SearchFiles(ctx, file, engine.FileSearch{Pattern: "x"}, func(engine.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a search without an end: %d matches, %v", matches, err)
 	}
-	if list, err := room.Jobs(ctx); err != nil || len(list) > wire.MaxJobs {
+	if list, err := room.Jobs(ctx); err != nil || len(list) > protocol.MaxJobs {
 		t.Errorf("%d jobs, %v", len(list), err)
 	}
 	if j, err := room.Job(ctx, "0123456789abcdef0123456789abcdef"); err != nil || j.Running {
 		t.Errorf("no job: %+v %v", j, err)
 	}
-	if tail, err := room.TailJob(ctx, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > wire.Chunk {
+	if tail, err := room.TailJob(ctx, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > protocol.Chunk {
 		t.Errorf("a job's output: %d bytes, %v", len(tail.Data), err)
 	}
-	if list, err := room.Sessions(ctx); err != nil || len(list) > wire.MaxSessions || list[0].State != engine.SessionEnded {
+	if list, err := room.Sessions(ctx); err != nil || len(list) > protocol.MaxSessions || list[0].State != engine.SessionEnded {
 		t.Errorf("%d sessions, %v", len(list), err)
 	}
 	r, err := room.RunShell(ctx, engine.ShellCommand{Shell: engine.Shell{Session: "main"}, Command: "true"})
-	if err != nil || len(r.Stdout.Head) > wire.MaxShellOutputBytes || len(r.Stdout.Tail) > wire.MaxShellOutputBytes || len(r.Late) > wire.MaxList {
+	if err != nil || len(r.Stdout.Head) > protocol.MaxShellOutputBytes || len(r.Stdout.Tail) > protocol.MaxShellOutputBytes || len(r.Late) > protocol.MaxList {
 		t.Errorf("a shell's output: %d and %d bytes, %d late, %v", len(r.Stdout.Head), len(r.Stdout.Tail), len(r.Late), err)
 	}
 }
@@ -254,8 +253,8 @@ func TestLyingGuest(t *testing.T) {
 // is taken for its end.
 func TestLyingExec(t *testing.T) {
 	started := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Started{Started: &guestpb.Started{Id: 1, Pid: math.MinInt32}}}
-	stdout := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stdout{Stdout: make([]byte, wire.Chunk)}}
-	stderr := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: make([]byte, wire.Chunk)}}
+	stdout := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stdout{Stdout: make([]byte, protocol.Chunk)}}
+	stderr := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: make([]byte, protocol.Chunk)}}
 	ended := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: &guestpb.Exit{}}}
 	endedBy := func(signal int32) *guestpb.ExecResponse {
 		return &guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: &guestpb.Exit{Signal: signal}}}
@@ -263,7 +262,7 @@ func TestLyingExec(t *testing.T) {
 	endless := func(first, then *guestpb.ExecResponse) func(func(*guestpb.ExecResponse) error) error {
 		return func(send func(*guestpb.ExecResponse) error) error {
 			err := send(first)
-			for sent := 0; sent < flood && err == nil; sent += wire.Chunk {
+			for sent := 0; sent < flood && err == nil; sent += protocol.Chunk {
 				err = send(then)
 			}
 			return err

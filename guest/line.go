@@ -13,9 +13,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
 )
@@ -29,7 +28,7 @@ const idleLines = 8
 // small program.
 type lines struct {
 	conns *conns
-	key   wire.Key
+	key   protocol.Key
 
 	mu   sync.Mutex
 	idle []*line
@@ -79,14 +78,14 @@ func (l *lines) give(one *line) {
 		_ = one.conn.Close()
 		return
 	}
-	one.buf = wire.Kept(one.buf)
+	one.buf = protocol.Kept(one.buf)
 	one.watch()
 	l.idle = append(l.idle, one)
 }
 
 // open makes a line.
 func (l *lines) open(ctx context.Context) (*line, error) {
-	conn, err := l.conns.enter(ctx, entry.Entry{Key: l.key})
+	conn, err := l.conns.enter(ctx, protocol.DataHeader{Key: l.key})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +113,7 @@ func (l *line) quiet() bool {
 // start sends a command.
 func (l *line) start(s *guestpb.Start) (err error) {
 	l.ended = false
-	l.buf, err = wire.AppendFrame(l.buf[:0], wire.FrameMessage, &guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: s}})
+	l.buf, err = protocol.AppendFrame(l.buf[:0], protocol.FrameMessage, &guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: s}})
 	if err != nil {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -124,12 +123,12 @@ func (l *line) start(s *guestpb.Start) (err error) {
 
 // Receive implements answers. Its errors are as Connect's would be.
 func (l *line) Receive() (*guestpb.ExecResponse, error) {
-	kind, b, err := wire.ReadFrame(l.from, l.buf)
+	kind, b, err := protocol.ReadFrame(l.from, l.buf)
 	l.buf = b
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the connection to the guest was lost: %w", err))
 	}
-	if kind == wire.FrameFault {
+	if kind == protocol.FrameFault {
 		f := new(faultpb.Fault)
 		if err := proto.Unmarshal(b, f); err != nil {
 			return nil, connect.NewError(connect.CodeInternal, err)

@@ -13,14 +13,14 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/printable"
 )
 
 // DefaultEnv returns the environment of a command of root that has none.
-func DefaultEnv() []string { return wire.RootEnvironment() }
+func DefaultEnv() []string { return protocol.RootEnvironment() }
 
 const (
 	// execLimit is how long a guest may take to start a command.
@@ -59,7 +59,7 @@ type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestp
 // caller: starting a command and ending one with a timeout are bounded here too.
 func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	start := c.startOf(cmd)
-	if err := wire.CheckStart(start); err != nil {
+	if err := protocol.CheckStart(start); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -159,7 +159,7 @@ func (c room) startOf(cmd engine.Command) *guestpb.Start {
 		cmd.Env = DefaultEnv()
 	}
 	start := &guestpb.Start{
-		Args: wire.Bytes(cmd.Args), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir),
+		Args: protocol.Bytes(cmd.Args), Env: protocol.Bytes(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
 		Room: []byte(c.user), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), Offline: cmd.Offline, MaxOutputBytes: cmd.MaxOutput,
@@ -205,7 +205,7 @@ func (p *process) send(m *guestpb.ExecRequest) error {
 
 // feed carries standard input until it ends or the command does.
 func (p *process) feed() {
-	buf := make([]byte, wire.Chunk)
+	buf := make([]byte, protocol.Chunk)
 	for {
 		n, err := p.cmd.Stdin.Read(buf)
 		if n > 0 && p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {

@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -17,13 +17,13 @@ import (
 const roomTimeout = time.Minute
 
 // HomesDir is where the homes of agents are in the guest.
-const HomesDir = wire.HomesDir
+const HomesDir = protocol.HomesDir
 
 // SharedDir is the folder in the guest that all agents share.
-const SharedDir = wire.SharedDir
+const SharedDir = protocol.SharedDir
 
 // SystemPath is where the guest has the programs of its distribution.
-const SystemPath = wire.SystemPath
+const SystemPath = protocol.SystemPath
 
 // Capabilities implements engine.Engine.
 func (*Client) Capabilities() engine.Capabilities {
@@ -43,7 +43,7 @@ type room struct {
 func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (engine.Ensured, error) {
 	const op = "make room"
 	spec := roomProto(r)
-	if err := errors.Join(wire.CheckRoom(spec), wire.CheckToken([]byte(token))); err != nil {
+	if err := errors.Join(protocol.CheckRoom(spec), protocol.CheckToken([]byte(token))); err != nil {
 		return engine.Ensured{}, err
 	}
 	a, err := callWithin(ctx, c, roomTimeout, op, string(r.User), c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
@@ -56,7 +56,7 @@ func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token stri
 // SetRoomLimits implements engine.Engine.
 func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
 	limits := limitsProto(l)
-	if err := wire.CheckLimits(limits); err != nil {
+	if err := protocol.CheckLimits(limits); err != nil {
 		return err
 	}
 	_, err := callWithin(ctx, c, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limits})

@@ -9,7 +9,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -22,7 +22,7 @@ func (c room) RunShell(ctx context.Context, cmd engine.ShellCommand) (engine.She
 	r := &guestpb.ShellRunRequest{
 		Shell: c.shell(cmd.Shell), Command: []byte(cmd.Command), Stdin: cmd.Stdin, TimeoutNanos: int64(cmd.Timeout), Call: string(cmd.Call),
 	}
-	if err := wire.CheckShellRun(r); err != nil {
+	if err := protocol.CheckShellRun(r); err != nil {
 		return engine.ShellResult{}, err
 	}
 	// The guest applies the timeout to the wait for the shell and to the command.
@@ -60,7 +60,7 @@ func (c room) Sessions(ctx context.Context) ([]engine.Session, error) {
 		guestpb.Session_STATE_PERSON: engine.SessionPerson,
 	}
 	var list []engine.Session
-	for _, s := range r.Sessions[:min(len(r.Sessions), wire.MaxSessions)] {
+	for _, s := range r.Sessions[:min(len(r.Sessions), protocol.MaxSessions)] {
 		state, ok := states[s.State]
 		if !ok {
 			state = engine.SessionEnded
@@ -80,7 +80,7 @@ func (c room) Transcript(ctx context.Context, id config.SessionID) (text string,
 	if err != nil {
 		return "", 0, err
 	}
-	return wire.CleanTranscript(r.Text), r.Version, nil
+	return protocol.CleanTranscript(r.Text), r.Version, nil
 }
 
 // CloseSession implements engine.Shells.
@@ -91,16 +91,16 @@ func (c room) CloseSession(ctx context.Context, id config.SessionID) (int, error
 
 func (c room) shell(s engine.Shell) *guestpb.Shell {
 	return &guestpb.Shell{
-		User: string(c.user), Session: string(s.Session), Env: wire.Bytes(s.Env), Dir: []byte(s.Dir),
-		Transcript: wire.CleanTranscript(s.Transcript),
+		User: string(c.user), Session: string(s.Session), Env: protocol.Bytes(s.Env), Dir: []byte(s.Dir),
+		Transcript: protocol.CleanTranscript(s.Transcript),
 	}
 }
 
 // shellOutput bounds the output of a command.
 func shellOutput(o *guestpb.ShellOutput) engine.ShellOutput {
-	clip := func(b []byte) []byte { return bytes.Clone(b[:min(len(b), wire.MaxShellOutputBytes)]) }
+	clip := func(b []byte) []byte { return bytes.Clone(b[:min(len(b), protocol.MaxShellOutputBytes)]) }
 	return engine.ShellOutput{Head: clip(o.GetHead()), Tail: clip(o.GetTail()), Omitted: o.GetOmitted()}
 }
 
 // clipPath bounds a path of the guest. It may contain any byte.
-func clipPath(b []byte) string { return string(b[:min(len(b), wire.MaxPath)]) }
+func clipPath(b []byte) string { return string(b[:min(len(b), protocol.MaxPath)]) }

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 )
@@ -27,14 +26,14 @@ func TestCommandInSilentGuest(t *testing.T) {
 					go func() {
 						from := bufio.NewReader(far)
 						if begins {
-							if _, err := entry.Read(from); err != nil {
+							if _, err := protocol.ReadDataHeader(from); err != nil {
 								t.Error(err)
 							}
-							if _, _, err := wire.ReadFrame(from, nil); err != nil {
+							if _, _, err := protocol.ReadFrame(from, nil); err != nil {
 								t.Error(err)
 							}
 							started := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Started{Started: &guestpb.Started{Id: 1, Pid: 2}}}
-							b, err := wire.AppendFrame(nil, wire.FrameMessage, started)
+							b, err := protocol.AppendFrame(nil, protocol.FrameMessage, started)
 							if err != nil {
 								t.Error(err)
 							}
@@ -45,7 +44,7 @@ func TestCommandInSilentGuest(t *testing.T) {
 						_, _ = io.Copy(io.Discard, from)
 					}()
 					return near, nil
-				}), wire.Key{})
+				}), protocol.Key{})
 				defer c.Close()
 				began := time.Now()
 				_, err := engine.Run(t.Context(), c.Room("agent-alice"), engine.Command{Args: []string{"true"}, Timeout: time.Minute})

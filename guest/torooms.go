@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 // which the next one uses. Calls that are more than a worker takes wait.
 type toRooms struct{ *http.Transport }
 
-func newToRooms(cs *conns, key wire.Key) toRooms {
+func newToRooms(cs *conns, key protocol.Key) toRooms {
 	return toRooms{&http.Transport{
 		// The host of a request is the user: each has connections of their own.
 		DialContext: func(ctx context.Context, _, host string) (net.Conn, error) {
@@ -33,11 +32,11 @@ func newToRooms(cs *conns, key wire.Key) toRooms {
 			if err != nil {
 				return nil, err
 			}
-			return cs.enter(ctx, entry.Entry{Key: key, User: user})
+			return cs.enter(ctx, protocol.DataHeader{Key: key, User: user})
 		},
-		MaxConnsPerHost: wire.MaxFileConns, MaxIdleConnsPerHost: roomSpare, IdleConnTimeout: roomIdle,
-		MaxResponseHeaderBytes: wire.MaxHeaders, DisableCompression: true,
-		ReadBufferSize: wire.Chunk, WriteBufferSize: wire.Chunk,
+		MaxConnsPerHost: protocol.MaxFileConns, MaxIdleConnsPerHost: roomSpare, IdleConnTimeout: roomIdle,
+		MaxResponseHeaderBytes: protocol.MaxHeaders, DisableCompression: true,
+		ReadBufferSize: protocol.Chunk, WriteBufferSize: protocol.Chunk,
 	}}
 }
 
@@ -48,7 +47,7 @@ func (t toRooms) Do(r *http.Request) (*http.Response, error) {
 	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
 		r.Header["Idempotency-Key"] = nil // a worker may have ended with its room: the next one can be asked the same
 	}
-	return t.RoundTrip(wire.SendContent(r))
+	return t.RoundTrip(protocol.SendContent(r))
 }
 
 // inRoomOf has a request be answered in the room of a user.

@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"time"
 
-	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/internal/fault"
 )
 
-// Where the bridge is in a room, and in the guest itself.
+// Where the bridge is in a room, and in the guest itself. The shim must start fast, so these are
+// copies of the constants in guest/protocol.
 const (
-	Socket   = hatch.Socket
-	TokenDir = hatch.TokenDir // a token is in USER.token in it
-	Connect  = hatch.Connect  // what the program there is told to reach a port of the room with
+	Socket   = "/run/osaurus-bridge.sock"
+	TokenDir = "/run/osaurus" // a token is in USER.token in it
 )
+
+// Connect is the shim's argument that joins its input and output to what listens on a port of the
+// room, without the host. Where nothing listens, the shim exits as fault.NotFound does.
+const Connect = "connect"
 
 // The headers that say who asks and for whom.
 const (

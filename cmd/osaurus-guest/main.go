@@ -10,46 +10,46 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"osaurus-sandbox/guest/export"
-	"osaurus-sandbox/guest/fetch"
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/pid1"
 	"osaurus-sandbox/guest/room"
 )
 
-// The first thread stays with the main goroutine: one that enters a room ends
-// there, and the first cannot end.
+const usage = `osaurus-guest is the first process of a guest. Other uses:
+	osaurus-guest export-tar DIRECTORY > FILE
+	osaurus-guest fetch URL`
+
+// The main goroutine keeps the first thread: a thread that enters a room ends there, and the first
+// thread cannot end.
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == room.InitCommand {
-		room.Init() // the first process of a room has pid 1 too, there
+	command, args := "", os.Args[1:]
+	if len(args) > 0 {
+		command = args[0]
 	}
-	if len(os.Args) == 2 && os.Args[1] == files.WorkerCommand {
+	var err error
+	switch {
+	case command == room.InitCommand && len(args) == 1:
+		room.Init() // has pid 1 in its room too
+	case command == files.WorkerCommand && len(args) == 1:
 		files.Work()
-	}
-	if os.Getpid() == 1 {
+	case os.Getpid() == 1:
 		pid1.Run(version())
+	case command == "export-tar" && len(args) == 2:
+		err = exportTar(os.Stdout, args[1])
+	case command == "fetch" && len(args) == 2:
+		err = fetch(context.Background(), os.Stdout, args[1])
+	default:
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
 	}
-	if len(os.Args) == 3 && os.Args[1] == "export-tar" {
-		if err := export.Tar(os.Stdout, os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "osaurus-guest: export-tar:", err)
-			os.Exit(1)
-		}
-		return
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "osaurus-guest %s: %v\n", command, err)
+		os.Exit(1)
 	}
-	if len(os.Args) == 3 && os.Args[1] == "fetch" {
-		if err := fetch.Get(context.Background(), os.Stdout, os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	fmt.Fprintln(os.Stderr, "osaurus-guest is the first process of a guest. Elsewhere it is of two uses:\n\tosaurus-guest export-tar DIRECTORY > FILE\n\tosaurus-guest fetch URL")
-	os.Exit(2)
 }
 
-// version is what the build knows of its source.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // atOnce is how many files are opened at once: while the host answers for one of them, on
@@ -24,7 +24,7 @@ const atOnce = 8
 // Digest says what many files hold.
 func (service) Digest(ctx context.Context, r *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
 	const op = "look at files"
-	if err := wire.CheckDigests(r); err != nil {
+	if err := protocol.CheckDigests(r); err != nil {
 		return nil, err
 	}
 	answer := &guestpb.DigestFilesResponse{Files: make([]*guestpb.FileDigest, len(r.Paths))}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -37,7 +37,7 @@ func TestDigest(t *testing.T) {
 		}
 		r, err := c.Digest(t.Context(), q)
 		if err != nil {
-			return nil, wire.Decode("", "", err)
+			return nil, protocol.Decode("", "", err)
 		}
 		return r.Files, nil
 	}
@@ -50,7 +50,7 @@ func TestDigest(t *testing.T) {
 	for name, text := range map[string]string{"a/file": "a file", "a/empty": "", "a/full": strings.Repeat("x", limit), "a/large": strings.Repeat("x", limit+1)} {
 		must(t, os.WriteFile(in(name), []byte(text), 0o644))
 	}
-	for n := len(want); n < wire.MaxDigests; n++ { // each is answered in its place
+	for n := len(want); n < protocol.MaxDigests; n++ { // each is answered in its place
 		name := fmt.Sprintf("a/many-%d", n)
 		must(t, os.WriteFile(in(name), []byte(name), 0o644))
 		want[name] = sum(name)

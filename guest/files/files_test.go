@@ -23,7 +23,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 )
@@ -61,14 +61,14 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 			t.Error("the worker outlives its socket")
 		}
 	})
-	return guestpbconnect.NewFilesClient(withContent{transport}, "http://files", wire.ClientOptions())
+	return guestpbconnect.NewFilesClient(withContent{transport}, "http://files", protocol.ClientOptions())
 }
 
 // withContent sends requests as the host does.
 type withContent struct{ http.RoundTripper }
 
 func (c withContent) Do(r *http.Request) (*http.Response, error) {
-	return c.RoundTrip(wire.SendContent(r))
+	return c.RoundTrip(protocol.SendContent(r))
 }
 
 func must(t testing.TB, err error) {
@@ -93,7 +93,7 @@ func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest
 		text += string(m.Data)
 		proto.Merge(told, m)
 	}
-	return text, told, wire.Decode("read", "", stream.Err())
+	return text, told, protocol.Decode("read", "", stream.Err())
 }
 
 func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileRequest, text string) (*guestpb.WriteFileResponse, error) {
@@ -101,9 +101,9 @@ func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileReque
 	if r.Size == 0 {
 		r.Size = uint64(len(text))
 	}
-	a, err := c.Write(wire.WithContent(t.Context(), wire.Content{Reader: strings.NewReader(text), Size: uint64(len(text))}), r)
+	a, err := c.Write(protocol.WithContent(t.Context(), protocol.Content{Reader: strings.NewReader(text), Size: uint64(len(text))}), r)
 	if err != nil {
-		return nil, wire.Decode("write", "", err)
+		return nil, protocol.Decode("write", "", err)
 	}
 	return a, nil
 }
@@ -284,7 +284,7 @@ func TestWrite(t *testing.T) {
 	half, rest := io.Pipe()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := c.Write(wire.WithContent(ctx, wire.Content{Reader: half, Size: 10}), &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10})
+		_, err := c.Write(protocol.WithContent(ctx, protocol.Content{Reader: half, Size: 10}), &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10})
 		failed <- err
 	}()
 	_, err = rest.Write([]byte("half"))
@@ -314,7 +314,7 @@ func TestStat(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]fault.Kind{"nothing": fault.NotFound, "f/x": fault.InvalidArgs, "../x": fault.InvalidArgs} {
-		if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, path)}); fault.KindOf(wire.Decode("", "", err)) != want {
+		if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, path)}); fault.KindOf(protocol.Decode("", "", err)) != want {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -354,7 +354,7 @@ func TestList(t *testing.T) {
 	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, ".")}); err != nil || len(r.Entries) != engine.MaxFolderEntries || !r.Truncated {
 		t.Errorf("without a limit: %v", err)
 	}
-	if _, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "0000")}); fault.KindOf(wire.Decode("", "", err)) != fault.InvalidArgs {
+	if _, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "0000")}); fault.KindOf(protocol.Decode("", "", err)) != fault.InvalidArgs {
 		t.Errorf("of a file: %v", err)
 	}
 }
@@ -371,7 +371,7 @@ func TestSearch(t *testing.T) {
 		for stream.Receive() {
 			n, end = n+len(stream.Msg().Matches), stream.Msg().End
 		}
-		return n, end, wire.Decode("search", "", stream.Err())
+		return n, end, protocol.Decode("search", "", stream.Err())
 	}
 	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "."), Pattern: "match"}); err != nil || n != engine.MaxMatches || !end.Truncated {
 		t.Errorf("%d, %+v, %v", n, end, err)

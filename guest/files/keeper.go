@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -99,7 +99,7 @@ func (k *Keeper) take(ctx context.Context, user string) (*worker, error) {
 		go k.start(context.WithoutCancel(ctx), user, w)
 	}
 	// The host has half as many; what it has closed may not be told of yet.
-	if w.conns >= 2*wire.MaxFileConns {
+	if w.conns >= 2*protocol.MaxFileConns {
 		k.mu.Unlock()
 		return nil, fault.Newf(fault.Rejected, op, user, "too many calls about files of this agent are under way").Advise("Wait for some of them.")
 	}

@@ -15,8 +15,8 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 )
@@ -83,14 +83,14 @@ func TestBursts(t *testing.T) {
 	for range 2 {
 		transport := &http.Transport{
 			DialContext:     func(context.Context, string, string) (net.Conn, error) { return hand(k) },
-			MaxConnsPerHost: wire.MaxFileConns, MaxIdleConnsPerHost: wire.MaxFileConns,
+			MaxConnsPerHost: protocol.MaxFileConns, MaxIdleConnsPerHost: protocol.MaxFileConns,
 		}
-		c := guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", wire.ClientOptions())
+		c := guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", protocol.ClientOptions())
 		var calls sync.WaitGroup
-		for range wire.MaxFileConns {
+		for range protocol.MaxFileConns {
 			calls.Go(func() {
 				if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, ".")}); err != nil {
-					t.Error(wire.Decode("stat", "", err))
+					t.Error(protocol.Decode("stat", "", err))
 				}
 			})
 		}
@@ -105,7 +105,7 @@ func TestBursts(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	k := newKeeper(t)
 	var open []net.Conn
-	for range 2 * wire.MaxFileConns {
+	for range 2 * protocol.MaxFileConns {
 		conn, err := hand(k)
 		must(t, err)
 		defer conn.Close()
@@ -115,7 +115,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	must(t, open[0].Close())
-	timetest.Eventually(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*wire.MaxFileConns })
+	timetest.Eventually(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*protocol.MaxFileConns })
 	conn, err := hand(k)
 	must(t, err)
 	defer conn.Close()

@@ -14,13 +14,13 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // List lists a folder.
 func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error) {
 	const op = "list"
-	if err := wire.CheckFilePath(r.Folder); err != nil {
+	if err := protocol.CheckFilePath(r.Folder); err != nil {
 		return nil, err
 	}
 	f, err := open(op, r.Folder, os.O_RDONLY|unix.O_DIRECTORY)
@@ -37,7 +37,7 @@ func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb
 		return nil, explain(op, shown(r.Folder), err)
 	}
 	answer := &guestpb.ListFolderResponse{Truncated: more}
-	targets := wire.MaxTargets
+	targets := protocol.MaxTargets
 	for _, name := range names {
 		e := &guestpb.FolderEntry{Name: []byte(name)}
 		var st unix.Stat_t

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // Stat says what is at a path.
 func (service) Stat(_ context.Context, r *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error) {
 	const op = "look at"
-	if err := wire.CheckFilePath(r.File); err != nil {
+	if err := protocol.CheckFilePath(r.File); err != nil {
 		return nil, err
 	}
 	f, err := open(op, r.File, unix.O_PATH)
@@ -39,7 +39,7 @@ func (service) Stat(_ context.Context, r *guestpb.StatFileRequest) (*guestpb.Sta
 // Read reads a part of a file.
 func (service) Read(ctx context.Context, r *guestpb.ReadFileRequest, stream *connect.ServerStream[guestpb.ReadFileResponse]) error {
 	const op = "read"
-	if err := wire.CheckReadFile(r); err != nil {
+	if err := protocol.CheckReadFile(r); err != nil {
 		return err
 	}
 	f, is, err := openFile(op, r.File, os.O_RDONLY)
@@ -55,7 +55,7 @@ func (service) Read(ctx context.Context, r *guestpb.ReadFileRequest, stream *con
 		return err
 	}
 	p := &part{ctx: ctx, stream: stream, left: bound(r.Limit), characters: bound(r.Characters), lines: r.Lines}
-	if err := p.copy(f, max(smallChunk, min(is.Size+1, wire.FileChunk))); err != nil {
+	if err := p.copy(f, max(smallChunk, min(is.Size+1, protocol.FileChunk))); err != nil {
 		return explain(op, shown(r.File), err)
 	}
 	return stream.Send(&guestpb.ReadFileResponse{Truncated: p.truncated})
@@ -182,7 +182,7 @@ func (p *part) fits(data []byte) int {
 
 // skipLines reads so many lines away.
 func skipLines(ctx context.Context, f *os.File, n uint64) error {
-	buffer := make([]byte, wire.FileChunk)
+	buffer := make([]byte, protocol.FileChunk)
 	for n > 0 && ctx.Err() == nil {
 		got, err := f.Read(buffer)
 		for at := 0; at < got; {
@@ -213,7 +213,7 @@ func lastLines(ctx context.Context, f *os.File, n uint64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer := make([]byte, wire.FileChunk)
+	buffer := make([]byte, protocol.FileChunk)
 	for at := end; at > 0; {
 		if err := ctx.Err(); err != nil {
 			return 0, err

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/files/search"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -23,7 +23,7 @@ const batchBytes = 64 << 10
 // Search searches below a folder, or in a file.
 func (service) Search(ctx context.Context, r *guestpb.SearchRequest, stream *connect.ServerStream[guestpb.SearchResponse]) error {
 	const op = "search"
-	if err := wire.CheckSearch(r); err != nil {
+	if err := protocol.CheckSearch(r); err != nil {
 		return err
 	}
 	f, err := open(op, r.Root, os.O_RDONLY)

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
@@ -53,8 +53,8 @@ func work() error {
 
 // Handler answers the service Files at a path, with the rights of this process.
 func Handler() (path string, h http.Handler) {
-	path, h = guestpbconnect.NewFilesHandler(service{}, wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
-	return path, wire.TakeContent(h)
+	path, h = guestpbconnect.NewFilesHandler(service{}, protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	return path, protocol.TakeContent(h)
 }
 
 // serve answers on the connections that come over a socket, until that is closed. It is
@@ -63,7 +63,7 @@ func Handler() (path string, h http.Handler) {
 func serve(socket *net.UnixConn) error {
 	mux := http.NewServeMux()
 	mux.Handle(Handler())
-	server := &http.Server{Handler: mux, MaxHeaderBytes: wire.MaxHeaders}
+	server := &http.Server{Handler: mux, MaxHeaderBytes: protocol.MaxHeaders}
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
 			_, _ = socket.Write([]byte{0}) // to a keeper that is gone nobody counts
@@ -80,7 +80,7 @@ func serve(socket *net.UnixConn) error {
 // when the connection has ended.
 func Refuse(conn net.Conn, err error) {
 	refuse := connect.NewErrorWriter()
-	server := &http.Server{MaxHeaderBytes: wire.MaxHeaders, ReadTimeout: refuseTime}
+	server := &http.Server{MaxHeaderBytes: protocol.MaxHeaders, ReadTimeout: refuseTime}
 	server.SetKeepAlivesEnabled(false)
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = refuse.Write(w, r, faultrpc.Encode(err))

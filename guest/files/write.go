@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -25,7 +25,7 @@ const usualMode = 0o644
 // Write writes a file: all of it, or what was there stays.
 func (service) Write(ctx context.Context, r *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	const op = "write"
-	w := &writing{header: r, content: wire.ContentOf(ctx)}
+	w := &writing{header: r, content: protocol.ContentOf(ctx)}
 	answer, err := w.do(ctx, op)
 	if err != nil {
 		if w.content.Size > 0 { // who is still writing would not hear why it is in vain
@@ -39,11 +39,11 @@ func (service) Write(ctx context.Context, r *guestpb.WriteFileRequest) (*guestpb
 // writing is a file that is being written.
 type writing struct {
 	header  *guestpb.WriteFileRequest
-	content wire.Content
+	content protocol.Content
 }
 
 func (w *writing) do(ctx context.Context, op string) (*guestpb.WriteFileResponse, error) {
-	if err := wire.CheckWriteFile(w.header); err != nil {
+	if err := protocol.CheckWriteFile(w.header); err != nil {
 		return nil, err
 	}
 	if said, come := w.header.Size, w.content.Size; said != come {
@@ -174,8 +174,8 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 // fill writes what comes.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
 	size := w.header.Size
-	for buffer := make([]byte, min(size, wire.FileChunk)); n < size; n += uint64(len(buffer)) {
-		buffer = buffer[:min(size-n, wire.FileChunk)]
+	for buffer := make([]byte, min(size, protocol.FileChunk)); n < size; n += uint64(len(buffer)) {
+		buffer = buffer[:min(size-n, protocol.FileChunk)]
 		if _, err := io.ReadFull(w.content, buffer); err != nil { // whoever sends it has left
 			return n, fault.Newf(fault.Unavailable, "write", shown(w.header.File), "what was to be written broke off after %d bytes", n)
 		}

@@ -14,7 +14,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/entry"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -195,7 +195,7 @@ func shares(ctx context.Context, t *testing.T, c *guest.Client) {
 // peers: a program of the guest cannot speak to the guest's service.
 func peers(ctx context.Context, t *testing.T, c *guest.Client) {
 	const streams = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	line := string(entry.Entry{}.Bytes())
+	line := string(protocol.DataHeader{}.Bytes())
 	for to, says := range map[string]string{ // loopback, and a guest's usual own
 		fmt.Sprintf("1:%d", guest.Port): streams, fmt.Sprintf("3:%d", guest.Port): streams,
 		fmt.Sprintf("1:%d", guest.EntryPort): line, fmt.Sprintf("3:%d", guest.EntryPort): line,

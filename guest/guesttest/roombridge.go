@@ -11,8 +11,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/hatch"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // bridgeCases are how programs in rooms reach the host, and as whom.
@@ -32,11 +31,11 @@ func moreBridgeCases() []roomCase {
 const (
 	older    = "/tmp/osaurus-bridge.sock"
 	notKnown = "401"
-	asIs     = hatch.Socket
+	asIs     = protocol.BridgeSocket
 )
 
 // tokenFile is where an agent's programs find their token.
-func (a *agent) tokenFile() string { return hatch.TokenDir + "/" + string(a.User) + ".token" }
+func (a *agent) tokenFile() string { return protocol.TokenDir + "/" + string(a.User) + ".token" }
 
 // asks has the agent ask the host with a token who it is.
 func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string) string {
@@ -85,9 +84,9 @@ func bridgeAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 // else's.
 func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
-	out, _ := alice.command(ctx, t, engine.Command{Args: []string{"./intruder", "modes", hatch.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
+	out, _ := alice.command(ctx, t, engine.Command{Args: []string{"./intruder", "modes", protocol.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
 	want := strings.Join([]string{
-		hatch.TokenDir + " 40711 0:0", fmt.Sprintf("%s 100600 %d:%d", alice.tokenFile(), alice.UID, alice.UID),
+		protocol.TokenDir + " 40711 0:0", fmt.Sprintf("%s 100600 %d:%d", alice.tokenFile(), alice.UID, alice.UID),
 		asIs + " 140666 0:0", older + " 120777 0:0", shim + " 100555 0:0", bob.tokenFile() + " ENOENT",
 	}, "\n")
 	if out != want {
@@ -96,10 +95,10 @@ func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out, _ := alice.run(ctx, t, "cat "+alice.tokenFile()+"; echo ."); out != alice.token+"." {
 		t.Errorf("the file holds %d bytes, the token has %d", len(out)-1, len(alice.token))
 	}
-	if out, exit := alice.run(ctx, t, "ls "+hatch.TokenDir); exit.Status() == 0 {
+	if out, exit := alice.run(ctx, t, "ls "+protocol.TokenDir); exit.Status() == 0 {
 		t.Errorf("tokens are listed: %s", out)
 	}
-	if out, _ := alice.asRoot(ctx, t, "ls "+hatch.TokenDir); out != string(alice.User)+".token" {
+	if out, _ := alice.asRoot(ctx, t, "ls "+protocol.TokenDir); out != string(alice.User)+".token" {
 		t.Errorf("in alice's room there are %s", out)
 	}
 	for _, a := range []*agent{alice, bob} {
@@ -152,7 +151,7 @@ func bridgeRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
 	var script strings.Builder
-	for _, path := range []string{asIs, hatch.TokenDir, bob.tokenFile(), shim} {
+	for _, path := range []string{asIs, protocol.TokenDir, bob.tokenFile(), shim} {
 		for _, try := range []string{
 			"rm -rf %", "mv % /tmp/away", "ln -sfn /tmp/fake % && [ -L % ]", "cp /bin/sh %.new && mv -f %.new %", "echo fake > %", "chmod 777 %", "touch %/more",
 		} {
@@ -229,11 +228,11 @@ func openFiles(ctx context.Context, t *testing.T, c *guest.Client) int {
 // and as whoever: only the guest's root can get as far as the port.
 func bridgeWithoutKey(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, token := range []string{alice.token, bob.token, "OSAUBRG1"} {
-		if got := bob.house.guestAsks(ctx, t, fmt.Sprint(preface.Port), token); got != "closed" {
+		if got := bob.house.guestAsks(ctx, t, fmt.Sprint(protocol.BridgePort), token); got != "closed" {
 			t.Errorf("without the key: %s", got)
 		}
 	}
-	if got := bob.asks(ctx, t, fmt.Sprint(preface.Port), bob.token); !strings.HasPrefix(got, "refused") {
+	if got := bob.asks(ctx, t, fmt.Sprint(protocol.BridgePort), bob.token); !strings.HasPrefix(got, "refused") {
 		t.Errorf("from a room: %s", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -67,7 +67,7 @@ func (j *job) follow(output *os.File, met func(killedEarly bool) (oom, pids bool
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_ = process.Carry(output, make([]byte, wire.Chunk), func(b []byte) error {
+		_ = process.Carry(output, make([]byte, protocol.Chunk), func(b []byte) error {
 			j.log.write(b)
 			j.wake()
 			return nil
@@ -132,8 +132,8 @@ func (j *job) describe() *guestpb.Job {
 // tail reads output. Where there is none yet, it waits for some.
 func (j *job) tail(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
 	most := uint64(r.MaxBytes)
-	if most == 0 || most > wire.Chunk {
-		most = wire.Chunk
+	if most == 0 || most > protocol.Chunk {
+		most = protocol.Chunk
 	}
 	wait := time.NewTimer(time.Duration(r.WaitNanos))
 	defer wait.Stop()

@@ -18,8 +18,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -69,7 +69,7 @@ func NewKeeper(opts Options) *Keeper {
 
 // StartJob starts a job.
 func (k *Keeper) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
-	if err := wire.CheckJob(r); err != nil {
+	if err := protocol.CheckJob(r); err != nil {
 		return nil, err
 	}
 	room, err := k.opts.Find(ctx, r.User)
@@ -178,7 +178,7 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	}
 	defer unix.Close(theirs)
 	child, err := k.opts.Processes.Start(process.Spec{
-		Args: wire.Texts(r.Args), Env: process.MergeEnv(room.Env, wire.Texts(r.Env)), Dir: wire.Folder(room.Home, r.Dir),
+		Args: protocol.Texts(r.Args), Env: process.MergeEnv(room.Env, protocol.Texts(r.Env)), Dir: protocol.Folder(room.Home, r.Dir),
 		Files: [3]uintptr{null.Fd(), uintptr(theirs), uintptr(theirs)}, Place: place,
 	})
 	if err != nil {
@@ -220,7 +220,7 @@ func (k *Keeper) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guest
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.CheckJobWait(r.TimeoutNanos); err != nil {
+	if err := protocol.CheckJobWait(r.TimeoutNanos); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(time.Duration(r.TimeoutNanos))
@@ -252,7 +252,7 @@ func (k *Keeper) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guest
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.CheckJobWait(r.WaitNanos); err != nil {
+	if err := protocol.CheckJobWait(r.WaitNanos); err != nil {
 		return nil, err
 	}
 	return j.tail(ctx, r)

@@ -12,8 +12,7 @@ import (
 	"github.com/mdlayher/vsock"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/hatch"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
 )
 
@@ -23,12 +22,12 @@ const shim = own + "/host"
 // openBridge lets programs of the guest itself ask the host, if it serves a bridge, and
 // rooms have ways of their own.
 func (m *machine) openBridge(key []byte) {
-	if len(key) != preface.KeySize {
+	if len(key) != protocol.KeySize {
 		return // none: the service has checked it
 	}
-	r := relay.New(preface.Key(key), dialBridge)
+	r := relay.New(protocol.BridgeKey(key), dialBridge)
 	m.relay.Store(r)
-	if _, err := r.Guest(hatch.Socket); err != nil {
+	if _, err := r.Guest(protocol.BridgeSocket); err != nil {
 		m.warn("serve the bridge", err)
 	}
 }
@@ -40,7 +39,7 @@ const hostWindow = 128 << 10
 
 // dialBridge connects to the host's bridge.
 func dialBridge(ctx context.Context) (relay.Conn, error) {
-	c, err := vsock.DialContext(ctx, vsock.Host, preface.Port, nil)
+	c, err := vsock.DialContext(ctx, vsock.Host, protocol.BridgePort, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +61,14 @@ func dialBridge(ctx context.Context) (relay.Conn, error) {
 // showShim has the program be found in the guest's root, read-only. What is there
 // is replaced: it is of an earlier boot.
 func showShim() error {
-	if err := os.MkdirAll(filepath.Dir(hatch.Program), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(protocol.ShimPath), 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(hatch.Program); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(protocol.ShimPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := bindProgram(shim, hatch.Program); err != nil {
+	if err := bindProgram(shim, protocol.ShimPath); err != nil {
 		return err
 	}
-	return unix.Mount("", hatch.Program, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+	return unix.Mount("", protocol.ShimPath, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }

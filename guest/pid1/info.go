@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -77,7 +77,7 @@ func memory(text string) (total, available uint64) {
 // osRelease reads the assignments of an os-release file.
 func osRelease(text string) map[string]string {
 	out := map[string]string{}
-	for s := bufio.NewScanner(bytes.NewBufferString(text)); s.Scan() && len(out) < wire.MaxList; {
+	for s := bufio.NewScanner(bytes.NewBufferString(text)); s.Scan() && len(out) < protocol.MaxList; {
 		name, value, ok := strings.Cut(strings.TrimSpace(s.Text()), "=")
 		if !ok || name == "" || strings.HasPrefix(name, "#") {
 			continue

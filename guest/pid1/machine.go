@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/network"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
@@ -81,7 +81,7 @@ func (m *machine) step(name string) {
 func (m *machine) warn(what string, err error) {
 	text := fmt.Sprintf("%s: %v", what, err)
 	m.mu.Lock()
-	if len(m.warnings) < wire.MaxList {
+	if len(m.warnings) < protocol.MaxList {
 		m.warnings = append(m.warnings, text)
 	}
 	m.mu.Unlock()
@@ -176,7 +176,7 @@ func (m *machine) afterBoot() {
 		m.warn("remove module files", err)
 	}
 	for _, b := range openButtons() {
-		go b.watch(func() { m.PowerOff(wire.DefaultGrace) })
+		go b.watch(func() { m.PowerOff(protocol.DefaultGrace) })
 	}
 }
 

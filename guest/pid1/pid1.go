@@ -14,9 +14,8 @@ import (
 	"github.com/mdlayher/vsock"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/entry"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
 )
@@ -64,13 +63,13 @@ func (m *machine) serve(version string) error {
 	}
 	m.openConsole()
 	m.step("modules")
-	l, err := vsock.Listen(wire.Port, nil)
+	l, err := vsock.Listen(protocol.Port, nil)
 	if err != nil {
-		return fmt.Errorf("listen on vsock port %d: %w (are the vsock modules in the image?)", wire.Port, err)
+		return fmt.Errorf("listen on vsock port %d: %w (are the vsock modules in the image?)", protocol.Port, err)
 	}
-	entries, err := vsock.Listen(entry.Port, nil)
+	entries, err := vsock.Listen(protocol.DataPort, nil)
 	if err != nil {
-		return fmt.Errorf("listen on vsock port %d: %w", entry.Port, err)
+		return fmt.Errorf("listen on vsock port %d: %w", protocol.DataPort, err)
 	}
 	m.limits()
 	opts := process.Options{Init: true, Cgroup: commands}
@@ -138,7 +137,7 @@ func (m *machine) obey() {
 	signal.Notify(ignored, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGSTKFLT,
 		unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL) // sent by somebody: real ones still end us
 	<-off
-	m.PowerOff(wire.DefaultGrace)
+	m.PowerOff(protocol.DefaultGrace)
 }
 
 // limits sets what children inherit: many tools need more than the kernel's

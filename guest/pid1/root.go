@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/hatch"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // Where things are, before and after the root changes. What the guest program
@@ -81,7 +81,7 @@ func (m *machine) finishRoot() error {
 		return bootErr("make file", resolvers, err, "")
 	}
 	if err := showShim(); err != nil {
-		m.warn("show "+hatch.Program, err)
+		m.warn("show "+protocol.ShimPath, err)
 	}
 	m.set(kernelSettings())
 	text := read("/etc/os-release")

@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // sender says who is connected, as the host is to know it.
-func (s *Socket) sender(c *net.UnixConn) (preface.Preface, error) {
+func (s *Socket) sender(c *net.UnixConn) (protocol.Caller, error) {
 	p, err := peerOf(c)
 	if err != nil {
-		return preface.Preface{}, err
+		return protocol.Caller{}, err
 	}
 	defer func() { _ = unix.Close(p.pidfd) }()
 	uid, ok := s.whose(p.cred.Uid)
 	if !ok {
-		return preface.Preface{}, errors.New("a stranger")
+		return protocol.Caller{}, errors.New("a stranger")
 	}
 	plugin, err := p.plugin(s.mark)
-	return preface.Preface{Key: s.relay.key, UID: uid, Plugin: plugin}, err
+	return protocol.Caller{Key: s.relay.key, UID: uid, Plugin: plugin}, err
 }
 
 // peer is the process that connected, as the kernel noted it then.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // The host is told of the plugin that the kernel says, and who is of none that can be
@@ -29,7 +29,7 @@ func TestPlugin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(_ uint32, c net.Conn) {
-				fmt.Fprintln(c, c.(*preface.Conn).Plugin())
+				fmt.Fprintln(c, c.(*protocol.BridgeConn).Plugin())
 				_, _ = c.Read(make([]byte, 1))
 			})
 			asked := 0

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -47,7 +47,7 @@ type Conn interface {
 
 // Relay is the way of all sockets to the host.
 type Relay struct {
-	key  preface.Key
+	key  protocol.BridgeKey
 	dial func(context.Context) (Conn, error)
 	// chunks are for what is under way: a connection that waits has none.
 	chunks sync.Pool
@@ -58,7 +58,7 @@ type Relay struct {
 }
 
 // New returns a relay that has the key of this boot, and its way to the host.
-func New(key preface.Key, dial func(context.Context) (Conn, error)) *Relay {
+func New(key protocol.BridgeKey, dial func(context.Context) (Conn, error)) *Relay {
 	r := &Relay{key: key, dial: dial, chunks: sync.Pool{New: func() any { return new(chunk) }}}
 	r.freed.L = &r.mu
 	return r

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
 )
 
@@ -267,7 +267,7 @@ func TestHostIsAway(t *testing.T) {
 	away := true
 	var mu sync.Mutex
 	ours, theirs := socketpair(t)
-	r := relay.New(preface.NewKey(), func(context.Context) (relay.Conn, error) {
+	r := relay.New(protocol.NewBridgeKey(), func(context.Context) (relay.Conn, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if away {
@@ -292,7 +292,7 @@ func TestHostIsAway(t *testing.T) {
 	away = false
 	mu.Unlock()
 	dial(t, path)
-	head := make([]byte, len(preface.Preface{}.Bytes()))
+	head := make([]byte, len(protocol.Caller{}.Bytes()))
 	if _, err := io.ReadFull(theirs, head); err != nil {
 		t.Errorf("when the host is back: %v", err)
 	}
@@ -304,7 +304,7 @@ func TestCopiesHoldNothingOpen(t *testing.T) {
 	r := newRig(t, func(_ uint32, c net.Conn) {
 		fmt.Fprintln(c, "hello")
 		_, _ = c.Read(make([]byte, 1))
-		_ = c.(*preface.Conn).Conn.(*net.UnixConn).CloseWrite()
+		_ = c.(*protocol.BridgeConn).Conn.(*net.UnixConn).CloseWrite()
 	})
 	path := filepath.Join(r.dir, "socket")
 	s, err := r.Room(path, uint32(os.Getuid()), nil)

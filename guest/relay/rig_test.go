@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
 )
 
@@ -30,18 +30,18 @@ type rig struct {
 	t    *testing.T
 	dir  string
 	host net.Listener
-	key  preface.Key
+	key  protocol.BridgeKey
 }
 
 func newRig(t *testing.T, answer func(uid uint32, c net.Conn)) *rig {
 	t.Helper()
 	leftovers(t)
-	r := &rig{t: t, dir: t.TempDir(), key: preface.NewKey()}
+	r := &rig{t: t, dir: t.TempDir(), key: protocol.NewBridgeKey()}
 	inner, err := net.Listen("unix", filepath.Join(r.dir, "host"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.host = preface.Listen(inner, r.key)
+	r.host = protocol.ListenBridge(inner, r.key)
 	var work sync.WaitGroup
 	work.Go(func() {
 		for {
@@ -51,7 +51,7 @@ func newRig(t *testing.T, answer func(uid uint32, c net.Conn)) *rig {
 			}
 			work.Go(func() {
 				defer c.Close()
-				answer(c.(*preface.Conn).UID(), c)
+				answer(c.(*protocol.BridgeConn).UID(), c)
 			})
 		}
 	})

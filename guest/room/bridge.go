@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/hatch"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
 	"osaurus-sandbox/internal/fault"
 )
@@ -96,18 +96,18 @@ func (r *Room) writeToken(path string, token []byte) error {
 // bridge shows the room its way to the bridge, and the program that knows how to ask.
 func (b *builder) bridge() error {
 	if b.Outlet {
-		if err := b.showFile(outletSocket(b.Files), hatch.Socket, sealed); err != nil {
+		if err := b.showFile(outletSocket(b.Files), protocol.BridgeSocket, sealed); err != nil {
 			return err
 		}
-		if err := b.bindFolder(outletTokens(b.Files), hatch.TokenDir, sealed); err != nil {
+		if err := b.bindFolder(outletTokens(b.Files), protocol.TokenDir, sealed); err != nil {
 			return err
 		}
-		if err := b.link(hatch.Socket, olderSocket); err != nil {
+		if err := b.link(protocol.BridgeSocket, olderSocket); err != nil {
 			b.warn("%s is not there: %v", olderSocket, err)
 		}
 	}
-	if err := b.showFile(b.Shim, hatch.Program, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
-		b.warn("%s is the layer's own: %v", hatch.Program, err)
+	if err := b.showFile(b.Shim, protocol.ShimPath, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
+		b.warn("%s is the layer's own: %v", protocol.ShimPath, err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // builder makes the root of a room, in the room's own mount namespace. What it
@@ -30,7 +30,7 @@ const (
 	point = "/run/osaurus/room"
 
 	workspace = "/workspace"
-	shared    = wire.SharedDir
+	shared    = protocol.SharedDir
 	output    = "/output"
 )
 

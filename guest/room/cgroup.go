@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 const (
@@ -43,7 +43,7 @@ func prepareGroups(all group) error {
 		all.write("cgroup.subtree_control", controllers),
 		// No bound, but there always is one then: the kernel patches itself for the first and the last, and
 		// where QEMU emulates the processors (7.2 does), that can hang them all.
-		firsts.write("cpu.max", fmt.Sprintf("%d %d", wire.MaxCPUMillis/1000*cpuPeriod, cpuPeriod)),
+		firsts.write("cpu.max", fmt.Sprintf("%d %d", protocol.MaxCPUMillis/1000*cpuPeriod, cpuPeriod)),
 		all.write("memory.max", strconv.FormatUint(max(totalMemory(), 2*reserve)-reserve, 10)),
 		all.noSwap())
 }

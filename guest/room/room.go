@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/seccomp"
 )
@@ -91,9 +91,9 @@ func (r *Room) Home() string { return r.spec.Home }
 
 // Environment is that of a login, of the agent or of the room's root.
 func (r *Room) Environment(root bool) []string {
-	user, home, path := r.spec.User, r.spec.Home, r.spec.Home+"/.local/bin:"+wire.SystemPath
+	user, home, path := r.spec.User, r.spec.Home, r.spec.Home+"/.local/bin:"+protocol.SystemPath
 	if root {
-		user, home, path = "root", wire.RootHome, wire.SystemPath
+		user, home, path = "root", protocol.RootHome, protocol.SystemPath
 	}
 	return []string{"HOME=" + home, "USER=" + user, "LOGNAME=" + user, "SHELL=" + r.shell, "PATH=" + path, "LANG=C.UTF-8"}
 }

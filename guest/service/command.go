@@ -14,8 +14,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/internal/fault"
 )
@@ -45,7 +45,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 // with a terminal.
 func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execStream) (_ *command, err error) {
 	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
-	spec := process.Spec{Args: wire.Texts(start.Args), Env: wire.Texts(start.Env), Dir: wire.Folder("/", start.Dir)}
+	spec := process.Spec{Args: protocol.Texts(start.Args), Env: protocol.Texts(start.Env), Dir: protocol.Folder("/", start.Dir)}
 	if err := s.furnish(ctx, c, start, &spec); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start,
 	c.marks = c.room.Marks()
 	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
 	if !start.RoomRoot {
-		spec.Dir = wire.Folder(c.room.Home(), start.Dir)
+		spec.Dir = protocol.Folder(c.room.Home(), start.Dir)
 	}
 	spec.Place = c.room.Place(start.RoomRoot)
 	switch {
@@ -205,7 +205,7 @@ func (c *command) feed(from inputStream) {
 		}
 		c.idle.touch()
 		if size := m.GetResize(); size != nil {
-			if c.terminal != nil && wire.CheckSize(size.Rows, size.Cols) == nil {
+			if c.terminal != nil && protocol.CheckSize(size.Rows, size.Cols) == nil {
 				_ = process.Resize(c.terminal, process.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
 			}
 			continue

@@ -8,8 +8,8 @@ import (
 	"net"
 	"time"
 
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/files"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // entryTime is how long a connection may take to say what it is for: the host says so
@@ -45,7 +45,7 @@ func (s *Service) enter(c net.Conn) {
 	if c.SetReadDeadline(time.Now().Add(entryTime)) != nil {
 		return
 	}
-	e, err := entry.Read(c)
+	e, err := protocol.ReadDataHeader(c)
 	if err != nil || c.SetReadDeadline(time.Time{}) != nil {
 		return
 	}

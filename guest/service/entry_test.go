@@ -13,8 +13,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/entry"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -47,7 +46,7 @@ func TestFilesWithoutRooms(t *testing.T) {
 		begin []byte
 		want  string
 	}{
-		"with another key": {entry.Entry{Key: wire.Key{1}, User: "agent-alice"}.Bytes(), "not the key of this boot"},
+		"with another key": {protocol.DataHeader{Key: protocol.Key{1}, User: "agent-alice"}.Bytes(), "not the key of this boot"},
 		"with nothing":     {[]byte(strings.Repeat("x", 100)), ""},
 	} {
 		c, err := dial(t.Context(), guest.EntryPort)

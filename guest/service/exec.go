@@ -13,7 +13,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -39,7 +39,7 @@ func (s *Service) Exec(ctx context.Context, stream *connect.BidiStream[guestpb.E
 
 // exec runs a command until its end is sent.
 func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStream) error {
-	if err := wire.CheckStart(start); err != nil {
+	if err := protocol.CheckStart(start); err != nil {
 		return err
 	}
 	release, err := s.slots.take(string(start.Room))

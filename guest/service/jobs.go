@@ -5,8 +5,8 @@ package service
 import (
 	"context"
 
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/job"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/internal/fault"
 )
@@ -18,7 +18,7 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 		if err != nil {
 			return job.Room{}, fault.New(fault.Execution, "make the folder of logs", "", err)
 		}
-		return job.Room{Env: wire.RootEnvironment(), Home: wire.RootHome, Logs: logs, LogsInside: logs, Met: func(bool) (bool, bool) { return false, false }}, nil
+		return job.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Logs: logs, LogsInside: logs, Met: func(bool) (bool, bool) { return false, false }}, nil
 	}
 	r, err := s.find(ctx, user)
 	if err != nil {

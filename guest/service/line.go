@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
@@ -29,7 +29,7 @@ func (l *line) serve(s *Service) {
 		if err := s.execWithout(ctx, first.GetStart(), l); err != nil && l.fail(err) != nil {
 			return
 		}
-		l.buf = wire.Kept(l.buf)
+		l.buf = protocol.Kept(l.buf)
 	}
 }
 
@@ -51,11 +51,11 @@ func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line
 func receive(ctx context.Context, from *bufio.Reader, starts chan<- *guestpb.ExecRequest) {
 	var buf []byte
 	for {
-		kind, b, err := wire.ReadFrame(from, buf)
-		if err != nil || kind != wire.FrameMessage {
+		kind, b, err := protocol.ReadFrame(from, buf)
+		if err != nil || kind != protocol.FrameMessage {
 			return
 		}
-		buf = wire.Kept(b)
+		buf = protocol.Kept(b)
 		m := new(guestpb.ExecRequest)
 		if proto.Unmarshal(b, m) != nil {
 			return
@@ -75,13 +75,13 @@ type line struct {
 }
 
 // Send implements execStream.
-func (l *line) Send(m *guestpb.ExecResponse) error { return l.write(wire.FrameMessage, m) }
+func (l *line) Send(m *guestpb.ExecResponse) error { return l.write(protocol.FrameMessage, m) }
 
 // fail says why there is no command, or that its end is not known.
-func (l *line) fail(err error) error { return l.write(wire.FrameFault, faultrpc.Fault(err)) }
+func (l *line) fail(err error) error { return l.write(protocol.FrameFault, faultrpc.Fault(err)) }
 
-func (l *line) write(kind wire.Frame, m proto.Message) (err error) {
-	if l.buf, err = wire.AppendFrame(l.buf[:0], kind, m); err != nil {
+func (l *line) write(kind protocol.Frame, m proto.Message) (err error) {
+	if l.buf, err = protocol.AppendFrame(l.buf[:0], kind, m); err != nil {
 		return err
 	}
 	_, err = l.conn.Write(l.buf)

@@ -19,9 +19,8 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
 )
@@ -34,7 +33,7 @@ type rawLine struct {
 }
 
 // ask makes a line.
-func ask(t *testing.T, dial guest.Dialer, key wire.Key) *rawLine {
+func ask(t *testing.T, dial guest.Dialer, key protocol.Key) *rawLine {
 	t.Helper()
 	conn, err := dial(t.Context(), guest.EntryPort)
 	if err != nil {
@@ -42,7 +41,7 @@ func ask(t *testing.T, dial guest.Dialer, key wire.Key) *rawLine {
 	}
 	t.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := conn.Write(entry.Entry{Key: key}.Bytes()); err != nil {
+	if _, err := conn.Write(protocol.DataHeader{Key: key}.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	return &rawLine{t, conn, bufio.NewReader(conn)}
@@ -54,7 +53,7 @@ func (l *rawLine) start(starts ...*guestpb.Start) {
 	var b []byte
 	for _, s := range starts {
 		var err error
-		if b, err = wire.AppendFrame(b, wire.FrameMessage, &guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: s}}); err != nil {
+		if b, err = protocol.AppendFrame(b, protocol.FrameMessage, &guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: s}}); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -68,11 +67,11 @@ func (l *rawLine) end() string {
 	l.t.Helper()
 	var said strings.Builder
 	for {
-		kind, b, err := wire.ReadFrame(l.from, nil)
+		kind, b, err := protocol.ReadFrame(l.from, nil)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		if kind == wire.FrameFault {
+		if kind == protocol.FrameFault {
 			f := new(faultpb.Fault)
 			if err := proto.Unmarshal(b, f); err != nil {
 				l.t.Fatal(err)
@@ -91,14 +90,14 @@ func (l *rawLine) end() string {
 }
 
 func shell(script string) *guestpb.Start {
-	return &guestpb.Start{Args: wire.Bytes([]string{"sh", "-c", script}), Env: wire.Bytes(wire.RootEnvironment()), Stdout: true}
+	return &guestpb.Start{Args: protocol.Bytes([]string{"sh", "-c", script}), Env: protocol.Bytes(protocol.RootEnvironment()), Stdout: true}
 }
 
 // greeted is a service that was greeted with a key of zeros.
 func greeted(t *testing.T) guest.Dialer {
 	t.Helper()
 	dial := serve(t, &host{})
-	hello := &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
+	hello := &guestpb.HelloRequest{VersionMin: protocol.VersionMin, VersionMax: protocol.VersionMax, Key: make([]byte, protocol.KeySize), Boot: &guestpb.Boot{}}
 	if _, err := rawClient(t, dial).Hello(t.Context(), hello); err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +109,10 @@ func greeted(t *testing.T) guest.Dialer {
 func TestLine(t *testing.T) {
 	checkLeaks(t)
 	dial := greeted(t)
-	if answer := ask(t, dial, wire.Key{1}).end(); answer != string(fault.Rejected) {
+	if answer := ask(t, dial, protocol.Key{1}).end(); answer != string(fault.Rejected) {
 		t.Errorf("with another key: %q", answer)
 	}
-	l := ask(t, dial, wire.Key{})
+	l := ask(t, dial, protocol.Key{})
 	input, terminal := shell("true"), shell("true")
 	input.Stdin, terminal.Pty = true, &guestpb.Pty{Rows: 1, Cols: 1}
 	l.start(shell("echo one"), shell("exit 2"), input, terminal, &guestpb.Start{}, nil, shell("echo three; exit 3"))
@@ -134,9 +133,9 @@ func TestLineBreaks(t *testing.T) {
 		"no message": "\x00\x00\x00\x00\x01\xff", "HTTP": "GET / HTTP/1.1\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := ask(t, dial, wire.Key{})
+			l := ask(t, dial, protocol.Key{})
 			l.start(shell("sleep 1000"))
-			_, b, err := wire.ReadFrame(l.from, nil)
+			_, b, err := protocol.ReadFrame(l.from, nil)
 			m := new(guestpb.ExecResponse)
 			if err := errors.Join(err, proto.Unmarshal(b, m)); err != nil || m.GetStarted() == nil {
 				t.Fatalf("%v %v", m, err)

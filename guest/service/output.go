@@ -9,8 +9,8 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // output is one stream of a command to the host.
@@ -56,7 +56,7 @@ func (o *output) finish() {
 // pump carries the stream. It reads on only when the host has taken what was
 // read before, so a slow host slows the command and costs one chunk.
 func (o *output) pump(c *command) {
-	err := process.Carry(o.file, make([]byte, wire.Chunk), func(b []byte) error {
+	err := process.Carry(o.file, make([]byte, protocol.Chunk), func(b []byte) error {
 		c.idle.touch()
 		defer c.idle.touch() // a slow host is not the command's idleness
 		return o.carry(c, b)
@@ -64,7 +64,7 @@ func (o *output) pump(c *command) {
 	if err != nil {
 		return // the host is gone: the call's context says so too
 	}
-	for b := range o.tail.chunks(wire.Chunk) {
+	for b := range o.tail.chunks(protocol.Chunk) {
 		if c.send(o.wrap(b)) != nil {
 			return
 		}

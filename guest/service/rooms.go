@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/internal/fault"
 )
@@ -24,7 +24,7 @@ func (s rooms) usable(user string) error {
 	if s.keeper == nil {
 		return fault.Newf(fault.Unavailable, "find room", user, "this guest makes no rooms")
 	}
-	return wire.CheckUser(user)
+	return protocol.CheckUser(user)
 }
 
 // countable is usable where no name means all of them.
@@ -36,20 +36,20 @@ func (s rooms) countable(user string) error {
 }
 
 func (s rooms) Ensure(ctx context.Context, r *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
-	if err := wire.CheckRoom(r.Room); err != nil {
+	if err := protocol.CheckRoom(r.Room); err != nil {
 		return nil, err
 	}
 	if err := s.usable(r.Room.User); err != nil {
 		return nil, err
 	}
-	if err := wire.CheckToken(r.Token); err != nil {
+	if err := protocol.CheckToken(r.Token); err != nil {
 		return nil, err
 	}
 	return s.keeper.Ensure(ctx, r.Room, r.Token)
 }
 
 func (s rooms) SetLimits(ctx context.Context, r *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
-	if err := errors.Join(s.usable(r.User), wire.CheckLimits(r.Limits)); err != nil {
+	if err := errors.Join(s.usable(r.User), protocol.CheckLimits(r.Limits)); err != nil {
 		return nil, err
 	}
 	return &guestpb.SetLimitsResponse{}, s.keeper.SetLimits(ctx, r.User, r.Limits)

@@ -17,9 +17,9 @@ import (
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
@@ -51,7 +51,7 @@ type Service struct {
 	version string
 
 	mu     sync.Mutex
-	key    *wire.Key     // of the first Hello
+	key    *protocol.Key // of the first Hello
 	booted chan struct{} // closed when System.Boot has returned
 	err    error         // what it returned
 
@@ -108,7 +108,7 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
 	server := &http.Server{
-		Handler: s.guard(mux), Protocols: wire.Protocols(), HTTP2: wire.HTTP2(), MaxHeaderBytes: wire.MaxHeaders,
+		Handler: s.guard(mux), Protocols: protocol.Protocols(), HTTP2: protocol.HTTP2(), MaxHeaderBytes: protocol.MaxHeaders,
 	}
 	return server.Serve(l)
 }
@@ -120,7 +120,7 @@ func ServeTerminals(mux *http.ServeMux, s *shell.Keeper, j *job.Keeper) {
 }
 
 func options() []connect.HandlerOption {
-	return []connect.HandlerOption{wire.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
+	return []connect.HandlerOption{protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
 }
 
 // guard lets Hello pass, and any other call once the machine has booted, if it
@@ -129,7 +129,7 @@ func (s *Service) guard(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != guestpbconnect.GuestHelloProcedure {
-			key, err := wire.ParseKeyHeader(r.Header.Get(wire.KeyHeader))
+			key, err := protocol.ParseKeyHeader(r.Header.Get(protocol.KeyHeader))
 			if err == nil {
 				err = s.admit(key)
 			}
@@ -143,7 +143,7 @@ func (s *Service) guard(next http.Handler) http.Handler {
 }
 
 // admit says what is against who has shown a key.
-func (s *Service) admit(got wire.Key) error {
+func (s *Service) admit(got protocol.Key) error {
 	const op = "check boot key"
 	s.mu.Lock()
 	want := s.key
@@ -164,19 +164,19 @@ func (s *Service) admit(got wire.Key) error {
 
 // Hello is the first call of the protocol.
 func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
-	version, err := wire.Negotiate(r.VersionMin, r.VersionMax)
+	version, err := protocol.Negotiate(r.VersionMin, r.VersionMax)
 	if err != nil {
 		return nil, err
 	}
-	key, err := wire.ParseKey(r.Key)
+	key, err := protocol.ParseKey(r.Key)
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.CheckBoot(r.Boot); err != nil {
+	if err := protocol.CheckBoot(r.Boot); err != nil {
 		return nil, err
 	}
-	if n := len(r.Entropy); n > wire.MaxEntropy {
-		return nil, fault.Newf(fault.InvalidArgs, "take entropy", "", "%d bytes are more than %d", n, wire.MaxEntropy)
+	if n := len(r.Entropy); n > protocol.MaxEntropy {
+		return nil, fault.Newf(fault.InvalidArgs, "take entropy", "", "%d bytes are more than %d", n, protocol.MaxEntropy)
 	}
 	if err := s.greet(key, r); err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.
 }
 
 // greet takes the first key that comes, and no other after it.
-func (s *Service) greet(key wire.Key, hello *guestpb.HelloRequest) error {
+func (s *Service) greet(key protocol.Key, hello *guestpb.HelloRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.key != nil {
@@ -250,10 +250,10 @@ func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*gu
 
 func grace(nanos int64) (time.Duration, error) {
 	switch g := time.Duration(nanos); {
-	case g < 0 || g > wire.MaxGrace:
-		return 0, fault.Newf(fault.InvalidArgs, "check grace", "", "%v is not between 0 and %v", g, wire.MaxGrace)
+	case g < 0 || g > protocol.MaxGrace:
+		return 0, fault.Newf(fault.InvalidArgs, "check grace", "", "%v is not between 0 and %v", g, protocol.MaxGrace)
 	case g == 0:
-		return wire.DefaultGrace, nil
+		return protocol.DefaultGrace, nil
 	default:
 		return g, nil
 	}

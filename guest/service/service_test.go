@@ -25,9 +25,9 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/guesttest"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/process/processtest"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -227,9 +227,9 @@ func TestHello(t *testing.T) {
 	h := &host{}
 	dial := serve(t, h)
 	ctx := context.Background()
-	raw := rawClient(t, dial, wire.Key{}.Header())
+	raw := rawClient(t, dial, protocol.Key{}.Header())
 	good := func() *guestpb.HelloRequest {
-		return &guestpb.HelloRequest{VersionMin: wire.VersionMin, VersionMax: wire.VersionMax, Key: make([]byte, wire.KeySize), Boot: &guestpb.Boot{}}
+		return &guestpb.HelloRequest{VersionMin: protocol.VersionMin, VersionMax: protocol.VersionMax, Key: make([]byte, protocol.KeySize), Boot: &guestpb.Boot{}}
 	}
 	if _, err := raw.Ping(ctx, &guestpb.PingRequest{}); wireKind(err) != fault.Unavailable {
 		t.Errorf("ping before hello: %v", err)
@@ -240,7 +240,7 @@ func TestHello(t *testing.T) {
 		kind fault.Kind
 	}{
 		{"old host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = 0, 0 }, fault.InvalidArgs},
-		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = wire.VersionMax+1, 99 }, fault.Rejected},
+		{"new host", func(r *guestpb.HelloRequest) { r.VersionMin, r.VersionMax = protocol.VersionMax+1, 99 }, fault.Rejected},
 		{"short key", func(r *guestpb.HelloRequest) { r.Key = r.Key[1:] }, fault.InvalidArgs},
 		{"mount on root", func(r *guestpb.HelloRequest) { r.Boot.Mounts = []*guestpb.Mount{{Tag: "a", Path: []byte("/")}} }, fault.InvalidArgs},
 		{"mount on dots", func(r *guestpb.HelloRequest) {
@@ -248,7 +248,7 @@ func TestHello(t *testing.T) {
 		}, fault.InvalidArgs},
 		{"host name", func(r *guestpb.HelloRequest) { r.Boot.Hostname = "a\nb" }, fault.InvalidArgs},
 		{"network", func(r *guestpb.HelloRequest) { r.Boot.Network = &guestpb.Network{Kind: 7} }, fault.InvalidArgs},
-		{"entropy", func(r *guestpb.HelloRequest) { r.Entropy = make([]byte, wire.MaxEntropy+1) }, fault.InvalidArgs},
+		{"entropy", func(r *guestpb.HelloRequest) { r.Entropy = make([]byte, protocol.MaxEntropy+1) }, fault.InvalidArgs},
 	} {
 		r := good()
 		tc.mend(r)
@@ -261,7 +261,7 @@ func TestHello(t *testing.T) {
 	}
 	for range 2 { // the second time as if the first answer had been lost
 		r, err := raw.Hello(ctx, good())
-		if err != nil || r.Version != wire.VersionMax || r.GuestVersion != "test" {
+		if err != nil || r.Version != protocol.VersionMax || r.GuestVersion != "test" {
 			t.Fatal(r, err)
 		}
 	}
@@ -391,9 +391,9 @@ func TestKeepTime(t *testing.T) {
 
 // rawClient speaks the protocol without the manners of guest.Client.
 func rawClient(t *testing.T, dial guest.Dialer, key ...string) guestpbconnect.GuestClient {
-	tr := &http.Transport{Protocols: wire.Protocols(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, guest.Port) }}
+	tr := &http.Transport{Protocols: protocol.Protocols(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, guest.Port) }}
 	t.Cleanup(tr.CloseIdleConnections)
-	return guestpbconnect.NewGuestClient(&http.Client{Transport: keyed{tr, strings.Join(key, "")}}, "http://guest", wire.ClientOptions())
+	return guestpbconnect.NewGuestClient(&http.Client{Transport: keyed{tr, strings.Join(key, "")}}, "http://guest", protocol.ClientOptions())
 }
 
 type keyed struct {
@@ -402,11 +402,11 @@ type keyed struct {
 }
 
 func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
-	r.Header.Set(wire.KeyHeader, k.key)
+	r.Header.Set(protocol.KeyHeader, k.key)
 	return k.RoundTripper.RoundTrip(r)
 }
 
-func wireKind(err error) fault.Kind { return fault.KindOf(wire.Decode("call", "", err)) }
+func wireKind(err error) fault.Kind { return fault.KindOf(protocol.Decode("call", "", err)) }
 
 // checkLeaks compares goroutines and descriptors before and after the test.
 func checkLeaks(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
 )
@@ -77,7 +77,7 @@ const desks = "/run/osaurus/shells"
 // shellRoom finds where the shells of a user run.
 func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
 	if user == "" {
-		return shell.Room{Env: wire.RootEnvironment(), Home: wire.RootHome, Desk: func() (*os.File, string, error) {
+		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Desk: func() (*os.File, string, error) {
 			if err := os.MkdirAll(desks, 0o700); err != nil {
 				return nil, "", err
 			}

@@ -5,12 +5,12 @@ package service
 import (
 	"sync"
 
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
 const (
-	// sparedCommands are of wire.MaxCommands those that are only for who has few:
+	// sparedCommands are of protocol.MaxCommands those that are only for who has few:
 	// somebody who takes all that they can get leaves these.
 	sparedCommands = 28
 	// fewCommands is how many run of somebody who has few: each of an agent's turns
@@ -32,10 +32,10 @@ func (s *slots) take(room string) (release func(), err error) {
 	defer s.mu.Unlock()
 	own := s.taken[room]
 	switch {
-	case s.total >= wire.MaxCommands:
+	case s.total >= protocol.MaxCommands:
 		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running", s.total).
 			Advise("Wait until one has ended.")
-	case s.total >= wire.MaxCommands-sparedCommands && own >= fewCommands:
+	case s.total >= protocol.MaxCommands-sparedCommands && own >= fewCommands:
 		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running, and %d of them here: what is left is for others", s.total, own).
 			Advise("Wait until one of its commands has ended.")
 	}

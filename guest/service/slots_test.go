@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -23,7 +23,7 @@ func TestSlotsAreShared(t *testing.T) {
 			}
 		}
 	}
-	if n := take("bob"); n != wire.MaxCommands-sparedCommands {
+	if n := take("bob"); n != protocol.MaxCommands-sparedCommands {
 		t.Errorf("bob has %d", n)
 	}
 	for left := sparedCommands; left > 0; left -= fewCommands {

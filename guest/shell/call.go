@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -136,7 +136,7 @@ func (s *session) begin(ctx context.Context, l *life, c *call, stdin []byte) (*o
 	if err := s.awaitPrompt(ctx, l); err != nil {
 		return nil, err
 	}
-	c.out = kept{headChars: wire.ShellHeadChars, tailChars: wire.ShellOutputChars - wire.ShellHeadChars}
+	c.out = kept{headChars: protocol.ShellHeadChars, tailChars: protocol.ShellOutputChars - protocol.ShellHeadChars}
 	c.errs = c.out
 	o, err := l.order(c, c.text, stdin)
 	if err != nil {

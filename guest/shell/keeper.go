@@ -13,8 +13,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -134,7 +134,7 @@ func (k *Keeper) closeIdle() {
 
 // Run runs a command in a session's shell.
 func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
-	if err := wire.CheckShellRun(r); err != nil {
+	if err := protocol.CheckShellRun(r); err != nil {
 		return nil, err
 	}
 	s, err := k.session(ctx, r.Shell)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // life is one process of a session's shell, from its start to its end.
@@ -60,7 +60,7 @@ var errNotReady = errors.New("the shell did not come up")
 
 // launch starts a shell and returns when it can take calls.
 func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *life, err error) {
-	exports := wire.Texts(spec.Env)
+	exports := protocol.Texts(spec.Env)
 	folder, inside, err := room.Desk()
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.desk.inside))
 	fd := uintptr(theirs)
 	l.child, err = l.session.keeper.opts.Processes.Start(process.Spec{
-		Args: l.kind.args(l.desk.inside), Env: env, Dir: wire.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
+		Args: l.kind.args(l.desk.inside), Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
 	})
 	if err != nil {
 		_ = ours.Close()

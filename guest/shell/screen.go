@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // screen keeps the transcript of a session: what its terminal showed, as text. It
@@ -42,7 +42,7 @@ func (s *screen) show(b []byte) {
 // tell takes what a call's command writes, which is not to change the terminal's
 // state. Of a flood only the end is ever looked at.
 func (s *screen) tell(b []byte) {
-	const most = wire.TranscriptChars * utf8.UTFMax
+	const most = protocol.TranscriptChars * utf8.UTFMax
 	s.version++
 	s.told = append(s.told, b[max(0, len(b)-most):]...)
 	if len(s.told) > 2*most {
@@ -67,7 +67,7 @@ func (s *screen) fresh() bool {
 // text is the transcript.
 func (s *screen) text() string {
 	s.catchUp()
-	return wire.LastChars(string(s.log)+string(s.line), wire.TranscriptChars)
+	return protocol.LastChars(string(s.log)+string(s.line), protocol.TranscriptChars)
 }
 
 // full reports whether a full-screen program has the terminal.
@@ -77,8 +77,8 @@ func (s *screen) newline() {
 	s.log = append(append(s.log, string(s.line)...), '\n')
 	s.line, s.at = s.line[:0], 0
 	// Twice as much as is needed, so that it is seldom cut.
-	if len(s.log) > 2*wire.TranscriptChars*utf8.UTFMax {
-		s.log = []byte(wire.LastChars(string(s.log), wire.TranscriptChars))
+	if len(s.log) > 2*protocol.TranscriptChars*utf8.UTFMax {
+		s.log = []byte(protocol.LastChars(string(s.log), protocol.TranscriptChars))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"osaurus-sandbox/guest/internal/wire"
+	"osaurus-sandbox/guest/protocol"
 )
 
 // The transcript is what a person would have read.
@@ -74,7 +74,7 @@ func FuzzScreen(f *testing.F) {
 			}
 		}
 		text := s.text()
-		if utf8.RuneCountInString(text) > wire.TranscriptChars || text != wire.CleanTranscript(text) {
+		if utf8.RuneCountInString(text) > protocol.TranscriptChars || text != protocol.CleanTranscript(text) {
 			t.Errorf("%q", text)
 		}
 	})

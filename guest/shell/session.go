@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -55,7 +55,7 @@ func newSession(k *Keeper, name key, transcript string) *session {
 	}
 	s.turn <- struct{}{}
 	if transcript != "" {
-		s.screen.tell([]byte(strings.TrimRight(wire.CleanTranscript(transcript), "\n") + "\n"))
+		s.screen.tell([]byte(strings.TrimRight(protocol.CleanTranscript(transcript), "\n") + "\n"))
 	}
 	return s
 }
@@ -226,7 +226,7 @@ func (s *session) endLine() {
 // announce shows which command begins, in place of the prompt. The lock is held.
 func (s *session) announce(command []byte) {
 	const most = 1000 // characters: what it writes is of more interest
-	text := strings.TrimRight(wire.CleanTranscript(string(command)), "\n")
+	text := strings.TrimRight(protocol.CleanTranscript(string(command)), "\n")
 	s.publish([]byte("\r\x1b[K"))
 	s.screen.tool = ink{} // a sequence that the command before has begun hides nothing of this one
 	s.tell([]byte("$ " + printable.Chars(text, most) + "\n"))

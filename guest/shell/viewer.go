@@ -11,8 +11,8 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/internal/wire"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 )
 
 const (
@@ -45,7 +45,7 @@ type Viewer struct {
 
 // Attach puts a person before a session's shell, and makes that if need be.
 func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, error) {
-	if err := wire.CheckShellOpen(r); err != nil {
+	if err := protocol.CheckShellOpen(r); err != nil {
 		return nil, err
 	}
 	s, err := k.session(ctx, r.Shell)
@@ -106,8 +106,8 @@ func (v *Viewer) Next(ctx context.Context) ([]byte, *guestpb.ShellEnded, error) 
 	for {
 		v.mu.Lock()
 		b, ended := v.buf, v.ended
-		if len(b) > wire.Chunk {
-			b = b[:wire.Chunk]
+		if len(b) > protocol.Chunk {
+			b = b[:protocol.Chunk]
 		}
 		v.buf = v.buf[len(b):]
 		v.stuck = v.stuck && len(v.buf) > viewerBacklog
@@ -149,7 +149,7 @@ func (v *Viewer) Type(ctx context.Context, b []byte) error {
 
 // Resize sets the terminal's size, for everybody.
 func (v *Viewer) Resize(r *guestpb.Resize) error {
-	if err := wire.CheckSize(r.GetRows(), r.GetCols()); err != nil {
+	if err := protocol.CheckSize(r.GetRows(), r.GetCols()); err != nil {
 		return err
 	}
 	s := v.session

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 
+	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest/hatch"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -25,7 +26,7 @@ func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in i
 	defer l.Release()
 	subject := fmt.Sprintf("%v of %s", port, agent.Name)
 	p, err := l.Exec(ctx, agent.User, engine.Command{
-		Args:  []string{hatch.Program, hatch.Connect, port.String()},
+		Args:  []string{protocol.ShimPath, wire.Connect, port.String()},
 		Env:   []string{"GOMAXPROCS=1"}, // it copies: more threads would only count against the room's processes
 		Stdin: in, Stdout: out,
 	})

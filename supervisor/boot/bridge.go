@@ -5,14 +5,14 @@ import (
 	"net"
 	"sync"
 
-	"osaurus-sandbox/guest/preface"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/vm"
 )
 
 // bridgeServer is the bridge of one boot. It answers only connections with the
 // key of that boot.
 type bridgeServer struct {
-	key      preface.Key
+	key      protocol.BridgeKey
 	listener net.Listener
 	done     chan error
 	once     sync.Once
@@ -25,12 +25,12 @@ func serveBridge(m vm.Machine, bridge Bridge) (*bridgeServer, error) {
 	if bridge == nil {
 		return nil, nil
 	}
-	inner, err := m.Listen(preface.Port)
+	inner, err := m.Listen(protocol.BridgePort)
 	if err != nil {
 		return nil, err
 	}
-	s := &bridgeServer{key: preface.NewKey(), done: make(chan error, 1)}
-	s.listener = preface.Listen(inner, s.key)
+	s := &bridgeServer{key: protocol.NewBridgeKey(), done: make(chan error, 1)}
+	s.listener = protocol.ListenBridge(inner, s.key)
 	go func() { s.done <- bridge.Serve(s.listener) }()
 	return s, nil
 }

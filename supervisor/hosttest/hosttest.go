@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/hatch"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/boot"
@@ -148,7 +148,7 @@ func (g *Guest) exec(ctx context.Context, user config.LinuxUser, c engine.Comman
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	name := c.Args[0]
-	if name == hatch.Program {
+	if name == protocol.ShimPath {
 		name = g.backend.Program
 	}
 	cmd := exec.CommandContext(ctx, name, c.Args[1:]...)

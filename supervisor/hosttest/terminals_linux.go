@@ -12,12 +12,12 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/entry"
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/guest/shell"
 )
@@ -87,7 +87,7 @@ func (l anyRoom) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := entry.Read(c); err == nil {
+		if _, err := protocol.ReadDataHeader(c); err == nil {
 			return c, nil
 		}
 		_ = c.Close() // of who has left already; others still come

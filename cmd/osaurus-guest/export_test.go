@@ -1,6 +1,6 @@
 //go:build linux
 
-package export
+package main
 
 import (
 	"archive/tar"
@@ -42,11 +42,11 @@ func plant(t *testing.T) string {
 	return dir
 }
 
-func TestTar(t *testing.T) {
+func TestExport(t *testing.T) {
 	dir := plant(t)
 	point := filepath.Join(dir, "mount point")
 	if err := unix.Mount("tmpfs", point, "tmpfs", 0, ""); err != nil {
-		t.Logf("\n*** CANNOT MOUNT here (%v): that mounts are left out is not covered.", err)
+		t.Logf("\n*** CANNOT MOUNT here (%v): mounts are not covered.", err)
 	} else {
 		defer unix.Unmount(point, 0)
 		if err := os.WriteFile(filepath.Join(point, "hidden"), nil, 0o644); err != nil {
@@ -54,7 +54,7 @@ func TestTar(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := Tar(&out, dir); err != nil {
+	if err := exportTar(&out, dir); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"./", "a-link", "b/", "b/deep/", "b/file", "b/sym", "fifo", "mount point/", strings.Repeat("n", 200)}
@@ -86,7 +86,7 @@ func TestTar(t *testing.T) {
 	if h, err := r.Next(); err != io.EOF {
 		t.Errorf("and then %v %v", h, err)
 	}
-	// A program that nobody here wrote can read it.
+	// The system's tar can read it.
 	cmd := exec.Command("tar", "-t")
 	cmd.Stdin = &out
 	if got, err := cmd.Output(); err != nil || len(strings.Fields(string(got))) != len(want)+1 {
@@ -94,12 +94,12 @@ func TestTar(t *testing.T) {
 	}
 }
 
-func TestTarIsDeterministic(t *testing.T) {
+func TestExportIsReproducible(t *testing.T) {
 	var first, second bytes.Buffer
-	if err := Tar(&first, plant(t)); err != nil {
+	if err := exportTar(&first, plant(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Tar(&second, plant(t)); err != nil {
+	if err := exportTar(&second, plant(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {

@@ -1,5 +1,5 @@
-// Package wire is what the two ends of the guest protocol agree on beside its schema: versions, the key, limits, checks, and errors.
-package wire
+// Package protocol is what the host and the guest agree on beside the schema in guestpb: versions, ports, keys, headers, limits and checks.
+package protocol
 
 import (
 	"crypto/subtle"

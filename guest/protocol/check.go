@@ -1,4 +1,4 @@
-package wire
+package protocol
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/preface"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -101,8 +100,8 @@ func CheckBoot(b *guestpb.Boot) error {
 	if len(b.GetMounts()) > MaxMounts {
 		return bad("%d mounts are more than %d", len(b.Mounts), MaxMounts)
 	}
-	if n := len(b.GetBridgeKey()); n != 0 && n != preface.KeySize {
-		return bad("the bridge's key has %d bytes instead of %d", n, preface.KeySize)
+	if n := len(b.GetBridgeKey()); n != 0 && n != KeySize {
+		return bad("the bridge's key has %d bytes instead of %d", n, KeySize)
 	}
 	if len(b.GetBase()) > MaxBase {
 		return bad("the base's name has more than %d bytes", MaxBase)

@@ -1,4 +1,4 @@
-package preface_test
+package protocol
 
 import (
 	"errors"
@@ -8,33 +8,17 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"osaurus-sandbox/guest/preface"
 )
 
 const (
-	// limit is how long what comes at once may take.
+	// limit bounds what happens at once.
 	limit = 30 * time.Second
-	// ever is what nobody waits for, and brief what is waited out.
-	ever, brief = 10 * time.Minute, 100 * time.Millisecond
+	// never does not pass in a test; brief is waited for.
+	never, brief = 10 * time.Minute, 100 * time.Millisecond
 )
 
-// listen returns a listener of prefaces, and how to connect to it.
-func listen(t *testing.T, key preface.Key) (*preface.Listener, func(says []byte) net.Conn) {
-	t.Helper()
-	l, dial := listenFor(t, key, ever)
-	return l, func(says []byte) net.Conn {
-		c, err := dial(says)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-}
-
-// listenFor is listen with another patience. Where that is short, the connection can be
-// closed before it has said anything.
-func listenFor(t *testing.T, key preface.Key, patience time.Duration) (*preface.Listener, func(says []byte) (net.Conn, error)) {
+// testListener returns a listener and a function that connects to it and writes.
+func testListener(t *testing.T, key BridgeKey, timeout time.Duration) (*BridgeListener, func(says []byte) net.Conn) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -42,7 +26,7 @@ func listenFor(t *testing.T, key preface.Key, patience time.Duration) (*preface.
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := preface.ListenFor(inner, key, patience)
+	l := listenBridge(inner, key, timeout)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -53,52 +37,50 @@ func listenFor(t *testing.T, key preface.Key, patience time.Duration) (*preface.
 			}
 		}
 	})
-	return l, func(says []byte) (net.Conn, error) {
+	return l, func(says []byte) net.Conn {
 		c, err := net.Dial("unix", path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(limit))
-		_, err = c.Write(says)
-		return c, err
+		_, _ = c.Write(says) // fails if the timeout was shorter
+		return c
 	}
 }
 
-// A connection says whose it is, and its first byte is the program's.
-func TestListener(t *testing.T) {
-	key := preface.NewKey()
-	l, dial := listen(t, key)
-	dial(append(preface.Preface{Key: key, UID: 2001}.Bytes(), "hello"...))
+func TestBridgeListener(t *testing.T) {
+	key := NewBridgeKey()
+	l, dial := testListener(t, key, never)
+	dial(append(Caller{Key: key, UID: 2001}.Bytes(), "hello"...))
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	said := make([]byte, 5)
-	if _, err := io.ReadFull(c, said); err != nil || string(said) != "hello" || c.(*preface.Conn).UID() != 2001 {
-		t.Errorf("%d says %q, %v", c.(*preface.Conn).UID(), said, err)
+	if _, err := io.ReadFull(c, said); err != nil || string(said) != "hello" || c.(*BridgeConn).UID() != 2001 {
+		t.Errorf("%d says %q, %v", c.(*BridgeConn).UID(), said, err)
 	}
 }
 
-// Who has not the key is closed without a word, who says nothing or half of it too,
-// and none of them holds up who has it.
+// TestStrangers checks that connections without the key, or with half a header, are closed and delay no other.
 func TestStrangers(t *testing.T) {
-	key := preface.NewKey()
-	l, dial := listen(t, key)
-	good := preface.Preface{Key: key, UID: 2001}.Bytes()
+	key := NewBridgeKey()
+	l, dial := testListener(t, key, never)
+	good := Caller{Key: key, UID: 2001}.Bytes()
 	closed := func(strangers ...net.Conn) {
 		t.Helper()
 		for i, s := range strangers {
 			if b, err := io.ReadAll(s); len(b) > 0 || errors.Is(err, net.ErrClosed) || isTimeout(err) {
-				t.Errorf("stranger %d is told %q, %v", i, b, err)
+				t.Errorf("stranger %d reads %q, %v", i, b, err)
 			}
 		}
 	}
 	dial(nil)
 	dial(good[:len(good)-1])
 	strangers := []net.Conn{
-		dial(preface.Preface{Key: preface.NewKey(), UID: 2001}.Bytes()),
+		dial(Caller{Key: NewBridgeKey(), UID: 2001}.Bytes()),
 		dial([]byte("GET /api/secrets/TOKEN HTTP/1.1\r\nHost: localhost\r\n\r\n")),
 	}
 	dial(good)
@@ -108,10 +90,8 @@ func TestStrangers(t *testing.T) {
 	}
 	defer c.Close()
 	closed(strangers...)
-	_, hurried := listenFor(t, key, brief)
-	silent, _ := hurried(nil)
-	half, _ := hurried(good[:len(good)-1])
-	closed(silent, half)
+	_, hurried := testListener(t, key, brief)
+	closed(hurried(nil), hurried(good[:len(good)-1]))
 }
 
 func isTimeout(err error) bool {
@@ -119,10 +99,10 @@ func isTimeout(err error) bool {
 	return ok && slow.Timeout()
 }
 
-// A thousand that say nothing are not held, and the next is served when they are gone.
+// TestManyStrangers checks that a thousand silent connections are not held in memory, and the next one is served.
 func TestManyStrangers(t *testing.T) {
-	key := preface.NewKey()
-	l, dial := listen(t, key)
+	key := NewBridgeKey()
+	l, dial := testListener(t, key, never)
 	before := runtime.NumGoroutine()
 	var silent []net.Conn
 	for range 1000 {
@@ -134,7 +114,7 @@ func TestManyStrangers(t *testing.T) {
 	for _, c := range silent {
 		c.Close()
 	}
-	dial(preface.Preface{Key: key}.Bytes())
+	dial(Caller{Key: key}.Bytes())
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -142,11 +122,10 @@ func TestManyStrangers(t *testing.T) {
 	c.Close()
 }
 
-// Whatever is under way, Close ends it, and Accept says so.
-func TestListenerCloses(t *testing.T) {
-	key := preface.NewKey()
-	l, dial := listen(t, key)
-	waiting, ready := dial(nil), dial(preface.Preface{Key: key}.Bytes())
+func TestBridgeListenerCloses(t *testing.T) {
+	key := NewBridgeKey()
+	l, dial := testListener(t, key, never)
+	waiting, ready := dial(nil), dial(Caller{Key: key}.Bytes())
 	closed := make(chan error, 1)
 	time.AfterFunc(50*time.Millisecond, func() { closed <- l.Close() })
 	for {
@@ -163,7 +142,7 @@ func TestListenerCloses(t *testing.T) {
 		t.Error(err)
 	}
 	if n, err := waiting.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-		t.Error("a connection without a preface outlived the listener", n, err)
+		t.Error("a connection without a header outlived the listener", n, err)
 	}
 	_ = ready.Close()
 	if _, err := net.Dial("unix", l.Addr().String()); err == nil {

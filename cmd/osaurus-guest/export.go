@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package export writes a directory tree as a tar archive that depends on nothing but what is in the tree.
-package export
+package main
 
 import (
 	"archive/tar"
@@ -13,24 +12,19 @@ import (
 	"path"
 	"path/filepath"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Tar writes the tree below root in the PAX format: sorted by name, times in
-// whole seconds, owners by number, extended attributes, hard links as links.
-// A directory on which something else is mounted is written empty. Sockets are
-// left out. The tree must not change meanwhile.
-func Tar(w io.Writer, root string) error {
-	mounted, err := mountPoints()
-	if err != nil {
-		return err
-	}
+// exportTar writes the tree below root as a reproducible tar archive in the PAX format: sorted by
+// name, times in whole seconds, owners by number, extended attributes, hard links as links.
+// Directories on other file systems are written empty, and sockets are left out. The tree must
+// not change meanwhile.
+func exportTar(w io.Writer, root string) error {
 	buf := bufio.NewWriterSize(w, 1<<20)
-	t := &tree{tar: tar.NewWriter(buf), root: filepath.Clean(root), mounted: mounted, links: map[inode]string{}, buf: make([]byte, 1<<20)}
+	t := &exporter{tar: tar.NewWriter(buf), root: filepath.Clean(root), links: map[inode]string{}, buf: make([]byte, 1<<20)}
 	if err := t.dir("."); err != nil {
 		return err
 	}
@@ -39,23 +33,26 @@ func Tar(w io.Writer, root string) error {
 
 type inode struct{ dev, ino uint64 }
 
-type tree struct {
-	tar     *tar.Writer
-	root    string
-	mounted map[string]bool
-	links   map[inode]string // the first name of a file with several
-	buf     []byte
+type exporter struct {
+	tar    *tar.Writer
+	root   string
+	device uint64           // of the root
+	links  map[inode]string // the first name of a file with several
+	buf    []byte
 }
 
-func (t *tree) dir(name string) error {
-	if err := t.entry(name); err != nil {
+func (t *exporter) dir(name string) error {
+	st, err := t.entry(name)
+	if err != nil {
 		return err
 	}
-	full := filepath.Join(t.root, name)
-	if name != "." && t.mounted[full] {
+	if name == "." {
+		t.device = st.Dev
+	}
+	if st.Dev != t.device {
 		return nil
 	}
-	entries, err := os.ReadDir(full) // sorted
+	entries, err := os.ReadDir(filepath.Join(t.root, name)) // sorted
 	if err != nil {
 		return err
 	}
@@ -64,7 +61,7 @@ func (t *tree) dir(name string) error {
 		if e.IsDir() {
 			err = t.dir(child)
 		} else {
-			err = t.entry(child)
+			_, err = t.entry(child)
 		}
 		if err != nil {
 			return err
@@ -74,11 +71,10 @@ func (t *tree) dir(name string) error {
 }
 
 // entry writes one file, or the header of a directory.
-func (t *tree) entry(name string) error {
+func (t *exporter) entry(name string) (st unix.Stat_t, err error) {
 	full := filepath.Join(t.root, name)
-	var st unix.Stat_t
 	if err := unix.Lstat(full, &st); err != nil {
-		return &os.PathError{Op: "lstat", Path: full, Err: err}
+		return st, &os.PathError{Op: "lstat", Path: full, Err: err}
 	}
 	h := &tar.Header{
 		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid),
@@ -92,7 +88,7 @@ func (t *tree) entry(name string) error {
 	case unix.S_IFLNK:
 		target, err := os.Readlink(full)
 		if err != nil {
-			return err
+			return st, err
 		}
 		h.Typeflag, h.Linkname = tar.TypeSymlink, target
 	case unix.S_IFCHR, unix.S_IFBLK:
@@ -104,7 +100,7 @@ func (t *tree) entry(name string) error {
 	case unix.S_IFIFO:
 		h.Typeflag = tar.TypeFifo
 	default:
-		return nil
+		return st, nil
 	}
 	if id := (inode{st.Dev, st.Ino}); st.Nlink > 1 && h.Typeflag != tar.TypeDir {
 		if first, ok := t.links[id]; ok {
@@ -115,19 +111,19 @@ func (t *tree) entry(name string) error {
 	}
 	if h.Typeflag != tar.TypeLink {
 		if err := attributes(full, h); err != nil {
-			return err
+			return st, err
 		}
 	}
 	if err := t.tar.WriteHeader(h); err != nil {
-		return fmt.Errorf("%s: %w", full, err)
+		return st, fmt.Errorf("%s: %w", full, err)
 	}
 	if h.Typeflag != tar.TypeReg {
-		return nil
+		return st, nil
 	}
-	return t.content(full)
+	return st, t.content(full)
 }
 
-func (t *tree) content(full string) error {
+func (t *exporter) content(full string) error {
 	f, err := os.OpenFile(full, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -139,10 +135,9 @@ func (t *tree) content(full string) error {
 	return nil
 }
 
-// attributes adds the extended attributes, but for those by which an overlay
-// keeps its own accounts.
+// attributes adds the extended attributes, except the overlay file system's own.
 func attributes(full string, h *tar.Header) error {
-	list := make([]byte, 64<<10) // the kernel's own limit
+	list := make([]byte, 64<<10) // the kernel's limit
 	n, err := unix.Llistxattr(full, list)
 	if errors.Is(err, unix.ENOTSUP) {
 		return nil
@@ -167,37 +162,4 @@ func attributes(full string, h *tar.Header) error {
 		h.PAXRecords["SCHILY.xattr."+name] = string(value[:n])
 	}
 	return nil
-}
-
-// mountPoints returns the paths on which something is mounted.
-func mountPoints() (map[string]bool, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	points := map[string]bool{}
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if fields := strings.Fields(s.Text()); len(fields) > 4 {
-			points[unescape(fields[4])] = true
-		}
-	}
-	return points, s.Err()
-}
-
-// unescape undoes the kernel's \ooo for spaces and the like.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(v))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

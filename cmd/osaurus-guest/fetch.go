@@ -1,0 +1,42 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	fetchTimeout = 15 * time.Second
+	// maxBody bounds how much of an answer is read.
+	maxBody = 64 << 10
+)
+
+// fetch gets a URL and writes its status and size, to prove that a guest has a network whatever
+// programs it has. It uses no proxy and follows no redirection: any answer is enough.
+func fetch(ctx context.Context, w io.Writer, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		return fmt.Errorf("GET %s: %w", url, err)
+	}
+	defer answer.Body.Close()
+	n, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxBody))
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("GET %s: %s", url, answer.Status)
+	}
+	_, err = fmt.Fprintf(w, "%s, %d bytes\n", answer.Status, n)
+	return err
+}

@@ -1,4 +1,0 @@
-package preface
-
-// ListenFor is Listen with another patience.
-var ListenFor = listen
