@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +15,13 @@ import (
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/engine/enginetest"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm/qemu"
 )
 
-// TestContract runs the conformance kit in an agent's room of a real guest: as a
-// daemon's client does, and as the daemon itself.
+// TestContract runs both conformance kits in an agent's room of a real guest: that
+// of the SPI as a daemon's client, that of rooms as the daemon itself.
 func TestContract(t *testing.T) {
 	server, client := serve(t)
 	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "kit"}); err != nil {
@@ -33,19 +33,12 @@ func TestContract(t *testing.T) {
 	}
 	t.Run("Remote", func(t *testing.T) { enginetest.Run(t, suite) })
 	t.Run("Room", func(t *testing.T) {
-		var recorded sync.Map
-		suite.Name = "room"
-		suite.Sandbox = engine.Recorded(engine.NewSandbox(func(ctx context.Context, cmd engine.Command, _ engine.Tenant) (engine.Process, error) {
-			return server.Agents.Exec(ctx, "kit", cmd)
-		}), func(r engine.Request) error {
-			recorded.Store(r.Tenant, true)
-			return nil
-		})
-		suite.Audited = func(_ context.Context, tenant engine.Tenant) (bool, error) {
-			_, found := recorded.Load(tenant)
-			return found, nil
+		room := server.Terminals.Room("kit", "test")
+		root := suite.Root + "/kit"
+		if _, err := engine.Run(t.Context(), room, engine.Command{Args: []string{"mkdir", root}}); err != nil {
+			t.Fatal(err)
 		}
-		enginetest.Run(t, suite)
+		enginetest.RunRoom(t, enginetest.RoomSuite{Name: "room", Room: room, Can: (*guest.Client)(nil).Capabilities(), Root: root})
 	})
 }
 
