@@ -10,31 +10,31 @@ import (
 	"osaurus-sandbox/supervisor/boot"
 )
 
-// Backend is everything that touches the home's disk, a machine or the
-// network for a supervisor, which itself only decides. Its methods are called
-// one at a time, but for those that say otherwise.
+// Backend does everything that touches the disk, a virtual machine or the
+// network for a Machine, which itself only decides. Its methods are called one
+// at a time, unless they say otherwise.
 type Backend interface {
-	// Check asks whether this host can run machines and names what runs
-	// their instructions. It fails with fault.Unavailable and advice. There is
-	// one that worked before any Boot.
+	// Check asks whether this computer can run machines and names what runs
+	// their instructions. It fails with Unavailable and advice. One Check
+	// succeeds before any Boot.
 	Check(ctx context.Context) (accelerator string, err error)
-	// Provisioned reports whether Prepare has been through since the last
-	// Remove. It is quick, and may be called at any time.
+	// Provisioned reports whether Prepare has succeeded since the last Remove.
+	// It is quick, and may be called at any time.
 	Provisioned() bool
-	// Ready reports whether a boot with these settings needs nothing that
-	// takes long to make. It is quick.
+	// Ready reports whether a boot with these settings needs no long
+	// preparation. It is quick.
 	Ready(s config.Settings) bool
-	// Prepare makes what a boot with these settings needs and is not there.
-	// With fresh, it trusts nothing that can be made again: all is verified
-	// and made anew where it is broken.
+	// Prepare makes what a boot with these settings needs. With fresh, it
+	// verifies everything and replaces what is broken.
 	Prepare(ctx context.Context, s config.Settings, fresh bool, tracker *progress.Tracker) error
 	// Boot boots what was prepared and returns when the guest is ready for
 	// commands. Nothing is left behind if it fails.
 	Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (Guest, boot.Machine, error)
-	// Reset removes what the guest has changed outside the workspace. No guest
-	// runs. Prepare then begins with an empty data disk.
+	// Reset removes what the guest has changed outside of the workspace. No
+	// guest runs. Prepare then starts with an empty data disk.
 	Reset(ctx context.Context) error
-	// Remove removes the data disk and all that was made to boot. No guest runs.
+	// Remove removes the data disk and everything made for booting. No guest
+	// runs.
 	Remove(ctx context.Context) error
 }
 

@@ -7,8 +7,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// set changes the state, tells everybody, and keeps why. It is the only place
-// that does. The mutex is held.
+// set changes the state, records the reason and notifies everyone who waits.
+// Nothing else changes the state. The mutex is held.
 func (s *Machine) set(to State, by Cause, reason error) {
 	from := s.status.State
 	if from != "" && !from.canBecome(to) {
@@ -24,7 +24,8 @@ func (s *Machine) set(to State, by Cause, reason error) {
 	s.note(Event{Time: now, Kind: StateChanged, From: from, To: to, Cause: by, Detail: s.status.Reason})
 }
 
-// touch tells everybody that the status is not what it was. The mutex is held.
+// touch notifies everyone who waits for a change of the status. The mutex is
+// held.
 func (s *Machine) touch() {
 	s.status.Revision++
 	s.changed.Notify()
@@ -40,7 +41,7 @@ func (s *Machine) note(e Event) {
 	}
 }
 
-// snapshot is the status for somebody else. The mutex is held.
+// snapshot returns a copy of the status. The mutex is held.
 func (s *Machine) snapshot() Status {
 	status := s.status
 	status.Commands = s.busy

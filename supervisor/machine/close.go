@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Close stops the guest, the gentle way as long as the context allows, and
-// gives the home back. Calls that wait fail. A second Close does nothing.
+// Close stops the guest, gently as long as the context allows, and releases
+// the home. Waiting calls fail. A second Close does nothing.
 func (s *Machine) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closing {

@@ -1,6 +1,6 @@
 package machine
 
-// Command is what a supervisor can be asked to do with its sandbox.
+// Command is something that a Machine can be told to do.
 type Command string
 
 const (
@@ -13,7 +13,7 @@ const (
 	Exec      Command = "exec"   // run a command in the guest
 )
 
-// answer is what becomes of a command in a state.
+// answer is how a command is handled in a state.
 type answer int
 
 const (
@@ -25,8 +25,8 @@ const (
 	interrupt               // end the operation that is under way, then look again
 )
 
-// answerTo is what each command is answered in each state. It comes second: an
-// operation that is under way and does what is asked anyway is joined.
+// answerTo returns how a command is handled in a state, unless the operation
+// in progress serves it already.
 func answerTo(c Command, s State) answer {
 	return map[State]map[Command]answer{
 		SetupRequired:  {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: refuse, Remove: begin, Exec: refuse},
@@ -41,8 +41,8 @@ func answerTo(c Command, s State) answer {
 	}[s][c]
 }
 
-// serves reports whether an operation for one command does what another asks,
-// so that whoever asks joins it and shares its result.
+// serves reports whether an operation for one command also does what another
+// asks for, so that its caller can join it.
 func (c Command) serves(asked Command) bool {
 	switch asked {
 	case c:

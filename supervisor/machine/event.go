@@ -2,12 +2,12 @@ package machine
 
 import "time"
 
-// Cause says who or what wanted something: the ones below, or the words of a
-// caller ("cli: up, uid 1000").
+// Cause says why something happened: one of those below, or a description of
+// the caller ("cli: up, uid 1000").
 type Cause string
 
-// What happens without anybody asking for it just then. Starts with these
-// causes are limited: see Status.Failures.
+// Causes without a person. Starts with these causes are limited: see
+// Status.Failures.
 const (
 	CauseAutoStart Cause = "auto start"    // the setting
 	CauseDemand    Cause = "on demand"     // a command was to be run
@@ -19,13 +19,12 @@ const (
 	causeBegin     Cause = "daemon starts" // the first state of a supervisor's life
 )
 
-// automatic reports whether a start with this cause is one that no person
-// asked for.
+// automatic reports whether no person asked for a start with this cause.
 func (c Cause) automatic() bool {
 	return c == CauseAutoStart || c == CauseDemand || c == CauseWatchdog
 }
 
-// EventKind says what an event tells.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.
@@ -37,7 +36,7 @@ const (
 	OwnerGone       EventKind = "owner_gone"       // Detail is which program had the home before and did not end orderly
 )
 
-// Event is something that happened to the sandbox.
+// Event is something that happened to the machine.
 type Event struct {
 	Time     time.Time
 	Kind     EventKind
@@ -46,8 +45,8 @@ type Event struct {
 	Detail   string
 }
 
-// Recorder takes note of events. It is called in order, from whatever goroutine
-// they happen in, and must not wait for anything.
+// Recorder records events. It is called in order, from any goroutine, and must
+// not block.
 type Recorder interface {
 	Record(e Event)
 }

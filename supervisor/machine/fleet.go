@@ -2,8 +2,8 @@ package machine
 
 import "osaurus-sandbox/config"
 
-// Fleet are the machines of a home. All agents share one so far; whoever needs
-// the machine of an agent asks here.
+// Fleet is the machines of a home. So far all agents share one; callers that need
+// an agent's machine ask here.
 type Fleet struct{ shared *Machine }
 
 // NewFleet returns a fleet whose agents share a machine.

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// operationLimit bounds an operation as a whole. Only a first provisioning
-	// over a slow line takes long; whatever hangs in one step is noticed there.
+	// operationLimit bounds a whole operation. Only a first provisioning over
+	// a slow connection takes long; each step has limits of its own.
 	operationLimit = 2 * time.Hour
 
 	adviseStart = "Start it: `osaurus-sandbox up`."
 )
 
-// operation is a command that is being carried out. There is never more than
-// one, so whoever carries it out has the guest and the disk to itself.
+// operation is a command in progress. There is at most one, so it has the
+// guest and the disk to itself.
 type operation struct {
 	command Command
 	cause   Cause
@@ -31,12 +31,12 @@ type operation struct {
 	err     error // once done
 }
 
-// interrupted is why an operation's context ended.
+// interrupted is why the context of an operation ended.
 type interrupted struct{ by Command }
 
 func (i interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.by) }
 
-// do has a command carried out and returns when it is.
+// do carries a command out and returns when it is done.
 func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
 	for {
 		s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
 	}
 }
 
-// operationFor is the operation that a command begins.
+// operationFor returns the operation that a command starts.
 func operationFor(c Command) Command {
 	if c == Exec {
 		return Start
@@ -81,7 +81,7 @@ func operationFor(c Command) Command {
 	return c
 }
 
-// await waits for an operation that does what is asked.
+// await waits for an operation.
 func (s *Machine) await(ctx context.Context, c Command, op *operation) error {
 	select {
 	case <-op.done:
@@ -91,13 +91,14 @@ func (s *Machine) await(ctx context.Context, c Command, op *operation) error {
 	}
 }
 
-// impatient is what a caller gets who does not wait any longer.
+// impatient returns the error of a caller that stopped waiting.
 func (s *Machine) impatient(ctx context.Context, c Command) error {
 	return fault.Newf(fault.KindOf(ctx.Err()), string(c), "", "the sandbox is %s: %w", s.Status().State, ctx.Err()).
-		Advise("It goes on without you: see `osaurus-sandbox status`.")
+		Advise("It goes on in the background: see `osaurus-sandbox status`.")
 }
 
-// refusal is why a command cannot be done in the present state. The mutex is held.
+// refusal returns why a command is not possible in the present state. The
+// mutex is held.
 func (s *Machine) refusal(c Command) error {
 	advice := s.status.Advice
 	if s.status.State == NotProvisioned {
@@ -111,10 +112,10 @@ func (s *Machine) refusal(c Command) error {
 }
 
 func errClosed(op string) error {
-	return fault.Newf(fault.Unavailable, op, "", "the supervisor ends").Advise("Try again: the next call starts a new one.")
+	return fault.Newf(fault.Unavailable, op, "", "the daemon is stopping").Advise("Try again: the next call starts a new daemon.")
 }
 
-// begin begins an operation. The mutex is held, and none is under way.
+// begin starts an operation. The mutex is held, and there is none.
 func (s *Machine) begin(c Command, by Cause) *operation {
 	op := &operation{command: c, cause: by, done: make(chan struct{}), resumes: s.guest != nil, silent: s.status.State == Unresponsive}
 	ctx, cancel := context.WithCancelCause(s.life)
@@ -126,7 +127,8 @@ func (s *Machine) begin(c Command, by Cause) *operation {
 	return op
 }
 
-// firstState is the state in which an operation begins. The mutex is held.
+// firstState returns the state in which an operation starts. The mutex is
+// held.
 func (s *Machine) firstState(c Command) State {
 	switch state := s.status.State; {
 	case c == Stop, c == Remove, s.guest != nil:
@@ -137,8 +139,7 @@ func (s *Machine) firstState(c Command) State {
 	return Starting
 }
 
-// carryOut carries an operation out and then settles in the state that it
-// leads to.
+// carryOut runs an operation and enters the state that it leads to.
 func (s *Machine) carryOut(op *operation) {
 	end, err := s.steps(op)
 	reason := err
@@ -162,12 +163,11 @@ func (s *Machine) carryOut(op *operation) {
 	}
 }
 
-// whereFailed is the state after an operation that failed, the reason for it, and what those who
-// wait are told. What it was interrupted for is no failure of the sandbox: it is where it was
-// asked to be.
+// whereFailed returns the state after a failed operation, its reason, and the
+// error for callers. An interruption is no failure of the machine.
 func (s *Machine) whereFailed(op *operation, err error) (end State, reason, told error) {
 	if i, ok := errors.AsType[interrupted](context.Cause(op.context)); ok {
-		return s.atRest(), nil, fault.New(fault.Rejected, string(op.command), "", i).Advise("Ask again when that is done.")
+		return s.atRest(), nil, fault.New(fault.Rejected, string(op.command), "", i).Advise("Try again when that is done.")
 	}
 	if _, ok := errors.AsType[*hostError](err); ok {
 		return SetupRequired, err, err
@@ -178,7 +178,7 @@ func (s *Machine) whereFailed(op *operation, err error) (end State, reason, told
 	return Failed, err, err
 }
 
-// atRest is the state of a sandbox with no guest.
+// atRest returns the state without a guest.
 func (s *Machine) atRest() State {
 	if s.backend.Provisioned() {
 		return Stopped
@@ -186,7 +186,7 @@ func (s *Machine) atRest() State {
 	return NotProvisioned
 }
 
-// hostError is that this host cannot run machines.
+// hostError says that this computer cannot run machines.
 type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }

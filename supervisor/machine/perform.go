@@ -10,11 +10,11 @@ import (
 	"osaurus-sandbox/internal/progress"
 )
 
-// stopLimit bounds a gentle stop: it has steps with limits of their own, which
-// together are well below.
+// stopLimit bounds a gentle stop. Its steps have limits of their own, which
+// add up to much less.
 const stopLimit = time.Minute
 
-// stopGuest ends the guest, if there is one.
+// stopGuest stops the guest, if there is one.
 func (s *Machine) stopGuest(op *operation) error {
 	s.mu.Lock()
 	g := s.guest
@@ -31,7 +31,7 @@ func (s *Machine) stopGuest(op *operation) error {
 	select {
 	case <-g.Done():
 		if err != nil {
-			s.log.Warn("the guest did not stop the gentle way", "error", err)
+			s.log.Warn("the guest did not power off by itself", "error", err)
 		}
 	default:
 		return fault.New(fault.Execution, "stop guest", "", errors.Join(errors.New("its machine does not end"), err)).
@@ -43,8 +43,8 @@ func (s *Machine) stopGuest(op *operation) error {
 	return nil
 }
 
-// vacate fails if the last guest's machine was killed and is not gone: it may still write to
-// its disk, and whoever asked for its end is told what holds it.
+// vacate fails if the last machine was killed but is not gone: it may still
+// write to its disk.
 func (s *Machine) vacate(op *operation) error {
 	s.mu.Lock()
 	g := s.last
@@ -53,13 +53,12 @@ func (s *Machine) vacate(op *operation) error {
 		return nil
 	}
 	if err := g.Close(); err != nil && g.Err() != nil {
-		return fault.Newf(fault.Execution, string(op.command), "", "the last guest's machine may still have the disk: %w", err).Advise(fault.AdviceOf(g.Err()))
+		return fault.Newf(fault.Execution, string(op.command), "", "the last machine may still use the disk: %w", err).Advise(fault.AdviceOf(g.Err()))
 	}
 	return nil
 }
 
-// shutDown stops a guest the gentle way, as long as it can be heard: one that
-// fell silent a moment ago is not waited for.
+// shutDown stops a guest gently, as long as it answers.
 func (s *Machine) shutDown(ctx context.Context, g Guest) error {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
@@ -75,7 +74,7 @@ func (s *Machine) shutDown(ctx context.Context, g Guest) error {
 	return g.Shutdown(ctx)
 }
 
-// makeReady makes what a boot needs, and does not boot.
+// makeReady makes what a boot needs, without booting.
 func (s *Machine) makeReady(op *operation) error {
 	settings, err := s.reload()
 	if err != nil {
@@ -85,7 +84,7 @@ func (s *Machine) makeReady(op *operation) error {
 }
 
 // startGuest prepares what is missing and boots. A boot that fails is tried
-// once more, with everything verified and made anew where it is broken.
+// once more with everything verified.
 func (s *Machine) startGuest(op *operation) error {
 	settings, err := s.reload()
 	if err != nil {
@@ -120,7 +119,7 @@ func (s *Machine) startGuest(op *operation) error {
 	return nil
 }
 
-// prepare checks the host, if that may matter, and makes what is missing.
+// prepare checks the host, if necessary, and makes what is missing.
 func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, tracker *progress.Tracker) error {
 	s.mu.Lock()
 	unchecked := fresh || s.status.Accelerator == ""
@@ -137,7 +136,7 @@ func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, t
 	return s.backend.Prepare(op.context, settings, fresh, tracker)
 }
 
-// reload reads the settings, which somebody may have edited by hand.
+// reload reads the settings, which may have been edited by hand.
 func (s *Machine) reload() (config.Settings, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()

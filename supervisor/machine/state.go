@@ -2,9 +2,8 @@ package machine
 
 import "slices"
 
-// State is where the sandbox is in its life. Provisioning, Starting and
-// Stopping are the ones in which an operation is under way; it ends in one of
-// the others.
+// State is the state of a machine. In Provisioning, Starting and Stopping an
+// operation is in progress; it ends in one of the others.
 type State string
 
 const (
@@ -19,7 +18,7 @@ const (
 	Failed         State = "failed"       // with a reason
 )
 
-// follows lists the states that may come right after each.
+// follows lists the possible next states.
 func follows(s State) []State {
 	return map[State][]State{
 		SetupRequired:  {Provisioning, Stopping},
@@ -34,7 +33,7 @@ func follows(s State) []State {
 	}[s]
 }
 
-// HasGuest reports whether a guest runs, be it one that does not answer at the moment.
+// HasGuest reports whether a guest runs, even if it does not answer.
 func (s State) HasGuest() bool { return s == Running || s == Unresponsive }
 
 func (s State) canBecome(next State) bool { return slices.Contains(follows(s), next) }

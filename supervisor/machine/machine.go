@@ -23,30 +23,29 @@ import (
 	"osaurus-sandbox/internal/notify"
 )
 
-// Options are what a supervisor is made of.
+// Options configure a Machine.
 type Options struct {
 	Home   config.Home
 	Driver vm.Driver
-	// Lock, if not nil, is the home taken by the caller, who needs it for more
-	// and gives it back after Close. Without it, New takes the home.
+	// Lock, if not nil, is the lock of the home, which the caller releases
+	// after Close. Without it, New takes the home.
 	Lock *homelock.Lock
 	Arch vm.Arch // of the guest; zero means this host's
-	// Folders are those of the workspace that belong to somebody, also as they
-	// change while the guest runs; nil is none.
+	// Folders says which folders of the workspace belong to whom, also as that
+	// changes; nil is nobody.
 	Folders *vm.Subtrees
-	// Bridge answers what programs in the guest ask for; nil is nobody.
+	// Bridge answers requests from programs in the guest; nil is nobody.
 	Bridge boot.Bridge
-	// Record takes note of the events; it may be nil.
+	// Record records the events; it may be nil.
 	Record Recorder
 	Log    *slog.Logger // of what has no event; nil discards
-	// Backend, if not nil, takes the place of the one that works on Home with Driver.
+	// Backend, if not nil, replaces the one that works on Home with Driver.
 	Backend Backend
 }
 
-// Supervisor owns the sandbox of a home. Its methods may be called from any
-// goroutine. Those that command something return when it is done; whoever
-// stops waiting does not stop the work, which belongs to the supervisor and
-// has deadlines of its own. Errors are *fault.Error.
+// Machine runs a virtual machine. Its methods may be called by many goroutines
+// at once. Commands return when they are done; if the caller stops waiting,
+// the work goes on, with time limits of its own. Errors are faults.
 type Machine struct {
 	home    config.Home
 	backend Backend
@@ -75,19 +74,19 @@ type Machine struct {
 	closed   bool
 }
 
-// New takes the home and finds out what is there. Nothing is started. It fails
-// with fault.Rejected if another program has the home, and names it, and with
-// fault.InvalidArgs if its settings are broken. A host that cannot run machines
-// is no failure, but a state.
+// New takes the home and finds out its state. It starts nothing. It fails with
+// Rejected if another program has the home, and with InvalidArgs if the
+// settings are invalid. A host that cannot run machines is a state, not an
+// error.
 func New(ctx context.Context, o Options) (*Machine, error) {
 	if o.Lock != nil {
-		return newSupervisor(ctx, o, o.Lock)
+		return newMachine(ctx, o, o.Lock)
 	}
 	lock, err := homelock.Take(ctx, o.Home)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSupervisor(ctx, o, lock)
+	s, err := newMachine(ctx, o, lock)
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}
@@ -95,7 +94,7 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 	return s, nil
 }
 
-func newSupervisor(ctx context.Context, o Options, lock *homelock.Lock) (*Machine, error) {
+func newMachine(ctx context.Context, o Options, lock *homelock.Lock) (*Machine, error) {
 	file, err := config.Load(o.Home.SettingsFile())
 	if err != nil {
 		return nil, err
@@ -133,16 +132,16 @@ func newSupervisor(ctx context.Context, o Options, lock *homelock.Lock) (*Machin
 	return s, nil
 }
 
-// Provision makes all that a boot needs, trusting nothing that can be checked
-// or made again, and starts the guest. A sandbox that runs is provisioned.
+// Provision makes everything that a boot needs, verifies what can be verified,
+// and starts the guest. It does nothing while the guest runs.
 func (s *Machine) Provision(ctx context.Context, by Cause) error { return s.do(ctx, Provision, by) }
 
-// Start starts the guest, and provisions what is not. Any number of callers at
-// once share one start and its result.
+// Start starts the guest and provisions what is missing. Concurrent callers
+// share one start and its result.
 func (s *Machine) Start(ctx context.Context, by Cause) error { return s.do(ctx, Start, by) }
 
-// AutoStart begins to start the guest if the settings say so and it is
-// provisioned. It does not wait.
+// AutoStart starts the guest in the background if the settings say so and it
+// is provisioned.
 func (s *Machine) AutoStart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,21 +150,20 @@ func (s *Machine) AutoStart() {
 	}
 }
 
-// Stop ends what runs in the guest and powers it off: gently, and the hard way
-// if it does not obey. It interrupts a start. The next command that is to be
-// run starts the guest again.
+// Stop ends what runs in the guest and powers it off, by force if it does not
+// obey. It interrupts a start. The next command starts the guest again.
 func (s *Machine) Stop(ctx context.Context, by Cause) error { return s.do(ctx, Stop, by) }
 
 // Restart is Stop and Start.
 func (s *Machine) Restart(ctx context.Context, by Cause) error { return s.do(ctx, Restart, by) }
 
-// Reset begins with an empty data disk. The workspace is kept. A guest that
-// runs is stopped before and started after.
+// Reset discards the data disk and keeps the workspace. A running guest is
+// stopped before and started after.
 func (s *Machine) Reset(ctx context.Context, by Cause) error { return s.do(ctx, Reset, by) }
 
-// Remove stops the guest and removes its disk and what it is booted from. The
-// workspace, packs and settings are kept. Nothing starts by itself until
-// somebody asks with Start or Provision.
+// Remove stops the guest and removes its disk and boot files. The workspace,
+// packs and settings are kept. Nothing is started automatically until Start or
+// Provision is called.
 func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by) }
 
 // Exec starts a command as the guest's root, and before it the guest if
@@ -179,8 +177,8 @@ func (s *Machine) Exec(ctx context.Context, cmd engine.Command) (engine.Process,
 	return l.Exec(ctx, engine.Root, cmd)
 }
 
-// Info asks the guest how it is, now. What it said last is in Status. It does
-// not start a guest.
+// Info asks the guest for its state now; Status has what it reported last. It
+// starts no guest.
 func (s *Machine) Info(ctx context.Context) (guest.Info, error) {
 	s.mu.Lock()
 	g, state := s.guest, s.status.State
@@ -191,16 +189,15 @@ func (s *Machine) Info(ctx context.Context) (guest.Info, error) {
 	return g.Info(ctx)
 }
 
-// Status is the present status, from memory: it never blocks.
+// Status returns the present status, from memory.
 func (s *Machine) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshot()
 }
 
-// Next waits until the status has another revision than the given one, and
-// returns it. A caller that is slow misses what lay between, and delays nobody.
-// When the supervisor has been closed it fails with fault.Unavailable.
+// Next waits until the status has another revision than the given one and
+// returns it. It fails with Unavailable after Close.
 func (s *Machine) Next(ctx context.Context, revision uint64) (Status, error) {
 	for {
 		s.mu.Lock()
@@ -220,19 +217,19 @@ func (s *Machine) Next(ctx context.Context, revision uint64) (Status, error) {
 	}
 }
 
-// Home is the home folder.
+// Home returns the home folder.
 func (s *Machine) Home() config.Home { return s.home }
 
-// Settings are the present ones.
+// Settings returns the present settings.
 func (s *Machine) Settings() config.Settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settings
 }
 
-// Set changes settings, all or none, in the file too. It returns the keys that
-// have another value than before, in their order; config.EffectOf says from
-// when each counts.
+// Set changes settings, all or none, and writes them to the file. It returns
+// the keys whose value changed, in order; config.EffectOf says when a change
+// takes effect.
 func (s *Machine) Set(texts map[string]string, by Cause) ([]string, error) {
 	var before, after config.Settings
 	err := config.Edit(s.home, func(f *config.File) error {
