@@ -8,20 +8,20 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// Agent is somebody who works in the sandbox.
+// Agent is a user of the sandbox.
 type Agent struct {
 	ID   config.AgentID
 	Name config.AgentName // may change
-	// User and UID are what it is in the guest, for ever. No other agent ever
-	// has the UID.
+	// User and UID are its identity in the guest. A UID is never given to
+	// another agent.
 	User config.LinuxUser
 	UID  uint32
-	// Folder is what its home folder is called. It is the name, but for an agent
-	// that was renamed while it had a room.
+	// Folder is the name of its home folder. It differs from Name while an
+	// agent is renamed that has a room.
 	Folder   config.AgentName
 	Created  time.Time
 	Settings config.AgentSettings
 }
 
-// Home is its home folder in the guest.
+// Home returns its home folder in the guest.
 func (a Agent) Home() string { return path.Join(guest.HomesDir, string(a.Folder)) }

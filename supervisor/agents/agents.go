@@ -1,4 +1,5 @@
-// Package agents keeps who works in the sandbox: each agent's name, Linux user, settings and home folder, and its room in the guest that runs.
+// Package agents manages the agents of a home: names, Linux users, settings,
+// home folders and rooms.
 package agents
 
 import (
@@ -25,12 +26,12 @@ import (
 )
 
 const (
-	// maxAgents is how many there can be at a time. A guest has room for some
-	// fifty at once; all of them are listed in one message of the API.
+	// maxAgents bounds the number of agents. A guest has room for some fifty
+	// at once; all of them fit into one message of the API.
 	maxAgents = 500
 )
 
-// Diagnostic is the agent as whom diagnostics run. It is nobody else's.
+// Diagnostic is the agent that diagnostics use. No other agent has the name.
 const Diagnostic config.AgentName = "diag"
 
 // The kinds of events.
@@ -42,11 +43,11 @@ const (
 	Deleted events.Kind = "agent.deleted"
 )
 
-// AnotherBase is why an agent was reset whom nobody has asked to: the sandbox boots from
-// another base than that which the agent's layer fits onto.
+// AnotherBase is the reason for the automatic reset of an agent whose layer
+// belongs to another base image.
 const AnotherBase machine.Cause = "another base"
 
-// Options are what agents are kept with.
+// Options configure Agents.
 type Options struct {
 	Home config.Home
 	DB   *store.DB
@@ -54,17 +55,17 @@ type Options struct {
 	Machines *machine.Fleet
 	// Folders says which home folder is whose; the machine has it too.
 	Folders *vm.Subtrees
-	// Tokens are told which token is whose, as long as it counts.
+	// Tokens are the valid tokens of agents.
 	Tokens *bridge.Tokens
-	// Secrets may be nil: then no output is freed of any.
+	// Secrets may be nil: then output is not redacted.
 	Secrets Secrets
 	Record  events.Recorder
 	Log     *slog.Logger
 }
 
-// Agents are the agents of a home. The methods may be called from any
-// goroutine; their errors are *fault.Error. Where an agent is asked for, its
-// name or its id will do.
+// Agents are the agents of a home. The methods may be called by many
+// goroutines at once; their errors are faults. An agent is named by its name
+// or its id.
 type Agents struct {
 	Options
 	rows registry
@@ -93,15 +94,15 @@ type member struct {
 	pass pass
 }
 
-// made is a room as it was last made. Its guest may have ended since. After a call that
-// failed it is no room in particular: there may be one in the guest, whatever it is like.
+// made is a room as it was last made; its guest may have ended since. After a
+// failed request the room is unknown.
 type made struct {
 	in   machine.Guest
 	room engine.RoomConfig
 }
 
-// Open reads the agents of a home, and has the guest and the map of users agree
-// with them from then on. Close comes before the sandbox's and the database's.
+// Open reads the agents of a home and keeps the guest and the map of users up
+// to date. Close comes before that of the machines and the database.
 func Open(ctx context.Context, o Options) (*Agents, error) {
 	a := &Agents{
 		Options: o, rows: registry{o.DB},
@@ -127,7 +128,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 	return a, nil
 }
 
-// Close ends what goes on by itself.
+// Close ends background work.
 func (a *Agents) Close() {
 	a.mu.Lock()
 	a.end() // nobody begins to wait for a guest's end any more
@@ -136,7 +137,7 @@ func (a *Agents) Close() {
 	a.Tokens.RevokeAll()
 }
 
-// List are all agents, by name.
+// List returns all agents, by name.
 func (a *Agents) List() []Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,8 +149,7 @@ func (a *Agents) List() []Agent {
 	return list
 }
 
-// Changed is closed when an agent, or a setting of one, is no longer what List
-// answers now.
+// Changed returns a channel that is closed when an agent changes.
 func (a *Agents) Changed() <-chan struct{} { return a.changed.Next() }
 
 // Get finds an agent.
@@ -163,7 +163,7 @@ func (a *Agents) Get(ref string) (Agent, error) {
 	return m.Agent, nil
 }
 
-// Has reports whether there is an agent of an id.
+// Has reports whether an agent with the id exists.
 func (a *Agents) Has(id config.AgentID) bool {
 	_, err := a.find(string(id))
 	return err == nil
@@ -192,24 +192,25 @@ func (a *Agents) find(ref string) (*member, error) {
 }
 
 func notFound(ref string) error {
-	return fault.Newf(fault.NotFound, "find agent", ref, "there is none").Advise("See `osaurus-sandbox agent list`; make one with `osaurus-sandbox agent create`.")
+	return fault.Newf(fault.NotFound, "find agent", ref, "no such agent").Advise("List the agents: osaurus-sandbox agent list; create one: osaurus-sandbox agent create")
 }
 
-// everybody is whose turn it is to change which agents there are: no user has the name.
+// everybody is the key for changes to the set of agents. No user has that
+// name.
 const everybody config.LinuxUser = ""
 
-// turn waits for the turn to change a user's room, or everybody's. Calling what it returns
-// ends it. It is the user's, which outlives the agent: who comes after it under the same name
-// must not meet what is still being removed.
+// turn waits for the turn to change a user's room, or the set of agents. The
+// caller must call end. The key is the user, who outlives the agent: a new
+// agent of the same name must not meet what is still being removed.
 func (a *Agents) turn(ctx context.Context, user config.LinuxUser, op, subject string) (end func(), err error) {
 	end, err = a.turns.Take(ctx, user, nil)
 	if err != nil {
-		return nil, fault.Newf(fault.KindOf(err), op, subject, "another change is not done: %w", err)
+		return nil, fault.Newf(fault.KindOf(err), op, subject, "another change is still in progress: %w", err)
 	}
 	return end, nil
 }
 
-// note takes note of what became of an agent.
+// note records what happened to an agent.
 func (a *Agents) note(kind events.Kind, by machine.Cause, agent Agent, more map[string]string) {
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID), "user": string(agent.User)}
 	maps.Copy(fields, more)

@@ -14,23 +14,22 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// New is an agent that is to be made.
+// New describes an agent to create.
 type New struct {
 	Name     string // as a person writes it: see config.NameAgent
 	ID       string // or empty, for a new one
 	Settings map[string]string
 }
 
-// Create makes an agent. A home folder of its name that is there becomes its
-// own. A name that is taken, and one that is kept for diagnostics, is
-// fault.Rejected.
+// Create creates an agent. An existing home folder of its name becomes its
+// home. It fails with Rejected if the name is taken or reserved.
 func (a *Agents) Create(ctx context.Context, n New, by machine.Cause) (Agent, error) {
 	name, err := config.NameAgent(n.Name)
 	if err != nil {
 		return Agent{}, err
 	}
 	if name == Diagnostic {
-		return Agent{}, fault.Newf(fault.Rejected, "create agent", string(name), "the name is kept for diagnostics").Advise("Choose another name.")
+		return Agent{}, fault.Newf(fault.Rejected, "create agent", string(name), "the name is reserved for diagnostics").Advise("Choose another name.")
 	}
 	return a.create(ctx, name, n, by)
 }
@@ -67,8 +66,8 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by ma
 	return agent, a.show(agent)
 }
 
-// Diagnostic is the agent as whom diagnostics run. It is made when it is first
-// asked for.
+// Diagnostic returns the agent that diagnostics use, and creates it if
+// necessary.
 func (a *Agents) Diagnostic(ctx context.Context, by machine.Cause) (Agent, error) {
 	if agent, err := a.Get(string(Diagnostic)); err == nil {
 		return agent, nil
@@ -82,8 +81,8 @@ func (a *Agents) Diagnostic(ctx context.Context, by machine.Cause) (Agent, error
 	return agent, err
 }
 
-// idFor is the id that an agent gets. A name that looks like an id is its own
-// agent's: nobody has to ask which of the two is meant.
+// idFor returns the id of a new agent. A name that looks like an id must be
+// the agent's own id, so that references are not ambiguous.
 func idFor(name config.AgentName, text string) (config.AgentID, error) {
 	id := config.NewAgentID()
 	if text != "" {
@@ -94,19 +93,19 @@ func idFor(name config.AgentName, text string) (config.AgentID, error) {
 	}
 	own, err := config.ParseAgentID(string(name))
 	if id == secrets.Host || own == secrets.Host {
-		return "", fault.Newf(fault.InvalidArgs, "create agent", string(name), "the id %s is this host's own", secrets.Host).Advise("Let it have another.")
+		return "", fault.Newf(fault.InvalidArgs, "create agent", string(name), "the id %s is reserved", secrets.Host).Advise("Choose another id.")
 	}
 	switch {
 	case err != nil:
 		return id, nil
 	case text != "" && own != id:
-		return "", fault.Newf(fault.InvalidArgs, "create agent", string(name), "its name is an id, and not %s", id).Advise("Give it another name.")
+		return "", fault.Newf(fault.InvalidArgs, "create agent", string(name), "its name is an id other than %s", id).Advise("Choose another name.")
 	}
 	return own, nil
 }
 
-// mayBe refuses an agent that has something of another one. A turn to change is
-// the caller's.
+// mayBe refuses an agent whose name, id or user is taken. The caller has the
+// turn.
 func (a *Agents) mayBe(op string, agent Agent) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,7 +132,8 @@ func (a *Agents) mayBe(op string, agent Agent) error {
 	return nil
 }
 
-// with changes settings, in an order that every error has.
+// with returns changed settings. It applies the changes in order, so that
+// errors are reproducible.
 func with(s config.AgentSettings, texts map[string]string) (config.AgentSettings, error) {
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		var err error
@@ -144,9 +144,9 @@ func with(s config.AgentSettings, texts map[string]string) (config.AgentSettings
 	return s, nil
 }
 
-// Rename changes an agent's name. User, uid and id stay. The home folder
-// follows at once if nothing of the agent is in a guest that runs, and
-// otherwise when the next one starts.
+// Rename changes an agent's name. User, uid and id stay. The home folder is
+// renamed at once if the agent has no room in a running guest, otherwise when
+// the guest has ended.
 func (a *Agents) Rename(ctx context.Context, ref, to string, by machine.Cause) (Agent, error) {
 	name, err := config.NameAgent(to)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by machine.Cause) (
 	return a.agentOf(m), nil
 }
 
-// rename changes the name in the database, and returns the one before.
+// rename changes the name in the database and returns the old one.
 func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) (m *member, before config.AgentName, err error) {
 	const op = "rename agent"
 	end, err := a.turn(ctx, everybody, op, ref)
@@ -182,7 +182,7 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 	case name == before:
 		return m, before, nil
 	case name == Diagnostic || before == Diagnostic:
-		return nil, "", fault.Newf(fault.Rejected, op, string(before), "the name is kept for diagnostics").Advise("Choose another name.")
+		return nil, "", fault.Newf(fault.Rejected, op, string(before), "the name is reserved for diagnostics").Advise("Choose another name.")
 	case notID == nil:
 		return nil, "", fault.Newf(fault.InvalidArgs, op, string(before), "a name cannot be an id").Advise("Choose another name.")
 	}
@@ -206,8 +206,8 @@ func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) 
 	return m, before, nil
 }
 
-// followHome moves an agent's home to where its name says, if it has no room
-// in a guest that runs.
+// followHome renames an agent's home folder, unless it has a room in a running
+// guest.
 func (a *Agents) followHome(ctx context.Context, m *member) error {
 	user := a.agentOf(m).User
 	end, err := a.turn(ctx, user, "move home folder", string(user))
@@ -224,8 +224,8 @@ func (a *Agents) followHome(ctx context.Context, m *member) error {
 	return a.follow(ctx, m)
 }
 
-// Set changes settings, all or none, and returns the keys that have another
-// value than before. What is live counts when Set returns.
+// Set changes settings, all or none, and returns the keys whose value changed.
+// Live settings are in effect when Set returns.
 func (a *Agents) Set(ctx context.Context, ref string, texts map[string]string, by machine.Cause) ([]string, error) {
 	const op = "change agent"
 	m, changed, err := a.keep(ctx, op, ref, texts)
@@ -282,14 +282,14 @@ func (a *Agents) madeOf(m *member) made {
 	return m.made
 }
 
-// clearLimit is how long the guest may take to remove what a deleted agent has there, and
-// whoever has the turn before it: each question about a room has a minute.
+// clearLimit bounds the removal of a deleted agent's room, including the wait
+// for earlier changes.
 const clearLimit = 2 * time.Minute
 
-// Delete ends all that an agent runs, removes it, and with workspace its home
-// folder too. What it has in the guest is removed now if one runs and answers, and else
-// when one does: then it is pending. Once the agent is gone the rest follows, whether the
-// caller waits or not, and also where this program is killed: nobody could ask for it again.
+// Delete ends everything that an agent runs and removes it, with workspace
+// also its home folder. If no guest answers, its room is removed later, and
+// pending is true. Once the agent is gone, the rest follows even if the caller
+// leaves or this program is killed.
 func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by machine.Cause) (pending bool, err error) {
 	agent, err := a.forget(ctx, ref, workspace)
 	if err != nil {
@@ -314,8 +314,8 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by mach
 	return pending, err
 }
 
-// forget takes an agent out of the database. With workspace its home is set aside at once: what is
-// killed while the guest removes its part leaves nothing that nobody could delete.
+// forget removes an agent from the database. With workspace, its home folder
+// is renamed first, so that a crash leaves nothing under its name.
 func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent, error) {
 	end, err := a.turn(ctx, everybody, "delete agent", ref)
 	if err != nil {

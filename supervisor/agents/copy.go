@@ -12,8 +12,8 @@ import (
 	"osaurus-sandbox/supervisor/copyfiles"
 )
 
-// CopyOut writes a file or a folder of an agent's room as a tar archive, as copyfiles.Place takes
-// it. Nothing is taken out of it: it would be another file.
+// CopyOut writes a file or a folder of an agent's room as a tar archive, which
+// copyfiles.Place extracts. Secrets are not redacted in it.
 func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) error {
 	const op = "copy"
 	agent, err := a.Get(ref)
@@ -22,14 +22,15 @@ func (a *Agents) CopyOut(ctx context.Context, ref, file string, to io.Writer) er
 	}
 	at, subject := agent.within(file), string(agent.Name)+":"+file
 	if at == "/" {
-		return fault.Newf(fault.InvalidArgs, op, subject, "it is all of the room").Advise("Name a file or a folder in it.")
+		return fault.Newf(fault.InvalidArgs, op, subject, "it is the whole room").Advise("Name a file or a folder in it.")
 	}
 	return a.script(ctx, agent, op, subject, engine.Command{
 		Args: []string{"/bin/sh", "-c", copyfiles.OutScript, "sh", "./" + path.Base(at)}, Dir: path.Dir(at), Stdout: to,
 	})
 }
 
-// CopyIn unpacks what copyfiles.Pack has packed under a name into an agent's room.
+// CopyIn extracts an archive of copyfiles.Pack, whose top entry is name, in an
+// agent's room.
 func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reader) error {
 	const op = "copy to"
 	agent, err := a.Get(ref)
@@ -41,12 +42,12 @@ func (a *Agents) CopyIn(ctx context.Context, ref, to, name string, from io.Reade
 		at = strings.TrimSuffix(at, "/") + "/"
 	}
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return fault.Newf(fault.InvalidArgs, op, subject, "%q is no name of a file", name).Advise("Name what is copied.")
+		return fault.Newf(fault.InvalidArgs, op, subject, "%q is not a file name", name).Advise("Name one file or folder.")
 	}
 	return a.script(ctx, agent, op, subject, engine.Command{Args: []string{"/bin/sh", "-c", copyfiles.InScript, "sh", at, name}, Stdin: from})
 }
 
-// within is a path of an agent's room: one that is not absolute is below its home.
+// within returns a path of an agent's room. Relative paths are below its home.
 func (a Agent) within(file string) string {
 	if path.IsAbs(file) {
 		return path.Clean(file)
@@ -54,7 +55,7 @@ func (a Agent) within(file string) string {
 	return path.Join(a.Home(), file)
 }
 
-// script runs one end of a parcel in an agent's room, as the agent.
+// script runs one end of a copy in an agent's room, as the agent.
 func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cmd engine.Command) error {
 	l, _, err := a.Room(string(agent.ID)).Enter(ctx)
 	if err != nil {
@@ -78,21 +79,21 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 	case exit.Status() == copyfiles.ExitRefused:
 		return fault.Newf(fault.Rejected, op, subject, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
 	case exit.Status() != 0 && exit.Quota && said.full():
-		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full: %s", said).Advise("Remove something there, or raise limits.homeMB or limits.diskMB.")
+		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full: %s", said).Advise("Delete something there, or raise limits.homeMB or limits.diskMB.")
 	case exit.Status() != 0:
-		return fault.Newf(fault.Execution, op, subject, "in the room it ended with %d: %s", exit.Status(), said)
+		return fault.Newf(fault.Execution, op, subject, "the command in the room ended with %d: %s", exit.Status(), said)
 	}
 	return nil
 }
 
 func notThere(op, subject string) error {
-	return fault.Newf(fault.NotFound, op, subject, "there is no such file or folder in the room").Advise("A path that does not begin with a slash is below the agent's home.")
+	return fault.Newf(fault.NotFound, op, subject, "no such file or folder in the room").Advise("Relative paths are below the agent's home.")
 }
 
-// maxComplaint bounds what is kept of what a script says on its way down.
+// maxComplaint bounds how much of a failed command's error output is kept.
 const maxComplaint = 2 << 10
 
-// complaint is the beginning of what is written to it.
+// complaint keeps the beginning of what is written to it.
 type complaint []byte
 
 func (c *complaint) Write(p []byte) (int, error) {
@@ -102,8 +103,9 @@ func (c *complaint) Write(p []byte) (int, error) {
 
 func (c complaint) String() string { return strings.TrimSpace(string(c)) }
 
-// full says whether it is about a disk, in the words of musl, of glibc and of GNU's tar: that
-// the room's is full may have nothing to do with what failed, as a home is on another.
+// full reports whether it says that a disk is full, in the words of musl,
+// glibc or GNU tar. That the room's disk is full does not tell: the home is on
+// another.
 func (c complaint) full() bool {
 	return slices.ContainsFunc([]string{"No space left on device", "uota exceeded", "Wrote only"}, func(words string) bool {
 		return strings.Contains(string(c), words)

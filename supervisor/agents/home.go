@@ -16,22 +16,24 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// Home folders are in the workspace, which agents write to: they are only
-// touched through its handle, which no link leads out of.
+// Home folders are in the workspace, which agents write to. They are accessed
+// through its handle, so that no link leads out of it.
 const (
 	homes   = "agents"
 	plugins = "plugins" // in each home
-	// aside is how a folder is called that is being removed. No agent is.
+	// aside is the prefix of folders that are being removed. No agent has such
+	// a name.
 	aside = ".removed-"
 
 	privateDir fs.FileMode = 0o700
 	megabyte               = 1 << 20
 )
 
-// subtree is the home folder's path in the workspace.
+// subtree returns the home folder's path in the workspace.
 func (a Agent) subtree() string { return path.Join(homes, string(a.Folder)) }
 
-// show has the guest see an agent's home folder as its own, within its limits.
+// show presents a home folder to the guest as the agent's own, with its
+// limits.
 func (a *Agents) show(agent Agent) error {
 	l := agent.Settings.Limits
 	return a.Folders.Set(vm.Subtree{
@@ -54,7 +56,7 @@ func (a *Agents) workspace() (*os.Root, error) {
 }
 
 func folderFault(op, dir string, err error) error {
-	return fault.New(fault.Unavailable, op, dir, err).Advise("See that it is a folder of yours, that you can write to it, and that its disk has room.")
+	return fault.New(fault.Unavailable, op, dir, err).Advise("Check that it is a folder that you can write to, and that its disk is not full.")
 }
 
 // makeHome makes an agent's home folder unless it is there.
@@ -67,15 +69,15 @@ func (a *Agents) makeHome(agent Agent) error {
 	if err := root.MkdirAll(agent.subtree(), privateDir); err != nil {
 		return folderFault("make home folder", agent.subtree(), err)
 	}
-	// What the agent itself has put there instead is the agent's business.
+	// What the agent has put there instead is its own business.
 	if err := root.Mkdir(path.Join(agent.subtree(), plugins), privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return folderFault("make home folder", path.Join(agent.subtree(), plugins), err)
 	}
 	return nil
 }
 
-// folderFree refuses a name whose folder is there, and nobody's: it may hold
-// what somebody who was deleted has left.
+// folderFree refuses a name whose folder exists but belongs to nobody: a
+// deleted agent may have left it.
 func (a *Agents) folderFree(op string, name config.AgentName) error {
 	root, err := a.workspace()
 	if err != nil {
@@ -93,8 +95,8 @@ func (a *Agents) folderFree(op string, name config.AgentName) error {
 	return fault.New(fault.Rejected, op, dir, err).Advise("Choose another name, or move " + a.Home.AgentHome(name) + " away.")
 }
 
-// follow moves an agent's home folder to where its name says. The turn for its
-// room is the caller's, and there is no room.
+// follow renames an agent's home folder to its name. The caller has the turn
+// for its room, and there is no room.
 func (a *Agents) follow(ctx context.Context, m *member) error {
 	const op = "move home folder"
 	end, err := a.turn(ctx, everybody, op, string(a.agentOf(m).Name))
@@ -115,8 +117,8 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 		return err
 	}
 	defer root.Close()
-	// Whenever this is cut short, doing it again ends well: a folder that has
-	// moved is not there any more.
+	// It can be repeated after a crash: a folder that was moved is not there
+	// anymore.
 	if err := root.Rename(before, agent.subtree()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return folderFault(op, before, err)
 	}
@@ -131,7 +133,8 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 	return a.show(agent)
 }
 
-// followAll moves the homes of all who were renamed while they had a room.
+// followAll renames the homes of agents that were renamed while they had a
+// room.
 func (a *Agents) followAll() {
 	a.mu.Lock()
 	var late []*member
@@ -146,18 +149,19 @@ func (a *Agents) followAll() {
 	}
 }
 
-// letFollow has an agent's home follow its name, now or when there is no room: see tidy.
+// letFollow renames an agent's home folder, now or when there is no room: see
+// tidy.
 func (a *Agents) letFollow(ctx context.Context, m *member) {
 	if err := a.followHome(ctx, m); err != nil && a.life.Err() == nil {
 		a.Log.Warn("an agent's home folder does not have its name", "agent", a.agentOf(m).Name, "error", err)
 	}
 }
 
-// aside is where the home folder of an agent is while it is removed.
+// aside returns the place of an agent's home folder while it is removed.
 func (a Agent) aside() string { return path.Join(homes, fmt.Sprint(aside, a.UID)) }
 
-// setAside moves the home folder of an agent that was deleted, if it is there and not another
-// one's by now. The turn of everybody is the caller's.
+// setAside renames the home folder of a deleted agent, unless it belongs to
+// another agent by now. The caller has the turn.
 func (a *Agents) setAside(agent Agent) error {
 	if slices.ContainsFunc(a.List(), func(other Agent) bool { return other.Folder == agent.Folder }) {
 		return nil
@@ -173,8 +177,8 @@ func (a *Agents) setAside(agent Agent) error {
 	return nil
 }
 
-// removeHome removes the home folder of an agent that was deleted: what was set aside at once, and
-// what a command of it that was just beginning has made anew.
+// removeHome removes the home folder of a deleted agent: what was set aside,
+// and what a last command of the agent has made again.
 func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	root, err := a.workspace()
 	if err != nil {
@@ -199,7 +203,7 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	return remove(root, agent.aside())
 }
 
-// sweepFolders removes what was not removed when the last daemon ended, or was killed.
+// sweepFolders removes what an earlier daemon did not finish removing.
 func (a *Agents) sweepFolders() {
 	err := func() error {
 		root, err := a.workspace()
@@ -223,7 +227,7 @@ func (a *Agents) sweepFolders() {
 	}
 }
 
-// remove removes a folder and all that is in it, also what an agent has made
+// remove removes a folder and everything in it, even if an agent has made it
 // unreadable.
 func remove(root *os.Root, dir string) error {
 	if err := removeall.Remove(root, dir); err != nil {

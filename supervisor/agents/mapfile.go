@@ -5,8 +5,8 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// keepMap writes which agent each Linux user is, for other programs. The file is made of the
-// agents, and where it cannot be written none of their changes has failed: tidy tries again.
+// keepMap writes which agent each Linux user is, for other programs. A failure
+// does not fail a change of agents: tidy tries again.
 func (a *Agents) keepMap() {
 	a.writing.Lock() // so that the last one to write has the newest
 	defer a.writing.Unlock()
@@ -16,7 +16,7 @@ func (a *Agents) keepMap() {
 	}
 }
 
-// writeMap writes it. The lock is held.
+// writeMap writes the map. The lock is held.
 func (a *Agents) writeMap() error {
 	users := map[config.LinuxUser]config.AgentID{}
 	for _, agent := range a.List() {

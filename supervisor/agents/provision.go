@@ -109,7 +109,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return nil
 	}
 	return fault.New(fault.Unavailable, op, string(agent.User), guest.ErrSilent).
-		Advise("The settings are kept, and count once it answers or is started again: see `osaurus-sandbox status`.")
+		Advise("The settings are saved and take effect when the guest answers or is restarted: see `osaurus-sandbox status`.")
 }
 
 // applyNow applies settings in a guest that answers.

@@ -8,17 +8,17 @@ import (
 	"osaurus-sandbox/secrets/redact"
 )
 
-// Secrets know what must not be read in an agent's output.
+// Secrets knows what must not appear in an agent's output.
 type Secrets interface {
-	// Redact may wait for a moment until they are known.
+	// Redact waits until the agent's secrets are known.
 	Redact(ctx context.Context, agent config.AgentID) *redact.Live
-	// Redacted is what takes out those that are known.
+	// Redacted redacts the secrets known so far.
 	Redacted(agent config.AgentID) *redact.Scrubber
 }
 
-// Redact is what takes an agent's secrets out of what its programs say. All that
-// leaves a room goes through it, but for what a person sees who is before the
-// terminal.
+// Redact returns what removes an agent's secrets from the output of its
+// programs. Everything that leaves a room passes it, except what an attached
+// person sees.
 func (a *Agents) Redact(ctx context.Context, agent Agent) *redact.Live {
 	if a.Secrets == nil {
 		return nil
@@ -26,8 +26,8 @@ func (a *Agents) Redact(ctx context.Context, agent Agent) *redact.Live {
 	return a.Secrets.Redact(ctx, agent.ID)
 }
 
-// Redacted is what takes an agent's secrets out of what others say of it, as far as
-// they are known. It does not wait.
+// Redacted returns what removes an agent's secrets, as far as they are known,
+// from what is reported about it. It does not wait.
 func (a *Agents) Redacted(agent Agent) *redact.Scrubber {
 	if a.Secrets == nil {
 		return nil
@@ -35,7 +35,7 @@ func (a *Agents) Redacted(agent Agent) *redact.Scrubber {
 	return a.Secrets.Redacted(agent.ID)
 }
 
-// redact has a command write to where it should without its agent's secrets.
+// redact redirects a command's output through redaction.
 func (a *Agents) redact(ctx context.Context, agent Agent, cmd *engine.Command) *redact.Output {
 	output := redact.NewOutput(a.Redact(ctx, agent))
 	if cmd.Stdout != nil {

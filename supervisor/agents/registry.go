@@ -13,12 +13,12 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// lastUID is the largest that every program takes for one. The first is in the
+// lastUID is the largest uid that all programs accept. The first is in the
 // database's schema.
 const lastUID = 1<<31 - 2
 
-// after is the uid that is given after another one: those that mean nobody
-// (65534, and 65535 for programs that know 16 bits only) are left out.
+// after returns the uid to use after another one. It skips those that mean
+// nobody (65534, and 65535 for 16-bit programs).
 func after(uid uint32) uint32 {
 	if uid++; uid == 65534 {
 		return 65536
@@ -26,11 +26,11 @@ func after(uid uint32) uint32 {
 	return uid
 }
 
-// registry is the part of the database that is about agents.
+// registry is the agents' part of the database.
 type registry struct{ db *store.DB }
 
-// load reads all agents, and the users of deleted ones that may still have
-// something in the guest.
+// load reads all agents, and the users of deleted ones that may still have a
+// room in the guest.
 func (r registry) load(ctx context.Context) (list []Agent, remains []config.LinuxUser, err error) {
 	err = r.db.Read(ctx, "read agents", func(tx *sql.Tx) error {
 		if list, err = store.All(ctx, tx, scan, "SELECT uid, id, name, user, folder, created, settings FROM agents"); err != nil {
@@ -55,8 +55,8 @@ func scan(row store.Row) (a Agent, err error) {
 	return a, nil
 }
 
-// NameOf reads what an agent is called whose name or id is ref, for those who have no
-// daemon to ask. A name may be that of an agent who was deleted.
+// NameOf reads the name of an agent from a home without a daemon. The agent
+// may have been deleted.
 func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, error) {
 	id, err := config.ParseAgentID(ref)
 	if err != nil {
@@ -73,7 +73,7 @@ func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, er
 	return name, err
 }
 
-// Exists reports whether there is an agent whose name or id is ref, as NameOf does.
+// Exists reports whether an agent exists, as NameOf does.
 func Exists(ctx context.Context, db *store.DB, ref string) (there bool, err error) {
 	name, err := NameOf(ctx, db, ref)
 	if err != nil {
@@ -85,7 +85,7 @@ func Exists(ctx context.Context, db *store.DB, ref string) (there bool, err erro
 	return there, err
 }
 
-// add gives a new agent its user and its uid, and keeps it.
+// add gives a new agent its user and uid and saves it.
 func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	const op = "create agent"
 	settings, err := json.Marshal(a.Settings)
@@ -97,7 +97,7 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 			return err
 		}
 		if a.UID > lastUID {
-			return fault.Newf(fault.Rejected, op, string(a.Name), "every uid was given to an agent once").Advise("Begin with another home: set OSAURUS_HOME.")
+			return fault.Newf(fault.Rejected, op, string(a.Name), "all uids have been used").Advise("Start with another home: set OSAURUS_HOME.")
 		}
 		a.User = a.Name.User()
 		var taken bool
@@ -117,7 +117,7 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	return a, err
 }
 
-// update keeps what may change of an agent: name, folder and settings.
+// update saves an agent's name, folder and settings.
 func (r registry) update(ctx context.Context, op string, a Agent) error {
 	settings, err := json.Marshal(a.Settings)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r registry) update(ctx context.Context, op string, a Agent) error {
 	})
 }
 
-// remove forgets an agent, and notes what it may still have in the guest.
+// remove removes an agent and records that it may have a room in the guest.
 func (r registry) remove(ctx context.Context, a Agent) error {
 	return r.db.Write(ctx, "delete agent", func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO agent_remains (user) VALUES (?)", a.User); err != nil {
@@ -146,7 +146,7 @@ func (r registry) remove(ctx context.Context, a Agent) error {
 	})
 }
 
-// cleared notes that a deleted agent has nothing in the guest any more.
+// cleared records that a deleted agent has no room in the guest anymore.
 func (r registry) cleared(ctx context.Context, user config.LinuxUser) error {
 	return r.db.Write(ctx, "delete agent", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "DELETE FROM agent_remains WHERE user = ?", user)

@@ -10,14 +10,14 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// tidyEvery is how often is tried again what a guest has refused, or the disk of this computer:
-// the processes of a deleted agent run until then, and an agent has its old limits.
+// tidyEvery is the interval of retries after the guest or this computer's disk
+// has refused something.
 const tidyEvery = time.Minute
 
-// tidy removes what deleted agents have in a guest, and has changed settings count there,
-// whenever one has started or answers again, and has homes follow their agents' names when
-// one has ended: whoever begins something in the next guest has the home's path before
-// there is a room. It also tries again to write the map of users.
+// tidy catches up with what could not be done earlier. When a guest has
+// started or answers again, it removes the rooms of deleted agents and applies
+// changed settings. When a guest has ended, it renames home folders. It also
+// retries writing the map of users.
 func (a *Agents) tidy() {
 	vm := a.Machines.Shared()
 	var was machine.Status
@@ -50,7 +50,7 @@ func (a *Agents) tidy() {
 	}
 }
 
-// clearAll removes what deleted agents have in the guest that runs.
+// clearAll removes the rooms of deleted agents.
 func (a *Agents) clearAll() {
 	a.mu.Lock()
 	users := slices.Collect(maps.Keys(a.remains))
@@ -72,7 +72,7 @@ func (a *Agents) clearAll() {
 	}
 }
 
-// applyAll has the rooms in the guest that runs be what they shall be by now.
+// applyAll applies changed settings to the rooms of the running guest.
 func (a *Agents) applyAll() {
 	a.mu.Lock()
 	var late []*member

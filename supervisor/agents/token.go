@@ -5,14 +5,14 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// pass is the token that an agent's programs have in one boot of the guest.
+// pass is the token of an agent in one boot of the guest.
 type pass struct {
 	in    machine.Guest
 	token bridge.Token
 }
 
-// admit returns an agent that may have a room in a guest, and its token there: one
-// for each boot, until the room is reset or the agent deleted.
+// admit returns an agent that may have a room in a guest, and its token there.
+// A token lasts for a boot, until the room is reset or the agent deleted.
 func (a *Agents) admit(g machine.Guest, m *member) (Agent, bridge.Token, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,13 +26,13 @@ func (a *Agents) admit(g machine.Guest, m *member) (Agent, bridge.Token, error) 
 	return m.Agent, m.pass.token, nil
 }
 
-// revoke has an agent's token count no more. Agents.mu is held.
+// revoke revokes an agent's token. Agents.mu is held.
 func (a *Agents) revoke(m *member) {
 	m.pass = pass{}
 	a.Tokens.Revoke(m.User)
 }
 
-// outlive has the tokens of a guest go with it. Agents.mu is held.
+// outlive revokes the tokens of a guest when it ends. Agents.mu is held.
 func (a *Agents) outlive(g machine.Guest) {
 	if a.watched == g || a.life.Err() != nil {
 		return

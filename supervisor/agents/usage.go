@@ -10,20 +10,20 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Usage is what an agent uses of the guest.
+// Usage is an agent's usage of the guest.
 type Usage struct {
 	Agent Agent
 	engine.RoomUsage
 }
 
-// Process is a process that runs for an agent.
+// Process is a process of an agent.
 type Process struct {
 	Agent Agent
 	engine.RoomProcess
 }
 
-// Usage asks the guest what agents that have a room use, by name: one, or all
-// for an empty name. It starts no guest, and running says whether there is one.
+// Usage asks the running guest for the usage of an agent, or of all agents if
+// ref is empty, sorted by name. Running says whether there is a guest.
 func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running bool, err error) {
 	user, err := a.userOf(ref)
 	if err != nil {
@@ -48,9 +48,9 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 	return list, true, nil
 }
 
-// Processes asks the guest what runs for agents, by name and process id: for
-// one, or for all for an empty name. It starts no guest. More says that not all
-// are listed.
+// Processes asks the running guest for the processes of an agent, or of all if
+// ref is empty, sorted by name and process id. More says that some are
+// missing.
 func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, more bool, err error) {
 	user, err := a.userOf(ref)
 	if err != nil {
@@ -78,13 +78,12 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 	return list, more, nil
 }
 
-// noRoom reports whether an error only says that an agent has no room: it uses
-// nothing then.
+// noRoom reports whether an error only says that an agent has no room.
 func noRoom(user config.LinuxUser, err error) bool {
 	return user != "" && fault.KindOf(err) == fault.NotFound
 }
 
-// userOf is the Linux user of an agent, or empty for an empty name.
+// userOf returns the Linux user of an agent, or "" for an empty name.
 func (a *Agents) userOf(ref string) (config.LinuxUser, error) {
 	if ref == "" {
 		return "", nil
@@ -93,7 +92,7 @@ func (a *Agents) userOf(ref string) (config.LinuxUser, error) {
 	return agent.User, err
 }
 
-// users are the agents by their Linux users.
+// users returns the agents by their Linux users.
 func (a *Agents) users() map[config.LinuxUser]Agent {
 	users := map[config.LinuxUser]Agent{}
 	for _, agent := range a.List() {

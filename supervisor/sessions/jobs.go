@@ -17,17 +17,17 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// askAgain is how soon after a question about a job the next one follows that waits for the
-// same: a guest may be silent for a while, and one that was taken over answer at once that
-// nothing is new, which would keep this computer busy.
+// askAgain is the shortest interval between two waits for the same job. A
+// hostile guest may answer at once that nothing is new, which would keep this
+// computer busy.
 const askAgain = time.Second
 
-// nextQuestion is when to ask again what was asked at a time.
+// nextQuestion returns when to ask again.
 func nextQuestion(asked time.Time) <-chan time.Time {
 	return time.After(time.Until(asked.Add(askAgain)))
 }
 
-// Job is a job of an agent, as the guest says it is.
+// Job is a job of an agent, as the guest reports it.
 type Job struct {
 	Agent agents.Agent
 	engine.Job
@@ -60,7 +60,7 @@ func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobComm
 	return t.job(agent, job), nil
 }
 
-// follow tells when a job has ended.
+// follow records when a job has ended.
 func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job) {
 	fields := map[string]string{"job": string(job.ID)}
 	for job.Running {
@@ -94,8 +94,8 @@ func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job)
 	t.note(JobEnded, machine.CauseGuest, agent, fields)
 }
 
-// Settle tells of the ends that the daemons before did not come to tell of, as one that was killed:
-// all their jobs ended with them. Past are the events that are kept.
+// Settle records the ends of jobs that an earlier daemon did not record, for
+// example because it was killed. Past are the recorded events.
 func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
 	var begun []events.Event
 	for e, err := range past {
@@ -115,8 +115,8 @@ func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
 	return nil
 }
 
-// Jobs lists the jobs of an agent, or of all for an empty name, by agent and
-// the newest first.
+// Jobs lists the jobs of an agent, or of all if ref is empty, by agent, the
+// newest first.
 func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 	who, err := t.those(ref)
 	if err != nil {
@@ -143,7 +143,7 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 	return list, nil
 }
 
-// ask asks the guest that runs about a job. Without a guest there is none.
+// ask asks the running guest about a job. Without a guest there is none.
 func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(engine.Jobs) (engine.Job, error)) (Job, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -151,7 +151,7 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 	}
 	l, ok := t.Machines.For(agent.ID).Peek()
 	if !ok {
-		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs, and so no job").Advise("Jobs end with their guest: start it anew.")
+		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs").Advise("Jobs end with their guest; start it again.")
 	}
 	defer l.Release()
 	job, err := question(l.Room(agent.User))
@@ -161,16 +161,15 @@ func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, qu
 	return t.job(agent, job), nil
 }
 
-// Job says how a job is. Like the calls below it fails with fault.NotFound when
-// the agent has no such job, or not any more.
+// Job returns the state of a job. Like the calls below, it fails with NotFound
+// if the agent has no such job.
 func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, error) {
 	return t.ask(ctx, "ask for job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
 		return jobs.Job(ctx, id)
 	})
 }
 
-// WaitJob returns when a job has ended, or the wait is over; the job says
-// which. No wait is one without an end.
+// WaitJob returns when a job has ended or after wait; 0 waits without a limit.
 func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
 	return t.ask(ctx, "wait for job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
 		return waitJob(ctx, jobs, id, wait)
@@ -200,8 +199,7 @@ func waitJob(ctx context.Context, jobs engine.Jobs, id config.JobID, wait time.D
 	}
 }
 
-// KillJob sends SIGTERM, or SIGKILL if it is to be hard, to all that belongs to
-// a job.
+// KillJob sends SIGTERM, or SIGKILL if hard, to everything of a job.
 func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
 	return t.ask(ctx, "kill job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
 		return jobs.KillJob(ctx, id, hard)

@@ -6,7 +6,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 )
 
-// redactResult takes secrets out of what a command in a session has written.
+// redactResult removes secrets from the output of a command in a session.
 func redactResult(s *redact.Scrubber, r *engine.ShellResult) {
 	outputs := []*engine.ShellOutput{&r.Stdout, &r.Stderr}
 	for i := range r.Late {
@@ -23,18 +23,18 @@ func redactResult(s *redact.Scrubber, r *engine.ShellResult) {
 	r.Dir, r.RestartCause = s.Text(r.Dir), s.Text(r.RestartCause)
 }
 
-// clipped is a command, perhaps cut off at its end, without secrets.
+// clipped removes secrets from a command that may be cut off.
 func clipped(s *redact.Scrubber, command string) string {
 	return string(s.Part([]byte(command), redact.After))
 }
 
-// redactTranscript takes secrets out of the end of a terminal's text. What was
-// just being typed or shown may be half of one.
+// redactTranscript removes secrets from the end of a terminal's text, where
+// one may be half typed.
 func redactTranscript(s *redact.Scrubber, text string) string {
 	return string(s.Part([]byte(text), redact.Before|redact.After))
 }
 
-// job is a job as the guest says it is, without secrets in its command.
+// job removes secrets from a job's command.
 func (t *Terminals) job(agent agents.Agent, j engine.Job) Job {
 	s := t.Agents.Redacted(agent)
 	for i, arg := range j.Args {

@@ -14,8 +14,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// Session is a shell of an agent, as the guest says it is. One of which only the
-// transcript is left has ended.
+// Session is a session of an agent, as the guest reports it. If only its
+// transcript is left, it has ended.
 type Session struct {
 	Agent agents.Agent
 	engine.Session
@@ -29,7 +29,7 @@ func (t *Terminals) Run(ctx context.Context, ref string, cmd engine.ShellCommand
 		return engine.ShellResult{}, err
 	}
 	defer l.Release()
-	defer t.scribe.used(agent, cmd.Session, by)
+	defer t.recorder.used(agent, cmd.Session, by)
 	secrets := t.Agents.Redact(ctx, agent)
 	result, err := l.Room(agent.User).RunShell(ctx, cmd)
 	redactResult(secrets.Scrubber(), &result) // with secrets that were set meanwhile
@@ -50,9 +50,9 @@ func (t *Terminals) enter(ctx context.Context, ref string, shell *engine.Shell) 
 	return l, agent, nil
 }
 
-// Cancel ends the command that runs in a session, or a certain call, also while it
-// waits; it returns when that has ended. It fails with fault.NotFound when there
-// is none.
+// Cancel ends the command that runs in a session, or a certain call, also
+// while it waits, and returns when it has ended. It fails with NotFound if
+// there is none.
 func (t *Terminals) Cancel(ctx context.Context, ref string, id config.SessionID, which config.CallID) error {
 	const op = "cancel command"
 	agent, err := t.Agents.Get(ref)
@@ -79,16 +79,16 @@ func (t *Terminals) Attach(ctx context.Context, ref string, shell engine.Shell, 
 		l.Release()
 		return nil, err
 	}
-	t.scribe.used(agent, shell.Session, by)
+	t.recorder.used(agent, shell.Session, by)
 	t.beside(func() {
 		defer l.Release()
-		defer t.scribe.used(agent, shell.Session, by)
+		defer t.recorder.used(agent, shell.Session, by)
 		tick := time.NewTicker(attachedEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				t.scribe.used(agent, shell.Session, by)
+				t.recorder.used(agent, shell.Session, by)
 			case <-a.Done():
 				return
 			case <-t.life.Done():
@@ -99,9 +99,8 @@ func (t *Terminals) Attach(ctx context.Context, ref string, shell engine.Shell, 
 	return a, nil
 }
 
-// Sessions lists the sessions of an agent, or of all for an empty name, by
-// agent and session: those of the guest that runs, and those of which a
-// transcript is kept.
+// Sessions lists the sessions of an agent, or of all if ref is empty, by agent
+// and session: those of the running guest and those with a saved transcript.
 func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error) {
 	who, err := t.those(ref)
 	if err != nil {
@@ -143,7 +142,7 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 	return list, nil
 }
 
-// living are the sessions of the guest that runs.
+// living lists the sessions of the running guest.
 func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) ([]engine.Session, error) {
 	user := engine.Root // sees all sessions
 	if ref != "" {
@@ -157,16 +156,16 @@ func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) 
 	return l.Room(user).Sessions(ctx)
 }
 
-// Transcript is the end of what was typed and shown in a session, also of one
-// that has ended, without the agent's secrets. A guest that does not answer is
-// done without.
+// Transcript returns the end of what was typed and shown in a session, also of
+// one that has ended, with secrets redacted. If the guest does not answer, it
+// returns the saved one.
 func (t *Terminals) Transcript(ctx context.Context, ref string, id config.SessionID) (string, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return "", err
 	}
-	trouble := error(fault.Newf(fault.NotFound, "read transcript", string(id), "there is no such session").
-		Advise("See `osaurus-sandbox session list`."))
+	missing := error(fault.Newf(fault.NotFound, "read transcript", string(id), "no such session").
+		Advise("List the sessions: osaurus-sandbox session list"))
 	if l, ok := t.Machines.For(agent.ID).Peek(); ok {
 		defer l.Release()
 		text, _, err := l.Room(agent.User).Transcript(ctx, id)
@@ -174,24 +173,25 @@ func (t *Terminals) Transcript(ctx context.Context, ref string, id config.Sessio
 			return redactTranscript(t.Agents.Redact(ctx, agent).Scrubber(), text), nil
 		}
 		if fault.KindOf(err) != fault.NotFound {
-			trouble = err
+			missing = err
 		}
 	}
 	text, ok, err := t.kept.read(ctx, agent.UID, id)
 	if err == nil && !ok {
-		err = trouble
+		err = missing
 	}
 	return text, err
 }
 
-// CloseSession ends a session and all that runs in it, and forgets its transcript.
+// CloseSession ends a session with everything in it and deletes its
+// transcript.
 func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.SessionID, by machine.Cause) error {
 	const op = "close session"
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return err
 	}
-	defer t.scribe.ends(place{agent.UID, id})()
+	defer t.recorder.ends(place{agent.UID, id})()
 	lived := false
 	if l, ok := t.Machines.For(agent.ID).AcquireRunning(); ok {
 		defer l.Release()
@@ -201,8 +201,8 @@ func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.Sess
 		}
 	}
 	kept := false
-	err = t.scribe.turn(ctx, func() (err error) {
-		t.scribe.closed(agent, id)
+	err = t.recorder.turn(ctx, func() (err error) {
+		t.recorder.closed(agent, id)
 		kept, err = t.kept.forget(ctx, agent.UID, id)
 		return err
 	})
@@ -210,7 +210,7 @@ func (t *Terminals) CloseSession(ctx context.Context, ref string, id config.Sess
 	case err != nil:
 		return err
 	case !lived && !kept:
-		return fault.Newf(fault.NotFound, op, string(id), "there is no such session").Advise("See `osaurus-sandbox session list`.")
+		return fault.Newf(fault.NotFound, op, string(id), "no such session").Advise("List the sessions: osaurus-sandbox session list")
 	}
 	t.note(SessionClosed, by, agent, map[string]string{"session": string(id)})
 	return nil

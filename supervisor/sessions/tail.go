@@ -9,37 +9,36 @@ import (
 	"osaurus-sandbox/secrets/redact"
 )
 
-// Tail says what is to be read of a job's output.
+// Tail selects a part of a job's output.
 type Tail struct {
 	Offset  uint64 // from this byte on,
 	FromEnd uint64 // or, if not 0, from so many bytes before the end on
 	Follow  bool   // until the job has ended
 }
 
-// Part is a part of a job's output, without the agent's secrets. Next is where
-// in the output it ends: it may be longer or shorter than what it stands for.
+// Part is a part of a job's output with secrets redacted. Next is where it
+// ends in the original output, whose length may differ.
 type Part struct {
 	Data         []byte
 	Offset, Next uint64
 }
 
-// TailJob reads a job's output: what there is by now, or what there will be
-// until it has ended. The first part is what there is by now, also where that is
-// nothing. The job is as it was at last; if it has ended and was followed, it was
-// read to its end.
+// TailJob reads a job's output, up to now or until the job has ended. The
+// first part is what there is by now, which may be nothing. It returns the
+// job's last state.
 func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(Part) error) (Job, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
 		return Job{}, err
 	}
 	out := &tailing{to: to, secrets: t.Agents.Redact(ctx, agent)}
-	// Of the very agent whose secrets these are, whoever is called so by now.
+	// By id: the name may be another agent's by now.
 	return t.ask(ctx, "read output of job", string(agent.ID), id, func(jobs engine.Jobs) (engine.Job, error) {
 		return out.follow(ctx, jobs, id, tail)
 	})
 }
 
-// tailing is a job's output on its way to a reader, who is shown none of the secrets.
+// tailing redacts a job's output on its way to a reader.
 type tailing struct {
 	to      func(Part) error
 	secrets *redact.Live
@@ -48,7 +47,7 @@ type tailing struct {
 	shown   uint64       // up to this byte
 }
 
-// follow reads what is to be read.
+// follow reads the output.
 func (t *tailing) follow(ctx context.Context, jobs engine.Jobs, id config.JobID, tail Tail) (engine.Job, error) {
 	begin := func() (engine.JobTail, error) { return jobs.TailJob(ctx, id, tail.Offset, 0) }
 	if tail.FromEnd > 0 {
@@ -78,10 +77,10 @@ func (t *tailing) follow(ctx context.Context, jobs engine.Jobs, id config.JobID,
 	return engine.Job{}, err
 }
 
-// read is up to where the output was read: the end of it may be held back.
+// read returns how far the output was read; its end may be held back.
 func (t *tailing) read() uint64 { return t.shown + uint64(t.flow.Held()) }
 
-// take shows what is next of the output.
+// take handles the next part of the output.
 func (t *tailing) take(part engine.JobTail) error {
 	if t.flow != nil && part.Offset != t.read() { // what was between is not kept any more
 		if err := t.end(); err != nil {
@@ -97,13 +96,13 @@ func (t *tailing) take(part engine.JobTail) error {
 	return t.show(data, next-uint64(t.flow.Held()))
 }
 
-// end shows what is held back.
+// end flushes what is held back.
 func (t *tailing) end() error {
 	next := t.read()
 	return t.show(t.flow.End(nil), next)
 }
 
-// show shows what stands for the output from where the last part ended.
+// show passes on output that ends at next.
 func (t *tailing) show(data []byte, next uint64) error {
 	part := Part{data, t.shown, next}
 	t.shown = next
@@ -114,7 +113,7 @@ func (t *tailing) show(data []byte, next uint64) error {
 	return t.to(part)
 }
 
-// flowFrom is a job's output from a byte on, up to where it is read.
+// flowFrom redacts a job's output from an offset on.
 func flowFrom(secrets *redact.Live, offset uint64) *redact.Flow {
 	if offset == 0 {
 		return redact.NewFlow(secrets, redact.After)

@@ -21,7 +21,7 @@ const (
 	JobEnded       events.Kind = "job.ended"
 )
 
-// Options are what terminals are made of.
+// Options configure Terminals.
 type Options struct {
 	DB       *store.DB
 	Machines *machine.Fleet
@@ -31,17 +31,16 @@ type Options struct {
 }
 
 // Terminals are the shells and jobs of a home's agents. The methods may be
-// called from any goroutine; their errors are *fault.Error. An agent is asked
-// for by its name or its id.
+// called by many goroutines at once; their errors are faults. An agent is
+// named by its name or its id.
 //
-// What needs a guest to begin with (Run, Attach, StartJob) starts it. All else
-// starts none: without a guest there are no shells and no jobs, only
-// transcripts. Who is attached and a job that runs use the guest, so it is not
-// stopped as idle; who looks at them does not.
+// Run, Attach and StartJob start the guest if necessary. All other calls start
+// none: without a guest there are no shells and no jobs, only transcripts.
+// Attached people and running jobs keep the guest from being stopped as idle.
 type Terminals struct {
 	Options
-	kept   transcripts
-	scribe *scribe
+	kept     transcripts
+	recorder *recorder
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -49,27 +48,27 @@ type Terminals struct {
 	work    sync.WaitGroup
 }
 
-// New returns the terminals of agents. Close comes before the agents', the
-// sandbox's and the database's.
+// New returns the terminals of agents. Close comes before that of the agents,
+// the machines and the database.
 func New(o Options) *Terminals {
 	t := &Terminals{Options: o, kept: transcripts{o.DB}}
 	t.life, t.end = context.WithCancel(context.Background())
-	t.scribe = newScribe(t)
+	t.recorder = newRecorder(t)
 	return t
 }
 
-// Close keeps what is not kept yet of the transcripts, and ends what goes on by
-// itself. Shells and jobs end with the guest.
+// Close saves the transcripts and ends background work. Shells and jobs end
+// with the guest.
 func (t *Terminals) Close() {
 	t.closing.Lock()
 	t.end()
 	t.closing.Unlock()
 	t.work.Wait()
-	t.scribe.close()
+	t.recorder.close()
 }
 
-// beside has something go on that ends with life. What begins after that is not
-// waited for.
+// beside runs background work that ends with life. Close does not wait for
+// work that begins after it.
 func (t *Terminals) beside(do func()) {
 	t.closing.Lock()
 	defer t.closing.Unlock()
@@ -80,14 +79,14 @@ func (t *Terminals) beside(do func()) {
 	t.work.Go(do)
 }
 
-// note takes note of what became of an agent's shell or job.
+// note records what happened to a shell or job.
 func (t *Terminals) note(kind events.Kind, by machine.Cause, agent agents.Agent, more map[string]string) {
 	fields := map[string]string{"agent": string(agent.Name), "id": string(agent.ID)}
 	maps.Copy(fields, more)
 	t.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
 }
 
-// those are the agents that are meant: one, or all for an empty name.
+// those returns one agent, or all for an empty name.
 func (t *Terminals) those(ref string) ([]agents.Agent, error) {
 	if ref == "" {
 		return t.Agents.List(), nil

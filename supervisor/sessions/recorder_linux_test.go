@@ -40,7 +40,7 @@ type later struct {
 }
 
 func (l later) Handle(ctx context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "kept later") {
+	if strings.Contains(r.Message, "saved later") {
 		l.told.Add(1)
 	}
 	return l.Handler.Handle(ctx, r)

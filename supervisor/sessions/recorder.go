@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// saveLimit is how long a guest may take to hand out what is to be kept of
-	// an agent: it has it in memory.
+	// saveLimit is how long a guest may take to return a transcript.
 	saveLimit = 5 * time.Second
-	// saveAgain is the pause after a guest or the database had no time for that. It grows,
-	// twice as long each time, to saveSeldom.
-	saveAgain  = 3 * time.Second
-	saveSeldom = time.Minute
-	// attachedEvery is how often the transcript of a session is kept that a
-	// person is attached to: what a daemon that is killed may lose of it.
+	// saveAgain is the first pause after a failed save. It doubles each time,
+	// up to saveAgainMax.
+	saveAgain    = 3 * time.Second
+	saveAgainMax = time.Minute
+	// attachedEvery is how often the transcript of a session with an attached
+	// person is saved.
 	attachedEvery = 2 * time.Second
 )
 
-// scribe keeps the transcripts of sessions that were used, and tells which have
-// begun and which are closed, while nobody waits for it.
-type scribe struct {
+// recorder saves the transcripts of used sessions in the background, and
+// records which sessions began and ended.
+type recorder struct {
 	*Terminals
 	wake    chan struct{} // has room for one: something is due
 	done    chan struct{}
@@ -38,17 +37,17 @@ type scribe struct {
 	mu   sync.Mutex // held for moments only
 	due  map[place]use
 	open map[place]opened
-	// ending counts who is closing a session: they tell of its end themselves.
+	// ending counts callers of CloseSession, who record the end themselves.
 	ending map[place]int
 }
 
-// use is who used a session last.
+// use is the last use of a session.
 type use struct {
 	agent agents.Agent
 	by    machine.Cause
 }
 
-// place is a session of an agent.
+// place identifies a session of an agent.
 type place struct {
 	uid uint32
 	id  config.SessionID
@@ -60,8 +59,8 @@ type opened struct {
 	made time.Time
 }
 
-func newScribe(t *Terminals) *scribe {
-	s := &scribe{
+func newRecorder(t *Terminals) *recorder {
+	s := &recorder{
 		Terminals: t, wake: make(chan struct{}, 1), done: make(chan struct{}), writing: make(chan struct{}, 1),
 		due: map[place]use{}, open: map[place]opened{}, ending: map[place]int{},
 	}
@@ -71,22 +70,22 @@ func newScribe(t *Terminals) *scribe {
 }
 
 // used notes that a session was used.
-func (s *scribe) used(agent agents.Agent, id config.SessionID, by machine.Cause) {
+func (s *recorder) used(agent agents.Agent, id config.SessionID, by machine.Cause) {
 	s.mu.Lock()
 	s.due[place{agent.UID, id}] = use{agent, by}
 	s.mu.Unlock()
 	s.rouse()
 }
 
-// rouse has what is due be kept.
-func (s *scribe) rouse() {
+// rouse wakes the writer.
+func (s *recorder) rouse() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *scribe) write() {
+func (s *recorder) write() {
 	defer close(s.done)
 	var pause time.Duration
 	var again <-chan time.Time // never
@@ -103,24 +102,24 @@ func (s *scribe) write() {
 			continue
 		}
 		if pause == 0 {
-			s.Log.Warn("transcripts are kept later", "error", err)
+			s.Log.Warn("transcripts will be saved later", "error", err)
 		}
-		pause = min(max(2*pause, saveAgain), saveSeldom)
+		pause = min(max(2*pause, saveAgain), saveAgainMax)
 		again = time.After(pause)
 	}
 }
 
-// close keeps what is due.
-func (s *scribe) close() {
+// close saves what is due.
+func (s *recorder) close() {
 	<-s.done
 	if err := s.saveAll(); err != nil {
-		s.Log.Warn("the last of some transcripts is not kept", "error", err)
+		s.Log.Warn("some transcripts were not saved", "error", err)
 	}
 }
 
-// saveAll keeps what is due. What the guest or the database has no time for stays due, and
-// the error says why.
-func (s *scribe) saveAll() (late error) {
+// saveAll saves what is due. If the guest or the database is too slow, it
+// stays due and the error says why.
+func (s *recorder) saveAll() (late error) {
 	s.mu.Lock()
 	due := s.due
 	s.due = map[place]use{}
@@ -146,7 +145,7 @@ func (s *scribe) saveAll() (late error) {
 			late = err
 			continue
 		default:
-			s.Log.Warn("a transcript is not kept", "agent", last.agent.Name, "session", p.id, "error", err)
+			s.Log.Warn("a transcript was not saved", "agent", last.agent.Name, "session", p.id, "error", err)
 		}
 		delete(due, p)
 	}
@@ -157,13 +156,14 @@ func (s *scribe) saveAll() (late error) {
 	return late
 }
 
-// save keeps what a session has shown, without the agent's secrets.
-func (s *scribe) save(l *machine.Lease, p place, last use) error {
+// save saves the transcript of a session with secrets redacted.
+func (s *recorder) save(l *machine.Lease, p place, last use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
 	defer cancel()
 	secrets := s.Agents.Redact(ctx, last.agent)
 	return s.turn(ctx, func() error {
-		// Within the turn, or a session that is closed after it was listed would be told to have begun anew.
+		// Within the turn: otherwise a session that is closed after the list
+		// was made would seem to have begun again.
 		list, err := l.Room(last.agent.User).Sessions(ctx)
 		if err != nil {
 			return err
@@ -177,20 +177,20 @@ func (s *scribe) save(l *machine.Lease, p place, last use) error {
 	})
 }
 
-// turn does something while nobody else changes what is kept.
-func (s *scribe) turn(ctx context.Context, do func() error) error {
+// turn runs do while nobody else changes saved transcripts.
+func (s *recorder) turn(ctx context.Context, do func() error) error {
 	select {
 	case <-s.writing:
 	case <-ctx.Done():
-		return fault.Newf(fault.KindOf(ctx.Err()), "keep transcript", "", "another one is still being kept")
+		return fault.Newf(fault.KindOf(ctx.Err()), "keep transcript", "", "another one is still being saved")
 	}
 	defer func() { s.writing <- struct{}{} }()
 	return do()
 }
 
-// compare tells what has changed about the sessions of an agent since they
-// were listed last. Of those, one was just used. The turn is the caller's.
-func (s *scribe) compare(in machine.Guest, last use, id config.SessionID, list []engine.Session) {
+// compare records which sessions of an agent began or ended since the last
+// list. The session id was just used. The caller has the turn.
+func (s *recorder) compare(in machine.Guest, last use, id config.SessionID, list []engine.Session) {
 	now := map[place]opened{}
 	for _, session := range list {
 		id, err := config.ParseSessionID(session.ID)
@@ -228,8 +228,9 @@ func (s *scribe) compare(in machine.Guest, last use, id config.SessionID, list [
 	}
 }
 
-// ends has nothing be told of a session while somebody closes it, until done is called.
-func (s *scribe) ends(p place) (done func()) {
+// ends suppresses events of a session while it is being closed, until done is
+// called.
+func (s *recorder) ends(p place) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ending[p]++
@@ -243,7 +244,7 @@ func (s *scribe) ends(p place) (done func()) {
 }
 
 // closed notes that a session was closed on purpose.
-func (s *scribe) closed(agent agents.Agent, id config.SessionID) {
+func (s *recorder) closed(agent agents.Agent, id config.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.due, place{agent.UID, id})
