@@ -13,12 +13,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// A boot whose machine stands still since the host's disk is full fails at once, and says why.
+// A boot whose machine is stalled by a full disk of the host fails at once and says why.
 func TestStalled(t *testing.T) {
 	image := lab.Image(t, lab.BusyboxPack(t, "arm64"))
 	began := time.Now()
 	_, err := boot.Boot(t.Context(), boot.Spec{Driver: stillDriver{}, Image: image})
-	if fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "boot guest: the disk is full") || !strings.Contains(fault.AdviceOf(err), "Make room") {
+	if fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "boot guest: the disk is full") || !strings.Contains(fault.AdviceOf(err), "Free disk space") {
 		t.Errorf("%s: %v (%s)", fault.KindOf(err), err, fault.AdviceOf(err))
 	}
 	if took := time.Since(began); took > time.Minute {
@@ -26,7 +26,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// stillDriver makes machines that stand still from the first.
+// stillDriver makes machines that are stalled from the start.
 type stillDriver struct{ vm.Driver }
 
 func (stillDriver) New(context.Context, vm.Config) (vm.Machine, error) { return stillMachine{}, nil }
