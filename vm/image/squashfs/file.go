@@ -4,109 +4,89 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 )
 
 const (
-	// stored is set in a block's size where it is not compressed.
+	// stored is set in the size of an uncompressed block.
 	stored = 1 << 24
 	// fragmentEntry is the size of an entry of the fragment table.
 	fragmentEntry = 16
 )
 
-// file is an open regular file, read from its beginning to its end.
+// file reads the content of a regular file.
 type file struct {
-	fs    *FS
-	name  string
+	image *image
 	inode inode
-	block int    // the next to read
-	at    int64  // where it is in the image
-	left  int64  // of the content, that is not in data
-	data  []byte // read, and not yet given out
+	block int    // the next one to read
+	at    int64  // its position in the image
+	left  int64  // bytes after data
+	data  []byte // read, but not yet returned
 }
 
-func (f *FS) openFile(name string, i inode) *file {
-	return &file{fs: f, name: name, inode: i, at: i.blocksStart, left: i.size}
-}
-
-func (o *file) Stat() (fs.FileInfo, error) { return info{baseName(o.name), o.inode}, nil }
-func (o *file) Close() error               { return nil }
-
-func (o *file) Read(p []byte) (int, error) {
-	if len(o.data) == 0 {
-		if o.left == 0 {
+func (f *file) Read(p []byte) (int, error) {
+	if len(f.data) == 0 {
+		if f.left == 0 {
 			return 0, io.EOF
 		}
-		if err := o.fill(); err != nil {
-			return 0, &fs.PathError{Op: "read", Path: o.name, Err: err}
+		if err := f.fill(); err != nil {
+			return 0, err
 		}
 	}
-	n := copy(p, o.data)
-	o.data = o.data[n:]
+	n := copy(p, f.data)
+	f.data = f.data[n:]
 	return n, nil
 }
 
-// fill reads the next block, or the file's end out of a fragment.
-func (o *file) fill() error {
-	want := int(min(o.left, int64(o.fs.blockSize)))
-	var data []byte
-	var err error
-	if o.block < len(o.inode.sizes) {
-		data, err = o.nextBlock(want)
+// fill reads the next block, or the end of the file from a fragment.
+func (f *file) fill() (err error) {
+	want := int(min(f.left, int64(f.image.blockSize)))
+	if f.block >= len(f.inode.sizes) {
+		f.data, err = f.image.readFragment(f.inode, want)
 	} else {
-		data, err = o.fs.readFragment(o.inode, want)
+		size := f.inode.sizes[f.block]
+		f.block++
+		if size == 0 {
+			f.data = make([]byte, want) // a hole
+		} else {
+			f.data, err = f.image.readBlock(f.at, size, want)
+			f.at += int64(size &^ stored)
+		}
 	}
-	if err != nil {
-		return err
+	if err == nil && len(f.data) != want {
+		err = fmt.Errorf("squashfs: block of %d bytes, want %d", len(f.data), want)
 	}
-	if len(data) != want {
-		return fmt.Errorf("squashfs: a block has %d bytes in place of %d", len(data), want)
-	}
-	o.data, o.left = data, o.left-int64(want)
-	return nil
+	f.left -= int64(want)
+	return err
 }
 
-func (o *file) nextBlock(want int) ([]byte, error) {
-	size := o.inode.sizes[o.block]
-	o.block++
-	if size == 0 {
-		return make([]byte, want), nil // a hole
-	}
-	o.fs.mu.Lock()
-	defer o.fs.mu.Unlock()
-	data, err := o.fs.readBlock(o.at, size, want)
-	o.at += int64(size &^ stored)
-	return data, err
-}
-
-// readBlock reads a data block of at most max bytes. The caller holds f.mu.
-func (f *FS) readBlock(at int64, size uint32, max int) ([]byte, error) {
+// readBlock reads a data block of at most limit bytes.
+func (i *image) readBlock(at int64, size uint32, limit int) ([]byte, error) {
 	length := int64(size &^ stored)
-	if length == 0 || length > int64(f.blockSize) || at < superblockSize || at+length > f.metadataEnd {
-		return nil, errors.New("squashfs: a block outside the image")
+	if length == 0 || length > int64(i.blockSize) || at < superblockSize || at+length > i.metadataEnd {
+		return nil, errors.New("squashfs: block outside of the image")
 	}
 	b := make([]byte, length)
-	if _, err := f.r.ReadAt(b, at); err != nil {
+	if _, err := i.r.ReadAt(b, at); err != nil {
 		return nil, err
 	}
 	if size&stored != 0 {
 		return b, nil
 	}
-	return f.decompress(b, max)
+	return decompress(b, limit)
 }
 
-// readFragment returns a file's last bytes out of the block that it shares
-// with the ends of other files.
-func (f *FS) readFragment(i inode, want int) ([]byte, error) {
-	if i.fragment >= f.fragments {
-		return nil, errors.New("squashfs: a fragment that does not exist")
+// readFragment returns the end of a file from the block that it shares with the
+// ends of other files.
+func (i *image) readFragment(n inode, want int) ([]byte, error) {
+	if n.fragment >= i.fragments {
+		return nil, errors.New("squashfs: missing fragment")
 	}
 	const perBlock = metadataSize / fragmentEntry
 	var pointer [8]byte
-	if _, err := f.r.ReadAt(pointer[:], f.fragmentIndex+8*int64(i.fragment/perBlock)); err != nil {
+	if _, err := i.r.ReadAt(pointer[:], i.fragmentIndex+8*int64(n.fragment/perBlock)); err != nil {
 		return nil, err
 	}
-	r, err := f.readMetadata(int64(le.Uint64(pointer[:])), ref(i.fragment%perBlock*fragmentEntry))
+	r, err := i.readMetadata(int64(le.Uint64(pointer[:])), ref(n.fragment%perBlock*fragmentEntry))
 	if err != nil {
 		return nil, err
 	}
@@ -114,37 +94,15 @@ func (f *FS) readFragment(i inode, want int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := f.fragmentBlock(int64(le.Uint64(b)), le.Uint32(b[8:]))
-	if err != nil {
-		return nil, err
+	if at := int64(le.Uint64(b)); i.fragment == nil || i.fragmentAt != at {
+		if i.fragment, err = i.readBlock(at, le.Uint32(b[8:]), int(i.blockSize)); err != nil {
+			i.fragment = nil
+			return nil, err
+		}
+		i.fragmentAt = at
 	}
-	if uint64(i.fragmentOffset)+uint64(want) > uint64(len(data)) {
-		return nil, errors.New("squashfs: a file's end outside its fragment")
+	if uint64(n.fragmentOffset)+uint64(want) > uint64(len(i.fragment)) {
+		return nil, errors.New("squashfs: the end of a file is outside its fragment")
 	}
-	return data[i.fragmentOffset:][:want], nil
-}
-
-func (f *FS) fragmentBlock(at int64, size uint32) ([]byte, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fragment.data != nil && f.fragment.at == at {
-		return f.fragment.data, nil
-	}
-	data, err := f.readBlock(at, size, int(f.blockSize))
-	if err != nil {
-		return nil, err
-	}
-	f.fragment.at, f.fragment.data = at, data
-	return data, nil
-}
-
-// special is an open link, device, pipe or socket, of which there is only the
-// description.
-type special struct{ info }
-
-func (s *special) Stat() (fs.FileInfo, error) { return s.info, nil }
-func (s *special) Close() error               { return nil }
-
-func (s *special) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: s.name, Err: fs.ErrInvalid}
+	return i.fragment[n.fragmentOffset:][:want], nil
 }

@@ -9,50 +9,50 @@ import (
 const (
 	// metadataSize is how much a metadata block holds when decompressed.
 	metadataSize = 8192
-	// maxCached bounds the blocks kept decompressed: 8 MiB. Reading a whole
-	// image in order needs a few, reading by name the ones of its folders.
+	// maxCached bounds the decompressed blocks in memory: 8 MiB.
 	maxCached = 1024
 )
 
-// ref is where an inode or a listing begins: in its upper bits the position of
-// a metadata block within its table, in its lower 16 the offset in the block.
+// ref is the position of an inode or a listing: the upper bits are that of a
+// metadata block in its table, the lower 16 the offset in the block.
 type ref uint64
 
-// metadataBlock is a decompressed block and where the next one begins.
+// metadataBlock is a decompressed block, and the position of the next one.
 type metadataBlock struct {
 	data []byte
 	next int64
 }
 
-// metadataReader reads on across metadata blocks.
+// metadataReader reads across metadata blocks.
 type metadataReader struct {
-	fs   *FS
-	next int64
-	data []byte
+	image *image
+	next  int64
+	data  []byte
 }
 
-// readMetadata begins to read a table at a reference.
-func (f *FS) readMetadata(table int64, at ref) (*metadataReader, error) {
+// readMetadata returns a reader of a table from a position on.
+func (i *image) readMetadata(table int64, at ref) (*metadataReader, error) {
 	if at>>48 != 0 {
-		return nil, errors.New("squashfs: a reference out of range")
+		return nil, errors.New("squashfs: reference out of range")
 	}
-	r := &metadataReader{fs: f, next: table + int64(at>>16)}
-	if err := r.fill(); err != nil {
+	block, err := i.metadataBlock(table + int64(at>>16))
+	if err != nil {
 		return nil, err
 	}
 	offset := int(at & 0xffff)
-	if offset >= len(r.data) {
-		return nil, errors.New("squashfs: a reference behind its block")
+	if offset >= len(block.data) {
+		return nil, errors.New("squashfs: reference beyond its block")
 	}
-	r.data = r.data[offset:]
-	return r, nil
+	return &metadataReader{image: i, next: block.next, data: block.data[offset:]}, nil
 }
 
 func (r *metadataReader) Read(p []byte) (int, error) {
 	if len(r.data) == 0 {
-		if err := r.fill(); err != nil {
+		block, err := r.image.metadataBlock(r.next)
+		if err != nil {
 			return 0, err
 		}
+		r.data, r.next = block.data, block.next
 	}
 	n := copy(p, r.data)
 	r.data = r.data[n:]
@@ -66,51 +66,38 @@ func (r *metadataReader) take(n int) ([]byte, error) {
 	return b, err
 }
 
-func (r *metadataReader) fill() error {
-	block, err := r.fs.metadataBlock(r.next)
-	if err != nil {
-		return err
-	}
-	r.data, r.next = block.data, block.next
-	return nil
-}
-
-// metadataBlock returns the block at a position of the image: a header of two
-// bytes, its top bit set for one that is stored as it is.
-func (f *FS) metadataBlock(at int64) (metadataBlock, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if block, ok := f.metadata[at]; ok {
+// metadataBlock returns the block at a position of the image. Its header has two
+// bytes, with the top bit set if it is not compressed.
+func (i *image) metadataBlock(at int64) (metadataBlock, error) {
+	if block, ok := i.metadata[at]; ok {
 		return block, nil
 	}
-	if at < superblockSize || at+2 > f.metadataEnd {
-		return metadataBlock{}, fmt.Errorf("squashfs: a metadata block at %d", at)
+	if at < superblockSize || at+2 > i.metadataEnd {
+		return metadataBlock{}, fmt.Errorf("squashfs: metadata block at %d", at)
 	}
 	var header [2]byte
-	if _, err := f.r.ReadAt(header[:], at); err != nil {
+	if _, err := i.r.ReadAt(header[:], at); err != nil {
 		return metadataBlock{}, err
 	}
 	size := int(le.Uint16(header[:]) &^ 0x8000)
-	if size == 0 || size > metadataSize || at+2+int64(size) > f.metadataEnd {
-		return metadataBlock{}, fmt.Errorf("squashfs: a metadata block of %d bytes", size)
+	if size == 0 || size > metadataSize || at+2+int64(size) > i.metadataEnd {
+		return metadataBlock{}, fmt.Errorf("squashfs: metadata block of %d bytes", size)
 	}
 	data := make([]byte, size)
-	if _, err := f.r.ReadAt(data, at+2); err != nil {
+	_, err := i.r.ReadAt(data, at+2)
+	if err == nil && le.Uint16(header[:])&0x8000 == 0 {
+		data, err = decompress(data, metadataSize)
+	}
+	if err == nil && len(data) == 0 {
+		err = errors.New("squashfs: empty metadata block")
+	}
+	if err != nil {
 		return metadataBlock{}, err
 	}
-	if le.Uint16(header[:])&0x8000 == 0 {
-		var err error
-		if data, err = f.decompress(data, metadataSize); err != nil {
-			return metadataBlock{}, err
-		}
-		if len(data) == 0 {
-			return metadataBlock{}, errors.New("squashfs: an empty metadata block")
-		}
-	}
-	if len(f.metadata) >= maxCached {
-		clear(f.metadata)
+	if len(i.metadata) >= maxCached {
+		clear(i.metadata)
 	}
 	block := metadataBlock{data, at + 2 + int64(size)}
-	f.metadata[at] = block
+	i.metadata[at] = block
 	return block, nil
 }

@@ -1,178 +1,189 @@
-// Package squashfs reads SquashFS 4.0 images as an fs.FS, including those whose xz blocks went through a branch filter, as Alpine's kernel modules do.
+// Package squashfs reads the files of SquashFS 4.0 images that are compressed with xz and a branch filter, as Alpine's kernel modules are.
 package squashfs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/bits"
+	"path"
+	"slices"
 	"strings"
-	"sync"
+
+	"github.com/therootcompany/xz"
 )
 
-// What an image may ask for. Reaching a limit fails what is being read.
+// Limits on an image, which is rejected beyond them.
 const (
-	// maxDepth bounds how deep a path goes. The kernel's modules go 10 deep.
+	// maxDepth bounds the depth of a path. Kernel modules are 10 deep.
 	maxDepth = 64
-	// maxDirectory bounds a folder's listing in bytes; 4 MiB is room for
-	// 100,000 entries.
+	// maxDirectory bounds the listing of a directory in bytes: room for 100,000 entries.
 	maxDirectory = 4 << 20
-	// maxFile bounds a file, so that a small image cannot name one without end.
+	// maxFile bounds a file, so that a small image cannot name an endless one.
 	maxFile = 1 << 30
-	// maxLink is Linux's own limit.
-	maxLink = 4095
 	// maxBlock is the largest block of the format.
 	maxBlock = 1 << 20
 )
 
-const superblockSize = 96
+const (
+	superblockSize = 96
+	xzCompression  = 4
+)
 
 var le = binary.LittleEndian
 
-// FS is an image. It may be used from any goroutine; reading is one at a time.
-// Besides fs.FS it is an fs.ReadDirFS, fs.StatFS and fs.ReadLinkFS. Open does
-// not follow symbolic links.
-type FS struct {
-	r          io.ReaderAt
-	blockSize  uint32
-	decompress decompressor
+// image is an open image.
+type image struct {
+	r         io.ReaderAt
+	blockSize uint32
 
 	inodeTable, dirTable int64 // where they begin
-	metadataEnd          int64 // no metadata is behind it
+	metadataEnd          int64 // nothing is read beyond it
 	fragmentIndex        int64
 	fragments            uint32
-	root                 ref
 
-	mu       sync.Mutex
-	metadata map[int64]metadataBlock // decompressed, by where it is
-	fragment struct {                // the one that was read last
-		at   int64
-		data []byte
-	}
-	folders map[ref]string // where a folder was first found: there is no other way to it
+	metadata   map[int64]metadataBlock // cache by position
+	fragmentAt int64                   // the last fragment block that was read
+	fragment   []byte
+	visited    map[ref]bool // directories
 }
 
-// New reads the superblock of an image of the given size.
-func New(r io.ReaderAt, size int64) (*FS, error) {
+// Visit is called with a regular file: its path, its size and its content.
+type Visit func(name string, size int64, content io.Reader) error
+
+// Walk calls visit for each regular file of an image in the order of their
+// names, and stops at the first error. It skips everything else.
+func Walk(r *io.SectionReader, visit Visit) error {
 	var b [superblockSize]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil {
-		return nil, fmt.Errorf("squashfs: superblock: %w", err)
+		return fmt.Errorf("squashfs: superblock: %w", err)
 	}
 	if string(b[:4]) != "hsqs" || le.Uint16(b[28:]) != 4 || le.Uint16(b[30:]) != 0 {
-		return nil, errors.New("squashfs: not a SquashFS 4.0 image")
+		return errors.New("squashfs: not a SquashFS 4.0 image")
 	}
-	f := &FS{
-		r: r, blockSize: le.Uint32(b[12:]), fragments: le.Uint32(b[16:]), root: ref(le.Uint64(b[32:])),
+	if compression := le.Uint16(b[20:]); compression != xzCompression {
+		return fmt.Errorf("squashfs: compression %d is not supported, only xz", compression)
+	}
+	i := &image{
+		r: r, blockSize: le.Uint32(b[12:]), fragments: le.Uint32(b[16:]),
 		inodeTable: int64(le.Uint64(b[64:])), dirTable: int64(le.Uint64(b[72:])), fragmentIndex: int64(le.Uint64(b[80:])),
 		metadataEnd: int64(le.Uint64(b[40:])),
-		metadata:    map[int64]metadataBlock{}, folders: map[ref]string{},
+		metadata:    map[int64]metadataBlock{}, visited: map[ref]bool{},
 	}
-	if f.blockSize < 4096 || f.blockSize > maxBlock || bits.OnesCount32(f.blockSize) != 1 {
-		return nil, fmt.Errorf("squashfs: a block size of %d", f.blockSize)
+	if i.blockSize < 4096 || i.blockSize > maxBlock || bits.OnesCount32(i.blockSize) != 1 {
+		return fmt.Errorf("squashfs: block size %d", i.blockSize)
 	}
-	if f.metadataEnd > size || f.inodeTable < superblockSize || f.inodeTable > f.dirTable || f.dirTable > f.metadataEnd {
-		return nil, errors.New("squashfs: the image was cut, or its tables are not in it")
+	if i.metadataEnd > r.Size() || i.inodeTable < superblockSize || i.inodeTable > i.dirTable || i.dirTable > i.metadataEnd {
+		return errors.New("squashfs: the image is truncated or its tables are outside of it")
 	}
-	var err error
-	f.decompress, err = newDecompressor(le.Uint16(b[20:]))
-	return f, err
+	return i.walk("", ref(le.Uint64(b[32:])), 0, visit)
 }
 
-// Open opens a file, folder or link.
-func (f *FS) Open(name string) (fs.File, error) {
-	i, err := f.find("open", name)
+// walk visits the files below a directory. A directory is entered once, so the
+// walk ends even if a hostile image has loops.
+func (i *image) walk(name string, at ref, depth int, visit Visit) error {
+	if depth > maxDepth {
+		return fmt.Errorf("squashfs: more than %d directories deep", maxDepth)
+	}
+	if i.visited[at] {
+		return fmt.Errorf("squashfs: directory %q is linked twice", name)
+	}
+	i.visited[at] = true
+	dir, err := i.readInode(at)
+	if err != nil || dir.size == 0 {
+		return err
+	}
+	if dir.kind != kindDir {
+		return fmt.Errorf("squashfs: %q is not a directory", name)
+	}
+	entries, err := i.list(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	switch i.kind {
-	case kindFolder:
-		return &folder{fs: f, name: name, inode: i}, nil
-	case kindFile:
-		return f.openFile(name, i), nil
-	}
-	return &special{info{baseName(name), i}}, nil
-}
-
-// Stat describes what a name names, without following links.
-func (f *FS) Stat(name string) (fs.FileInfo, error) {
-	i, err := f.find("stat", name)
-	if err != nil {
-		return nil, err
-	}
-	return info{baseName(name), i}, nil
-}
-
-// Lstat is Stat.
-func (f *FS) Lstat(name string) (fs.FileInfo, error) { return f.Stat(name) }
-
-// ReadLink returns a symbolic link's target.
-func (f *FS) ReadLink(name string) (string, error) {
-	i, err := f.find("readlink", name)
-	if err != nil {
-		return "", err
-	}
-	if i.kind != kindLink {
-		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
-	}
-	return i.target, nil
-}
-
-// ReadDir lists a folder, sorted by name.
-func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
-	i, err := f.find("readdir", name)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := f.list(name, i)
-	if err != nil {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: err}
-	}
-	out := make([]fs.DirEntry, len(entries))
-	for n, e := range entries {
-		out[n] = dirEntry{f, e}
-	}
-	return out, nil
-}
-
-func (f *FS) find(op, name string) (inode, error) {
-	i, err := f.walk(name)
-	if err != nil {
-		return inode{}, &fs.PathError{Op: op, Path: name, Err: err}
-	}
-	return i, nil
-}
-
-func (f *FS) walk(name string) (inode, error) {
-	if !fs.ValidPath(name) {
-		return inode{}, fs.ErrInvalid
-	}
-	i, err := f.readInode(f.root)
-	if err != nil || name == "." {
-		return i, err
-	}
-	if strings.Count(name, "/") >= maxDepth {
-		return inode{}, fmt.Errorf("squashfs: more than %d folders deep", maxDepth)
-	}
-	for at := 0; at < len(name); {
-		part, _, _ := strings.Cut(name[at:], "/")
-		parent := "."
-		if at > 0 {
-			parent = name[:at-1]
+	for _, e := range entries {
+		full := path.Join(name, e.name)
+		switch e.kind {
+		case kindDir:
+			err = i.walk(full, e.ref, depth+1, visit)
+		case kindFile:
+			err = i.visitFile(full, e.ref, visit)
 		}
-		entries, err := f.list(parent, i)
 		if err != nil {
-			return inode{}, err
+			return err
 		}
-		n, found := searchEntry(entries, part)
-		if !found {
-			return inode{}, fs.ErrNotExist
-		}
-		if i, err = f.readInode(entries[n].ref); err != nil {
-			return inode{}, err
-		}
-		at += len(part) + 1
 	}
-	return i, nil
+	return nil
+}
+
+func (i *image) visitFile(name string, at ref, visit Visit) error {
+	n, err := i.readInode(at)
+	if err != nil {
+		return err
+	}
+	if n.kind != kindFile {
+		return fmt.Errorf("squashfs: %q is not the file it is listed as", name)
+	}
+	return visit(name, n.size, &file{image: i, inode: n, at: n.blocksStart, left: n.size})
+}
+
+// entry is an entry of a directory.
+type entry struct {
+	name string
+	kind kind
+	ref  ref
+}
+
+// list returns the entries of a directory, sorted by name.
+func (i *image) list(dir inode) ([]entry, error) {
+	m, err := i.readMetadata(i.dirTable, dir.listing)
+	if err != nil {
+		return nil, err
+	}
+	b, err := m.take(int(dir.size))
+	if err != nil {
+		return nil, err
+	}
+	listing := bytes.NewBuffer(b)
+	var entries []entry
+	for listing.Len() > 0 {
+		// A header, and the entries whose inodes are in one metadata block.
+		header := listing.Next(12)
+		if len(header) < 12 || le.Uint32(header) >= 256 {
+			return nil, errors.New("squashfs: bad directory header")
+		}
+		start := uint64(le.Uint32(header[4:]))
+		for range le.Uint32(header) + 1 {
+			b := listing.Next(8)
+			if len(b) < 8 {
+				return nil, errors.New("squashfs: truncated directory")
+			}
+			name := string(listing.Next(int(le.Uint16(b[6:])) + 1))
+			if len(name) > 255 || name == "." || name == ".." || name == "" || strings.ContainsAny(name, "/\x00") {
+				return nil, fmt.Errorf("squashfs: bad name %.300q", name)
+			}
+			entries = append(entries, entry{name, kind(le.Uint16(b[4:])), ref(start<<16 | uint64(le.Uint16(b)))})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	for n := 1; n < len(entries); n++ {
+		if entries[n-1].name == entries[n].name {
+			return nil, fmt.Errorf("squashfs: %q is listed twice", entries[n].name)
+		}
+	}
+	return entries, nil
+}
+
+// decompress unpacks a block of at most limit bytes.
+func decompress(b []byte, limit int) ([]byte, error) {
+	r, err := xz.NewReader(bytes.NewReader(b), maxBlock) // the dictionary is no larger than a block
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(out) > limit {
+		err = fmt.Errorf("squashfs: a block unpacks to more than %d bytes", limit)
+	}
+	return out, err
 }
