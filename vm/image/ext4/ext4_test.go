@@ -16,6 +16,7 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/ext4"
+	"osaurus-sandbox/vm/image/untar"
 )
 
 type entry struct {
@@ -68,7 +69,12 @@ func write(t testing.TB, r io.Reader, dirs ...string) (string, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return name, ext4.Write(t.Context(), f, tar.NewReader(r), ext4.Options{Label: "base", Dirs: dirs})
+	archive, err := untar.NewReader(r, "archive")
+	if err != nil {
+		return name, err
+	}
+	defer archive.Close()
+	return name, ext4.Write(t.Context(), f, archive, ext4.Options{Label: "base", Dirs: dirs})
 }
 
 // mustWrite is write, checked by the file system's own checker.
@@ -107,16 +113,14 @@ func TestEverythingIsKept(t *testing.T) {
 	capable := file("usr/bin/ping", "ping")
 	capable.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}
 	labelled := file("labelled", "l")
-	labelled.PAXRecords = map[string]string{
-		"SCHILY.xattr.user.long": strings.Repeat("v", 3000), "SCHILY.xattr.user.b": "2", "SCHILY.xattr.user.a": "1", "SCHILY.xattr.trusted.t": "",
-	}
+	labelled.PAXRecords = map[string]string{"SCHILY.xattr.user.b": "2", "SCHILY.xattr.user.a": "1", "SCHILY.xattr.trusted.t": ""}
 	entries := []entry{
-		link("early", "late"),
 		dir("./"),
 		dir("./usr"),
 		dir("usr/bin"),
 		setuid, capable, labelled,
 		file("late", "late content"),
+		link("early", "late"),
 		link("usr/later", "early"),
 		file("empty", ""),
 		file("implied/parent/file", strings.Repeat("0123456789", 1000)),
@@ -149,7 +153,7 @@ func TestEverythingIsKept(t *testing.T) {
 		{"stat dev/new", []string{"Type: block", "Device major/minor number: 259:70000"}},
 		{"stat fifo", []string{"Type: FIFO"}},
 		{"ea_list usr/bin/ping", []string{"security.capability (20) = 01 00 00 02 00 20"}},
-		{"ea_list labelled", []string{`user.a (1) = "1"`, `user.b (1) = "2"`, "user.long (3000)", "trusted.t (0)"}},
+		{"ea_list labelled", []string{`user.a (1) = "1"`, `user.b (1) = "2"`, "trusted.t (0)"}},
 		{"stat proc", []string{"Type: directory", "Mode:  0755"}},
 		{"stat a/b", []string{"Type: directory"}},
 		{"stats", []string{"Filesystem volume name:   base", "read-only"}},
@@ -163,8 +167,8 @@ func TestEverythingIsKept(t *testing.T) {
 	}
 }
 
-// Directories of many blocks, files of more extents than an inode holds, and
-// more inodes than the blocks of one group.
+// Directories of many blocks, the most extents that a file can have, and more
+// inodes than the blocks of one group.
 func TestSizes(t *testing.T) {
 	t.Run("many files", func(t *testing.T) {
 		var many []entry
@@ -177,7 +181,7 @@ func TestSizes(t *testing.T) {
 		}
 	})
 	t.Run("large file", func(t *testing.T) {
-		const size = 600 << 20 // five extents
+		const size = 400 << 20 // four extents
 		r, w := io.Pipe()
 		go func() {
 			tw := tar.NewWriter(w)
@@ -190,7 +194,7 @@ func TestSizes(t *testing.T) {
 			w.CloseWithError(errors.Join(err, tw.Close()))
 		}()
 		image := mustWrite(t, r)
-		if out := debugfs(t, image, "ex large"); !strings.Contains(out, "0 - 153599") && !strings.Contains(out, "131072") {
+		if out := debugfs(t, image, "ex large"); !strings.Contains(out, "98304") {
 			t.Errorf("extents:\n%s", out)
 		}
 		out := filepath.Join(t.TempDir(), "large")
@@ -209,10 +213,10 @@ func TestSizes(t *testing.T) {
 	})
 }
 
+// The names and the order of entries are checked by package untar.
 func TestRefused(t *testing.T) {
-	device := entry{Header: tar.Header{Typeflag: tar.TypeChar, Name: "dev/x", Devmajor: 1 << 13}}
 	attr := file("f", "")
-	attr.PAXRecords = map[string]string{"SCHILY.xattr.user.huge": strings.Repeat("x", 4096)}
+	attr.PAXRecords = map[string]string{"SCHILY.xattr.user.huge": strings.Repeat("x", 100)}
 	acl := file("f", "")
 	acl.PAXRecords = map[string]string{"SCHILY.xattr.system.posix_acl_access": "x"}
 	for _, c := range []struct {
@@ -220,17 +224,6 @@ func TestRefused(t *testing.T) {
 		want    string
 		entries []entry
 	}{
-		{"twice", "two files", []entry{file("a", ""), file("a", "")}},
-		{"directory on file", "two files", []entry{file("a", ""), dir("a")}},
-		{"link on file", "two files", []entry{file("a", ""), file("b", ""), link("b", "a")}},
-		{"below a file", "not a directory", []entry{file("a", ""), file("a/b", "")}},
-		{"below a symlink", "not a directory", []entry{symlink("a", "/etc"), file("a/b", "")}},
-		{"link to nothing", "not there", []entry{link("a", "b")}},
-		{"links in a circle", "not there", []entry{link("a", "b"), link("b", "a")}},
-		{"link to directory", "one name only", []entry{dir("a"), link("b", "a")}},
-		{"dots", `".."`, []entry{file("a/../../b", "")}},
-		{"long name", "256 bytes", []entry{file(strings.Repeat("n", 256), "")}},
-		{"device", "out of range", []entry{device}},
 		{"attributes", "extended attributes", []entry{attr}},
 		{"access control list", "posix_acl_access", []entry{acl}},
 		{"mount point", "not a directory", []entry{symlink("proc", "/")}},
@@ -242,10 +235,10 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	t.Run("cut", func(t *testing.T) {
+	t.Run("truncated", func(t *testing.T) {
 		b := archive(t, file("a", strings.Repeat("a", 5000)))
 		if _, err := write(t, bytes.NewReader(b[:3000])); fault.KindOf(err) != fault.Rejected {
-			t.Errorf("a cut stream: %v", err)
+			t.Errorf("a truncated stream: %v", err)
 		}
 	})
 }
@@ -265,7 +258,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// Whatever the stream, Write returns, and what it accepts is a sound file system.
+// What Write accepts is a sound file system.
 func FuzzWrite(f *testing.F) {
 	f.Add(archive(f, dir("b"), file("b/f", "x"), link("c", "b/f"), symlink("s", strings.Repeat("t", 100))))
 	f.Add([]byte("not a tar"))

@@ -15,19 +15,16 @@ type node struct {
 	mtime    time.Time
 	links    int
 	size     int64
-	data     run  // where the content is
-	extra    int  // blocks beside the content: extent tree, attributes
-	block    area // extents, device number or the target of a short link
-	mapped   bool // block holds extents
-	xattrs   []xattr
-	inside   []byte // attributes in the inode
-	outside  uint32 // block of attributes, or 0
+	data     run    // where the content is
+	block    area   // extents, device number or the target of a short link
+	mapped   bool   // block holds extents
+	xattrs   []byte // encoded
 
 	parent   *node            // of a directory
 	children map[string]*node // of a directory
 }
 
-// area is the inode's field of many meanings (i_block).
+// area is the inode's i_block field.
 type area [60]byte
 
 // The kinds of file, as in st_mode.
@@ -44,33 +41,28 @@ const (
 
 func (n *node) kind() uint16 { return n.mode & kindMask }
 
-// entryType is the kind as directory entries have it.
+// entryType is the kind in the form of directory entries.
 func (n *node) entryType() byte {
 	return map[uint16]byte{kindFile: 1, kindDir: 2, kindChar: 3, kindBlock: 4, kindFIFO: 5, kindSymlink: 7}[n.kind()]
 }
 
-// setDevice writes a device number: in the old form where it fits, which is
-// what mke2fs and the kernel do.
-func (n *node) setDevice(major, minor int64) error {
-	switch {
-	case major < 0 || major >= 1<<12 || minor < 0 || minor >= 1<<20:
-		return rejected("device %d:%d is out of range", major, minor)
-	case major < 256 && minor < 256:
-		le.PutUint32(n.block[0:], uint32(major<<8|minor))
-	default:
-		le.PutUint32(n.block[4:], uint32(minor&0xff|major<<8|(minor&^0xff)<<12))
+// setDevice writes a device number, in the old form if it fits, as the kernel does.
+func (n *node) setDevice(major, minor uint32) {
+	if major < 256 && minor < 256 {
+		le.PutUint32(n.block[0:], major<<8|minor)
+	} else {
+		le.PutUint32(n.block[4:], minor&0xff|major<<8|(minor&^0xff)<<12)
 	}
-	return nil
 }
 
-// run is a row of blocks.
+// run is a range of blocks.
 type run struct{ first, count uint32 }
 
 const (
 	maxExtent     = 1 << 15 // blocks
 	inodeExtents  = 4
+	maxFile       = inodeExtents * maxExtent * blockSize // 512 MiB
 	extentSize    = 12
-	leafExtents   = (blockSize - extentSize) / extentSize
 	extentMagic   = 0xf30a
 	extentMapped  = 0x80000 // inode flag: block holds extents
 	inodeSize     = 256
@@ -78,48 +70,27 @@ const (
 	xattrsInInode = inodeSize - 128 - extraSize
 )
 
-// setExtents points the inode to its content. More extents than it has room
-// for go to a block, which is returned and is to be written at free.
-func (n *node) setExtents(free uint32) (leaf []byte) {
+// setExtents points the inode to its content: an extent for each part of the run.
+func (n *node) setExtents() {
 	if kind := n.kind(); kind != kindFile && kind != kindDir && (kind != kindSymlink || n.data.count == 0) {
-		return nil
+		return
 	}
 	n.mapped = true
-	count := int((n.data.count + maxExtent - 1) / maxExtent) // at most 128, see MaxSize
-	if count <= inodeExtents {
-		n.data.extents(n.block[:], inodeExtents)
-		return nil
-	}
-	leaf = make([]byte, blockSize)
-	n.data.extents(leaf, leafExtents)
-	n.extra++
-	extentHeader(n.block[:], 1, inodeExtents, 1)
-	le.PutUint32(n.block[extentSize+4:], free)
-	return leaf
-}
-
-// extents writes an extent header and one extent for each part of the run.
-func (r run) extents(b []byte, room int) {
 	count := 0
-	for done := uint32(0); done < r.count; count++ {
-		part := min(r.count-done, maxExtent)
-		e := b[extentSize*(1+count):]
+	for done := uint32(0); done < n.data.count; count++ {
+		part := min(n.data.count-done, maxExtent)
+		e := n.block[extentSize*(1+count):]
 		le.PutUint32(e[0:], done)
 		le.PutUint16(e[4:], uint16(part))
-		le.PutUint32(e[8:], r.first+done)
+		le.PutUint32(e[8:], n.data.first+done)
 		done += part
 	}
-	extentHeader(b, count, room, 0)
+	le.PutUint16(n.block[0:], extentMagic)
+	le.PutUint16(n.block[2:], uint16(count))
+	le.PutUint16(n.block[4:], inodeExtents)
 }
 
-func extentHeader(b []byte, count, room, depth int) {
-	le.PutUint16(b[0:], extentMagic)
-	le.PutUint16(b[2:], uint16(count))
-	le.PutUint16(b[4:], uint16(room))
-	le.PutUint16(b[6:], uint16(depth))
-}
-
-// encode writes the inode as it is in the inode table.
+// encode writes the inode in the form of the inode table.
 func (n *node) encode(b []byte) {
 	seconds, fraction := timestamp(n.mtime)
 	le.PutUint16(b[0:], n.mode)
@@ -134,31 +105,26 @@ func (n *node) encode(b []byte) {
 	le.PutUint16(b[24:], uint16(n.gid))
 	le.PutUint16(b[26:], uint16(n.links))
 	const sectors = blockSize / 512
-	le.PutUint32(b[28:], (n.data.count+uint32(n.extra))*sectors)
+	le.PutUint32(b[28:], n.data.count*sectors)
 	if n.mapped {
 		le.PutUint32(b[32:], extentMapped)
 	}
 	copy(b[40:], n.block[:])
-	le.PutUint32(b[104:], n.outside)
 	le.PutUint32(b[108:], uint32(n.size>>32))
 	le.PutUint16(b[120:], uint16(n.uid>>16))
 	le.PutUint16(b[122:], uint16(n.gid>>16))
 	le.PutUint16(b[128:], extraSize)
-	copy(b[128+extraSize:], n.inside)
+	copy(b[128+extraSize:], n.xattrs)
 }
 
-// timestamp is a time in the inode's two fields: 32 bits of seconds, then two
-// bits more of them and thirty of nanoseconds. What is out of range is 1970.
+// timestamp splits a time into the two fields of an inode: 32 bits of seconds, then
+// two more bits of them and thirty of nanoseconds.
 func timestamp(t time.Time) (seconds, fraction uint32) {
 	s := t.Unix()
-	epoch := (s - int64(int32(s))) >> 32
-	if epoch < 0 || epoch > 3 {
-		return 0, 0
-	}
-	return uint32(s), uint32(epoch) | uint32(t.Nanosecond())<<2
+	return uint32(s), uint32((s-int64(int32(s)))>>32)&3 | uint32(t.Nanosecond())<<2
 }
 
-// entries is a directory's content.
+// entries returns the content of a directory.
 func (n *node) entries() []byte {
 	var b []byte
 	last := 0 // where the last entry starts
@@ -182,7 +148,7 @@ func (n *node) entries() []byte {
 		add(name, n.children[name])
 	}
 	b = append(b, make([]byte, -len(b)&(blockSize-1))...)
-	le.PutUint16(b[last+4:], uint16(len(b)-last)) // the last one reaches to the end
+	le.PutUint16(b[last+4:], uint16(len(b)-last)) // the last one ends with the block
 	return b
 }
 

@@ -11,10 +11,10 @@ import (
 
 const (
 	blockSize   = 4096
-	groupBlocks = blockSize * 8 // what one block of bits can tell of
+	groupBlocks = blockSize * 8 // the bits of one block
 	descSize    = 32
 	maxGroups   = blockSize / descSize
-	// headBlocks are the superblock's and the one of group descriptors.
+	// headBlocks hold the superblock and the group descriptors.
 	headBlocks = 2
 	labelSize  = 16
 )
@@ -37,15 +37,12 @@ func (b *blockWriter) content(r io.Reader, size int64) (run, error) {
 	count := (size + blockSize - 1) / blockSize
 	if int64(b.next)+count > MaxSize/blockSize {
 		return run{}, fault.Newf(fault.Rejected, "", "", "the file system would be larger than %d bytes", int64(MaxSize)).
-			Advise("Take a smaller root file system.")
+			Advise("Use a smaller root file system.")
 	}
 	if count == 0 {
 		return run{}, nil
 	}
 	if _, err := io.CopyN(b.w, r, size); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
 		return run{}, err
 	}
 	if _, err := b.w.Write(make([]byte, count*blockSize-size)); err != nil {
@@ -56,13 +53,8 @@ func (b *blockWriter) content(r io.Reader, size int64) (run, error) {
 	return at, nil
 }
 
-// raw writes whole blocks.
-func (b *blockWriter) raw(data []byte) (run, error) {
-	return b.content(bytes.NewReader(data), int64(len(data)))
-}
-
-// layout says where the last part of the image is: for each group a block of
-// bits for its blocks, one for its inodes, and its part of the inode table.
+// layout describes the last part of the image: for each group a bitmap of its
+// blocks, one of its inodes, and its part of the inode table.
 type layout struct {
 	nodes           []*node
 	last            uint32 // inode
@@ -74,8 +66,8 @@ type layout struct {
 	inodeTableParts uint32 // blocks per group
 }
 
-// layOut finds how many groups the image has: enough for all its blocks, those
-// of the groups' own among them.
+// layOut finds how many groups the image needs for all its blocks, including those
+// of the groups themselves.
 func (w *writer) layOut() (layout, error) {
 	const inodesPerBlock = blockSize / inodeSize
 	l := layout{nodes: w.tree.nodes, last: w.tree.lastInode(), first: w.out.next}
@@ -88,8 +80,7 @@ func (w *writer) layOut() (layout, error) {
 		l.groups, l.inodesPerGroup, l.inodeTableParts = groups, perGroup, perGroup/inodesPerBlock
 		l.end = l.first + groups*(2+l.inodeTableParts)
 		if l.end <= groups*groupBlocks {
-			// With many more files than blocks, the groups are there for
-			// their inodes, and the last one has free blocks.
+			// With many more files than blocks, the last group has free blocks.
 			l.blocks = max(l.end, (groups-1)*groupBlocks+1)
 			return l, nil
 		}
@@ -102,7 +93,7 @@ func (l layout) inodeBits(group uint32) uint32    { return l.blockBits(group) + 
 func (l layout) inodeTable(group uint32) uint32   { return l.blockBits(group) + 2 }
 func (l layout) firstInodeOf(group uint32) uint32 { return group*l.inodesPerGroup + 1 }
 
-// used is how many inodes of a group are in use: they are given in a row.
+// used is how many inodes of a group are in use.
 func (l layout) used(group uint32) uint32 {
 	if l.last < l.firstInodeOf(group) {
 		return 0
@@ -121,14 +112,13 @@ func (l layout) node(ino uint32) *node {
 	return nil
 }
 
-// free is how many blocks of a group are free: those of its end.
+// free is how many blocks are free at the end of a group.
 func (l layout) free(group uint32) uint32 {
 	to := min(l.blocks, (group+1)*groupBlocks)
 	return to - min(max(l.end, group*groupBlocks), to)
 }
 
-// bits is a map of used things, with those in [from, to) free. What is past
-// the end of a group counts as used.
+// bits returns a bitmap with [from, to) free. Bits past the end of a group count as used.
 func bits(from, to uint32) []byte {
 	b := bytes.Repeat([]byte{0xff}, blockSize)
 	for i := from; i < to; i++ {
@@ -155,7 +145,7 @@ func (b *blockWriter) finish(l layout) error {
 	return b.w.Flush()
 }
 
-// head is the first blocks: the superblock and the group descriptors.
+// head returns the first blocks: the superblock and the group descriptors.
 func (l layout) head(label string) []byte {
 	b := make([]byte, headBlocks*blockSize)
 	l.superblock(b[1024:2048], label)
@@ -180,8 +170,8 @@ func (l layout) directories(group uint32) (count uint16) {
 	return count
 }
 
-// superblock fills in the fields that are not zero. The identifier is zero,
-// and no time is the present one: nothing here depends on when or where.
+// superblock sets the fields that are not zero. The identifier and the times are
+// zero, so that nothing depends on when and where the image is made.
 func (l layout) superblock(b []byte, label string) {
 	const (
 		compatible   = 0x8 | 0x200         // ext_attr, sparse_super2 (with no copies of this block)

@@ -181,8 +181,8 @@ func cleanName(name string) (string, error) {
 	return clean, nil
 }
 
-// xattrPrefix is how a PAX record says that it is an extended attribute.
-const xattrPrefix = "SCHILY.xattr."
+// XattrPrefix is the prefix of PAX records that are extended attributes.
+const XattrPrefix = "SCHILY.xattr."
 
 // cleanHeader returns what of an entry's header is let through.
 func cleanHeader(name string, h *tar.Header) (*tar.Header, error) {
@@ -198,7 +198,7 @@ func cleanHeader(name string, h *tar.Header) (*tar.Header, error) {
 		if strings.HasPrefix(key, "GNU.sparse.") {
 			return nil, errors.New("it is a sparse file: make the archive without tar's --sparse")
 		}
-		if !strings.HasPrefix(key, xattrPrefix) {
+		if !strings.HasPrefix(key, XattrPrefix) {
 			continue
 		}
 		if size += len(key) + len(value); size > maxXattrs {
