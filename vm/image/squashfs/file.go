@@ -72,7 +72,7 @@ func (i *image) readBlock(at int64, size uint32, limit int) ([]byte, error) {
 	if size&stored != 0 {
 		return b, nil
 	}
-	return decompress(b, limit)
+	return i.decompress(b, limit)
 }
 
 // readFragment returns the end of a file from the block that it shares with the

@@ -86,7 +86,7 @@ func (i *image) metadataBlock(at int64) (metadataBlock, error) {
 	data := make([]byte, size)
 	_, err := i.r.ReadAt(data, at+2)
 	if err == nil && le.Uint16(header[:])&0x8000 == 0 {
-		data, err = decompress(data, metadataSize)
+		data, err = i.decompress(data, metadataSize)
 	}
 	if err == nil && len(data) == 0 {
 		err = errors.New("squashfs: empty metadata block")

@@ -3,6 +3,7 @@ package squashfs
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
 )
 
@@ -29,15 +31,19 @@ const (
 
 const (
 	superblockSize = 96
-	xzCompression  = 4
+
+	gzipCompression = 1
+	xzCompression   = 4
+	zstdCompression = 6
 )
 
 var le = binary.LittleEndian
 
 // image is an open image.
 type image struct {
-	r         io.ReaderAt
-	blockSize uint32
+	r           io.ReaderAt
+	blockSize   uint32
+	compression uint16
 
 	inodeTable, dirTable int64 // where they begin
 	metadataEnd          int64 // nothing is read beyond it
@@ -63,11 +69,8 @@ func Walk(r *io.SectionReader, visit Visit) error {
 	if string(b[:4]) != "hsqs" || le.Uint16(b[28:]) != 4 || le.Uint16(b[30:]) != 0 {
 		return errors.New("squashfs: not a SquashFS 4.0 image")
 	}
-	if compression := le.Uint16(b[20:]); compression != xzCompression {
-		return fmt.Errorf("squashfs: compression %d is not supported, only xz", compression)
-	}
 	i := &image{
-		r: r, blockSize: le.Uint32(b[12:]), fragments: le.Uint32(b[16:]),
+		r: r, blockSize: le.Uint32(b[12:]), compression: le.Uint16(b[20:]), fragments: le.Uint32(b[16:]),
 		inodeTable: int64(le.Uint64(b[64:])), dirTable: int64(le.Uint64(b[72:])), fragmentIndex: int64(le.Uint64(b[80:])),
 		metadataEnd: int64(le.Uint64(b[40:])),
 		metadata:    map[int64]metadataBlock{}, visited: map[ref]bool{},
@@ -176,8 +179,21 @@ func (i *image) list(dir inode) ([]entry, error) {
 }
 
 // decompress unpacks a block of at most limit bytes.
-func decompress(b []byte, limit int) ([]byte, error) {
-	r, err := xz.NewReader(bytes.NewReader(b), maxBlock) // the dictionary is no larger than a block
+func (i *image) decompress(b []byte, limit int) ([]byte, error) {
+	var r io.Reader
+	err := fmt.Errorf("squashfs: compression %d is not supported, only gzip, xz and zstd", i.compression)
+	switch i.compression {
+	case gzipCompression:
+		r, err = zlib.NewReader(bytes.NewReader(b))
+	case xzCompression:
+		r, err = xz.NewReader(bytes.NewReader(b), maxBlock) // the dictionary is no larger than a block
+	case zstdCompression:
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(8*maxBlock)); err == nil {
+			defer z.Close()
+			r = z
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
