@@ -205,8 +205,8 @@ func TestForwardBeforeAnybodyListens(t *testing.T) {
 			t.Errorf("somebody says %q", text)
 		}
 	}
-	timetest.Eventually(t, "that is said", func() bool { return strings.Contains(f.errors.String(), "nothing listens there\n") })
-	said := strings.Count(f.errors.String(), "nothing listens there\n")
+	timetest.Eventually(t, "that is said", func() bool { return strings.Contains(f.errors.String(), "nothing listens on it\n") })
+	said := strings.Count(f.errors.String(), "nothing listens on it\n")
 	if most := int(time.Since(began)/complainEvery) + 1; said == 0 || said > most {
 		t.Errorf("said %d times: %s", said, f.errors.String())
 	}

@@ -326,7 +326,7 @@ func TestPortsWhereNothingListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer way.Close()
-	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "nothing listens there") || answer != "" {
+	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "nothing listens on it") || answer != "" {
 		t.Errorf("%q, %v", answer, err)
 	}
 }
