@@ -65,6 +65,19 @@ type member struct {
 
 type object []member
 
+// all returns the member with all servers, of which the entry is the only one.
+func (p place) all(entry object) member {
+	if p.list {
+		return member{p.key, []any{entry}}
+	}
+	return member{p.key, object{{p.name, entry}}}
+}
+
+// splice replaces a part of a text.
+func splice(text []byte, from, to int, with string) []byte {
+	return slices.Concat(text[:from], []byte(with), text[to:])
+}
+
 func (c Client) place() place { return place{c.key, Server, c.list} }
 
 // File is where the client keeps its servers.

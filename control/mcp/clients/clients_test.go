@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 		{"cursor", `{"a": 01}`, fault.InvalidArgs},
 		{"cursor", "{\"a\": \"\xff\"}", fault.InvalidArgs},
 		{"cursor", "{} /* no end", fault.InvalidArgs},
-		{"cursor", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), fault.InvalidArgs},
+		{"cursor", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), fault.Rejected},
 		{"cursor", `[]`, fault.Rejected},
 		{"cursor", `{"mcpServers": []}`, fault.Rejected},
 		{"cursor", `"text"`, fault.Rejected},

@@ -2,230 +2,295 @@ package clients
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
 
 	"osaurus-sandbox/internal/printable"
 )
 
-// jsonc are files of JSON, with comments where their client has them.
+// jsonc edits JSON files, with comments and trailing commas where a client
+// allows them.
 type jsonc struct{}
 
-// usualUnit is by how much a file is indented that has no indentation yet.
-const usualUnit = "  "
+// defaultIndent is for files that have no indentation yet.
+const defaultIndent = "  "
+
+const byteOrderMark = "\ufeff"
 
 func (jsonc) read(text []byte) (any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
 	}
-	n, err := readJSON(text)
+	root, err := parseJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	return n.whole(), nil
+	root.Standardize()
+	var whole any
+	err = json.Unmarshal(root.Pack(), &whole)
+	return whole, err
 }
 
 func (jsonc) snippet(at place, entry object) string {
-	return style{unit: usualUnit, newline: "\n"}.render(object{at.all(entry)}, "") + "\n"
-}
-
-// all is the key of all servers, with the entry alone.
-func (p place) all(entry object) member {
-	if p.list {
-		return member{p.key, []any{entry}}
-	}
-	return member{p.key, object{{p.name, entry}}}
+	return renderJSON(object{at.all(entry)}, "\n", defaultIndent) + "\n"
 }
 
 func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return []byte(f.snippet(at, entry)), nil
 	}
-	root, err := readJSON(text)
+	root, err := parseJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	s, servers := styleOf(text, root), root.find(at.key)
+	top := container{value: root, newline: "\n"}
+	if bytes.Contains(text, []byte("\r\n")) {
+		top.newline = "\r\n"
+	}
+	top.unit = defaultIndent
+	if members := top.items(); len(members) > 0 && lineIndent(*members[0].before) != "" {
+		top.unit = lineIndent(*members[0].before)
+	}
+	servers := top.child(at.key)
 	if servers == nil {
-		return s.insert(text, root, at.all(entry)), nil
+		top.add(at.key, at.all(entry).value)
+		return pack(text, root), nil
 	}
-	switch there := at.child(&servers.node); {
-	case there != nil:
-		return splice(text, there.from, there.to, s.renderIn(text, there.start, entry, oneLine(text, &there.node))), nil
-	case at.list:
-		return s.insert(text, &servers.node, member{value: entry}), nil
-	default:
-		return s.insert(text, &servers.node, member{at.name, entry}), nil
+	inside := container{servers.value, top.newline, top.unit, lineIndent(*servers.before)}
+	if there := inside.find(at); there != nil {
+		there.value.Value = inside.render(entry, lineIndent(*there.before), oneLine(*there.value)).Value
+		return pack(text, root), nil
 	}
+	inside.add(at.name, entry)
+	return pack(text, root), nil
 }
 
 func (jsonc) unset(text []byte, at place) ([]byte, error) {
-	root, err := readJSON(text)
+	root, err := parseJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	if servers := root.find(at.key); servers != nil {
-		for i := range servers.children {
-			if at.child(&servers.node) == &servers.children[i] {
-				return cut(text, &servers.node, i), nil
-			}
+	if servers := (container{value: root}).child(at.key); servers != nil {
+		inside := container{value: servers.value}
+		if there := inside.find(at); there != nil {
+			inside.remove(there.index)
+			return pack(text, root), nil
 		}
 	}
-	return nil, errors.New("it is not there")
+	return nil, errors.New("the entry is missing")
 }
 
-// child is the entry in a node of servers, or nil.
-func (p place) child(n *node) *child {
-	if !p.list {
-		return n.find(p.name)
+// parseJSON parses a file whose keys are unique.
+func parseJSON(text []byte) (*hujson.Value, error) {
+	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
+	if !utf8.Valid(text) {
+		return nil, errors.New("the file is not UTF-8")
 	}
-	for i := range n.children {
-		if name := n.children[i].find("name"); name != nil && name.value == p.name {
-			return &n.children[i]
+	root, err := hujson.Parse(bytes.Clone(text)) // Standardize changes it
+	if err != nil {
+		return nil, err
+	}
+	for v := range root.All() {
+		names := map[string]bool{}
+		for _, item := range (container{value: v}).items() {
+			if item.name != "" && names[item.name] {
+				return nil, fmt.Errorf("the key %q is there twice", item.name)
+			}
+			names[item.name] = true
+		}
+	}
+	return &root, nil
+}
+
+func pack(before []byte, root *hujson.Value) []byte {
+	if bytes.HasPrefix(before, []byte(byteOrderMark)) {
+		return append([]byte(byteOrderMark), root.Pack()...)
+	}
+	return root.Pack()
+}
+
+// container is an object or an array, and how to write into it.
+type container struct {
+	value         *hujson.Value
+	newline, unit string
+	outer         string // the indentation of the line with the closing bracket
+}
+
+// item is a member of an object or an element of an array.
+type item struct {
+	index  int
+	name   string // of a member
+	before *hujson.Extra
+	value  *hujson.Value
+}
+
+func (c container) items() (items []item) {
+	switch v := c.value.Value.(type) {
+	case *hujson.Object:
+		for i := range v.Members {
+			m := &v.Members[i]
+			items = append(items, item{i, m.Name.Value.(hujson.Literal).String(), &m.Name.BeforeExtra, &m.Value})
+		}
+	case *hujson.Array:
+		for i := range v.Elements {
+			items = append(items, item{i, "", &v.Elements[i].BeforeExtra, &v.Elements[i]})
+		}
+	}
+	return items
+}
+
+func (c container) child(name string) *item {
+	items := c.items()
+	i := slices.IndexFunc(items, func(i item) bool { return i.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &items[i]
+}
+
+// find returns the entry in the container of all servers, or nil.
+func (c container) find(at place) *item {
+	if !at.list {
+		return c.child(at.name)
+	}
+	for _, each := range c.items() {
+		if name := (container{value: each.value}).child("name"); name != nil {
+			if l, ok := name.value.Value.(hujson.Literal); ok && l.Kind() == '"' && l.String() == at.name {
+				return &each
+			}
 		}
 	}
 	return nil
 }
 
-// style is how a file is written.
-type style struct{ unit, newline string }
-
-func styleOf(text []byte, root *node) style {
-	s := style{usualUnit, "\n"}
-	if bytes.Contains(text, []byte("\r\n")) {
-		s.newline = "\r\n"
+// end returns the text before the closing bracket.
+func (c container) end() *hujson.Extra {
+	switch v := c.value.Value.(type) {
+	case *hujson.Object:
+		return &v.AfterExtra
+	case *hujson.Array:
+		return &v.AfterExtra
 	}
-	if len(root.children) > 0 {
-		if indent, first := indentOf(text, root.children[0].start); first && indent != "" {
-			s.unit = indent
-		}
-	}
-	return s
+	return new(hujson.Extra)
 }
 
-// indentOf is the indentation of the line that a place is in, and whether the place is the
-// first thing in it.
-func indentOf(text []byte, at int) (indent string, first bool) {
-	line := text[bytes.LastIndexByte(text[:at], '\n')+1 : at]
-	rest := bytes.TrimLeft(line, " \t")
-	return string(line[:len(line)-len(rest)]), len(rest) == 0
+// add appends an item. Comments before the closing bracket stay before it, and a
+// trailing comma stays one.
+func (c container) add(name string, v any) {
+	items, end := c.items(), c.end()
+	flat := len(items) > 0 && oneLine(*c.value)
+	indent, lead, closing := c.outer+c.unit, " ", ""
+	if !flat {
+		if len(items) > 0 && lineIndent(*items[len(items)-1].before) != "" {
+			indent = lineIndent(*items[len(items)-1].before)
+		}
+		lead, closing = c.newline+indent, c.newline+c.outer
+	}
+	before := hujson.Extra(strings.TrimRight(string(*end), " \t\r\n") + lead)
+	*end = hujson.Extra(closing)
+	value := c.render(v, indent, flat)
+	if len(items) > 0 && items[len(items)-1].value.AfterExtra != nil {
+		value.AfterExtra = hujson.Extra{}
+	}
+	switch to := c.value.Value.(type) {
+	case *hujson.Object:
+		value.BeforeExtra = hujson.Extra(" ")
+		to.Members = append(to.Members, hujson.ObjectMember{Name: hujson.Value{BeforeExtra: before, Value: hujson.String(name)}, Value: value})
+	case *hujson.Array:
+		value.BeforeExtra = before
+		to.Elements = append(to.Elements, value)
+	}
 }
 
-func oneLine(text []byte, n *node) bool { return !bytes.Contains(text[n.from:n.to], []byte("\n")) }
-
-// insert adds a member at the end of an object, or an item at that of a list.
-func (s style) insert(text []byte, n *node, m member) []byte {
-	closing := n.to - 1
-	if len(n.children) == 0 {
-		outer, _ := indentOf(text, n.from)
-		inner := bytes.TrimRight(text[n.from+1:closing], " \t\r\n")
-		return splice(text, n.from+1, closing, string(inner)+s.newline+outer+s.unit+s.member(m, outer+s.unit)+s.newline+outer)
-	}
-	last := n.children[len(n.children)-1]
-	lead, comma, trail := " ", ",", ""
-	if !oneLine(text, n) {
-		outer, _ := indentOf(text, n.from)
-		indent, first := indentOf(text, last.start)
-		if !first {
-			indent = outer + s.unit
-		}
-		lead = s.newline + indent
-		m.value = rendered(s.render(m.value, indent))
+// remove removes an item and keeps the comments before it.
+func (c container) remove(i int) {
+	items, end := c.items(), c.end()
+	comments := strings.TrimRight(string(*items[i].before), " \t\r\n")
+	trailing := items[i].value.AfterExtra
+	if i < len(items)-1 {
+		*items[i+1].before = hujson.Extra(comments + string(*items[i+1].before))
 	} else {
-		m.value = rendered(style{}.render(m.value, ""))
-	}
-	if last.comma >= 0 {
-		comma, trail = "", ","
-	}
-	end := len(bytes.TrimRight(text[:closing], " \t\r\n"))
-	out := splice(text, end, end, lead+s.member(m, "")+trail)
-	return splice(out, last.to, last.to, comma)
-}
-
-// cut takes a child away, and what only it needed: its line, a comma.
-func cut(text []byte, n *node, i int) []byte {
-	c := n.children[i]
-	from, to := len(bytes.TrimRight(text[:c.start], " \t\r\n")), c.to
-	if c.comma >= 0 {
-		to = c.comma + 1
-	}
-	if i == len(n.children)-1 && c.comma < 0 && i > 0 {
-		before := n.children[i-1].comma
-		text = splice(text, before, before+1, "")
-		from, to = from-1, to-1
-		if from < before { // nothing is between that comma and the child
-			from = before
+		*end = hujson.Extra(comments + string(*end))
+		if i > 0 {
+			items[i-1].value.AfterExtra = trailing
+		} else if strings.TrimSpace(string(*end)) == "" {
+			*end = nil
 		}
 	}
-	if len(n.children) == 1 && len(bytes.TrimSpace(text[n.from+1:from])) == 0 && len(bytes.TrimSpace(text[to:n.to-1])) == 0 {
-		return splice(text, n.from+1, n.to-1, "")
+	switch v := c.value.Value.(type) {
+	case *hujson.Object:
+		v.Members = slices.Delete(v.Members, i, i+1)
+	case *hujson.Array:
+		v.Elements = slices.Delete(v.Elements, i, i+1)
 	}
-	return splice(text, from, to, "")
 }
 
-func splice(text []byte, from, to int, with string) []byte {
-	return append(append(append([]byte{}, text[:from]...), with...), text[to:]...)
-}
-
-// rendered is a value that is text already.
-type rendered string
-
-func (s style) member(m member, indent string) string {
-	if m.key == "" {
-		return s.render(m.value, indent)
-	}
-	return literal(m.key) + ": " + s.render(m.value, indent)
-}
-
-// renderIn is a value as it stands in the line of a place.
-func (s style) renderIn(text []byte, at int, v any, flat bool) string {
+// render returns a value for a line with an indentation, in one line if flat.
+func (c container) render(v any, indent string, flat bool) hujson.Value {
+	newline := c.newline + indent
 	if flat {
-		return style{}.render(v, "")
+		newline = ""
 	}
-	indent, _ := indentOf(text, at)
-	return s.render(v, indent)
+	value, err := hujson.Parse([]byte(renderJSON(v, newline, c.unit)))
+	if err != nil {
+		panic("clients: " + err.Error()) // renderJSON writes JSON
+	}
+	return value
 }
 
-// render is a value as this file would have it; without a newline, in one line.
-func (s style) render(v any, indent string) string {
+// lineIndent returns the indentation of what follows, if it begins a line.
+func lineIndent(before hujson.Extra) string {
+	i := bytes.LastIndexByte(before, '\n')
+	if i < 0 || len(bytes.TrimSpace(before[i:])) > 0 {
+		return ""
+	}
+	return string(before[i+1:])
+}
+
+func oneLine(v hujson.Value) bool { return !bytes.Contains(hujson.Value{Value: v.Value}.Pack(), []byte("\n")) }
+
+// renderJSON writes objects with one member a line, or in one line if newline is
+// empty. The newline includes the indentation of the first line.
+func renderJSON(v any, newline, unit string) string {
+	parts, open, end := []string{}, "[", "]"
+	deeper := newline
+	if newline != "" {
+		deeper += unit
+	}
 	switch v := v.(type) {
-	case rendered:
-		return string(v)
 	case object:
-		parts := make([]string, len(v))
-		for i, m := range v {
-			parts[i] = s.member(m, indent+s.unit)
+		open, end = "{", "}"
+		for _, m := range v {
+			parts = append(parts, literal(m.key)+": "+renderJSON(m.value, deeper, unit))
 		}
-		return s.wrap("{", parts, "}", indent)
 	case []any:
-		parts := make([]string, len(v))
-		for i, item := range v {
-			parts[i] = s.render(item, indent+s.unit)
+		for _, each := range v {
+			parts = append(parts, renderJSON(each, deeper, unit))
 		}
-		return s.wrap("[", parts, "]", indent)
+	default:
+		return literal(v)
 	}
-	return literal(v)
-}
-
-func (s style) wrap(open string, parts []string, closing, indent string) string {
 	switch {
 	case len(parts) == 0:
-		return open + closing
-	case s.newline == "":
-		return open + strings.Join(parts, ", ") + closing
+		return open + end
+	case newline == "":
+		return open + strings.Join(parts, ", ") + end
 	}
-	lead := s.newline + indent + s.unit
-	return open + lead + strings.Join(parts, ","+lead) + s.newline + indent + closing
+	return open + deeper + strings.Join(parts, ","+deeper) + newline + end
 }
 
-// literal is a value in one line, in a form that JSON, TOML and YAML have in
-// common.
+// literal returns a value in one line, in a form that JSON, TOML and YAML share.
 func literal(v any) string {
 	if list, ok := v.([]string); ok {
 		parts := make([]string, len(list))
-		for i, item := range list {
-			parts[i] = literal(item)
+		for i, each := range list {
+			parts[i] = literal(each)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}

@@ -21,7 +21,7 @@ func (yamlText) read(text []byte) (any, error) {
 }
 
 func (f yamlText) snippet(at place, entry object) string {
-	return at.key + ":\n" + f.block(at, entry, usualUnit)
+	return at.key + ":\n" + f.block(at, entry, defaultIndent)
 }
 
 // block is the entry below the key of all servers.
@@ -31,7 +31,7 @@ func (yamlText) block(at place, entry object, indent string) string {
 	for _, m := range entry {
 		value := literal(m.value)
 		if inner, ok := m.value.(object); ok {
-			value = style{}.render(inner, "")
+			value = renderJSON(inner, "", "")
 		}
 		b.WriteString(indent + indent + m.key + ": " + value + "\n")
 	}
@@ -89,7 +89,7 @@ type section struct {
 func (yamlText) section(text []byte, at place) (section, error) {
 	header := regexp.MustCompile(`^["']?` + regexp.QuoteMeta(at.key) + `["']?\s*:\s*(#.*)?$`)
 	name := regexp.MustCompile(`^\s+["']?` + regexp.QuoteMeta(at.name) + `["']?\s*:`)
-	s := section{from: -1, to: -1, indent: usualUnit}
+	s := section{from: -1, to: -1, indent: defaultIndent}
 	pos, inside, inEntry, others := 0, false, false, 0
 	for line := range bytes.Lines(text) {
 		start, says := pos, strings.TrimRight(string(line), " \t\r\n")
