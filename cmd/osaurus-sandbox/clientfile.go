@@ -10,7 +10,7 @@ import (
 	"runtime"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control/mcp/clients"
+	"osaurus-sandbox/control/mcp/install"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
@@ -19,12 +19,12 @@ import (
 const backupSuffix = ".before-osaurus-sandbox"
 
 // clientFile is where a client keeps its servers: what a link leads to, if it is one.
-func clientFile(client clients.Client) (string, error) {
+func clientFile(client install.Client) (string, error) {
 	user, err := os.UserHomeDir()
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "find your folder", "", err).Advise("Set HOME.")
 	}
-	places := clients.Places{User: user, Config: cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(user, ".config")), Codex: cmp.Or(os.Getenv("CODEX_HOME"), filepath.Join(user, ".codex"))}
+	places := install.Places{User: user, Config: cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(user, ".config")), Codex: cmp.Or(os.Getenv("CODEX_HOME"), filepath.Join(user, ".codex"))}
 	places.Apps = places.Config
 	if runtime.GOOS == "darwin" {
 		places.Apps = filepath.Join(user, "Library", "Application Support")
@@ -47,7 +47,7 @@ type clientEdit struct {
 }
 
 // edit changes a client's file, unless do changes nothing of it.
-func edit(client clients.Client, dryRun bool, do func(path string, text []byte) (change, error)) (e clientEdit, err error) {
+func edit(client install.Client, dryRun bool, do func(path string, text []byte) (change, error)) (e clientEdit, err error) {
 	const op = "edit the configuration of"
 	if e.path, err = clientFile(client); err != nil {
 		return e, err
@@ -101,7 +101,7 @@ func readClient(path string) (text []byte, mode fs.FileMode, err error) {
 // undo is a client's file as it was before install, if nothing else has changed in it
 // since, and otherwise without this program: most clients write into their files. No
 // copy stays: what was taken out is what this program had put in, and nothing else.
-func undo(client clients.Client, path string, text []byte) (change, error) {
+func undo(client install.Client, path string, text []byte) (change, error) {
 	removed, err := client.Remove(text)
 	if err != nil {
 		return change{}, err

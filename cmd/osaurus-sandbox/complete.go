@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/control/mcp/clients"
+	"osaurus-sandbox/control/mcp/install"
 )
 
 // completeLimit is how long a person who has pressed Tab waits.
@@ -83,7 +83,7 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 	case "FILE", "FOLDER", "SOURCE", "COMMAND", "ARG":
 		return nil, cobra.ShellCompDirectiveDefault // files
 	case "CLIENT":
-		return clients.IDs(), cobra.ShellCompDirectiveNoFileComp
+		return install.IDs(), cobra.ShellCompDirectiveNoFileComp
 	case "KEY":
 		return config.Keys(), cobra.ShellCompDirectiveNoFileComp
 	case "KEY=VALUE":

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp"
-	"osaurus-sandbox/control/mcp/clients"
+	"osaurus-sandbox/control/mcp/install"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
@@ -46,7 +46,7 @@ everything that works as that agent.
 
 ` + ownTools + `
 
-Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
+Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp install claude-desktop
   osaurus-sandbox mcp install cursor --dry-run
   osaurus-sandbox mcp install zed --agent alice --profile lean`,
@@ -111,7 +111,7 @@ type clientEditJSON struct {
 	Diff    string `json:"diff"`
 }
 
-func editAsJSON(client clients.Client, e clientEdit) clientEditJSON {
+func editAsJSON(client install.Client, e clientEdit) clientEditJSON {
 	return clientEditJSON{client.ID, e.path, e.changed, e.diff}
 }
 
@@ -125,12 +125,12 @@ install kept beside the file is removed, and so is the file, if nothing else is 
 
 The agent stays, with its files and what it may do: osaurus-sandbox agent delete NAME.
 
-Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
+Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp uninstall cursor
   osaurus-sandbox mcp uninstall claude-desktop --dry-run`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := clients.Find(args[0])
+			client, err := install.Find(args[0])
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ func newMCPConfig(c console) *cobra.Command {
 		Long: `Prints what mcp install would write, for people who edit the file themselves. The client can connect only if there is the agent that
 the entry names: osaurus-sandbox agent create NAME
 
-Clients: ` + strings.Join(clients.IDs(), ", ") + ".",
+Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp config cursor
   osaurus-sandbox mcp config zed --agent alice`,
 		Args: cobra.ExactArgs(1),
@@ -220,21 +220,21 @@ func readAgent(ctx context.Context, ref string) (there bool, err error) {
 }
 
 // resolve is which client is meant, and how it is to start this program.
-func (s *setup) resolve(id string) (clients.Client, clients.Command, error) {
-	client, err := clients.Find(id)
+func (s *setup) resolve(id string) (install.Client, install.Command, error) {
+	client, err := install.Find(id)
 	if err != nil {
-		return client, clients.Command{}, err
+		return client, install.Command{}, err
 	}
 	agent, err := config.NameAgent(cmp.Or(s.agent, client.ID))
 	if err != nil {
-		return client, clients.Command{}, err
+		return client, install.Command{}, err
 	}
 	s.agent = string(agent)
 	profile, err := mcp.ParseProfile(s.profile)
 	if err != nil {
-		return client, clients.Command{}, err
+		return client, install.Command{}, err
 	}
-	command := clients.Command{Path: programPath(), Args: []string{"mcp", "--agent", s.agent}}
+	command := install.Command{Path: programPath(), Args: []string{"mcp", "--agent", s.agent}}
 	if profile != tools.Full {
 		command.Args = append(command.Args, "--profile", string(profile))
 	}
@@ -275,7 +275,7 @@ func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 }
 
 // allow lets the agent of a client that has it do what it may.
-func (s *setup) allow(ctx context.Context, client clients.Client, agent string) error {
+func (s *setup) allow(ctx context.Context, client install.Client, agent string) error {
 	may := fmt.Sprint(!s.readOnly)
 	daemon, err := need(ctx)
 	if err == nil {
@@ -294,7 +294,7 @@ const ownTools = `The app's own tools for commands and files still work on this 
 If you do not want that, turn the app's own tools off in its settings.`
 
 // tell says as whom a client works, what that may do, and what it does not change.
-func (s *setup) tell(w io.Writer, client clients.Client, in admitted) error {
+func (s *setup) tell(w io.Writer, client install.Client, in admitted) error {
 	may := "may do everything in its room in the sandbox: run commands, write files, install"
 	if s.readOnly {
 		may = "may only read"

@@ -1,5 +1,6 @@
-// Package clients knows where clients of the Model Context Protocol keep what they start, and adds to it and takes away without touching anything else.
-package clients
+// Package install adds the MCP server to the configuration files of its
+// clients, and removes it, without changing anything else in them.
+package install
 
 import (
 	"encoding/json"
@@ -12,11 +13,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Server is what an entry is called, in every client.
+// Server is the name of the entry, in every client.
 const Server = "osaurus-sandbox"
 
-// callTime is how long a client is told to wait for an answer, in seconds: the sandbox may
-// have to be made first, and a person to be asked.
+// callTime is the time limit of calls that is set in clients, in seconds: a
+// call may have to wait for the first boot, or for a person.
 const callTime = 900
 
 // Command is how a client starts the server.
@@ -26,11 +27,11 @@ type Command struct {
 	Env  map[string]string
 }
 
-// Client is an app that starts servers.
+// Client is an app that uses MCP servers.
 type Client struct {
 	ID    string // as people write it: "claude-code"
 	Title string
-	// Then is what makes the app read its file anew.
+	// Then is what makes the app read its file again.
 	Then string
 
 	at     func(Places) string
@@ -40,8 +41,8 @@ type Client struct {
 	entry  func(Command) object
 }
 
-// format is a language of configuration files. Its edits need not be right in every
-// file that there may be: Add and Remove check what came of them.
+// format is a language of configuration files. Its edits need not work for
+// every file: Add and Remove check the result.
 type format interface {
 	read(text []byte) (any, error)
 	set(text []byte, at place, entry object) ([]byte, error)
@@ -49,15 +50,15 @@ type format interface {
 	snippet(at place, entry object) string
 }
 
-// place is where in a file an entry is.
+// place is where an entry is in a file.
 type place struct {
 	key  string // of all servers, at the top
 	name string // of the entry
 	list bool
 }
 
-// member is a key with its value: a text, a number, truth, a list of texts, or
-// another object. The order is that in which people read them.
+// member is a key with its value: a string, a number, a bool, a list of
+// strings, or an object. The order is kept.
 type member struct {
 	key   string
 	value any
@@ -80,21 +81,21 @@ func splice(text []byte, from, to int, with string) []byte {
 
 func (c Client) place() place { return place{c.key, Server, c.list} }
 
-// File is where the client keeps its servers.
+// File returns the client's configuration file.
 func (c Client) File(p Places) string { return c.at(p) }
 
-// Snippet is what a person would write into the file.
+// Snippet returns what a person would write into the file.
 func (c Client) Snippet(cmd Command) string { return c.format.snippet(c.place(), c.entry(cmd)) }
 
-// Add is a file with the server in it, in place of the one that may be there. All
-// else stays as it is, byte for byte; a file for which that cannot be done is
-// refused.
+// Add returns a file with the server in it, replacing the one that may be
+// there. Everything else stays as it is, byte for byte; a file where that is
+// not possible is refused.
 func (c Client) Add(text []byte, cmd Command) ([]byte, error) {
 	entry := c.entry(cmd)
 	return c.edit(text, entry.plain(), func() ([]byte, error) { return c.format.set(text, c.place(), entry) })
 }
 
-// Remove is a file without the server, or the same file if it is not in it.
+// Remove returns a file without the server.
 func (c Client) Remove(text []byte) ([]byte, error) {
 	whole, err := c.format.read(text)
 	if err != nil {
@@ -112,15 +113,14 @@ func (c Client) Has(text []byte) bool {
 	return err == nil && c.place().has(whole)
 }
 
-// Same reports whether two files say the same.
+// Same reports whether two files have the same content.
 func (c Client) Same(a, b []byte) bool {
 	x, errX := c.format.read(a)
 	y, errY := c.format.read(b)
 	return errors.Join(errX, errY) == nil && reflect.DeepEqual(c.place().trimmed(x), c.place().trimmed(y))
 }
 
-// edit does an edit, and checks that the file says the same as before but for the
-// entry.
+// edit edits a file and checks that only the entry has changed.
 func (c Client) edit(text []byte, entry any, do func() ([]byte, error)) ([]byte, error) {
 	before, err := c.format.read(text)
 	if err != nil {
@@ -136,32 +136,32 @@ func (c Client) edit(text []byte, entry any, do func() ([]byte, error)) ([]byte,
 	}
 	got, err := c.format.read(after)
 	if at := c.place(); err != nil || !reflect.DeepEqual(at.trimmed(got), at.trimmed(want)) {
-		return nil, c.byHand(errors.New("it is written in a way that this program does not know how to change"))
+		return nil, c.byHand(errors.New("it is written in a way that this program cannot edit"))
 	}
 	return after, nil
 }
 
 func (c Client) broken(err error) error {
-	return fault.New(fault.InvalidArgs, "read the configuration of", c.Title, err).Advise("Mend the file first; it was left as it is.")
+	return fault.New(fault.InvalidArgs, "read the configuration of", c.Title, err).Advise("Correct the file first; it was not changed.")
 }
 
 func (c Client) byHand(err error) error {
 	return fault.New(fault.Rejected, "edit the configuration of", c.Title, err).
-		Advise("The file was left as it is. Edit it by hand: osaurus-sandbox mcp config " + c.ID + " prints what belongs in it.")
+		Advise("The file was not changed. Edit it by hand: osaurus-sandbox mcp config " + c.ID + " prints what to add.")
 }
 
-// Find finds a client by its id.
+// Find returns the client with an id.
 func Find(id string) (Client, error) {
 	list := All()
 	i := slices.IndexFunc(list, func(c Client) bool { return c.ID == id })
 	if i < 0 {
-		return Client{}, fault.Newf(fault.NotFound, "find client", id, "it is not known here").
-			Advise("Known are " + strings.Join(IDs(), ", ") + ". Others start this command: osaurus-sandbox mcp")
+		return Client{}, fault.Newf(fault.NotFound, "find client", id, "unknown client").
+			Advise("Known clients: " + strings.Join(IDs(), ", ") + ". For others, configure the command osaurus-sandbox mcp")
 	}
 	return list[i], nil
 }
 
-// IDs are the ids of all clients.
+// IDs returns the ids of all clients.
 func IDs() []string {
 	var ids []string
 	for _, c := range All() {
@@ -170,7 +170,7 @@ func IDs() []string {
 	return ids
 }
 
-// has reports whether there is an entry.
+// has reports whether the entry exists.
 func (p place) has(whole any) bool {
 	top, _ := whole.(map[string]any)
 	switch servers := top[p.key].(type) {
@@ -183,7 +183,7 @@ func (p place) has(whole any) bool {
 	return false
 }
 
-// in is where in a list the entry is, or -1.
+// in returns the index of the entry in a list, or -1.
 func (p place) in(items []any) int {
 	return slices.IndexFunc(items, func(item any) bool {
 		m, _ := item.(map[string]any)
@@ -191,15 +191,15 @@ func (p place) in(items []any) int {
 	})
 }
 
-// with is what a file says, with another entry, or without it if that is nil. What is
-// given is changed.
+// with returns the content of a file with another entry, or without it if that
+// is nil. It changes its argument.
 func (p place) with(whole, entry any) (any, error) {
 	if whole == nil {
 		whole = map[string]any{}
 	}
 	top, ok := whole.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("there is no place for %q in it", p.key)
+		return nil, fmt.Errorf("%q cannot be added to it", p.key)
 	}
 	servers := top[p.key]
 	switch list := servers.(type) {
@@ -224,7 +224,7 @@ func (p place) with(whole, entry any) (any, error) {
 	case map[string]any:
 		switch {
 		case p.list:
-			return nil, fmt.Errorf("its %q is no list", p.key)
+			return nil, fmt.Errorf("its %q is not a list", p.key)
 		case entry == nil:
 			delete(list, p.name)
 		default:
@@ -232,11 +232,10 @@ func (p place) with(whole, entry any) (any, error) {
 		}
 		return top, nil
 	}
-	return nil, fmt.Errorf("its %q says something else", p.key)
+	return nil, fmt.Errorf("its %q is neither an object nor a list", p.key)
 }
 
-// trimmed is what a file says, where to have no servers is the same as to have an
-// empty list of them.
+// trimmed returns the content of a file without an empty list of servers.
 func (p place) trimmed(whole any) any {
 	top, _ := whole.(map[string]any)
 	switch servers := top[p.key].(type) {
@@ -255,11 +254,11 @@ func (p place) trimmed(whole any) any {
 	return top
 }
 
-// plain is an object as a file that is read says it.
+// plain returns an object in the form of decoded JSON.
 func (o object) plain() any {
 	whole, err := asJSON(o.value())
 	if err != nil {
-		panic("clients: " + err.Error()) // a mistake in All
+		panic("install: " + err.Error()) // a mistake in All
 	}
 	return whole
 }
@@ -275,7 +274,7 @@ func (o object) value() map[string]any {
 	return m
 }
 
-// asJSON is a value as JSON has it, whichever language it was read from.
+// asJSON returns a value in the form of decoded JSON.
 func asJSON(v any) (whole any, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -1,4 +1,4 @@
-package clients
+package install
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// tomlText are files of TOML. An entry is a table of its own, with a header.
+// tomlText edits TOML files. An entry is a table with a header.
 type tomlText struct{}
 
 func (tomlText) read(text []byte) (any, error) {
@@ -60,15 +60,15 @@ func (f tomlText) unset(text []byte, at place) ([]byte, error) {
 		return text, nil
 	}
 	if blank := bytes.TrimSuffix(bytes.TrimSuffix(text[:from], []byte("\n")), []byte("\r")); to == len(text) && bytes.HasSuffix(blank, []byte("\n")) {
-		from = len(blank) // the line before it was there for it
+		from = len(blank) // the blank line before it
 	}
 	return splice(text, from, to, ""), nil
 }
 
 var anyTable = regexp.MustCompile(`^\s*\[`)
 
-// table is where the entry's table stands, with those below it, or -1: from its
-// header to the end of the last line that says something.
+// table returns the range of the entry's table and its subtables, up to the
+// last line with content, or -1.
 func (tomlText) table(text []byte, at place) (from, to int) {
 	name := `\[\s*` + at.key + `\s*\.\s*["']?` + regexp.QuoteMeta(at.name) + `["']?\s*`
 	own, below := regexp.MustCompile(`^\s*`+name+`\]`), regexp.MustCompile(`^\s*`+name+`[.\]]`)

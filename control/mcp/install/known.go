@@ -1,4 +1,4 @@
-package clients
+package install
 
 import (
 	"maps"
@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Places are the folders in which clients keep their files.
+// Places are the folders of configuration files.
 type Places struct {
 	User string // the person's own folder
 	// Apps is where graphical apps keep theirs: ~/Library/Application Support on macOS,
@@ -21,7 +21,7 @@ type Places struct {
 // restart is what most clients need.
 func restart(title string) string { return "Quit " + title + " and start it again." }
 
-// All are the clients that are known, by id.
+// All returns the known clients, by id.
 func All() []Client {
 	user := func(parts ...string) func(Places) string {
 		return func(p Places) string { return filepath.Join(append([]string{p.User}, parts...)...) }
@@ -65,7 +65,7 @@ func apps(parts ...string) func(Places) string {
 	return func(p Places) string { return filepath.Join(append([]string{p.Apps}, parts...)...) }
 }
 
-// bare is the entry that most clients take.
+// bare is the entry for most clients.
 func bare(c Command) object {
 	o := object{{"command", c.Path}, {"args", c.Args}}
 	if len(c.Env) > 0 {
@@ -74,7 +74,7 @@ func bare(c Command) object {
 	return o
 }
 
-// typed is that of those who want to know which kind of server it is.
+// typed is the entry for clients that want the kind of server.
 func typed(c Command) object { return append(object{{"type", "stdio"}}, bare(c)...) }
 
 func env(c Command) object {

@@ -1,4 +1,4 @@
-package clients
+package install
 
 import (
 	"bytes"
@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlText are files of YAML in block style, whose servers are in a map at the top.
+// yamlText edits YAML files in block style, whose servers are in a map at the
+// top level.
 type yamlText struct{}
 
 func (yamlText) read(text []byte) (any, error) {
@@ -24,7 +25,7 @@ func (f yamlText) snippet(at place, entry object) string {
 	return at.key + ":\n" + f.block(at, entry, defaultIndent)
 }
 
-// block is the entry below the key of all servers.
+// block returns the entry below the key of all servers.
 func (yamlText) block(at place, entry object, indent string) string {
 	var b strings.Builder
 	b.WriteString(indent + at.name + ":\n")
@@ -70,17 +71,17 @@ func (f yamlText) unset(text []byte, at place) ([]byte, error) {
 	if s.from < 0 {
 		return nil, errors.New("it is not there")
 	}
-	if s.alone { // a key with nothing below it would be no map any more
+	if s.alone { // a key with nothing below it is no map
 		return splice(text, s.key, s.to, at.key+": {}\n"), nil
 	}
 	return splice(text, s.from, s.to, ""), nil
 }
 
-// section is the part of a file that has all servers.
+// section is the part of a file with all servers.
 type section struct {
 	there    bool
 	key      int    // where the line of its key begins
-	end      int    // of the last line that says something
+	end      int    // of the last line with content
 	indent   string // of what is in it
 	from, to int    // of the entry, or -1
 	alone    bool   // the entry is all that is in it

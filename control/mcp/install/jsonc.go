@@ -1,4 +1,4 @@
-package clients
+package install
 
 import (
 	"bytes"
@@ -239,7 +239,7 @@ func (c container) render(v any, indent string, flat bool) hujson.Value {
 	}
 	value, err := hujson.Parse([]byte(renderJSON(v, newline, c.unit)))
 	if err != nil {
-		panic("clients: " + err.Error()) // renderJSON writes JSON
+		panic("install: " + err.Error()) // renderJSON writes JSON
 	}
 	return value
 }
@@ -253,7 +253,9 @@ func lineIndent(before hujson.Extra) string {
 	return string(before[i+1:])
 }
 
-func oneLine(v hujson.Value) bool { return !bytes.Contains(hujson.Value{Value: v.Value}.Pack(), []byte("\n")) }
+func oneLine(v hujson.Value) bool {
+	return !bytes.Contains(hujson.Value{Value: v.Value}.Pack(), []byte("\n"))
+}
 
 // renderJSON writes objects with one member a line, or in one line if newline is
 // empty. The newline includes the indentation of the first line.
@@ -296,7 +298,7 @@ func literal(v any) string {
 	}
 	text, err := printable.JSON(v)
 	if err != nil {
-		panic(fmt.Sprintf("clients: %v", err)) // a mistake in All
+		panic(fmt.Sprintf("install: %v", err)) // a mistake in All
 	}
 	return string(text)
 }
