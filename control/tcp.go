@@ -9,7 +9,6 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control/door"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
@@ -20,22 +19,22 @@ const tokenName = "api-token"
 type TCP struct {
 	// Address is where it listens: "127.0.0.1:8137".
 	Address string
-	// Exposed allows an address that other computers can reach. What they see
-	// is not encrypted: the token is for whoever can read the network.
+	// Exposed allows an address that other computers can reach. The connection is
+	// not encrypted, so that anyone on the network can read the token.
 	Exposed bool
-	// Hosts are further names that a request may have in its Host header.
+	// Hosts are further allowed names in the Host header.
 	Hosts []string
-	// Origins are the web pages that may call: "https://app.example". All
-	// other requests that a web page makes are refused.
+	// Origins are the web pages that may call: "https://app.example". Requests
+	// from other pages are refused.
 	Origins []string
 }
 
-// TokenFile is where the token of the TCP listener is.
+// TokenFile returns the path of the TCP listener's token.
 func TokenFile(home config.Home) string {
 	return filepath.Join(filepath.Dir(home.SettingsFile()), tokenName)
 }
 
-// ListenTCP answers on TCP too, until Close.
+// ListenTCP serves the API on TCP too, until Close.
 func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	const op = "listen"
 	address, err := netip.ParseAddrPort(t.Address)
@@ -46,16 +45,16 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		return nil, fault.Newf(fault.Rejected, op, t.Address, "other computers could reach it").
 			Advise("Use 127.0.0.1, or say --expose if that is what you want.")
 	}
-	token, err := door.Token(s.Sandbox.Home(), TokenFile(s.Sandbox.Home()))
+	token, err := ReadToken(s.Sandbox.Home(), TokenFile(s.Sandbox.Home()))
 	if err != nil {
 		return nil, err
 	}
-	l, err := door.Listen(t.Address)
+	l, err := ListenLimited(t.Address)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, t.Address, err).Advise("Choose another port.")
 	}
-	g := guard{door.Guard{
-		Token: token, TokenFile: "config/" + tokenName, Hosts: append(door.Hosts(address.String()), t.Hosts...), Origins: t.Origins,
+	g := guard{Guard{
+		Token: token, TokenFile: "config/" + tokenName, Hosts: append(LocalHosts(address.String()), t.Hosts...), Origins: t.Origins,
 		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.",
 	}, s.handler}
 	server := g.Server(g, s.Log)
@@ -66,9 +65,9 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// guard stands before a handler, and says in the words of the API who may not pass.
+// guard refuses requests in the protocol of the API.
 type guard struct {
-	door.Guard
+	Guard
 	next http.Handler
 }
 

@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"osaurus-sandbox/control/door"
 	"osaurus-sandbox/internal/fault"
 )
 
 func TestGuard(t *testing.T) {
 	g := guard{
-		door.Guard{
-			Token: "secret", Hosts: door.Hosts("127.0.0.1:80"), Origins: []string{"https://app.example"},
+		Guard{
+			Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{"https://app.example"},
 			OtherHost: "Call it by its address.", OtherOrigin: "Start it with --origin.",
 		},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),

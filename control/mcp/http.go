@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control/door"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
@@ -34,7 +34,7 @@ const (
 // Listener shows tools over HTTP, to clients that have the token.
 type Listener struct {
 	options Options
-	guard   door.Guard
+	guard   control.Guard
 
 	life  *life
 	kept  *shelf
@@ -49,16 +49,16 @@ type Listener struct {
 // (/mcp?agent=alice&profile=lean).
 func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	const op = "listen for MCP"
-	token, err := door.Token(home, home.MCPToken())
+	token, err := control.ReadToken(home, home.MCPToken())
 	if err != nil {
 		return nil, err
 	}
-	socket, err := door.Listen(string(at.Listen))
+	socket, err := control.ListenLimited(string(at.Listen))
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
-	l := &Listener{options: o, life: newLife(context.Background()), kept: newShelf(), crowd: newCrowd(), guard: door.Guard{
-		Token: token, TokenFile: "config/mcp-token", Hosts: door.Hosts(string(at.Listen)),
+	l := &Listener{options: o, life: newLife(context.Background()), kept: newShelf(), crowd: newCrowd(), guard: control.Guard{
+		Token: token, TokenFile: "config/mcp-token", Hosts: control.LocalHosts(string(at.Listen)),
 		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
 	}}
 	for _, origin := range at.Origins {

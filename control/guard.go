@@ -1,5 +1,5 @@
 // Package door keeps those out of listeners on TCP who do not have their token, and web pages that should not call.
-package door
+package control
 
 import (
 	"crypto/rand"
@@ -27,18 +27,14 @@ const (
 	minToken = 26
 	maxToken = 1 << 10
 
-	// maxConnections are more than clients need, and cost some 20 MiB.
-	maxConnections = 1 << 10
-	// maxHeaders and headerTimeout bound what somebody may say before it is known who
-	// that is.
-	maxHeaders    = 16 << 10
-	headerTimeout = 10 * time.Second
-	// idleTimeout is how long a connection may have nothing to ask.
+	// maxTCPConnections are more than clients need, and cost some 20 MiB.
+	maxTCPConnections = 1 << 10
+	// idleTimeout is how long a connection may be idle.
 	idleTimeout = 2 * time.Minute
 )
 
-// Token is the token in a file of the home, made when it is first needed.
-func Token(home config.Home, path string) (string, error) {
+// ReadToken reads the token in a file of the home, and creates it if necessary.
+func ReadToken(home config.Home, path string) (string, error) {
 	const op = "read token"
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,38 +45,38 @@ func Token(home config.Home, path string) (string, error) {
 		return fresh, config.WriteFile(path, []byte(fresh+"\n"))
 	}
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you.")
+		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for yourself.")
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || info.Size() > maxToken {
-		return "", fault.Newf(fault.Rejected, op, path, "others can read it, or it is no token").Advise("Remove it; a new one is made.")
+		return "", fault.Newf(fault.Rejected, op, path, "others can read it, or it is not a token").Advise("Delete it; a new one will be created.")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for you, or remove it; a new one is made.")
+		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for yourself, or delete it; a new one will be created.")
 	}
 	t := strings.TrimSpace(string(text))
 	if len(t) < minToken {
-		return "", fault.Newf(fault.Rejected, op, path, "%d characters are too few", len(t)).Advise("Remove it; a new one is made.")
+		return "", fault.Newf(fault.Rejected, op, path, "it has only %d characters", len(t)).Advise("Delete it; a new one will be created.")
 	}
 	return t, nil
 }
 
-// Guard knows who may come in. Hosts keep a page's own domain from being pointed
-// here.
+// Guard admits requests to a TCP listener: those with its token, and of web pages
+// only those from allowed origins. Checking the Host header defeats DNS rebinding.
 type Guard struct {
 	Token string
-	// TokenFile is where in the home who may read it finds the token.
+	// TokenFile is the path of the token in the home.
 	TokenFile string
-	// Hosts are the names that a request may have in its Host header.
+	// Hosts are the allowed names in the Host header.
 	Hosts []string
 	// Origins are the web pages that may call.
 	Origins []string
-	// OtherHost and OtherOrigin say what to do where a host or a page is refused.
+	// OtherHost and OtherOrigin are the advice when a host or a page is refused.
 	OtherHost, OtherOrigin string
 }
 
-// Hosts are the names of this computer for itself, and that of an address to listen on.
-func Hosts(address string) []string {
+// LocalHosts returns the names of this computer for itself, and that of an address.
+func LocalHosts(address string) []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		hosts = append(hosts, host)
@@ -88,20 +84,21 @@ func Hosts(address string) []string {
 	return hosts
 }
 
-// Listen listens on TCP. Anybody on this computer can connect, and a guest that has a
-// network: they hold up who has the token, and not the daemon.
-func Listen(address string) (net.Listener, error) {
+// ListenLimited listens on TCP for a bounded number of connections, since every
+// program on this computer can connect.
+func ListenLimited(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return limit(l), nil
+	return limitConnections(l), nil
 }
 
-// limit has those wait who are more than maxConnections.
-func limit(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
+func limitConnections(l net.Listener) net.Listener {
+	return netutil.LimitListener(l, maxTCPConnections)
+}
 
-// Server is for connections of Listen's. What next answers is still to be admitted.
+// Server returns a server for a listener of ListenLimited. Next must call Admit.
 func (g Guard) Server(next http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: g.pages(next), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
@@ -109,8 +106,8 @@ func (g Guard) Server(next http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// Admit says whether a request may come in, and if not, with which status of HTTP
-// it is refused. Who is refused has to connect anew.
+// Admit reports whether a request is admitted, and if not, the HTTP status and the
+// reason. It then closes the connection.
 func (g Guard) Admit(w http.ResponseWriter, r *http.Request) (status int, err error) {
 	if status, err = g.admit(r); err != nil {
 		w.Header().Set("Connection", "close")
@@ -124,20 +121,20 @@ func (g Guard) admit(r *http.Request) (status int, err error) {
 		return http.StatusForbidden, fault.New(fault.Rejected, op, printable.Clip(subject), errors.New(why)).Advise(advice)
 	}
 	if !g.knows(r.Host) {
-		return refused("Host "+r.Host, "it is not a name of this listener", g.OtherHost)
+		return refused("Host "+r.Host, "unknown host name", g.OtherHost)
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && !slices.Contains(g.Origins, origins[0]) {
-		return refused("Origin "+origins[0], "this page may not call", g.OtherOrigin)
+		return refused("Origin "+origins[0], "this page is not allowed to call the API", g.OtherOrigin)
 	}
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || subtle.ConstantTimeCompare([]byte(bearer), []byte(g.Token)) != 1 {
-		return http.StatusUnauthorized, fault.Newf(fault.Rejected, op, "Authorization", "no token, or not the right one").
+		return http.StatusUnauthorized, fault.Newf(fault.Rejected, op, "Authorization", "missing or wrong token").
 			Advise("Send the header Authorization: Bearer TOKEN, with the token that is in " + g.TokenFile + " of the home.")
 	}
 	return http.StatusOK, nil
 }
 
-// knows reports whether a Host header has one of the listener's names.
+// knows reports whether a Host header is allowed.
 func (g Guard) knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

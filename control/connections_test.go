@@ -1,4 +1,4 @@
-package door
+package control
 
 import (
 	"bufio"
@@ -49,9 +49,9 @@ func (p *pipes) call() net.Conn {
 func TestConnectionsAreLimited(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		listener := newPipes()
-		l := limit(listener)
+		l := limitConnections(listener)
 		defer l.Close()
-		accepted := make(chan net.Conn, 2*maxConnections)
+		accepted := make(chan net.Conn, 2*maxTCPConnections)
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -61,16 +61,16 @@ func TestConnectionsAreLimited(t *testing.T) {
 				accepted <- c
 			}
 		}()
-		for range maxConnections + 1 {
+		for range maxTCPConnections + 1 {
 			defer listener.call().Close()
 		}
 		timetest.Wait()
-		if len(accepted) != maxConnections {
-			t.Fatalf("%d are in, of at most %d", len(accepted), maxConnections)
+		if len(accepted) != maxTCPConnections {
+			t.Fatalf("%d are in, of at most %d", len(accepted), maxTCPConnections)
 		}
 		_ = (<-accepted).Close()
 		timetest.Wait()
-		if len(accepted) != maxConnections {
+		if len(accepted) != maxTCPConnections {
 			t.Errorf("%d are in after one has left", len(accepted))
 		}
 	})
@@ -91,7 +91,7 @@ func TestSilenceEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			timetest.Synthetic(t, func(t *testing.T) {
 				listener := newPipes()
-				g := Guard{Token: "secret", Hosts: Hosts("127.0.0.1:80")}
+				g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80")}
 				server := g.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if status, err := g.Admit(w, r); err != nil {
 						http.Error(w, err.Error(), status)

@@ -1,13 +1,12 @@
-package door
+package control
 
 import (
 	"net/http"
 	"slices"
 )
 
-// pages lets the web pages in Origins read what next answers, which their browser keeps
-// from them otherwise. The question that a browser asks before it sends a token at all
-// is answered here: nobody can have the token in it.
+// pages adds the CORS headers that allow the pages in Origins to read answers, and
+// answers preflight requests, which carry no token.
 func (g Guard) pages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")

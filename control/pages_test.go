@@ -1,4 +1,4 @@
-package door
+package control
 
 import (
 	"log/slog"
@@ -11,7 +11,7 @@ import (
 // listener's; others are told nothing that their browser would take for leave.
 func TestPages(t *testing.T) {
 	const page = "https://app.example"
-	g := Guard{Token: "secret", Hosts: Hosts("127.0.0.1:80"), Origins: []string{page}}
+	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{page}}
 	for name, tc := range map[string]struct {
 		host, origin string
 		method       string

@@ -1,4 +1,4 @@
-package door
+package control
 
 import (
 	"io"
@@ -16,31 +16,31 @@ import (
 func TestToken(t *testing.T) {
 	home := config.Home(t.TempDir() + "/home")
 	path := filepath.Join(string(home), "config", "a-token")
-	first, err := Token(home, path)
+	first, err := ReadToken(home, path)
 	if err != nil || len(first) < minToken {
 		t.Fatalf("%q %v", first, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
-	if again, err := Token(home, path); err != nil || again != first {
+	if again, err := ReadToken(home, path); err != nil || again != first {
 		t.Errorf("%q %v", again, err)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Token(home, path); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+	if _, err := ReadToken(home, path); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 		t.Errorf("a token that others can read: %v", err)
 	}
 }
 
 // Who may not come in keeps no connection.
 func TestRefusedAreDisconnected(t *testing.T) {
-	l, err := Listen("127.0.0.1:0")
+	l, err := ListenLimited("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := Guard{Token: "secret", Hosts: Hosts("127.0.0.1:80")}
+	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80")}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, err := g.Admit(w, r); err != nil {
 			http.Error(w, err.Error(), status)
