@@ -189,7 +189,7 @@ func readPrivate(path string, max int64) ([]byte, error) {
 	case err != nil:
 		return nil, fault.New(fault.Execution, op, path, err)
 	case int64(len(text)) > max:
-		return nil, fault.Newf(fault.Rejected, op, path, "it is larger than %d bytes", max).Advise("osaurus-sandbox did not write this file; move it away.")
+		return nil, fault.Newf(fault.Rejected, op, path, "it is larger than %d bytes", max).Advise("This is not a file of this program. Move it away.")
 	}
 	return text, nil
 }

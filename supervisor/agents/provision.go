@@ -59,7 +59,6 @@ func (a *Agents) isMade(l *machine.Lease, m *member) bool {
 
 // ensure asks the guest for an agent's room. The caller has the turn.
 func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error {
-	const op = "make room"
 	agent, token, err := a.admit(l.Guest, m)
 	if err != nil {
 		return err
