@@ -1,6 +1,8 @@
 // Command osaurus-sandbox boots Linux guests for AI agents on this computer, and says how they are.
 package main
 
+//go:generate go test -count=1 -run TestCommandReference . -update
+
 import (
 	"context"
 	"io"
