@@ -12,7 +12,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/tools"
 )
 
 const (
@@ -93,9 +92,9 @@ func BenchmarkManyPlugins(b *testing.B) {
 	var list []time.Duration
 	for range listTurns {
 		began := time.Now()
-		all, err := w.client.ListTools(b.Context(), "alice", tools.Full)
-		if err != nil || len(all) < manyPlugins {
-			b.Fatalf("%d tools, %v", len(all), err)
+		all, err := w.client.Tools.List(b.Context(), &controlpb.ListToolsRequest{Agent: "alice"})
+		if err != nil || len(all.Tools) < manyPlugins {
+			b.Fatalf("%d tools, %v", len(all.GetTools()), err)
 		}
 		list = append(list, time.Since(began))
 	}
@@ -107,7 +106,7 @@ func BenchmarkManyPlugins(b *testing.B) {
 	w.ask("plugin-001_run", "{}")
 	second := time.Since(began)
 	began = time.Now()
-	r, err := w.client.VerifyPlugins(b.Context(), &controlpb.VerifyPluginsRequest{Agent: "alice", Mend: "nothing"})
+	r, err := w.client.Installs.Verify(b.Context(), &controlpb.VerifyPluginsRequest{Agent: "alice", Mend: "nothing"})
 	if err != nil || len(r.Reports) != manyPlugins {
 		b.Fatalf("%v %v", r, err)
 	}

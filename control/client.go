@@ -164,7 +164,7 @@ func newClient(home config.Home, name string) *Client {
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
-		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options, withRecipes()),
+		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
 		home:          home,

@@ -25,6 +25,9 @@ const (
 	maxMessage = 1 << 20
 	// maxRecipe is for messages with a plugin's recipe, in the base64 of JSON.
 	maxRecipe = plugins.MaxRecipe/3*4 + maxMessage
+	// maxAnswer bounds an answer of the daemon. A list of plugins or tools has
+	// some kilobytes for each.
+	maxAnswer = 64 << 20
 	// maxHeaders bounds the headers of a request.
 	maxHeaders = 16 << 10
 	// chunk is the most bytes of a stream in one message: a pipe's capacity.
@@ -63,7 +66,7 @@ func handlerOptions() connect.HandlerOption {
 
 func clientOptions() connect.ClientOption {
 	return connect.WithClientOptions(
-		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil))
+		connect.WithReadMaxBytes(maxAnswer), connect.WithAcceptCompression("gzip", nil, nil))
 }
 
 // withRecipes are options for those that carry recipes.

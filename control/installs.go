@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -50,7 +48,7 @@ func (s installService) installedProto(agent config.AgentName, r install.Record)
 	return p
 }
 
-// List answers the plugins of an agent, or of all, as many as fit.
+// List answers the plugins of an agent, or of all.
 func (s installService) List(_ context.Context, r *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error) {
 	all := s.Agents.List()
 	if r.Agent != "" {
@@ -60,53 +58,19 @@ func (s installService) List(_ context.Context, r *controlpb.ListInstalledReques
 		}
 		all = []agents.Agent{agent}
 	}
-	answer, from, size := &controlpb.ListInstalledResponse{}, r.From, 0
+	answer := &controlpb.ListInstalledResponse{}
 	for _, agent := range all {
-		if string(agent.Name) < from.GetAgent() {
-			continue
-		}
-		if size >= page {
-			answer.Next = &controlpb.PluginPlace{Agent: string(agent.Name)}
-			break
-		}
 		list, err := s.Plugins.List(agent.ID)
 		for _, record := range list {
-			if string(agent.Name) == from.GetAgent() && string(record.ID) < from.GetPlugin() {
-				continue
-			}
-			if size >= page {
-				answer.Next = &controlpb.PluginPlace{Agent: string(agent.Name), Plugin: string(record.ID)}
-				return answer, nil
-			}
-			p := s.installedProto(agent.Name, record)
-			answer.Plugins = append(answer.Plugins, p)
-			size += proto.Size(p)
+			answer.Plugins = append(answer.Plugins, s.installedProto(agent.Name, record))
 		}
 		if err != nil {
-			b := &controlpb.ListInstalledResponse_Broken{Agent: string(agent.Name), Error: printable.Clip(err.Error()), Advice: fault.AdviceOf(err)}
-			answer.Broken = append(answer.Broken, b)
-			size += proto.Size(b)
+			answer.Broken = append(answer.Broken, &controlpb.ListInstalledResponse_Broken{
+				Agent: string(agent.Name), Error: printable.Clip(err.Error()), Advice: fault.AdviceOf(err),
+			})
 		}
 	}
 	return answer, nil
-}
-
-// ListInstalled are all plugins of an agent, by its name or id, or of all agents if that is empty,
-// in one answer.
-func (c *Client) ListInstalled(ctx context.Context, agent string) (*controlpb.ListInstalledResponse, error) {
-	all := &controlpb.ListInstalledResponse{}
-	for from := (*controlpb.PluginPlace)(nil); ; {
-		r, err := c.Installs.List(ctx, &controlpb.ListInstalledRequest{Agent: agent, From: from})
-		if err != nil {
-			return nil, err
-		}
-		all.Plugins, all.Broken = append(all.Plugins, r.Plugins...), append(all.Broken, r.Broken...)
-		next := r.Next
-		if next == nil || cmp.Or(cmp.Compare(next.Agent, from.GetAgent()), cmp.Compare(next.Plugin, from.GetPlugin())) <= 0 { // also of an answer that goes in circles
-			return all, nil
-		}
-		from = next
-	}
 }
 
 // onPlugin has something be done with a plugin of an agent, on record.
@@ -183,20 +147,19 @@ func (s installService) able(ctx context.Context, agent, plugin, action string, 
 	})
 }
 
-// Verify looks whether plugins are as they were installed, and tells how they were found in as many
-// answers as that takes: each of hundreds of plugins may have a page of reasons.
-func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRequest, stream *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
+// Verify checks whether plugins are as they were installed.
+func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
 	mend := cmp.Or(install.Mend(r.Mend), install.Missing)
 	switch mend {
 	case install.Nothing, install.Missing, install.All:
 	default:
-		return fault.Newf(fault.InvalidArgs, "verify plugins", r.Mend, "unknown value").Advise(`It is "nothing", "missing" or "all".`)
+		return nil, fault.Newf(fault.InvalidArgs, "verify plugins", r.Mend, "unknown value").Advise(`It is "nothing", "missing" or "all".`)
 	}
 	var which []config.PluginID
 	for _, text := range r.Plugins {
 		id, err := config.ParsePluginID(text)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		which = append(which, id)
 	}
@@ -204,51 +167,15 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 		return s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for answer := range told(reports) {
-		if err := stream.Send(answer); err != nil {
-			return err
+	answer := &controlpb.VerifyPluginsResponse{}
+	for _, r := range reports {
+		p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Mended: r.Mended}
+		if r.Err != nil {
+			p.Error, p.Advice = r.Err.Error(), fault.AdviceOf(r.Err)
 		}
+		answer.Reports = append(answer.Reports, p)
 	}
-	return nil
-}
-
-// told is what is told of reports, in answers of which each fits into a message.
-func told(reports []install.Report) iter.Seq[*controlpb.VerifyPluginsResponse] {
-	return func(yield func(*controlpb.VerifyPluginsResponse) bool) {
-		answer, size := &controlpb.VerifyPluginsResponse{}, 0
-		for _, report := range reports {
-			if size >= page {
-				if !yield(answer) {
-					return
-				}
-				answer, size = &controlpb.VerifyPluginsResponse{}, 0
-			}
-			p := reportProto(report)
-			answer.Reports = append(answer.Reports, p)
-			size += proto.Size(p)
-		}
-		yield(answer)
-	}
-}
-
-func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
-	p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Mended: r.Mended}
-	if r.Err != nil {
-		p.Error, p.Advice = r.Err.Error(), fault.AdviceOf(r.Err)
-	}
-	return p
-}
-
-// VerifyPlugins looks at plugins and mends them, and has all that is told of them in one answer.
-func (c *Client) VerifyPlugins(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
-	all := &controlpb.VerifyPluginsResponse{}
-	for part, err := range Messages(c.Installs.Verify(ctx, r)) {
-		if err != nil {
-			return nil, err
-		}
-		all.Reports = append(all.Reports, part.Reports...)
-	}
-	return all, nil
+	return answer, nil
 }

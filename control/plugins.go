@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/config"
@@ -54,60 +53,22 @@ func findingsProto(findings []plugins.Finding) []*controlpb.Finding {
 	return list
 }
 
-// List answers all plugins, as many as fit.
-func (s pluginService) List(_ context.Context, r *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error) {
+// List answers all plugins.
+func (s pluginService) List(_ context.Context, _ *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error) {
 	entries, broken, err := s.Library.List()
 	if err != nil {
 		return nil, err
 	}
-	return pluginsAfter(r.After, entries, broken), nil
-}
-
-// pluginsAfter is an answer with the files and plugins that come after one. Paths come
-// before ids also by their texts, which begin with a slash.
-func pluginsAfter(after string, entries []library.Entry, broken []library.Broken) *controlpb.ListPluginsResponse {
-	answer, size, last := &controlpb.ListPluginsResponse{}, 0, ""
+	answer := &controlpb.ListPluginsResponse{}
 	for _, b := range broken {
-		if b.Path <= after {
-			continue
-		}
-		if size >= page {
-			answer.Next = last
-			return answer
-		}
-		p := &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: printable.Clip(b.Err.Error()), Advice: printable.Clip(fault.AdviceOf(b.Err))}
-		answer.Broken, last = append(answer.Broken, p), b.Path
-		size += proto.Size(p)
+		answer.Broken = append(answer.Broken, &controlpb.ListPluginsResponse_Broken{
+			Path: b.Path, Error: printable.Clip(b.Err.Error()), Advice: printable.Clip(fault.AdviceOf(b.Err)),
+		})
 	}
 	for _, e := range entries {
-		if string(e.ID) <= after {
-			continue
-		}
-		if size >= page {
-			answer.Next = last
-			return answer
-		}
-		p := pluginProto(e)
-		answer.Plugins, last = append(answer.Plugins, p), p.Id
-		size += proto.Size(p)
+		answer.Plugins = append(answer.Plugins, pluginProto(e))
 	}
-	return answer
-}
-
-// ListPlugins are all plugins of the library, in one answer.
-func (c *Client) ListPlugins(ctx context.Context) (*controlpb.ListPluginsResponse, error) {
-	all := &controlpb.ListPluginsResponse{}
-	for after := ""; ; {
-		r, err := c.Plugins.List(ctx, &controlpb.ListPluginsRequest{After: after})
-		if err != nil {
-			return nil, err
-		}
-		all.Plugins, all.Broken = append(all.Plugins, r.Plugins...), append(all.Broken, r.Broken...)
-		if r.Next <= after { // also of an answer that goes in circles
-			return all, nil
-		}
-		after = r.Next
-	}
+	return answer, nil
 }
 
 // Show answers a plugin. A broken one is answered too: somebody has to mend it.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -20,11 +19,7 @@ import (
 // toolService is the part of the API that is about tools.
 type toolService struct{ service }
 
-// page is where an answer with a list ends: one more, of a tool with plugins.MaxToolText, what escapes
-// and two schemas cost, fits into a message.
-const page = maxMessage / 2
-
-// List answers the tools that an agent may call, as many as fit.
+// List answers the tools that an agent may call.
 func (s toolService) List(_ context.Context, r *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error) {
 	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
@@ -34,21 +29,13 @@ func (s toolService) List(_ context.Context, r *controlpb.ListToolsRequest) (*co
 	if r.Lean {
 		profile = tools.Lean
 	}
-	answer, size := &controlpb.ListToolsResponse{}, 0
+	answer := &controlpb.ListToolsResponse{}
 	for _, t := range s.Tools.List(toolbench.AgentOf(agent), profile) {
-		if string(t.Name) <= r.After {
-			continue
-		}
-		if size >= page {
-			answer.Next = answer.Tools[len(answer.Tools)-1].Name
-			break
-		}
 		p, err := toolProto(t)
 		if err != nil {
 			return nil, err
 		}
 		answer.Tools = append(answer.Tools, p)
-		size += proto.Size(p)
 	}
 	return answer, nil
 }
@@ -59,21 +46,6 @@ func toolProto(t tools.Tool) (*controlpb.Tool, error) {
 		Name: string(t.Name), Title: t.Title, Description: t.Description, InputSchema: input, OutputSchema: output,
 		ReadOnly: t.Hints.ReadOnly, Destructive: t.Hints.Destructive, Idempotent: t.Hints.Idempotent, OpenWorld: t.Hints.OpenWorld,
 	}, err
-}
-
-// ListTools are all tools that an agent, by its name or id, may call.
-func (c *Client) ListTools(ctx context.Context, agent string, p tools.Profile) (list []*controlpb.Tool, err error) {
-	for after := ""; ; {
-		r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: agent, Lean: p == tools.Lean, After: after})
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, r.Tools...)
-		if r.Next <= after { // also of an answer that goes in circles
-			return list, nil
-		}
-		after = r.Next
-	}
 }
 
 // CallTool calls a tool and returns its envelope; tell, if not nil, is told how far it is.

@@ -163,7 +163,7 @@ func known(ctx context.Context, client *control.Client, word, owner string) (off
 			}
 		}
 	case "PLUGIN":
-		if r, err := client.ListPlugins(ctx); err == nil {
+		if r, err := client.Plugins.List(ctx, &controlpb.ListPluginsRequest{}); err == nil {
 			for _, p := range r.Plugins {
 				offer(p.Id, p.Description)
 			}

@@ -53,7 +53,7 @@ func newPluginList(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin list`,
 		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			r, err := client.ListPlugins(cmd.Context())
+			r, err := client.Plugins.List(cmd.Context(), &controlpb.ListPluginsRequest{})
 			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
 				for _, b := range r.Broken {
 					writef(c.err, "broken: %s: %s\n", b.Path, b.Error)

@@ -170,7 +170,7 @@ is only reported, since the agent may have wanted it: --mend all restores that t
 		Example: `  osaurus-sandbox plugin verify alice --mend all`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.VerifyPlugins(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend})
+			r, err := client.Installs.Verify(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend})
 			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
 		}),
 	}
@@ -217,7 +217,7 @@ func newPluginStatus(c console) *cobra.Command {
 		Example: `  osaurus-sandbox plugin status alice`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.ListInstalled(cmd.Context(), first(args))
+			r, err := client.Installs.List(cmd.Context(), &controlpb.ListInstalledRequest{Agent: first(args)})
 			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {
 				for _, b := range r.Broken {
 					writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)

@@ -14,7 +14,6 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/tools"
 )
 
 func newTool(c console) *cobra.Command {
@@ -41,11 +40,8 @@ func toolsOf(ctx context.Context, agent string, lean bool) ([]*controlpb.Tool, e
 		return nil, err
 	}
 	defer client.Close()
-	profile := tools.Full
-	if lean {
-		profile = tools.Lean
-	}
-	return client.ListTools(ctx, agent, profile)
+	r, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: agent, Lean: lean})
+	return r.GetTools(), err
 }
 
 func newToolList(c console) *cobra.Command {

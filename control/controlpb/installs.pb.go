@@ -10,13 +10,12 @@
 package controlpb
 
 import (
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
-
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
 )
 
 const (
@@ -261,7 +260,6 @@ func (x *InstallFailure) GetVersion() string {
 type ListInstalledRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // empty is all
-	From          *PluginPlace           `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`   // only this one and those after it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,78 +301,17 @@ func (x *ListInstalledRequest) GetAgent() string {
 	return ""
 }
 
-func (x *ListInstalledRequest) GetFrom() *PluginPlace {
-	if x != nil {
-		return x.From
-	}
-	return nil
-}
-
-// PluginPlace is one of the agents' plugins, there or not.
-type PluginPlace struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // its name
-	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PluginPlace) Reset() {
-	*x = PluginPlace{}
-	mi := &file_installs_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PluginPlace) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PluginPlace) ProtoMessage() {}
-
-func (x *PluginPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PluginPlace.ProtoReflect.Descriptor instead.
-func (*PluginPlace) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *PluginPlace) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *PluginPlace) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
 type ListInstalledResponse struct {
 	state         protoimpl.MessageState          `protogen:"open.v1"`
 	Plugins       []*InstalledPlugin              `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // by agent, and by id
 	Broken        []*ListInstalledResponse_Broken `protobuf:"bytes,2,rep,name=broken,proto3" json:"broken,omitempty"`
-	Next          *PluginPlace                    `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"` // ask again from this one on; unset if these are all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInstalledResponse) Reset() {
 	*x = ListInstalledResponse{}
-	mi := &file_installs_proto_msgTypes[4]
+	mi := &file_installs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +323,7 @@ func (x *ListInstalledResponse) String() string {
 func (*ListInstalledResponse) ProtoMessage() {}
 
 func (x *ListInstalledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[4]
+	mi := &file_installs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +336,7 @@ func (x *ListInstalledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstalledResponse.ProtoReflect.Descriptor instead.
 func (*ListInstalledResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{4}
+	return file_installs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListInstalledResponse) GetPlugins() []*InstalledPlugin {
@@ -416,13 +353,6 @@ func (x *ListInstalledResponse) GetBroken() []*ListInstalledResponse_Broken {
 	return nil
 }
 
-func (x *ListInstalledResponse) GetNext() *PluginPlace {
-	if x != nil {
-		return x.Next
-	}
-	return nil
-}
-
 type InstallPluginRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Agent          string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -435,7 +365,7 @@ type InstallPluginRequest struct {
 
 func (x *InstallPluginRequest) Reset() {
 	*x = InstallPluginRequest{}
-	mi := &file_installs_proto_msgTypes[5]
+	mi := &file_installs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +377,7 @@ func (x *InstallPluginRequest) String() string {
 func (*InstallPluginRequest) ProtoMessage() {}
 
 func (x *InstallPluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[5]
+	mi := &file_installs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +390,7 @@ func (x *InstallPluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallPluginRequest.ProtoReflect.Descriptor instead.
 func (*InstallPluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{5}
+	return file_installs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InstallPluginRequest) GetAgent() string {
@@ -501,7 +431,7 @@ type InstallPluginResponse struct {
 
 func (x *InstallPluginResponse) Reset() {
 	*x = InstallPluginResponse{}
-	mi := &file_installs_proto_msgTypes[6]
+	mi := &file_installs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +443,7 @@ func (x *InstallPluginResponse) String() string {
 func (*InstallPluginResponse) ProtoMessage() {}
 
 func (x *InstallPluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[6]
+	mi := &file_installs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +456,7 @@ func (x *InstallPluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallPluginResponse.ProtoReflect.Descriptor instead.
 func (*InstallPluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{6}
+	return file_installs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InstallPluginResponse) GetProgress() *InstallProgress {
@@ -555,7 +485,7 @@ type InstallProgress struct {
 
 func (x *InstallProgress) Reset() {
 	*x = InstallProgress{}
-	mi := &file_installs_proto_msgTypes[7]
+	mi := &file_installs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +497,7 @@ func (x *InstallProgress) String() string {
 func (*InstallProgress) ProtoMessage() {}
 
 func (x *InstallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[7]
+	mi := &file_installs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +510,7 @@ func (x *InstallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallProgress.ProtoReflect.Descriptor instead.
 func (*InstallProgress) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{7}
+	return file_installs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InstallProgress) GetStep() string {
@@ -621,7 +551,7 @@ type UninstallPluginRequest struct {
 
 func (x *UninstallPluginRequest) Reset() {
 	*x = UninstallPluginRequest{}
-	mi := &file_installs_proto_msgTypes[8]
+	mi := &file_installs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +563,7 @@ func (x *UninstallPluginRequest) String() string {
 func (*UninstallPluginRequest) ProtoMessage() {}
 
 func (x *UninstallPluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[8]
+	mi := &file_installs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +576,7 @@ func (x *UninstallPluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UninstallPluginRequest.ProtoReflect.Descriptor instead.
 func (*UninstallPluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{8}
+	return file_installs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UninstallPluginRequest) GetAgent() string {
@@ -671,7 +601,7 @@ type UninstallPluginResponse struct {
 
 func (x *UninstallPluginResponse) Reset() {
 	*x = UninstallPluginResponse{}
-	mi := &file_installs_proto_msgTypes[9]
+	mi := &file_installs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +613,7 @@ func (x *UninstallPluginResponse) String() string {
 func (*UninstallPluginResponse) ProtoMessage() {}
 
 func (x *UninstallPluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[9]
+	mi := &file_installs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +626,7 @@ func (x *UninstallPluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UninstallPluginResponse.ProtoReflect.Descriptor instead.
 func (*UninstallPluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{9}
+	return file_installs_proto_rawDescGZIP(), []int{8}
 }
 
 type EnablePluginRequest struct {
@@ -709,7 +639,7 @@ type EnablePluginRequest struct {
 
 func (x *EnablePluginRequest) Reset() {
 	*x = EnablePluginRequest{}
-	mi := &file_installs_proto_msgTypes[10]
+	mi := &file_installs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +651,7 @@ func (x *EnablePluginRequest) String() string {
 func (*EnablePluginRequest) ProtoMessage() {}
 
 func (x *EnablePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[10]
+	mi := &file_installs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +664,7 @@ func (x *EnablePluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnablePluginRequest.ProtoReflect.Descriptor instead.
 func (*EnablePluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{10}
+	return file_installs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EnablePluginRequest) GetAgent() string {
@@ -760,7 +690,7 @@ type EnablePluginResponse struct {
 
 func (x *EnablePluginResponse) Reset() {
 	*x = EnablePluginResponse{}
-	mi := &file_installs_proto_msgTypes[11]
+	mi := &file_installs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +702,7 @@ func (x *EnablePluginResponse) String() string {
 func (*EnablePluginResponse) ProtoMessage() {}
 
 func (x *EnablePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[11]
+	mi := &file_installs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +715,7 @@ func (x *EnablePluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnablePluginResponse.ProtoReflect.Descriptor instead.
 func (*EnablePluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{11}
+	return file_installs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EnablePluginResponse) GetPlugin() *InstalledPlugin {
@@ -805,7 +735,7 @@ type DisablePluginRequest struct {
 
 func (x *DisablePluginRequest) Reset() {
 	*x = DisablePluginRequest{}
-	mi := &file_installs_proto_msgTypes[12]
+	mi := &file_installs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +747,7 @@ func (x *DisablePluginRequest) String() string {
 func (*DisablePluginRequest) ProtoMessage() {}
 
 func (x *DisablePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[12]
+	mi := &file_installs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +760,7 @@ func (x *DisablePluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisablePluginRequest.ProtoReflect.Descriptor instead.
 func (*DisablePluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{12}
+	return file_installs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DisablePluginRequest) GetAgent() string {
@@ -856,7 +786,7 @@ type DisablePluginResponse struct {
 
 func (x *DisablePluginResponse) Reset() {
 	*x = DisablePluginResponse{}
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +798,7 @@ func (x *DisablePluginResponse) String() string {
 func (*DisablePluginResponse) ProtoMessage() {}
 
 func (x *DisablePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +811,7 @@ func (x *DisablePluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisablePluginResponse.ProtoReflect.Descriptor instead.
 func (*DisablePluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{13}
+	return file_installs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DisablePluginResponse) GetPlugin() *InstalledPlugin {
@@ -902,7 +832,7 @@ type VerifyPluginsRequest struct {
 
 func (x *VerifyPluginsRequest) Reset() {
 	*x = VerifyPluginsRequest{}
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +844,7 @@ func (x *VerifyPluginsRequest) String() string {
 func (*VerifyPluginsRequest) ProtoMessage() {}
 
 func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +857,7 @@ func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsRequest.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{14}
+	return file_installs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VerifyPluginsRequest) GetAgent() string {
@@ -960,7 +890,7 @@ type VerifyPluginsResponse struct {
 
 func (x *VerifyPluginsResponse) Reset() {
 	*x = VerifyPluginsResponse{}
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +902,7 @@ func (x *VerifyPluginsResponse) String() string {
 func (*VerifyPluginsResponse) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +915,7 @@ func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{15}
+	return file_installs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VerifyPluginsResponse) GetReports() []*VerifyPluginsResponse_Report {
@@ -1007,7 +937,7 @@ type ListInstalledResponse_Broken struct {
 
 func (x *ListInstalledResponse_Broken) Reset() {
 	*x = ListInstalledResponse_Broken{}
-	mi := &file_installs_proto_msgTypes[16]
+	mi := &file_installs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +949,7 @@ func (x *ListInstalledResponse_Broken) String() string {
 func (*ListInstalledResponse_Broken) ProtoMessage() {}
 
 func (x *ListInstalledResponse_Broken) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[16]
+	mi := &file_installs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +962,7 @@ func (x *ListInstalledResponse_Broken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstalledResponse_Broken.ProtoReflect.Descriptor instead.
 func (*ListInstalledResponse_Broken) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{4, 0}
+	return file_installs_proto_rawDescGZIP(), []int{3, 0}
 }
 
 func (x *ListInstalledResponse_Broken) GetAgent() string {
@@ -1069,7 +999,7 @@ type VerifyPluginsResponse_Report struct {
 
 func (x *VerifyPluginsResponse_Report) Reset() {
 	*x = VerifyPluginsResponse_Report{}
-	mi := &file_installs_proto_msgTypes[17]
+	mi := &file_installs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1011,7 @@ func (x *VerifyPluginsResponse_Report) String() string {
 func (*VerifyPluginsResponse_Report) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[17]
+	mi := &file_installs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1024,7 @@ func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse_Report.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse_Report) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{15, 0}
+	return file_installs_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *VerifyPluginsResponse_Report) GetPlugin() string {
@@ -1159,21 +1089,16 @@ const file_installs_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
 	"\x06advice\x18\x04 \x01(\tR\x06advice\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversion\"a\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\"2\n" +
 	"\x14ListInstalledRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x123\n" +
-	"\x04from\x18\x02 \x01(\v2\x1f.osaurus.control.v1.PluginPlaceR\x04from\";\n" +
-	"\vPluginPlace\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
-	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"\xa3\x02\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agentJ\x04\b\x02\x10\x03\"\xf4\x01\n" +
 	"\x15ListInstalledResponse\x12=\n" +
 	"\aplugins\x18\x01 \x03(\v2#.osaurus.control.v1.InstalledPluginR\aplugins\x12H\n" +
-	"\x06broken\x18\x02 \x03(\v20.osaurus.control.v1.ListInstalledResponse.BrokenR\x06broken\x123\n" +
-	"\x04next\x18\x03 \x01(\v2\x1f.osaurus.control.v1.PluginPlaceR\x04next\x1aL\n" +
+	"\x06broken\x18\x02 \x03(\v20.osaurus.control.v1.ListInstalledResponse.BrokenR\x06broken\x1aL\n" +
 	"\x06Broken\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x03 \x01(\tR\x06advice\"\x85\x01\n" +
+	"\x06advice\x18\x03 \x01(\tR\x06adviceJ\x04\b\x03\x10\x04\"\x85\x01\n" +
 	"\x14InstallPluginRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12'\n" +
@@ -1212,14 +1137,14 @@ const file_installs_proto_rawDesc = "" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x16\n" +
 	"\x06mended\x18\x03 \x01(\bR\x06mended\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x05 \x01(\tR\x06advice2\xcd\x04\n" +
+	"\x06advice\x18\x05 \x01(\tR\x06advice2\xcb\x04\n" +
 	"\bInstalls\x12[\n" +
 	"\x04List\x12(.osaurus.control.v1.ListInstalledRequest\x1a).osaurus.control.v1.ListInstalledResponse\x12`\n" +
 	"\aInstall\x12(.osaurus.control.v1.InstallPluginRequest\x1a).osaurus.control.v1.InstallPluginResponse0\x01\x12d\n" +
 	"\tUninstall\x12*.osaurus.control.v1.UninstallPluginRequest\x1a+.osaurus.control.v1.UninstallPluginResponse\x12[\n" +
 	"\x06Enable\x12'.osaurus.control.v1.EnablePluginRequest\x1a(.osaurus.control.v1.EnablePluginResponse\x12^\n" +
-	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a).osaurus.control.v1.DisablePluginResponse\x12_\n" +
-	"\x06Verify\x12(.osaurus.control.v1.VerifyPluginsRequest\x1a).osaurus.control.v1.VerifyPluginsResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a).osaurus.control.v1.DisablePluginResponse\x12]\n" +
+	"\x06Verify\x12(.osaurus.control.v1.VerifyPluginsRequest\x1a).osaurus.control.v1.VerifyPluginsResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_installs_proto_rawDescOnce sync.Once
@@ -1233,58 +1158,55 @@ func file_installs_proto_rawDescGZIP() []byte {
 	return file_installs_proto_rawDescData
 }
 
-var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_installs_proto_goTypes = []any{
 	(*InstalledPlugin)(nil),              // 0: osaurus.control.v1.InstalledPlugin
 	(*InstallFailure)(nil),               // 1: osaurus.control.v1.InstallFailure
 	(*ListInstalledRequest)(nil),         // 2: osaurus.control.v1.ListInstalledRequest
-	(*PluginPlace)(nil),                  // 3: osaurus.control.v1.PluginPlace
-	(*ListInstalledResponse)(nil),        // 4: osaurus.control.v1.ListInstalledResponse
-	(*InstallPluginRequest)(nil),         // 5: osaurus.control.v1.InstallPluginRequest
-	(*InstallPluginResponse)(nil),        // 6: osaurus.control.v1.InstallPluginResponse
-	(*InstallProgress)(nil),              // 7: osaurus.control.v1.InstallProgress
-	(*UninstallPluginRequest)(nil),       // 8: osaurus.control.v1.UninstallPluginRequest
-	(*UninstallPluginResponse)(nil),      // 9: osaurus.control.v1.UninstallPluginResponse
-	(*EnablePluginRequest)(nil),          // 10: osaurus.control.v1.EnablePluginRequest
-	(*EnablePluginResponse)(nil),         // 11: osaurus.control.v1.EnablePluginResponse
-	(*DisablePluginRequest)(nil),         // 12: osaurus.control.v1.DisablePluginRequest
-	(*DisablePluginResponse)(nil),        // 13: osaurus.control.v1.DisablePluginResponse
-	(*VerifyPluginsRequest)(nil),         // 14: osaurus.control.v1.VerifyPluginsRequest
-	(*VerifyPluginsResponse)(nil),        // 15: osaurus.control.v1.VerifyPluginsResponse
-	(*ListInstalledResponse_Broken)(nil), // 16: osaurus.control.v1.ListInstalledResponse.Broken
-	(*VerifyPluginsResponse_Report)(nil), // 17: osaurus.control.v1.VerifyPluginsResponse.Report
-	(*timestamppb.Timestamp)(nil),        // 18: google.protobuf.Timestamp
+	(*ListInstalledResponse)(nil),        // 3: osaurus.control.v1.ListInstalledResponse
+	(*InstallPluginRequest)(nil),         // 4: osaurus.control.v1.InstallPluginRequest
+	(*InstallPluginResponse)(nil),        // 5: osaurus.control.v1.InstallPluginResponse
+	(*InstallProgress)(nil),              // 6: osaurus.control.v1.InstallProgress
+	(*UninstallPluginRequest)(nil),       // 7: osaurus.control.v1.UninstallPluginRequest
+	(*UninstallPluginResponse)(nil),      // 8: osaurus.control.v1.UninstallPluginResponse
+	(*EnablePluginRequest)(nil),          // 9: osaurus.control.v1.EnablePluginRequest
+	(*EnablePluginResponse)(nil),         // 10: osaurus.control.v1.EnablePluginResponse
+	(*DisablePluginRequest)(nil),         // 11: osaurus.control.v1.DisablePluginRequest
+	(*DisablePluginResponse)(nil),        // 12: osaurus.control.v1.DisablePluginResponse
+	(*VerifyPluginsRequest)(nil),         // 13: osaurus.control.v1.VerifyPluginsRequest
+	(*VerifyPluginsResponse)(nil),        // 14: osaurus.control.v1.VerifyPluginsResponse
+	(*ListInstalledResponse_Broken)(nil), // 15: osaurus.control.v1.ListInstalledResponse.Broken
+	(*VerifyPluginsResponse_Report)(nil), // 16: osaurus.control.v1.VerifyPluginsResponse.Report
+	(*timestamppb.Timestamp)(nil),        // 17: google.protobuf.Timestamp
 }
 var file_installs_proto_depIdxs = []int32{
-	18, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
+	17, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
 	1,  // 1: osaurus.control.v1.InstalledPlugin.failure:type_name -> osaurus.control.v1.InstallFailure
-	18, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
-	3,  // 3: osaurus.control.v1.ListInstalledRequest.from:type_name -> osaurus.control.v1.PluginPlace
-	0,  // 4: osaurus.control.v1.ListInstalledResponse.plugins:type_name -> osaurus.control.v1.InstalledPlugin
-	16, // 5: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
-	3,  // 6: osaurus.control.v1.ListInstalledResponse.next:type_name -> osaurus.control.v1.PluginPlace
-	7,  // 7: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.InstallProgress
-	0,  // 8: osaurus.control.v1.InstallPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	0,  // 9: osaurus.control.v1.EnablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	0,  // 10: osaurus.control.v1.DisablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	17, // 11: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
-	2,  // 12: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
-	5,  // 13: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
-	8,  // 14: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
-	10, // 15: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
-	12, // 16: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
-	14, // 17: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
-	4,  // 18: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
-	6,  // 19: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
-	9,  // 20: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
-	11, // 21: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.EnablePluginResponse
-	13, // 22: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.DisablePluginResponse
-	15, // 23: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	17, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
+	0,  // 3: osaurus.control.v1.ListInstalledResponse.plugins:type_name -> osaurus.control.v1.InstalledPlugin
+	15, // 4: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
+	6,  // 5: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.InstallProgress
+	0,  // 6: osaurus.control.v1.InstallPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	0,  // 7: osaurus.control.v1.EnablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	0,  // 8: osaurus.control.v1.DisablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	16, // 9: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
+	2,  // 10: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
+	4,  // 11: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
+	7,  // 12: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
+	9,  // 13: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
+	11, // 14: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
+	13, // 15: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
+	3,  // 16: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
+	5,  // 17: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
+	8,  // 18: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
+	10, // 19: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.EnablePluginResponse
+	12, // 20: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.DisablePluginResponse
+	14, // 21: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_installs_proto_init() }
@@ -1298,7 +1220,7 @@ func file_installs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_installs_proto_rawDesc), len(file_installs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

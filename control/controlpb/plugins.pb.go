@@ -10,13 +10,12 @@
 package controlpb
 
 import (
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
-
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
 )
 
 const (
@@ -284,7 +283,6 @@ func (x *Finding) GetFix() string {
 
 type ListPluginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // only those that come after this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,18 +317,10 @@ func (*ListPluginsRequest) Descriptor() ([]byte, []int) {
 	return file_plugins_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *ListPluginsRequest) GetAfter() string {
-	if x != nil {
-		return x.After
-	}
-	return ""
-}
-
 type ListPluginsResponse struct {
 	state         protoimpl.MessageState        `protogen:"open.v1"`
 	Plugins       []*Plugin                     `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"`
 	Broken        []*ListPluginsResponse_Broken `protobuf:"bytes,2,rep,name=broken,proto3" json:"broken,omitempty"`
-	Next          string                        `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"` // ask again for those after this one; empty if these are all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,13 +367,6 @@ func (x *ListPluginsResponse) GetBroken() []*ListPluginsResponse_Broken {
 		return x.Broken
 	}
 	return nil
-}
-
-func (x *ListPluginsResponse) GetNext() string {
-	if x != nil {
-		return x.Next
-	}
-	return ""
 }
 
 type ShowPluginRequest struct {
@@ -1383,17 +1366,15 @@ const file_plugins_proto_rawDesc = "" +
 	"\x04line\x18\x04 \x01(\rR\x04line\x12\x16\n" +
 	"\x06column\x18\x05 \x01(\rR\x06column\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x10\n" +
-	"\x03fix\x18\a \x01(\tR\x03fix\"*\n" +
-	"\x12ListPluginsRequest\x12\x14\n" +
-	"\x05after\x18\x01 \x01(\tR\x05after\"\xf3\x01\n" +
+	"\x03fix\x18\a \x01(\tR\x03fix\"\x1a\n" +
+	"\x12ListPluginsRequestJ\x04\b\x01\x10\x02\"\xe5\x01\n" +
 	"\x13ListPluginsResponse\x124\n" +
 	"\aplugins\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PluginR\aplugins\x12F\n" +
-	"\x06broken\x18\x02 \x03(\v2..osaurus.control.v1.ListPluginsResponse.BrokenR\x06broken\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\x1aJ\n" +
+	"\x06broken\x18\x02 \x03(\v2..osaurus.control.v1.ListPluginsResponse.BrokenR\x06broken\x1aJ\n" +
 	"\x06Broken\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x03 \x01(\tR\x06advice\"G\n" +
+	"\x06advice\x18\x03 \x01(\tR\x06adviceJ\x04\b\x03\x10\x04\"G\n" +
 	"\x11ShowPluginRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\rR\brevision\"v\n" +

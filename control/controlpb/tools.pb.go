@@ -9,12 +9,11 @@
 package controlpb
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -28,7 +27,6 @@ type ListToolsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
 	Lean          bool                   `protobuf:"varint,2,opt,name=lean,proto3" json:"lean,omitempty"`  // only the few that are enough for most work
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"` // only those whose names come after this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -77,17 +75,9 @@ func (x *ListToolsRequest) GetLean() bool {
 	return false
 }
 
-func (x *ListToolsRequest) GetAfter() string {
-	if x != nil {
-		return x.After
-	}
-	return ""
-}
-
 type ListToolsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tools         []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // ask again for those after this one; empty if these are all
+	Tools         []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"` // by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,13 +117,6 @@ func (x *ListToolsResponse) GetTools() []*Tool {
 		return x.Tools
 	}
 	return nil
-}
-
-func (x *ListToolsResponse) GetNext() string {
-	if x != nil {
-		return x.Next
-	}
-	return ""
 }
 
 type Tool struct {
@@ -516,14 +499,12 @@ var File_tools_proto protoreflect.FileDescriptor
 
 const file_tools_proto_rawDesc = "" +
 	"\n" +
-	"\vtools.proto\x12\x12osaurus.control.v1\"R\n" +
+	"\vtools.proto\x12\x12osaurus.control.v1\"B\n" +
 	"\x10ListToolsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04lean\x18\x02 \x01(\bR\x04lean\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"W\n" +
+	"\x04lean\x18\x02 \x01(\bR\x04leanJ\x04\b\x03\x10\x04\"I\n" +
 	"\x11ListToolsResponse\x12.\n" +
-	"\x05tools\x18\x01 \x03(\v2\x18.osaurus.control.v1.ToolR\x05tools\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\x98\x02\n" +
+	"\x05tools\x18\x01 \x03(\v2\x18.osaurus.control.v1.ToolR\x05toolsJ\x04\b\x02\x10\x03\"\x98\x02\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +

@@ -90,8 +90,8 @@ func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []To
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	err = a.with(ctx, agent.Client, func(ctx context.Context, client *control.Client) error {
-		all, err := client.ListTools(ctx, string(agent.ID), p)
-		for _, t := range all {
+		all, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: string(agent.ID), Lean: p == tools.Lean})
+		for _, t := range all.GetTools() {
 			list = append(list, toolFrom(t))
 		}
 		return err

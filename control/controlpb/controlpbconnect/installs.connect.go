@@ -8,14 +8,12 @@
 package controlpbconnect
 
 import (
+	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
 	http "net/http"
-	strings "strings"
-
-	connect "connectrpc.com/connect"
-
 	controlpb "osaurus-sandbox/control/controlpb"
+	strings "strings"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are
@@ -54,8 +52,7 @@ const (
 
 // InstallsClient is a client for the osaurus.control.v1.Installs service.
 type InstallsClient interface {
-	// List answers the plugins of an agent, or of all: at most half a megabyte of them, and where
-	// to go on.
+	// List answers the plugins of an agent, or of all.
 	List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error)
 	// Install installs a plugin as it is in the library, in the place of what the agent
 	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
@@ -66,9 +63,8 @@ type InstallsClient interface {
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
 	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
-	// Verify looks whether plugins are as they were installed, and mends them. It answers at most half
-	// a megabyte of reports at a time, until all are told.
-	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error)
+	// Verify checks whether plugins are as they were installed, and mends them.
+	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
 
 // NewInstallsClient constructs a client for the osaurus.control.v1.Installs service. By default, it
@@ -173,14 +169,17 @@ func (c *installsClient) Disable(ctx context.Context, req *controlpb.DisablePlug
 }
 
 // Verify calls osaurus.control.v1.Installs.Verify.
-func (c *installsClient) Verify(ctx context.Context, req *controlpb.VerifyPluginsRequest) (*connect.ServerStreamForClient[controlpb.VerifyPluginsResponse], error) {
-	return c.verify.CallServerStream(ctx, connect.NewRequest(req))
+func (c *installsClient) Verify(ctx context.Context, req *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
+	response, err := c.verify.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // InstallsHandler is an implementation of the osaurus.control.v1.Installs service.
 type InstallsHandler interface {
-	// List answers the plugins of an agent, or of all: at most half a megabyte of them, and where
-	// to go on.
+	// List answers the plugins of an agent, or of all.
 	List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error)
 	// Install installs a plugin as it is in the library, in the place of what the agent
 	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
@@ -191,9 +190,8 @@ type InstallsHandler interface {
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
 	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
-	// Verify looks whether plugins are as they were installed, and mends them. It answers at most half
-	// a megabyte of reports at a time, until all are told.
-	Verify(context.Context, *controlpb.VerifyPluginsRequest, *connect.ServerStream[controlpb.VerifyPluginsResponse]) error
+	// Verify checks whether plugins are as they were installed, and mends them.
+	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
 
 // NewInstallsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -233,7 +231,7 @@ func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (str
 		connect.WithSchema(installsMethods.ByName("Disable")),
 		connect.WithHandlerOptions(opts...),
 	)
-	installsVerifyHandler := connect.NewServerStreamHandlerSimple(
+	installsVerifyHandler := connect.NewUnaryHandlerSimple(
 		InstallsVerifyProcedure,
 		svc.Verify,
 		connect.WithSchema(installsMethods.ByName("Verify")),
@@ -282,6 +280,6 @@ func (UnimplementedInstallsHandler) Disable(context.Context, *controlpb.DisableP
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Disable is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Verify(context.Context, *controlpb.VerifyPluginsRequest, *connect.ServerStream[controlpb.VerifyPluginsResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Verify is not implemented"))
+func (UnimplementedInstallsHandler) Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Verify is not implemented"))
 }

@@ -8,14 +8,12 @@
 package controlpbconnect
 
 import (
+	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
 	http "net/http"
-	strings "strings"
-
-	connect "connectrpc.com/connect"
-
 	controlpb "osaurus-sandbox/control/controlpb"
+	strings "strings"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are
@@ -60,8 +58,7 @@ const (
 
 // PluginsClient is a client for the osaurus.control.v1.Plugins service.
 type PluginsClient interface {
-	// List answers all plugins, by their ids, and before them the files of the library that hold none:
-	// as many as fit.
+	// List answers all plugins, by their ids, and the files of the library that hold none.
 	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
 	// Show answers a plugin with its recipe, as it is or as it was.
 	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
@@ -245,8 +242,7 @@ func (c *pluginsClient) Remove(ctx context.Context, req *controlpb.RemovePluginR
 
 // PluginsHandler is an implementation of the osaurus.control.v1.Plugins service.
 type PluginsHandler interface {
-	// List answers all plugins, by their ids, and before them the files of the library that hold none:
-	// as many as fit.
+	// List answers all plugins, by their ids, and the files of the library that hold none.
 	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
 	// Show answers a plugin with its recipe, as it is or as it was.
 	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)

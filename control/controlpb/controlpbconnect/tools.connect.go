@@ -7,14 +7,12 @@
 package controlpbconnect
 
 import (
+	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
 	http "net/http"
-	strings "strings"
-
-	connect "connectrpc.com/connect"
-
 	controlpb "osaurus-sandbox/control/controlpb"
+	strings "strings"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are
@@ -47,8 +45,7 @@ const (
 
 // ToolsClient is a client for the osaurus.control.v1.Tools service.
 type ToolsClient interface {
-	// List answers the tools that an agent may call, by name: at most half a megabyte of them,
-	// and where to go on.
+	// List answers the tools that an agent may call, by name.
 	List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
@@ -118,8 +115,7 @@ func (c *toolsClient) Watch(ctx context.Context, req *controlpb.WatchToolsReques
 
 // ToolsHandler is an implementation of the osaurus.control.v1.Tools service.
 type ToolsHandler interface {
-	// List answers the tools that an agent may call, by name: at most half a megabyte of them,
-	// and where to go on.
+	// List answers the tools that an agent may call, by name.
 	List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
