@@ -60,7 +60,8 @@ func listenFor(t *testing.T, s Sandbox) *caller {
 func (c *caller) header(session string) http.Header {
 	h := http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	if session != "" {
-		h.Set("Mcp-Session-Id", session)
+		h.Set(sessionHeader, session)
+		h.Set(versionHeader, "2025-11-25")
 	}
 	return h
 }
@@ -239,4 +240,22 @@ func TestCallThatNobodyWaitsFor(t *testing.T) {
 		_, text, _ := c.ask("", hello)
 		return strings.Contains(text, "protocolVersion")
 	})
+}
+
+// A cancelled call ends and is not answered.
+func TestCancelOverHTTP(t *testing.T) {
+	s, begun, ended := endless()
+	c := listenFor(t, s)
+	session := c.greet()
+	answer := make(chan string, 1)
+	go func() {
+		_, text := c.call(session, "endless")
+		answer <- text
+	}()
+	<-begun
+	c.ask(session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	<-ended
+	if text := <-answer; strings.Contains(text, `"id":2`) {
+		t.Errorf("answered with %s", text)
+	}
 }

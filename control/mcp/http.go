@@ -23,6 +23,8 @@ const (
 	stateless     = "2026-07-28"
 	versionHeader = "MCP-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id" // with the older ones
+	// noBatches is the first version in which a POST has one request.
+	noBatches = "2025-06-18"
 
 	// maxRequest bounds a request: as much as the control API takes, in JSON.
 	maxRequest = 2 << 20

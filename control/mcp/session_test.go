@@ -174,60 +174,7 @@ func endless() (s *stand, begun chan bool, ended chan error) {
 			ended <- ctx.Err()
 			return "", ctx.Err()
 		},
-		"says so": fine(`"context canceled"`),
 	}}, begun, ended
-}
-
-// Where requests may come in batches, one that is cancelled keeps no other's answer back;
-// and where they may not, they are refused. A batch that is refused ends nothing.
-func TestBatch(t *testing.T) {
-	s, begun, ended := endless()
-	call := func(id int, tool string) string {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, id, tool)
-	}
-	cancel := func(id int) string {
-		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
-	}
-	t.Run("old", func(t *testing.T) {
-		w := serve(t, Options{Sandbox: s})
-		w.greet("an app", "2025-03-26")
-		w.refuses("[]")
-		w.refuses("[" + strings.Repeat("0,", maxOpen) + "0]")
-		w.send("[" + call(77, "endless") + "," + call(78, "says so") + "]")
-		<-begun
-		w.send(cancel(77))
-		<-ended
-		if batch := w.readBatch(); len(batch) != 1 || batch[0].ID == nil || *batch[0].ID != 78 || !strings.Contains(string(batch[0].Result), "context canceled") {
-			t.Errorf("%+v", batch)
-		}
-		w.send("[" + call(79, "endless") + "]")
-		<-begun
-		w.refuses(call(79, "says so")) // while that one has no answer
-		w.send(cancel(79))
-		<-ended
-		w.send("[" + cancel(80) + "," + cancel(80) + "]")
-		w.send("[1," + cancel(80) + "," + call(80, "says so") + "," + cancel(81) + "]")
-		if batch := w.readBatch(); len(batch) != 2 || batch[0].Error == nil || batch[0].Error.Code != -32600 || batch[1].ID == nil || *batch[1].ID != 80 {
-			t.Errorf("%+v", batch)
-		}
-		w.ask("ping", "{}")
-		if err := w.end(); err != nil {
-			t.Error(err)
-		}
-		if got := w.answered(); got[77] || !got[78] || got[79] || !got[80] {
-			t.Errorf("answered are %v", got)
-		}
-	})
-	for _, version := range []string{"2025-06-18", "2025-11-25"} {
-		t.Run(version, func(t *testing.T) {
-			w := serve(t, Options{Sandbox: s})
-			w.refuses("[" + call(76, "says so") + "]") // no batch comes before the greeting
-			w.greet("an app", version)
-			w.refuses("[" + call(77, "says so") + "]")
-			w.refuses("[]")
-			w.ask("ping", "{}")
-		})
-	}
 }
 
 // Progress is told to who asks for it, grows, and is one line.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -173,43 +172,17 @@ func (w *wire) read() (m message) {
 	return m
 }
 
-// readBatch is the next messages, which come in one line.
-func (w *wire) readBatch() (batch []message) {
-	w.t.Helper()
-	if !w.out.Scan() {
-		w.t.Fatal("the server has ended: ", w.out.Err())
-	}
-	if err := json.Unmarshal(w.out.Bytes(), &batch); err != nil {
-		w.t.Fatalf("%v in %q", err, w.out.Bytes())
-	}
-	return batch
-}
-
-// refuses has the server refuse a line.
-func (w *wire) refuses(line string) {
-	w.t.Helper()
-	w.send(line)
-	if m := w.read(); m.ID != nil || m.Error == nil || m.Error.Code != -32600 {
-		w.t.Errorf("%.200s: %+v", line, m)
-	}
-}
-
-// answered are the ids of all that was answered until the end, in batches too.
+// answered are the ids of all that was answered until the end.
 func (w *wire) answered() map[int]bool {
 	w.t.Helper()
 	ids := map[int]bool{}
 	for line := range bytes.Lines(w.said.Bytes()) {
-		var batch []message
-		if line[0] != '[' {
-			line = slices.Concat([]byte{'['}, line, []byte{']'})
-		}
-		if err := json.Unmarshal(line, &batch); err != nil {
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil {
 			w.t.Fatalf("%v in %q", err, line)
 		}
-		for _, m := range batch {
-			if m.ID != nil && m.Method == "" {
-				ids[*m.ID] = true
-			}
+		if m.ID != nil && m.Method == "" {
+			ids[*m.ID] = true
 		}
 	}
 	return ids
