@@ -30,7 +30,8 @@ const (
 type known struct {
 	live    redact.Live
 	values  map[secrets.Key]secrets.Value // redact.MaxSecrets at most
-	lent    map[secrets.Key]bool          // to programs: these are known before all others
+	lent    map[secrets.Key]bool          // whose values programs have: these are known before all others
+	former  []redact.Secret               // values that programs got and that were replaced or deleted since, oldest first
 	changes int                           // of values, by whoever set or read one
 	asked   time.Time                     // when the store was asked last
 	looking chan struct{}                 // closed when it has answered; nil if it is not asked
@@ -112,9 +113,11 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 		if err != nil {
 			trouble = err.Error()
 		} else {
+			for key := range k.lent {
+				k.retire(key, values[key])
+			}
 			k.values = values
-			maps.DeleteFunc(k.lent, func(key secrets.Key, _ bool) bool { _, there := values[key]; return !there })
-			k.live.Set(scrubber(values))
+			k.live.Set(k.scrubber())
 		}
 		said := k.trouble
 		k.trouble = trouble
@@ -150,13 +153,36 @@ func (v *Vault) read(ctx context.Context, agent config.AgentID, lent map[secrets
 	return values, nil
 }
 
-// scrubber takes values out of output.
-func scrubber(values map[secrets.Key]secrets.Value) *redact.Scrubber {
-	var list []redact.Secret
-	for _, key := range slices.SortedFunc(maps.Keys(values), secrets.Key.Compare) {
-		list = append(list, redact.Secret{Name: key.Name, Value: values[key]})
+// scrubber redacts the values that programs have, then those that they had, then the
+// others, up to redact.MaxSecrets. The caller holds Vault.mu.
+func (k *known) scrubber() *redact.Scrubber {
+	var lent, others []redact.Secret
+	for _, key := range slices.SortedFunc(maps.Keys(k.values), secrets.Key.Compare) {
+		if s := (redact.Secret{Name: key.Name, Value: k.values[key]}); k.lent[key] {
+			lent = append(lent, s)
+		} else {
+			others = append(others, s)
+		}
 	}
-	return redact.New(list)
+	for _, s := range slices.Backward(k.former) {
+		lent = append(lent, s)
+	}
+	return redact.New(append(lent, others...))
+}
+
+// retire keeps a value redacted that programs have and that is about to be replaced,
+// or deleted if the new value is zero. They may write it for as long as they run, which
+// the vault cannot know, so it is kept until the daemon or the agent ends. The caller
+// holds Vault.mu.
+func (k *known) retire(key secrets.Key, by secrets.Value) {
+	was := redact.Secret{Name: key.Name, Value: k.values[key]}
+	if !k.lent[key] || was.Value.Reveal() == by.Reveal() {
+		return
+	}
+	delete(k.lent, key)
+	same := func(s redact.Secret) bool { return s.Value.Reveal() == was.Value.Reveal() }
+	k.former = append(slices.DeleteFunc(k.former, same), was)
+	k.former = k.former[max(0, len(k.former)-redact.MaxSecrets):]
 }
 
 // learn has a value be known from now on, if there is room for it: those that programs have come
@@ -165,6 +191,7 @@ func (v *Vault) learn(key secrets.Key, value secrets.Value) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.of(key.Agent)
+	k.retire(key, value)
 	if _, there := k.values[key]; !there && len(k.values) >= redact.MaxSecrets {
 		k.changes++ // it is known once a program has it
 		return
@@ -181,7 +208,8 @@ func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
 	if was, there := k.values[key]; there && k.lent[key] && was.Reveal() == value.Reveal() {
 		return nil
 	}
-	if len(k.lent) >= redact.MaxSecrets && !k.lent[key] {
+	k.retire(key, value)
+	if len(k.lent) >= redact.MaxSecrets {
 		return fault.Newf(fault.Rejected, "read secret", string(key.Name), "the agent's programs have %d others, and no more are kept out of its output", redact.MaxSecrets).
 			Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
 	}
@@ -200,12 +228,12 @@ func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
 	return nil
 }
 
-// unlearn forgets a value.
+// unlearn forgets a value that no program has.
 func (v *Vault) unlearn(key secrets.Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.of(key.Agent)
-	delete(k.lent, key)
+	k.retire(key, secrets.Value{})
 	v.change(k, func(values map[secrets.Key]secrets.Value) { delete(values, key) })
 }
 
@@ -218,7 +246,7 @@ func (v *Vault) change(k *known, do func(map[secrets.Key]secrets.Value)) {
 	do(values)
 	k.values = values
 	k.changes++
-	k.live.Set(scrubber(values))
+	k.live.Set(k.scrubber())
 }
 
 // Forget forgets what is known of an agent that is gone.

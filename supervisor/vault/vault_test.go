@@ -250,6 +250,43 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// A value that a program got stays redacted after it was replaced or deleted, by this
+// program or by another one, since the program may go on writing it.
+func TestFormerValuesAreRedacted(t *testing.T) {
+	r := newRig(t, nil)
+	live := r.Redact(t.Context(), alice)
+	value := func(n int) string { return fmt.Sprint(canary, "-", n) }
+	for n, replace := range []func() error{
+		func() error { r.set(key("", "TOKEN"), value(1)); return nil },
+		func() error { return r.Delete(t.Context(), key("", "TOKEN")) },
+		func() error { // elsewhere, and noticed when it is lent again
+			v, _ := secrets.ParseValue(value(3))
+			return agefile.New(r.Home, nil).Set(t.Context(), key("", "TOKEN"), v)
+		},
+		func() error { return nil },
+	} {
+		if n != 1 && n != 3 {
+			r.set(key("", "TOKEN"), value(n))
+		}
+		if _, err := r.Get(t.Context(), bridge.Caller{Agent: alice, Name: "alice"}, "TOKEN"); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(); err != nil {
+			t.Fatal(err)
+		}
+		for old := range n + 1 {
+			if got := text(live, value(old)); got != "[REDACTED:TOKEN]" {
+				t.Errorf("after step %d, value %d is %q", n, old, got)
+			}
+		}
+	}
+	r.set(key("", "UNUSED"), value(9))
+	r.set(key("", "UNUSED"), value(10))
+	if got := text(live, value(9)); got != value(9) {
+		t.Errorf("a value that no program got: %q", got)
+	}
+}
+
 // memory is a store of alice's secrets that is as quick as none on a disk.
 type memory struct {
 	mu     sync.Mutex
