@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -31,6 +32,9 @@ type Options struct {
 	// Ready is called when the API can be used; it may be nil.
 	Ready func(*control.Server)
 }
+
+// homeCheck is how often the daemon checks that its home still exists.
+const homeCheck = 10 * time.Second
 
 // Run takes the home and serves it until the context ends or a client says
 // quit. The guest is stopped and everything given back before it returns.
@@ -67,16 +71,30 @@ func (d *daemon) serve(ctx context.Context) error {
 	var showing sync.WaitGroup
 	shown, hide := context.WithCancel(ctx)
 	showing.Go(func() { d.showTools(shown) })
-	select {
-	case <-ctx.Done():
-		d.log.Info("the daemon ends", "cause", context.Cause(ctx))
-	case <-server.Quitting():
-		d.log.Info("the daemon ends", "cause", "a client asked for it")
-	}
+	d.log.Info("the daemon ends", "cause", d.wait(ctx, server))
 	hide()
 	showing.Wait()
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.
 	err = server.Unlink()
 	_ = d.end(ctx) // giveBack says the same once more
 	return errors.Join(err, server.Close())
+}
+
+// wait returns when the daemon has to end, with the cause. A daemon whose home was
+// deleted ends, since nobody can find it any more.
+func (d *daemon) wait(ctx context.Context, server *control.Server) error {
+	check := time.NewTicker(homeCheck)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-server.Quitting():
+			return errors.New("a client asked for it")
+		case <-check.C:
+			if d.lock.Lost() {
+				return errors.New("its home is gone")
+			}
+		}
+	}
 }

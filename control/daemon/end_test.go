@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,38 @@ func TestTroubleAtTheEnd(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	serve(t, daemon.Options{Home: home})
+}
+
+// A daemon whose home was deleted ends, and does not make the home again.
+func TestHomeIsDeleted(t *testing.T) {
+	t.Parallel()
+	home := newHome(t, "home")
+	ended := make(chan error, 1)
+	ready := make(chan bool)
+	go func() {
+		ended <- daemon.Run(t.Context(), daemon.Options{Home: home, Backend: &hosttest.Backend{}, Ready: func(*control.Server) { close(ready) }})
+	}()
+	<-ready
+	client, err := control.Connect(t.Context(), home, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(string(home)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		t.Log(err)
+	case <-time.After(limit):
+		t.Fatal("it does not end")
+	}
+	if _, err := os.Stat(string(home)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the home is there again: %v", err)
+	}
 }
 
 // An address on which another program listens is not said to count.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -131,6 +132,17 @@ func (l *Lock) wait(ctx context.Context, home config.Home) error {
 // Before is the program that had the home last and did not give it back: it
 // was killed, or the computer went down.
 func (l *Lock) Before() (Owner, bool) { return l.before, l.before.PID != 0 }
+
+// Lost reports whether the home was deleted or moved, or its lock file replaced: the
+// lock protects nothing then.
+func (l *Lock) Lost() bool {
+	here, err := os.Stat(l.file.Name())
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	held, err := l.file.Stat()
+	return err == nil && !os.SameFile(here, held)
+}
 
 // Release gives the home back.
 func (l *Lock) Release() error {
