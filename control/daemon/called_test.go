@@ -86,3 +86,26 @@ func (m *meanwhile) Redacted(config.AgentID) *redact.Scrubber { return nil }
 type unheard struct{}
 
 func (unheard) Note(events.Event) {}
+
+// backedBy is a client of a server over these alone, until the test ends.
+func backedBy(t *testing.T, home config.Home, b control.Backing) *control.Client {
+	t.Helper()
+	b.Log, b.Close = slog.New(slog.DiscardHandler), b.Sandbox.Close
+	server, err := control.NewServer(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := control.Connect(t.Context(), home, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		for _, end := range []func() error{server.Unlink, func() error { return b.Sandbox.Close(context.Background()) }, server.Close} {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return client
+}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,90 +159,6 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// A signal reaches a command that does not read, past input that waits for it.
-func TestSignalPassesInput(t *testing.T) {
-	client, _ := serve(t, daemon.Options{})
-	endless, feed, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer endless.Close()
-	defer feed.Close()
-	var fed atomic.Int64 // blocks
-	go func() {
-		for block := make([]byte, 1<<16); ; fed.Add(1) {
-			if _, err := feed.Write(block); err != nil {
-				return
-			}
-		}
-	}()
-	p, err := client.Run(t.Context(), engine.Command{Args: []string{"sleep", "1000"}, Stdin: endless})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Every buffer on the way is full when the writer, which had begun, goes no further.
-	const still = 100 * time.Millisecond
-	for end, before := time.Now().Add(limit), int64(0); ; {
-		time.Sleep(still)
-		now := fed.Load()
-		if now > 0 && now == before {
-			break
-		}
-		if before = now; time.Now().After(end) {
-			t.Fatalf("the input does not come to a halt: %d blocks", now)
-		}
-	}
-	if err := p.Signal(t.Context(), engine.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-p.Done():
-		if exit, err := p.Wait(); err != nil || exit.Status() != 128+15 {
-			t.Errorf("%v %v", exit, err)
-		}
-	case <-time.After(limit):
-		t.Fatal("the signal did not arrive")
-	}
-}
-
-// The event of each call comes to those who follow, the next one after the one before, and
-// at once: not when somebody next looks.
-func TestEventsArrive(t *testing.T) {
-	const bound = 30 * time.Second // for all, on a busy host
-	client, _ := serve(t, daemon.Options{})
-	stream, err := client.Events(t.Context(), &controlpb.EventsRequest{Follow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	if !stream.Receive() || stream.Msg().Kind != "state" {
-		t.Fatalf("%v %v", stream.Msg(), stream.Err())
-	}
-	last, waited := stream.Msg().Seq, time.Duration(0)
-	for i := range 9 {
-		if _, err := client.SetConfig(t.Context(), &controlpb.SetConfigRequest{Settings: map[string]string{"cpus": fmt.Sprint(i%2 + 3)}}); err != nil {
-			t.Fatal(err)
-		}
-		set := time.Now()
-		if !stream.Receive() || stream.Msg().Kind != "setting" || stream.Msg().Fields["detail"] != "cpus" || stream.Msg().Seq != last+1 {
-			t.Fatalf("after %d: %v %v", last, stream.Msg(), stream.Err())
-		}
-		last, waited = stream.Msg().Seq, waited+time.Since(set)
-	}
-	if waited > bound {
-		t.Errorf("they came %v after what they tell of", waited)
-	}
-	// Whoever comes back goes on where it was.
-	again, err := client.Events(t.Context(), &controlpb.EventsRequest{After: last - 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
-	if !again.Receive() || again.Msg().Seq != last || again.Receive() {
-		t.Errorf("after %d: %v %v", last-1, again.Msg(), again.Err())
-	}
-}
-
 func TestConfig(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	set := func(settings map[string]string) ([]*controlpb.Setting, error) {
@@ -274,22 +189,6 @@ func TestConfig(t *testing.T) {
 			t.Errorf("cpus is %s after a change that failed", s.Value)
 		}
 	}
-}
-
-func TestTwoDaemons(t *testing.T) {
-	home := newHome(t, "home")
-	serve(t, daemon.Options{Home: home})
-	err := daemon.Run(t.Context(), daemon.Options{Home: home, Backend: &hosttest.Backend{}})
-	if fault.KindOf(err) != fault.Rejected || !strings.Contains(fmt.Sprint(err), fmt.Sprint("process ", os.Getpid())) {
-		t.Errorf("%v", err)
-	}
-	first, err := control.Connect(t.Context(), home, "test")
-	if err != nil {
-		t.Fatalf("the first one is gone: %v", err)
-	}
-	first.Close()
-	// A second home beside it is its own.
-	serve(t, daemon.Options{Home: newHome(t, "other")})
 }
 
 func TestHomes(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +85,12 @@ func TestPorts(t *testing.T) {
 	}
 	port, other := listens(t, "127.0.0.1:0", shouts), listens(t, "127.0.0.1:0", shouts)
 	silent := listens(t, "127.0.0.1:0", func(net.Conn) {})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobodys := config.Port(closed.Addr().(*net.TCPAddr).Port)
+	closed.Close()
 
 	if _, err := client.Forward(t.Context(), "carol", []config.Port{port}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("nobody's: %v", err)
@@ -99,7 +104,7 @@ func TestPorts(t *testing.T) {
 			t.Errorf("the ports %v: %v", list, err)
 		}
 	}
-	way, err := client.Forward(t.Context(), "alice", []config.Port{port, silent})
+	way, err := client.Forward(t.Context(), "alice", []config.Port{port, silent, nobodys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +116,9 @@ func TestPorts(t *testing.T) {
 	}
 	if answer, err := through(t.Context(), t, way, silent, ""); err != nil || answer != "" {
 		t.Errorf("one that says nothing: %q, %v", answer, err)
+	}
+	if answer, err := through(t.Context(), t, way, nobodys, "x"); fault.KindOf(err) != fault.NotFound || answer != "" {
+		t.Errorf("one where nothing listens: %q, %v", answer, err)
 	}
 	if answer, err := through(t.Context(), t, way, other, "x"); fault.KindOf(err) != fault.Rejected || answer != "" {
 		t.Errorf("one that is not forwarded: %q, %v", answer, err)
@@ -134,7 +142,7 @@ func TestPorts(t *testing.T) {
 	if err := way.Connect(t.Context(), port, conn); err == nil {
 		t.Error("what is closed connects")
 	}
-	want := "forward " + port.String() + " " + silent.String()
+	want := "forward " + port.String() + " " + silent.String() + " " + nobodys.String()
 	timetest.Eventually(t, "its beginning and its end are on record, and no connection", func() bool {
 		return recordOf(t, client) == want+" ok, "+want+" begun"
 	})
@@ -179,50 +187,6 @@ func TestPortsWhoseReaderStalls(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What is forwarded no more ends for a client that has stopped, too.
-func TestPortsWhoseClientStops(t *testing.T) {
-	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
-	newDesk(t, client, "alice")
-	var written atomic.Int64
-	port := listens(t, "127.0.0.1:0", func(conn net.Conn) {
-		for {
-			n, err := conn.Write(make([]byte, 1<<16))
-			if written.Add(int64(n)); err != nil {
-				return
-			}
-		}
-	})
-	forward, giveUp := context.WithCancel(t.Context())
-	defer giveUp()
-	ports, err := client.Ports.Forward(forward, &controlpb.ForwardPortsRequest{Agent: "alice", Ports: []uint32{uint32(port)}})
-	if err != nil || !ports.Receive() {
-		t.Fatal(err, ports.Err())
-	}
-	stream, err := client.Ports.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.CloseRequest()
-	if err := stream.Send(&controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: ports.Msg().Id, Port: uint32(port)}}}); err != nil {
-		t.Fatal(err)
-	}
-	timetest.Eventually(t, "nothing more is carried", func() bool {
-		before := written.Load()
-		timetest.Sleep(time.Second)
-		return before > 0 && written.Load() == before
-	})
-	giveUp()
-	// A client sees that it was not waited for by what it finds later: all that came until
-	// then, and no word of why there is no more.
-	timetest.Sleep(5 * time.Second)
-	for err == nil {
-		_, err = stream.Receive()
-	}
-	if fault.KindOf(err) == fault.Rejected || errors.Is(err, io.EOF) {
-		t.Errorf("it was waited for: %v", err)
 	}
 }
 
@@ -309,24 +273,4 @@ func recordOf(t *testing.T, client *control.Client) string {
 		t.Error(err)
 	}
 	return strings.Join(list, ", ")
-}
-
-// Where nothing listens is said.
-func TestPortsWhereNothingListens(t *testing.T) {
-	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
-	newDesk(t, client, "alice")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := config.Port(l.Addr().(*net.TCPAddr).Port)
-	l.Close()
-	way, err := client.Forward(t.Context(), "alice", []config.Port{port})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer way.Close()
-	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), "nothing listens on it") || answer != "" {
-		t.Errorf("%q, %v", answer, err)
-	}
 }

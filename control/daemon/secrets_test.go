@@ -2,8 +2,6 @@ package daemon_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -19,9 +16,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
-	"osaurus-sandbox/supervisor/hosttest"
 )
 
 const (
@@ -286,22 +281,6 @@ func TestSecretIsAsked(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 
-	host := make(chan error, 1)
-	go func() {
-		_, err := client.Secrets.Ask(t.Context(), &controlpb.AskSecretRequest{Agent: string(secrets.Host), Name: "KEY"})
-		host <- err
-	}()
-	p = next("KEY")
-	if p.Agent != secrets.HostName {
-		t.Errorf("a secret of this host is asked for %q", p.Agent)
-	}
-	if _, err := client.Prompts.Cancel(t.Context(), &controlpb.CancelPromptRequest{Id: p.Id}); err != nil {
-		t.Error(err)
-	}
-	if err := <-host; fault.KindOf(err) != fault.UserDenied {
-		t.Errorf("cancelled: %v", err)
-	}
-
 	third := ask("GONE")
 	next("GONE")
 	deleted, err := client.Agents.Delete(t.Context(), &controlpb.DeleteAgentRequest{Agent: "alice"})
@@ -310,9 +289,6 @@ func TestSecretIsAsked(t *testing.T) {
 	}
 	if err := <-third; fault.KindOf(err) != fault.UserDenied {
 		t.Errorf("of a deleted agent: %v", err)
-	}
-	if got := alice.events("prompt."); len(got) != 8 {
-		t.Errorf("the events are %q", got)
 	}
 
 	// The end of the daemon cancels all, and the next one knows of it.
@@ -378,34 +354,6 @@ func TestAgentDeletedWithSecrets(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-}
-
-// Who asks for an agent to be deleted and leaves before all is done has asked for its secrets
-// too, which nobody would find any more.
-func TestAgentDeletedByWhoLeaves(t *testing.T) {
-	backend := &hosttest.Backend{}
-	home := secretHome(t)
-	client, _ := serve(t, daemon.Options{Home: home, Backend: backend})
-	alice := newDesk(t, client, "alice")
-	alice.setSecret("ONE", canary)
-	alice.exec("true")
-	shown, err := client.Agents.Show(t.Context(), &controlpb.ShowAgentRequest{Agent: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	backend.Guest().When("remove agent-alice", func() {
-		leave()
-		time.Sleep(time.Second) // the daemon hears of it
-	})
-	if _, err := client.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: "alice", Secrets: true, Workspace: true}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	timetest.Eventually(t, "all of it is gone", func() bool {
-		r, err := client.Secrets.List(t.Context(), &controlpb.ListSecretsRequest{Agent: shown.Agent.Id})
-		_, there := os.Stat(home.AgentHome("alice"))
-		return err == nil && len(r.Keys) == 0 && errors.Is(there, fs.ErrNotExist)
-	})
 }
 
 func errOf[T any](_ *T, err error) error { return err }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
@@ -109,19 +108,6 @@ func TestSession(t *testing.T) {
 	if r := alice.run("a", "echo out; echo err >&2; (exit 7)"); r.Stdout.String() != "out\n" || r.Stderr.String() != "err\n" || r.Code != 7 || r.Dir != "/usr" {
 		t.Errorf("%+v", r)
 	}
-	if r := alice.run("a", "exit 3"); !r.Exited || r.Code != 3 {
-		t.Errorf("exit: %+v", r)
-	}
-	if r := alice.run("a", "pwd"); !r.Restarted || r.RestartCause == "" || strings.HasPrefix(r.Stdout.String(), "/usr") {
-		t.Errorf("after exit: %+v", r)
-	}
-	if r := alice.run("a", "yes | head -c 200000"); r.Stdout.Omitted != 200_000-15_000 || len(r.Stdout.Head) != 6_000 || len(r.Stdout.Tail) != 9_000 {
-		t.Errorf("of much output %d, %d, %d", len(r.Stdout.Head), r.Stdout.Omitted, len(r.Stdout.Tail))
-	}
-	r, err := client.RunInSession(t.Context(), "alice", engine.ShellCommand{Shell: engine.Shell{Session: "a"}, Command: "sleep 1000", Timeout: 3 * time.Second}) // in which it begins, too
-	if err != nil || !r.TimedOut {
-		t.Errorf("%+v %v", r, err)
-	}
 	for _, tc := range []struct {
 		agent   string
 		session config.SessionID
@@ -131,33 +117,6 @@ func TestSession(t *testing.T) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}
-}
-
-// A command ends when somebody says so, and when its call does.
-func TestSessionCancel(t *testing.T) {
-	client, _ := serve(t, daemon.Options{})
-	alice := newDesk(t, client, "alice")
-	cancel := func() error {
-		_, err := client.Shells.Cancel(t.Context(), &controlpb.CancelInSessionRequest{Agent: "alice"})
-		return err
-	}
-	if err := cancel(); fault.KindOf(err) != fault.NotFound || alice.status().State == "running" {
-		t.Errorf("without a guest: %v", err)
-	}
-	alice.run("default", "A=1")
-	if err := cancel(); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("of nothing: %v", err)
-	}
-	done := make(chan engine.ShellResult, 1)
-	go func() { done <- alice.run("default", "echo begun; sleep 1000") }()
-	timetest.Eventually(t, "the command runs", func() bool { text, _ := alice.transcript("default"); return strings.HasSuffix(text, "\nbegun\n") })
-	if err := cancel(); err != nil {
-		t.Fatal(err)
-	}
-	if r := <-done; !r.Cancelled || r.Stdout.String() != "begun\n" {
-		t.Errorf("%+v", r)
-	}
-	alice.want("default", "echo $A", "1\n")
 }
 
 // What was shown in a session outlives the guest and the daemon, and begins the

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -115,22 +114,6 @@ func (c *caller) greet() (session string) {
 	return session
 }
 
-// leaveDuring calls a tool, and does not wait for its answer once the context has ended.
-func (c *caller) leaveDuring(ctx context.Context, session, tool string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.at, strings.NewReader(toolCall(tool)))
-	if err != nil {
-		return err
-	}
-	r.Header = c.header(session)
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	_, err = io.Copy(io.Discard, answer.Body)
-	return err
-}
-
 // call calls a tool and returns the status and what was answered, once it is.
 func (c *caller) call(session, tool string) (int, string) {
 	status, text, _ := c.ask(session, toolCall(tool))
@@ -212,34 +195,6 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	timetest.Eventually(t, "who was refused is gone", func() bool { return s.watching.Load() == maxSessions })
-}
-
-// A session in which a call goes on that nobody waits for any more is not idle: there are no more sessions than may be.
-func TestCallThatNobodyWaitsFor(t *testing.T) {
-	s, begun, release := slowStand()
-	c := listenFor(t, s)
-	for range maxSessions {
-		session := c.greet()
-		ctx, leave := context.WithCancel(t.Context())
-		left := make(chan error, 1)
-		go func() { left <- c.leaveDuring(ctx, session, "slow") }()
-		<-begun
-		leave()
-		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
-	for range 3 { // the server may not have seen yet that the last has left
-		if status, text, _ := c.ask("", hello); !strings.Contains(text, "in each a call is under way") {
-			t.Fatalf("%d %s", status, text)
-		}
-	}
-	timetest.Eventually(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
-	close(release)
-	timetest.Eventually(t, "there is room when a call has ended", func() bool {
-		_, text, _ := c.ask("", hello)
-		return strings.Contains(text, "protocolVersion")
-	})
 }
 
 // A cancelled call ends and is not answered.

@@ -227,21 +227,6 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// A client's name is cut between two characters, and says nothing to a terminal.
-func TestLongNameOfAClient(t *testing.T) {
-	names := make(chan Client, 1)
-	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){"t": func(ctx context.Context, c Call) (Envelope, error) {
-		names <- c.Agent.Client
-		return fine(`{}`)(ctx, c)
-	}}}
-	w := serve(t, Options{Sandbox: s})
-	w.greet("a\u202e"+strings.Repeat("é", maxClient), "2025-11-25")
-	w.ask(callTool, `{"name":"t"}`)
-	if got, want := <-names, Client("a·"+strings.Repeat("é", maxClient/2-2)); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // What is too long is cut, and all of it can be read: by its agent, and while few
 // came after it.
 func TestLongResult(t *testing.T) {
