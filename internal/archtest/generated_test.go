@@ -25,6 +25,7 @@ func TestGeneratedParts(t *testing.T) {
 		"settings":       settingsTable(config.Describe(), true),
 		"agent settings": settingsTable(config.DescribeAgent(), false),
 		"exit codes":     exitCodes(t),
+		"limits":         limitsTable(t),
 		"methods":        methods(t),
 	}
 	part := regexp.MustCompile(`(?s)<!-- generated: ([a-z ]+) -->\n.*?<!-- end -->`)
