@@ -151,17 +151,14 @@ func (s agentService) Usage(ctx context.Context, r *controlpb.AgentUsageRequest)
 // Processes answers what runs for agents.
 func (s agentService) Processes(ctx context.Context, r *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error) {
 	list, more, err := s.Agents.Processes(ctx, r.Agent)
-	if err != nil {
-		return nil, err
+	return &controlpb.AgentProcessesResponse{Truncated: more, Processes: protos(list, processProto)}, err
+}
+
+func processProto(p agents.Process) *controlpb.AgentProcess {
+	return &controlpb.AgentProcess{
+		Agent: string(p.Agent.Name), Pid: p.PID, Parent: p.PPID, Command: p.Command, State: p.State,
+		Cpu: durationpb.New(p.CPU), Memory: p.Resident, Started: moment(p.Started),
 	}
-	answer := &controlpb.AgentProcessesResponse{Truncated: more}
-	for _, p := range list {
-		answer.Processes = append(answer.Processes, &controlpb.AgentProcess{
-			Agent: string(p.Agent.Name), Pid: p.PID, Parent: p.PPID, Command: p.Command, State: p.State,
-			Cpu: durationpb.New(p.CPU), Memory: p.Resident, Started: moment(p.Started),
-		})
-	}
-	return answer, nil
 }
 
 // Exec runs one command as an agent.

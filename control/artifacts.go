@@ -36,15 +36,9 @@ func (s artifactService) List(ctx context.Context, r *controlpb.ListArtifactsReq
 		}
 		filter.Session = session
 	}
-	for f, err := range s.Artifacts.List(ctx, filter) {
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&controlpb.ListArtifactsResponse{Artifact: s.proto(f)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sendAll(stream, s.Artifacts.List(ctx, filter), func(f artifacts.Artifact) *controlpb.ListArtifactsResponse {
+		return &controlpb.ListArtifactsResponse{Artifact: s.proto(f)}
+	})
 }
 
 // Show answers one artifact.

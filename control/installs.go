@@ -166,16 +166,13 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 	reports, err := answeredFor(ctx, s.service, r.Agent, "plugin.verify", string(mend), func(a agents.Agent) ([]install.Report, error) {
 		return s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
 	})
-	if err != nil {
-		return nil, err
+	return &controlpb.VerifyPluginsResponse{Reports: protos(reports, reportProto)}, err
+}
+
+func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
+	p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Mended: r.Mended}
+	if r.Err != nil {
+		p.Error, p.Advice = r.Err.Error(), fault.AdviceOf(r.Err)
 	}
-	answer := &controlpb.VerifyPluginsResponse{}
-	for _, r := range reports {
-		p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Mended: r.Mended}
-		if r.Err != nil {
-			p.Error, p.Advice = r.Err.Error(), fault.AdviceOf(r.Err)
-		}
-		answer.Reports = append(answer.Reports, p)
-	}
-	return answer, nil
+	return p
 }

@@ -56,14 +56,7 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 // List answers the jobs of one agent, or of all.
 func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
 	list, err := s.Terminals.Jobs(ctx, r.Agent)
-	if err != nil {
-		return nil, err
-	}
-	answer := &controlpb.ListJobsResponse{}
-	for _, job := range list {
-		answer.Jobs = append(answer.Jobs, jobProto(job))
-	}
-	return answer, nil
+	return &controlpb.ListJobsResponse{Jobs: protos(list, jobProto)}, err
 }
 
 // Poll answers how a job is.

@@ -72,6 +72,24 @@ func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *con
 	}
 }
 
+// agentLogs answers what programs of an agent have logged.
+func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since time.Time, stream *connect.ServerStream[controlpb.LogsResponse]) error {
+	agent, err := s.Agents.Get(r.Agent)
+	if err != nil {
+		return err
+	}
+	send := notBefore(since, stream.Send)
+	for line, err := range s.Lines.Read(ctx, agent.ID, r.Follow) {
+		if err == nil {
+			err = send(&controlpb.LogsResponse{Source: line.Source, Time: moment(line.Time), Level: string(line.Level), Text: shown(line.Text)})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // LeftLogs sends what the logs of a home say that has no daemon to ask: why one did not
 // come up stands there and nowhere else.
 func LeftLogs(home config.Home, source string, since time.Time, send func(*controlpb.LogsResponse) error) error {

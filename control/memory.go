@@ -28,15 +28,9 @@ func (s memoryService) List(ctx context.Context, r *controlpb.ListFactsRequest, 
 	if err != nil {
 		return err
 	}
-	for f, err := range s.Memory.List(ctx, agent.ID) {
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&controlpb.ListFactsResponse{Fact: factProto(f)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sendAll(stream, s.Memory.List(ctx, agent.ID), func(f services.Fact) *controlpb.ListFactsResponse {
+		return &controlpb.ListFactsResponse{Fact: factProto(f)}
+	})
 }
 
 // Search answers what an agent would be told.
@@ -47,14 +41,7 @@ func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsReque
 	}
 	limit := cmp.Or(r.Limit, services.DefaultFound)
 	found, err := s.Memory.Search(ctx, agent.ID, r.Query, int(min(limit, services.MaxFound+1)))
-	if err != nil {
-		return nil, err
-	}
-	answer := &controlpb.SearchFactsResponse{}
-	for _, f := range found {
-		answer.Facts = append(answer.Facts, factProto(f))
-	}
-	return answer, nil
+	return &controlpb.SearchFactsResponse{Facts: protos(found, factProto)}, err
 }
 
 // Add keeps a fact.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
@@ -23,10 +21,7 @@ func pluginProto(e library.Entry) *controlpb.Plugin {
 	p := &controlpb.Plugin{
 		Id: string(e.ID), Name: r.Name, Description: r.Description, Version: r.Version, Author: r.Author, Source: r.Source,
 		Revision: uint32(e.Revision), Hash: string(e.Hash), Network: string(r.Permissions.Network), Inference: r.Permissions.Inference, Daemon: r.Daemon != nil,
-		CreatedBy: metadata(r, "created_by"), ImportedFrom: metadata(r, "imported_from"),
-	}
-	if !r.ModifiedAt.IsZero() {
-		p.Modified = timestamppb.New(r.ModifiedAt)
+		CreatedBy: metadata(r, "created_by"), ImportedFrom: metadata(r, "imported_from"), Modified: moment(r.ModifiedAt),
 	}
 	for _, t := range r.Tools {
 		p.Tools = append(p.Tools, plugins.ToolName(e.ID, t.ID))
@@ -37,20 +32,20 @@ func pluginProto(e library.Entry) *controlpb.Plugin {
 	return p
 }
 
+func brokenProto(b library.Broken) *controlpb.ListPluginsResponse_Broken {
+	return &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: printable.Clip(b.Err.Error()), Advice: printable.Clip(fault.AdviceOf(b.Err))}
+}
+
 // metadata is a text of a recipe's metadata.
 func metadata(r plugins.Recipe, key string) string {
 	text, _ := r.Metadata[key].(string)
 	return text
 }
 
-func findingsProto(findings []plugins.Finding) []*controlpb.Finding {
-	var list []*controlpb.Finding
-	for _, f := range findings {
-		list = append(list, &controlpb.Finding{
-			Severity: string(f.Severity), Rule: string(f.Rule), Path: f.Path, Line: uint32(f.Line), Column: uint32(f.Column), Text: f.Text, Fix: f.Fix,
-		})
+func findingProto(f plugins.Finding) *controlpb.Finding {
+	return &controlpb.Finding{
+		Severity: string(f.Severity), Rule: string(f.Rule), Path: f.Path, Line: uint32(f.Line), Column: uint32(f.Column), Text: f.Text, Fix: f.Fix,
 	}
-	return list
 }
 
 // List answers all plugins.
@@ -59,16 +54,7 @@ func (s pluginService) List(_ context.Context, _ *controlpb.ListPluginsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	answer := &controlpb.ListPluginsResponse{}
-	for _, b := range broken {
-		answer.Broken = append(answer.Broken, &controlpb.ListPluginsResponse_Broken{
-			Path: b.Path, Error: printable.Clip(b.Err.Error()), Advice: printable.Clip(fault.AdviceOf(b.Err)),
-		})
-	}
-	for _, e := range entries {
-		answer.Plugins = append(answer.Plugins, pluginProto(e))
-	}
-	return answer, nil
+	return &controlpb.ListPluginsResponse{Plugins: protos(entries, pluginProto), Broken: protos(broken, brokenProto)}, nil
 }
 
 // Show answers a plugin. A broken one is answered too: somebody has to mend it.
@@ -96,7 +82,7 @@ func (s pluginService) Show(_ context.Context, r *controlpb.ShowPluginRequest) (
 
 // Lint answers what is wrong with a recipe.
 func (s pluginService) Lint(_ context.Context, r *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error) {
-	return &controlpb.LintPluginResponse{Findings: findingsProto(plugins.Lint(r.Recipe))}, nil
+	return &controlpb.LintPluginResponse{Findings: protos(plugins.Lint(r.Recipe), findingProto)}, nil
 }
 
 // Import keeps a recipe.
@@ -111,9 +97,7 @@ func (s pluginService) Import(ctx context.Context, r *controlpb.ImportPluginRequ
 		if err != nil {
 			return err
 		}
-		for _, f := range plugins.Validate(recipe) {
-			answer.Warnings = append(answer.Warnings, findingsProto([]plugins.Finding{f})...)
-		}
+		answer.Warnings = protos(plugins.Validate(recipe), findingProto)
 		e, err := s.keep(recipe, r)
 		answer.Plugin = pluginProto(e)
 		return err
@@ -186,12 +170,9 @@ func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequ
 	}
 	answer := &controlpb.PluginHistoryResponse{}
 	for _, p := range history {
-		revision := &controlpb.PluginHistoryResponse_Revision{Revision: uint32(p.Revision), Current: p.Current, Version: p.Recipe.Version, Hash: string(p.Hash)}
+		revision := &controlpb.PluginHistoryResponse_Revision{Revision: uint32(p.Revision), Current: p.Current, Version: p.Recipe.Version, Hash: string(p.Hash), Modified: moment(p.Recipe.ModifiedAt)}
 		if p.Err != nil {
 			revision.Error = p.Err.Error()
-		}
-		if at := p.Recipe.ModifiedAt; !at.IsZero() {
-			revision.Modified = timestamppb.New(at)
 		}
 		answer.Revisions = append(answer.Revisions, revision)
 	}

@@ -25,26 +25,19 @@ func promptProto(p prompts.Prompt) *controlpb.Prompt {
 	}
 }
 
-func promptProtos(list []prompts.Prompt) (protos []*controlpb.Prompt) {
-	for _, p := range list {
-		protos = append(protos, promptProto(p))
-	}
-	return protos
-}
-
 // List answers the prompts that wait.
 func (s promptService) List(_ context.Context, r *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error) {
 	list := s.Prompts.List()
 	if r.Ended {
 		list = append(s.Prompts.Ended(), list...)
 	}
-	return &controlpb.ListPromptsResponse{Prompts: promptProtos(list)}, nil
+	return &controlpb.ListPromptsResponse{Prompts: protos(list, promptProto)}, nil
 }
 
 // Watch answers the prompts that wait, whenever they are others.
 func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsRequest, stream *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
 	for list := range s.Prompts.Watch(ctx) {
-		if err := stream.Send(&controlpb.WatchPromptsResponse{Prompts: promptProtos(list)}); err != nil {
+		if err := stream.Send(&controlpb.WatchPromptsResponse{Prompts: protos(list, promptProto)}); err != nil {
 			return err
 		}
 	}

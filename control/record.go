@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -123,18 +122,12 @@ func (s service) ListAudit(ctx context.Context, r *controlpb.ListAuditRequest, s
 		}
 		filter.Agent = name
 	}
-	for e, err := range s.Audit.List(ctx, filter) {
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&controlpb.ListAuditResponse{
-			Seq: int64(e.Seq), Time: timestamppb.New(e.Time), Uid: int64(e.UID), Agent: string(e.Agent), Client: e.Client,
+	return sendAll(stream, s.Audit.List(ctx, filter), func(e audit.Entry) *controlpb.ListAuditResponse {
+		return &controlpb.ListAuditResponse{
+			Seq: int64(e.Seq), Time: moment(e.Time), Uid: int64(e.UID), Agent: string(e.Agent), Client: e.Client,
 			Action: e.Action, Subject: e.Subject, Outcome: string(e.Outcome), Detail: e.Detail, Hash: e.Hash.String(),
-		}); err != nil {
-			return err
 		}
-	}
-	return nil
+	})
 }
 
 // nameOf is what an agent is called whose name or id is ref. A name may be that of one
@@ -159,15 +152,7 @@ func (s service) Events(ctx context.Context, r *controlpb.EventsRequest, stream 
 	if r.Follow {
 		read = s.Backing.Events.Subscribe
 	}
-	for e, err := range read(ctx, events.Seq(r.After)) {
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&controlpb.EventsResponse{
-			Seq: int64(e.Seq), Time: timestamppb.New(e.Time), Kind: string(e.Kind), Cause: e.Cause, Fields: e.Fields,
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sendAll(stream, read(ctx, events.Seq(r.After)), func(e events.Event) *controlpb.EventsResponse {
+		return &controlpb.EventsResponse{Seq: int64(e.Seq), Time: moment(e.Time), Kind: string(e.Kind), Cause: e.Cause, Fields: e.Fields}
+	})
 }

@@ -86,14 +86,7 @@ func (s secretService) List(ctx context.Context, r *controlpb.ListSecretsRequest
 		return nil, err
 	}
 	keys, err := s.Vault.List(ctx, agent)
-	if err != nil {
-		return nil, err
-	}
-	answer := &controlpb.ListSecretsResponse{}
-	for _, k := range keys {
-		answer.Keys = append(answer.Keys, keyProto(k))
-	}
-	return answer, nil
+	return &controlpb.ListSecretsResponse{Keys: protos(keys, keyProto)}, err
 }
 
 // Delete forgets a secret.

@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/sessions"
 )
 
 // shellService is the part of the API that is about persistent shells.
@@ -154,18 +155,14 @@ func sizeOf(r *controlpb.Resize) engine.TerminalSize { return terminalSize(r.Get
 // List answers the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
 	list, err := s.Terminals.Sessions(ctx, r.Agent)
-	if err != nil {
-		return nil, err
+	return &controlpb.ListSessionsResponse{Sessions: protos(list, sessionProto)}, err
+}
+
+func sessionProto(s sessions.Session) *controlpb.Session {
+	return &controlpb.Session{
+		Agent: string(s.Agent.Name), Session: s.ID, State: string(s.State), Pid: int32(s.PID), Command: s.Command, Dir: shown(s.Dir),
+		Attached: uint32(s.Attached), Waiting: uint32(s.Waiting), Made: moment(s.Made), Used: moment(s.Used),
 	}
-	answer := &controlpb.ListSessionsResponse{}
-	for _, session := range list {
-		answer.Sessions = append(answer.Sessions, &controlpb.Session{
-			Agent: string(session.Agent.Name), Session: session.ID, State: string(session.State), Pid: int32(session.PID),
-			Command: session.Command, Dir: shown(session.Dir), Attached: uint32(session.Attached), Waiting: uint32(session.Waiting),
-			Made: moment(session.Made), Used: moment(session.Used),
-		})
-	}
-	return answer, nil
 }
 
 // Transcript answers the end of what was typed and shown in a session.

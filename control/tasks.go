@@ -47,15 +47,9 @@ func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, st
 	if err != nil {
 		return err
 	}
-	for task, err := range s.Tasks.List(ctx, agent, r.Open) {
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&controlpb.ListTasksResponse{Task: taskProto(task)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sendAll(stream, s.Tasks.List(ctx, agent, r.Open), func(t services.Task) *controlpb.ListTasksResponse {
+		return &controlpb.ListTasksResponse{Task: taskProto(t)}
+	})
 }
 
 // Show answers one task.

@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/events"
 
@@ -41,25 +39,14 @@ func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, 
 			return err
 		}
 	}
-	for e, err := range read(ctx, filter) {
-		if err != nil {
-			return err
-		}
+	return sendAll(stream, read(ctx, filter), func(e services.Event) *controlpb.ReadTopicsResponse {
+		agent, _ := s.Agents.Get(string(e.Agent)) // it may have been deleted meanwhile
 		p := &controlpb.ReadTopicsResponse{
-			Seq: int64(e.Seq), Time: timestamppb.New(e.Time), Topic: string(e.Topic), Agent: string(s.nameOf(e.Agent)), Source: e.Source, Payload: string(e.Payload),
+			Seq: int64(e.Seq), Time: moment(e.Time), Topic: string(e.Topic), Agent: string(agent.Name), Source: e.Source, Payload: string(e.Payload),
 		}
 		if e.Gap != nil {
 			p.GapFrom, p.GapTo = int64(e.Gap.From), int64(e.Gap.To)
 		}
-		if err := stream.Send(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// nameOf is an agent's name, or none for one that was deleted meanwhile.
-func (s topicService) nameOf(id config.AgentID) config.AgentName {
-	agent, _ := s.Agents.Get(string(id))
-	return agent.Name
+		return p
+	})
 }
