@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bench/floor"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
@@ -95,7 +96,7 @@ func (w *execWorld) furnish() {
 	w.root(install + ` && cp /workspace/shared/spawn /usr/local/bin && tar -C /workspace/shared/sshd -c . | tar -C / -x --keep-directory-symlink && mkdir -p /run/sshd /etc/ssh /home/agent/.ssh &&
 		ssh-keygen -q -A && echo 'StrictModes no' > /etc/ssh/sshd_config && echo sshd:x:105:65534::/run/sshd:/usr/sbin/nologin >> /etc/passwd && echo agent:x:19999:19999::/home/agent:/bin/sh >> /etc/passwd && echo 'agent:*:::::::' >> /etc/shadow &&
 		cp /workspace/shared/key.pub /home/agent/.ssh/authorized_keys && chown -R 19999:19999 /home/agent && chmod 755 /home/agent && chmod 700 /home/agent/.ssh && /usr/sbin/sshd -t`)
-	p, err := w.client.RunFor(w.b.Context(), "", "alice", engine.Command{Args: []string{"sh", "-c", install}, RoomRoot: true})
+	p, err := w.client.Run(w.b.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"sh", "-c", install}, RoomRoot: true})
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func (w *execWorld) furnish() {
 		w.b.Fatalf("%+v %v", exit, err)
 	}
 	// With nofork, sshd itself has the connection: nothing stands between.
-	listen, err := w.client.Run(w.b.Context(), engine.Command{Args: []string{"socat", fmt.Sprintf("VSOCK-LISTEN:%d,fork", sshPort), "EXEC:/usr/sbin/sshd -i -e,nofork"}})
+	listen, err := w.client.Run(w.b.Context(), control.RunAs{}, engine.Command{Args: []string{"socat", fmt.Sprintf("VSOCK-LISTEN:%d,fork", sshPort), "EXEC:/usr/sbin/sshd -i -e,nofork"}})
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/engine"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkStream(b *testing.B) {
 	w := newWorld(b)
 	w.build("source")
 	w.root("cp /workspace/shared/source /usr/local/bin")
-	source, err := w.client.Run(b.Context(), engine.Command{Args: []string{"/usr/local/bin/source", fmt.Sprint(sourcePort), fmt.Sprint(streamBytes)}})
+	source, err := w.client.Run(b.Context(), control.RunAs{}, engine.Command{Args: []string{"/usr/local/bin/source", fmt.Sprint(sourcePort), fmt.Sprint(streamBytes)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func (w *world) stream(line string, want int64) time.Duration {
 	w.b.Helper()
 	began := time.Now()
 	var got counter
-	p, err := w.client.RunFor(w.b.Context(), "", "alice", engine.Command{Args: []string{"sh", "-c", line}, Stdout: &got})
+	p, err := w.client.Run(w.b.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"sh", "-c", line}, Stdout: &got})
 	if err != nil {
 		w.b.Fatal(err)
 	}

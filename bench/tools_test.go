@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/toolbench"
 	"osaurus-sandbox/tools"
@@ -111,7 +112,7 @@ func BenchmarkLargeFile(b *testing.B) {
 	w := newWorld(b)
 	w.build("source")
 	w.root("mkdir -p /usr/local/bin && cp /workspace/shared/source /usr/local/bin")
-	source, err := w.client.Run(b.Context(), engine.Command{Args: []string{"/usr/local/bin/source", strconv.Itoa(largePort), strconv.Itoa(largeBytes)}})
+	source, err := w.client.Run(b.Context(), control.RunAs{}, engine.Command{Args: []string{"/usr/local/bin/source", strconv.Itoa(largePort), strconv.Itoa(largeBytes)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -247,7 +248,7 @@ END`, treeFolders, tree, treeFiles/treeFolders))
 func (w *world) as(agent, script string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
-	p, err := w.client.RunFor(w.b.Context(), "", agent, engine.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
+	p, err := w.client.Run(w.b.Context(), control.RunAs{Agent: agent}, engine.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (w *world) ask(tool, arguments string) {
 func (w *world) root(script string) string {
 	w.b.Helper()
 	var out, errs bytes.Buffer
-	p, err := w.client.Run(w.b.Context(), engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errs})
+	p, err := w.client.Run(w.b.Context(), control.RunAs{}, engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (w *world) root(script string) string {
 
 func (w *world) run(agent, program string) {
 	w.b.Helper()
-	p, err := w.client.RunFor(w.b.Context(), "", agent, engine.Command{Args: []string{program}})
+	p, err := w.client.Run(w.b.Context(), control.RunAs{Agent: agent}, engine.Command{Args: []string{program}})
 	if err != nil {
 		w.b.Fatal(err)
 	}

@@ -184,6 +184,6 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 			return nil, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		return s.Agents.Exec(ctx, string(agent.ID), cmd) // whose secrets these are, whatever is called so by now
+		return s.Agents.Room(string(agent.ID)).Exec(ctx, cmd) // by id: the name may be another agent's by now
 	})
 }

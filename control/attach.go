@@ -8,20 +8,17 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 )
 
-// RunInSession runs a command in a session's shell and waits for it. It is
-// guest.Client's RunShell, through the daemon: whose room it is says the agent,
-// and texts are UTF-8.
+// RunInSession runs a command in the shell of an agent's session and waits for it.
 func (c *Client) RunInSession(ctx context.Context, agent string, cmd engine.ShellCommand) (engine.ShellResult, error) {
 	if err := checkTexts(append([]string{cmd.Command, cmd.Dir}, cmd.Env...)...); err != nil {
 		return engine.ShellResult{}, err
 	}
-	r, err := c.Shells.Run(ctx, &controlpb.RunInSessionRequest{
+	m, err := c.Shells.Run(ctx, &controlpb.RunInSessionRequest{
 		Agent: agent, Session: string(cmd.Session), Command: cmd.Command, Stdin: cmd.Stdin, Timeout: span(cmd.Timeout), Env: cmd.Env, Dir: cmd.Dir,
 		Call: string(cmd.Call),
 	})
@@ -31,7 +28,6 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd engine.Shel
 	output := func(o *controlpb.SessionOutput) engine.ShellOutput {
 		return engine.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
 	}
-	m := r
 	result := engine.ShellResult{
 		Stdout: output(m.Stdout), Stderr: output(m.Stderr), Code: int(m.Status), TimedOut: m.TimedOut, Cancelled: m.Cancelled,
 		Exited: m.Exited, Restarted: m.Restarted, RestartCause: m.RestartCause, Dir: m.Dir, Duration: m.Duration.AsDuration(),
@@ -42,14 +38,7 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd engine.Shel
 	return result, nil
 }
 
-// CancelInSession ends a call of RunInSession, which then answers with what its
-// command wrote. It fails with fault.NotFound when the session has no such call.
-func (c *Client) CancelInSession(ctx context.Context, agent string, session config.SessionID, call config.CallID) error {
-	_, err := c.Shells.Cancel(ctx, &controlpb.CancelInSessionRequest{Agent: agent, Session: string(session), Call: string(call)})
-	return err
-}
-
-// Attachment is a person before the shell of a session.
+// Attachment is a terminal that is attached to the shell of a session.
 type Attachment struct {
 	stream  *connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse]
 	sending sync.Mutex // a stream has one sender at a time
@@ -59,9 +48,8 @@ type Attachment struct {
 	err     error           // after done
 }
 
-// Attach attaches to a session's shell, as guest.Client's AttachShell does.
-// What its terminal shows is written to output. Closing the attachment, or
-// cancelling the context, leaves the shell as it is.
+// Attach attaches to a session's shell and writes what its terminal shows to output.
+// Closing the attachment, or cancelling the context, leaves the shell as it is.
 func (c *Client) Attach(ctx context.Context, agent string, shell engine.Shell, size engine.TerminalSize, output io.Writer) (*Attachment, error) {
 	if err := checkTexts(append([]string{shell.Dir}, shell.Env...)...); err != nil {
 		return nil, err

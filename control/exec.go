@@ -33,18 +33,19 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 	return s.exec(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, start, stream, s.Sandbox.Exec)
 }
 
-// receiveStart is the first message of a call that runs a command.
+// receiveStart receives the first message of a call that runs a command.
 func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 	first, err := stream.Receive()
 	if err != nil {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "no start: %w", err)
 	}
 	start := first.GetStart()
+	text := func(raw []byte) string { return string(raw) } // which need not be UTF-8
 	if len(start.GetRawArgs()) > 0 {
-		start.Args = texts(start.RawArgs)
+		start.Args = protos(start.RawArgs, text)
 	}
 	if len(start.GetRawEnv()) > 0 {
-		start.Env = texts(start.RawEnv)
+		start.Env = protos(start.RawEnv, text)
 	}
 	if start == nil || len(start.Args) == 0 && start.Line == "" {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message says no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
@@ -52,23 +53,43 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 	return start, nil
 }
 
-// texts are bytes that may be no UTF-8, as the guest takes them.
-func texts(raw [][]byte) []string {
-	list := make([]string, len(raw))
-	for i, b := range raw {
-		list[i] = string(b)
-	}
-	return list
-}
-
-// exec runs a command, on the record.
+// exec runs a command between two entries of the audit and carries its streams.
 func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, stream *execStream, run starter) error {
 	return s.audited(ctx, n, func() error {
-		exit, err := s.carry(ctx, start, stream, run)
+		out := &outputs{stream: stream}
+		cmd := command(start)
+		cmd.Stdout = out.to(func(b []byte) *controlpb.ExecResponse {
+			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}}
+		})
+		cmd.Stderr = out.to(func(b []byte) *controlpb.ExecResponse {
+			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
+		})
+		var in io.WriteCloser
+		if start.Stdin {
+			r, w := io.Pipe()
+			defer r.Close() // releases a writer when the command does not read
+			cmd.Stdin, in = r, w
+		}
+		out.mu.Lock() // the start is sent before any output
+		process, err := run(ctx, cmd)
+		if err == nil {
+			id, forget := s.running.add(process)
+			defer forget()
+			err = stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Started{
+				Started: &controlpb.ExecStarted{Id: id, Pid: int32(process.PID())},
+			}})
+		}
+		out.mu.Unlock()
+		if err != nil {
+			return err // the end of the call ends the command
+		}
+		if start.Stdin || cmd.Terminal != nil {
+			go follow(stream, process, in)
+		}
+		exit, err := process.Wait()
 		if err != nil {
 			return err
 		}
-		// Nobody waits for the entry that says how it ended.
 		return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: exitProto(exit)}})
 	})
 }
@@ -80,44 +101,7 @@ func exitProto(e engine.Exit) *controlpb.ExecExit {
 	}
 }
 
-// carry carries a command's streams until it has ended.
-func (s service) carry(ctx context.Context, start *controlpb.ExecStart, stream *execStream, run starter) (engine.Exit, error) {
-	out := &outputs{stream: stream}
-	cmd := command(start)
-	cmd.Stdout = out.to(func(b []byte) *controlpb.ExecResponse {
-		return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}}
-	})
-	cmd.Stderr = out.to(func(b []byte) *controlpb.ExecResponse {
-		return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
-	})
-	in := io.WriteCloser(unheard{io.Discard})
-	if start.Stdin {
-		r, w := io.Pipe()
-		defer r.Close() // releases whoever waits for the command to read
-		cmd.Stdin, in = r, w
-	}
-	out.mu.Lock() // until it is said that the command has started
-	process, err := run(ctx, cmd)
-	if err != nil {
-		out.mu.Unlock()
-		return engine.Exit{}, err
-	}
-	if start.Stdin || cmd.Terminal != nil {
-		go follow(stream, process, in)
-	}
-	id, forget := s.running.add(process)
-	defer forget()
-	err = stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Started{
-		Started: &controlpb.ExecStarted{Id: id, Pid: int32(process.PID())},
-	}})
-	out.mu.Unlock()
-	if err != nil {
-		return engine.Exit{}, err // and the end of the call ends the command
-	}
-	return process.Wait()
-}
-
-// command is the command that a start asks for, but for its streams.
+// command is startOf in reverse.
 func command(start *controlpb.ExecStart) engine.Command {
 	cmd := engine.Command{
 		Args: start.Args, Env: start.Env, Dir: start.Dir, RoomRoot: start.Root, ReadOnly: start.ReadOnly,
@@ -132,14 +116,13 @@ func command(start *controlpb.ExecStart) engine.Command {
 	return cmd
 }
 
-// inLoginShell runs its first argument in an agent's login shell: only the room
-// knows which that is.
+// inLoginShell runs its first argument in the agent's login shell, which only the room
+// knows.
 const inLoginShell = `exec "${SHELL:-/bin/sh}" -lc "$1"`
 
 func loginShell(line string) []string { return []string{"/bin/sh", "-c", inLoginShell, "sh", line} }
 
-// asTyped is a command as a shell would read it, or the line that loginShell
-// made a command of.
+// asTyped returns a command as a shell would read it, and the line of a loginShell.
 func asTyped(args []string) string {
 	if len(args) == len(loginShell("")) && args[2] == inLoginShell {
 		return args[4]
@@ -147,7 +130,7 @@ func asTyped(args []string) string {
 	return commandLine(args)
 }
 
-// terminalSize is a size that a client asks for; no terminal is larger.
+// terminalSize bounds the size that a client asks for.
 func terminalSize(rows, cols uint32) engine.TerminalSize {
 	return engine.TerminalSize{Rows: uint16(min(rows, math.MaxUint16)), Cols: uint16(min(cols, math.MaxUint16))}
 }
@@ -161,12 +144,7 @@ func (s service) Signal(ctx context.Context, r *controlpb.SignalRequest) (*contr
 	return &controlpb.SignalResponse{}, err
 }
 
-// unheard is the input of a command that takes none.
-type unheard struct{ io.Writer }
-
-func (unheard) Close() error { return nil }
-
-// follow carries what comes after start.
+// follow passes on input and terminal sizes. In is nil if the command reads no input.
 func follow(stream *execStream, process engine.Process, in io.WriteCloser) {
 	for {
 		m, err := stream.Receive()
@@ -174,18 +152,24 @@ func follow(stream *execStream, process engine.Process, in io.WriteCloser) {
 		case *controlpb.ExecRequest_Resize:
 			err = process.Resize(terminalSize(what.Resize.Rows, what.Resize.Cols))
 		case *controlpb.ExecRequest_Stdin:
-			_, err = in.Write(what.Stdin)
+			if in != nil {
+				_, err = in.Write(what.Stdin)
+			}
 		case *controlpb.ExecRequest_StdinEnd:
-			_ = in.Close()
+			if in != nil {
+				_ = in.Close()
+			}
 		}
 		if err != nil {
-			_ = in.Close() // who goes away without a word ends the call too
+			if in != nil {
+				_ = in.Close() // a client that disconnects ends the call too
+			}
 			return
 		}
 	}
 }
 
-// outputs sends what the command writes, one message at a time.
+// outputs sends the output of a command, one message at a time.
 type outputs struct {
 	mu     sync.Mutex
 	stream *execStream
@@ -210,7 +194,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-// running are the commands that can be signalled.
+// running holds the commands that can be signalled, by id.
 type running struct {
 	mu   sync.Mutex
 	last uint64
@@ -242,7 +226,7 @@ func (r *running) get(id string) (engine.Process, error) {
 	return nil, fault.Newf(fault.NotFound, "send signal", id, "no such command runs").Advise("It may have ended. Send the id that its exec has answered.")
 }
 
-// commandLine is a command for people to read: quoted only where a shell needs it.
+// commandLine returns a command for people, quoted where a shell needs it.
 func commandLine(args []string) string {
 	var b strings.Builder
 	for i, arg := range args {

@@ -18,46 +18,37 @@ import (
 
 type clientStream = connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse]
 
-// Process is a command that runs in the guest.
+// Process is a command that runs in the guest. It implements engine.Process.
 type Process struct {
-	client *Client
-	cmd    engine.Command
-	stream *clientStream
-	saying sync.Mutex // of one thing at a time
-	cancel context.CancelFunc
-	id     string
-	pid    int
-	done   chan struct{}
-	exit   engine.Exit // after done
-	err    error       // after done
+	client  *Client
+	cmd     engine.Command
+	stream  *clientStream
+	sending sync.Mutex // a stream has one sender at a time
+	cancel  context.CancelFunc
+	id      string
+	pid     int
+	done    chan struct{}
+	exit    engine.Exit // after done
+	err     error       // after done
 }
 
-// Run starts a command as root of the guest and returns when it runs; the guest
-// is started if need be. Cancelling the context ends it. It is guest.Client's
-// Exec, through the daemon: only Grace is not the caller's to choose, and Dir is
-// UTF-8.
-func (c *Client) Run(ctx context.Context, cmd engine.Command) (*Process, error) {
-	return c.run(ctx, c.Exec, startOf(cmd), cmd)
+// RunAs says for whom a command runs. The zero value is root of the guest.
+type RunAs struct {
+	Agent   string   // name or id
+	Secrets []string // of the agent, for the command's environment
+	Tenant  engine.Tenant
 }
 
-// RunLending is RunFor with secrets of the agent in the command's environment too.
-func (c *Client) RunLending(ctx context.Context, secrets []string, agent string, cmd engine.Command) (*Process, error) {
-	start := startOf(cmd)
-	start.Agent, start.Secrets = agent, secrets
-	return c.run(ctx, c.Agents.Exec, start, cmd)
-}
-
-// RunFor is Run as an agent, by its name or id, in its room. The audit says for whom,
-// if that is known.
-func (c *Client) RunFor(ctx context.Context, tenant engine.Tenant, agent string, cmd engine.Command) (*Process, error) {
-	start := startOf(cmd)
-	start.Agent, start.Tenant = agent, string(tenant)
-	return c.run(ctx, c.Agents.Exec, start, cmd)
-}
-
-func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStream, error), start *controlpb.ExecStart, cmd engine.Command) (*Process, error) {
+// Run starts a command and returns when it runs. It starts the guest if necessary.
+// Cancelling the context ends the command. Grace is ignored, and Dir must be UTF-8.
+func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Process, error) {
 	if err := checkTexts(cmd.Dir); err != nil {
 		return nil, err
+	}
+	start, call := startOf(cmd), c.Exec
+	if as.Agent != "" {
+		call = c.Agents.Exec
+		start.Agent, start.Secrets, start.Tenant = as.Agent, as.Secrets, string(as.Tenant)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := call(ctx)
@@ -80,7 +71,7 @@ func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStr
 		return nil, unexpected(err)
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	if cmd.Stdin != nil || cmd.Terminal != nil { // there is more to say
+	if cmd.Stdin != nil || cmd.Terminal != nil { // there is more to send
 		// The transport looks at the context only when the request has ended.
 		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
 	} else {
@@ -93,8 +84,8 @@ func (c *Client) run(ctx context.Context, call func(context.Context) (*clientStr
 	return p, nil
 }
 
-// carried is a list as the schema carries it: as texts if all are UTF-8, as
-// bytes if not.
+// carried returns a list as strings if all are UTF-8, which protobuf demands, or else
+// as bytes.
 func carried(list []string) (texts []string, raw [][]byte) {
 	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
 		return list, nil
@@ -105,12 +96,12 @@ func carried(list []string) (texts []string, raw [][]byte) {
 	return nil, raw
 }
 
-// checkTexts refuses what the schema cannot carry of a command.
+// checkTexts refuses texts of a command that are not UTF-8.
 func checkTexts(texts ...string) error {
 	return checkUTF8("run command", "Put it into a script in the workspace and run that.", texts)
 }
 
-// checkUTF8 refuses texts that the schema cannot carry.
+// checkUTF8 refuses texts that protobuf cannot carry.
 func checkUTF8(op, advice string, texts []string) error {
 	for _, text := range texts {
 		if !utf8.ValidString(text) {
@@ -120,7 +111,7 @@ func checkUTF8(op, advice string, texts []string) error {
 	return nil
 }
 
-// startOf is what the daemon is told of a command.
+// startOf is the start of a command for the wire, without its streams.
 func startOf(cmd engine.Command) *controlpb.ExecStart {
 	start := &controlpb.ExecStart{
 		Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
@@ -134,7 +125,7 @@ func startOf(cmd engine.Command) *controlpb.ExecStart {
 	return start
 }
 
-// unexpected makes a fault of an end that came too early.
+// unexpected explains a stream that ended too early.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fault.Newf(fault.Unavailable, "run command", "", "the daemon did not say how it ended").Advise("See `osaurus-sandbox logs`.")
@@ -163,12 +154,12 @@ func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
 // Resize changes the size of the command's terminal. Behind input that nobody
 // reads it waits until the command ends.
 func (p *Process) Resize(s engine.TerminalSize) error {
-	return p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
+	return p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
 }
 
-func (p *Process) say(r *controlpb.ExecRequest) error {
-	p.saying.Lock()
-	defer p.saying.Unlock()
+func (p *Process) send(r *controlpb.ExecRequest) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
 	return p.stream.Send(r)
 }
 
@@ -177,11 +168,11 @@ func (p *Process) feed() {
 	buf := make([]byte, chunk)
 	for {
 		n, err := p.cmd.Stdin.Read(buf)
-		if n > 0 && p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
+		if n > 0 && p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Stdin{Stdin: buf[:n]}}) != nil {
 			return
 		}
 		if err != nil {
-			_ = p.say(&controlpb.ExecRequest{What: &controlpb.ExecRequest_StdinEnd{StdinEnd: &controlpb.StdinEnd{}}})
+			_ = p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_StdinEnd{StdinEnd: &controlpb.StdinEnd{}}})
 			return
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // command with its tenant.
 func (c *Client) Sandbox(agent string) engine.Sandbox {
 	return engine.NewSandbox(func(ctx context.Context, cmd engine.Command, tenant engine.Tenant) (engine.Process, error) {
-		return c.RunFor(ctx, tenant, agent, cmd)
+		return c.Run(ctx, RunAs{Agent: agent, Tenant: tenant}, cmd)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
@@ -120,10 +121,7 @@ func (x *execFlags) run(ctx context.Context, c console, agent string, args []str
 		command.Env = append(guest.DefaultEnv(), x.env...)
 	}
 	run := showingStart(c, client, func(ctx context.Context, command engine.Command) (process, error) {
-		if agent == "" {
-			return client.Run(ctx, command)
-		}
-		return client.RunLending(ctx, x.secrets, agent, command)
+		return client.Run(ctx, control.RunAs{Agent: agent, Secrets: x.secrets}, command)
 	})
 	switch {
 	case x.json:

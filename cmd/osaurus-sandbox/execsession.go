@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/printable"
 )
@@ -64,7 +65,8 @@ func runInSession(ctx context.Context, client *control.Client, agent string, com
 	defer end()
 	command.Call = config.CallID(rand.Text())
 	defer context.AfterFunc(ctx, func() {
-		if client.CancelInSession(run, agent, command.Session, command.Call) != nil {
+		call := &controlpb.CancelInSessionRequest{Agent: agent, Session: string(command.Session), Call: string(command.Call)}
+		if _, err := client.Shells.Cancel(run, call); err != nil {
 			time.AfterFunc(lastAnswer, end)
 		}
 	})()

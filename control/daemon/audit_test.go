@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/engine"
@@ -15,7 +16,7 @@ import (
 // Every change is in the audit, with who asked for it; and the audit is whole.
 func TestAudit(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
-	p, err := client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", "exit 3"}})
+	p, err := client.Run(t.Context(), control.RunAs{}, engine.Command{Args: []string{"sh", "-c", "exit 3"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,14 +147,14 @@ func TestExec(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	in := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	var out, errOut bytes.Buffer
-	p, err := client.Run(t.Context(), engine.Command{Args: []string{"sh", "-c", "cat; echo to stderr >&2; exit 37"}, Stdin: bytes.NewReader(in), Stdout: &out, Stderr: &errOut})
+	p, err := client.Run(t.Context(), control.RunAs{}, engine.Command{Args: []string{"sh", "-c", "cat; echo to stderr >&2; exit 37"}, Stdin: bytes.NewReader(in), Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := p.Wait(); err != nil || exit.Status() != 37 || !bytes.Equal(out.Bytes(), in) || errOut.String() != "to stderr\n" {
 		t.Errorf("%v %v, %d bytes, %q", exit, err, out.Len(), errOut.String())
 	}
-	if _, err := client.Run(t.Context(), engine.Command{Args: []string{"no-such-program"}}); fault.KindOf(err) != fault.NotFound {
+	if _, err := client.Run(t.Context(), control.RunAs{}, engine.Command{Args: []string{"no-such-program"}}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("no such program: %v", err)
 	}
 }
@@ -274,7 +274,7 @@ func TestQuit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Close()
-	running, err := client.Run(t.Context(), engine.Command{Args: []string{"sleep", "1000"}})
+	running, err := client.Run(t.Context(), control.RunAs{}, engine.Command{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/engine"
@@ -46,7 +47,7 @@ func (d desk) setSecret(name, value string) {
 func (d desk) exec(script string) string {
 	d.t.Helper()
 	var out, errOut bytes.Buffer
-	p, err := d.RunFor(d.t.Context(), "", d.agent, engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
+	p, err := d.Run(d.t.Context(), control.RunAs{Agent: d.agent}, engine.Command{Args: []string{"sh", "-c", script}, Stdout: &out, Stderr: &errOut})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("in pieces: %q", got)
 	}
 	var out bytes.Buffer
-	p, err := client.RunLending(t.Context(), []string{"TOKEN"}, "alice", engine.Command{Args: []string{"sh", "-c", `echo "$TOKEN"; echo ${#TOKEN} bytes`}, Stdout: &out})
+	p, err := client.Run(t.Context(), control.RunAs{Agent: "alice", Secrets: []string{"TOKEN"}}, engine.Command{Args: []string{"sh", "-c", `echo "$TOKEN"; echo ${#TOKEN} bytes`}, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,20 +102,20 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("a command that was lent it: %v, %q", err, out.String())
 	}
 	for name, kind := range map[string]fault.Kind{"OTHER": fault.NotFound, "no name": fault.InvalidArgs} {
-		if _, err := client.RunLending(t.Context(), []string{name}, "alice", engine.Command{Args: []string{"true"}}); fault.KindOf(err) != kind {
+		if _, err := client.Run(t.Context(), control.RunAs{Agent: "alice", Secrets: []string{name}}, engine.Command{Args: []string{"true"}}); fault.KindOf(err) != kind {
 			t.Errorf("with the secret %q: %v", name, err)
 		}
 		if _, err := client.Jobs.Start(t.Context(), &controlpb.StartJobRequest{Agent: "alice", Args: []string{"true"}, Secrets: []string{name}}); fault.KindOf(err) != kind {
 			t.Errorf("a job with the secret %q: %v", name, err)
 		}
 	}
-	if _, err := client.RunLending(t.Context(), []string{"TOKEN"}, "bob", engine.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.NotFound {
+	if _, err := client.Run(t.Context(), control.RunAs{Agent: "bob", Secrets: []string{"TOKEN"}}, engine.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("with another agent's secret: %v", err)
 	}
 	if got := bob.exec("echo " + canary); got != canary+"\n" {
 		t.Errorf("another agent's output: %q", got)
 	}
-	_, err = client.RunFor(t.Context(), "", "alice", engine.Command{Args: []string{"no-such-" + canary}})
+	_, err = client.Run(t.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"no-such-" + canary}})
 	if fault.KindOf(err) != fault.NotFound || strings.Contains(err.Error(), canary) {
 		t.Errorf("an error: %v", err)
 	}
@@ -210,7 +211,7 @@ func TestSecretOfARunningCommand(t *testing.T) {
 	alice := newDesk(t, client, "alice")
 	var out view
 	in, feed := io.Pipe()
-	p, err := client.RunFor(t.Context(), "", "alice", engine.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
+	p, err := client.Run(t.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"cat"}, Stdin: in, Stdout: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
