@@ -18,8 +18,6 @@ type install struct {
 	call    *Call
 	manager packages.Manager
 	specs   []packages.Spec
-	// patience is what one attempt may take, and each thing around it.
-	patience time.Duration
 	// fetched says that the index was fetched for this very call.
 	fetched bool
 }
@@ -55,8 +53,8 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 		}
 	}
 	if r.ok() {
-		output, _ := clip(r.output, maxInstallOutput, r.lost)
-		return Installed{Installed: j.specs, Manager: j.manager, Output: output, Retried: more["retried"] == true}, nil
+		summary, leftOut := packages.Summary(r.output, j.specs)
+		return Installed{Installed: j.specs, Manager: j.manager, Output: summary, LeftOut: leftOut, Retried: more["retried"] == true}, nil
 	}
 	clean, err := j.undo(ctx, before)
 	if err != nil {
@@ -124,7 +122,7 @@ func (j *install) judge(r ran) (class packages.Class, again bool) {
 		return packages.NoSpace, false
 	case r.exit.OOM, r.exit.PIDs:
 		return packages.OutOfRoom, false
-	case r.exit.TimedOut:
+	case r.exit.Idle:
 		return packages.OutOfTime, false
 	case class == packages.Missing && j.fetched: // a moment ago
 		return class, false
@@ -159,7 +157,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	if args == nil {
 		return "", nil
 	}
-	r, err := j.run(ctx, j.call, command{args: args, root: true, patience: askTime, most: maxLedger})
+	r, err := j.run(ctx, j.call, command{args: args, root: true, most: maxLedger})
 	switch {
 	case absent(err, args[0]):
 		return "", j.unequipped(args[0], err)
@@ -194,7 +192,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 
 // step runs one command of the manager, as the user that it takes.
 func (j *install) step(ctx context.Context, args []string) (ran, error) {
-	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), patience: j.patience, say: j.call.Say})
+	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), say: j.call.Say})
 }
 
 func (j *install) names() string {
@@ -214,7 +212,7 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	}
 	kind := fault.Execution
 	if class == packages.OutOfTime {
-		kind, why = fault.Timeout, fmt.Sprintf("it was not done after %v", j.patience)
+		kind, why = fault.Timeout, fmt.Sprintf("it wrote nothing for %v", silence)
 	}
 	if class == packages.NoNetwork && j.manager == packages.Pip {
 		why = "its index was not reached" // pip's own last word is that there is no such version

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,20 +23,18 @@ const (
 	maxInstallOutput = 20_000
 	// maxLedger bounds the list of what is installed: some ten thousand packages.
 	maxLedger = 1 << 20
-	// askTime is how long a manager may take to say what there is.
-	askTime = time.Minute
 	// freshTime is how long an index of packages is believed. One that has become
 	// wrong meanwhile is noticed, and fetched again.
 	freshTime = time.Hour
 	// breath is the pause before what failed is tried again: what passes often
 	// does so in a moment.
 	breath = 2 * time.Second
-	// installTime is two attempts, what is done before each and after, and some more:
-	// no install that goes on is ever cut off.
-	installTime = 8 * packages.MaxTime
-	// installBudget is that, behind another one that takes as long, and the start of a
-	// guest.
-	installBudget = 2*installTime + bootTime
+	// installBudget covers two attempts, another install of the agent before this one,
+	// and the start of a guest.
+	installBudget = 64*time.Minute + bootTime
+	// silence is how long a manager may write nothing. Large packages are unpacked
+	// without a word, slowly under emulation.
+	silence = 4 * time.Minute
 )
 
 // Installer installs packages in agents' rooms, for each agent one thing at a
@@ -62,25 +59,24 @@ type Installed struct {
 	Installed []packages.Spec  `json:"installed"`
 	Manager   packages.Manager `json:"manager"`
 	ExitCode  int              `json:"exit_code"`
-	Output    string           `json:"output"`
+	Output    string           `json:"output" jsonschema:"what was installed, with versions"`
+	LeftOut   []string         `json:"recommended,omitempty" jsonschema:"recommended packages that were left out; install those that you need"`
 	Retried   bool             `json:"retried,omitempty" jsonschema:"it went well at the second attempt"`
 }
 
-// System installs packages with the manager of the guest's distribution. It can be
-// read as Install, but that an attempt may take as long as is said: zero is
-// as long as a model waits for one.
-func (i *Installer) System(ctx context.Context, c *Call, names []string, patience time.Duration) (Installed, error) {
+// System installs packages with the manager of the guest's distribution, as Install does.
+func (i *Installer) System(ctx context.Context, c *Call, names []string) (Installed, error) {
 	m, err := i.system(ctx, c)
 	if err != nil {
 		return Installed{}, err
 	}
-	return i.install(ctx, c, m, names, cmp.Or(patience, m.Time()))
+	return i.Install(ctx, c, m, names)
 }
 
 // system is the manager of the guest's distribution. The room is asked, and not what
 // the guest is made of: a pack that somebody brings may call itself anything.
 func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
-	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}, patience: askTime})
+	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}})
 	switch {
 	case err == nil:
 		return packages.APK, nil
@@ -90,15 +86,11 @@ func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, erro
 	return "", err
 }
 
-// Install installs packages for an agent. What is to be said meanwhile is said to
-// the call. A failure is a *Failure that says why in its member failure_class, and
-// then nothing is left half installed, or it has cleanup_failed. An install that is
-// cut off by its context is mended by the next.
+// Install installs packages for an agent and reports progress to the call. A failure
+// is a *Failure whose member failure_class says why. What a failed install has brought
+// is removed again; cleanup_failed says if that went wrong too. An install that the
+// context ends is repaired by the next one.
 func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, names []string) (Installed, error) {
-	return i.install(ctx, c, m, names, m.Time())
-}
-
-func (i *Installer) install(ctx context.Context, c *Call, m packages.Manager, names []string, patience time.Duration) (Installed, error) {
 	specs, err := specsOf(m, names)
 	if err != nil {
 		return Installed{}, err
@@ -108,7 +100,7 @@ func (i *Installer) install(ctx context.Context, c *Call, m packages.Manager, na
 		return Installed{}, fault.Wrap("wait for the agent's other installs", string(c.Name), err)
 	}
 	defer give()
-	return (&install{Installer: i, call: c, manager: m, specs: specs, patience: patience}).do(ctx)
+	return (&install{Installer: i, call: c, manager: m, specs: specs}).do(ctx)
 }
 
 // specsOf reads packages' names.
@@ -129,11 +121,10 @@ func specsOf(m packages.Manager, names []string) ([]packages.Spec, error) {
 
 // command is one command of a manager.
 type command struct {
-	args     []string
-	root     bool
-	patience time.Duration
-	most     uint64 // bytes of its output; 0 is what a model is shown
-	// say, if not nil, is told its lines.
+	args []string
+	root bool
+	most uint64 // bytes of its output; 0 is as much as a model is shown
+	// say, if not nil, gets its lines.
 	say func(format string, args ...any)
 }
 
@@ -144,7 +135,7 @@ type ran struct {
 	lost   uint64 // bytes of it that were left out
 }
 
-func (r ran) ok() bool { return r.exit.Status() == 0 && !r.exit.TimedOut }
+func (r ran) ok() bool { return r.exit.Status() == 0 && !r.exit.Idle }
 
 // run runs a command to its end.
 func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) {
@@ -153,7 +144,7 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 	}
 	out := &teller{say: cmd.say}
 	line := engine.Command{
-		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, Timeout: cmd.patience, MaxOutput: cmd.most,
+		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, IdleTimeout: silence, MaxOutput: cmd.most,
 	}
 	if cmd.root { // in a folder where no agent can have put what a manager takes for a package
 		line.RoomRoot, line.Dir, line.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}

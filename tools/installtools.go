@@ -23,7 +23,7 @@ func newInstall(i *Installer) Tool {
 	return Define(installSpec("sandbox_install", "Install system packages",
 		`Install packages of your sandbox's Linux (apk or apt, whichever it has), as root, for you alone: ["ffmpeg", "jq=1.7.1-r0"].`,
 	), func(ctx context.Context, c *Call, in installIn) (Installed, error) {
-		return i.System(ctx, c, in.Packages, 0)
+		return i.System(ctx, c, in.Packages)
 	})
 }
 

@@ -35,6 +35,8 @@ type said struct {
 	exit   engine.Exit
 	none   bool          // there is no such program
 	takes  time.Duration // or until its context ends
+	// writesFor is how long it writes now and again before that.
+	writesFor time.Duration
 }
 
 func (a *answers) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
@@ -71,10 +73,15 @@ type answering struct {
 func (answering) Signal(context.Context, engine.Signal) error { return nil }
 func (answering) Done() <-chan struct{}                       { return nil }
 func (a answering) Wait() (engine.Exit, error) {
+	for begun := time.Now(); time.Since(begun) < a.writesFor; time.Sleep(a.cmd.IdleTimeout / 2) {
+		if _, err := io.WriteString(a.cmd.Stdout, "Unpacking\n"); err != nil || a.cmd.Timeout != 0 {
+			return engine.Exit{Idle: true}, err
+		}
+	}
 	if a.takes > 0 {
 		select {
-		case <-time.After(min(a.takes, a.cmd.Timeout)):
-			a.exit.TimedOut = a.takes > a.cmd.Timeout
+		case <-time.After(min(a.takes, a.cmd.IdleTimeout)):
+			a.exit.Idle = a.takes > a.cmd.IdleTimeout
 		case <-a.ctx.Done():
 			return engine.Exit{}, context.Cause(a.ctx)
 		}
@@ -99,17 +106,20 @@ func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any,
 	return e, a.ran
 }
 
-// A model waits for packages no longer than the manager's own limit; whoever says that an attempt
-// may take longer gets that.
-func TestInstallPatience(t *testing.T) {
+// An install goes on for as long as its manager writes.
+func TestInstallSilence(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
-		const takes = packages.MaxTime + 2*time.Minute
-		a := &answers{says: map[string][]said{"apk --version": {{none: true}}, "apt-get --yes --quiet -o DPkg::Lock::Timeout=20 -o Dpkg::Use-Pty=0 install": {{takes: takes}}}}
-		for patience, fails := range map[time.Duration]bool{0: true, takes + time.Minute: false} {
+		for _, fails := range []bool{false, true} {
+			last := said{takes: time.Second}
+			if fails {
+				last.takes = time.Hour
+			}
+			last.writesFor = 4 * silence
+			a := &answers{says: map[string][]said{"npm": {last}}}
 			call := alice()
-			_, err := NewInstaller(func(Agent) engine.Executor { return a }).System(t.Context(), &call, []string{"jq"}, patience)
-			if f, failed := errors.AsType[*Failure](err); failed != fails || failed && (f.Kind != fault.Timeout || !strings.Contains(f.Message, packages.MaxTime.String())) {
-				t.Errorf("with %v: %v", patience, err)
+			_, err := NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"x"})
+			if f, failed := errors.AsType[*Failure](err); failed != fails || failed && (f.Kind != fault.Timeout || !strings.Contains(f.Message, "wrote nothing for "+silence.String())) {
+				t.Errorf("silent at the end %v: %v", fails, err)
 			}
 		}
 	})
@@ -159,8 +169,8 @@ func TestInstalls(t *testing.T) {
 		{"what apt has just looked for", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: Unable to locate package jq\n")}}, map[string]any{"failure_class": "not_found", "retried": nil}, nil},
 		{"with an index that says why", "sandbox_install", map[string][]said{"apk": debian, apt + "update": {failing("Err: Temporary failure resolving 'deb'\n")}, aptGet: {failing("E: Unable to locate package jq\n")}},
 			map[string]any{"failure_class": "no_network", "retried": true, "cleanup_failed": nil}, nil},
-		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: engine.Exit{Signal: engine.SIGTERM, TimedOut: true}}}},
-			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it was not done after 2m0s. Try again, with fewer packages in a call where there are several: the network or the server may be slow."}, nil},
+		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: engine.Exit{Signal: engine.SIGTERM, Idle: true}}}},
+			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it wrote nothing for 4m0s. Try again, with fewer packages in a call: it may wait for a slow server."}, nil},
 		{"without names", "sandbox_pip_install", map[string][]said{python: {failing("WARNING: Temporary failure in name resolution\nERROR: Could not find a version that satisfies the requirement x\n")}},
 			map[string]any{"failure_class": "no_network", "message": "pip did not install jq (no_network): its index was not reached. Try again once the network is there."}, nil},
 		{"without memory", "sandbox_pip_install", map[string][]said{python: {{exit: engine.Exit{Signal: engine.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},

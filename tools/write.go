@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"strings"
-	"unicode/utf8"
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
@@ -17,7 +16,7 @@ type writeIn struct {
 
 type writeOut struct {
 	Path   string `json:"path"`
-	Size   int    `json:"size" jsonschema:"characters that were written"`
+	Size   int    `json:"size" jsonschema:"bytes that were written"`
 	Action string `json:"action" jsonschema:"create or update"`
 	Mode   string `json:"mode"`
 	Diff   string `json:"diff,omitempty"`
@@ -40,7 +39,7 @@ func newWrite(rooms Rooms) Tool {
 		if p.Rel == "." || strings.HasSuffix(in.Path, "/") {
 			return writeOut{}, wrongArgument("path", "the path of a file", "%s is a folder", quoted(in.Path))
 		}
-		out := writeOut{Path: p.String(), Size: utf8.RuneCountInString(in.Content), Mode: in.Mode, Action: "update"}
+		out := writeOut{Path: p.String(), Size: len(in.Content), Mode: in.Mode, Action: "update"}
 		if in.Mode == "append" {
 			w, err := writeAll(ctx, rooms, c.Agent, p, []byte(in.Content), engine.FileWrite{Append: true, Parents: true})
 			if w.Created {

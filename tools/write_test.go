@@ -55,6 +55,16 @@ func TestChangedSinceRead(t *testing.T) {
 	}
 }
 
+func TestWriteCountsBytes(t *testing.T) {
+	f := &aFile{}
+	c := alice()
+	c.Home = "/home/alice"
+	r := NewRegistry(slog.New(slog.DiscardHandler), newWrite(func(Agent) engine.Room { return f }))
+	if got := answer(t, r, c, "sandbox_write_file", `{"path":"a.txt","content":"größe €\n"}`); !strings.Contains(got, `"size":12`) {
+		t.Errorf("of 12 bytes: %s", got)
+	}
+}
+
 // A client may repeat a call that is idempotent: one that appends writes its text twice.
 func TestWriteIsNotIdempotent(t *testing.T) {
 	if newWrite(nil).Hints.Idempotent {

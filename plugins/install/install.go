@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -30,7 +29,7 @@ type Rooms interface {
 
 // Packages installs what plugins depend on: see tools.Installer.
 type Packages interface {
-	System(ctx context.Context, c *tools.Call, names []string, patience time.Duration) (tools.Installed, error)
+	System(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
 }
 
 // Secrets are what plugins may read: the plugin's own, and then the agent's.

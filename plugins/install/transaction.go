@@ -20,10 +20,6 @@ import (
 )
 
 const (
-	// dependencyTime is what one attempt to install a plugin's packages may take. It is more than a model
-	// waits for those that it asks for: they are all that the plugin needs, with what that needs, often hundreds
-	// of megabytes; and a person waits, who is told how far it is, or a guest that has just started.
-	dependencyTime = 15 * time.Minute
 	// setupTime is what a setup may take: it downloads what the plugin needs.
 	setupTime = 5 * time.Minute
 	// maxSetup is how many bytes of a setup's output its failure quotes.
@@ -198,7 +194,7 @@ func (t *transaction) depend(ctx context.Context) error {
 	})
 	call := &tools.Call{Agent: t.agent, Client: "plugin " + string(t.record.ID), Tell: func(p tools.Progress) { t.say(p.Text) }}
 	for some := range slices.Chunk(lacking, packages.MaxSpecs) {
-		if _, err := t.Packages.System(ctx, call, some, dependencyTime); err != nil {
+		if _, err := t.Packages.System(ctx, call, some); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -297,10 +296,7 @@ func (w *world) digestFiles(folder engine.File, limit uint64, paths []string) (l
 }
 
 // System implements install.Packages: what is called "no-…" is not to be had.
-func (w *world) System(_ context.Context, c *tools.Call, names []string, patience time.Duration) (tools.Installed, error) {
-	if patience <= packages.MaxTime {
-		w.t.Errorf("a plugin's packages have %v, and a model's %v", patience, packages.MaxTime)
-	}
+func (w *world) System(_ context.Context, c *tools.Call, names []string) (tools.Installed, error) {
 	return tools.Installed{Manager: packages.APK}, w.touch("packages", func() error {
 		path := filepath.Join(c.Home, "../apk")
 		text, _ := os.ReadFile(path)

@@ -23,11 +23,14 @@ type hitch struct {
 	pause time.Duration // before it is tried again
 }
 
-// passing reports that something may be possible later as it is: the guest does not answer,
-// its room is at a limit, the secrets are locked.
+// passing reports whether the same may succeed later: the guest does not answer, the
+// room is at a limit, the secrets are locked.
 func passing(err error) bool {
-	kind := fault.KindOf(err)
-	return kind == fault.Unavailable || kind == fault.Timeout
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.Timeout, fault.Rejected:
+		return true
+	}
+	return false
 }
 
 // gone reports that a guest has ended, or that there was none.

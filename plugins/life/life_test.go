@@ -108,24 +108,26 @@ func TestDaemonAndGuests(t *testing.T) {
 	})
 }
 
-// What a guest or a keyring answers now and not later keeps a daemon from nothing but that: it
-// is told once, and tried again.
+// A daemon that cannot start yet, or is refused for its room's limits, is tried again until
+// it runs. The reason is logged once.
 func TestDaemonThatCannotRunYet(t *testing.T) {
-	try(t, func(t *testing.T, w *world) {
-		w.fails(fault.Newf(fault.Unavailable, "read secret", "TOKEN", "the keyring is locked"))
-		w.Begin(alice, "rss", watcher())
-		time.Sleep(time.Hour)
-		timetest.Wait()
-		if n := strings.Count(w.log(), "the keyring is locked"); n != 1 {
-			t.Errorf("it is told %d times: %s", n, w.log())
-		}
-		w.fails(nil)
-		time.Sleep(askSeldom)
-		timetest.Wait()
-		if w.live() != 1 || len(w.failed) != 0 {
-			t.Errorf("%d live, %v", w.live(), w.failed)
-		}
-	})
+	for kind, why := range map[fault.Kind]string{fault.Unavailable: "the keyring is locked", fault.Rejected: "64 jobs are running"} {
+		try(t, func(t *testing.T, w *world) {
+			w.fails(fault.Newf(kind, "start", "", "%s", why))
+			w.Begin(alice, "rss", watcher())
+			time.Sleep(time.Hour)
+			timetest.Wait()
+			if n := strings.Count(w.log(), why); n != 1 {
+				t.Errorf("it is told %d times: %s", n, w.log())
+			}
+			w.fails(nil)
+			time.Sleep(askSeldom)
+			timetest.Wait()
+			if w.live() != 1 || len(w.failed) != 0 {
+				t.Errorf("%s: %d live, %v", why, w.live(), w.failed)
+			}
+		})
+	}
 }
 
 // A daemon in a guest that is silent for a while, whatever is said of it meanwhile, is the one

@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Manager is a program that installs packages.
@@ -26,21 +25,6 @@ func (m Manager) System() bool { return m == APK || m == APT }
 // lockTime is how long the managers that have a lock wait for it, in seconds: for
 // the end of one that was ended, or for a person who installs as well.
 const lockTime = "20"
-
-const (
-	// apkTime is how long one attempt may take; apk unpacks and little else.
-	apkTime = 120 * time.Second
-	// MaxTime is that of the others, which also compile and ask many servers.
-	MaxTime = 240 * time.Second
-)
-
-// Time is how long one attempt to install may take.
-func (m Manager) Time() time.Duration {
-	if m == APK {
-		return apkTime
-	}
-	return MaxTime
-}
 
 // Venv is where an agent's Python packages are, and Workspace its Node packages.
 func Venv(home string) string      { return path.Join(home, ".venv") }

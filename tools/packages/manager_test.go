@@ -3,6 +3,7 @@ package packages
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -113,6 +114,30 @@ func TestJudge(t *testing.T) {
 		}
 		if tc.class.Advice() == "" {
 			t.Errorf("%s: no advice", tc.class)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for _, tc := range []struct {
+		name, output, text string
+		asked, recommended []string
+	}{
+		{"apk", "fetch x\n(1/2) Installing oniguruma (6.9.9-r0)\n(2/2) Upgrading jq (1.6-r0 -> 1.7-r0)\nExecuting x.trigger\nOK: 9 MiB in 9 packages\n",
+			"jq 1.6-r0 -> 1.7-r0, oniguruma 6.9.9-r0", []string{"jq=1.7-r0"}, nil},
+		{"apt", "Reading package lists...\nSuggested packages:\n  gcc-doc\nRecommended packages:\n  libc6-dev\n  | libc-dev\nThe following NEW packages will be installed:\n  cpp gcc\n" +
+			"Fetched 9 kB in 1s (9 kB/s)\nSetting up cpp (4:12.2.0-3) ...\nSetting up gcc:amd64 (4:12.2.0-3) ...\n",
+			"gcc 4:12.2.0-3, cpp 4:12.2.0-3", []string{"gcc"}, []string{"libc6-dev | libc-dev"}},
+		{"apt, with nothing to do", "Reading...\njq is already the newest version (1.6-2.1).\n0 upgraded\n", "jq 1.6-2.1", []string{"jq"}, nil},
+		{"npm", "\nnpm warn x\nadded 3 packages in 2s\n", "npm warn x\nadded 3 packages in 2s", []string{"x"}, nil},
+		{"many", strings.Repeat("Setting up x (1) ...\n", 40), strings.Repeat("x 1, ", maxSummary-1) + "x 1 and 28 more", nil, nil},
+	} {
+		var asked []Spec
+		for _, name := range tc.asked {
+			asked = append(asked, Spec(name))
+		}
+		if text, recommended := Summary(tc.output, asked); text != tc.text || !slices.Equal(recommended, tc.recommended) {
+			t.Errorf("%s: %q %q", tc.name, text, recommended)
 		}
 	}
 }

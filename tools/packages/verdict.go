@@ -1,7 +1,9 @@
 package packages
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"osaurus-sandbox/internal/printable"
@@ -131,9 +133,54 @@ func (c Class) Advice() string {
 		Signature:  "Do not use it; tell a person.",
 		Build:      "See the output for what it lacks: often a compiler or headers, which sandbox_install brings.",
 		Script:     "See the output for what its script says.",
-		OutOfTime:  "Try again, with fewer packages in a call where there are several: the network or the server may be slow.",
+		OutOfTime:  "Try again, with fewer packages in a call: it may wait for a slow server.",
 		OutOfRoom:  "Ask for fewer packages in a call, or a person for a higher limit.",
 		Unequipped: "Install it first.",
 		Unknown:    "See the output.",
 	}[c]
 }
+
+var (
+	// installedLine is a line in which apk or apt names a package and its version.
+	installedLine = regexp.MustCompile(`(?m)^(?:(?:\(\d+/\d+\) (?:Installing|Upgrading|Replacing|Reinstalling|Downgrading) |Setting up )(\S+)|(\S+) is already the newest version) \(([^()\n]+)\)`)
+	// recommendedList is the list in which apt names what it left out.
+	recommendedList = regexp.MustCompile(`(?m)^Recommended packages:\n((?: .*\n)+)`)
+)
+
+const (
+	// maxSummary is how many packages a summary names.
+	maxSummary = 12
+	// lastLines is what is shown of a manager's output that names no versions.
+	lastLines = 3
+)
+
+// Summary returns what an install that went well has installed, in few lines and the
+// requested packages first, and the recommended packages that apt left out.
+func Summary(output string, asked []Spec) (text string, recommended []string) {
+	var first, rest []string
+	for _, m := range installedLine.FindAllStringSubmatch(output, -1) {
+		name, _, _ := strings.Cut(m[1]+m[2], ":")
+		entry := name + " " + m[3]
+		if slices.ContainsFunc(asked, func(s Spec) bool { return bare.FindString(string(s)) == name }) {
+			first = append(first, entry)
+		} else {
+			rest = append(rest, entry)
+		}
+	}
+	all := append(first, rest...)
+	text = strings.Join(all[:min(len(all), maxSummary)], ", ")
+	switch {
+	case len(all) > maxSummary:
+		text += fmt.Sprintf(" and %d more", len(all)-maxSummary)
+	case len(all) == 0:
+		text = printable.LastLines(strings.TrimSpace(output), lastLines)
+	}
+	if m := recommendedList.FindStringSubmatch(output); m != nil {
+		list := strings.Join(strings.Fields(m[1]), "\n")
+		recommended = strings.Split(strings.ReplaceAll(list, "\n|\n", " | "), "\n")
+	}
+	return text, recommended[:min(len(recommended), maxSummary)]
+}
+
+// bare is the part of a Spec before its version, tag or architecture.
+var bare = regexp.MustCompile(`^[A-Za-z0-9._+-]+`)
