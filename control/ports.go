@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -22,30 +21,25 @@ import (
 )
 
 const (
-	// maxPorts bounds the ports of one Forward: a person who needs more of an agent's has
-	// another call. The audit's entry names all.
+	// maxPorts bounds the ports of one Forward, all of which are in one audit entry.
 	maxPorts = 64
-	// maxConnections bounds the connections of one agent at a time, whoever forwards its
-	// ports, and maxOfAll those of all agents: more are refused. Each is a command, of which a
-	// guest takes 100, and some more of agents that have few (guest/service/slots.go). A browser
-	// has six for each address.
+	// maxConnections bounds the connections to ports of one agent, and maxOfAll those to
+	// all agents. Each is a command, of which a guest runs 100, and a few more of agents
+	// that have few (guest/service/slots.go). A browser opens six to each address.
 	maxConnections, maxOfAll = 64, 80
-	// fewConnections is how many an agent has whatever the others have: half of the commands
-	// that a guest spares for it, so that it can work, too.
+	// fewConnections is how many an agent has whatever the others have: half of the
+	// commands that a guest keeps free for it.
 	fewConnections = 2
-	// maxSilence is how long at least a room may neither take nor answer anything of who has sent
-	// all, or more than it takes: pages that were closed leave such connections to servers that
-	// do not look, and each has a slot. A server that works for somebody has done so by then.
+	// maxSilence is how long a room may answer nothing after the client has ended its
+	// side. Pages that were closed leave such connections to servers that do not notice,
+	// and each takes a slot.
 	maxSilence = 5 * time.Minute
-	// farewell is how long who is not done with what was answered has until the end of the
-	// connection comes to them: then they are not waited for.
-	farewell = 2 * time.Second
 )
 
 // portService is the part of the API that is about what listens in rooms.
 type portService struct{ service }
 
-// Forward has ports of an agent's be reached for as long as it lasts.
+// Forward makes ports of an agent reachable for as long as the call lasts.
 func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsRequest, stream *connect.ServerStream[controlpb.ForwardPortsResponse]) error {
 	ports, err := portsOf(r.Ports)
 	if err != nil {
@@ -78,7 +72,7 @@ func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsReque
 	})
 }
 
-// portsOf are ports as a request carries them.
+// portsOf parses the ports of a request.
 func portsOf(list []uint32) ([]config.Port, error) {
 	const op = "forward ports"
 	if len(list) == 0 || len(list) > maxPorts {
@@ -96,7 +90,7 @@ func portsOf(list []uint32) ([]config.Port, error) {
 
 type connectStream = connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]
 
-// Connect is one connection to a port that is forwarded.
+// Connect carries one connection to a forwarded port.
 func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	first, err := stream.Receive()
 	to := first.GetTo()
@@ -110,29 +104,29 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(f.lasts, func() { cancel(errForwardedNoMore) })()
-	var moved traffic
-	in, fed := io.Pipe()
-	go moved.feed(func() ([]byte, error) {
-		m, err := stream.Receive()
-		return m.GetData(), err
-	}, fed)
-	var watch sync.WaitGroup // ends before what the call writes to is gone
-	watch.Go(func() {
-		moved.hangUp(ctx, func() { cancel(errSilent) })
-		if cause := context.Cause(ctx); cause == errForwardedNoMore || cause == errSilent {
-			_ = answering(ctx).SetWriteDeadline(time.Now().Add(farewell)) // a call that has ended needs none
+	defer context.AfterFunc(f.lasts, func() { cancel(errForwardEnded) })()
+	in, room := io.Pipe()
+	defer in.Close() // releases a writer when the room does not read
+	silence := newSilence(func() { cancel(errSilent) })
+	defer silence.timer.Stop()
+	go func() {
+		defer room.Close() // also for a client that disconnects
+		for {
+			m, err := stream.Receive()
+			if err != nil {
+				silence.begin()
+				return
+			}
+			if _, err := room.Write(m.GetData()); err != nil {
+				return
+			}
 		}
-	})
-	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, moved.answers(func(b []byte) error {
-		return stream.Send(&controlpb.ConnectPortResponse{Data: b})
+	}()
+	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, writer(func(b []byte) (int, error) {
+		return len(b), silence.during(func() error { return stream.Send(&controlpb.ConnectPortResponse{Data: b}) })
 	}))
-	cause := context.Cause(ctx)
-	_ = in.Close() // releases whoever waits for the room to read
-	cancel(nil)
-	watch.Wait()
-	switch {
-	case err != nil && cause == errForwardedNoMore:
+	switch cause := context.Cause(ctx); {
+	case err != nil && cause == errForwardEnded:
 		return notForwarded(to)
 	case err != nil && cause == errSilent:
 		return fault.New(fault.Timeout, "connect to port", fmt.Sprint(to.Port), errSilent).Advise("Connect anew.")
@@ -140,99 +134,53 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	return err
 }
 
-// Why a connection is ended from this side.
+// The causes that end a connection from this side.
 var (
-	errForwardedNoMore = errors.New("it is forwarded no more")
-	errSilent          = fmt.Errorf("the server in the room has neither read nor answered for %d minutes", int(maxSilence.Minutes()))
+	errForwardEnded = errors.New("the port is no longer forwarded")
+	errSilent       = fmt.Errorf("the server in the room has not answered for %v", maxSilence)
 )
 
-type answeringKey struct{}
-
-// withAnswering has calls bound for how long they wait for who reads what they answer: the
-// transport holds an answer until there is room for it, whatever the call's context says.
-func withAnswering(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answeringKey{}, http.NewResponseController(w))))
-	})
+// silence calls a function when a room has answered nothing for maxSilence after begin.
+type silence struct {
+	timer *time.Timer
+	begun atomic.Bool
 }
 
-// answering controls what a call writes, until it returns.
-func answering(ctx context.Context) *http.ResponseController {
-	c, _ := ctx.Value(answeringKey{}).(*http.ResponseController)
-	return c
+func newSilence(over func()) *silence {
+	s := &silence{timer: time.AfterFunc(maxSilence, over)}
+	s.timer.Stop()
+	return s
 }
 
-// traffic is what goes over a connection. Who changes the others counts first, and who looks
-// at them looks at the count last.
-type traffic struct {
-	count    atomic.Int64 // of what has begun or ended to be carried, in both directions
-	untaken  atomic.Bool  // the room has yet to take something, or all was sent
-	unheeded atomic.Bool  // who has connected has yet to take something
+func (s *silence) begin() {
+	s.begun.Store(true)
+	s.timer.Reset(maxSilence)
 }
 
-// feed carries what is sent to a room, until its end: who goes away without a word ends the
-// call, too.
-func (t *traffic) feed(receive func() ([]byte, error), room *io.PipeWriter) {
-	for {
-		data, err := receive()
-		t.count.Add(1)
-		t.untaken.Store(true)
-		if err == nil {
-			_, err = room.Write(data)
-		}
-		if err != nil {
-			_ = room.Close()
-			return
-		}
-		t.count.Add(1)
-		t.untaken.Store(false)
+// during sends an answer. The time that the client takes to read it does not count.
+func (s *silence) during(send func() error) error {
+	s.timer.Stop()
+	err := send()
+	if s.begun.Load() {
+		s.timer.Reset(maxSilence)
 	}
+	return err
 }
 
-// answers carries what a room answers.
-func (t *traffic) answers(send func([]byte) error) io.Writer {
-	return writer(func(b []byte) (int, error) {
-		t.count.Add(1)
-		t.unheeded.Store(true)
-		err := send(b)
-		t.count.Add(1)
-		t.unheeded.Store(false)
-		return len(b), err
-	})
-}
-
-// hangUp ends a connection whose room has taken and answered nothing for long, though there
-// is something to take, or nothing more will come. It returns when the connection has ended.
-func (t *traffic) hangUp(ctx context.Context, end func()) {
-	for before := int64(-1); ; {
-		owed := t.untaken.Load() && !t.unheeded.Load()
-		now := t.count.Load()
-		if owed && now == before {
-			end()
-			return
-		}
-		before = now
-		select {
-		case <-time.After(maxSilence):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// notForwarded is the error of a connection to what is not forwarded, or no more.
+// notForwarded is the error of a connection to a port that is not forwarded.
 func notForwarded(to *controlpb.ConnectTo) error {
 	return fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "nobody forwards it").Advise("Call Forward, and connect while that call lasts.")
 }
 
-// forward is what somebody forwards, for as long as it lasts.
+// forward is a call of Forward that lasts.
 type forward struct {
 	agent config.AgentID
 	ports []config.Port
 	lasts context.Context
 }
 
-// forwards are what is forwarded now, by ids that nobody guesses: they are on record.
+// forwards holds the calls of Forward by their ids, which cannot be guessed: connections
+// are admitted by them.
 type forwards struct {
 	mu    sync.Mutex
 	all   map[string]forward
@@ -257,7 +205,7 @@ func (f *forwards) add(ctx context.Context, agent config.AgentID, ports []config
 	}
 }
 
-// enter finds what a connection is part of, which must be released once it has ended.
+// enter finds the forward of a connection. The caller releases it when the connection ends.
 func (f *forwards) enter(to *controlpb.ConnectTo) (one forward, release func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,8 +1,6 @@
 package control
 
 import (
-	"context"
-	"io"
 	"testing"
 	"time"
 
@@ -48,77 +46,26 @@ func TestConnectionsOfAllForwards(t *testing.T) {
 	}
 }
 
-// A connection lasts for as long as it carries something, or has nothing to carry, or waits for
-// who has connected: not much longer for a room that leaves what was sent, or that owes an
-// answer.
-func TestHangUp(t *testing.T) {
-	// page sends so many messages, and then that this was all, if it has an end.
-	type page struct {
-		sends int
-		end   error
-	}
-	for name, c := range map[string]struct {
-		page
-		reads  bool // the room reads what is sent
-		takes  bool // the page reads what is answered
-		ending bool
-	}{
-		"all was sent":                       {page{2, io.EOF}, true, true, true},
-		"the room reads nothing":             {page{2, nil}, false, true, true},
-		"the room reads nothing of the last": {page{1, io.EOF}, false, true, true},
-		"the page goes on":                   {page{2, nil}, true, true, false},
-		"the page has a pause in what comes": {page{2, io.EOF}, true, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			timetest.Synthetic(t, func(t *testing.T) {
-				ctx, end := context.WithCancel(t.Context())
-				defer end()
-				var moved traffic
-				in, fed := io.Pipe()
-				defer in.Close()
-				if c.reads {
-					go func() { _, _ = io.Copy(io.Discard, in) }()
-				}
-				sent := 0
-				go moved.feed(func() ([]byte, error) {
-					if sent++; sent <= c.sends {
-						return []byte("x"), nil
-					}
-					if c.end == nil {
-						<-ctx.Done()
-					}
-					return nil, io.EOF
-				}, fed)
-				go moved.hangUp(ctx, end)
-				answers := moved.answers(func([]byte) error {
-					if !c.takes {
-						<-ctx.Done()
-					}
-					return nil
-				})
-				var last time.Time
-				for range 10 {
-					time.Sleep(maxSilence - time.Second)
-					if err := ctx.Err(); err != nil {
-						t.Error(err)
-					}
-					last = time.Now()
-					go func() { _, _ = answers.Write([]byte("x")) }()
-					if !c.takes {
-						break
-					}
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(3 * maxSilence):
-				}
-				if ended := ctx.Err() != nil; ended != c.ending {
-					t.Fatalf("it has ended: %v", ended)
-				}
-				if silent := time.Since(last); c.ending && (silent < maxSilence || silent > 2*maxSilence) {
-					t.Errorf("after %v of silence", silent)
-				}
-			})
-		})
-	}
+// A connection whose client has ended its side ends when the room is silent, and not while
+// the client reads an answer, or goes on.
+func TestSilentRoom(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		over := make(chan time.Time, 1)
+		s := newSilence(func() { over <- time.Now() })
+		answer := func(takes time.Duration) { _ = s.during(func() error { time.Sleep(takes); return nil }) }
+		answer(0)
+		time.Sleep(2 * maxSilence)
+		s.begin()
+		for range 3 {
+			time.Sleep(maxSilence - time.Second)
+			answer(2 * maxSilence)
+		}
+		if len(over) > 0 {
+			t.Fatal("it ended early")
+		}
+		last := time.Now()
+		if at := <-over; at.Sub(last) != maxSilence {
+			t.Errorf("it ended after %v", at.Sub(last))
+		}
+	})
 }

@@ -107,7 +107,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
-	s.handler = naming(withAnswering(jsonLines(rpc)))
+	s.handler = naming(jsonLines(rpc))
 	s.http = &http.Server{
 		Handler: s.handler, Protocols: protocols(), HTTP2: http2(),
 		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout,

@@ -8,14 +8,12 @@
 package controlpbconnect
 
 import (
+	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
 	http "net/http"
-	strings "strings"
-
-	connect "connectrpc.com/connect"
-
 	controlpb "osaurus-sandbox/control/controlpb"
+	strings "strings"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are
@@ -56,7 +54,7 @@ type PortsClient interface {
 	// requests is the end of what is sent; the call ends when the other side has ended. Where
 	// nothing listens it fails with not_found, and where no guest runs with unavailable: it
 	// starts none. It is rejected where 64 are open to an agent, or 80 to all. After the end of
-	// the requests it ends with timeout when nothing has come for five to ten minutes.
+	// the requests it ends with timeout when nothing has come for five minutes.
 	Connect(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], error)
 }
 
@@ -114,7 +112,7 @@ type PortsHandler interface {
 	// requests is the end of what is sent; the call ends when the other side has ended. Where
 	// nothing listens it fails with not_found, and where no guest runs with unavailable: it
 	// starts none. It is rejected where 64 are open to an agent, or 80 to all. After the end of
-	// the requests it ends with timeout when nothing has come for five to ten minutes.
+	// the requests it ends with timeout when nothing has come for five minutes.
 	Connect(context.Context, *connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]) error
 }
 
