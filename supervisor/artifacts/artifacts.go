@@ -2,12 +2,14 @@
 package artifacts
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path"
 	"sync"
@@ -122,9 +124,7 @@ func (a *Artifacts) Path(f Artifact) string {
 const columns = "id, agent, agent_name, session, name, description, folder, type, files, size, sha256, created"
 
 func scan(row store.Row) (f Artifact, err error) {
-	var nanos int64
-	err = row.Scan(&f.ID, &f.Agent, &f.AgentName, &f.Session, &f.Name, &f.Description, &f.Folder, &f.Type, &f.Files, &f.Size, &f.SHA256, &nanos)
-	f.Created = time.Unix(0, nanos).UTC()
+	err = row.Scan(&f.ID, &f.Agent, &f.AgentName, &f.Session, &f.Name, &f.Description, &f.Folder, &f.Type, &f.Files, &f.Size, &f.SHA256, store.Time(&f.Created))
 	return f, err
 }
 
@@ -141,32 +141,10 @@ const page = 64
 
 // List yields artifacts, the newest first.
 func (a *Artifacts) List(ctx context.Context, f Filter) iter.Seq2[Artifact, error] {
-	return func(yield func(Artifact, error) bool) {
-		for before := ID(1<<63 - 1); ; {
-			some, err := a.some(ctx, f, before)
-			if err != nil {
-				yield(Artifact{}, err)
-				return
-			}
-			for _, one := range some {
-				if before = one.ID; !yield(one, nil) {
-					return
-				}
-			}
-			if len(some) < page {
-				return
-			}
-		}
-	}
-}
-
-func (a *Artifacts) some(ctx context.Context, f Filter, before ID) (list []Artifact, err error) {
-	err = a.DB.Read(ctx, "list artifacts", func(tx *sql.Tx) error {
-		list, err = store.All(ctx, tx, scan, "SELECT "+columns+` FROM artifacts WHERE id < ?1 AND ?2 IN ('', agent, agent_name) AND ?3 IN ('', session)
-			ORDER BY id DESC LIMIT ?4`, before, f.Agent, f.Session, page)
-		return err
+	return store.Pages(page, func(last Artifact) ([]Artifact, error) {
+		return store.Select(ctx, a.DB, "list artifacts", scan, "SELECT "+columns+` FROM artifacts WHERE id < ?1 AND ?2 IN ('', agent, agent_name) AND ?3 IN ('', session)
+			ORDER BY id DESC LIMIT ?4`, cmp.Or(last.ID, math.MaxInt64), f.Agent, f.Session, page)
 	})
-	return list, err
 }
 
 // Get finds an artifact.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"iter"
@@ -90,31 +91,21 @@ type Filter struct {
 // List yields the entries that the filter chooses, newest first.
 func (l *Log) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for left, f := f.Limit, f; f.Limit == 0 || left > 0; {
-			size := page
-			if f.Limit > 0 {
-				size = min(left, page)
-			}
-			some, err := l.page(ctx, f, size)
-			if err != nil {
-				yield(Entry{}, err)
+		size, n := page, 0
+		if f.Limit > 0 {
+			size = min(f.Limit, page)
+		}
+		for e, err := range store.Pages(size, func(last Entry) ([]Entry, error) {
+			return l.page(ctx, f, cmp.Or(last.Seq, f.Before), size)
+		}) {
+			if n++; !yield(e, err) || n == f.Limit {
 				return
 			}
-			for _, e := range some {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			if len(some) < size {
-				return
-			}
-			left -= size
-			f.Before = some[size-1].Seq
 		}
 	}
 }
 
-func (l *Log) page(ctx context.Context, f Filter, size int) ([]Entry, error) {
+func (l *Log) page(ctx context.Context, f Filter, before Seq, size int) ([]Entry, error) {
 	query, args := "SELECT * FROM audit WHERE true", []any{}
 	if !f.Since.IsZero() {
 		query, args = query+" AND time >= ?", append(args, f.Since.UnixNano())
@@ -122,13 +113,8 @@ func (l *Log) page(ctx context.Context, f Filter, size int) ([]Entry, error) {
 	if f.Agent != "" {
 		query, args = query+" AND agent = ?", append(args, f.Agent)
 	}
-	if f.Before > 0 {
-		query, args = query+" AND seq < ?", append(args, f.Before)
+	if before > 0 {
+		query, args = query+" AND seq < ?", append(args, before)
 	}
-	var some []Entry
-	err := l.db.Read(ctx, "list audit", func(tx *sql.Tx) (err error) {
-		some, err = entries(ctx, tx, query+" ORDER BY seq DESC LIMIT ?", append(args, size)...)
-		return err
-	})
-	return some, err
+	return store.Select(ctx, l.db, "list audit", scan, query+" ORDER BY seq DESC LIMIT ?", append(args, size)...)
 }

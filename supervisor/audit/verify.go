@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
@@ -54,7 +53,7 @@ func (l *Log) Verify(ctx context.Context) (Proof, error) {
 			return broken(last.seq, "%s is missing: nobody can tell whether entries after this one are missing too", filepath.Base(l.notePath()))
 		}
 		for {
-			some, err := entries(ctx, tx, "SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", before.seq, page)
+			some, err := store.All(ctx, tx, scan, "SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", before.seq, page)
 			if err != nil {
 				return err
 			}
@@ -113,14 +112,10 @@ func lastInTable(ctx context.Context, tx *sql.Tx) (head, error) {
 	return h, nil
 }
 
-// entries reads rows of all columns.
-func entries(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]Entry, error) {
-	return store.All(ctx, tx, func(row store.Row) (e Entry, err error) {
-		var nanos int64
-		var hash []byte
-		err = row.Scan(&e.Seq, &nanos, &e.UID, &e.Agent, &e.Client, &e.Action, &e.Subject, &e.Outcome, &e.Detail, &hash)
-		e.Time = time.Unix(0, nanos).UTC()
-		copy(e.Hash[:], hash)
-		return e, err
-	}, query, args...)
+// scan reads a row of all columns.
+func scan(row store.Row) (e Entry, err error) {
+	var hash []byte
+	err = row.Scan(&e.Seq, store.Time(&e.Time), &e.UID, &e.Agent, &e.Client, &e.Action, &e.Subject, &e.Outcome, &e.Detail, &hash)
+	copy(e.Hash[:], hash)
+	return e, err
 }

@@ -82,15 +82,11 @@ func invalid(subject, why string) error {
 
 // scan makes an event of a row: seq, time, kind, cause, fields.
 func scan(row store.Row) (Event, error) {
-	var (
-		e      Event
-		nanos  int64
-		fields string
-	)
-	if err := row.Scan(&e.Seq, &nanos, &e.Kind, &e.Cause, &fields); err != nil {
+	var e Event
+	var fields string
+	if err := row.Scan(&e.Seq, store.Time(&e.Time), &e.Kind, &e.Cause, &fields); err != nil {
 		return e, err
 	}
-	e.Time = time.Unix(0, nanos).UTC()
 	if err := json.Unmarshal([]byte(fields), &e.Fields); err != nil {
 		return e, fmt.Errorf("the fields of event %d: %w", e.Seq, err)
 	}

@@ -19,11 +19,11 @@ const columns = "id, agent, name, kind, plugin, secret, text, asked, deadline, s
 func (r rows) open(ctx context.Context, cause string) (lost, all []Prompt, err error) {
 	const op = "read prompts"
 	err = r.db.Write(ctx, op, func(tx *sql.Tx) (err error) {
-		if lost, err = prompts(ctx, tx, "UPDATE prompts SET state = ?, ended = ?, cause = ? WHERE state = ? RETURNING "+columns,
+		if lost, err = store.All(ctx, tx, scan, "UPDATE prompts SET state = ?, ended = ?, cause = ? WHERE state = ? RETURNING "+columns,
 			Cancelled, time.Now().UnixNano(), cause, Waiting); err != nil {
 			return err
 		}
-		all, err = prompts(ctx, tx, "SELECT "+columns+" FROM prompts ORDER BY ended")
+		all, err = store.All(ctx, tx, scan, "SELECT "+columns+" FROM prompts ORDER BY ended")
 		return err
 	})
 	return lost, all, err
@@ -49,11 +49,8 @@ func (r rows) end(ctx context.Context, p Prompt) error {
 	})
 }
 
-func prompts(ctx context.Context, tx *sql.Tx, query string, args ...any) ([]Prompt, error) {
-	return store.All(ctx, tx, func(row store.Row) (p Prompt, err error) {
-		var asked, deadline, ended int64
-		err = row.Scan(&p.ID, &p.Secret.Agent, &p.Name, &p.Kind, &p.Secret.Plugin, &p.Secret.Name, &p.Text, &asked, &deadline, &p.State, &ended, &p.Cause)
-		p.Asked, p.Deadline, p.Ended = time.Unix(0, asked).UTC(), time.Unix(0, deadline).UTC(), time.Unix(0, ended).UTC()
-		return p, err
-	}, query, args...)
+func scan(row store.Row) (p Prompt, err error) {
+	err = row.Scan(&p.ID, &p.Secret.Agent, &p.Name, &p.Kind, &p.Secret.Plugin, &p.Secret.Name, &p.Text,
+		store.Time(&p.Asked), store.Time(&p.Deadline), &p.State, store.Time(&p.Ended), &p.Cause)
+	return p, err
 }

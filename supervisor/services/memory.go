@@ -136,24 +136,9 @@ func (m *Memory) trim(ctx context.Context, tx *sql.Tx, op string, agent config.A
 
 // List yields all facts of an agent, oldest first.
 func (m *Memory) List(ctx context.Context, agent config.AgentID) iter.Seq2[Fact, error] {
-	return func(yield func(Fact, error) bool) {
-		for after := FactID(0); ; {
-			list, err := m.read(ctx, "list memory", "SELECT "+factColumns+" FROM facts WHERE agent = ? AND id > ? ORDER BY id LIMIT ?", agent, after, factPage)
-			if err != nil {
-				yield(Fact{}, err)
-				return
-			}
-			for _, f := range list {
-				if !yield(f, nil) {
-					return
-				}
-				after = f.ID
-			}
-			if len(list) < factPage {
-				return
-			}
-		}
-	}
+	return store.Pages(factPage, func(last Fact) ([]Fact, error) {
+		return m.read(ctx, "list memory", "SELECT "+factColumns+" FROM facts WHERE agent = ? AND id > ? ORDER BY id LIMIT ?", agent, last.ID, factPage)
+	})
 }
 
 // Pin pins or unpins a fact. Pinned facts are never replaced by new ones.
@@ -206,18 +191,12 @@ const factColumns = "id, content, salience, source, pinned, created"
 
 func scanFact(row store.Row) (Fact, error) {
 	var f Fact
-	var created int64
-	err := row.Scan(&f.ID, &f.Content, &f.Salience, &f.Source, &f.Pinned, &created)
-	f.Created = time.Unix(0, created).UTC()
+	err := row.Scan(&f.ID, &f.Content, &f.Salience, &f.Source, &f.Pinned, store.Time(&f.Created))
 	return f, err
 }
 
-func (m *Memory) read(ctx context.Context, op, query string, args ...any) (list []Fact, err error) {
-	err = m.db.Read(ctx, op, func(tx *sql.Tx) error {
-		list, err = store.All(ctx, tx, scanFact, query, args...)
-		return err
-	})
-	return list, err
+func (m *Memory) read(ctx context.Context, op, query string, args ...any) ([]Fact, error) {
+	return store.Select(ctx, m.db, op, scanFact, query, args...)
 }
 
 const (

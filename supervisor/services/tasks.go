@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -168,30 +169,14 @@ func (t *Tasks) Get(ctx context.Context, id bridge.TaskID) (task Task, err error
 // List yields the tasks of an agent, or of all agents if it is empty, newest first.
 // With open it yields only open tasks.
 func (t *Tasks) List(ctx context.Context, agent config.AgentID, open bool) iter.Seq2[Task, error] {
-	return func(yield func(Task, error) bool) {
-		before := int64(math.MaxInt64)
-		for {
-			var list []Task
-			err := t.write(ctx, "list tasks", func(w *taskTx) (err error) {
-				list, err = w.list("SELECT "+taskColumns+` FROM tasks WHERE ?1 IN ('', agent) AND (NOT ?2 OR state IN ('queued', 'leased'))
-					AND seq < ?3 ORDER BY seq DESC LIMIT ?4`, agent, open, before, taskPage)
-				return err
-			})
-			if err != nil {
-				yield(Task{}, err)
-				return
-			}
-			for _, task := range list {
-				if !yield(task, nil) {
-					return
-				}
-				before = task.seq
-			}
-			if len(list) < taskPage {
-				return
-			}
-		}
-	}
+	return store.Pages(taskPage, func(last Task) (list []Task, err error) {
+		err = t.write(ctx, "list tasks", func(w *taskTx) error {
+			list, err = w.list("SELECT "+taskColumns+` FROM tasks WHERE ?1 IN ('', agent) AND (NOT ?2 OR state IN ('queued', 'leased'))
+				AND seq < ?3 ORDER BY seq DESC LIMIT ?4`, agent, open, cmp.Or(last.seq, math.MaxInt64), taskPage)
+			return err
+		})
+		return list, err
+	})
 }
 
 // Cancel ends a task unless it has ended.

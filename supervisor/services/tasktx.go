@@ -103,13 +103,8 @@ const taskColumns = `seq, id, agent, (SELECT name FROM agents WHERE agents.id = 
 
 func scanTask(row store.Row) (Task, error) {
 	var t Task
-	var created, until, ended int64
 	err := row.Scan(&t.seq, &t.ID, &t.Agent, &t.Name, &t.Text, &t.Key, &t.Source, &t.Depth, &t.State,
-		&created, &until, &t.Attempts, &t.lease, &t.Worker, &ended, &t.Result)
-	t.Created, t.Until = time.Unix(0, created).UTC(), time.Unix(0, until).UTC()
-	if ended != 0 {
-		t.Ended = time.Unix(0, ended).UTC()
-	}
+		store.Time(&t.Created), store.Time(&t.Until), &t.Attempts, &t.lease, &t.Worker, store.Time(&t.Ended), &t.Result)
 	return t, err
 }
 

@@ -230,9 +230,8 @@ func (f TopicFilter) has(topic bridge.Topic) bool {
 
 func scanEvent(row store.Row) (Event, error) {
 	var e Event
-	var nanos int64
 	var payload string
-	err := row.Scan(&e.Seq, &nanos, &e.Topic, &e.Agent, &e.Source, &payload)
-	e.Time, e.Payload = time.Unix(0, nanos).UTC(), json.RawMessage(payload)
+	err := row.Scan(&e.Seq, store.Time(&e.Time), &e.Topic, &e.Agent, &e.Source, &payload)
+	e.Payload = json.RawMessage(payload)
 	return e, err
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"iter"
+	"time"
 )
 
-// Row is what a query has found: the only row, or one of many.
+// Row is the only row that a query has found, or one of many.
 type Row interface{ Scan(to ...any) error }
 
-// All is what a query finds, each row as scan reads it.
+// All returns all rows of a query, each as scan reads it.
 func All[T any](ctx context.Context, tx *sql.Tx, scan func(Row) (T, error), query string, args ...any) (list []T, err error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -26,8 +29,58 @@ func All[T any](ctx context.Context, tx *sql.Tx, scan func(Row) (T, error), quer
 	return list, errors.Join(rows.Err(), rows.Close())
 }
 
+// Select is All in a transaction of its own.
+func Select[T any](ctx context.Context, db *DB, op string, scan func(Row) (T, error), query string, args ...any) (list []T, err error) {
+	err = db.Read(ctx, op, func(tx *sql.Tx) error {
+		list, err = All(ctx, tx, scan, query, args...)
+		return err
+	})
+	return list, err
+}
+
+// Pages yields a list that next reads a page at a time, so that no transaction is open
+// while its caller is slow. Next gets the last item of the page before, at first the
+// zero value. A page with less than size items is the last.
+func Pages[T any](size int, next func(last T) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var last, none T
+		for {
+			list, err := next(last)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, last = range list {
+				if !yield(last, nil) {
+					return
+				}
+			}
+			if len(list) < size {
+				return
+			}
+		}
+	}
+}
+
 // Value reads a row that is one value.
 func Value[T any](row Row) (value T, err error) {
 	err = row.Scan(&value)
 	return value, err
+}
+
+// Time reads a column with nanoseconds since 1970. 0 is the zero time.
+func Time(to *time.Time) sql.Scanner { return nanos{to} }
+
+type nanos struct{ to *time.Time }
+
+func (n nanos) Scan(column any) error {
+	switch v, ok := column.(int64); {
+	case !ok:
+		return fmt.Errorf("%T is not a time", column)
+	case v == 0:
+		*n.to = time.Time{}
+	default:
+		*n.to = time.Unix(0, v).UTC()
+	}
+	return nil
 }
