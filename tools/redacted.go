@@ -62,3 +62,18 @@ func redactedText(quoted []byte, key bool, redact Redact) []byte {
 	}
 	return out
 }
+
+// quotedLength returns the length of the string that a JSON text begins with.
+func quotedLength(text []byte) int {
+	for end := 1; ; {
+		at := bytes.IndexByte(text[end:], '"')
+		if at < 0 {
+			return len(text)
+		}
+		end += at + 1
+		before := text[1 : end-1]
+		if backslashes := len(before) - len(bytes.TrimRight(before, `\`)); backslashes%2 == 0 {
+			return end
+		}
+	}
+}

@@ -78,11 +78,6 @@ fi
 cd -- "$2"
 xargs -0 -r rm -rf --
 `
-	// scriptMakeWay removes from the folder what is in the place of files, whatever it is.
-	scriptMakeWay = `set -eu
-cd -- "$1/plugins/$2"
-xargs -0 -r rm -rf --
-`
 	// scriptGiveBack has the folder be what it was before scriptTake, as often as it is run.
 	scriptGiveBack = `set -eu
 cd -- "$1/plugins" 2>/dev/null || exit 0

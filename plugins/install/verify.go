@@ -160,6 +160,11 @@ func (s sight) lacks(r Record) (l lack) {
 	return l
 }
 
+// onlyChanged reports whether nothing is missing.
+func (l lack) onlyChanged() bool {
+	return !l.reset && !l.folder && len(l.packages) == 0 && len(l.missing) == 0
+}
+
 func (l lack) problems() (list []string) {
 	say := func(is bool, format string, args ...any) {
 		if is {
@@ -190,11 +195,15 @@ func some(files []plugins.FilePath) string {
 	return b.String()
 }
 
-// mend mends a plugin, unless it was changed since it was looked at: whoever did that, elsewhere,
-// has seen to it. Where more than files is gone it is installed again, without asking anybody;
-// what the agent has changed stays then too, but for All.
+// mend installs a plugin again, without asking for secrets. Files that the agent has
+// changed stay, except for All. A plugin that somebody else has changed in the meantime is
+// left alone: elsewhere is true then.
 func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, how Mend, by string) (mended, elsewhere bool, err error) {
-	if how == Nothing {
+	keep := l.changed
+	if how == All {
+		keep = nil
+	}
+	if how == Nothing || how == Missing && l.onlyChanged() {
 		return false, false, nil
 	}
 	const op = "mend plugin"
@@ -207,32 +216,8 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, h
 	if err != nil || now.Status != Ready || !now.InstalledAt.Equal(r.InstalledAt) {
 		return true, true, nil
 	}
-	files, keep := l.missing, l.changed
-	if how == All {
-		files, keep = append(files, l.changed...), nil
-	}
-	if l.reset || l.folder || len(l.packages) > 0 {
-		_, err = i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true, keep: keep})
-	} else if err = i.putBack(ctx, a, r, files); err != nil {
-		i.fail(a, r, failureOf(Verify, r.Plugin.Version, err))
-	}
+	_, err = i.reinstall(ctx, op, a, r.ID, How{By: by, WithoutSecrets: true, keep: keep})
 	return err == nil && len(keep) == 0, false, err
-}
-
-// putBack writes some of a plugin's files again.
-func (i *Installer) putBack(ctx context.Context, a tools.Agent, r Record, files []plugins.FilePath) error {
-	if len(files) == 0 {
-		return nil
-	}
-	if _, err := i.script(ctx, "make way for files", a, false, scriptMakeWay, list(files), a.Home, string(r.ID)); err != nil {
-		return err
-	}
-	for _, name := range files {
-		if err := i.writeFile(ctx, a, r, name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sweep removes what the last change of a plugin has kept, unless there is one that may

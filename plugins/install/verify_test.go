@@ -32,15 +32,15 @@ func TestVerify(t *testing.T) {
 		setUps  int    // how often the setup has run then
 	}{
 		{"nothing", func(tools.Agent) error { return nil }, "", false, 1},
-		{"a file is gone", func(a tools.Agent) error { return os.Remove(in(a, "helper.sh")) }, "gone: helper.sh", true, 1},
-		{"a folder of it is gone", func(a tools.Agent) error { return os.RemoveAll(in(a, "only-1")) }, "gone: only-1/data.txt", true, 1},
+		{"a file is gone", func(a tools.Agent) error { return os.Remove(in(a, "helper.sh")) }, "gone: helper.sh", true, 2},
+		{"a folder of it is gone", func(a tools.Agent) error { return os.RemoveAll(in(a, "only-1")) }, "gone: only-1/data.txt", true, 2},
 		{"all is gone", func(a tools.Agent) error { return os.RemoveAll(in(a)) }, "its folder is gone", true, 1},
-		{"a file was changed", func(a tools.Agent) error { return os.WriteFile(in(a, "helper.sh"), []byte("mine"), 0o755) }, "changed: helper.sh", false, 1},
+		{"a file was changed", func(a tools.Agent) error { return os.WriteFile(in(a, "helper.sh"), []byte("mine"), 0o755) }, "changed: helper.sh", false, 2},
 		{"a package is gone", func(a tools.Agent) error { return os.Remove(filepath.Join(a.Home, "../apk")) }, "the package jq is not installed", true, 2},
 		{"the agent was reset", func(a tools.Agent) error { return os.Remove(layer(a)) }, "the agent was reset", true, 2},
 		{"a folder is in its place", func(a tools.Agent) error {
 			return errors.Join(os.Remove(in(a, "helper.sh")), os.MkdirAll(in(a, "helper.sh", "deep"), 0o755))
-		}, "gone: helper.sh", true, 1},
+		}, "gone: helper.sh", true, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
