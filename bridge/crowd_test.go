@@ -8,14 +8,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/bridge/bridgetest"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // descriptors counts what this process has open.
@@ -28,80 +27,33 @@ func descriptors(t testing.TB) int {
 	return len(open)
 }
 
-// patient is a listener whose connections may be silent for as long as they like: however
-// slow the host, the first of them are there when the last come.
-type patient struct{ net.Listener }
-
-func (p patient) Accept() (net.Conn, error) {
-	c, err := p.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return silent{c.(bridge.Peer)}, nil
-}
-
-type silent struct{ bridge.Peer }
-
-// SetReadDeadline lets only a deadline that is over count: it ends a read.
-func (s silent) SetReadDeadline(at time.Time) error {
-	if at.After(time.Now()) {
-		at = time.Time{}
-	}
-	return s.Peer.SetReadDeadline(at)
-}
-
-// Ten thousand connections of bob's cost what his share costs, and alice is
-// answered meanwhile. When they are gone, nothing of them is left.
-func TestTenThousandConnections(t *testing.T) {
-	const all, share = 10_000, 128
+// A user's connections are bounded, and other users do not notice.
+func TestConnectionsOfAUser(t *testing.T) {
+	const share = 128
 	w := newWorld(t)
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
+	var open []net.Conn
+	for range share {
+		c := w.dial(bob.UID)
+		defer c.Close()
+		open = append(open, c)
 	}
-	go func() { // until the world ends
-		if err := w.server.Serve(patient{bridgetest.As(l, bob.UID, "")}); err != nil {
-			t.Error(err)
-		}
-	}()
-	before := descriptors(t)
-	var mine []net.Conn
-	for i := range all {
-		c, err := net.Dial("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i < share {
-			mine = append(mine, c)
-			continue
-		}
-		c.SetReadDeadline(time.Now().Add(30 * time.Second))
-		n, err := c.Read(make([]byte, 1))
-		c.Close()
-		if n > 0 || err == nil || os.IsTimeout(err) {
-			t.Fatalf("connection %d is not closed: %d bytes, %v", i, n, err)
-		}
-		if i%1000 == 0 {
-			if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != 200 {
-				t.Fatalf("with %d of bob's connections alice is answered %v", i, got)
-			}
-		}
+	refused := w.dial(bob.UID)
+	defer refused.Close()
+	if n, err := refused.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("one more is open: %d bytes, %v", n, err)
 	}
-	if open := descriptors(t) - before; open > 2*share+10 { // both ends are here
-		t.Errorf("%d descriptors are open", open)
+	if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != 200 {
+		t.Errorf("meanwhile alice is answered %v", got)
 	}
-	for _, c := range mine {
+	for _, c := range open {
 		c.Close()
 	}
-	for end := time.Now().Add(30 * time.Second); descriptors(t) > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d descriptors stay open", descriptors(t)-before)
-		}
-	}
-	if got := w.ask(w.as(bob, "GET", "/api/secrets/KEY", "")); got.status != 200 {
-		t.Errorf("afterwards bob is answered %v", got)
-	}
+	timetest.Eventually(t, "bob has room again", func() bool {
+		c := w.dial(bob.UID)
+		defer c.Close()
+		go io.WriteString(c, w.hidden())
+		return len(read(c, 1)) == 1
+	})
 }
 
 // held makes services wait until they are let go or their caller has left.

@@ -2,13 +2,10 @@ package bridge_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +13,6 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/bridge/bridgetest"
-	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/config"
 )
 
@@ -81,45 +77,6 @@ func TestDocsKnowTheLimits(t *testing.T) {
 		row := regexp.MustCompile(`(?m)^\| ` + what + ` \| (\d+)( together)? \| .bridge\.[a-z]+PerMinute. \|$`).FindSubmatch(text)
 		if row == nil || string(row[1]) != strconv.Itoa(limit) {
 			t.Errorf("%s: the page has %q, and the limit is %d", what, row, limit)
-		}
-	}
-}
-
-// Both pages tell how many parts a body may have: TestTooManyParts holds the server to it.
-func TestDocsKnowTheParts(t *testing.T) {
-	text, err := os.ReadFile("../docs/bridge.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if page := strings.Join(strings.Fields(string(text)), " "); !strings.Contains(page, "at most 256 members") || !strings.Contains(page, "a chat 10,000 messages") {
-		t.Error("bridge.md does not tell them")
-	}
-	d := readDocument(t)
-	for _, c := range everyRoute {
-		schema := d.operation(t, c).RequestBody.Content["application/json"].Schema
-		if c.body == "" {
-			continue
-		}
-		for n, fits := range map[int]bool{256: true, 257: false} {
-			var body map[string]any
-			if err := json.Unmarshal([]byte(c.body), &body); err != nil {
-				t.Fatal(err)
-			}
-			for i := len(body); i < n; i++ {
-				body[fmt.Sprint("x", i)] = 0.0
-			}
-			if err := d.check(t, schema, body); (err == nil) != fits {
-				t.Errorf("%s with %d members: %v", c.path, n, err)
-			}
-		}
-		if c.path != wire.PathChat {
-			continue
-		}
-		for n, fits := range map[int]bool{10_000: true, 10_001: false} {
-			message := map[string]any{"role": "user", "content": "hi"}
-			if err := d.check(t, schema, map[string]any{"messages": slices.Repeat([]any{message}, n)}); (err == nil) != fits {
-				t.Errorf("%d messages: %v", n, err)
-			}
 		}
 	}
 }

@@ -118,20 +118,6 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-func TestChunkedWithoutLength(t *testing.T) {
-	w := newWorld(t)
-	text := w.head("POST", "/api/config/k") + "Transfer-Encoding: chunked\r\n\r\n"
-	for _, b := range []byte(`{"value":"v"}`) {
-		text += fmt.Sprintf("1;x=y\r\n%c\r\n", b)
-	}
-	if got := w.statuses(text + "0\r\nAuthorization: Bearer x\r\n\r\n"); got != "200" || w.services.last() != "agent-alice/rss config k=v" {
-		t.Errorf("%s, %s", got, w.services.last())
-	}
-	if got := w.statuses(w.head("POST", "/api/log") + "Connection: close\r\n\r\n"); got != "400" {
-		t.Errorf("neither chunks nor a length: %s", got)
-	}
-}
-
 // Who sends a byte a second is not waited for, in the head or in the body, nor
 // who says nothing, nor who does not read the answer.
 func TestOneByteASecond(t *testing.T) {
@@ -231,29 +217,6 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	})
 }
 
-// The path alone says what is asked for, also in an absolute URI; this is no
-// proxy.
-func TestAbsoluteURI(t *testing.T) {
-	w := newWorld(t)
-	for line, want := range map[string]string{
-		"GET http://other.example/api/secrets/KEY HTTP/1.1":       "200",
-		"GET http://user:pass@localhost/api/secrets/KEY HTTP/1.1": "200",
-		"GET http://localhost HTTP/1.1":                           "404",
-		"GET file:///etc/passwd HTTP/1.1":                         "404",
-		"GET //other.example/api/secrets/KEY HTTP/1.1":            "404", // a path, and an unknown one
-		"CONNECT localhost:22 HTTP/1.1":                           "404",
-		"OPTIONS * HTTP/1.1":                                      "404",
-		"GET api/secrets/KEY HTTP/1.1":                            "400",
-		"GET http://[::1 HTTP/1.1":                                "400",
-		"GET mailto:somebody HTTP/1.1":                            "404",
-	} {
-		text := line + strings.TrimPrefix(w.head("GET", "/"), "GET / HTTP/1.1") + "Connection: close\r\n\r\n"
-		if got := w.statuses(text); got != want {
-			t.Errorf("%s: %s, want %s", line, got, want)
-		}
-	}
-}
-
 // Two headers that say who asks are nobody; both may be right.
 func TestDuplicateAuthorization(t *testing.T) {
 	w := newWorld(t)
@@ -294,32 +257,6 @@ func TestPercentEncodedSlashes(t *testing.T) {
 		if asked != "agent-alice/rss secret KEY" {
 			t.Errorf("asked for %s", asked)
 		}
-	}
-}
-
-func TestNUL(t *testing.T) {
-	w := newWorld(t)
-	for name, c := range map[string]struct{ text, want string }{
-		"in the path":         {strings.Replace(w.head("GET", "/api/secrets/KEY"), "KEY", "K\x00Y", 1), "400"},
-		"encoded in the path": {w.head("GET", "/api/secrets/KEY%00"), "400"},
-		"encoded in a key":    {w.head("GET", "/api/config/k%00.json"), "400"},
-		"in the method":       {w.head("GE\x00T", "/api/secrets/KEY"), "400"},
-		"in a header":         {w.head("GET", "/api/secrets/KEY") + "X: a\x00b\r\n", "400"},
-		"in a header's name":  {w.head("GET", "/api/secrets/KEY") + "X\x00: ab\r\n", "400"},
-		"in the plugin":       {strings.Replace(w.head("GET", "/api/secrets/KEY"), "rss", "r\x00s", 1), "400"},
-		"in the token":        {strings.Replace(w.head("GET", "/api/secrets/KEY"), string(w.alice), string(w.alice[:42])+"\x00", 1), "400"},
-		"in the body":         {w.head("POST", "/api/log") + "Content-Length: 15\r\nConnection: close\r\n\r\n{\"message\":\"\x00\"}", "400"},
-		"escaped in the body": {w.head("POST", "/api/events/emit") + "Content-Length: 17\r\nConnection: close\r\n\r\n{\"type\":\"a\\u0000\"}", "400"},
-	} {
-		if !strings.Contains(c.text, "\r\n\r\n") {
-			c.text += "Connection: close\r\n\r\n"
-		}
-		if got := w.statuses(c.text); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-	if n := w.services.count(); n > 0 {
-		t.Errorf("services were asked for %d things, the last for %s", n, w.services.last())
 	}
 }
 

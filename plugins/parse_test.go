@@ -121,25 +121,6 @@ func TestWholeRecipe(t *testing.T) {
 	}
 }
 
-// TestOneForm: what means the same is written in the same way.
-func TestOneForm(t *testing.T) {
-	var first []byte
-	for _, text := range []string{
-		`{"description":"d","name":"P","icon":"x","permissions":{"network":" API.example.com , example.org,","inference":false},"tools":[{"id":"t","description":"d","run":"true","output":"text","parameters":{"n":{"type":"integer","default":10}}}],"daemon":null}`,
-		`{"name":"P","metadata":{"icon":"x"},"description":"d","events":{},"files":{},"permissions":{"network":["api.example.com","example.org"]},"tools":[{"run":"true","id":"t","description":"d","parameters":{"n":{"default":"10","type":"integer"}}}]}`,
-	} {
-		encoded, err := parse(t, text).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first == nil {
-			first = encoded
-		} else if !bytes.Equal(first, encoded) {
-			t.Errorf("%s is written as\n%s, not\n%s", text, encoded, first)
-		}
-	}
-}
-
 func TestIDs(t *testing.T) {
 	for name, want := range map[string]string{"Python Data Tools": "python-data-tools", "a": "a", "A_b.C-d 9": "a_b.c-d-9", "a  b": "a--b"} {
 		if id, err := plugins.IDOf(name); err != nil || string(id) != want {

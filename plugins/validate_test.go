@@ -169,17 +169,6 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestManyWarnings: a fault is one however much else there is to say.
-func TestManyWarnings(t *testing.T) {
-	text := with(`"secrets": [` + strings.TrimSuffix(strings.Repeat(`"A",`, 120), ",") + `], "events": {"subscribe": [` + strings.TrimSuffix(strings.Repeat(`"x",`, 120), ",") + `]}, "daemon": {"command": ""}`)
-	if _, err := plugins.Parse([]byte(text)); err == nil {
-		t.Error("it is taken")
-	}
-	if found := plugins.Lint([]byte(text)); len(found) != 100 || found[0].Severity != plugins.Fault {
-		t.Errorf("there are %d findings, the first %+v", len(found), found[0])
-	}
-}
-
 // TestWarnings reads recipes that are taken, with a word about them.
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct {
@@ -220,17 +209,6 @@ func TestPageIsWarnedOf(t *testing.T) {
 	found := plugins.Lint(readFile(t, "testdata/python-data-tools.json"))
 	if len(found) != 1 || found[0].Rule != "param-in-code" || found[0].Path != "$.tools[0].run" || found[0].Line != 18 || !strings.Contains(found[0].Fix, `os.environ["PARAM_FILE"]`) {
 		t.Errorf("it is said of it %+v", found)
-	}
-}
-
-// TestSkeleton: what people begin with has nothing wrong with it.
-func TestSkeleton(t *testing.T) {
-	text, err := plugins.Skeleton("My Plugin").Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := plugins.Lint(text); len(found) > 0 {
-		t.Errorf("%+v", found)
 	}
 }
 

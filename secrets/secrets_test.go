@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -146,43 +145,6 @@ func TestAccounts(t *testing.T) {
 			if k, ok := secrets.KeyOf(service, account); ok {
 				t.Errorf("%s %q is taken for %v", service, account, k)
 			}
-		}
-	}
-}
-
-// A key with anything empty or odd in it is refused.
-func TestKeyCheck(t *testing.T) {
-	for _, k := range []secrets.Key{
-		{}, {Agent: alice}, {Name: "A"}, {Plugin: "p", Name: "A"}, {Agent: alice, Plugin: "p"},
-		{Agent: alice, Plugin: "../p", Name: "A"}, {Agent: alice, Name: "A.B"}, {Agent: "alice", Name: "A"}, {Agent: config.AgentID(strings.ToLower(string(alice))), Name: "A"},
-	} {
-		if err := k.Check(); fault.KindOf(err) != fault.InvalidArgs || err == nil {
-			t.Errorf("%#v: %v", k, err)
-		}
-	}
-}
-
-func TestOf(t *testing.T) {
-	k := func(agent config.AgentID, plugin config.PluginID, name config.SecretName) secrets.Key {
-		return secrets.Key{Agent: agent, Plugin: plugin, Name: name}
-	}
-	got := secrets.Of(alice, []secrets.Key{k(alice, "q", "A"), k(bob, "", "A"), k(alice, "p", "B"), k(alice, "", "Z"), k(alice, "p", "A")})
-	if want := []secrets.Key{k(alice, "", "Z"), k(alice, "p", "A"), k(alice, "p", "B"), k(alice, "q", "A")}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	if got := secrets.Of(bob, nil); got == nil || len(got) != 0 {
-		t.Errorf("%#v", got)
-	}
-}
-
-func TestReasons(t *testing.T) {
-	for reason, kind := range map[secrets.Reason]fault.Kind{
-		secrets.Missing: fault.NotFound, secrets.Locked: fault.Unavailable, secrets.Denied: fault.UserDenied, secrets.Absent: fault.Unavailable,
-	} {
-		cause := errors.New("cause")
-		err := error(reason.Fault("read secret", "A", cause))
-		if !errors.Is(err, reason) || !errors.Is(err, cause) || fault.KindOf(err) != kind {
-			t.Errorf("%v is %s", err, fault.KindOf(err))
 		}
 	}
 }

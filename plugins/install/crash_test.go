@@ -139,26 +139,6 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// Who leaves once all is done has what was asked for.
-func TestLeftAtTheEnd(t *testing.T) {
-	w := newWorld(t)
-	a := w.agent("alice")
-	i, registry := w.open(a)
-	ctx, leave := context.WithCancel(t.Context())
-	tell := func(p install.Progress) {
-		if p.Step == install.Tools { // the last
-			w.fail = func(string) error { leave(); return nil }
-		}
-	}
-	r, err := i.Install(ctx, a, recipe("1"), install.How{Tell: tell})
-	if err != nil || ctx.Err() == nil || r.Status != install.Ready || listed(registry, a) != "data-tools_look" {
-		t.Errorf("%v, %+v, tools %q", err, r, listed(registry, a))
-	}
-	if tree := w.tree(a); strings.Contains(tree, ".data-tools") {
-		t.Errorf("something is left:\n%s", tree)
-	}
-}
-
 // A guest that ends wherever its agent's plugins are being mended leaves all of them to be
 // mended in the next.
 func TestGuestEndsWhileMending(t *testing.T) {

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
 )
@@ -248,44 +246,6 @@ func TestDisabledWhileLookedAt(t *testing.T) {
 	i.Close()
 	if w.runs() {
 		t.Error("it runs, and is disabled")
-	}
-}
-
-// Two hundred plugins are looked at with one command, and are there after a restart.
-func TestManyPlugins(t *testing.T) {
-	const many = 200
-	w := newWorld(t)
-	a := w.agent("alice")
-	var records []install.Record
-	for n := range many {
-		r := install.Record{Agent: a.ID, Status: install.Ready, Hash: "h", Plugin: plugins.Recipe{
-			Name: fmt.Sprintf("plugin %03d", n), Description: "One of many", Files: map[plugins.FilePath]string{"a.txt": "a", "b/c.txt": "c", "d.txt": fmt.Sprint(n)},
-			Tools: []plugins.Tool{{ID: "run", Description: "Runs", Run: "true"}},
-		}}
-		for name, text := range r.Plugin.Files {
-			w.write(filepath.Join(a.Home, "plugins", fmt.Sprintf("plugin-%03d", n), string(name)), text, 0o644)
-		}
-		records = append(records, r)
-	}
-	text, err := json.Marshal(records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.write(w.home.InstalledPlugins(a.ID), string(text), 0o600)
-	i, registry := w.open(a)
-	if n := len(strings.Fields(listed(registry, a))); n != many {
-		t.Fatalf("%d tools", n)
-	}
-	began := time.Now()
-	reports, err := i.Verify(t.Context(), a, install.Missing, "a test")
-	t.Logf("%d plugins were looked at in %v", many, time.Since(began))
-	if err != nil || len(reports) != many || w.commands != 1 {
-		t.Errorf("%d reports, %v, %d commands", len(reports), err, w.commands)
-	}
-	for _, r := range reports {
-		if len(r.Problems) > 0 {
-			t.Errorf("%+v", r)
-		}
 	}
 }
 

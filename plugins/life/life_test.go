@@ -182,20 +182,6 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 	})
 }
 
-// An agent's own job is left alone, whatever it is called.
-func TestJobThatIsCalledLikeADaemon(t *testing.T) {
-	try(t, func(t *testing.T, w *world) {
-		if _, err := w.StartJob(t.Context(), engine.JobCommand{Args: []string{"make"}, Label: "daemon of plugin rss"}); err != nil {
-			t.Fatal(err)
-		}
-		w.Begin(alice, "rss", watcher())
-		timetest.Wait()
-		if w.live() != 2 || w.kills != 0 {
-			t.Errorf("%d live, %d ended", w.live(), w.kills)
-		}
-	})
-}
-
 // Who ends with a guest that does not answer asks nothing of it.
 func TestEndWithASilentGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {

@@ -292,33 +292,6 @@ func TestInstallationFails(t *testing.T) {
 	}
 }
 
-// Nor does a failure take a file away that was put into the library by hand, and is the same recipe.
-func TestInstallationOfWhatIsThereFails(t *testing.T) {
-	const text = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
-	w := newWorld(t)
-	a := w.agent(alice)
-	r, err := Read([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, _ = restrict(r, a, Bridge)
-	byHand, err := r.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(w.home), "home", "sandbox-plugins", "simple.json"), byHand, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before := w.kept("simple")
-	w.fails = fault.Newf(fault.NotFound, "set up plugin", "simple", "no such program")
-	if _, err := w.create(a, text); fault.KindOf(err) != fault.Execution {
-		t.Errorf("%v", err)
-	}
-	if got := w.kept("simple"); got == "" || got != before {
-		t.Errorf("left is %q, of %q", got, before)
-	}
-}
-
 // An installation without end ends, whichever way it came, and whoever asked is told so, and in which step it was.
 func TestInstallationTakesTooLong(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
