@@ -40,7 +40,7 @@ func (c *call) record(action Action, subject string, err error) {
 // accept counts the call, and refuses it if the agent has reached its limit.
 func (c *call) accept(b bucket) error {
 	limit, of := b.limit(c.server.Limits())
-	if after, ok := c.account.windows[b].take(limit); !ok {
+	if after, ok := c.account.windows[b].Take(limit); !ok {
 		return limited(fmt.Sprintf("%d %s a minute", limit, of), after)
 	}
 	return nil

@@ -35,7 +35,7 @@ func limited(why string, after time.Duration) error {
 
 // account is an agent's use of the bridge.
 type account struct {
-	windows  [buckets]window
+	windows  [buckets]Window
 	requests chan struct{}
 	large    chan struct{}
 }
@@ -102,14 +102,14 @@ func (b bucket) limit(l config.BridgeLimits) (int, string) {
 	}
 }
 
-// window holds the times of the calls accepted within the last period, oldest first.
-type window struct {
+// Window counts the calls accepted within the last minute. The zero Window is empty.
+type Window struct {
 	mu    sync.Mutex
-	taken []time.Time
+	taken []time.Time // oldest first
 }
 
-// take counts one more call, or returns after what time it would.
-func (w *window) take(limit int) (after time.Duration, ok bool) {
+// Take counts one more call, or returns when it would be accepted.
+func (w *Window) Take(limit int) (after time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()

@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
@@ -25,11 +26,11 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 	if subject == "" {
 		subject = "a recipe that was handed over"
 	}
-	made, err := answeredFor(ctx, s.service, r.Agent, "plugin.register", subject, func(agent agents.Agent) (register.Made, error) {
+	made, err := answeredFor(ctx, s.service, r.Agent, "plugin.register", subject, func(agent agents.Agent) (bridge.Created, error) {
 		a := toolbench.AgentOf(agent)
 		recipe, err := s.written(ctx, a, r)
 		if err != nil {
-			return register.Made{}, err
+			return bridge.Created{}, err
 		}
 		var sending sync.Mutex
 		return s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
@@ -42,7 +43,7 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 	if err != nil {
 		return err
 	}
-	plugin := &controlpb.RegisteredPlugin{Id: string(made.ID), Name: made.Name, Warnings: made.Caveats}
+	plugin := &controlpb.RegisteredPlugin{Id: string(made.ID), Name: made.Name, Warnings: made.Warnings}
 	for _, t := range made.Tools {
 		plugin.Tools = append(plugin.Tools, &controlpb.RegisteredTool{Name: string(t.Name), Description: t.Description})
 	}

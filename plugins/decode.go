@@ -13,7 +13,7 @@ import (
 // extraKey is the JSON name of the Extra fields. Encoded recipes have the extra keys themselves.
 const extraKey = "+"
 
-// decode makes a recipe of a JSON value, as far as it can, and lists what has the wrong type. Unknown keys of the
+// decode makes a recipe of a JSON value, as far as it can, and lists wrong types and unknown keys. Unknown keys of the
 // recipe go into its metadata, where the desktop app keeps them; those of its parts go into their Extra.
 func decode(v any) (Recipe, []Finding) {
 	d := &decoder{}
@@ -166,6 +166,10 @@ func (d *decoder) fitObject(s schema, object map[string]any, path string) any {
 			out[key] = v
 		default:
 			extra[key] = v
+			if path != root { // those go into the metadata
+				d.findings = append(d.findings, Finding{Severity: Warning, Rule: "unknown-key", Path: below(path, key),
+					Text: "is kept, and means nothing here", Fix: "See that it is spelled right: osaurus-sandbox plugin schema"})
+			}
 		}
 	}
 	if len(extra) > 0 {

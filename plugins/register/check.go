@@ -34,10 +34,10 @@ func (g *Registrar) checkHosts(r plugins.Recipe) error {
 	return nil
 }
 
-// line is a command of a recipe, and where it is.
+// line is a command of a recipe with its path.
 type line struct{ path, text string }
 
-// commands are all that a recipe runs.
+// commands returns all commands of a recipe.
 func commands(r plugins.Recipe) (list []line) {
 	if r.Setup != "" {
 		list = append(list, line{"$.setup", r.Setup})
@@ -56,7 +56,7 @@ func commands(r plugins.Recipe) (list []line) {
 	return list
 }
 
-// secrets refuses a recipe of whose secrets some have no value: nobody is asked for them here.
+// secrets refuses a recipe if one of its secrets has no value. It asks nobody.
 func (g *Registrar) secrets(ctx context.Context, a tools.Agent, id config.PluginID, r plugins.Recipe) error {
 	var missing []config.SecretName
 	for _, name := range r.Secrets {

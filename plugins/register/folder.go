@@ -20,12 +20,12 @@ import (
 const (
 	// manifest is the recipe in a plugin's folder.
 	manifest = "plugin.json"
-	// maxNamed is how many files an error names: enough to see what they are.
+	// maxNamed bounds how many files an error names.
 	maxNamed = 10
 )
 
-// Pack reads the plugin that an agent has written into ~/plugins/ID: plugin.json, and as its files
-// all others that are there, which must be texts. What plugin.json has itself counts.
+// Pack reads the plugin that an agent has written into ~/plugins/ID. All text files beside
+// plugin.json become files of the recipe, unless plugin.json contains one of the same name.
 func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID) (plugins.Recipe, error) {
 	p := &packer{files: g.Room(a), agent: a, root: "plugins/" + string(id)}
 	text, err := p.read(ctx, manifest, plugins.MaxRecipe)
@@ -71,16 +71,16 @@ type packer struct {
 	agent tools.Agent
 	root  string // below the home
 
-	found  []string // files below the root, in their order
+	found  []string // files below the root, sorted
 	total  int      // bytes read
-	binary []string // found, and no texts
+	binary []string // files that are not text
 }
 
 func (p *packer) file(name string) engine.File {
 	return engine.File{Root: p.agent.Home, Path: path.Join(p.root, name)}
 }
 
-// noManifest is for a folder without a recipe.
+// noManifest returns the error for a folder without a recipe.
 func (p *packer) noManifest(err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err
@@ -89,7 +89,7 @@ func (p *packer) noManifest(err error) error {
 		Advise("Write it first: name, description and tools, each with an id, a description and a command to run.")
 }
 
-// walk finds the files in a folder, and those in its folders. Hidden ones are not the plugin's.
+// walk finds the files in a folder and its subfolders, except hidden ones.
 func (p *packer) walk(ctx context.Context, dir string, depth int) error {
 	if depth >= plugins.MaxPathDepth {
 		return p.tooMuch(dir, "is too deep")
@@ -127,7 +127,7 @@ func (p *packer) tooMuch(name, why string) error {
 	return fault.New(fault.InvalidArgs, op, name, errors.New("it "+why)).Advise("A plugin's folder holds its source texts. Keep what is big or built elsewhere, and have setup make it.")
 }
 
-// text is a file, or nothing and a note if it is no text.
+// text reads a text file. It adds other files to p.binary.
 func (p *packer) text(ctx context.Context, name string) (string, error) {
 	b, err := p.read(ctx, name, plugins.MaxFile)
 	if err != nil {
@@ -154,7 +154,7 @@ func (p *packer) refusal() error {
 	return fault.New(fault.InvalidArgs, op, "~/"+p.root, errors.New("not texts in UTF-8: "+shown)).Advise("Remove them from the folder; setup can make or fetch them.")
 }
 
-// read reads a file of at most so many bytes.
+// read reads a file of at most that many bytes.
 func (p *packer) read(ctx context.Context, name string, most int) ([]byte, error) {
 	var b bytes.Buffer
 	_, err := p.files.ReadFile(ctx, p.file(name), engine.FilePart{Limit: uint64(most) + 1}, &b)

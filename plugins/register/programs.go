@@ -10,12 +10,12 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Programs are how programs of agents register, at the bridge.
+// Programs registers plugins for programs in rooms. It implements bridge.Plugins.
 type Programs struct {
 	*Registrar
-	// Agent is an agent as tools know it.
+	// Agent looks up an agent.
 	Agent func(config.AgentID) (tools.Agent, error)
-	// Has reports whether an agent has a plugin, or it is being made.
+	// Has reports whether an agent has a plugin or is just getting it.
 	Has func(agent config.AgentID, plugin config.PluginID) bool
 }
 
@@ -37,13 +37,5 @@ func (p Programs) Create(ctx context.Context, who bridge.Caller, recipe json.Raw
 	if err != nil {
 		return bridge.Created{}, err
 	}
-	made, err := p.Register(ctx, a, r, Bridge, nil)
-	if err != nil {
-		return bridge.Created{}, err
-	}
-	out := bridge.Created{Status: installed, ID: made.ID, Name: made.Name, Warnings: made.Caveats}
-	for _, t := range made.Tools {
-		out.Tools = append(out.Tools, bridge.CreatedTool{Name: string(t.Name), Description: t.Description})
-	}
-	return out, nil
+	return p.Register(ctx, a, r, Bridge, nil)
 }

@@ -1,4 +1,4 @@
-// Package register makes plugins of what agents write: one pipeline behind the tool, the bridge, the API and the command line.
+// Package register turns what agents write into plugins. The tool, the bridge, the API and the command line all use it.
 package register
 
 import (
@@ -20,21 +20,27 @@ import (
 
 const op = "register plugin"
 
-// An agent that registers a plugin waits, in a conversation or at the bridge, and hears of it only within a request
-// of the bridge: so long may an installation take, with what it takes to take it back, and a minute for the rest.
-// A person who installs one may wait for longer.
 const (
-	toolBudget  = bridge.RequestTimeout - time.Minute // which clients of MCP wait for, too
+	// toolBudget lets the answer arrive within one request of the bridge.
+	toolBudget = bridge.RequestTimeout - time.Minute
+	// installTime leaves time to undo a failed installation.
 	installTime = toolBudget - install.UndoTime
+	// perMinute bounds the registrations of an agent, for models that repeat them in a loop.
+	perMinute = 10
+	// busyAgain is when to retry while the plugin is being registered: most install in that time.
+	busyAgain = 10 * time.Second
 )
 
-// Via is the way by which a plugin was registered, as its recipe is stamped.
+// installed is the status of a registered plugin.
+const installed = "installed"
+
+// Via says how a plugin was registered. It is written into its recipe.
 type Via string
 
 const (
 	Tool   Via = "agent_tool"
 	Bridge Via = "host_bridge"
-	API    Via = "control_api" // a person's, or an app's
+	API    Via = "control_api" // a person or an app
 )
 
 // Library keeps recipes: see library.Library.
@@ -44,25 +50,25 @@ type Library interface {
 	Undo(id config.PluginID, n library.Revision) error
 }
 
-// Secrets are what plugins may read.
+// Secrets tells which secrets a plugin can read.
 type Secrets interface {
 	// Has reports whether there is a value for a name: the plugin's own, or the agent's.
 	Has(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName) (bool, error)
 }
 
-// Notice is a plugin that was registered, for whoever looks after the agent.
+// Notice reports a registered plugin.
 type Notice struct {
 	Agent tools.Agent
 	Via   Via
-	Made  Made
+	Made  bridge.Created
 }
 
-// Remove is how a person takes it back.
+// Remove returns the command that uninstalls the plugin.
 func (n Notice) Remove() string {
 	return fmt.Sprintf("osaurus-sandbox plugin uninstall %s %s", n.Made.ID, n.Agent.Name)
 }
 
-// Options are what plugins are registered with.
+// Options configures a Registrar.
 type Options struct {
 	// Room returns the room of an agent, where its files are.
 	Room    tools.Rooms
@@ -70,98 +76,82 @@ type Options struct {
 	Secrets Secrets
 	// Running reports whether a guest runs. It does not wait.
 	Running func() bool
-	// Mirrors are the hosts that the guest's own package managers are set to.
+	// Mirrors returns the hosts that the guest's package managers use.
 	Mirrors func() []string
-	// Install installs a plugin of the library for an agent, and has its tools be there to be
-	// called when it returns.
+	// Install installs a plugin of the library for an agent. Its tools can be called when
+	// Install returns.
 	Install func(ctx context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error
-	// Note tells whoever looks after the agent; it must not wait.
+	// Note reports a registered plugin. It must not block.
 	Note func(Notice)
 }
 
-// Registrar registers plugins. Its methods may be called from any goroutine; their errors
-// are *fault.Error.
+// Registrar registers plugins. Its methods are safe for concurrent use and return *fault.Error.
 type Registrar struct {
 	Options
-	windows windows
 
-	mu   sync.Mutex
-	busy map[config.PluginID]bool // being registered
+	mu      sync.Mutex
+	windows map[config.AgentID]*bridge.Window
+	busy    map[config.PluginID]bool // being registered
 }
 
 // New returns a registrar.
 func New(o Options) *Registrar {
-	return &Registrar{Options: o, windows: windows{of: map[config.AgentID]*window{}}, busy: map[config.PluginID]bool{}}
+	return &Registrar{Options: o, windows: map[config.AgentID]*bridge.Window{}, busy: map[config.PluginID]bool{}}
 }
 
-// Made is a plugin that was registered.
-type Made struct {
-	ID    config.PluginID
-	Name  string
-	Tools []MadeTool
-	// Caveats are what of its recipe was changed or is not enforced, in sentences.
-	Caveats []string
-}
-
-// MadeTool is a tool that can be called now.
-type MadeTool struct {
-	Name        tools.Name
-	Description string
-}
-
-// Register makes a plugin of a recipe that an agent wrote: it is checked, restricted to what an
-// agent may give itself, kept in the library, installed for the agent, and its tools can be called
-// when Register returns. Nothing is kept of one that is refused or does not install. Tell, if not
-// nil, is told how far it is.
+// Register checks a recipe that an agent wrote, restricts its permissions, saves it in the library
+// and installs it for the agent. When Register returns, its tools can be called. After an error the
+// library is as before. Tell, if not nil, receives progress.
 //
-// Its errors: InvalidArgs is for the recipe, Rejected with a bridge.Limited for too many at a time, Unavailable
-// without a guest, and Rejected for a plugin that is not the agent's to replace. What goes wrong with the
-// installation has the kind that it has, and is Execution if nothing better is known.
-func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recipe, via Via, tell func(string)) (Made, error) {
+// It fails with InvalidArgs for a wrong recipe, with Rejected and a bridge.Limited for too many
+// registrations, with Rejected for a plugin that the agent may not replace, and with Unavailable if
+// no guest runs. Other kinds come from the installation.
+func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recipe, via Via, tell func(string)) (made bridge.Created, err error) {
+	var none bridge.Created
 	if tell == nil {
 		tell = func(string) {}
 	}
 	if err := plugins.Refusal(plugins.Validate(r)); err != nil {
-		return Made{}, err
+		return none, err
 	}
 	id, err := r.ID()
 	if err != nil {
-		return Made{}, err
+		return none, err
 	}
 	if err := g.begin(id); err != nil {
-		return Made{}, err
+		return none, err
 	}
 	defer g.done(id)
 	if err := g.checkHosts(r); err != nil {
-		return Made{}, err
+		return none, err
 	}
 	if err := g.secrets(ctx, a, id, r); err != nil {
-		return Made{}, err
+		return none, err
 	}
-	if err := g.windows.take(a.ID); err != nil {
-		return Made{}, err
+	if after, ok := g.window(a.ID).Take(perMinute); !ok {
+		return none, fault.New(fault.Rejected, op, "", &bridge.Limited{Why: fmt.Sprintf("%d plugins a minute", perMinute), After: after}).Advise("Wait, and register less often.")
 	}
 	if !g.Running() {
-		return Made{}, fault.Newf(fault.Unavailable, op, string(id), "the sandbox is not running").Advise("Start it: osaurus-sandbox up")
+		return none, fault.Newf(fault.Unavailable, op, string(id), "the sandbox is not running").Advise("Start it: osaurus-sandbox up")
 	}
 	restricted, caveats := restrict(r, a, via)
 	tell("keeping " + string(id) + " in the library")
 	entry, undo, err := g.keep(restricted, id, a)
 	if err != nil {
-		return Made{}, err
+		return none, err
 	}
 	if err := g.install(ctx, a, entry, via, tell); err != nil {
-		return Made{}, failed(id, errors.Join(err, undo()))
+		return none, failed(id, errors.Join(err, undo()))
 	}
-	made := Made{ID: id, Name: r.Name, Caveats: append(caveats, restricted.Caveats()...)}
+	made = bridge.Created{Status: installed, ID: id, Name: r.Name, Warnings: append(caveats, restricted.Caveats()...)}
 	for _, t := range r.Tools {
-		made.Tools = append(made.Tools, MadeTool{Name: tools.Name(plugins.ToolName(id, t.ID)), Description: t.Description})
+		made.Tools = append(made.Tools, bridge.CreatedTool{Name: plugins.ToolName(id, t.ID), Description: t.Description})
 	}
 	g.Note(Notice{Agent: a, Via: via, Made: made})
 	return made, nil
 }
 
-// install installs a plugin of the library, in time.
+// install installs a plugin of the library within installTime.
 func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
 	over := fmt.Errorf("it was not done after %v", installTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, installTime, over)
@@ -174,7 +164,7 @@ func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry,
 	return err
 }
 
-// keep has a recipe be its plugin's newest in the library, until undo.
+// keep saves a recipe in the library. Calling undo restores what was there.
 func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_ library.Entry, undo func() error, _ error) {
 	before, err := g.Library.Get(id)
 	switch kind := fault.KindOf(err); {
@@ -187,14 +177,25 @@ func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_
 	}
 	entry, err := g.Library.Save(r, func(old library.Entry) error { return replaceable(old, a) })
 	return entry, func() error {
-		if entry.Hash == before.Hash { // its file may have had no revision until now
+		if entry.Hash == before.Hash { // a file that was put there by hand has no revision yet
 			return nil // it was there already
 		}
 		return g.Library.Undo(id, entry.Revision)
 	}, err
 }
 
-// begin has one plugin be registered once at a time: of two, the second would undo the first.
+// window returns the registrations of an agent within the last minute.
+func (g *Registrar) window(agent config.AgentID) *bridge.Window {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.windows[agent] == nil {
+		g.windows[agent] = &bridge.Window{}
+	}
+	return g.windows[agent]
+}
+
+// begin refuses a plugin that is being registered already. If both failed, one would undo the
+// other's change of the library.
 func (g *Registrar) begin(id config.PluginID) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -211,16 +212,16 @@ func (g *Registrar) done(id config.PluginID) {
 	delete(g.busy, id)
 }
 
-// failed is why a plugin that is right could not be installed.
+// failed returns the error for a correct recipe that could not be installed.
 func failed(id config.PluginID, err error) error {
 	kind := fault.KindOf(err)
-	if kind == fault.InvalidArgs || kind == fault.NotFound { // of a command within, not of who asked
+	if kind == fault.InvalidArgs || kind == fault.NotFound { // of a command in the recipe, not of the caller
 		kind = fault.Execution
 	}
 	return fault.Newf(kind, op, string(id), "install: %w", err).Advise(fault.AdviceOf(err))
 }
 
-// Read reads a recipe's text, as whoever registers it hands it over.
+// Read parses the text of a recipe.
 func Read(text []byte) (plugins.Recipe, error) {
 	if len(text) > plugins.MaxRecipe {
 		return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, "read recipe", "", "it has more than %d bytes", plugins.MaxRecipe).Advise("Have setup download what is big.")
@@ -228,7 +229,7 @@ func Read(text []byte) (plugins.Recipe, error) {
 	return plugins.Parse(text)
 }
 
-// list is names with commas between them.
+// list joins names with commas.
 func list[T ~string](names []T) string {
 	text := make([]string, len(names))
 	for i, n := range names {

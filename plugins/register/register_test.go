@@ -363,7 +363,7 @@ func TestLimit(t *testing.T) {
 		}
 		_, err := w.create(w.agent(alice), recipe(perMinute))
 		limited, ok := errors.AsType[*bridge.Limited](err)
-		if !ok || fault.KindOf(err) != fault.Rejected || limited.After != period-perMinute*time.Second {
+		if !ok || fault.KindOf(err) != fault.Rejected || limited.After != time.Minute-perMinute*time.Second {
 			t.Fatalf("%v", err)
 		}
 		if _, err := w.create(w.agent(bob), recipe(perMinute+1)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// The stamps of a plugin that an agent made, in its metadata.
+// Metadata of plugins that agents made.
 const (
 	createdBy  = "created_by"
 	createdVia = "created_via"
@@ -18,8 +18,8 @@ const (
 	byAgent    = "agent"
 )
 
-// restrict is a recipe as an agent may have it: no network but a list of exact hosts,
-// which counts as none until it can be enforced, no inference, and stamped with who made it. It says what it changed.
+// restrict removes permissions that an agent may not give itself: all network but a list of exact
+// hosts, and inference. It records who made the plugin, and returns what it changed.
 func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, changes []string) {
 	network := plugins.NetworkNone
 	if domains := r.Permissions.Network.Domains(); exact(domains) {
@@ -40,7 +40,7 @@ func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, chang
 	return r, changes
 }
 
-// exact reports whether there are domains, and each is the name of one host.
+// exact reports whether there are domains and none has a wildcard.
 func exact(domains []plugins.Domain) bool {
 	for _, d := range domains {
 		if !plugins.IsDomain(string(d)) {

@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
@@ -13,21 +14,13 @@ type toolIn struct {
 }
 
 type toolOut struct {
-	Status     string     `json:"status"`
-	PluginID   string     `json:"plugin_id"`
-	PluginName string     `json:"plugin_name"`
-	Tools      []toolMade `json:"tools" jsonschema:"they can be called now"`
+	Status     string               `json:"status"`
+	PluginID   string               `json:"plugin_id"`
+	PluginName string               `json:"plugin_name"`
+	Tools      []bridge.CreatedTool `json:"tools" jsonschema:"they can be called now"`
 }
 
-type toolMade struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-}
-
-// installed is the status of whatever was registered.
-const installed = "installed"
-
-// Tool is sandbox_plugin_register.
+// Tool returns sandbox_plugin_register.
 func (g *Registrar) Tool() tools.Tool {
 	return tools.Define(tools.Spec{
 		Name: "sandbox_plugin_register", Title: "Register a plugin", Gate: tools.Plugins, Budget: toolBudget,
@@ -49,13 +42,9 @@ func (g *Registrar) Tool() tools.Tool {
 		if err != nil {
 			return toolOut{}, err
 		}
-		for _, caveat := range made.Caveats {
-			c.Warn("%s", caveat)
+		for _, warning := range made.Warnings {
+			c.Warn("%s", warning)
 		}
-		out := toolOut{Status: installed, PluginID: string(made.ID), PluginName: made.Name, Tools: []toolMade{}}
-		for _, t := range made.Tools {
-			out.Tools = append(out.Tools, toolMade{string(t.Name), t.Description})
-		}
-		return out, nil
+		return toolOut{Status: made.Status, PluginID: string(made.ID), PluginName: made.Name, Tools: append([]bridge.CreatedTool{}, made.Tools...)}, nil // [] instead of null
 	})
 }

@@ -43,7 +43,7 @@ func (b *Bench) noteRegistered(n register.Notice) {
 	clean := b.Tools.Vault.Redacted(n.Agent.ID)
 	b.Record.Note(events.Event{Kind: registered, Cause: string(n.Via), Fields: map[string]string{
 		"agent": string(n.Agent.Name), "id": string(n.Agent.ID), "plugin": string(n.Made.ID), "tools": clean.Text(strings.Join(names, " ")),
-		"caveats": clean.Text(strings.Join(n.Made.Caveats, " ")), "remove": n.Remove(),
+		"caveats": clean.Text(strings.Join(n.Made.Warnings, " ")), "remove": n.Remove(),
 	}})
 }
 
