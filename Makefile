@@ -59,7 +59,7 @@ setup-run:
 	@scripts/setup run
 
 build: guest-programs ## build bin/osaurus-sandbox with the guest programs in it
-	$(NO_C) $(GO) build -o $(PROGRAM) ./cmd/osaurus-sandbox
+	$(NO_C) $(GO) build -buildvcs=auto -o $(PROGRAM) ./cmd/osaurus-sandbox
 
 guest-programs:
 	@for arch in $(GUEST_ARCHES); do for program in osaurus-guest osaurus-host; do \

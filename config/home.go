@@ -1,9 +1,12 @@
 package config
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"osaurus-sandbox/internal/fault"
@@ -117,6 +120,24 @@ func (h Home) Logs() string { return h.join("logs") }
 // privateDir: nobody but the user looks into the home.
 const privateDir fs.FileMode = 0o700
 
+// CheckOwner refuses a home that belongs to another user. One that does not exist passes.
+func (h Home) CheckOwner() error {
+	info, err := os.Stat(string(h))
+	if err != nil {
+		return nil
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() {
+		return nil
+	}
+	name := fmt.Sprintf("user %d", owner.Uid)
+	if u, err := user.LookupId(strconv.Itoa(int(owner.Uid))); err == nil {
+		name = u.Username
+	}
+	return fault.Newf(fault.Rejected, "use home", string(h), "it belongs to another user, %s", name).
+		Advise("Work as that user, or set " + HomeVariable + " to a folder of your own.")
+}
+
 // Make creates a folder of the home and returns it. It refuses a home in which
 // another user could swap what this one relies on.
 func (h Home) Make(dir string) (string, error) {
@@ -124,13 +145,12 @@ func (h Home) Make(dir string) (string, error) {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
 		return "", fault.New(fault.Unavailable, op, dir, err).Advise("Make the folder writable for you, or set " + HomeVariable + " to another.")
 	}
+	if err := h.CheckOwner(); err != nil {
+		return "", err
+	}
 	info, err := os.Stat(string(h))
 	if err != nil {
 		return "", fault.New(fault.Unavailable, op, string(h), err).Advise("Make it readable for you, or set " + HomeVariable + " to another.")
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
-		return "", fault.Newf(fault.Rejected, op, dir, "%s belongs to another user, with the number %d", h, owner.Uid).
-			Advise("Work as that user, or set " + HomeVariable + " to a folder of your own.")
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return "", fault.Newf(fault.Rejected, op, dir, "other users can write to %s", h).Advise("Run: chmod go-w " + string(h))

@@ -58,7 +58,7 @@ func TestMakeInAnothersFolder(t *testing.T) {
 	if err := os.Chown(string(h), nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Make(h.Run()); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "another user") {
+	if _, err := h.Make(h.Run()); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "another user, nobody") {
 		t.Errorf("a home of another user: %v", err)
 	}
 }

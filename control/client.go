@@ -66,6 +66,11 @@ func Connect(ctx context.Context, home config.Home, name string) (*Client, error
 	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
 	conn, err := dial(limited, home)
+	if err != nil {
+		if notOwn := home.CheckOwner(); notOwn != nil {
+			return nil, notOwn
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		err = errors.New("none is running")
 	}

@@ -25,8 +25,6 @@ agent's name can be used, its id can too.`,
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
   osaurus-sandbox agent delete alice`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newAgentCreate(c), newAgentList(c), newAgentShow(c), newAgentRename(c), newAgentSet(c), newAgentReset(c), newAgentDelete(c))
 	return cmd
@@ -43,20 +41,14 @@ If there is a home folder of that name already, it becomes the agent's.
 ` + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent create alice
   osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			settings, err := assignments(args[1:])
 			if err != nil {
 				return err
 			}
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
 			r, err := client.Agents.Create(cmd.Context(), &controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings})
 			return reply(cmd, r.GetAgent(), err, printAgent)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&id, "id", "", "the agent's id, a UUID (default a new one)")
 	return withJSON(cmd)
@@ -67,13 +59,10 @@ func newAgentList(c console) *cobra.Command {
 		Use:     "list",
 		Short:   "List all agents",
 		Example: `  osaurus-sandbox agent list`,
-		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Agents.List(cmd.Context(), &controlpb.ListAgentsRequest{})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListAgentsResponse) error {
-				return printTable(w, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.Agents, func(a *controlpb.Agent) []any {
-					return []any{a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
-				})
+			return replyTable(cmd, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
+				return []any{a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
 			})
 		}),
 	})
@@ -85,7 +74,6 @@ func newAgentShow(c console) *cobra.Command {
 		Short: "Show an agent and its settings",
 		Example: `  osaurus-sandbox agent show alice
   osaurus-sandbox agent show alice --json | jq .settings`,
-		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
 			return reply(cmd, r.GetAgent(), err, printAgent)
@@ -100,7 +88,6 @@ func newAgentRename(c console) *cobra.Command {
 		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder is renamed at once if nothing of the agent has run
 since the guest was started, and otherwise at the next start of the guest, so that nothing that runs loses its home.`,
 		Example: `  osaurus-sandbox agent rename alice "Code Reviewer"`,
-		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Rename(cmd.Context(), &controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]})
 			return reply(cmd, r.GetAgent(), err, printAgent)
@@ -114,46 +101,33 @@ func newAgentSet(c console) *cobra.Command {
 		Short:   "Change an agent's settings",
 		Long:    "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.DescribeAgent()),
 		Example: `  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`,
-		Args:    cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			settings, err := assignments(args[1:])
 			if err != nil {
 				return err
 			}
-			client, err := need(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
 			r, err := client.Agents.Set(cmd.Context(), &controlpb.SetAgentRequest{Agent: args[0], Settings: settings})
 			return reply(cmd, effects(changedKeys(r.GetChanged()), config.AgentEffectOf), err, printEffects)
-		},
+		}),
 	})
 }
 
 func newAgentReset(c console) *cobra.Command {
 	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
-	var yes bool
-	cmd := &cobra.Command{
+	return confirmed(c, &cobra.Command{
 		Use:     "reset AGENT",
 		Short:   "Undo what an agent installed or changed outside its home folder",
 		Long:    "Ends what the agent runs and removes what it installed or changed outside its home. Its home, secrets and settings stay; its\nplugins are installed again.",
 		Example: `  osaurus-sandbox agent reset alice`,
-		Args:    cobra.ExactArgs(1),
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			return confirm(cmd.Context(), c, yes, "reset "+args[0], loss)
-		},
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
 			return reply(cmd, map[string]string{"agent": args[0]}, err, nil)
 		}),
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return withJSON(cmd)
+	}, func(args []string) (string, string) { return "reset " + args[0], loss })
 }
 
 func newAgentDelete(c console) *cobra.Command {
-	var yes, workspace, secrets bool
+	var workspace, secrets bool
 	cmd := &cobra.Command{
 		Use:   "delete AGENT",
 		Short: "Delete an agent",
@@ -161,10 +135,6 @@ func newAgentDelete(c console) *cobra.Command {
 --workspace: an agent of the same name that is made later gets it. Its secrets are kept under its id unless you say --secrets.`,
 		Example: `  osaurus-sandbox agent delete alice
   osaurus-sandbox agent delete alice --workspace --secrets --yes`,
-		Args: cobra.ExactArgs(1),
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			return confirm(cmd.Context(), c, yes, "delete "+args[0], lossOf(workspace, secrets))
-		},
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			agent, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
 			if err != nil {
@@ -176,54 +146,34 @@ func newAgentDelete(c console) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
 	cmd.Flags().BoolVar(&secrets, "secrets", false, "delete its secrets too, and those of its plugins")
-	return withJSON(cmd)
+	return confirmed(c, cmd, func(args []string) (string, string) { return "delete " + args[0], lossOf(workspace, secrets) })
 }
 
-// lossOf is what is lost with an agent.
+// lossOf says what is lost with an agent.
 func lossOf(workspace, secrets bool) string {
-	gone, kept := []string{"what it installed"}, []string{}
-	put := func(what string, too bool) {
-		if too {
-			gone = append(gone, what)
-		} else {
-			kept = append(kept, what)
-		}
-	}
-	put("its home folder", workspace)
-	put("its secrets", secrets)
-	loss := "What the agent runs ends. Gone will be " + strings.Join(gone, ", ") + "."
-	if len(kept) > 0 {
-		loss += " Kept: " + strings.Join(kept, ", ") + "."
-	}
-	return loss
+	fate := map[bool]string{true: "is deleted", false: "is kept"}
+	return fmt.Sprintf("What the agent runs ends, and what it installed is deleted. Its home folder %s. Its store of secrets %s.", fate[workspace], fate[secrets])
 }
 
 // printLeft says what a deleted agent leaves behind.
 func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
-	var lines []string
 	if r.Pending {
-		lines = append(lines, "What it has in the guest is removed when the guest starts the next time.")
+		writef(w, "What it has in the guest is removed when the guest starts the next time.\n")
 	}
 	switch {
 	case r.SecretsDeleted > 0:
-		lines = append(lines, fmt.Sprintf("Its secrets are deleted: %d.", r.SecretsDeleted))
+		return writef(w, "Its secrets are deleted: %d.\n", r.SecretsDeleted)
 	case r.SecretsUnknown:
-		lines = append(lines, "Secrets that it had are kept. See what there is: osaurus-sandbox secret list "+id)
+		return writef(w, "Secrets that it had are kept. See what there is: osaurus-sandbox secret list %s\n", id)
 	case r.SecretsKept > 0:
-		lines = append(lines, fmt.Sprintf("Its secrets are kept: %d. See them: osaurus-sandbox secret list %s", r.SecretsKept, id))
-	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
+		return writef(w, "Its secrets are kept: %d. See them: osaurus-sandbox secret list %s\n", r.SecretsKept, id)
 	}
 	return nil
 }
 
-// describe is settings for help: what each may be, is by default, and means.
+// describe lists settings for help: allowed values, default and meaning.
 func describe(keys []config.Description) string {
 	text := "Settings:\n"
 	for _, k := range keys {
@@ -239,7 +189,7 @@ func describe(keys []config.Description) string {
 	return text
 }
 
-// assignments are KEY=VALUE arguments.
+// assignments parses KEY=VALUE arguments.
 func assignments(args []string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, arg := range args {
@@ -270,7 +220,7 @@ func printAgent(w io.Writer, a *controlpb.Agent) error {
 	return table.Flush()
 }
 
-// reaches is what an agent reaches, for a column.
+// reaches returns what an agent can reach, for a column.
 func reaches(a *controlpb.Agent) string {
 	network := settingText(a, "network")
 	if network == string(config.NetworkOutbound) && settingText(a, "hostServices") == "true" {
@@ -279,7 +229,7 @@ func reaches(a *controlpb.Agent) string {
 	return network
 }
 
-// settingText is what an agent's setting says.
+// settingText returns the value of an agent's setting.
 func settingText(a *controlpb.Agent, key string) string {
 	for _, s := range a.Settings {
 		if s.Key == key {

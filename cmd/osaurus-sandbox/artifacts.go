@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,8 +27,6 @@ cannot change it there. It stays when the agent is deleted.`,
 		Example: `  osaurus-sandbox artifacts list alice
   osaurus-sandbox artifacts open 42
   osaurus-sandbox artifacts save 42 ~/Documents`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newArtifactsList(c), newArtifactsOpen(c), newArtifactsSave(c), newArtifactsDelete(c))
 	return cmd
@@ -37,9 +34,9 @@ cannot change it there. It stays when the agent is deleted.`,
 
 // artifact finds the artifact of an argument.
 func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
-	id, err := strconv.ParseInt(arg, 10, 64)
+	id, err := parseID("artifact", arg)
 	if err != nil {
-		return nil, fault.Newf(fault.InvalidArgs, "find artifact", arg, "not a number").Advise("See `osaurus-sandbox artifacts list`.")
+		return nil, err
 	}
 	r, err := client.Artifacts.Show(ctx, &controlpb.ShowArtifactRequest{Id: id})
 	if err != nil {
@@ -55,25 +52,10 @@ func newArtifactsList(c console) *cobra.Command {
 		Short: "List what was handed over, the newest first",
 		Example: `  osaurus-sandbox artifacts list
   osaurus-sandbox artifacts list alice --conversation chat-7 --json`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			list := []*controlpb.Artifact{}
 			request := &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}
-			for r, err := range control.Messages(client.Artifacts.List(cmd.Context(), request)) {
-				if err != nil {
-					return err
-				}
-				list = append(list, r.Artifact)
-			}
-			if wantsJSON(cmd) {
-				for _, f := range list {
-					if err := printLine(c.out, f); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-			return printTable(c.out, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", list, func(f *controlpb.Artifact) []any {
+			answers := control.Messages(client.Artifacts.List(cmd.Context(), request))
+			return replyRows(cmd, answers, (*controlpb.ListArtifactsResponse).GetArtifact, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", func(f *controlpb.Artifact) []any {
 				name := f.Name
 				if f.Folder {
 					name += "/"
@@ -105,7 +87,6 @@ func newArtifactsOpen(c console) *cobra.Command {
 because opening it could run a program that an agent has written.`,
 		Example: `  osaurus-sandbox artifacts open 42
   less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`,
-		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			f, err := artifact(cmd.Context(), client, args[0])
 			if err != nil {
@@ -136,7 +117,6 @@ func newArtifactsDelete(c console) *cobra.Command {
 		Use:     "delete ARTIFACT...",
 		Short:   "Delete what was handed over",
 		Example: `  osaurus-sandbox artifacts delete 42 43 --yes`,
-		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			var list []*controlpb.Artifact
 			var names []string

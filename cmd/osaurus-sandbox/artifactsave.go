@@ -23,7 +23,6 @@ func newArtifactsSave(c console) *cobra.Command {
 		Long:  "Copies it under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file to\nstandard output.",
 		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`,
-		Args: cobra.RangeArgs(1, 2),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if wantsJSON(cmd) && toOut(args) {
 				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json exclude each other").Advise("Standard output is for the file or for its path: say one of them.")

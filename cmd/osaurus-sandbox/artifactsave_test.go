@@ -94,3 +94,13 @@ func (k keeper) Delete(_ context.Context, r *controlpb.DeleteArtifactRequest) (*
 	}
 	return &controlpb.DeleteArtifactResponse{}, nil
 }
+
+// What could run a program of the agent is not opened.
+func TestOpenable(t *testing.T) {
+	for name, want := range map[string]bool{"report.PDF": true, "a.tar.gz": false, "run.sh": false, "run": false, "x.desktop": false, "folder/": true, "Evil.app/": false} {
+		f := &controlpb.Artifact{Name: strings.TrimSuffix(name, "/"), Folder: strings.HasSuffix(name, "/")}
+		if openable(f) != want {
+			t.Errorf("%s: %v, want %v", name, !want, want)
+		}
+	}
+}

@@ -22,8 +22,6 @@ func newAudit(c console) *cobra.Command {
 		Short: "Show who did what, and check that the record is whole",
 		Example: `  osaurus-sandbox audit list --since 24h
   osaurus-sandbox audit verify`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newAuditList(c), newAuditVerify(c))
 	return cmd
@@ -51,7 +49,6 @@ func newAuditList(c console) *cobra.Command {
 		Short: "List who did what, newest first",
 		Example: `  osaurus-sandbox audit list --limit 20
   osaurus-sandbox audit list --agent alice --since 24h --json`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter := audit.Filter{Limit: limit}
 			from, err := parseSince(since)
@@ -129,7 +126,6 @@ func newAuditVerify(c console) *cobra.Command {
 		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
 named. Somebody who can write the file could write all of it anew: to notice that, keep the printed hash somewhere else.`,
 		Example: `  osaurus-sandbox audit verify`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAudit(cmd.Context(), func(_ *store.DB, log *audit.Log) error {
 				proof, err := log.Verify(cmd.Context())

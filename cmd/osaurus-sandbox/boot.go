@@ -1,12 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +18,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/boot"
+	"osaurus-sandbox/vm"
 )
 
 // bootFlags are what boot was asked for.
@@ -21,7 +26,7 @@ type bootFlags struct {
 	pack, arch, memory string
 	cpus               int
 	shares             []string
-	network, timings   bool
+	network            bool
 }
 
 func newBoot(c console) *cobra.Command {
@@ -39,8 +44,7 @@ such command. It is 125 if the sandbox failed before the command ran; 255 if it 
 		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
   osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
   tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'
-  osaurus-sandbox boot --pack debian --cpus 4 --memory 4G --timings -- python3 -V`,
-		Args:        cobra.MinimumNArgs(1),
+  osaurus-sandbox boot --pack debian --cpus 4 --memory 4G -- python3 -V`,
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBoot(cmd.Context(), c, flags, args)
@@ -54,12 +58,10 @@ such command. It is 125 if the sandbox failed before the command ran; 255 if it 
 	f.StringVar(&flags.memory, "memory", "", `memory, as in 512M or 2G (default: the setting "memoryGB")`)
 	f.StringArrayVar(&flags.shares, "share", nil, "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest")
 	f.BoolVar(&flags.network, "network", false, "let the guest reach the network, and what listens on this computer (10.0.2.2)")
-	f.BoolVar(&flags.timings, "timings", false, "say at the end where the time went")
 	return cmd
 }
 
 func runBoot(ctx context.Context, c console, flags bootFlags, args []string) error {
-	watch := newStopwatch()
 	home, settings, err := loadSettings()
 	if err != nil {
 		return err
@@ -76,47 +78,21 @@ func runBoot(ctx context.Context, c console, flags bootFlags, args []string) err
 	if spec.Image, err = findImage(ctx, baker(home, settings), p, report); err != nil {
 		return err
 	}
-	watch.lap("image")
 
-	state, err := newBootState(ctx, home)
-	if err != nil {
+	if spec.StateDir, err = newBootDir(home); err != nil {
 		return err
 	}
-	defer state.close()
-	spec.StateDir, spec.ConsoleLog = state.dir(), filepath.Join(state.dir(), "console.log")
+	defer os.RemoveAll(spec.StateDir)
+	spec.ConsoleLog = filepath.Join(spec.StateDir, "console.log")
 
 	g, err := boot.Boot(ctx, spec)
 	if err != nil {
 		return keepConsole(home, spec.ConsoleLog, err)
 	}
-	watch.lap("boot")
-	watch.part("verify", g.Timings.Verify)
-	watch.part("start", g.Timings.Start)
-	watch.part("verify base", g.Timings.Base)
-	watch.part("answer", g.Timings.Answer)
-	if flags.timings {
-		if err := guestSteps(ctx, watch, g); err != nil {
-			return errors.Join(err, g.Close())
-		}
-	}
-
-	var once sync.Once
-	first := func() { watch.sinceStart("until first output") }
-	its := console{c.in, onFirst{c.out, &once, first}, onFirst{c.err, &once, first}}
-	watched, stop := context.WithCancel(context.WithoutCancel(ctx))
-	hung := endIfSilent(watched, g)
-	var w witness
-	patient, err := runCommand(ctx, its, engine.Command{Args: args}, w.watch(func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) }))
-	stop()
-	switch reason := <-hung; {
-	case reason != nil && w.begun:
-		err = lost{reason}
-	case reason != nil:
-		err = reason
-	case patient:
+	patient, err := runCommand(ctx, c, engine.Command{Args: args}, func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
+	if patient {
 		err = explain(g.Machine, err)
 	}
-	watch.lap("command")
 
 	off := g.Close
 	if patient {
@@ -125,32 +101,27 @@ func runBoot(ctx context.Context, c console, flags bootFlags, args []string) err
 	if offErr := off(); err == nil && offErr != nil {
 		err = lost{offErr}
 	}
-	watch.lap("power off")
-	if flags.timings {
-		err = errors.Join(err, watch.print(c.err, accelerator(ctx, spec)))
-	}
 	return err
 }
 
-// guestSteps notes how far the guest was when, by its own clock.
-func guestSteps(ctx context.Context, watch *stopwatch, g *boot.Guest) error {
-	info, err := g.Client.Info(ctx)
+// newBootDir makes the folder of this boot, and removes those of boots that were killed.
+func newBootDir(home config.Home) (string, error) {
+	run, err := home.Make(home.Run())
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, s := range info.Steps {
-		watch.part("guest's "+s.Name+" at", s.At)
+	old, _ := filepath.Glob(filepath.Join(run, "boot-*"))
+	for _, dir := range old {
+		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "boot-"))
+		if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir) // what stays, the next boot removes
+		}
 	}
-	return nil
-}
-
-// accelerator names what ran the guest's instructions.
-func accelerator(ctx context.Context, spec boot.Spec) string {
-	caps, err := spec.Driver.Capabilities(context.WithoutCancel(ctx), spec.Image.Arch)
-	if err != nil {
-		return spec.Driver.Name()
+	dir := filepath.Join(run, fmt.Sprintf("boot-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fault.New(fault.Unavailable, "make folder", dir, err).Advise("Make the folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
-	return fmt.Sprintf("%s, %s, %s", spec.Driver.Name(), caps.Accelerator, spec.Image.Arch)
+	return dir, nil
 }
 
 // keepConsole keeps the console of a boot that failed, and says where.
@@ -168,4 +139,21 @@ func keepConsole(home config.Home, log string, failed error) error {
 		advice = before + " " + advice
 	}
 	return fault.Wrap("", "", failed).Advise(advice)
+}
+
+// explain prefers the machine's error over that of the connection, which knows only that
+// it broke. The machine has two seconds to end.
+func explain(m vm.Machine, err error) error {
+	if _, isExit := errors.AsType[exit](err); isExit || err == nil {
+		return err
+	}
+	select {
+	case <-m.Done():
+	case <-time.After(2 * time.Second):
+		return err
+	}
+	if _, isLost := errors.AsType[lost](err); isLost {
+		return lost{cmp.Or(m.Err(), err)}
+	}
+	return cmp.Or(m.Err(), err)
 }

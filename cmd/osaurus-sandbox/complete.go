@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"strings"
 	"time"
 
@@ -12,19 +12,23 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp/install"
+	"osaurus-sandbox/vm/image/pack"
 )
 
-// completeLimit is how long a person who has pressed Tab waits.
-const completeLimit = 2 * time.Second
-
-// completeByUse has cmd and all commands below it complete their arguments by the
-// words in capitals of their own Use: what help says and what Tab offers are one.
-func completeByUse(cmd *cobra.Command) {
+// applyUse checks and completes the arguments of cmd and its subcommands by the words
+// in capitals of their Use, so that help, checks and completion agree.
+func applyUse(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		completeByUse(sub)
+		applyUse(sub)
 	}
-	if !cmd.HasSubCommands() {
+	if cmd.HasSubCommands() {
+		cmd.Args = cobra.NoArgs
+		if cmd.RunE == nil { // else cobra takes an unknown word for a call for help
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	} else {
 		places := placesOf(cmd.Use)
+		cmd.Args = places.check()
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return complete(cmd, places.at(len(args)), args)
 		}
@@ -38,34 +42,52 @@ func completeByUse(cmd *cobra.Command) {
 	}
 }
 
-// places are what the arguments of a command stand for, one after the other.
+// places are the arguments that a Use names.
 type places struct {
-	words  []string
-	repeat bool // the last may be there often
+	words    []string
+	required int
+	repeat   bool // the last word may be repeated
+	endless  bool // any word may be repeated
 }
 
-// placesOf reads a Use: "verify AGENT [PLUGIN...]". Of alternatives the first
-// counts, and flags do not.
+// placesOf parses a Use such as "verify AGENT [PLUGIN...]". Of alternatives it keeps
+// the first, and it skips flags.
 func placesOf(use string) places {
-	var p places
-	alternative := false
+	p := places{endless: strings.Contains(use, "...")}
+	alternative, depth := false, 0
 	for _, field := range strings.Fields(use)[1:] {
 		word := strings.Trim(field, "[]{}")
+		depth += strings.Count(field, "[") + strings.Count(field, "{")
 		switch {
 		case word == "|":
-			alternative = true
-			continue
 		case alternative || word == strings.ToLower(word) || strings.HasPrefix(word, "-"):
 		default:
 			p.repeat = strings.HasSuffix(word, "...")
 			p.words = append(p.words, strings.TrimSuffix(word, "..."))
+			if depth == 0 {
+				p.required++
+			}
 		}
-		alternative = false
+		alternative = word == "|"
+		depth -= strings.Count(field, "]") + strings.Count(field, "}")
 	}
 	return p
 }
 
-// at is what argument n stands for; "" is nothing.
+// check returns what checks the number of arguments.
+func (p places) check() cobra.PositionalArgs {
+	switch {
+	case p.endless:
+		return cobra.MinimumNArgs(p.required)
+	case len(p.words) == 0:
+		return cobra.NoArgs
+	case p.required == len(p.words):
+		return cobra.ExactArgs(p.required)
+	}
+	return cobra.RangeArgs(p.required, len(p.words))
+}
+
+// at returns the word for argument n, or "".
 func (p places) at(n int) string {
 	switch {
 	case n < len(p.words):
@@ -77,133 +99,95 @@ func (p places) at(n int) string {
 }
 
 // complete offers what a word of a Use can stand for. Names of secrets are not
-// offered: to list them a keyring may ask to be unlocked.
+// offered, since listing them may ask to unlock a keyring.
 func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.ShellCompDirective) {
+	const limit = 2 * time.Second // a person has pressed Tab and waits
+	directive := cobra.ShellCompDirectiveNoFileComp
 	switch word {
 	case "FILE", "FOLDER", "SOURCE", "COMMAND", "ARG":
 		return nil, cobra.ShellCompDirectiveDefault // files
 	case "CLIENT":
-		return install.IDs(), cobra.ShellCompDirectiveNoFileComp
+		return install.IDs(), directive
 	case "KEY":
-		return config.Keys(), cobra.ShellCompDirectiveNoFileComp
+		return config.Keys(), directive
 	case "KEY=VALUE":
-		return settingsOf(cmd), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		keys := config.Keys()
+		if cmd.Parent().Name() == "agent" {
+			keys = config.AgentKeys()
+		}
+		return offers(keys, func(key string) string { return key + "=" }), directive | cobra.ShellCompDirectiveNoSpace
 	case "PACK":
-		return packNames(), cobra.ShellCompDirectiveNoFileComp
+		store, err := packs()
+		if err != nil {
+			return nil, directive
+		}
+		list, _ := store.List()
+		return offers(list, func(p pack.Pack) string { return p.Manifest.Name }), directive
+	case "SRC", "DST":
+		directive = cobra.ShellCompDirectiveNoSpace // files too, and a path follows
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeLimit)
+	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 	defer cancel()
-	client, err := reach(ctx) // which starts no daemon
+	client, err := reach(ctx) // starts no daemon
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer client.Close()
-	directive := cobra.ShellCompDirectiveNoFileComp
-	if word == "SRC" || word == "DST" {
-		directive = cobra.ShellCompDirectiveNoSpace // files too, and a path follows
-	}
 	return known(ctx, client, word, first(args)), directive
 }
 
-// settingsOf are the beginnings of what a command that changes settings takes.
-func settingsOf(cmd *cobra.Command) (begun []string) {
-	keys := config.Keys()
-	if cmd.Parent().Name() == "agent" {
-		keys = config.AgentKeys()
+// offers turns items into completions.
+func offers[I any](items []I, text func(I) string) (list []string) {
+	for _, item := range items {
+		list = append(list, text(item))
 	}
-	for _, key := range keys {
-		begun = append(begun, key+"=")
-	}
-	return begun
+	return list
 }
 
-func packNames() (names []string) {
-	store, err := packs()
-	if err != nil {
-		return nil
-	}
-	list, _ := store.List()
-	for _, p := range list {
-		names = append(names, p.Manifest.Name)
-	}
-	return names
-}
+// described is a completion with a description.
+func described(name, description string) string { return name + "\t" + oneLine(description) }
 
-// known lists what the daemon knows that a word can stand for; owner is the
-// argument before it, whose they are. What cannot be listed is not offered.
-func known(ctx context.Context, client *control.Client, word, owner string) (offers []string) {
-	offer := func(name, what string) { offers = append(offers, name+"\t"+oneLine(what)) }
+// known lists what the daemon knows that a word can stand for. The owner is the
+// argument before it. Errors are ignored: completion offers nothing then.
+func known(ctx context.Context, client *control.Client, word, owner string) []string {
 	switch word {
 	case "AGENT":
-		if r, err := client.Agents.List(ctx, &controlpb.ListAgentsRequest{}); err == nil {
-			for _, a := range r.Agents {
-				offers = append(offers, a.Name)
-			}
-		}
+		r, _ := client.Agents.List(ctx, &controlpb.ListAgentsRequest{})
+		return offers(r.GetAgents(), (*controlpb.Agent).GetName)
 	case "SRC", "DST":
-		for _, agent := range known(ctx, client, "AGENT", "") {
-			offers = append(offers, agent+":")
-		}
+		return offers(known(ctx, client, "AGENT", ""), func(name string) string { return name + ":" })
 	case "SESSION":
-		if r, err := client.Shells.List(ctx, &controlpb.ListSessionsRequest{Agent: owner}); err == nil {
-			for _, s := range r.Sessions {
-				offers = append(offers, s.Session)
-			}
-		}
+		r, _ := client.Shells.List(ctx, &controlpb.ListSessionsRequest{Agent: owner})
+		return offers(r.GetSessions(), (*controlpb.Session).GetSession)
 	case "JOB":
-		if r, err := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: owner}); err == nil {
-			for _, j := range r.Jobs {
-				offer(j.Id, j.Command)
-			}
-		}
+		r, _ := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: owner})
+		return offers(r.GetJobs(), func(j *controlpb.Job) string { return described(j.Id, j.Command) })
 	case "TOOL":
-		if r, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: owner}); err == nil {
-			for _, t := range r.Tools {
-				offer(t.Name, t.Title)
-			}
-		}
+		r, _ := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: owner})
+		return offers(r.GetTools(), func(t *controlpb.Tool) string { return described(t.Name, t.Title) })
 	case "PLUGIN":
-		if r, err := client.Plugins.List(ctx, &controlpb.ListPluginsRequest{}); err == nil {
-			for _, p := range r.Plugins {
-				offer(p.Id, p.Description)
-			}
-		}
+		r, _ := client.Plugins.List(ctx, &controlpb.ListPluginsRequest{})
+		return offers(r.GetPlugins(), func(p *controlpb.Plugin) string { return described(p.Id, p.Description) })
 	case "FROM", "TO", "REVISION":
-		if r, err := client.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: owner}); err == nil {
-			for _, p := range r.Revisions {
-				offers = append(offers, strconv.FormatUint(uint64(p.Revision), 10))
-			}
-		}
+		r, _ := client.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: owner})
+		return offers(r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) string { return fmt.Sprint(p.Revision) })
 	case "PROMPT":
-		if r, err := client.Prompts.List(ctx, &controlpb.ListPromptsRequest{}); err == nil {
-			for _, p := range r.Prompts {
-				offer(p.Id, askedFor(p)+", for "+p.Agent)
-			}
-		}
+		r, _ := client.Prompts.List(ctx, &controlpb.ListPromptsRequest{})
+		return offers(r.GetPrompts(), func(p *controlpb.Prompt) string { return described(p.Id, askedFor(p)+", for "+p.Agent) })
 	case "FACT":
-		for r, err := range facts(ctx, client, owner) {
-			if err == nil {
-				offer(strconv.FormatInt(r.Fact.Id, 10), r.Fact.Content)
-			}
-		}
+		list, _ := collect(facts(ctx, client, owner), (*controlpb.ListFactsResponse).GetFact)
+		return offers(list, func(f *controlpb.Fact) string { return described(fmt.Sprint(f.Id), f.Content) })
 	case "TASK":
-		for r, err := range control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})) {
-			if err == nil {
-				offer(r.Task.Id, r.Task.Text)
-			}
-		}
+		list, _ := collect(control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})), (*controlpb.ListTasksResponse).GetTask)
+		return offers(list, func(t *controlpb.Task) string { return described(t.Id, t.Text) })
 	case "ARTIFACT":
-		for r, err := range control.Messages(client.Artifacts.List(ctx, &controlpb.ListArtifactsRequest{})) {
-			if err == nil {
-				offer(strconv.FormatInt(r.Artifact.Id, 10), r.Artifact.Name+" of "+r.Artifact.Agent)
-			}
-		}
+		list, _ := collect(control.Messages(client.Artifacts.List(ctx, &controlpb.ListArtifactsRequest{})), (*controlpb.ListArtifactsResponse).GetArtifact)
+		return offers(list, func(a *controlpb.Artifact) string { return described(fmt.Sprint(a.Id), a.Name+" of "+a.Agent) })
 	}
-	return offers
+	return nil
 }
 
-// completeSession completes a flag that names a shell of the agent that is the
-// first argument.
+// completeSession completes a flag that names a shell of the agent in the first argument.
 func completeSession(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return complete(cmd, "SESSION", args)
 }

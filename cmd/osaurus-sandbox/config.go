@@ -23,8 +23,6 @@ func newConfig(c console) *cobra.Command {
 		Short: "Show or change the settings",
 		Example: `  osaurus-sandbox config show
   osaurus-sandbox config set cpus=4 memoryGB=4`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newConfigShow(), newConfigGet(c), newConfigSet(c))
 	return cmd
@@ -35,7 +33,6 @@ func newConfigShow() *cobra.Command {
 		Use:     "show",
 		Short:   "Print every setting as JSON, and where the file is",
 		Example: `  osaurus-sandbox config show | jq .network`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, settings, err := loadSettings()
 			if err != nil {
@@ -55,7 +52,6 @@ func newConfigGet(c console) *cobra.Command {
 		Short:   "Print one setting",
 		Long:    describe(config.Describe()),
 		Example: `  osaurus-sandbox config get cpus`,
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, settings, err := loadSettings()
 			if err != nil {
@@ -92,7 +88,6 @@ func newConfigSet(c console) *cobra.Command {
 		Example: `  osaurus-sandbox config set cpus=4 memoryGB=4
   osaurus-sandbox config set network=none
   osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			texts, err := assignments(args)
 			if err != nil {

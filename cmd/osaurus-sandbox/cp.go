@@ -38,7 +38,6 @@ files at a time. Secrets in files are copied as they are.`,
   osaurus-sandbox cp alice:project/report.pdf .
   osaurus-sandbox cp a.csv b.csv alice:/workspace/shared
   tar c . | osaurus-sandbox cp - alice:/tmp/all.tar      also: cp alice:/var/log/app.log - | less`,
-		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			way, err := parseCopy(args, wantsJSON(cmd))
 			if err != nil {

@@ -32,8 +32,7 @@ const (
 	daemonPoll  = 20 * time.Millisecond
 	// maxComplaint bounds what is read of a daemon's last words.
 	maxComplaint = 16 << 10
-	// maxStartLog bounds what is kept of last words: some of how every goroutine of a
-	// daemon stood when it crashed.
+	// maxStartLog bounds what is kept of the last words of daemons, which may be stack traces.
 	maxStartLog = 1 << 20
 )
 
@@ -79,49 +78,42 @@ func need(ctx context.Context) (*control.Client, error) { return needAs(ctx, cli
 
 // needAs is need under another name in the audit.
 func needAs(ctx context.Context, name string) (*control.Client, error) {
-	client, _, err := needWith(ctx, name, nil)
-	return client, err
+	return needWith(ctx, name)
 }
 
-// needWith is needAs; a daemon that it starts has these flags too. It says whether the one
-// that answers is that one: somebody else may have been quicker, and theirs stays.
-func needWith(ctx context.Context, name string, flags []string) (client *control.Client, own bool, err error) {
+// needWith is needAs that passes flags to a daemon that it starts.
+func needWith(ctx context.Context, name string, flags ...string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
-	var pid int            // of the daemon that was started here
-	var ended <-chan error // and its end
+	var ended <-chan error // the end of the daemon that was started here
 	for {
 		client, err := greet(ctx, home, name)
-		if err == nil {
-			has, _ := homelock.Holder(home)
-			return client, pid != 0 && has.PID == pid, nil
-		}
 		if fault.KindOf(err) != fault.Unavailable {
-			return nil, false, err
+			return client, err
 		}
 		// Somebody who has the home is about to answer, or to end.
 		if _, owned := homelock.Holder(home); !owned && ended == nil {
-			if pid, ended, err = startDaemon(home, flags); err != nil {
-				return nil, false, err
+			if ended, err = startDaemon(home, flags); err != nil {
+				return nil, err
 			}
 		}
 		select {
 		case failed := <-ended:
 			// Another one may have been quicker.
 			if client, err := greet(ctx, home, name); err == nil {
-				return client, false, nil
+				return client, nil
 			}
 			if _, owned := homelock.Holder(home); !owned {
-				return nil, false, failed
+				return nil, failed
 			}
 			ended = nil
 		case <-time.After(daemonPoll):
 		case <-ctx.Done():
-			return nil, false, fault.New(fault.KindOf(ctx.Err()), "start the daemon", string(home), errors.Join(ctx.Err(), err)).
+			return nil, fault.New(fault.KindOf(ctx.Err()), "start the daemon", string(home), errors.Join(ctx.Err(), err)).
 				Advise("See " + control.DaemonLog(home) + ".")
 		}
 	}
@@ -129,28 +121,35 @@ func needWith(ctx context.Context, name string, flags []string) (client *control
 
 // startDaemon starts a daemon that outlives this program. If it ends, its last
 // words come over the channel.
-func startDaemon(home config.Home, flags []string) (pid int, ended <-chan error, err error) {
+func startDaemon(home config.Home, flags []string) (ended <-chan error, err error) {
 	const op = "start the daemon"
 	program, err := os.Executable()
 	if err != nil {
-		return 0, nil, fault.New(fault.Execution, op, "", err)
+		return nil, fault.New(fault.Execution, op, "", err)
 	}
 	if _, err := home.Make(home.Logs()); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	path := control.StartLog(home)
-	words, before, err := openStartLog(path)
+	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
-		return 0, nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
+		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
-	slog.New(slog.NewTextHandler(words, nil)).Info("a daemon is started") // which dates what it says
+	before, err := words.Seek(0, io.SeekEnd)
+	if before > maxStartLog {
+		before, err = 0, words.Truncate(0)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Execution, op, path, errors.Join(err, words.Close()))
+	}
+	slog.New(slog.NewTextHandler(words, nil)).Info("a daemon is started")
 	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
 	cmd.Dir = "/" // it should keep no disk busy
 	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))
 	cmd.Stdout, cmd.Stderr = words, words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not meant for it
 	if err := cmd.Start(); err != nil {
-		return 0, nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
+		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
 	}
 	said := make(chan error, 1)
 	go func() {
@@ -158,27 +157,7 @@ func startDaemon(home config.Home, flags []string) (pid int, ended <-chan error,
 		_ = cmd.Wait()
 		said <- complaint(cmd.ProcessState.ExitCode(), io.NewSectionReader(words, before, maxComplaint))
 	}()
-	return cmd.Process.Pid, said, nil
-}
-
-// openStartLog opens the last words of daemons, and says how much of them is of those that
-// were started before; what is too much to keep is dropped.
-func openStartLog(path string) (words *os.File, before int64, err error) {
-	words, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) // another may be starting one too
-	if err != nil {
-		return nil, 0, err
-	}
-	said, err := words.Stat()
-	if err == nil && said.Size() <= maxStartLog {
-		return words, said.Size(), nil
-	}
-	if err == nil {
-		err = words.Truncate(0)
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, words.Close())
-	}
-	return words, 0, nil
+	return said, nil
 }
 
 // complaint is the error that a program ended with, from its exit code and

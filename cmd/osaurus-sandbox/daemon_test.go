@@ -21,7 +21,7 @@ func TestLastWords(t *testing.T) {
 		if err := config.WriteFile(home.SettingsFile(), []byte(`{"`+setting+`": 1}`)); err != nil {
 			t.Fatal(err)
 		}
-		_, ended, err := startDaemon(home, nil)
+		ended, err := startDaemon(home, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestLastWords(t *testing.T) {
 	if err := os.Truncate(control.StartLog(home), maxStartLog+1); err != nil {
 		t.Fatal(err)
 	}
-	_, ended, err := startDaemon(home, nil)
+	ended, err := startDaemon(home, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ func newDiagnose(c console) *cobra.Command {
 		Long: `Starts the guest if it does not run, makes all checks at once, and says what to do about each that fails. The exit code is 1 if one
 fails. What this guest does not have is not checked.`,
 		Example: `  osaurus-sandbox diagnose`,
-		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			failed, print := 0, printCheck
 			if wantsJSON(cmd) {

@@ -18,7 +18,6 @@ func newDoctor() *cobra.Command {
 The exit code is 6 if no guest can boot.`,
 		Example: `  osaurus-sandbox doctor
   osaurus-sandbox doctor --json | jq .`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := config.FindHome()
 			if err != nil {

@@ -50,7 +50,6 @@ The exit code is 125 if no answer came.`,
   while read -r f; do osaurus-sandbox exec alice -n -- wc "$f"; done < list
   osaurus-sandbox exec alice --root -- apk add jq
   osaurus-sandbox exec --root -- df -h /`,
-		Args:        cobra.MinimumNArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.json = wantsJSON(cmd)

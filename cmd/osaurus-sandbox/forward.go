@@ -44,7 +44,6 @@ that you use on 127.0.0.1. If that matters, use another browser profile or a pri
 		Example: `  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
   osaurus-sandbox forward alice 3000 9000:8080       two at once, one under another number
   osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`,
-		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := forwarder{console: c, agent: args[0], slots: make(chan struct{}, maxForwarded)}
 			defer f.close()
@@ -72,7 +71,6 @@ type forwarder struct {
 
 	mu         sync.Mutex
 	complained time.Time
-	waited     bool // and that was said
 }
 
 // door is a port of this computer, and the port of the agent that it leads to.
@@ -152,7 +150,9 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 					failed <- err
 					return
 				}
-				if !f.slot(ctx) {
+				select {
+				case f.slots <- struct{}{}:
+				case <-ctx.Done():
 					_ = conn.Close()
 					return
 				}
@@ -171,28 +171,6 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 		return way.Err()
 	case err := <-failed:
 		return err
-	}
-}
-
-// slot takes a slot, and says for the first one that has to be waited for that connections
-// wait. It reports false if the context ended first.
-func (f *forwarder) slot(ctx context.Context) bool {
-	select {
-	case f.slots <- struct{}{}:
-		return true
-	default:
-	}
-	f.mu.Lock()
-	if !f.waited {
-		f.waited = true
-		writef(f.err, failurePrefix+"%d connections are open, and others wait until one has ended: are there pages that load for ever?\n", maxForwarded)
-	}
-	f.mu.Unlock()
-	select {
-	case f.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

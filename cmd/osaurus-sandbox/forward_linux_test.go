@@ -266,11 +266,6 @@ func TestForwardIsBounded(t *testing.T) {
 	if code, out, stderr := sandbox(t, "exec", "alice", "--", "echo", "on"); code != 0 || out != "on\n" {
 		t.Errorf("a command beside them: %d, %q, %s", code, out, stderr)
 	}
-	for end := time.Now().Add(seenWithin); !strings.Contains(f.errors.String(), "others wait"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("that they wait is not said: %s", f.errors.String())
-		}
-	}
 	for i, conn := range all[maxForwarded:] {
 		all[i].Close()
 		if err := echo(conn); err != nil {
@@ -279,9 +274,6 @@ func TestForwardIsBounded(t *testing.T) {
 	}
 	if n := most.Load(); n != maxForwarded {
 		t.Errorf("%d at once", n)
-	}
-	if said := f.errors.String(); strings.Count(said, "others wait") != 1 {
-		t.Errorf("it is said more than once: %s", said)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -16,45 +15,39 @@ const tailBytes = 64 << 10
 
 func newJobTail(c console) *cobra.Command {
 	var follow, all bool
-	var lines int
+	var lines uint
 	cmd := &cobra.Command{
 		Use:   "tail AGENT JOB",
 		Short: "Print what a job has written",
 		Long:  "Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.",
 		Example: `  osaurus-sandbox job tail -f alice 3f2a
   osaurus-sandbox job tail alice 3f2a --all > build.log`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if lines < 0 {
-				return fault.Newf(fault.InvalidArgs, "read output of job", args[1], "the number of lines is negative").Advise("Say how many lines from the end are wanted; --all shows all.")
+		RunE: withJob(func(cmd *cobra.Command, client *control.Client, agent, id string) error {
+			request := &controlpb.TailJobRequest{Agent: agent, Id: id, FromEnd: tailBytes, Follow: follow}
+			if all {
+				request.FromEnd = 0
 			}
-			return withJob(cmd.Context(), args[0], args[1], func(client *control.Client, id string) error {
-				request := &controlpb.TailJobRequest{Agent: args[0], Id: id, FromEnd: tailBytes, Follow: follow}
-				if all {
-					request.FromEnd = 0
+			stream, err := client.Jobs.Tail(cmd.Context(), request)
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			show := func(part *controlpb.TailJobResponse) error {
+				if wantsJSON(cmd) {
+					return printLine(c.out, part)
 				}
-				stream, err := client.Jobs.Tail(cmd.Context(), request)
-				if err != nil {
-					return err
-				}
-				defer stream.Close()
-				show := func(part *controlpb.TailJobResponse) error {
-					if wantsJSON(cmd) {
-						return printLine(c.out, part)
-					}
-					_, err := c.out.Write(part.Data)
-					return err
-				}
-				if all {
-					return each(stream, show)
-				}
-				return tailLines(stream, lines, follow, show)
-			})
-		},
+				_, err := c.out.Write(part.Data)
+				return err
+			}
+			if all {
+				return each(stream, show)
+			}
+			return tailLines(stream, int(lines), follow, show)
+		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
 	cmd.Flags().BoolVar(&all, "all", false, "from the beginning, as far as it is kept")
-	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "how many lines")
+	cmd.Flags().UintVarP(&lines, "lines", "n", 10, "how many lines")
 	return withJSON(cmd)
 }
 

@@ -27,7 +27,6 @@ func newLogs(c console) *cobra.Command {
 		Example: `  osaurus-sandbox logs --since 10m
   osaurus-sandbox logs -f --source console
   osaurus-sandbox logs -f --agent alice`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := parseSince(since)
 			if err != nil {
@@ -109,7 +108,6 @@ prints the events of that agent's programs instead (osaurus-host events emit), a
 begins with "shared:". These have numbers of their own.`,
 		Example: `  osaurus-sandbox events -f
   osaurus-sandbox events -f --agent alice --topic 'rss.*'`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := reach(cmd.Context())
 			if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -17,11 +16,8 @@ type machineCommand struct {
 	use, short, long string
 	// confirm, if not empty, is what a person is told before they say yes.
 	confirm string
-	// flags are those of a daemon that has to be started for it. With last that one is ended
-	// afterwards: nothing is to remain.
-	flags []string
-	last  bool
-	do    func(context.Context, *control.Client) (*controlpb.Status, error)
+	flags   []string // of a daemon that has to be started for it
+	do      func(context.Context, *control.Client) (*controlpb.Status, error)
 }
 
 func newMachineCommands(c console) []*cobra.Command {
@@ -61,7 +57,6 @@ and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
 			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. `osaurus-sandbox up` makes them\nagain.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
-			last:    true,
 			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
 				return answer(s.Remove(ctx, &controlpb.RemoveRequest{}))
 			},
@@ -81,7 +76,6 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: m.use, Short: m.short, Long: m.long,
 		Example: example,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			if m.confirm != "" {
@@ -89,24 +83,16 @@ func newMachineCommand(c console, m machineCommand) *cobra.Command {
 					return err
 				}
 			}
-			home, err := config.FindHome()
-			if err != nil {
-				return err
-			}
-			client, own, err := needWith(ctx, clientName, m.flags)
+			client, err := needWith(ctx, clientName, m.flags...)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) { return m.do(ctx, client) })
-			if err != nil {
-				return err
+			if err == nil {
+				noteAnotherBuild(ctx, c, client)
 			}
-			noteAnotherBuild(ctx, c, client)
-			if m.last && own {
-				err = quit(ctx, client, home)
-			}
-			return errors.Join(reply(cmd, status, nil, printStatus), err)
+			return reply(cmd, status, err, printStatus)
 		},
 	}
 	if m.confirm != "" {
@@ -124,7 +110,6 @@ func newDown(c console) *cobra.Command {
 goes on, and starts the guest again for the next command that needs it. With --daemon the daemon ends too.`,
 		Example: `  osaurus-sandbox down
   osaurus-sandbox down --daemon`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, noDaemon := cmd.Context(), map[string]bool{"daemon": false} // for programs: a person did ask for it
 			home, err := config.FindHome()

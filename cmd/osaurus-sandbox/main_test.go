@@ -206,6 +206,9 @@ func TestConfig(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	if code, out, _ := sandbox(t, "--version"); code != 0 || out != "osaurus-sandbox "+build()+"\n" {
+		t.Errorf("--version: %d, %s", code, out)
+	}
 	code, out, _ := sandbox(t, "version", "--json")
 	var v map[string]string
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 || v["version"] == "" || v["platform"] == "" {

@@ -26,7 +26,6 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 		Example: `  osaurus-sandbox mcp install claude-code
   osaurus-sandbox mcp config cursor
   osaurus-sandbox mcp --agent alice --profile lean`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := mcp.Options{
 				Sandbox: mcp.API{Connect: needAs, Find: reachAs}, Program: programPath(), Version: build(),

@@ -50,7 +50,6 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp install claude-desktop
   osaurus-sandbox mcp install cursor --dry-run
   osaurus-sandbox mcp install zed --agent alice --profile lean`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, command, err := s.resolve(args[0])
 			if err != nil {
@@ -128,7 +127,6 @@ The agent stays, with its files and what it may do: osaurus-sandbox agent delete
 Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp uninstall cursor
   osaurus-sandbox mcp uninstall claude-desktop --dry-run`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := install.Find(args[0])
 			if err != nil {
@@ -164,7 +162,6 @@ the entry names: osaurus-sandbox agent create NAME
 Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 		Example: `  osaurus-sandbox mcp config cursor
   osaurus-sandbox mcp config zed --agent alice`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, command, err := s.resolve(args[0])
 			if err != nil {

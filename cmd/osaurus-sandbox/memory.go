@@ -25,8 +25,6 @@ forgotten for one that a program stores. Searches find your facts first.`,
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newMemoryList(c), newMemorySearch(c), newMemoryAdd(c), newMemoryPin(c), newMemoryDelete(c), newMemoryExport(c))
 	return cmd
@@ -52,16 +50,9 @@ func newMemoryList(c console) *cobra.Command {
 		Use:     "list AGENT",
 		Short:   "List all facts of an agent, the oldest first",
 		Example: `  osaurus-sandbox memory list alice`,
-		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			answer := &controlpb.SearchFactsResponse{}
-			for r, err := range facts(cmd.Context(), client, args[0]) {
-				if err != nil {
-					return err
-				}
-				answer.Facts = append(answer.Facts, r.Fact)
-			}
-			return reply(cmd, answer, nil, printFacts)
+			list, err := collect(facts(cmd.Context(), client, args[0]), (*controlpb.ListFactsResponse).GetFact)
+			return reply(cmd, &controlpb.SearchFactsResponse{Facts: list}, err, printFacts)
 		}),
 	})
 }
@@ -71,17 +62,8 @@ func newMemoryExport(c console) *cobra.Command {
 		Use:     "export AGENT",
 		Short:   "Print all facts of an agent as JSON, one a line",
 		Example: `  osaurus-sandbox memory export alice > alice.jsonl`,
-		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			for r, err := range facts(cmd.Context(), client, args[0]) {
-				if err == nil {
-					err = printLine(c.out, r.Fact)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			return replyRows(cmd, facts(cmd.Context(), client, args[0]), (*controlpb.ListFactsResponse).GetFact, "", nil)
 		}),
 	}
 	alwaysJSON(cmd)
@@ -94,7 +76,6 @@ func newMemorySearch(c console) *cobra.Command {
 		Use:     "search AGENT [WORD...]",
 		Short:   "Search an agent's memory, best match first",
 		Example: `  osaurus-sandbox memory search alice where is the repository`,
-		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Memory.Search(cmd.Context(), &controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit})
 			return reply(cmd, r, err, printFacts)
@@ -110,7 +91,6 @@ func newMemoryAdd(c console) *cobra.Command {
 		Use:     "add AGENT WORD...",
 		Short:   "Add a fact, and print its id",
 		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site`,
-		Args:    cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Memory.Add(cmd.Context(), &controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin})
 			return reply(cmd, r.GetFact(), err, func(w io.Writer, f *controlpb.Fact) error { return writef(w, "%d\n", f.Id) })
@@ -127,13 +107,14 @@ func newMemoryPin(c console) *cobra.Command {
 		Short: "Keep a fact from being forgotten to make room",
 		Example: `  osaurus-sandbox memory pin alice 7
   osaurus-sandbox memory pin alice 7 --undo`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
-				r, err := client.Memory.Pin(cmd.Context(), &controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo})
-				return reply(cmd, r.GetFact(), err, nil)
-			})
-		},
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+			id, err := parseID("fact", args[1])
+			if err != nil {
+				return err
+			}
+			r, err := client.Memory.Pin(cmd.Context(), &controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo})
+			return reply(cmd, r.GetFact(), err, nil)
+		}),
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "let it be forgotten again")
 	return withJSON(cmd)
@@ -146,8 +127,7 @@ func newMemoryDelete(c console) *cobra.Command {
 		Short: "Forget a fact of an agent, or all",
 		Example: `  osaurus-sandbox memory delete alice 7
   osaurus-sandbox memory delete alice --all`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
 			if all != (len(args) == 1) {
 				return fault.Newf(fault.InvalidArgs, "delete memory", "", "no fact is named, or --all and one").Advise("Write its id, or --all.")
 			}
@@ -156,31 +136,26 @@ func newMemoryDelete(c console) *cobra.Command {
 					return err
 				}
 			}
-			return withFact(cmd.Context(), args, func(client *control.Client, id int64) error {
-				r, err := client.Memory.Delete(cmd.Context(), &controlpb.DeleteFactsRequest{Agent: args[0], Id: id, All: all})
-				return reply(cmd, r, err, nil)
-			})
-		},
+			request := &controlpb.DeleteFactsRequest{Agent: args[0], All: all}
+			if !all {
+				if request.Id, err = parseID("fact", args[1]); err != nil {
+					return err
+				}
+			}
+			r, err := client.Memory.Delete(cmd.Context(), request)
+			return reply(cmd, r, err, nil)
+		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all of them")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return withJSON(cmd)
 }
 
-// withFact calls the daemon about the fact that the second argument names, if there
-// is one.
-func withFact(ctx context.Context, args []string, do func(client *control.Client, id int64) error) error {
-	var id int64
-	if len(args) > 1 {
-		var err error
-		if id, err = strconv.ParseInt(args[1], 10, 64); err != nil {
-			return fault.Newf(fault.InvalidArgs, "read id of fact", args[1], "not a number").Advise("See `osaurus-sandbox memory list`.")
-		}
-	}
-	client, err := need(ctx)
+// parseID parses the number of a fact or an artifact.
+func parseID(kind, text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return err
+		return 0, fault.Newf(fault.InvalidArgs, "find "+kind, text, "not a number")
 	}
-	defer client.Close()
-	return do(client, id)
+	return id, nil
 }

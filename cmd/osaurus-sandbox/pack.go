@@ -23,8 +23,6 @@ computer exported.`,
 		Example: `  osaurus-sandbox pack list
   osaurus-sandbox pack build debian
   osaurus-sandbox pack verify`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c), newPackRemove())
 	return cmd
@@ -41,7 +39,6 @@ func newPackList() *cobra.Command {
 		Use:     "list",
 		Short:   "List the packs that are here",
 		Example: `  osaurus-sandbox pack list`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := packs()
 			if err != nil {
@@ -76,7 +73,6 @@ func newPackShow() *cobra.Command {
 		Use:     "show PACK",
 		Short:   "Print a pack's manifest",
 		Example: `  osaurus-sandbox pack show debian-12-amd64`,
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := openPack(args[0])
 			if err != nil {
@@ -120,7 +116,6 @@ is done later. Where the pack of alpine or debian lacks a file, or has one of th
 changed since it was built, or lacks a file, is built again.`,
 		Example: `  osaurus-sandbox pack build
   osaurus-sandbox pack build debian`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			home, settings, err := loadSettings()
 			if err != nil {
@@ -194,7 +189,6 @@ func newPackExport(c console) *cobra.Command {
 		Use:     "export PACK FILE",
 		Short:   "Write a pack into one file, for a computer without a network",
 		Example: "  osaurus-sandbox pack export debian-12-amd64 debian.tar.zst",
-		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := openPack(args[0])
 			if err != nil {
@@ -220,7 +214,6 @@ func newPackImport(c console) *cobra.Command {
 		Long: `Adds a pack from a file that pack export wrote, or from a folder, after checking every byte. One that is
 here already stays as it is; one that lacks a file, or has one of the wrong size, is replaced unless it had other content.`,
 		Example: `  osaurus-sandbox pack import debian.tar.zst`,
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := packs()
 			if err != nil {
@@ -238,7 +231,6 @@ func newPackRemove() *cobra.Command {
 		Short:   "Delete packs",
 		Long:    "Deletes packs, also broken ones. Images that were built from them stay, and boot without them.",
 		Example: `  osaurus-sandbox pack remove debian-12-amd64`,
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := packs()
 			if err != nil {

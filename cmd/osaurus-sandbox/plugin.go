@@ -29,8 +29,6 @@ example, and "plugin schema" prints the format.`,
   osaurus-sandbox plugin status                          see who has what
   osaurus-sandbox plugin edit word-count                 change it
   osaurus-sandbox plugin diff word-count                 see what changed`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(
 		newPluginInit(c), newPluginLint(c), newPluginSchema(c),
@@ -51,7 +49,6 @@ func newPluginList(c console) *cobra.Command {
 		Use:     "list",
 		Short:   "List the plugins of the library",
 		Example: `  osaurus-sandbox plugin list`,
-		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Plugins.List(cmd.Context(), &controlpb.ListPluginsRequest{})
 			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
@@ -62,7 +59,7 @@ func newPluginList(c console) *cobra.Command {
 					}
 				}
 				return printTable(w, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION", r.Plugins, func(p *controlpb.Plugin) []any {
-					return []any{p.Id, p.Version, revisionText(p), modifiedText(p), len(p.Tools), oneLine(p.Description)}
+					return []any{p.Id, p.Version, revisionText(p), when(p.Modified), len(p.Tools), oneLine(p.Description)}
 				})
 			})
 		}),
@@ -77,19 +74,11 @@ func revisionText(p *controlpb.Plugin) string {
 	return fmt.Sprint(p.Revision)
 }
 
-func modifiedText(p *controlpb.Plugin) string {
-	if p.Modified == nil {
-		return ""
-	}
-	return when(p.Modified)
-}
-
 func newPluginShow(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "show PLUGIN",
 		Short:   "Show what a plugin has and asks for",
 		Example: `  osaurus-sandbox plugin show word-count`,
-		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0]})
 			if err == nil && r.Plugin == nil {
@@ -110,7 +99,7 @@ func printPlugin(w io.Writer, p *controlpb.Plugin) error {
 	table.field("author", p.Author)
 	table.field("source", p.Source)
 	table.field("revision", revisionText(p))
-	table.field("modified", modifiedText(p))
+	table.field("modified", when(p.Modified))
 	table.field("imported from", p.ImportedFrom)
 	table.field("created by", p.CreatedBy)
 	table.field("tools", strings.Join(p.Tools, ", "))

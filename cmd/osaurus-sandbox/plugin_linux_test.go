@@ -142,19 +142,19 @@ func TestPluginEdit(t *testing.T) {
 		t.Errorf("an editor that fails: %d", code)
 	}
 	t.Setenv("EDITOR", `sed -i 's/"name": "Word Count"/"name": "Words"/'`)
-	if out := ok(t, "plugin", "edit", "word-count"); !strings.Contains(out, "kept words, revision") {
-		t.Errorf("edited its name: %s", out)
+	if code, _, stderr := sandbox(t, "plugin", "edit", "word-count"); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "plugin rename word-count") {
+		t.Errorf("edited its name: %d, %s", code, stderr)
 	}
 
 	// A file that was broken by hand is mended in the same way.
-	if err := os.WriteFile(filepath.Join(home.Plugins(), "words.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home.Plugins(), "word-count.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := sandbox(t, "plugin", "list"); code != 0 || !strings.Contains(stderr, "broken: ") {
 		t.Errorf("list with a broken file: %d, %s", code, stderr)
 	}
-	t.Setenv("EDITOR", `f() { printf '{"name": "Words", "description": "mended", "tools": [{"id": "t", "description": "d", "run": "true"}]}' > "$1"; }; f`)
-	if out := ok(t, "plugin", "edit", "words"); !strings.Contains(out, "kept words") {
+	t.Setenv("EDITOR", `f() { printf '{"name": "Word Count", "description": "mended", "tools": [{"id": "t", "description": "d", "run": "true"}]}' > "$1"; }; f`)
+	if out := ok(t, "plugin", "edit", "word-count"); !strings.Contains(out, "kept word-count") {
 		t.Errorf("mended: %s", out)
 	}
 }

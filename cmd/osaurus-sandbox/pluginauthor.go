@@ -57,7 +57,6 @@ func newPluginInit(c console) *cobra.Command {
 		Short: "Start a recipe: one that works, to make your own from",
 		Example: `  osaurus-sandbox plugin init "Word Count"
   osaurus-sandbox plugin init "Word Count" --output - | less`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output == "-" && wantsJSON(cmd) {
 				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json exclude each other").Advise("Standard output is for the recipe or for where it is: say one of them.")
@@ -98,7 +97,6 @@ func newPluginLint(c console) *cobra.Command {
 who call a tool do more than you mean. - is standard input.`,
 		Example: `  osaurus-sandbox plugin lint word-count.json
   osaurus-sandbox plugin lint --strict --json plugins/*.json`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			counted := map[plugins.Severity]int{}
 			all := findings{Findings: []fileFinding{}}
@@ -156,7 +154,6 @@ func newPluginSchema(c console) *cobra.Command {
 		Use:     "schema",
 		Short:   "Print the JSON Schema of recipes, for editors",
 		Example: `  osaurus-sandbox plugin schema > plugin.schema.json`,
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := plugins.Schema()
 			if err != nil {

@@ -25,9 +25,9 @@ func newPluginEdit(c console) *cobra.Command {
 		Use:   "edit PLUGIN",
 		Short: "Change a recipe of the library in your editor",
 		Long: `The editor is $VISUAL, $EDITOR or vi. What you save is kept only if it has no errors; otherwise you are asked whether to edit it
-again. If nobody is there to be asked, the plugin is not changed, and your file is kept. Another name gives the plugin another id.`,
+again. If nobody is there to be asked, the plugin is not changed, and your file is kept. To change its
+name, use "plugin rename".`,
 		Example: `  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`,
-		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			p, err := editPlugin(cmd.Context(), c, client, args[0])
 			if err != nil {
@@ -75,22 +75,12 @@ func keepEdited(ctx context.Context, client *control.Client, plugin, name string
 	if err != nil {
 		return nil, err
 	}
-	back := func() error { return nil }
 	if name != "" && r.Name != name {
-		renamed, err := rename(ctx, client, plugin, r.Name)
-		if err != nil {
-			return nil, err
-		}
-		back = func() error { // also for somebody who has pressed Ctrl-C
-			_, err := rename(context.WithoutCancel(ctx), client, renamed.Id, name)
-			return err
-		}
+		return nil, fault.Newf(fault.InvalidArgs, "edit plugin", plugin, "the name was changed to %q", r.Name).
+			Advise(fmt.Sprintf("Run: osaurus-sandbox plugin rename %s NAME. Then edit it.", plugin))
 	}
 	answer, err := client.Plugins.Import(ctx, &controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true})
-	if err != nil {
-		return nil, errors.Join(err, back())
-	}
-	return answer.Plugin, nil
+	return answer.GetPlugin(), err
 }
 
 // edited runs the editor on a file, until what is in it is a recipe or the person gives up.

@@ -17,20 +17,14 @@ func newPluginHistory(c console) *cobra.Command {
 		Use:     "history PLUGIN",
 		Short:   "List the revisions of a plugin, newest first",
 		Example: `  osaurus-sandbox plugin history word-count`,
-		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: args[0]})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.PluginHistoryResponse) error {
-				return printTable(w, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.Revisions, func(p *controlpb.PluginHistoryResponse_Revision) []any {
-					at, note := "", p.Error
-					if p.Modified != nil {
-						at = when(p.Modified)
-					}
-					if p.Current {
-						note = "current"
-					}
-					return []any{p.Revision, at, p.Version, shortID(p.Hash), note}
-				})
+			return replyTable(cmd, r, err, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) []any {
+				note := p.Error
+				if p.Current {
+					note = "current"
+				}
+				return []any{p.Revision, when(p.Modified), p.Version, shortID(p.Hash), note}
 			})
 		}),
 	})
@@ -52,7 +46,6 @@ func newPluginDiff(c console) *cobra.Command {
 		Long:  `Without FROM it begins with the revision before the current one. Without TO it ends with the plugin as it is now.`,
 		Example: `  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`,
-		Args: cobra.RangeArgs(1, 3),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			var ends [2]uint32
 			for i, text := range args[1:] {
@@ -103,7 +96,6 @@ func newPluginRollback(c console) *cobra.Command {
 		Long:  `Without REVISION it goes back to the one before the current one. What it goes back to becomes a new revision: none is lost.`,
 		Example: `  osaurus-sandbox plugin rollback word-count
   osaurus-sandbox plugin rollback word-count 3`,
-		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
 			request := &controlpb.RollbackPluginRequest{Plugin: args[0]}
 			if len(args) > 1 {

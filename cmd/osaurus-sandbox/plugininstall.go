@@ -168,7 +168,6 @@ func newPluginVerify(c console) *cobra.Command {
 		Long: `Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
 is only reported, since the agent may have wanted it: --mend all restores that too, and --mend nothing only looks.`,
 		Example: `  osaurus-sandbox plugin verify alice --mend all`,
-		Args:    cobra.MinimumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Installs.Verify(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend})
 			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
@@ -215,7 +214,6 @@ func newPluginStatus(c console) *cobra.Command {
 		Use:     "status [AGENT]",
 		Short:   "List the plugins of an agent, or of all, and how they are",
 		Example: `  osaurus-sandbox plugin status alice`,
-		Args:    cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Installs.List(cmd.Context(), &controlpb.ListInstalledRequest{Agent: first(args)})
 			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {

@@ -24,7 +24,6 @@ not use inference; the hosts that it lists are kept for the time when they can b
 instead. Either all of this is done or nothing.`,
 		Example: `  osaurus-sandbox plugin register alice rss-watch
   osaurus-sandbox plugin register alice --file rss-watch.json`,
-		Args: cobra.RangeArgs(1, 2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r := &controlpb.RegisterPluginRequest{Agent: args[0]}
 			switch {

@@ -25,7 +25,6 @@ does the download, and only from public addresses.`,
 		Example: `  osaurus-sandbox plugin import word-count.json
   osaurus-sandbox plugin import owner/name@v1.2 --dry-run
   osaurus-sandbox plugin import https://example.com/recipe.json --update`,
-		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			if isFile(args[0]) {
 				text, err := readRecipe(c, args[0])
@@ -77,7 +76,6 @@ func newPluginExport(c console) *cobra.Command {
 		Short: "Print a plugin's recipe, or write it to a file",
 		Example: `  osaurus-sandbox plugin export word-count > word-count.json
   osaurus-sandbox plugin export word-count --revision 3 --output old.json`,
-		Args: cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision})
 			if err != nil {
@@ -96,7 +94,7 @@ func newPluginExport(c console) *cobra.Command {
 	return alwaysJSON(cmd)
 }
 
-// replyRevised says what was done with a plugin.
+// replyRevised prints what was done with a plugin.
 func replyRevised(cmd *cobra.Command, done string, p *controlpb.Plugin, err error) error {
 	return reply(cmd, p, err, func(w io.Writer, p *controlpb.Plugin) error {
 		return writef(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
@@ -108,7 +106,6 @@ func newPluginDuplicate(c console) *cobra.Command {
 		Use:     "duplicate PLUGIN NAME",
 		Short:   "Copy a plugin's recipe under another name",
 		Example: `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
-		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Duplicate(cmd.Context(), &controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]})
 			return replyRevised(cmd, "made", r.GetPlugin(), err)
@@ -122,40 +119,29 @@ func newPluginRename(c console) *cobra.Command {
 		Short:   "Give a plugin another name, and with it another id",
 		Long:    `It keeps its revisions. What is installed for agents keeps the old id until it is uninstalled.`,
 		Example: `  osaurus-sandbox plugin rename word-count "Line Count"`,
-		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			p, err := rename(cmd.Context(), client, args[0], args[1])
-			return replyRevised(cmd, "it is now", p, err)
+			r, err := client.Plugins.Rename(cmd.Context(), &controlpb.RenamePluginRequest{Plugin: args[0], Name: args[1]})
+			return replyRevised(cmd, "it is now", r.GetPlugin(), err)
 		}),
 	})
 }
 
-func rename(ctx context.Context, client *control.Client, plugin, name string) (*controlpb.Plugin, error) {
-	r, err := client.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: plugin, Name: name})
-	return r.GetPlugin(), err
-}
-
 func newPluginRemove(c console) *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
+	return confirmed(c, &cobra.Command{
 		Use:     "remove PLUGIN",
 		Short:   "Delete a plugin from the library, with all its revisions",
 		Long:    `What is installed for agents stays: "plugin uninstall" removes that.`,
 		Example: `  osaurus-sandbox plugin remove word-count`,
-		Args:    cobra.ExactArgs(1),
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			return confirm(cmd.Context(), c, yes, "remove "+args[0], "The recipe and all its revisions will be gone.")
-		},
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Plugins.Remove(cmd.Context(), &controlpb.RemovePluginRequest{Plugin: args[0]})
 			return reply(cmd, map[string]string{"plugin": args[0]}, err, nil)
 		}),
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return withJSON(cmd)
+	}, func(args []string) (string, string) {
+		return "remove " + args[0], "The recipe and all its revisions will be gone."
+	})
 }
 
-// recipeAt is a plugin's recipe, as it is or as it was.
+// recipeAt returns a revision of a plugin's recipe; 0 is the current one.
 func recipeAt(ctx context.Context, client *control.Client, plugin string, revision uint32) (plugins.Recipe, error) {
 	r, err := client.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin, Revision: revision})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
 	"text/tabwriter"
@@ -68,6 +69,36 @@ func replyEach[M proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error],
 		}
 	}
 	return nil
+}
+
+// replyTable is reply with a table for people.
+func replyTable[M proto.Message, I any](cmd *cobra.Command, answer M, err error, header string, items []I, cells func(I) []any) error {
+	return reply(cmd, answer, err, func(w io.Writer, _ M) error { return printTable(w, header, items, cells) })
+}
+
+// replyRows is replyTable for items that arrive one by one: each is a line of JSON.
+func replyRows[M any, I proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error], item func(M) I, header string, cells func(I) []any) error {
+	list, err := collect(answers, item)
+	if !wantsJSON(cmd) {
+		return errors.Join(printTable(cmd.OutOrStdout(), header, list, cells), err)
+	}
+	for _, i := range list {
+		if err := printLine(cmd.OutOrStdout(), i); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// collect returns the items of the answers until an error.
+func collect[M, I any](answers iter.Seq2[M, error], item func(M) I) (list []I, err error) {
+	for answer, err := range answers {
+		if err != nil {
+			return list, err
+		}
+		list = append(list, item(answer))
+	}
+	return list, nil
 }
 
 // printJSON prints JSON for people and programs.
@@ -151,5 +182,10 @@ func printTable[I any](w io.Writer, header string, items []I, cells func(I) []an
 	return t.Flush()
 }
 
-// when is a moment as the clock of whoever reads it has it.
-func when(t *timestamppb.Timestamp) string { return t.AsTime().Local().Format(time.DateTime) }
+// when formats a time in the local zone, or returns "" if it is not set.
+func when(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Local().Format(time.DateTime)
+}

@@ -22,8 +22,6 @@ not trust it.`,
 		Example: `  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
   osaurus-sandbox prompt cancel 1f0c9a3e`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newPromptList(c), newPromptWatch(c), newPromptAnswer(c), newPromptCancel(c))
 	return cmd
@@ -36,13 +34,10 @@ func newPromptList(c console) *cobra.Command {
 		Short: "List the prompts that wait for an answer, the oldest first",
 		Example: `  osaurus-sandbox prompt list
   osaurus-sandbox prompt list --all`,
-		Args: cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			r, err := client.Prompts.List(cmd.Context(), &controlpb.ListPromptsRequest{Ended: all})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListPromptsResponse) error {
-				return printTable(w, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE", r.Prompts, func(p *controlpb.Prompt) []any {
-					return []any{p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text)}
-				})
+			return replyTable(cmd, r, err, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE", r.GetPrompts(), func(p *controlpb.Prompt) []any {
+				return []any{p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text)}
 			})
 		}),
 	}
@@ -75,7 +70,6 @@ func newPromptWatch(c console) *cobra.Command {
 		Short:   "Show prompts as they come",
 		Long:    "Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json it prints a\nline with all that wait whenever one comes or goes.",
 		Example: `  osaurus-sandbox prompt watch`,
-		Args:    cobra.NoArgs,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			shown := map[string]bool{}
 			prompts := control.Messages(client.Prompts.Watch(cmd.Context(), &controlpb.WatchPromptsRequest{}))
@@ -103,7 +97,6 @@ func newPromptAnswer(c console) *cobra.Command {
 goes into the store of secrets, and nowhere else.`,
 		Example: `  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			p, err := findPrompt(cmd, client, first(args))
 			if err != nil {
@@ -141,7 +134,6 @@ func newPromptCancel(c console) *cobra.Command {
 		Use:     "cancel PROMPT",
 		Short:   "Say no to a prompt",
 		Example: `  osaurus-sandbox prompt cancel 1f0c9a3e`,
-		Args:    cobra.ExactArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Prompts.Cancel(cmd.Context(), &controlpb.CancelPromptRequest{Id: args[0]})
 			// To say no twice is to say no.

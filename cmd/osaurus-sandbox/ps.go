@@ -18,7 +18,6 @@ func newPs(c console) *cobra.Command {
 		Long:  "Lists the processes of an agent, or of all. It does not start the guest: if that does not run, there are none.",
 		Example: `  osaurus-sandbox ps
   osaurus-sandbox ps alice`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Agents.Processes(cmd.Context(), &controlpb.AgentProcessesRequest{Agent: first(args)})
 			return reply(cmd, r, err, func(w io.Writer, r *controlpb.AgentProcessesResponse) error {

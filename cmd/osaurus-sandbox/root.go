@@ -18,8 +18,6 @@ func newRoot(c console) *cobra.Command {
   osaurus-sandbox status --watch                  see how it is
   osaurus-sandbox down                            power it off
   osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
-		Args:          cobra.NoArgs,
-		RunE:          showHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -34,8 +32,10 @@ func newRoot(c console) *cobra.Command {
 		{"What happened", []*cobra.Command{newEvents(c), newLogs(c), newAudit(c)}},
 		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(c), newPack(c), newSandbox(c)}},
 	})
-	root.AddCommand(newVersion(c))
-	completeByUse(root)
+	root.Version = build()
+	root.SetVersionTemplate("osaurus-sandbox {{.Version}}\n")
+	root.AddCommand(newVersion())
+	applyUse(root)
 	for _, cmd := range root.Commands() {
 		alsoCalled(cmd)
 	}
@@ -74,7 +74,3 @@ func inGroups(root *cobra.Command, groups []group) {
 		root.AddCommand(g.commands...)
 	}
 }
-
-// showHelp is what a command does that only has others below it. Without it
-// cobra takes any unknown word for a call for help.
-func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -27,7 +27,6 @@ func newSandbox(c console) *cobra.Command {
 		Short:   "Try the backends that run commands for agents",
 		Example: `  osaurus-sandbox sandbox test --agent alice`,
 		Hidden:  true, // it is for those who change the code: docs/spi.md
-		RunE:    showHelp,
 	}
 	cmd.AddCommand(newSandboxTest(c))
 	return cmd
@@ -46,7 +45,6 @@ func newSandboxTest(c console) *cobra.Command {
 The kit works in new folders, which it removes. It takes a few minutes.`,
 		Example: `  osaurus-sandbox sandbox test --backend room --agent alice
   osaurus-sandbox sandbox test --backend local-UNSAFE --json`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			suite, done, err := suiteOf(cmd.Context(), backend, agent)
 			if err != nil {

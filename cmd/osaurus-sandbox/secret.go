@@ -28,8 +28,6 @@ you say --secrets. In the output of an agent's programs, secrets are replaced by
 		Example: `  osaurus-sandbox secret set alice TOKEN
   osaurus-sandbox secret list alice
   osaurus-sandbox secret delete alice TOKEN`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newSecretSet(c), newSecretAsk(c), newSecretList(c), newSecretDelete(c), newSecretPassphrase(c))
 	return cmd
@@ -108,7 +106,6 @@ never an argument: other programs can see those, and the shell remembers them.`,
 		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
   osaurus-sandbox secret set alice TLS_KEY < key.pem`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := secretKey(cmd.Context(), args, plugin)
 			if err != nil {
@@ -131,7 +128,6 @@ func newSecretList(c console) *cobra.Command {
 		Use:     "list AGENT",
 		Short:   "List the names of an agent's secrets",
 		Example: `  osaurus-sandbox secret list alice`,
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			agent, err := agentOf(cmd.Context(), args[0])
 			if err != nil {
@@ -165,7 +161,6 @@ func newSecretDelete(c console) *cobra.Command {
 		Use:     "delete AGENT NAME",
 		Short:   "Delete a secret",
 		Example: `  osaurus-sandbox secret delete alice TOKEN`,
-		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := secretKey(cmd.Context(), args, plugin)
 			if err != nil {
@@ -187,7 +182,6 @@ func newSecretPassphrase(c console) *cobra.Command {
 daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
 		Example: `  osaurus-sandbox secret passphrase
   osaurus-sandbox secret passphrase --remove`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := secretStore(c)
 			if err != nil {

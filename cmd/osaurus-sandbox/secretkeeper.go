@@ -79,7 +79,6 @@ func newSecretAsk(c console) *cobra.Command {
 		Long: `Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the answer
 is no, and 5 if nobody answers.`,
 		Example: `  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`,
-		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			k, err := secretKey(cmd.Context(), args, plugin)
 			if err != nil {

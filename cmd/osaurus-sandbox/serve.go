@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +24,6 @@ With --listen it also listens on TCP, for apps that cannot use Unix sockets. The
 home: "Authorization: Bearer TOKEN".`,
 		Example: `  osaurus-sandbox serve
   osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := config.FindHome()
 			if err != nil {
@@ -54,17 +53,25 @@ home: "Authorization: Bearer TOKEN".`,
 // where it is to do away with the guest.
 const quietFlag, restFlag = "quiet", "at-rest"
 
-// build is which build this is.
+// build names the build of this program by its version and commit.
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	revision := ""
+	version := info.Main.Version
+	if commit := commitOf(info); commit != "" && !strings.Contains(version, commit[:min(len(commit), 12)]) {
+		version += " " + commit
+	}
+	return version
+}
+
+// commitOf returns the commit that a program was built from, or "" if it is not known.
+func commitOf(info *debug.BuildInfo) string {
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			revision = " " + s.Value
+			return s.Value
 		}
 	}
-	return cmp.Or(info.Main.Version, "unknown") + revision
+	return ""
 }

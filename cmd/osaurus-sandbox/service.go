@@ -19,8 +19,6 @@ whether it starts the guest too.`,
 		Example: `  osaurus-sandbox service install
   osaurus-sandbox service status
   osaurus-sandbox service uninstall`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newServiceInstall(c), newServiceUninstall(c), newServiceStatus(c))
 	return cmd
@@ -46,7 +44,6 @@ func newServiceInstall(c console) *cobra.Command {
 		Short:   "Install the service and start it",
 		Long:    "Installs the service and starts it. If a daemon runs, it ends first, and its guest with it.",
 		Example: `  osaurus-sandbox service install`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			home, err := config.FindHome()
 			if err != nil {
@@ -79,7 +76,6 @@ func newServiceUninstall(c console) *cobra.Command {
 		Use:     "uninstall",
 		Short:   "Stop the service and remove it",
 		Example: `  osaurus-sandbox service uninstall`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := thisService()
 			if err != nil {
@@ -98,7 +94,6 @@ func newServiceStatus(c console) *cobra.Command {
 		Use:     "status",
 		Short:   "Show whether the service is installed and running",
 		Example: `  osaurus-sandbox service status`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := thisService()
 			if err != nil {

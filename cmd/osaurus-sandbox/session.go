@@ -21,8 +21,6 @@ transcript is kept until you close it, even if the guest is restarted.`,
   osaurus-sandbox exec alice --session build -- make
   osaurus-sandbox session show alice build
   osaurus-sandbox session close alice build`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newSessionList(c), newSessionShow(c), newSessionClose())
 	return cmd
@@ -35,13 +33,10 @@ func newSessionList(c console) *cobra.Command {
 		Long:  "Lists sessions, and what each does. It does not start the guest: if that does not run, there are only transcripts.",
 		Example: `  osaurus-sandbox session list
   osaurus-sandbox session list alice`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Shells.List(cmd.Context(), &controlpb.ListSessionsRequest{Agent: first(args)})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListSessionsResponse) error {
-				return printTable(w, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND", r.Sessions, func(s *controlpb.Session) []any {
-					return []any{s.Agent, s.Session, s.State, when(s.Used), s.Attached, s.Dir, s.Command}
-				})
+			return replyTable(cmd, r, err, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND", r.GetSessions(), func(s *controlpb.Session) []any {
+				return []any{s.Agent, s.Session, s.State, when(s.Used), s.Attached, s.Dir, s.Command}
 			})
 		}),
 	})
@@ -52,7 +47,6 @@ func newSessionShow(c console) *cobra.Command {
 		Use:     "show AGENT SESSION",
 		Short:   "Print the end of what was typed and shown in a session",
 		Example: `  osaurus-sandbox session show alice build`,
-		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Shells.Transcript(cmd.Context(), &controlpb.TranscriptRequest{Agent: args[0], Session: args[1]})
 			return reply(cmd, r, err, func(w io.Writer, r *controlpb.TranscriptResponse) error {
@@ -71,7 +65,6 @@ func newSessionClose() *cobra.Command {
 		Use:     "close AGENT SESSION",
 		Short:   "End a session and all that runs in it, and forget its transcript",
 		Example: `  osaurus-sandbox session close alice build`,
-		Args:    cobra.ExactArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			_, err := client.Shells.Close(cmd.Context(), &controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]})
 			return reply(cmd, map[string]string{"agent": args[0], "session": args[1]}, err, nil)

@@ -218,7 +218,6 @@ func TestSession(t *testing.T) {
 			t.Errorf("%d, %v, %s", code, err, out)
 		}
 	})
-	t.Run("a frozen guest", testFrozen)
 	t.Run("a second home beside it", secondHome)
 	t.Run("a second daemon", func(t *testing.T) {
 		if code, _, stderr := sandbox(t, "serve"); code != fault.ExitRejected || !strings.Contains(stderr, "has it") {

@@ -33,7 +33,6 @@ keys go to the shell, Ctrl-C too. The exit code is 0 if you leave it, the shell'
 The guest is started if it does not run, and not stopped as idle while you are there.`,
 		Example: `  osaurus-sandbox shell alice
   osaurus-sandbox shell alice --session build`,
-		Args:        cobra.ExactArgs(1),
 		Annotations: map[string]string{runsCommand: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := config.ParseSessionID(session)

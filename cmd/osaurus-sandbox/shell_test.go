@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,23 +77,19 @@ func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestScreen(t *testing.T) {
 	for _, tc := range []struct{ shown, undone string }{
 		{"hello\r\n", ""},
-		{"\x1b[?1049h\x1b[?1h\x1b[?25l vim", "\x1b[?1l\x1b[?25h\x1b[?1049l"},
-		{"\x1b[?1049h\x1b[?25l vim \x1b[?25h\x1b[?1049l", ""},
-		{"\x1b[?1000;1006;2004h", "\x1b[?1000l\x1b[?1006l\x1b[?2004l"},
-		{"\x1b[?12345h\x1b[?h\x1b[?;h\x1b[1049h\x1b[?104\x1b[?9h", ""},
-		{"\x1b[?" + strings.Repeat("1;", 1000) + "1049h", ""},
+		{enterOther + "\x1b[?25l vim", leaveOther},
+		{enterOther + " vim " + leaveOther, ""},
+		{leaveOther + enterOther, leaveOther},
 	} {
 		for _, size := range []int{1, 7, 10_000} { // it may arrive cut anywhere
 			var out bytes.Buffer
 			s := newScreen(&out)
-			for rest := []byte(tc.shown); len(rest) > 0; {
-				n := min(size, len(rest))
-				if _, err := s.Write(rest[:n]); err != nil {
+			for part := range slices.Chunk([]byte(tc.shown), size) {
+				if _, err := s.Write(part); err != nil {
 					t.Fatal(err)
 				}
-				rest = rest[n:]
 			}
-			if err := s.restore(); err != nil || out.String() != tc.shown+plainScreen+tc.undone {
+			if err := s.restore(); err != nil || out.String() != tc.shown+resetScreen+tc.undone {
 				t.Errorf("%q, in pieces of %d: %q, %v", tc.shown, size, strings.TrimPrefix(out.String(), tc.shown), err)
 			}
 		}

@@ -22,7 +22,6 @@ func newStatus(c console) *cobra.Command {
 		Example: `  osaurus-sandbox status
   osaurus-sandbox status --watch
   osaurus-sandbox status --json | jq --raw-output .state`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			client, err := reach(ctx)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -25,32 +23,24 @@ hours expires. The beginning of a task's id is enough.`,
   osaurus-sandbox task show 7F3A
   osaurus-sandbox task cancel 7F3A
   osaurus-sandbox task take alice --wait 10m`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newTaskAdd(c), newTaskList(c), newTaskShow(c), newTaskCancel(c), newTaskTake(c), newTaskDone(c), newTaskFail(c))
 	return cmd
 }
 
-// withTask calls the daemon about the task that is meant by a beginning of its id.
-func withTask(ctx context.Context, text string, do func(client *control.Client, id string) error) error {
-	client, err := need(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	const length = 36
-	id, err := byPrefix("task", strings.ToUpper(text), length, func(yield func(string, error) bool) {
-		for r, err := range control.Messages(client.Tasks.List(ctx, &controlpb.ListTasksRequest{})) {
-			if !yield(r.GetTask().GetId(), err) {
-				return
-			}
+// withTask is withClient for a command whose first argument is the beginning of a task's id.
+func withTask(do func(cmd *cobra.Command, client *control.Client, id string, args []string) error) func(*cobra.Command, []string) error {
+	return withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+		const length = 36
+		id, err := byPrefix("task", strings.ToUpper(args[0]), length, func() ([]string, error) {
+			answers := control.Messages(client.Tasks.List(cmd.Context(), &controlpb.ListTasksRequest{}))
+			return collect(answers, func(r *controlpb.ListTasksResponse) string { return r.GetTask().GetId() })
+		})
+		if err != nil {
+			return err
 		}
+		return do(cmd, client, id, args)
 	})
-	if err != nil {
-		return err
-	}
-	return do(client, id)
 }
 
 func newTaskAdd(c console) *cobra.Command {
@@ -60,7 +50,6 @@ func newTaskAdd(c console) *cobra.Command {
 		Short: "Create a task, and print its id",
 		Example: `  osaurus-sandbox task add alice Mow the lawn
   osaurus-sandbox task add alice --key chat-1 Mow the lawn`,
-		Args: cobra.MinimumNArgs(2),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Tasks.Dispatch(cmd.Context(), &controlpb.DispatchTaskRequest{Agent: args[0], Text: strings.Join(args[1:], " "), Key: key})
 			return reply(cmd, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.Id) })
@@ -77,26 +66,11 @@ func newTaskList(c console) *cobra.Command {
 		Short: "List the tasks of an agent, or of all, the newest first",
 		Example: `  osaurus-sandbox task list
   osaurus-sandbox task list alice --open`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			table := newTable(c.out)
-			if !wantsJSON(cmd) {
-				table.row("AGENT", "TASK", "STATE", "CREATED", "TEXT")
-			}
-			for r, err := range control.Messages(client.Tasks.List(cmd.Context(), &controlpb.ListTasksRequest{Agent: first(args), Open: open})) {
-				switch t := r.GetTask(); {
-				case err != nil:
-				case wantsJSON(cmd):
-					err = printLine(c.out, t)
-				default:
-					const shown = 100 // of a text, enough to recognise it
-					table.row(t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.*s", shown, printable.Clip(t.Text)))
-				}
-				if err != nil {
-					return errors.Join(err, table.Flush())
-				}
-			}
-			return table.Flush()
+			answers := control.Messages(client.Tasks.List(cmd.Context(), &controlpb.ListTasksRequest{Agent: first(args), Open: open}))
+			return replyRows(cmd, answers, (*controlpb.ListTasksResponse).GetTask, "AGENT\tTASK\tSTATE\tCREATED\tTEXT", func(t *controlpb.Task) []any {
+				return []any{t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.100s", printable.Clip(t.Text))}
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
@@ -141,13 +115,10 @@ func newTaskShow(c console) *cobra.Command {
 		Use:     "show TASK",
 		Short:   "Show a task and its result",
 		Example: `  osaurus-sandbox task show 7F3A`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Show(cmd.Context(), &controlpb.ShowTaskRequest{Id: id})
-				return reply(cmd, r.GetTask(), err, printTask)
-			})
-		},
+		RunE: withTask(func(cmd *cobra.Command, client *control.Client, id string, _ []string) error {
+			r, err := client.Tasks.Show(cmd.Context(), &controlpb.ShowTaskRequest{Id: id})
+			return reply(cmd, r.GetTask(), err, printTask)
+		}),
 	})
 }
 
@@ -157,12 +128,9 @@ func newTaskCancel(c console) *cobra.Command {
 		Short:   "End a task that has not ended",
 		Long:    "Ends a task that has not ended. The worker learns of it with its next call. A task that has ended is left as it is.",
 		Example: `  osaurus-sandbox task cancel 7F3A`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Cancel(cmd.Context(), &controlpb.CancelTaskRequest{Id: id})
-				return reply(cmd, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.State) })
-			})
-		},
+		RunE: withTask(func(cmd *cobra.Command, client *control.Client, id string, _ []string) error {
+			r, err := client.Tasks.Cancel(cmd.Context(), &controlpb.CancelTaskRequest{Id: id})
+			return reply(cmd, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.State) })
+		}),
 	})
 }

@@ -21,7 +21,6 @@ func newTaskTake(c console) *cobra.Command {
 Report the result with "task done" or "task fail". If no task waits, the exit code is 7.`,
 		Example: `  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
   osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Tasks.Lease(cmd.Context(), &controlpb.LeaseTaskRequest{Agent: first(args), Hold: durationpb.New(hold), Wait: durationpb.New(wait)})
 			switch {
@@ -43,13 +42,10 @@ func newTaskDone(c console) *cobra.Command {
 		Use:     "done TASK LEASE [WORD...]",
 		Short:   "Report a task done, with its result",
 		Example: `  osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`,
-		Args:    cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Complete(cmd.Context(), &controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")})
-				return reply(cmd, r.GetTask(), err, nil)
-			})
-		},
+		RunE: withTask(func(cmd *cobra.Command, client *control.Client, id string, args []string) error {
+			r, err := client.Tasks.Complete(cmd.Context(), &controlpb.CompleteTaskRequest{Id: id, Lease: args[1], Result: strings.Join(args[2:], " ")})
+			return reply(cmd, r.GetTask(), err, nil)
+		}),
 	})
 }
 
@@ -59,13 +55,10 @@ func newTaskFail(c console) *cobra.Command {
 		Use:     "fail TASK LEASE [WORD...]",
 		Short:   "Report a task failed, and why",
 		Example: `  osaurus-sandbox task fail --retry $(jq -r '.task.id, .lease' taken.json) The disk is full.`,
-		Args:    cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withTask(cmd.Context(), args[0], func(client *control.Client, id string) error {
-				r, err := client.Tasks.Fail(cmd.Context(), &controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry})
-				return reply(cmd, r.GetTask(), err, nil)
-			})
-		},
+		RunE: withTask(func(cmd *cobra.Command, client *control.Client, id string, args []string) error {
+			r, err := client.Tasks.Fail(cmd.Context(), &controlpb.FailTaskRequest{Id: id, Lease: args[1], Reason: strings.Join(args[2:], " "), Retry: retry})
+			return reply(cmd, r.GetTask(), err, nil)
+		}),
 	}
 	cmd.Flags().BoolVar(&retry, "retry", false, "let somebody try again, unless it was taken 3 times")
 	return withJSON(cmd)

@@ -146,7 +146,7 @@ func tryInput(t *testing.T) {
 // tryTerminal is a program that leaves a terminal as nobody wants it.
 func tryTerminal(t *testing.T) {
 	term := onTerminal(t, nil, "exec", "alice", "--tty", "--", "printf", `\033[?1049h\033[?25lso`)
-	if code, shown := term.end(); code != 0 || !strings.HasSuffix(shown, "\x1b[?1049h\x1b[?25lso"+plainScreen+"\x1b[?25h\x1b[?1049l") {
+	if code, shown := term.end(); code != 0 || !strings.HasSuffix(shown, "\x1b[?1049h\x1b[?25lso"+resetScreen+leaveOther) {
 		t.Errorf("%d, %q", code, shown)
 	}
 }

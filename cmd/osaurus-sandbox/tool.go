@@ -26,8 +26,6 @@ Those that change something work only if the agent's setting autonomousExec.enab
   osaurus-sandbox tool list alice
   osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
   osaurus-sandbox tool call alice sandbox_exec '{"command": "wc -l notes.md"}' --json`,
-		Args: cobra.NoArgs,
-		RunE: showHelp,
 	}
 	cmd.AddCommand(newToolList(c), newToolDescribe(c), newToolCall(c))
 	return cmd
@@ -50,7 +48,6 @@ func newToolList(c console) *cobra.Command {
 		Use:     "list AGENT",
 		Short:   "List the tools that an agent may call",
 		Example: `  osaurus-sandbox tool list alice --lean`,
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := toolsOf(cmd.Context(), args[0], lean)
 			return reply(cmd, &controlpb.ListToolsResponse{Tools: list}, err, func(w io.Writer, r *controlpb.ListToolsResponse) error {
@@ -73,7 +70,6 @@ func newToolDescribe(c console) *cobra.Command {
 		Use:     "describe AGENT TOOL",
 		Short:   "Show what a tool does and which arguments it takes",
 		Example: `  osaurus-sandbox tool describe alice sandbox_edit_file`,
-		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := toolsOf(cmd.Context(), args[0], false)
 			if err != nil {
@@ -138,7 +134,6 @@ the whole answer is printed, as a model gets it. If the call fails, the exit cod
 		Example: `  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
   osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
   echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`,
-		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments, err := toolArguments(c, args[2:])
 			if err != nil {

@@ -29,3 +29,12 @@ func TestExpected(t *testing.T) {
 		}
 	}
 }
+
+// A person reads what a failed tool has written, and cannot take it for this program's words.
+func TestFailedToolIsShown(t *testing.T) {
+	var out, stderr strings.Builder
+	err := printEnvelope(console{nil, &out, &stderr}, "git_log", `{"ok":false,"kind":"execution_error","message":"it failed with exit code 2: stderr says why","stdout":"one\n","stderr":"no\u001b[2J such\nfile"}`, false)
+	if fault.KindOf(err) != fault.Execution || out.String() != "" || stderr.String() != "  | one\n  | no·[2J such\n  | file\n" {
+		t.Errorf("%v, %q, %q", err, out.String(), stderr.String())
+	}
+}

@@ -34,7 +34,6 @@ press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It 
 		Example: `  osaurus-sandbox top
   osaurus-sandbox top alice --every 10s
   osaurus-sandbox top --count 1 --json`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			show := plainTop
 			if wantsJSON(cmd) {

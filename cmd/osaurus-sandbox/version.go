@@ -15,53 +15,43 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// versionLimit is how long a daemon has to say its own: nobody asks for a
-// version to wait for it.
-const versionLimit = 2 * time.Second
-
-func newVersion(c console) *cobra.Command {
+func newVersion() *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "version",
 		Short:   "Show this program's version, and the running daemon's",
 		Example: `  osaurus-sandbox version`,
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{"unknown", "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(cmd.Context())}
+			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(cmd.Context())}
 			if info, ok := debug.ReadBuildInfo(); ok {
-				v.Version = info.Main.Version
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						v.Revision = s.Value
-					}
-				}
+				v.Version, v.Revision = info.Main.Version, commitOf(info)
 			}
 			return reply(cmd, v, nil, printVersions)
 		},
 	})
 }
 
-// versions is which programs are there.
+// versions describes this program and the running daemon.
 type versions struct {
 	Version  string         `json:"version"`
 	Revision string         `json:"revision,omitempty"`
 	Go       string         `json:"go"`
 	Platform string         `json:"platform"`
-	Daemon   *daemonVersion `json:"daemon,omitempty"` // none runs
+	Daemon   *daemonVersion `json:"daemon,omitempty"` // nil if none runs
 }
 
 func printVersions(w io.Writer, v versions) error {
-	err := writef(w, "osaurus-sandbox %s, %s, %s\n", v.Version, v.Go, v.Platform)
+	err := writef(w, "osaurus-sandbox %s, %s, %s\n", build(), v.Go, v.Platform)
 	if err == nil && v.Daemon != nil {
 		err = writef(w, "daemon %s\n", v.Daemon)
 	}
 	return err
 }
 
-// daemonVersion is which program the daemon of the home is.
+// daemonVersion describes the daemon of the home.
 type daemonVersion struct {
 	Program string `json:"program,omitempty"`
 	PID     int32  `json:"pid,omitempty"`
-	Trouble string `json:"trouble,omitempty"` // why it does not say
+	Trouble string `json:"trouble,omitempty"` // why it did not answer
 }
 
 func (v daemonVersion) String() string {
@@ -77,21 +67,21 @@ func (v daemonVersion) String() string {
 
 const anotherBuild = "another build than this; `osaurus-sandbox down --daemon` ends it, and the next command starts this one"
 
-// noteAnotherBuild tells a person who has replaced the program that the daemon is
-// still the one before.
+// noteAnotherBuild warns if the running daemon is not of this build.
 func noteAnotherBuild(ctx context.Context, c console, client *control.Client) {
 	if hello, err := client.Hello(ctx); err == nil && hello.Program != build() {
 		writef(c.err, "the daemon is %s: %s\n", hello.Program, anotherBuild)
 	}
 }
 
-// askVersion asks the daemon of the home, if one runs.
+// askVersion asks the daemon of the home, if one runs. It waits two seconds at most.
 func askVersion(ctx context.Context) *daemonVersion {
+	const limit = 2 * time.Second
 	home, err := config.FindHome()
 	if err != nil {
-		return nil // which matters to all other commands
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, versionLimit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	client, err := control.Connect(ctx, home, clientName)
 	if fault.KindOf(err) == fault.Unavailable {

@@ -8,26 +8,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/homelock"
 )
-
-// A daemon that was started to remove the guest is gone with it, one that ran stays.
-func TestRemoveLeavesNoDaemonOfItsOwn(t *testing.T) {
-	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	t.Setenv(config.HomeVariable, string(home))
-	t.Setenv(asProgram, "1") // what a command starts is this program too
-	ok(t, "config", "set", "autoStart=false")
-	ok(t, "remove", "--yes")
-	if has, owned := homelock.Holder(home); owned {
-		t.Errorf("%v is left", has)
-	}
-	t.Cleanup(func() { endDaemon(t) })
-	ok(t, "agent", "list")
-	ok(t, "remove", "--yes")
-	if _, owned := homelock.Holder(home); !owned {
-		t.Error("the daemon that ran is gone")
-	}
-}
 
 // A setting that there is not is one that was written wrongly, to read as to change.
 func TestNoSuchSetting(t *testing.T) {

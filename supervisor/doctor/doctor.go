@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +18,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/debian"
+	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/image/sources"
 )
 
@@ -32,7 +36,7 @@ func Examine(ctx context.Context, home config.Home, driver func(context.Context,
 	found := driver(ctx, vm.HostArch())
 	found = append(found, checkHome(home))
 	found = append(found, checkSettings(ctx, home)...)
-	found = append(found, checkSpace(home), checkDebianPacks())
+	found = append(found, checkSpace(home), checkAlpinePacks(ctx, home), checkDebianPacks())
 	found = append(found, checkGuestPrograms()...)
 	return newReport(found...)
 }
@@ -113,7 +117,32 @@ func checkSpace(h config.Home) vm.Finding {
 	return finding("free disk space", free, err, vm.FindingMissing)
 }
 
-// checkDebianPacks checks that Debian packs can be built. Alpine packs need no tools.
+// checkAlpinePacks checks that the Alpine pack is here or its host can be reached.
+func checkAlpinePacks(ctx context.Context, h config.Home) vm.Finding {
+	const what, limit = "Alpine packs", 5 * time.Second
+	pins, err := alpine.Pinned(vm.HostArch())
+	if err != nil {
+		return finding(what, "", err, vm.FindingLimited)
+	}
+	if _, err := (pack.Store{Dir: h.Packs()}).Get(pins.Name()); err == nil {
+		return finding(what, pins.Name()+" is here", nil, "")
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodHead, pins.ISO.URL, nil)
+	if err == nil {
+		var answer *http.Response
+		if answer, err = http.DefaultClient.Do(request); err == nil {
+			_ = answer.Body.Close()
+		}
+	}
+	if err != nil {
+		err = fault.New(fault.Unavailable, "", "", err).Advise("Connect this computer to the network; without it, a Debian pack is used where one can be built.")
+	}
+	return finding(what, "can be downloaded", err, vm.FindingLimited)
+}
+
+// checkDebianPacks checks that Debian packs can be built.
 func checkDebianPacks() vm.Finding {
 	return finding("Debian packs", "can be built", debian.Available(vm.HostArch()), vm.FindingLimited)
 }

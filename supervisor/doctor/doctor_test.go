@@ -113,6 +113,14 @@ func TestDebianPacks(t *testing.T) {
 	}
 }
 
+// The address of Alpine's host is told here, and not in status.
+func TestAlpinePacks(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	if f := checkAlpinePacks(t.Context(), config.Home(t.TempDir())); f.Status != vm.FindingLimited || !strings.Contains(f.Detail, "alpinelinux.org") || f.Fix == "" {
+		t.Errorf("Alpine's host cannot be reached: %+v", f)
+	}
+}
+
 func TestNoSpace(t *testing.T) {
 	// A small file system needs root; /proc has no space at all.
 	if f := checkSpace("/proc/osaurus"); f.Status != vm.FindingMissing || f.Fix == "" {

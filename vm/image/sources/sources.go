@@ -4,7 +4,6 @@ package sources
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -100,7 +99,7 @@ func (s *Sources) auto(ctx context.Context, arch vm.Arch, report progress.Func) 
 		return Choice{}, fault.New(fault.Unavailable, "make a pack for", string(arch), errors.Join(err, cannot)).
 			Advise(strings.Join([]string{fault.AdviceOf(err), fault.AdviceOf(cannot)}, " Or: "))
 	}
-	reason := fmt.Sprintf("Alpine's host cannot be reached, so the pack is made of this host's own packages (%v)", err)
+	const reason = "Debian, since Alpine's host cannot be reached"
 	report.Note(reason)
 	p, err = s.debian(ctx, arch, report)
 	return Choice{p, reason}, err
