@@ -130,6 +130,7 @@ func TestRefused(t *testing.T) {
 		{"cursor", `{"mcpServers": []}`, fault.Rejected},
 		{"cursor", `"text"`, fault.Rejected},
 		{"osaurus", `{"providers": {}}`, fault.Rejected},
+		{"osaurus", `{"providers": [{"name": {}}] 1}`, fault.InvalidArgs},
 		{"codex", "a = ", fault.InvalidArgs},
 		{"codex", "mcp_servers = 1\n", fault.Rejected},
 		{"codex", "mcp_servers = { osaurus-sandbox = { command = \"x\" } }\n", fault.Rejected},
@@ -153,6 +154,7 @@ func TestRefused(t *testing.T) {
 // Whatever a file is: it is refused, or says what it said and has the entry, and
 // without it again says what it said.
 func FuzzAdd(f *testing.F) {
+	f.Add("osaurus", `{"providers": [{"name": {}}, 7]}`)
 	for _, tc := range files {
 		f.Add(tc.client, tc.before)
 		f.Add(tc.client, tc.after)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -45,45 +46,161 @@ func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return []byte(f.snippet(at, entry)), nil
 	}
-	root, err := parseJSON(text)
-	if err != nil {
-		return nil, err
-	}
-	top := container{value: root, newline: "\n"}
-	if bytes.Contains(text, []byte("\r\n")) {
-		top.newline = "\r\n"
-	}
-	top.unit = defaultIndent
-	if members := top.items(); len(members) > 0 && lineIndent(*members[0].before) != "" {
-		top.unit = lineIndent(*members[0].before)
-	}
-	servers := top.child(at.key)
-	if servers == nil {
-		top.add(at.key, at.all(entry).value)
-		return pack(text, root), nil
-	}
-	inside := container{servers.value, top.newline, top.unit, lineIndent(*servers.before)}
-	if there := inside.find(at); there != nil {
-		there.value.Value = inside.render(entry, lineIndent(*there.before), oneLine(*there.value)).Value
-		return pack(text, root), nil
-	}
-	inside.add(at.name, entry)
-	return pack(text, root), nil
+	return edit(text, func(e editor) (editor, error) {
+		servers := e.root.Find("/" + at.key)
+		if servers == nil {
+			return e.add(e.root, at.key, at.all(entry).value), nil
+		}
+		if i := at.index(servers); i >= 0 {
+			there, newline := items(servers.Value)[i], ""
+			if !oneLine(there.value) {
+				newline = e.newline + e.indent(there.start)
+			}
+			return e.replace(there.value.StartOffset, there.value.EndOffset, renderJSON(entry, newline, e.unit)), nil
+		}
+		return e.add(servers, at.name, entry), nil
+	})
 }
 
 func (jsonc) unset(text []byte, at place) ([]byte, error) {
+	return edit(text, func(e editor) (editor, error) {
+		if servers := e.root.Find("/" + at.key); servers != nil {
+			if i := at.index(servers); i >= 0 {
+				return e.remove(servers, i), nil
+			}
+		}
+		return e, errors.New("the entry is missing")
+	})
+}
+
+// edit edits a file after its byte order mark.
+func edit(text []byte, do func(editor) (editor, error)) ([]byte, error) {
 	root, err := parseJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	if servers := (container{value: root}).child(at.key); servers != nil {
-		inside := container{value: servers.value}
-		if there := inside.find(at); there != nil {
-			inside.remove(there.index)
-			return pack(text, root), nil
+	mark := len(text) - len(bytes.TrimPrefix(text, []byte(byteOrderMark)))
+	e := editor{text: text[mark:], root: root, newline: "\n", unit: defaultIndent}
+	if bytes.Contains(text, []byte("\r\n")) {
+		e.newline = "\r\n"
+	}
+	if indent := anyIndent.FindSubmatch(e.text); indent != nil {
+		e.unit = string(indent[1])
+	}
+	e, err = do(e)
+	return slices.Concat(text[:mark], e.text), err
+}
+
+// anyIndent matches the first line that is indented.
+var anyIndent = regexp.MustCompile(`\n([ \t]+)[^ \t\r\n]`)
+
+// editor replaces parts of a file. Offsets of the parsed file hold for the parts before
+// an edit, so edits go from the end to the beginning.
+type editor struct {
+	text          []byte
+	root          *hujson.Value
+	newline, unit string
+}
+
+func (e editor) replace(from, to int, with string) editor {
+	e.text = splice(e.text, from, to, with)
+	return e
+}
+
+// add appends an item to an object or a list. Comments before the closing bracket stay
+// before the item, and a trailing comma stays one.
+func (e editor) add(to *hujson.Value, name string, v any) editor {
+	lead, newline, closing := " ", "", ""
+	list, end := items(to.Value), to.EndOffset-1
+	from := len(bytes.TrimRight(e.text[:end], " \t\r\n"))
+	outer := e.indent(to.StartOffset)
+	if flat := len(list) > 0 && oneLine(to); !flat {
+		newline, closing = e.newline+outer+e.unit, e.newline+outer
+		lead = newline
+	}
+	text := lead
+	if _, ok := to.Value.(*hujson.Object); ok {
+		text += literal(name) + ": "
+	}
+	text += renderJSON(v, newline, e.unit)
+	if len(list) == 0 {
+		return e.replace(from, end, text+closing)
+	}
+	last := list[len(list)-1].value
+	if last.AfterExtra != nil { // there is a trailing comma
+		return e.replace(from, end, text+","+closing)
+	}
+	return e.replace(from, end, text+closing).replace(last.EndOffset, last.EndOffset, ",")
+}
+
+// remove removes an item. Comments before it stay.
+func (e editor) remove(of *hujson.Value, i int) editor {
+	list := items(of.Value)
+	from := len(bytes.TrimRight(e.text[:list[i].start], " \t\r\n"))
+	to := list[i].value.EndOffset
+	comma := i < len(list)-1 || list[i].value.AfterExtra != nil
+	if comma {
+		to += len(list[i].value.AfterExtra) + 1
+	}
+	if len(list) == 1 && len(bytes.TrimSpace(slices.Concat(e.text[of.StartOffset+1:from], e.text[to:of.EndOffset-1]))) == 0 {
+		return e.replace(of.StartOffset+1, of.EndOffset-1, "")
+	}
+	e = e.replace(from, to, "")
+	if !comma && i > 0 {
+		before := list[i-1].value.EndOffset + len(list[i-1].value.AfterExtra)
+		e = e.replace(before, before+1, "")
+	}
+	return e
+}
+
+// indent returns the indentation of the line with an offset.
+func (e editor) indent(offset int) string {
+	line := e.text[bytes.LastIndexByte(e.text[:offset], '\n')+1:]
+	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
+}
+
+func oneLine(v *hujson.Value) bool {
+	return !bytes.Contains(hujson.Value{Value: v.Value}.Pack(), []byte("\n"))
+}
+
+// item is a member of an object or an element of a list.
+type item struct {
+	start int
+	name  string // of a member
+	value *hujson.Value
+}
+
+func items(of hujson.ValueTrimmed) (list []item) {
+	switch v := of.(type) {
+	case *hujson.Object:
+		if v == nil {
+			return nil
+		}
+		for i := range v.Members {
+			m := &v.Members[i]
+			list = append(list, item{m.Name.StartOffset, m.Name.Value.(hujson.Literal).String(), &m.Value})
+		}
+	case *hujson.Array:
+		for i := range v.Elements {
+			list = append(list, item{v.Elements[i].StartOffset, "", &v.Elements[i]})
 		}
 	}
-	return nil, errors.New("the entry is missing")
+	return list
+}
+
+// index returns the index of the entry among all servers, or -1.
+func (p place) index(servers *hujson.Value) int {
+	return slices.IndexFunc(items(servers.Value), func(i item) bool {
+		if !p.list {
+			return i.name == p.name
+		}
+		name := i.value.Find("/name")
+		if name == nil {
+			return false
+		}
+		l, ok := name.Value.(hujson.Literal)
+		return ok && l.Kind() == '"' && l.String() == p.name
+	})
 }
 
 // parseJSON parses a file whose keys are unique.
@@ -97,164 +214,14 @@ func parseJSON(text []byte) (*hujson.Value, error) {
 		return nil, err
 	}
 	for v := range root.All() {
-		names := map[string]bool{}
-		for _, item := range (container{value: v}).items() {
-			if item.name != "" && names[item.name] {
-				return nil, fmt.Errorf("the key %q is there twice", item.name)
+		object, _ := v.Value.(*hujson.Object)
+		for i, m := range items(object) {
+			if slices.ContainsFunc(items(object)[:i], func(other item) bool { return other.name == m.name }) {
+				return nil, fmt.Errorf("the key %q is there twice", m.name)
 			}
-			names[item.name] = true
 		}
 	}
 	return &root, nil
-}
-
-func pack(before []byte, root *hujson.Value) []byte {
-	if bytes.HasPrefix(before, []byte(byteOrderMark)) {
-		return append([]byte(byteOrderMark), root.Pack()...)
-	}
-	return root.Pack()
-}
-
-// container is an object or an array, and how to write into it.
-type container struct {
-	value         *hujson.Value
-	newline, unit string
-	outer         string // the indentation of the line with the closing bracket
-}
-
-// item is a member of an object or an element of an array.
-type item struct {
-	index  int
-	name   string // of a member
-	before *hujson.Extra
-	value  *hujson.Value
-}
-
-func (c container) items() (items []item) {
-	switch v := c.value.Value.(type) {
-	case *hujson.Object:
-		for i := range v.Members {
-			m := &v.Members[i]
-			items = append(items, item{i, m.Name.Value.(hujson.Literal).String(), &m.Name.BeforeExtra, &m.Value})
-		}
-	case *hujson.Array:
-		for i := range v.Elements {
-			items = append(items, item{i, "", &v.Elements[i].BeforeExtra, &v.Elements[i]})
-		}
-	}
-	return items
-}
-
-func (c container) child(name string) *item {
-	items := c.items()
-	i := slices.IndexFunc(items, func(i item) bool { return i.name == name })
-	if i < 0 {
-		return nil
-	}
-	return &items[i]
-}
-
-// find returns the entry in the container of all servers, or nil.
-func (c container) find(at place) *item {
-	if !at.list {
-		return c.child(at.name)
-	}
-	for _, each := range c.items() {
-		if name := (container{value: each.value}).child("name"); name != nil {
-			if l, ok := name.value.Value.(hujson.Literal); ok && l.Kind() == '"' && l.String() == at.name {
-				return &each
-			}
-		}
-	}
-	return nil
-}
-
-// end returns the text before the closing bracket.
-func (c container) end() *hujson.Extra {
-	switch v := c.value.Value.(type) {
-	case *hujson.Object:
-		return &v.AfterExtra
-	case *hujson.Array:
-		return &v.AfterExtra
-	}
-	return new(hujson.Extra)
-}
-
-// add appends an item. Comments before the closing bracket stay before it, and a
-// trailing comma stays one.
-func (c container) add(name string, v any) {
-	items, end := c.items(), c.end()
-	flat := len(items) > 0 && oneLine(*c.value)
-	indent, lead, closing := c.outer+c.unit, " ", ""
-	if !flat {
-		if len(items) > 0 && lineIndent(*items[len(items)-1].before) != "" {
-			indent = lineIndent(*items[len(items)-1].before)
-		}
-		lead, closing = c.newline+indent, c.newline+c.outer
-	}
-	before := hujson.Extra(strings.TrimRight(string(*end), " \t\r\n") + lead)
-	*end = hujson.Extra(closing)
-	value := c.render(v, indent, flat)
-	if len(items) > 0 && items[len(items)-1].value.AfterExtra != nil {
-		value.AfterExtra = hujson.Extra{}
-	}
-	switch to := c.value.Value.(type) {
-	case *hujson.Object:
-		value.BeforeExtra = hujson.Extra(" ")
-		to.Members = append(to.Members, hujson.ObjectMember{Name: hujson.Value{BeforeExtra: before, Value: hujson.String(name)}, Value: value})
-	case *hujson.Array:
-		value.BeforeExtra = before
-		to.Elements = append(to.Elements, value)
-	}
-}
-
-// remove removes an item and keeps the comments before it.
-func (c container) remove(i int) {
-	items, end := c.items(), c.end()
-	comments := strings.TrimRight(string(*items[i].before), " \t\r\n")
-	trailing := items[i].value.AfterExtra
-	if i < len(items)-1 {
-		*items[i+1].before = hujson.Extra(comments + string(*items[i+1].before))
-	} else {
-		*end = hujson.Extra(comments + string(*end))
-		if i > 0 {
-			items[i-1].value.AfterExtra = trailing
-		} else if strings.TrimSpace(string(*end)) == "" {
-			*end = nil
-		}
-	}
-	switch v := c.value.Value.(type) {
-	case *hujson.Object:
-		v.Members = slices.Delete(v.Members, i, i+1)
-	case *hujson.Array:
-		v.Elements = slices.Delete(v.Elements, i, i+1)
-	}
-}
-
-// render returns a value for a line with an indentation, in one line if flat.
-func (c container) render(v any, indent string, flat bool) hujson.Value {
-	newline := c.newline + indent
-	if flat {
-		newline = ""
-	}
-	value, err := hujson.Parse([]byte(renderJSON(v, newline, c.unit)))
-	if err != nil {
-		panic("install: " + err.Error()) // renderJSON writes JSON
-	}
-	return value
-}
-
-// lineIndent returns the indentation of what follows, if it begins a line.
-func lineIndent(before hujson.Extra) string {
-	i := bytes.LastIndexByte(before, '\n')
-	if i < 0 || len(bytes.TrimSpace(before[i:])) > 0 {
-		return ""
-	}
-	return string(before[i+1:])
-}
-
-func oneLine(v hujson.Value) bool {
-	return !bytes.Contains(hujson.Value{Value: v.Value}.Pack(), []byte("\n"))
 }
 
 // renderJSON writes objects with one member a line, or in one line if newline is
