@@ -130,6 +130,9 @@ func (c Client) edit(text []byte, entry any, do func() ([]byte, error)) ([]byte,
 	if err != nil {
 		return nil, c.byHand(err)
 	}
+	if same, err := c.format.read(text); err == nil && reflect.DeepEqual(same, want) {
+		return text, nil
+	}
 	after, err := do()
 	if err != nil {
 		return nil, c.byHand(err)
