@@ -40,6 +40,7 @@ const homeCheck = 10 * time.Second
 // quit. The guest is stopped and everything given back before it returns.
 func Run(ctx context.Context, o Options) (err error) {
 	d := &daemon{Options: o}
+	d.api.Program, d.api.Close = o.Program, d.end
 	defer func() { err = errors.Join(err, d.giveBack()) }()
 	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeServices} {
 		if err := begin(ctx); err != nil {
@@ -52,7 +53,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // serve has the API be there until the context ends or a client says quit, and
 // then ends the sandbox.
 func (d *daemon) serve(ctx context.Context) error {
-	server, err := control.NewServer(d.backing())
+	server, err := control.NewServer(d.api)
 	if err != nil {
 		return err
 	}
@@ -61,9 +62,9 @@ func (d *daemon) serve(ctx context.Context) error {
 			return errors.Join(err, server.Unlink(), server.Close())
 		}
 	}
-	d.log.Info("the daemon serves", "home", d.Home, "program", d.Program)
+	d.api.Log.Info("the daemon serves", "home", d.Home, "program", d.Program)
 	if !d.AtRest {
-		d.sandbox.AutoStart()
+		d.api.Sandbox.AutoStart()
 	}
 	if d.Ready != nil {
 		d.Ready(server)
@@ -71,7 +72,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	var showing sync.WaitGroup
 	shown, hide := context.WithCancel(ctx)
 	showing.Go(func() { d.showTools(shown) })
-	d.log.Info("the daemon ends", "cause", d.wait(ctx, server))
+	d.api.Log.Info("the daemon ends", "cause", d.wait(ctx, server))
 	hide()
 	showing.Wait()
 	// Nobody new finds it. Who waits is told by the sandbox that it ends.

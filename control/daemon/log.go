@@ -11,11 +11,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxLog is how large a log grows before it is put aside. With the one before
-// it, that is some hundred thousand lines, and no disk fills up from it.
+// maxLog is how large a log grows before it is rotated. With the one before it, that is
+// some hundred thousand lines.
 const maxLog = 8 << 20
 
-// logFile is a log that is put aside when it is large.
+// logFile is a log that is rotated when it is large.
 type logFile struct {
 	path string
 	mu   sync.Mutex
@@ -53,28 +53,25 @@ func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size+int64(len(p)) > maxLog {
-		l.rotate(int64(len(p)))
+		l.rotate()
 	}
 	n, _ := l.file.Write(p)
 	l.size += int64(n)
 	return len(p), nil
 }
 
-// rotate puts the log aside for what is to be written. Where it cannot, it keeps the log until
-// it can, or until that alone has the room of both. The lock is held.
-func (l *logFile) rotate(more int64) {
-	was, old := l.file, l.path+control.OldLog
-	err := os.Rename(l.path, old)
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // somebody has taken it away
+// rotate renames the log and begins another one. If that fails, it empties the log, whose
+// size must stay bounded. The lock is held.
+func (l *logFile) rotate() {
+	was := l.file
+	err := os.Rename(l.path, l.path+control.OldLog)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // a user may have removed it
 		if l.open() == nil {
 			_ = was.Close()
 			return
 		}
 	}
-	if err == nil {
-		_ = os.Rename(old, l.path) // or the next rotation finds nothing
-	}
-	if l.size+more > 2*maxLog && l.file.Truncate(0) == nil {
+	if l.file.Truncate(0) == nil {
 		l.size = 0
 	}
 }

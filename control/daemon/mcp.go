@@ -26,13 +26,13 @@ func (d *daemon) showTools(ctx context.Context) {
 			return
 		}
 		if err := l.Close(); err != nil {
-			d.log.Warn("the listener for MCP did not end well", "address", at.Listen, "error", err)
+			d.api.Log.Warn("the listener for MCP did not end well", "address", at.Listen, "error", err)
 		}
 		l = nil
 	}
 	defer shut()
 	for revision := uint64(0); ; {
-		if now := d.sandbox.Settings().MCP; !reflect.DeepEqual(now, at) {
+		if now := d.api.Sandbox.Settings().MCP; !reflect.DeepEqual(now, at) {
 			shut()
 			at, trouble = now, ""
 		}
@@ -42,12 +42,12 @@ func (d *daemon) showTools(ctx context.Context) {
 			if l, err = d.listen(at); err != nil {
 				if err.Error() != trouble {
 					trouble = err.Error()
-					d.log.Error("agents' tools are not shown over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
+					d.api.Log.Error("agents' tools are not shown over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
 				}
 				time.AfterFunc(listenAgain, cancel)
 			}
 		}
-		status, err := d.sandbox.Next(wait, revision)
+		status, err := d.api.Sandbox.Next(wait, revision)
 		again := wait.Err() != nil
 		cancel()
 		if ctx.Err() != nil || err != nil && !again {
@@ -63,10 +63,10 @@ func (d *daemon) listen(at config.MCP) (*mcp.Listener, error) {
 		return control.Connect(ctx, d.Home, name)
 	}
 	l, err := mcp.Listen(d.Home, at, mcp.Options{
-		Sandbox: mcp.API{Connect: connect, Find: connect}, Program: "osaurus-sandbox", Version: d.Program, Log: d.log,
+		Sandbox: mcp.API{Connect: connect, Find: connect}, Program: "osaurus-sandbox", Version: d.Program, Log: d.api.Log,
 	})
 	if err == nil {
-		d.log.Info("agents' tools are shown over HTTP", "address", at.Listen)
+		d.api.Log.Info("agents' tools are shown over HTTP", "address", at.Listen)
 	}
 	return l, err
 }

@@ -34,7 +34,6 @@ import (
 	"osaurus-sandbox/supervisor/toolbench"
 
 	"osaurus-sandbox/supervisor/vault"
-	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
 )
 
@@ -48,36 +47,20 @@ type daemon struct {
 	back []func() error // gives back what there is, the last first
 
 	lock *homelock.Lock
-	log  *slog.Logger
+	api  control.Backing // what the API offers, filled as it is made
 
-	db      *store.DB
-	journal *events.Journal
-	diary   *diary
-	audit   *audit.Log
+	db    *store.DB
+	diary *diary
 
 	folders  *vm.Subtrees
 	tokens   *bridge.Tokens
 	bridge   *bridge.Server
-	sandbox  *machine.Machine // the shared one of machines
-	machines *machine.Fleet
+	machines *machine.Fleet // of which api.Sandbox is the shared one
 	ending   sync.Once
 	ended    error // of ending
 
-	vault     *vault.Vault
-	prompts   *prompts.Broker
-	agents    *agents.Agents
-	terminals *sessions.Terminals
-
-	memory    *services.Memory
-	tasks     *services.Tasks
-	topics    *services.Topics
-	lines     *services.Logs
-	artifacts *artifacts.Artifacts
-	config    *services.PluginConfig
-
+	config  *services.PluginConfig
 	bench   toolbench.Options
-	tools   *tools.Registry
-	library *library.Library
 	plugins *pluginhost.Bench
 }
 
@@ -114,7 +97,7 @@ func (d *daemon) takeHome(ctx context.Context) (err error) {
 	if d.Log != nil {
 		to = io.MultiWriter(file, d.Log)
 	}
-	d.log = slog.New(slog.NewTextHandler(to, nil))
+	d.api.Log = slog.New(slog.NewTextHandler(to, nil))
 	return nil
 }
 
@@ -124,13 +107,13 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.db.Close)
-	if d.journal, err = events.Open(ctx, d.db); err != nil {
+	if d.api.Events, err = events.Open(ctx, d.db); err != nil {
 		return err
 	}
-	d.after(func() error { return d.journal.Close(context.WithoutCancel(ctx)) })
-	d.diary = newDiary(d.journal, d.log)
+	d.after(func() error { return d.api.Events.Close(context.WithoutCancel(ctx)) })
+	d.diary = newDiary(d.api.Events, d.api.Log)
 	d.closes(d.diary.close)
-	d.audit = audit.New(d.db)
+	d.api.Audit = audit.New(d.db)
 	return nil
 }
 
@@ -139,17 +122,17 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	d.folders, d.tokens = new(vm.Subtrees), bridge.NewTokens()
 	d.bridge = bridge.NewServer(bridge.Options{
-		Tokens: d.tokens, Limits: func() config.BridgeLimits { return d.sandbox.Settings().Bridge }, Log: d.log,
-		Audit: programs{d.audit, d.log, func(agent config.AgentID) *redact.Scrubber { return d.vault.Redacted(agent) }},
+		Tokens: d.tokens, Limits: func() config.BridgeLimits { return d.api.Sandbox.Settings().Bridge }, Log: d.api.Log,
+		Audit: programs{d.api.Audit, d.api.Log, func(agent config.AgentID) *redact.Scrubber { return d.api.Vault.Redacted(agent) }},
 	})
 	d.after(d.bridge.Close)
-	d.sandbox, err = machine.New(ctx, machine.Options{
-		Home: d.Home, Driver: d.Driver, Lock: d.lock, Record: d.diary, Log: d.log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
+	d.api.Sandbox, err = machine.New(ctx, machine.Options{
+		Home: d.Home, Driver: d.Driver, Lock: d.lock, Record: d.diary, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
 	})
 	if err != nil {
 		return err
 	}
-	d.machines = machine.NewFleet(d.sandbox)
+	d.machines = machine.NewFleet(d.api.Sandbox)
 	d.after(func() error { return d.stop(ctx) })
 	return nil
 }
@@ -157,67 +140,68 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 // makeResidents makes what agents have here: secrets, questions to people, rooms,
 // shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
-	d.vault = vault.New(vault.Options{
-		Home: d.Home, Which: func() config.SecretStore { return d.sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.audit, Log: d.log,
+	d.api.Vault = vault.New(vault.Options{
+		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.api.Audit, Log: d.api.Log,
 	})
-	d.closes(d.vault.Close)
-	if d.prompts, err = prompts.Open(ctx, prompts.Options{DB: d.db, Keep: d.vault.Set, Record: d.diary, Log: d.log}); err != nil {
+	d.closes(d.api.Vault.Close)
+	if d.api.Prompts, err = prompts.Open(ctx, prompts.Options{DB: d.db, Keep: d.api.Vault.Set, Record: d.diary, Log: d.api.Log}); err != nil {
 		return err
 	}
-	d.closes(d.prompts.Close)
-	d.agents, err = agents.Open(ctx, agents.Options{
-		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.vault, Record: watched{d}, Log: d.log,
+	d.closes(d.api.Prompts.Close)
+	d.api.Agents, err = agents.Open(ctx, agents.Options{
+		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,
 	})
 	if err != nil {
 		return err
 	}
-	d.closes(d.agents.Close)
-	d.terminals = sessions.New(sessions.Options{DB: d.db, Machines: d.machines, Agents: d.agents, Record: d.diary, Log: d.log})
-	d.closes(d.terminals.Close)
-	if err := d.terminals.Settle(d.journal.List(ctx, 0)); err != nil {
-		d.log.Warn("which jobs ended with the daemon before is not known", "error", err)
+	d.closes(d.api.Agents.Close)
+	d.api.Terminals = sessions.New(sessions.Options{DB: d.db, Machines: d.machines, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
+	d.closes(d.api.Terminals.Close)
+	if err := d.api.Terminals.Settle(d.api.Events.List(ctx, 0)); err != nil {
+		d.api.Log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
-	d.topics, d.lines, d.config = services.NewTopics(d.db), services.NewLogs(d.agents.Has), services.NewPluginConfig(d.db)
-	if d.artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
+	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db), services.NewLogs(d.api.Agents.Has), services.NewPluginConfig(d.db)
+	if d.api.Artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
 		return err
 	}
-	d.after(d.artifacts.Close)
+	d.after(d.api.Artifacts.Close)
 	d.bench = toolbench.Options{
-		Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts, Artifacts: d.artifacts,
-		Installer: toolbench.NewInstaller(d.agents), Log: d.log,
+		Agents: d.api.Agents, Terminals: d.api.Terminals, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
+		Installer: toolbench.NewInstaller(d.api.Agents), Log: d.api.Log,
 	}
-	d.tools = toolbench.New(d.bench)
+	d.api.Tools = toolbench.New(d.bench)
 	return nil
 }
 
 // makeServices makes what programs in the guest may ask for. Nobody has asked the
 // bridge yet.
 func (d *daemon) makeServices(context.Context) error {
-	d.memory, d.tasks = services.NewMemory(d.db), services.NewTasks(d.db, d.diary.Note)
+	d.api.Memory, d.api.Tasks = services.NewMemory(d.db), services.NewTasks(d.db, d.diary.Note)
 	models := inference.New(inference.Options{
-		Settings: func() config.Inference { return d.sandbox.Settings().Inference }, Key: d.vault.InferenceKey, Plugins: d.permits(),
+		Settings: func() config.Inference { return d.api.Sandbox.Settings().Inference }, Key: d.api.Vault.InferenceKey, Plugins: d.permits(),
 	})
 	d.closes(models.Close)
-	d.bridge.Services = d.vault.Cleaned(bridge.Services{
-		Secrets: d.vault, Config: d.config, Inference: models, Tasks: d.tasks, Memory: d.memory, Events: d.permits().Emitting(d.topics), Log: d.lines,
-		Scripts: toolbench.Scripts(d.tools), Plugins: d.plugins.Programs(),
+	d.bridge.Services = d.api.Vault.Cleaned(bridge.Services{
+		Secrets: d.api.Vault, Config: d.config, Inference: models, Tasks: d.api.Tasks, Memory: d.api.Memory, Events: d.permits().Emitting(d.api.Topics), Log: d.api.Lines,
+		Scripts: toolbench.Scripts(d.api.Tools), Plugins: d.plugins.Programs(),
 	})
 	return nil
 }
 
 // makePlugins has agents' plugins be there, with their tools.
 func (d *daemon) makePlugins(context.Context) (err error) {
-	if d.library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
+	if d.api.Library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
 	}
 	d.plugins, err = pluginhost.Open(pluginhost.Options{
-		Home: d.Home, Tools: d.bench, Registry: d.tools, Library: d.library, Topics: d.topics, Lines: d.lines, Config: d.config,
-		Record: d.diary, Program: d.Program, Log: d.log,
+		Home: d.Home, Tools: d.bench, Registry: d.api.Tools, Library: d.api.Library, Topics: d.api.Topics, Lines: d.api.Lines, Config: d.config,
+		Record: d.diary, Program: d.Program, Log: d.api.Log,
 	})
 	if err != nil {
 		return err
 	}
 	d.closes(d.plugins.Close)
+	d.api.Plugins, d.api.Registrar, d.api.Sources = d.plugins.Installer, d.plugins.Registrar, source.NewClient(source.Options{})
 	return nil
 }
 
@@ -240,20 +224,10 @@ func (w watched) Note(e events.Event) {
 	}
 }
 
-// backing is what the API stands for.
-func (d *daemon) backing() control.Backing {
-	return control.Backing{
-		Sandbox: d.sandbox, Agents: d.agents, Terminals: d.terminals, Vault: d.vault, Prompts: d.prompts,
-		Tools: d.tools, Plugins: d.plugins.Installer, Registrar: d.plugins.Registrar, Library: d.library, Sources: source.NewClient(source.Options{}), Artifacts: d.artifacts,
-		Memory: d.memory, Tasks: d.tasks, Topics: d.topics, Lines: d.lines,
-		Events: d.journal, Audit: d.audit, Log: d.log, Program: d.Program, Close: d.end,
-	}
-}
-
 // end ends what people and programs wait for, and then the guest.
 func (d *daemon) end(ctx context.Context) error {
-	d.prompts.Close()
-	d.terminals.Close() // it asks the guest for what is to be kept
+	d.api.Prompts.Close()
+	d.api.Terminals.Close() // it asks the guest for what is to be kept
 	return d.stop(ctx)
 }
 
@@ -262,7 +236,7 @@ func (d *daemon) stop(ctx context.Context) error {
 	d.ending.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
 		defer cancel()
-		d.ended = d.sandbox.Close(ctx)
+		d.ended = d.api.Sandbox.Close(ctx)
 	})
 	return d.ended
 }
