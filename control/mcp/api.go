@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -86,28 +85,15 @@ func agentFrom(who Client, a *controlpb.Agent) Agent {
 	return found
 }
 
-func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []Tool, err error) {
+func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []*controlpb.Tool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	err = a.with(ctx, agent.Client, func(ctx context.Context, client *control.Client) error {
-		all, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: string(agent.ID), Lean: p == tools.Lean})
-		for _, t := range all.GetTools() {
-			list = append(list, toolFrom(t))
-		}
+		r, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: string(agent.ID), Lean: p == tools.Lean})
+		list = r.GetTools()
 		return err
 	})
 	return list, err
-}
-
-func toolFrom(t *controlpb.Tool) Tool {
-	tool := Tool{
-		Name: t.Name, Title: t.Title, Description: t.Description, Input: json.RawMessage(t.InputSchema),
-		Hints: tools.Hints{ReadOnly: t.ReadOnly, Destructive: t.Destructive, Idempotent: t.Idempotent, OpenWorld: t.OpenWorld},
-	}
-	if t.OutputSchema != "null" {
-		tool.Output = json.RawMessage(t.OutputSchema)
-	}
-	return tool
 }
 
 func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {

@@ -60,7 +60,7 @@ func (s *session) answer(c Call, envelope Envelope) (mcp.Result, error) {
 	}
 	result := &mcp.CallToolResult{IsError: !e.OK}
 	if short, cut := shorten(envelope); cut {
-		link := s.shelf.keep(s.agent.ID, c.Tool, envelope)
+		link := s.results.keep(s.agent.ID, c.Tool, envelope)
 		envelope, result.Content = short, append(result.Content, link)
 	}
 	result.StructuredContent = json.RawMessage(envelope)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
@@ -67,14 +68,14 @@ func (s *session) tools(ctx context.Context) ([]*mcp.Tool, string, error) {
 }
 
 // describe is a tool as the protocol has it. What it answers is the envelope.
-func describe(t Tool) *mcp.Tool {
+func describe(t *controlpb.Tool) *mcp.Tool {
 	d := &mcp.Tool{
-		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.Input,
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.Hints.ReadOnly, IdempotentHint: t.Hints.Idempotent, DestructiveHint: &t.Hints.Destructive, OpenWorldHint: &t.Hints.OpenWorld},
+		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: json.RawMessage(t.InputSchema),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent, DestructiveHint: &t.Destructive, OpenWorldHint: &t.OpenWorld},
 	}
-	if len(t.Output) > 0 {
+	if t.OutputSchema != "null" {
 		d.OutputSchema = map[string]any{"type": "object", "required": []string{"ok"}, "properties": map[string]any{
-			"ok": map[string]string{"type": "boolean"}, "result": t.Output,
+			"ok": map[string]string{"type": "boolean"}, "result": json.RawMessage(t.OutputSchema),
 		}}
 	}
 	return d

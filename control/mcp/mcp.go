@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/tools"
 )
 
@@ -18,7 +19,7 @@ type Sandbox interface {
 	// is none. It may then change nothing: that takes a person.
 	AgentFor(ctx context.Context, who Client) (Agent, error)
 	// Tools are those that an agent may call, always in the same order.
-	Tools(ctx context.Context, a Agent, p tools.Profile) ([]Tool, error)
+	Tools(ctx context.Context, a Agent, p tools.Profile) ([]*controlpb.Tool, error)
 	// Call calls a tool and returns its envelope. When the context ends, so does the
 	// tool, with all that it runs.
 	Call(ctx context.Context, c Call) (Envelope, error)
@@ -38,15 +39,6 @@ type Agent struct {
 	Home   string // in the guest
 	Folder string // its home folder on this computer
 	Exec   bool   // it may change something
-}
-
-// Tool is what a client is told of a tool.
-type Tool struct {
-	Name, Title, Description string
-	Hints                    tools.Hints
-	// Input and Output are schemas of 2020-12. Output is that of the envelope's
-	// result, and may be nil.
-	Input, Output json.RawMessage
 }
 
 // Call is one call.

@@ -47,11 +47,11 @@ type Options struct {
 // session is one client, or with the protocol of 2026-07-28 over HTTP one request.
 type session struct {
 	Options
-	life   *life // when it ends, so do calls
-	shelf  *shelf
-	crowd  *crowd          // or nil
-	opened <-chan struct{} // closed when the request that opened it has been answered; nil without a crowd
-	server *mcp.Server
+	life    *life // when it ends, so do calls
+	results *results
+	crowd   *crowd          // or nil
+	opened  <-chan struct{} // closed when the request that opened it has been answered; nil without a crowd
+	server  *mcp.Server
 
 	turn  sync.Mutex // held while the agent is looked up or its tools are
 	agent Agent      // once it is known
@@ -59,8 +59,8 @@ type session struct {
 }
 
 // newSession makes a session, and the SDK's server for it.
-func newSession(l *life, kept *shelf, o Options) *session {
-	s := &session{Options: o, life: l, shelf: kept}
+func newSession(l *life, kept *results, o Options) *session {
+	s := &session{Options: o, life: l, results: kept}
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "osaurus-sandbox", Title: "Osaurus Sandbox", Version: o.Version}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}},
 	})

@@ -274,8 +274,8 @@ func TestLongResult(t *testing.T) {
 	}
 }
 
-func TestShelfIsBounded(t *testing.T) {
-	s := newShelf()
+func TestResultsAreBounded(t *testing.T) {
+	s := newResults()
 	for i := range 10 * maxAgents {
 		s.keep(config.AgentID(fmt.Sprint(i)), "t", "{}")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
@@ -52,12 +53,12 @@ func (s *stand) AgentFor(ctx context.Context, who Client) (Agent, error) {
 	return s.Agent(ctx, who, name)
 }
 
-func (s *stand) Tools(_ context.Context, _ Agent, p tools.Profile) (list []Tool, err error) {
+func (s *stand) Tools(_ context.Context, _ Agent, p tools.Profile) (list []*controlpb.Tool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, name := range s.names {
 		if p != tools.Lean || i == 0 {
-			list = append(list, Tool{Name: name, Title: "T", Input: json.RawMessage(`{"type":"object"}`), Output: json.RawMessage(`{"type":"object"}`)})
+			list = append(list, &controlpb.Tool{Name: name, Title: "T", InputSchema: `{"type":"object"}`, OutputSchema: `{"type":"object"}`})
 		}
 	}
 	return list, nil

@@ -32,8 +32,8 @@ const (
 	jsonType   = "application/json"
 )
 
-// shelf is where whole results are kept whose calls were answered with less.
-type shelf struct {
+// results is where whole results are kept whose calls were answered with less.
+type results struct {
 	mu   sync.Mutex
 	kept map[config.AgentID][]kept
 	last int // number of the newest
@@ -46,11 +46,11 @@ type kept struct {
 	text   Envelope
 }
 
-func newShelf() *shelf { return &shelf{kept: map[config.AgentID][]kept{}} }
+func newResults() *results { return &results{kept: map[config.AgentID][]kept{}} }
 
 // keep keeps a result, and returns a link to it. The link cannot be guessed, and
 // opens nothing for another agent.
-func (s *shelf) keep(agent config.AgentID, tool string, text Envelope) *mcp.ResourceLink {
+func (s *results) keep(agent config.AgentID, tool string, text Envelope) *mcp.ResourceLink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.kept[agent]; !there && len(s.kept) >= maxAgents {
@@ -64,7 +64,7 @@ func (s *shelf) keep(agent config.AgentID, tool string, text Envelope) *mcp.Reso
 }
 
 // longestWithout is the agent whose newest result is the oldest. The mutex is held.
-func (s *shelf) longestWithout() (agent config.AgentID) {
+func (s *results) longestWithout() (agent config.AgentID) {
 	oldest := s.last + 1
 	for other, list := range s.kept {
 		if newest := list[len(list)-1].number; newest < oldest {
@@ -80,7 +80,7 @@ func (k kept) link() *mcp.ResourceLink {
 }
 
 // of are the results of an agent, the oldest first.
-func (s *shelf) of(agent config.AgentID) []kept {
+func (s *results) of(agent config.AgentID) []kept {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept[agent]
@@ -93,7 +93,7 @@ func (s *session) listKept(ctx context.Context, method string, r mcp.Request, ne
 		return nil, err
 	}
 	answer := result.(*mcp.ListResourcesResult)
-	for _, k := range s.shelf.of(s.agent.ID) {
+	for _, k := range s.results.of(s.agent.ID) {
 		link := k.link()
 		answer.Resources = append(answer.Resources, &mcp.Resource{URI: link.URI, Name: link.Name, MIMEType: link.MIMEType, Size: *link.Size, Description: link.Description})
 	}
@@ -102,7 +102,7 @@ func (s *session) listKept(ctx context.Context, method string, r mcp.Request, ne
 
 // read answers one.
 func (s *session) read(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	for _, k := range s.shelf.of(s.agent.ID) {
+	for _, k := range s.results.of(s.agent.ID) {
 		if k.uri == r.Params.URI {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: k.uri, MIMEType: jsonType, Text: string(k.text)}}}, nil
 		}
