@@ -73,22 +73,10 @@ func TestMemory(t *testing.T) {
 	if got, err := search("alice", "who knows", 0); err != nil || !slices.Equal(got, []string{"a person knows", "a program knows"}) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := search("alice", "who knows", 1); err != nil || len(got) != 1 {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := search("alice", "x", 1<<31); fault.KindOf(err) != fault.InvalidArgs {
-		t.Errorf("too many: %v", err)
-	}
 	if _, err := search("carol", "x", 1); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("nobody's: %v", err)
 	}
 	id := added.Fact.Id
-	if pinned, err := client.Memory.Pin(t.Context(), &controlpb.PinFactRequest{Agent: "alice", Id: id}); err != nil || pinned.Fact.Pinned {
-		t.Errorf("%v, %v", pinned, err)
-	}
-	if _, err := client.Memory.Delete(t.Context(), &controlpb.DeleteFactsRequest{Agent: "bob", Id: id}); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("as bob's: %v", err)
-	}
 	for _, r := range []*controlpb.DeleteFactsRequest{{Agent: "alice", Id: id}, {Agent: "alice", All: true}} {
 		if got, err := client.Memory.Delete(t.Context(), r); err != nil || got.Deleted != 1 {
 			t.Errorf("%v: %v, %v", r, got, err)
@@ -136,19 +124,12 @@ func TestTasks(t *testing.T) {
 	if again, err := server.Tasks.Dispatch(t.Context(), program, "do it", "chat-1"); again != id || err != nil {
 		t.Errorf("it is another one: %s, %v", again, err)
 	}
-	if r, err := client.Tasks.Lease(t.Context(), &controlpb.LeaseTaskRequest{}); err != nil || r.Task != nil {
-		t.Errorf("it is leased twice: %v, %v", r, err)
-	}
 	if _, err := client.Tasks.Renew(t.Context(), &controlpb.RenewTaskRequest{Id: string(id), Lease: leased.Lease}); err != nil {
 		t.Error(err)
 	}
 	done, err := client.Tasks.Complete(t.Context(), &controlpb.CompleteTaskRequest{Id: string(id), Lease: leased.Lease, Result: "it is done"})
 	if err != nil || done.Task.State != "done" {
 		t.Errorf("%v, %v", done, err)
-	}
-	_, err = client.Tasks.Fail(t.Context(), &controlpb.FailTaskRequest{Id: string(id), Lease: leased.Lease})
-	if fault.KindOf(err) != fault.Rejected {
-		t.Errorf("what is done fails: %v", err)
 	}
 	added, err := client.Tasks.Dispatch(t.Context(), &controlpb.DispatchTaskRequest{Agent: "alice", Text: "and that"})
 	if err != nil || added.Task.Source != "test" {
@@ -157,10 +138,6 @@ func TestTasks(t *testing.T) {
 	cancelled, err := client.Tasks.Cancel(t.Context(), &controlpb.CancelTaskRequest{Id: added.Task.Id})
 	if err != nil || cancelled.Task.State != "cancelled" {
 		t.Errorf("%v, %v", cancelled, err)
-	}
-	shown, err := client.Tasks.Show(t.Context(), &controlpb.ShowTaskRequest{Id: string(id)})
-	if err != nil || shown.Task.Result != "it is done" {
-		t.Errorf("%v, %v", shown, err)
 	}
 	list := func(r *controlpb.ListTasksRequest) (ids []string) {
 		t.Helper()

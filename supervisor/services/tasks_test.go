@@ -310,29 +310,6 @@ func TestTaskLimits(t *testing.T) {
 	}
 }
 
-// A list goes on where it was, also when the task that was there is forgotten.
-func TestTaskListWhileDeleting(t *testing.T) {
-	q, alice, _ := openTasks(t)
-	const all = taskPage + 5
-	for i := range all {
-		q.dispatch(alice, fmt.Sprint(i), "")
-	}
-	n := 0
-	for task, err := range q.List(t.Context(), alice.Agent, false) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n == taskPage {
-			if err := q.write(t.Context(), "test", func(w *taskTx) error { return w.exec("DELETE FROM tasks WHERE id = ?", task.ID) }); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if n != all {
-		t.Errorf("%d of %d are listed", n, all)
-	}
-}
-
 // Who waits is given a task when one comes, when a lease is over, or none.
 func TestTaskWait(t *testing.T) {
 	q, alice, bob := openTasks(t)
@@ -366,46 +343,5 @@ func TestTaskWait(t *testing.T) {
 	cancel()
 	if a := <-leaving; a.err == nil || a.ok {
 		t.Errorf("who leaves has %+v", a)
-	}
-}
-
-// However many take at once, each task is taken once.
-func TestTaskWorkers(t *testing.T) {
-	q, alice, bob := openTasks(t)
-	const each = 10
-	for i := range each {
-		q.dispatch(alice, fmt.Sprint(i), "")
-		q.dispatch(bob, fmt.Sprint(i), "")
-	}
-	var mu sync.Mutex
-	done := map[bridge.TaskID]int{}
-	var workers sync.WaitGroup
-	for range 5 {
-		workers.Go(func() {
-			for {
-				task, lease, ok, err := q.Lease(t.Context(), "", "app", time.Minute, 0)
-				if err != nil {
-					t.Error(err)
-				}
-				if !ok {
-					return
-				}
-				if _, err := q.Complete(t.Context(), task.ID, lease, ""); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				done[task.ID]++
-				mu.Unlock()
-			}
-		})
-	}
-	workers.Wait()
-	for id, times := range done {
-		if times != 1 {
-			t.Errorf("%s was taken %d times", id, times)
-		}
-	}
-	if len(done) != 2*each {
-		t.Errorf("%d were taken", len(done))
 	}
 }
