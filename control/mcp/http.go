@@ -59,7 +59,7 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
-	l := &Listener{options: o, life: newLife(context.Background()), kept: newResults(), crowd: newCrowd(), guard: control.Guard{
+	l := &Listener{options: o, life: newLife(context.Background()), kept: &results{}, crowd: newCrowd(), guard: control.Guard{
 		Token: token, TokenFile: "config/mcp-token", Hosts: control.LocalHosts(string(at.Listen)),
 		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
 	}}

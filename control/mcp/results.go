@@ -17,61 +17,38 @@ import (
 )
 
 const (
-	// maxShown is how long a text in a result may be that is answered at once: more than
-	// any tool answers unless it is asked to. Clients give up results that are
-	// twice as long, and models forget what was before them.
+	// maxShown is how long a text in a result may be. Tools answer less unless they are
+	// asked to. Clients drop results of twice that length, and models lose their context.
 	maxShown = 64 << 10
-	// maxKept is how many whole results of an agent are kept: the newest. None is
-	// larger than a message of the control API.
-	maxKept = 16
-	// maxAgents bounds for how many agents results are kept; for one more, those of
-	// the agent are given up that has had none for the longest.
-	maxAgents = 64
+	// maxKept is how many whole results are kept: the newest.
+	maxKept = 64
 
 	keptScheme = "osaurus-sandbox://results/"
 	jsonType   = "application/json"
 )
 
-// results is where whole results are kept whose calls were answered with less.
+// results keeps the whole results of calls that were answered with a shorter one.
 type results struct {
 	mu   sync.Mutex
-	kept map[config.AgentID][]kept
-	last int // number of the newest
+	kept []kept
 }
 
 type kept struct {
-	number int
-	uri    string
-	tool   string
-	text   Envelope
+	agent config.AgentID
+	uri   string
+	tool  string
+	text  Envelope
 }
 
-func newResults() *results { return &results{kept: map[config.AgentID][]kept{}} }
-
-// keep keeps a result, and returns a link to it. The link cannot be guessed, and
-// opens nothing for another agent.
+// keep keeps a result and returns a link to it. The link cannot be guessed, and only the
+// agent can open it.
 func (s *results) keep(agent config.AgentID, tool string, text Envelope) *mcp.ResourceLink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, there := s.kept[agent]; !there && len(s.kept) >= maxAgents {
-		delete(s.kept, s.longestWithout())
-	}
-	s.last++
-	k := kept{s.last, keptScheme + rand.Text(), tool, text}
-	list := append(s.kept[agent], k)
-	s.kept[agent] = slices.Clone(list[max(0, len(list)-maxKept):])
+	k := kept{agent, keptScheme + rand.Text(), tool, text}
+	s.kept = append(s.kept, k)
+	s.kept = slices.Clone(s.kept[max(0, len(s.kept)-maxKept):])
 	return k.link()
-}
-
-// longestWithout is the agent whose newest result is the oldest. The mutex is held.
-func (s *results) longestWithout() (agent config.AgentID) {
-	oldest := s.last + 1
-	for other, list := range s.kept {
-		if newest := list[len(list)-1].number; newest < oldest {
-			agent, oldest = other, newest
-		}
-	}
-	return agent
 }
 
 func (k kept) link() *mcp.ResourceLink {
@@ -79,14 +56,14 @@ func (k kept) link() *mcp.ResourceLink {
 	return &mcp.ResourceLink{URI: k.uri, Name: "result of " + k.tool, MIMEType: jsonType, Size: &size, Description: fmt.Sprintf("The whole result. It is kept until %d newer ones are.", maxKept)}
 }
 
-// of are the results of an agent, the oldest first.
+// of returns the results of an agent, oldest first.
 func (s *results) of(agent config.AgentID) []kept {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept[agent]
+	return slices.DeleteFunc(slices.Clone(s.kept), func(k kept) bool { return k.agent != agent })
 }
 
-// listKept answers which results are kept.
+// listKept lists the agent's results.
 func (s *session) listKept(ctx context.Context, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	result, err := next(ctx, method, r)
 	if err != nil {
@@ -100,7 +77,7 @@ func (s *session) listKept(ctx context.Context, method string, r mcp.Request, ne
 	return answer, nil
 }
 
-// read answers one.
+// read returns a result.
 func (s *session) read(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	for _, k := range s.results.of(s.agent.ID) {
 		if k.uri == r.Params.URI {
@@ -110,7 +87,7 @@ func (s *session) read(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.Read
 	return nil, mcp.ResourceNotFoundError(r.Params.URI)
 }
 
-// shorten cuts what is too long in the middle of the texts of an envelope.
+// shorten cuts texts of an envelope that are too long, in their middle.
 func shorten(e Envelope) (short Envelope, cut bool) {
 	if len(e) <= maxShown {
 		return e, false
@@ -131,7 +108,7 @@ func shorten(e Envelope) (short Envelope, cut bool) {
 	return Envelope(tools.Envelope{Tool: full.Tool, Result: full.Result, Warnings: full.Warnings}.Text()), true
 }
 
-// shortened is a value in which no text is longer than maxShown.
+// shortened returns a value with texts of about maxShown at most.
 func shortened(v any) (short any, cut bool) {
 	switch v := v.(type) {
 	case string:
@@ -158,7 +135,7 @@ func shortened(v any) (short any, cut bool) {
 	return v, false
 }
 
-// whole is a part of a text without the halves of characters at its ends.
+// whole removes halves of characters at the ends of a part.
 func whole(part string) string {
 	for part != "" && !utf8.RuneStart(part[0]) {
 		part = part[1:]

@@ -274,16 +274,6 @@ func TestLongResult(t *testing.T) {
 	}
 }
 
-func TestResultsAreBounded(t *testing.T) {
-	s := newResults()
-	for i := range 10 * maxAgents {
-		s.keep(config.AgentID(fmt.Sprint(i)), "t", "{}")
-	}
-	if len(s.kept) > maxAgents {
-		t.Errorf("results of %d agents are kept", len(s.kept))
-	}
-}
-
 // Whatever a tool answers, what is shown of it is an envelope.
 func FuzzShorten(f *testing.F) {
 	f.Add(`{"ok":true,"result":{"text":"é"},"tool":"t","warnings":["w"]}`, 3)

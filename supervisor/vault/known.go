@@ -14,19 +14,17 @@ import (
 )
 
 const (
-	// lookPatience is how long an agent's first command waits usually until its
-	// secrets are known. Without them it runs all the same: a keyring that hangs, or
-	// is locked, must not stop work.
+	// lookPatience is how long an agent's first command waits for its secrets. It then
+	// runs without redaction: a keyring that hangs or is locked must not stop work.
 	lookPatience = 2 * time.Second
-	// lookLimit is how long a store may take to tell them.
+	// lookLimit is how long a store may take to list them.
 	lookLimit = 30 * time.Second
-	// fresh is how long they count as known. What is set here, or read through
-	// here, is known at once; this is for what other programs keep in the store.
+	// fresh is how long they are not read again. Changes through the vault count at
+	// once; this is for changes by other programs.
 	fresh = time.Minute
 )
 
-// known is what is known of an agent's secrets. Vault.mu guards it, but for
-// what live says.
+// known holds what is known of an agent's secrets. Vault.mu guards all but live.
 type known struct {
 	live    redact.Live
 	values  map[secrets.Key]secrets.Value // redact.MaxSecrets at most
@@ -39,8 +37,8 @@ type known struct {
 	trouble string                        // that the log has
 }
 
-// Redact is what takes an agent's secrets out of its output, also those that it
-// gets later. It waits for the store for a moment, the first time.
+// Redact returns what redacts an agent's output, including secrets that it gets later.
+// The first call waits for the store, up to Patience.
 func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
 	v.open()
 	k, looking, patience := v.look(agent)
@@ -57,16 +55,15 @@ func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
 	return &k.live
 }
 
-// Redacted is what takes an agent's secrets out of a text, as far as they are known.
+// Redacted returns what redacts the agent's secrets that are known now.
 func (v *Vault) Redacted(agent config.AgentID) *redact.Scrubber {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.of(agent).live.Scrubber()
 }
 
-// look has the store be asked, if that is due, and says how long to wait for it.
-// Only the first time, whoever comes meanwhile, and together for no longer than
-// v.Patience.
+// look reads the store in the background if that is due, and returns how long the caller
+// should wait: only for the first read, until Patience after its start.
 func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, patience time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,7 +83,7 @@ func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, p
 	return k, k.looking, patience
 }
 
-// of is what is known of an agent. The mutex is held.
+// of returns what is known of an agent. The caller holds mu.
 func (v *Vault) of(agent config.AgentID) *known {
 	if v.known[agent] == nil {
 		v.known[agent] = &known{}
@@ -94,7 +91,7 @@ func (v *Vault) of(agent config.AgentID) *known {
 	return v.known[agent]
 }
 
-// ask asks the store for an agent's secrets.
+// ask reads an agent's secrets from the store.
 func (v *Vault) ask(agent config.AgentID, k *known) {
 	ctx, cancel := context.WithTimeout(v.life, lookLimit)
 	defer cancel()
@@ -129,8 +126,8 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 	}
 }
 
-// read reads an agent's secrets, as many as are looked for and first those that its programs
-// have, where that asks nobody for anything.
+// read reads up to redact.MaxSecrets of an agent's secrets, first those that programs
+// have. A store that would show a dialog is an error.
 func (v *Vault) read(ctx context.Context, agent config.AgentID, lent map[secrets.Key]bool) (map[secrets.Key]secrets.Value, error) {
 	keys, err := v.Names(ctx, agent)
 	if err != nil {
@@ -185,8 +182,7 @@ func (k *known) retire(key secrets.Key, by secrets.Value) {
 	k.former = k.former[max(0, len(k.former)-redact.MaxSecrets):]
 }
 
-// learn has a value be known from now on, if there is room for it: those that programs have come
-// before those that are only kept.
+// learn makes a value known, if there is room for it beside those that programs have.
 func (v *Vault) learn(key secrets.Key, value secrets.Value) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -199,8 +195,8 @@ func (v *Vault) learn(key secrets.Key, value secrets.Value) {
 	v.change(k, func(values map[secrets.Key]secrets.Value) { values[key] = value })
 }
 
-// learnLent is learn for a value that a program is about to get. It fails where programs have as
-// many as are looked for: this one would be read in their output.
+// learnLent is learn for a value that a program is about to get. It fails if there is no
+// room, since the value would not be redacted.
 func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -237,7 +233,7 @@ func (v *Vault) unlearn(key secrets.Key) {
 	v.change(k, func(values map[secrets.Key]secrets.Value) { delete(values, key) })
 }
 
-// change changes what is known. The mutex is held.
+// change changes what is known. The caller holds mu.
 func (v *Vault) change(k *known, do func(map[secrets.Key]secrets.Value)) {
 	values := maps.Clone(k.values)
 	if values == nil {
@@ -249,7 +245,7 @@ func (v *Vault) change(k *known, do func(map[secrets.Key]secrets.Value)) {
 	k.live.Set(k.scrubber())
 }
 
-// Forget forgets what is known of an agent that is gone.
+// Forget drops what is known of a deleted agent.
 func (v *Vault) Forget(agent config.AgentID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -9,22 +9,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Cleaned are services that keep and pass on what programs tell without their
-// agents' secrets: lines of logs, events, tasks, and what is to be remembered. What
-// plugins keep for themselves, and what is said to a model, stays as it is.
+// Cleaned wraps the services that keep or pass on texts of programs, so that they get
+// them without the agents' secrets: logs, events, tasks and memory. What plugins store
+// for themselves, and what models are told, stays as it is.
 func (v *Vault) Cleaned(s bridge.Services) bridge.Services {
-	if s.Log != nil {
-		s.Log = cleanLog{v, s.Log}
-	}
-	if s.Events != nil {
-		s.Events = cleanEvents{v, s.Events}
-	}
-	if s.Tasks != nil {
-		s.Tasks = cleanTasks{v, s.Tasks}
-	}
-	if s.Memory != nil {
-		s.Memory = cleanMemory{v, s.Memory}
-	}
+	s.Log, s.Events, s.Tasks, s.Memory = cleanLog{v, s.Log}, cleanEvents{v, s.Events}, cleanTasks{v, s.Tasks}, cleanMemory{v, s.Memory}
 	return s
 }
 
@@ -46,9 +35,8 @@ type cleanEvents struct {
 	bridge.Events
 }
 
-// Emit passes on JSON. Where a label does not stand in a string (the secret was a
-// number, or went over more than one value), all of it becomes one.
-// What an event is called cannot have a label in it.
+// Emit redacts the payload. If the result is not JSON, because the secret was not within a
+// string, it sends the whole payload as a string. A topic cannot be redacted.
 func (c cleanEvents) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
 	if c.vault.clean(ctx, who.Agent, string(topic)) != string(topic) {
 		return fault.Newf(fault.InvalidArgs, "emit event", "", "its type has the value of a secret in it").Advise("Call it something else.")

@@ -1,4 +1,4 @@
-// Package vault is the way to agents' secrets in a home that runs: it opens the store that the settings name, notes who read what, and knows what must not be read in an agent's output.
+// Package vault gives programs their agents' secrets: it opens the store that the settings name, audits reads, and redacts the values in output.
 package vault
 
 import (
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,37 +20,35 @@ import (
 )
 
 const (
-	// bridgeClient is who reads secrets for programs in the guest, in the audit.
+	// bridgeClient is the audit's name for programs in the guest.
 	bridgeClient = "bridge"
-	// pluginClient is who gives plugins' programs the secrets that they declare.
+	// pluginClient is the audit's name for secrets in the environment of plugins.
 	pluginClient = "plugin"
-	// noteLimit is how long the audit may take over a read.
-	noteLimit = 10 * time.Second
 )
 
-// Plugins know which secrets plugins declare.
+// Plugins says which secrets plugins declare.
 type Plugins interface {
-	// Declared are the secrets that a plugin declares, if the agent has it.
+	// Declared returns the secrets that a plugin declares, if the agent has it.
 	Declared(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool)
 }
 
-// Options are what a vault is made of.
+// Options configure a Vault.
 type Options struct {
 	Home config.Home
-	// Which says which store the settings name by now.
+	// Which returns the store that the settings name.
 	Which func() config.SecretStore
-	// Plugins may be nil: then none is installed.
+	// Plugins may be nil if none is installed.
 	Plugins Plugins
 	Audit   *audit.Log
 	Log     *slog.Logger
-	// Open opens a store; nil is stores.Open, which asks nobody for a passphrase.
+	// Open opens a store. The default is stores.Open without a passphrase prompt.
 	Open func(config.SecretStore) secrets.Store
-	// Patience is how long an agent's first command waits until its secrets are known;
-	// zero is lookPatience.
+	// Patience is how long an agent's first command waits for its secrets. The default
+	// is lookPatience.
 	Patience time.Duration
 }
 
-// Vault has the secrets of a home's agents. Its methods may be called from any
+// Vault holds the secrets of a home's agents. Its methods may be called from any
 // goroutine; their errors are *fault.Error.
 type Vault struct {
 	Options
@@ -76,7 +75,7 @@ func New(o Options) *Vault {
 	return v
 }
 
-// Close ends what goes on by itself.
+// Close ends background reads of the store.
 func (v *Vault) Close() {
 	v.mu.Lock()
 	v.close() // and nothing new begins
@@ -84,7 +83,8 @@ func (v *Vault) Close() {
 	v.work.Wait()
 }
 
-// open is the store that the settings name. With another one, nothing is known.
+// open returns the store that the settings name. If that has changed, all secrets are
+// read again.
 func (v *Vault) open() secrets.Store {
 	which := v.Which()
 	v.mu.Lock()
@@ -98,42 +98,38 @@ func (v *Vault) open() secrets.Store {
 	return v.store
 }
 
-// Get implements bridge.Secrets. Nobody gets a value that the audit could not
-// take note of.
+// Get implements bridge.Secrets. It fails if the read cannot be audited.
 func (v *Vault) Get(ctx context.Context, who bridge.Caller, name config.SecretName) (secrets.Value, error) {
 	return v.lend(ctx, who, name, bridgeClient)
 }
 
-// InferenceKey is what this host shows to the endpoint for inference. No agent reads it,
-// so the audit takes no note.
+// InferenceKey returns the key for the inference endpoint. No agent reads it, so it is not
+// audited.
 func (v *Vault) InferenceKey(ctx context.Context) (secrets.Value, error) {
 	return v.open().Get(ctx, secrets.Inference())
 }
 
-// Environment is the values of secrets that a plugin declares, for a program of it: as
-// NAME=value, of those that there are.
-func (v *Vault) Environment(ctx context.Context, who bridge.Caller, names []config.SecretName) (list []string, _ error) {
+// Environment returns the secrets that a plugin declares, as far as they exist, for a
+// program of it: NAME=value.
+func (v *Vault) Environment(ctx context.Context, who bridge.Caller, names []config.SecretName) ([]string, error) {
+	return v.environment(ctx, who, names, pluginClient, true)
+}
+
+// Lend returns secrets of an agent for a command that the client runs: NAME=value. A
+// missing one is fault.NotFound, since the client named it.
+func (v *Vault) Lend(ctx context.Context, who bridge.Caller, names []config.SecretName, client string) ([]string, error) {
+	return v.environment(ctx, who, names, client, false)
+}
+
+func (v *Vault) environment(ctx context.Context, who bridge.Caller, names []config.SecretName, client string, optional bool) (list []string, _ error) {
 	for _, name := range names {
-		value, err := v.lend(ctx, who, name, pluginClient)
+		value, err := v.lend(ctx, who, name, client)
 		switch {
 		case err == nil:
 			list = append(list, string(name)+"="+value.Reveal())
-		case fault.KindOf(err) != fault.NotFound:
+		case !optional || fault.KindOf(err) != fault.NotFound:
 			return nil, err
 		}
-	}
-	return list, nil
-}
-
-// Lend is the values of an agent's secrets for a command that somebody has it run: as
-// NAME=value. One that is not there is fault.NotFound: who named it wants it.
-func (v *Vault) Lend(ctx context.Context, who bridge.Caller, names []config.SecretName, client string) (list []string, _ error) {
-	for _, name := range names {
-		value, err := v.lend(ctx, who, name, client)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, string(name)+"="+value.Reveal())
 	}
 	return list, nil
 }
@@ -158,7 +154,7 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 	if err != nil {
 		entry.Detail = err.Error()
 	}
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), audit.RecordLimit)
 	defer cancel()
 	if _, failed := v.Audit.Record(noting, entry); failed != nil && told == nil {
 		told = fault.New(fault.Unavailable, "read secret", string(name), failed)
@@ -169,8 +165,8 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 	return value, nil
 }
 
-// forProgram is a store's error as a program may read it: what is wrong with the
-// store, and where on this computer it is, is the user's, and in the audit.
+// forProgram hides from programs what is wrong with the store and where it is. The audit
+// has the details.
 func forProgram(name config.SecretName, err error) error {
 	const op = "read secret"
 	if err == nil {
@@ -194,7 +190,7 @@ func subject(plugin config.PluginID, name config.SecretName) string {
 	return string(name) + " for plugin " + string(plugin)
 }
 
-// find looks in the plugin's secrets, and then in the agent's own.
+// find looks up a secret of the plugin, and then of the agent.
 func (v *Vault) find(ctx context.Context, who bridge.Caller, name config.SecretName) (secrets.Key, secrets.Value, error) {
 	own := secrets.Key{Agent: who.Agent, Name: name}
 	store := v.open()
@@ -208,7 +204,7 @@ func (v *Vault) find(ctx context.Context, who bridge.Caller, name config.SecretN
 	return own, value, err
 }
 
-// declares refuses a secret that an installed plugin does not declare.
+// declares returns an error if an installed plugin does not declare the secret.
 func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 	if v.Plugins == nil || who.Plugin == "" {
 		return nil
@@ -217,16 +213,14 @@ func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 	if !installed {
 		return nil
 	}
-	for _, declared := range names {
-		if declared == name {
-			return nil
-		}
+	if slices.Contains(names, name) {
+		return nil
 	}
 	return fault.New(fault.Rejected, "read secret", string(name), errors.New("the plugin "+string(who.Plugin)+" does not declare it")).
 		Advise(`Add it to "secrets" in the plugin's recipe.`)
 }
 
-// Set keeps a secret.
+// Set stores a secret.
 func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
 	if err := v.open().Set(ctx, k, value); err != nil {
 		return err
@@ -235,7 +229,7 @@ func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) err
 	return nil
 }
 
-// Delete forgets a secret.
+// Delete deletes a secret.
 func (v *Vault) Delete(ctx context.Context, k secrets.Key) error {
 	if err := v.open().Delete(ctx, k); err != nil {
 		return err
@@ -244,12 +238,12 @@ func (v *Vault) Delete(ctx context.Context, k secrets.Key) error {
 	return nil
 }
 
-// List names an agent's secrets.
+// List returns the keys of an agent's secrets.
 func (v *Vault) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	return v.open().List(ctx, agent)
 }
 
-// DeleteAll forgets all secrets of an agent, and says how many that were.
+// DeleteAll deletes all secrets of an agent and returns their number.
 func (v *Vault) DeleteAll(ctx context.Context, agent config.AgentID) (int, error) {
 	keys, err := v.List(ctx, agent)
 	for n, k := range keys {
@@ -260,8 +254,7 @@ func (v *Vault) DeleteAll(ctx context.Context, agent config.AgentID) (int, error
 	return len(keys), err
 }
 
-// Names is List for who must not have anybody be asked for anything: a store
-// that is locked is an error.
+// Names is List without a dialog: a locked store is an error.
 func (v *Vault) Names(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	store := v.open()
 	if _, err := store.Check(ctx); err != nil {
