@@ -63,7 +63,7 @@ func (j *job) running() bool {
 func (j *job) starting() bool { return j.child == nil }
 
 // follow keeps the job's output, and notes its end.
-func (j *job) follow(output *os.File, met func(killedEarly bool) (oom, pids bool)) {
+func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -84,7 +84,7 @@ func (j *job) follow(output *os.File, met func(killedEarly bool) (oom, pids bool
 	_ = output.Close()
 	j.mu.Lock()
 	j.ended = time.Now()
-	j.oom, j.pids = met(j.child.KilledEarly())
+	j.oom, j.pids = met(process.Killed(j.child.Status()))
 	j.mu.Unlock()
 	close(j.done)
 	j.wake()

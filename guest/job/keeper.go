@@ -43,8 +43,8 @@ type Room struct {
 	// to. The room itself sees it, to be read only, at LogsInside.
 	Logs, LogsInside string
 	// Met says whether the room has met its limits of memory and of processes
-	// since it was found, at the end of a job that may have been killed early.
-	Met func(killedEarly bool) (oom, pids bool)
+	// since it was found, at the end of a job. Killed says that the job ended by SIGKILL.
+	Met func(killed bool) (oom, pids bool)
 }
 
 // Options are what a keeper works with.

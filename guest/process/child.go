@@ -20,8 +20,8 @@ type Child struct {
 	pid    int
 	cgroup string
 	done   chan struct{}
-	end    ending // after done
-	works  *child // on this, until it is its program
+	status syscall.WaitStatus // after done
+	start  *start             // until it runs its program
 
 	release sync.Once
 }
@@ -50,11 +50,10 @@ func (c *Child) PID() int { return c.pid }
 func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Status is how the first process ended. It is valid after Done.
-func (c *Child) Status() syscall.WaitStatus { return c.end.status }
+func (c *Child) Status() syscall.WaitStatus { return c.status }
 
-// KilledEarly reports whether the first process was killed before it was the program that it was
-// started for: it had the memory of this process still. It is valid after Done.
-func (c *Child) KilledEarly() bool { return c.end.early }
+// Killed reports whether a process ended by SIGKILL.
+func Killed(s syscall.WaitStatus) bool { return s.Signaled() && s.Signal() == unix.SIGKILL }
 
 // Signal sends a signal to the process group of the first process, if that has
 // not ended: afterwards it fails with ESRCH.

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func run(args *cloneArgs, size uintptr, first *step, failed *uintptr) int
+// func run(args *cloneArgs, size uintptr, first *call, failed *uintptr) int
 TEXT ·run(SB), NOSPLIT, $0-40
 	MOVQ args+0(FP), DI
 	MOVQ size+8(FP), SI
@@ -9,10 +9,10 @@ TEXT ·run(SB), NOSPLIT, $0-40
 	MOVQ $435, AX // clone3
 	SYSCALL
 	TESTQ AX, AX
-	JEQ  step
+	JEQ  next
 	MOVQ AX, ret+32(FP)
 	RET
-step: // the child's, which has no stack: only registers
+next: // the child has no stack, only registers
 	MOVQ 0(R12), AX
 	MOVQ 8(R12), DI
 	MOVQ 16(R12), SI
@@ -23,7 +23,7 @@ step: // the child's, which has no stack: only registers
 	SYSCALL
 	ADDQ $56, R12
 	CMPQ AX, $-4095
-	JCS  step
+	JCS  next
 	MOVQ AX, (R13)
 end:
 	MOVQ $253, DI

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func run(args *cloneArgs, size uintptr, first *step, failed *uintptr) int
+// func run(args *cloneArgs, size uintptr, first *call, failed *uintptr) int
 TEXT ·run(SB), NOSPLIT, $0-40
 	MOVD args+0(FP), R0
 	MOVD size+8(FP), R1
@@ -8,10 +8,10 @@ TEXT ·run(SB), NOSPLIT, $0-40
 	MOVD failed+24(FP), R20
 	MOVD $435, R8 // clone3
 	SVC
-	CBZ  R0, step
+	CBZ  R0, next
 	MOVD R0, ret+32(FP)
 	RET
-step: // the child's, which has no stack: only registers
+next: // the child has no stack, only registers
 	MOVD 48(R19), R5
 	MOVD 40(R19), R4
 	MOVD 32(R19), R3
@@ -22,7 +22,7 @@ step: // the child's, which has no stack: only registers
 	SVC
 	ADD  $56, R19
 	CMN  $4095, R0
-	BCC  step
+	BCC  next
 	MOVD R0, (R20)
 end:
 	MOVD $253, R0

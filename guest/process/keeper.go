@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,19 +42,12 @@ type Keeper struct {
 	// patience is how long looking for a program may take, and how long a child may
 	// take to become it.
 	patience time.Duration
-	// forking is held while a child is forked: none is born with what says that another
-	// has started, which it would keep from being said.
-	forking sync.Mutex
 
 	mu       sync.Mutex
 	children map[int]*Child
-	bearing  bool           // a child is being forked
-	early    map[int]ending // what ended meanwhile and may be it
-	next     uint64         // id of the next child
+	next     uint64 // id of the next child
 	orphans  uint64
-	porters  map[Place]*porter // who have nothing to do
-	stuck    int               // porters who wait for a share and for nobody
-	closed   bool
+	stuck    int // threads that wait for a share after their start was given up
 }
 
 // execWithin is enough for a child in a room with a hundredth of a processor. One that was stopped
@@ -68,7 +62,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}, early: map[int]ending{}, porters: map[Place]*porter{}}
+	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}}
 	signal.Notify(k.chld, unix.SIGCHLD)
 	go func() {
 		defer close(k.ended)
@@ -90,13 +84,6 @@ func (k *Keeper) Close() {
 		}
 		time.Sleep(closeCheck)
 	}
-	k.mu.Lock()
-	k.closed = true
-	for p, r := range k.porters {
-		delete(k.porters, p)
-		close(r.work)
-	}
-	k.mu.Unlock()
 	signal.Stop(k.chld)
 	close(k.chld)
 	<-k.ended
@@ -117,31 +104,38 @@ func (k *Keeper) reap() {
 	defer k.mu.Unlock()
 	if k.opts.Init {
 		for {
-			pid, end := wait(-1)
+			pid, status := wait(-1)
 			if pid <= 0 {
 				return
 			}
-			switch c := k.children[pid]; {
-			case c != nil:
-				k.note(c, end)
-			case k.bearing:
-				k.early[pid] = end
-			default:
+			if c := k.children[pid]; c != nil {
+				k.note(c, status)
+			} else {
 				k.orphans++
 			}
 		}
 	}
 	for pid, c := range k.children {
-		if got, end := wait(pid); got == pid {
-			k.note(c, end)
+		if got, status := wait(pid); got == pid {
+			k.note(c, status)
+		}
+	}
+}
+
+// wait reaps a child that has ended, or with -1 any; the pid is 0 if there is none.
+func wait(pid int) (got int, status syscall.WaitStatus) {
+	for {
+		got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
+		if err != syscall.EINTR {
+			return got, status
 		}
 	}
 }
 
 // note records a child's end. The keeper's lock is held.
-func (k *Keeper) note(c *Child, end ending) {
+func (k *Keeper) note(c *Child, status syscall.WaitStatus) {
 	delete(k.children, c.pid)
-	c.end = end
+	c.status = status
 	close(c.done)
 }
 
@@ -174,7 +168,7 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 	err := k.launch(s, c)
 	switch {
 	case err == nil:
-	case c.works != nil:
+	case c.pid != 0:
 		c.Release()
 	default:
 		c.removeGroup()
@@ -185,7 +179,7 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 // launch forks and waits for the child's program. It holds no lock, and no porter while
 // it waits: a place at its limits can make that slow.
 func (k *Keeper) launch(s Spec, c *Child) error {
-	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: none, group: none}
+	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: noFD, group: noFD}
 	groups := k.opts.Cgroup
 	if s.Place != nil {
 		groups, i.user = s.Place.Cgroup(), s.Place.Credential()
@@ -212,7 +206,7 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 		})
 	}
 	fork := func() error {
-		if err := k.bear(i, c); err != nil {
+		if err := k.fork(i, c); err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil
@@ -223,18 +217,18 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 			err = fork()
 		}
 	} else {
-		err = k.onEntered(s, look, fork)
+		err = k.onThread(s, look, fork)
 	}
 	if err != nil {
 		return err
 	}
-	switch err := c.works.started(k.patience); {
+	switch err := c.start.await(k.patience); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return s.late(k.patience)
 	case err != nil:
 		return startFault("start program", s.Args[0], err)
 	}
-	c.works = nil
+	c.start = nil
 	return nil
 }
 
@@ -247,38 +241,13 @@ func (s Spec) late(after time.Duration) error {
 	return fault.Newf(fault.Timeout, "start program", s.Args[0], "it has not begun after %v", after).Advise(advice)
 }
 
-// bear forks a child and holds on to it from then on.
-func (k *Keeper) bear(i *image, c *Child) error {
-	k.forking.Lock()
-	defer k.forking.Unlock()
-	k.bears(true)
-	defer k.bears(false)
-	forked, err := i.begin()
-	if err == nil {
-		c.pid, c.works = forked.pid, forked
-		k.adopt(c)
+// fork forks a child. The lock keeps other children from inheriting its pipe, and reap from
+// finding it before it is known.
+func (k *Keeper) fork(i *image, c *Child) (err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c.pid, c.start, err = i.fork(); err == nil {
+		k.children[c.pid] = c
 	}
 	return err
-}
-
-// bears notes whether a child is being forked. What has ended and is none was inherited.
-func (k *Keeper) bears(one bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.bearing = one
-	k.orphans += uint64(len(k.early))
-	clear(k.early)
-}
-
-// adopt holds on to a child that was forked, and may have ended since.
-func (k *Keeper) adopt(c *Child) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.children[c.pid] = c
-	if end, ended := k.early[c.pid]; ended {
-		delete(k.early, c.pid)
-		k.note(c, end)
-	} else if got, end := wait(c.pid); got == c.pid {
-		k.note(c, end)
-	}
 }

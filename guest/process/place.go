@@ -2,12 +2,9 @@
 
 package process
 
-import (
-	"syscall"
-)
+import "syscall"
 
-// Place is where and as whom a child runs. If it is Lasting, its values can be compared:
-// equal ones are the same place.
+// Place is where and as whom a child runs.
 type Place interface {
 	// Enter moves the calling thread into the place: namespaces, capabilities,
 	// no_new_privs, seccomp. There is no way back: the thread ends afterwards.
@@ -17,14 +14,6 @@ type Place interface {
 	Credential() *syscall.Credential
 	// Cgroup is the directory in which each child gets a group of its own.
 	Cgroup() string
-}
-
-// Lasting is a Place in which a thread that has entered can start one child after
-// another: to enter again would lead to the same.
-type Lasting interface {
-	// Ended is closed when the place has ended. If it is nil, the place is
-	// another one each time it is entered.
-	Ended() <-chan struct{}
 }
 
 // Marked is a Place all of whose children bear a mark, and all that they start: Mark

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +17,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// first is the first process of a room. It has the room's namespaces, and waits to be told what
-// to make in them.
+// first is the first process of a room. It has namespaces of its own, and makes the room in them
+// when it is sent a plan.
 type first struct {
 	child *process.Child
 	held  *os.File // the process itself, whatever becomes of its pid
@@ -80,70 +79,18 @@ func (f *first) end() {
 	_ = f.line.Close()
 }
 
-// spare keeps a first process that waits for the room that is made next: to start one, a
-// program of Go's, is a third of what a room takes.
-type spare struct {
-	mu        sync.Mutex
-	ready     *first
-	beginning bool
-}
-
-// take returns the first process that has waited, or a new one.
-func (s *spare) take(o Options) (f *first, waited bool, err error) {
-	s.mu.Lock()
-	f, s.ready = s.ready, nil
-	s.mu.Unlock()
-	if f != nil && f.ended() {
-		f.end()
-		f = nil
-	}
-	if f == nil {
-		f, err = begin(o)
-		return f, false, err
-	}
-	return f, true, nil
-}
-
-// refill begins another first process, if there is none.
-func (s *spare) refill(o Options) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ready != nil || s.beginning {
-		return
-	}
-	s.beginning = true
-	go func() {
-		f, err := begin(o)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.beginning = false
-		if err == nil { // or the next room says what is wrong
-			s.ready = f
-		}
-	}()
-}
-
 // makePatience is how long the first process of a room may need for its mounts.
 // Nothing of an agent runs before, so only the disk or a share can make it slow.
 const makePatience = 30 * time.Second
 
-// errEnded is why a room is not made whose first process has ended: one that has waited may
-// have done so just when it was taken, and another one makes the room.
-var errEnded = errors.New("its first process ended")
-
 // open has a first process make the room, and waits until it has.
-func (r *Room) open(f *first, o Options, took *laps) error {
+func (r *Room) open(f *first, o Options) error {
 	const op = "make room"
 	r.init, r.pidfd = f.child, f.held
 	defer f.line.Close()
-	connected, beside := make(chan error, 1), newLaps()
-	go func() { connected <- r.network(r.spec, o, beside) }()
-	err := errors.Join(r.plan(f.line, o), r.await(f.line)) // one that could not wait has said why
-	took.lap("mounts")
-	if failed := <-connected; err == nil {
-		err = failed
-	}
-	took.lap(fmt.Sprintf("network, which took %v, after that", beside))
+	connected := make(chan error, 1)
+	go func() { connected <- r.network(r.spec, o) }()
+	err := errors.Join(r.plan(f.line, o), r.await(f.line), <-connected)
 	if err != nil {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, err).Advise("Look at the guest's console log; `reset` gives the agent a fresh layer.")
@@ -154,7 +101,7 @@ func (r *Room) open(f *first, o Options, took *laps) error {
 	}
 	if err != nil || r.dead() {
 		r.init.Release()
-		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errEnded, err))
+		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errors.New("its first process ended"), err))
 	}
 	return nil
 }
@@ -176,9 +123,6 @@ func (r *Room) await(from *os.File) error {
 	_ = from.SetReadDeadline(time.Now().Add(makePatience))
 	var said report
 	err := json.NewDecoder(io.LimitReader(from, maxReport)).Decode(&said)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) {
-		return errEnded
-	}
 	if err != nil {
 		return fmt.Errorf("wait for its first process: %w", err)
 	}

@@ -40,15 +40,12 @@ type Options struct {
 	Cgroup string // the group of all rooms; the one above must be the root
 	// Modules returns when the modules are loaded that rooms' networks need.
 	Modules func()
-	// Log writes a line to the console.
-	Log func(format string, args ...any)
 }
 
 // Keeper makes rooms and knows them.
 type Keeper struct {
 	opts    Options
 	prepare func() error // once
-	spare   spare
 
 	mu    sync.Mutex
 	doors map[string]*door // by user
@@ -116,7 +113,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		if err := k.prepare(); err != nil {
 			return nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
-		r, err := k.build(d, spec, token)
+		r, err := k.make(d, spec, token)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +128,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 		old = old.with(old.spec)
 		old.unsettled = true // until all that is asked for is done, whatever fails
 		d.room.Store(old)
-		if err := old.network(spec, k.opts, newLaps()); err != nil {
+		if err := old.network(spec, k.opts); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Set it again; if that fails too: osaurus-sandbox restart")
 		}
 	}
@@ -153,17 +150,8 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 	return &changed
 }
 
-// build makes a room where there is none, or a dead one, and says what took long.
-func (k *Keeper) build(d *door, spec *guestpb.Room, token []byte) (*Room, error) {
-	took := newLaps()
-	r, err := k.make(d, spec, token, took)
-	if took.last.Sub(took.began) >= slow {
-		k.opts.Log("room of %s took %v", spec.User, took)
-	}
-	return r, err
-}
-
-func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*Room, error) {
+// make makes a room where there is none, or a dead one.
+func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
 	if err != nil {
@@ -176,7 +164,6 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*R
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
 	}
-	took.lap("the end of the last")
 	if d.room.Load() == nil {
 		// Jobs end with the boot, not with the room: their logs can be read afterwards.
 		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
@@ -189,17 +176,15 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte, took *laps) (*R
 	if err := r.folders(k); err != nil {
 		return nil, err
 	}
-	took.lap("folders")
-	if err := k.inhabit(r, token, took); err != nil {
+	if err := k.inhabit(r, token); err != nil {
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
-	k.spare.refill(k.opts)
 	return r, nil
 }
 
 // inhabit gives a room that has its folders its limits, its way to the bridge and its first process.
-func (k *Keeper) inhabit(r *Room, token []byte, took *laps) error {
+func (k *Keeper) inhabit(r *Room, token []byte) error {
 	const op = "make room"
 	if err := r.group.make(); err != nil {
 		return fault.New(fault.Unavailable, op, r.spec.User, err)
@@ -210,17 +195,11 @@ func (k *Keeper) inhabit(r *Room, token []byte, took *laps) error {
 	if err := r.openOutlet(k.opts, token); err != nil {
 		return err
 	}
-	took.lap("limits")
-	for {
-		f, waited, err := k.spare.take(k.opts)
-		if err != nil {
-			return err
-		}
-		took.lap("first process")
-		if err = r.open(f, k.opts, took); err == nil || !waited || !errors.Is(err, errEnded) {
-			return err
-		}
+	f, err := begin(k.opts)
+	if err != nil {
+		return err
 	}
+	return r.open(f, k.opts)
 }
 
 // forget ends what was open for the room alone. The disk could not be written out

@@ -81,9 +81,6 @@ func (p place) Credential() *syscall.Credential {
 // Cgroup is where the room's commands have their groups.
 func (p place) Cgroup() string { return string(p.room.group) }
 
-// Ended is closed when the room has ended: until then it is the same for all commands.
-func (p place) Ended() <-chan struct{} { return p.room.Dead() }
-
 // Multiplexer is the room's own ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }
 

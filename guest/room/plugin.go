@@ -30,14 +30,6 @@ type pluginPlace struct {
 // Mark implements process.Marked.
 func (p pluginPlace) Mark() string { return string(p.plugin) }
 
-// Ended is nil offline: each command has a network that dies with it.
-func (p pluginPlace) Ended() <-chan struct{} {
-	if p.offline {
-		return nil
-	}
-	return p.place.Ended()
-}
-
 // Enter implements process.Place.
 func (p pluginPlace) Enter() error {
 	if err := p.join(); err != nil {

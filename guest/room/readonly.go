@@ -23,9 +23,6 @@ type readOnly struct {
 	folder string
 }
 
-// Ended is nil: what is below the folder's path may be another folder for the next command.
-func (p readOnly) Ended() <-chan struct{} { return nil }
-
 // Enter implements process.Place.
 func (p readOnly) Enter() error {
 	if err := p.join(); err != nil {

@@ -129,13 +129,11 @@ const jobLogs = "/run/osaurus-jobs"
 func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "jobs"), jobLogs }
 
 // network gives the room the network that is asked for, instead of the one that it has.
-func (r *Room) network(spec *guestpb.Room, o Options, took *laps) error {
+func (r *Room) network(spec *guestpb.Room, o Options) error {
 	if err := disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
 		return err
 	}
 	o.Modules()
-	took.lap("modules")
-	defer took.lap("cable")
 	if err := connect(r.slot, address(r.slot, spec.HostServices), r.init.PID(), int(r.pidfd.Fd())); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}

@@ -69,14 +69,14 @@ func again(f *os.File) string {
 	return string(buf[:n])
 }
 
-// Met says which limits the room has met since the marks were taken, at the end of a command that may have
-// been killed early: of memory (and a process was killed) and of processes (and one was not started);
-// and whether it is now at that of its disk.
-func (r *Room) Met(since Marks, killedEarly bool) (oom, pids, quota bool) {
+// Met says which limits the room has met since the marks: of memory, where a process was killed,
+// and of processes, where one was not started; and whether its disk is full now. Killed says that
+// the command ended by SIGKILL.
+func (r *Room) Met(since Marks, killed bool) (oom, pids, quota bool) {
 	now := r.Marks()
-	// A command that is not its program yet has the memory of the guest's first process. The kernel
-	// counts it there when it kills one, and here only that the memory was all used.
-	oom = now.kills > since.kills || killedEarly && now.ooms > since.ooms
+	// The kernel counts the kill of a command that has not run its program yet as one of PID 1's,
+	// whose memory it shares.
+	oom = now.kills > since.kills || killed && now.ooms > since.ooms
 	if r.quota {
 		q, err := held(r.disk, r.spec.Uid)
 		quota = err == nil && q.atLimit()

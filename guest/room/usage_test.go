@@ -11,8 +11,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// TestMetMemory: a command that was killed for memory is told so, also where the kernel counts that as
-// another's: one that has not become its program has the memory of whoever starts it.
+// TestMetMemory: a command that was killed for memory is told so, even before it ran its program.
 func TestMetMemory(t *testing.T) {
 	dir := t.TempDir()
 	set := func(ooms, kills int) {
@@ -33,8 +32,8 @@ func TestMetMemory(t *testing.T) {
 	defer r.pids.Close()
 	before := r.Marks()
 	for _, c := range []struct {
-		ooms, kills int
-		early, want bool
+		ooms, kills  int
+		killed, want bool
 	}{
 		{3, 2, true, false}, // by somebody else
 		{3, 2, false, false},
@@ -43,7 +42,7 @@ func TestMetMemory(t *testing.T) {
 		{4, 2, false, false}, // another was, or something failed for want of memory and nothing was killed
 	} {
 		set(c.ooms, c.kills)
-		if oom, _, _ := r.Met(before, c.early); oom != c.want {
+		if oom, _, _ := r.Met(before, c.killed); oom != c.want {
 			t.Errorf("%+v: %t", c, oom)
 		}
 	}

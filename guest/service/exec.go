@@ -13,6 +13,7 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
@@ -149,9 +150,10 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	if c.room == nil {
 		return nil
 	}
-	oom, pids, quota := c.room.Met(c.marks, c.child.KilledEarly())
+	killed := process.Killed(st)
+	oom, pids, quota := c.room.Met(c.marks, killed)
 	exit.Oom, exit.Pids, exit.Quota = exit.Oom || oom, pids, quota
-	if killed := st.Signaled() && st.Signal() == unix.SIGKILL; !killed || exit.Oom || exit.TimedOut || exit.Idle {
+	if !killed || exit.Oom || exit.TimedOut || exit.Idle {
 		return nil
 	}
 	select {

@@ -26,8 +26,8 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 	}
 	before := r.Marks()
 	logs, inside := r.JobLogs()
-	return job.Room{Place: r.Place(false), Plugin: r.PluginPlace, Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func(killedEarly bool) (oom, pids bool) {
-		oom, pids, _ = r.Met(before, killedEarly)
+	return job.Room{Place: r.Place(false), Plugin: r.PluginPlace, Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func(killed bool) (oom, pids bool) {
+		oom, pids, _ = r.Met(before, killed)
 		return oom, pids
 	}}, nil
 }

@@ -1,0 +1,65 @@
+//go:build linux
+
+package process
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+// maxStuck bounds the threads that wait for a share that hangs: the runtime ends a process of
+// ten thousand threads.
+const maxStuck = 256
+
+// onThread runs look and then fork on a new thread that has entered the place of the program.
+// To enter and to look may wait for a share, which nobody can interrupt: a start that takes too
+// long is given up, and its thread forks nothing and ends when the share answers.
+func (k *Keeper) onThread(s Spec, look, fork func() error) error {
+	k.mu.Lock()
+	stuck := k.stuck
+	k.mu.Unlock()
+	if stuck >= maxStuck {
+		return fault.Newf(fault.Unavailable, "start program", s.Args[0], "%d starts wait for a share that hangs", stuck).Advise("Try again later.")
+	}
+	var decided atomic.Bool // it forks, or it was given up
+	done := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread has left this process's namespaces and ends with the
+		// goroutine.
+		runtime.LockOSThread()
+		err := s.Place.Enter()
+		if err != nil {
+			err = fault.New(fault.Unavailable, "enter place", "", err)
+		} else {
+			err = look()
+		}
+		if !decided.CompareAndSwap(false, true) {
+			k.countStuck(-1)
+			return
+		}
+		if err == nil {
+			err = fork()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(k.patience):
+	}
+	k.countStuck(1)
+	if decided.CompareAndSwap(false, true) {
+		return s.late(k.patience)
+	}
+	k.countStuck(-1)
+	return <-done
+}
+
+func (k *Keeper) countStuck(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stuck += n
+}

@@ -1,0 +1,30 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+// spot is a place like this process's own.
+type spot struct{ refuse error }
+
+func (s spot) Enter() error                  { return s.refuse }
+func (spot) Credential() *syscall.Credential { return nil }
+func (spot) Cgroup() string                  { return "" }
+
+func TestPlaceThatCannotBeEntered(t *testing.T) {
+	k, err := NewKeeper(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	closed := errors.New("closed")
+	if _, err := k.Start(Spec{Args: []string{"/bin/true"}, Dir: "/", Place: spot{closed}}); fault.KindOf(err) != fault.Unavailable || !errors.Is(err, closed) {
+		t.Error(err)
+	}
+}
