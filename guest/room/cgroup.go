@@ -66,8 +66,8 @@ func (g group) noSwap() error {
 	return err
 }
 
-// limit sets what a room may use, but for memory (ceiling). Device is the data disk, for io. The base's disk has no such limit: its
-// pages are shared, and whoever needs one that a room is reading would wait with that room for its turn.
+// limit sets what a room may use, except memory. Device is the data disk. Reading the base is not
+// limited: its pages are shared, and other rooms would wait for one that a slow room is reading.
 func (g group) limit(l *guestpb.Limits, device uint64) error {
 	cpu := "max"
 	if l.CpuMaxMillis != 0 {
@@ -86,6 +86,35 @@ func (g group) limit(l *guestpb.Limits, device uint64) error {
 		err = errors.Join(err, g.write("io.max", fmt.Sprintf("%d:%d rbps=%s wbps=%s", major, unix.Minor(device), rate, rate)))
 	}
 	return err
+}
+
+const (
+	// settleWithin is how long a lowered limit waits for the room to write to disk what it holds
+	// beyond that.
+	settleWithin = 10 * time.Second
+	settleCheck  = 20 * time.Millisecond
+)
+
+// limitMemory sets the limit of memory. With memory.max alone the kernel would kill for what a room
+// holds beyond its new limit, even if that is on its way to the disk. So memory.high comes first,
+// which holds programs up and kills none.
+func (g group) limitMemory(limit uint64) error {
+	text := strconv.FormatUint(limit, 10)
+	if g.number("memory.current") > limit {
+		if err := g.write("memory.high", text); err != nil {
+			return err
+		}
+	}
+	for end := time.Now().Add(settleWithin); g.number("memory.current") > limit && g.unwritten() && time.Now().Before(end); {
+		time.Sleep(settleCheck)
+	}
+	return errors.Join(g.write("memory.max", text), g.write("memory.high", "max"))
+}
+
+// unwritten reports whether the group holds what is not on disk yet.
+func (g group) unwritten() bool {
+	text := g.text("memory.stat")
+	return value(text, "file_dirty")+value(text, "file_writeback") > 0
 }
 
 // kill kills all that is in the group and below, and returns when nothing is

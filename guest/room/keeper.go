@@ -159,7 +159,7 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte) (*Room, error) 
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), files: filepath.Join(k.opts.Run, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
-		ceiling: new(ceiling), lines: newCommandLines(), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		lines: newCommandLines(), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
@@ -205,7 +205,6 @@ func (k *Keeper) inhabit(r *Room, token []byte) error {
 // forget ends what was open for the room alone. The disk could not be written out
 // while somebody holds a folder that is deleted.
 func (r *Room) forget() {
-	r.ceiling.end()
 	r.outlet.close()
 	_ = r.disk.Close()
 }

@@ -61,7 +61,7 @@ func (r *Room) limit(l *guestpb.Limits) error {
 	if err := unix.Fstat(int(r.disk.Fd()), &st); err != nil {
 		return err
 	}
-	err := errors.Join(r.group.limit(l, st.Dev), r.ceiling.set(r.group, l.MemoryBytes))
+	err := errors.Join(r.group.limit(l, st.Dev), r.group.limitMemory(l.MemoryBytes))
 	if r.quota {
 		err = errors.Join(err, setLimits(r.disk, r.spec.Uid, l.DiskBytes, l.DiskFiles))
 	}

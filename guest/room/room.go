@@ -44,7 +44,6 @@ type Room struct {
 	starts chan struct{} // one for each start that may be under way
 
 	unsettled bool // its network may be another than the spec's
-	ceiling   *ceiling
 	lines     commandLines
 }
 
