@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"osaurus-sandbox/guest/guestpb"
 )
 
@@ -24,7 +26,7 @@ type Settings struct {
 // Network is the guest's network. Its zero value is one that nobody asked for.
 type Network struct {
 	mu    sync.Mutex
-	state guestpb.NetworkState
+	state *guestpb.NetworkState // nil before Start
 }
 
 // Loopback takes lo up.
@@ -69,20 +71,20 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 func (n *Network) State() *guestpb.NetworkState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return &guestpb.NetworkState{State: n.state.State, Address: n.state.Address, Gateway: n.state.Gateway, Dns: n.state.Dns, Trouble: n.state.Trouble}
+	return proto.CloneOf(n.state)
 }
 
 func (n *Network) set(s *guestpb.NetworkState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.state.State, n.state.Address, n.state.Gateway, n.state.Dns, n.state.Trouble = s.State, s.Address, s.Gateway, s.Dns, s.Trouble
+	n.state = s
 }
 
 // note says what is wrong with a network that is up all the same.
 func (n *Network) note(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.state.Trouble = err.Error()
+	s := n.State()
+	s.Trouble = err.Error()
+	n.set(s)
 }
 
 func (s Settings) state() *guestpb.NetworkState {

@@ -33,7 +33,7 @@ type machine struct {
 	rooms     *room.Keeper // nil where there can be none
 	prepared  chan error   // what became of prepare, once
 	late      sync.WaitGroup
-	loading   *background // of the late modules
+	loaded    chan struct{} // closed when the late modules are loaded
 	ending    atomic.Bool
 	hasData   atomic.Bool                 // the root lies on a data disk
 	cgroups   bool                        // there is a cgroup2 file system
@@ -58,7 +58,7 @@ func (m *machine) baseName() string {
 }
 
 func newMachine() *machine {
-	return &machine{console: os.Stderr, prepared: make(chan error, 1), loading: newBackground()}
+	return &machine{console: os.Stderr, prepared: make(chan error, 1), loaded: make(chan struct{})}
 }
 
 // log writes a short line to the console.
@@ -163,14 +163,12 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	return nil
 }
 
-// afterBoot does what no command waits for, when no command needs the
-// processor: the first one would run beside it.
+// afterBoot does what most commands do not wait for.
 func (m *machine) afterBoot() {
-	m.loading.do(func() {
-		if err := m.modules.load(late, m.warn); err != nil {
-			m.warn("load late modules", err)
-		}
-	}, m.warn)
+	if err := m.modules.load(late, m.warn); err != nil {
+		m.warn("load late modules", err)
+	}
+	close(m.loaded)
 	m.set(lastKernelSettings())
 	if err := m.modules.drop(); err != nil {
 		m.warn("remove module files", err)

@@ -106,7 +106,7 @@ func (m *machine) newRooms(keeper *process.Keeper) *room.Keeper {
 	}
 	return room.NewKeeper(room.Options{
 		Keeper: keeper, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
-		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, Modules: m.loading.wait,
+		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, ModulesLoaded: m.loaded,
 	})
 }
 

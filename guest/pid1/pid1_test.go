@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/mdlayher/vsock"
-	"golang.org/x/sys/unix"
 )
 
 // queue is a listener of connections that are already there.
@@ -76,11 +75,5 @@ func TestMemory(t *testing.T) {
 	total, available := memory("MemTotal:  1024 kB\nMemFree: 1 kB\nMemAvailable:\t512 kB\nodd\n")
 	if total != 1<<20 || available != 512<<10 {
 		t.Errorf("%d %d", total, available)
-	}
-}
-
-func TestBootErr(t *testing.T) {
-	if err := bootErr("find", "/dev/vda", unix.ENOENT, "Look."); err.Error() != "find /dev/vda: no such file or directory" {
-		t.Error(err)
 	}
 }

@@ -1,1 +1,1 @@
-// Empty: it lets fork.go declare functions whose bodies are the runtime's.
+// Lets fork.go declare functions without a body.

@@ -168,23 +168,3 @@ func dialAs(t *testing.T, path string, uid int) net.Conn {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	return c
 }
-
-func socketpair(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := make([]*net.UnixConn, 0, 2)
-	for _, fd := range fds {
-		f := os.NewFile(uintptr(fd), "pair")
-		c, err := net.FileConn(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		ends = append(ends, c.(*net.UnixConn))
-	}
-	return ends[0], ends[1]
-}

@@ -38,8 +38,8 @@ type Options struct {
 	// asked when a room is made.
 	Relay  func() *relay.Relay
 	Cgroup string // the group of all rooms; the one above must be the root
-	// Modules returns when the modules are loaded that rooms' networks need.
-	Modules func()
+	// ModulesLoaded is closed when the modules are loaded that rooms' networks need.
+	ModulesLoaded <-chan struct{}
 }
 
 // Keeper makes rooms and knows them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,8 +56,8 @@ func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool,
 	return list, more, nil
 }
 
-// commandLines reads the command lines of a room's processes, for one list at a time: where it waits for
-// a program, so do the next lists of that room, and no thread for each of them.
+// commandLines reads the command lines of a room's processes, for one list at a time: a read that
+// hangs holds one thread, and the next lists of that room wait for it.
 type commandLines struct {
 	turn chan struct{} // of one
 	read func(pid int32) []byte
@@ -66,45 +67,29 @@ func newCommandLines() commandLines {
 	return commandLines{make(chan struct{}, 1), commandLine}
 }
 
-// fill gives processes their command lines, if these come in time. The others keep their names.
+// fill gives processes the command lines that come in time. The others keep their names.
 func (c commandLines) fill(list []*guestpb.RoomProcess, within time.Duration) {
-	late := time.NewTimer(within)
-	defer late.Stop()
+	late := time.After(within)
 	select {
 	case c.turn <- struct{}{}:
-	case <-late.C:
+	case <-late:
 		return
 	}
-	type line struct {
-		of   *guestpb.RoomProcess
-		text []byte
-	}
-	lines, enough := make(chan line), make(chan struct{})
-	defer close(enough)
+	list = slices.DeleteFunc(slices.Clone(list), func(p *guestpb.RoomProcess) bool { return p.State == waiting })
+	lines := make(chan []byte, len(list))
 	go func() {
 		defer func() { <-c.turn }()
-		defer close(lines)
 		for _, p := range list {
-			if p.State == waiting {
-				continue
-			}
-			select {
-			case lines <- line{p, c.read(p.Pid)}:
-			case <-enough:
-				return
-			}
+			lines <- c.read(p.Pid)
 		}
 	}()
-	for {
+	for _, p := range list {
 		select {
-		case l, more := <-lines:
-			if !more {
-				return
+		case text := <-lines:
+			if len(text) > 0 {
+				p.Command = text
 			}
-			if len(l.text) > 0 {
-				l.of.Command = l.text
-			}
-		case <-late.C:
+		case <-late:
 			return
 		}
 	}

@@ -3,18 +3,13 @@
 package room
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/internal/timetest"
 )
 
@@ -75,39 +70,6 @@ func TestCommandLineThatHangs(t *testing.T) {
 	}
 	close(hang)
 	timetest.Eventually(t, "all command lines come", func() bool { return list(brief) == "line 0,[name],line 2,line 3," })
-}
-
-// TestCommandLinesOfRooms: one that hangs in a room takes none from another room, in whichever list.
-func TestCommandLinesOfRooms(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	k := NewKeeper(Options{})
-	for _, user := range []string{"alice", "bob"} {
-		command := filepath.Join(t.TempDir(), "1")
-		if err := errors.Join(os.Mkdir(command, 0o700), os.WriteFile(filepath.Join(command, "cgroup.procs"), fmt.Appendln(nil, os.Getpid()), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		r := &Room{spec: &guestpb.Room{User: user}, group: group(filepath.Dir(command)), init: new(process.Child), lines: newCommandLines()}
-		r.lines.read = func(int32) []byte {
-			if user == "alice" {
-				<-hang
-			}
-			return []byte("line")
-		}
-		k.doors[user] = new(door)
-		k.doors[user].room.Store(r)
-	}
-	for _, user := range []string{"", "bob", ""} {
-		timetest.Eventually(t, fmt.Sprintf("in the list of %q, bob's alone has come", user), func() bool {
-			list, _, err := k.Processes(user)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return !slices.ContainsFunc(list, func(p *guestpb.RoomProcess) bool {
-				return (p.User == "bob") != (string(p.Command) == "line")
-			})
-		})
-	}
 }
 
 // FuzzParseStat: whatever a process calls itself, it is no other process.

@@ -132,7 +132,7 @@ func (r *Room) network(spec *guestpb.Room, o Options) error {
 	if err := disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
 		return err
 	}
-	o.Modules()
+	<-o.ModulesLoaded
 	if err := connect(r.slot, address(r.slot, spec.HostServices), r.init.PID(), int(r.pidfd.Fd())); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}

@@ -5,50 +5,8 @@ package service
 import (
 	"bytes"
 	"math/rand/v2"
-	"os"
-	"strings"
 	"testing"
-	"time"
-
-	"osaurus-sandbox/guest/guestpb"
 )
-
-// heard is a host that hears standard output.
-type heard struct{ strings.Builder }
-
-func (h *heard) Send(m *guestpb.ExecResponse) error {
-	_, err := h.Write(m.GetStdout())
-	return err
-}
-
-// A guest that had no processor while a command ended, and the time of its output ran out,
-// still has all of that.
-func TestOutputOfAStarvedGuest(t *testing.T) {
-	for _, open := range []bool{false, true} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		defer w.Close()
-		if _, err := w.WriteString("its output"); err != nil {
-			t.Fatal(err)
-		}
-		if !open {
-			_ = w.Close()
-		}
-		var host heard
-		o := newOutput(r, false, 0)
-		o.finish()
-		if err := r.SetReadDeadline(time.Unix(1, 0)); err != nil { // long ago
-			t.Fatal(err)
-		}
-		o.pump(&command{stream: &host, idle: newIdle(0)})
-		if host.String() != "its output" {
-			t.Errorf("a stream that is kept open: %v, the host hears %q", open, host.String())
-		}
-	}
-}
 
 // FuzzTail: however it is written, the tail keeps the end, and counts the rest.
 func FuzzTail(f *testing.F) {
