@@ -16,11 +16,8 @@ import (
 
 const (
 	serverPort, clientPort = 67, 68
-	// firstWait doubles from one unanswered question to the next, up to
-	// lastWait. It is short because the first question may be lost: the kernel
-	// drops what is sent before it has noticed that the link works, and says
-	// that it has up to a second later than it did. An answer that comes
-	// after the wait still counts, since all questions carry the same number.
+	// The wait for an answer doubles from firstWait to lastWait. It begins short because the kernel
+	// drops what is sent before it has noticed that the link is up.
 	firstWait, lastWait = 50 * time.Millisecond, 8 * time.Second
 	// minLease keeps an odd server from making us ask all the time.
 	minLease = time.Minute
@@ -33,9 +30,8 @@ type lease struct {
 	duration time.Duration
 }
 
-// acquire asks until a server has given an address or the context ends. The
-// previous address, if there is one, is asked for again first.
-func acquire(ctx context.Context, ifc *net.Interface, hostname string, previous *lease) (lease, error) {
+// acquire asks until a server has given an address or the context ends.
+func acquire(ctx context.Context, ifc *net.Interface, hostname string) (lease, error) {
 	conn, err := listen(ifc.Name)
 	if err != nil {
 		return lease{}, err
@@ -44,7 +40,7 @@ func acquire(ctx context.Context, ifc *net.Interface, hostname string, previous 
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
 	var id [4]byte
 	_, _ = rand.Read(id[:])
-	return client{conn: conn, ifc: ifc, hostname: hostname, xid: binary.BigEndian.Uint32(id[:])}.acquire(ctx, previous)
+	return client{conn: conn, ifc: ifc, hostname: hostname, xid: binary.BigEndian.Uint32(id[:])}.acquire(ctx)
 }
 
 type client struct {
@@ -54,15 +50,14 @@ type client struct {
 	xid      uint32
 }
 
-func (c client) acquire(ctx context.Context, previous *lease) (lease, error) {
+func (c client) acquire(ctx context.Context) (lease, error) {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		over := time.After(wait)
-		got, err := c.exchange(wait, previous)
+		got, err := c.exchange(wait)
 		if err == nil {
 			return got, nil
 		}
-		previous = nil
-		select { // who refuses, or cannot be asked, is not asked again at once either
+		select { // also after a refusal: not again at once
 		case <-over:
 		case <-ctx.Done():
 		}
@@ -72,20 +67,14 @@ func (c client) acquire(ctx context.Context, previous *lease) (lease, error) {
 	}
 }
 
-// exchange goes through discover, offer, request and acknowledgement once, or
-// through the latter two for a lease that is known.
-func (c client) exchange(wait time.Duration, known *lease) (lease, error) {
+// exchange goes through discover, offer, request and acknowledgement once.
+func (c client) exchange(wait time.Duration) (lease, error) {
 	a := ask{kind: discover, xid: c.xid, mac: c.ifc.HardwareAddr, hostname: c.hostname}
-	if known != nil {
-		a.address = known.Address.Addr()
-	} else {
-		offered, err := c.roundTrip(a, wait, offer)
-		if err != nil {
-			return lease{}, err
-		}
-		a.address, a.server = offered.address, offered.server
+	offered, err := c.roundTrip(a, wait, offer)
+	if err != nil {
+		return lease{}, err
 	}
-	a.kind = request
+	a.kind, a.address, a.server = request, offered.address, offered.server
 	m, err := c.roundTrip(a, wait, ack)
 	if err != nil {
 		return lease{}, err
@@ -93,18 +82,18 @@ func (c client) exchange(wait time.Duration, known *lease) (lease, error) {
 	return m.asLease()
 }
 
-func (c client) roundTrip(a ask, wait time.Duration, want byte) (message, error) {
+func (c client) roundTrip(a ask, wait time.Duration, want byte) (reply, error) {
 	if _, err := c.conn.WriteTo(a.bytes(), &net.UDPAddr{IP: net.IPv4bcast, Port: serverPort}); err != nil {
-		return message{}, err
+		return reply{}, err
 	}
 	if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
-		return message{}, err
+		return reply{}, err
 	}
 	buf := make([]byte, maxPacket)
 	for {
 		n, _, err := c.conn.ReadFrom(buf)
 		if err != nil {
-			return message{}, err
+			return reply{}, err
 		}
 		m, err := parse(buf[:n], a.xid, a.mac)
 		switch {
@@ -112,7 +101,7 @@ func (c client) roundTrip(a ask, wait time.Duration, want byte) (message, error)
 		case m.kind == want:
 			return m, nil
 		case m.kind == nack:
-			return message{}, fmt.Errorf("the server refused %v", a.address)
+			return reply{}, fmt.Errorf("the server refused %v", a.address)
 		}
 	}
 }

@@ -4,12 +4,9 @@ package network
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,11 +45,9 @@ func control(name string, op uint, set func(*unix.Ifreq) error) error {
 	return os.NewSyscallError("configure "+name, unix.IoctlIfreq(fd, op, r))
 }
 
+// up takes an interface up.
 func up(name string) error {
-	return control(name, unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error {
-		r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		return nil
-	})
+	return configure(name, func(n netlink, index uint32) error { return n.do(setUp(index)) })
 }
 
 // apply gives an interface its address and makes it the way out.
@@ -68,38 +63,6 @@ func apply(name string, s Settings) error {
 	if !s.Gateway.IsValid() {
 		return nil
 	}
-	return defaultRoute(name, s.Gateway)
-}
-
-// rtentry is the kernel's struct of that name, on 64-bit machines.
-type rtentry struct {
-	_                     uint64
-	dst, gateway, genmask unix.RawSockaddrInet4
-	flags                 uint16
-	_                     int16
-	_                     uint64
-	_                     uintptr
-	metric                int16
-	dev                   *byte
-	_, _                  uint64
-	_                     uint16
-}
-
-func defaultRoute(name string, gateway netip.Addr) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	defer unix.Close(fd)
-	dev, err := unix.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	any4 := unix.RawSockaddrInet4{Family: unix.AF_INET}
-	r := rtentry{dst: any4, genmask: any4, gateway: any4, flags: unix.RTF_UP | unix.RTF_GATEWAY, dev: dev}
-	r.gateway.Addr = gateway.As4()
-	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCADDRT, uintptr(unsafe.Pointer(&r))); e != 0 && e != unix.EEXIST {
-		return fmt.Errorf("default route through %v: %w", gateway, e)
-	}
-	return nil
+	gateway := s.Gateway.As4()
+	return configure(name, func(n netlink, index uint32) error { return n.do(addRoute(index, [4]byte{}, 0, &gateway)) })
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package network takes the guest's network up, as told or by asking a DHCP server, and keeps its lease.
+// Package network configures the guest's network, by DHCP or with fixed settings, and connects rooms to it.
 package network
 
 import (
@@ -34,10 +34,8 @@ func Loopback() error { return up("lo") }
 
 // Start takes the network up in the background as the plan says and keeps it
 // so until the context ends. The returned channel is closed when the first attempt
-// has succeeded or failed for good. Guard is called with
-// settings before they count, which they do only if it does not fail; publish with
-// those that do.
-func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, guard func(Settings) error, publish func(Settings)) <-chan struct{} {
+// has succeeded or failed for good. Publish is called with settings that are in use.
+func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func(Settings)) <-chan struct{} {
 	settled := make(chan struct{})
 	if plan.GetKind() == guestpb.Network_KIND_NONE {
 		close(settled)
@@ -49,7 +47,7 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 		settle := func() { once.Do(func() { close(settled) }) }
 		defer settle()
 		use := func(ifc *net.Interface, s Settings) error {
-			if err := guard(s); err != nil {
+			if err := fence(s.Address); err != nil {
 				return err
 			}
 			if err := apply(ifc.Name, s); err != nil {
@@ -113,8 +111,8 @@ func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*
 		}
 		return use(ifc, s)
 	}
-	return keep(ctx, func(last *lease) (lease, error) {
-		got, err := acquire(ctx, ifc, hostname, last)
+	return keep(ctx, func() (lease, error) {
+		got, err := acquire(ctx, ifc, hostname)
 		if err == nil {
 			err = use(ifc, got.Settings)
 		}
@@ -122,23 +120,23 @@ func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*
 	}, note)
 }
 
-// keep gets a lease and renews it until the context ends. A renewal that fails is noted and
-// tried again when the lease that is in force has lasted as long once more.
-func keep(ctx context.Context, get func(last *lease) (lease, error), note func(error)) error {
-	for last := (*lease)(nil); ; {
-		got, err := get(last)
-		switch {
-		case err == nil:
-			last = &got
-		case last == nil:
-			return err
-		default:
-			note(err)
-		}
+// keep gets a lease and renews it until the context ends. It notes a renewal that fails and tries
+// again after the same time.
+func keep(ctx context.Context, get func() (lease, error), note func(error)) error {
+	last, err := get()
+	if err != nil {
+		return err
+	}
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(last.duration / 2): // RFC 2131's T1
+		}
+		if got, err := get(); err == nil {
+			last = got
+		} else {
+			note(err)
 		}
 	}
 }

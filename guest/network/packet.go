@@ -29,8 +29,8 @@ const (
 	maxDNS = 3 // what libc's resolver looks at
 )
 
-// message is what a server said.
-type message struct {
+// reply is a message of a server.
+type reply struct {
 	kind    byte
 	address netip.Addr // offered to us
 	mask    net.IPMask
@@ -76,8 +76,8 @@ func (a ask) bytes() []byte {
 
 // parse reads a server's answer to the question xid of mac. It believes
 // nothing: a packet that is cut, of somebody else or odd is an error.
-func parse(b []byte, xid uint32, mac net.HardwareAddr) (message, error) {
-	var m message
+func parse(b []byte, xid uint32, mac net.HardwareAddr) (reply, error) {
+	var m reply
 	if len(b) < headerSize {
 		return m, errors.New("shorter than a header")
 	}
@@ -104,7 +104,7 @@ func parse(b []byte, xid uint32, mac net.HardwareAddr) (message, error) {
 	return m, nil
 }
 
-func (m *message) take(code byte, v []byte) error {
+func (m *reply) take(code byte, v []byte) error {
 	odd := func() error { return fmt.Errorf("option %d has %d bytes", code, len(v)) }
 	switch code {
 	case optType:
@@ -140,7 +140,7 @@ func (m *message) take(code byte, v []byte) error {
 }
 
 // lease turns an acknowledgement into what can be used.
-func (m message) asLease() (lease, error) {
+func (m reply) asLease() (lease, error) {
 	ones, bits := m.mask.Size()
 	if m.mask == nil {
 		ones, bits = 24, 32 // servers of one small network may leave it out

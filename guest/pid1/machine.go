@@ -30,13 +30,12 @@ type machine struct {
 	random    *os.File // /dev/random, which is nowhere for a moment while the root changes
 	listeners []io.Closer
 	service   *service.Service
-	rooms     *room.Keeper // nil where there can be none
-	prepared  chan error   // what became of prepare, once
+	rooms     *room.Keeper
+	prepared  chan error // what became of prepare, once
 	late      sync.WaitGroup
 	loaded    chan struct{} // closed when the late modules are loaded
 	ending    atomic.Bool
 	hasData   atomic.Bool                 // the root lies on a data disk
-	cgroups   bool                        // there is a cgroup2 file system
 	relay     atomic.Pointer[relay.Relay] // to the bridge; nil where there is none
 
 	speaking sync.Mutex // held while the console takes a line, for as long as the host has it wait
@@ -119,8 +118,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	// The network takes its time beside the mounts; its name servers are
 	// written down when there is a root to write to.
 	rooted := make(chan struct{})
-	fence := func(s network.Settings) error { return room.Fence(s.Address) }
-	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), fence, func(s network.Settings) {
+	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(s network.Settings) {
 		<-rooted
 		if err := writeResolvers(s.DNS); err != nil {
 			m.warn("write /etc/resolv.conf", err)
@@ -153,9 +151,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	case <-time.After(networkPatience):
 	}
 	patchForGood()
-	if m.rooms != nil {
-		m.rooms.Prepare() // the kernel patches itself for the first bounds, too
-	}
+	m.rooms.Prepare() // before the other processors start: the kernel patches itself for the first limits
 	startProcessors(m.warn)
 	m.step("processors")
 	m.late.Go(m.afterBoot)

@@ -37,7 +37,7 @@ func mount(source, target, fstype string, flags uintptr, data string) error {
 
 // mountKernel mounts what the kernel shows of itself. It is moved along when
 // the root changes.
-func (m *machine) mountKernel() error {
+func mountKernel() error {
 	for _, f := range []struct {
 		source, target, fstype string
 		flags                  uintptr
@@ -59,12 +59,7 @@ func (m *machine) mountKernel() error {
 			return err
 		}
 	}
-	if err := mount("cgroup2", cgroups, "cgroup2", quiet|unix.MS_NOEXEC, "nsdelegate,memory_recursiveprot"); err != nil {
-		m.warn("cgroups", err)
-	} else {
-		m.cgroups = true
-	}
-	return nil
+	return mount("cgroup2", cgroups, "cgroup2", quiet|unix.MS_NOEXEC, "nsdelegate,memory_recursiveprot")
 }
 
 // mountShare mounts a VirtioFS share. Whoever wrote to a share that lies above

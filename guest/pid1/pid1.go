@@ -47,7 +47,7 @@ func Run(version string) {
 // serve boots so far that the host can be answered, lets the rest of the boot
 // go on beside, and answers.
 func (m *machine) serve(version string) error {
-	if err := m.mountKernel(); err != nil {
+	if err := mountKernel(); err != nil {
 		return err
 	}
 	m.step("init")
@@ -72,11 +72,7 @@ func (m *machine) serve(version string) error {
 		return fmt.Errorf("listen on vsock port %d: %w", protocol.DataPort, err)
 	}
 	m.limits()
-	opts := process.Options{Init: true, Cgroup: commands}
-	if !m.cgroups {
-		opts.Cgroup = ""
-	}
-	keeper, err := process.NewKeeper(opts)
+	keeper, err := process.NewKeeper(process.Options{Init: true, Cgroup: commands})
 	if err != nil {
 		return err
 	}
@@ -98,12 +94,8 @@ func (m *machine) serve(version string) error {
 	select {} // PowerOff has closed the listeners and goes on
 }
 
-// newRooms returns the keeper of rooms, which makes none before it is asked to. A
-// kernel without cgroups has no rooms.
+// newRooms returns a keeper of no rooms yet.
 func (m *machine) newRooms(keeper *process.Keeper) *room.Keeper {
-	if !m.cgroups {
-		return nil
-	}
 	return room.NewKeeper(room.Options{
 		Keeper: keeper, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
 		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, ModulesLoaded: m.loaded,

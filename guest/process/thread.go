@@ -3,9 +3,12 @@
 package process
 
 import (
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -62,4 +65,19 @@ func (k *Keeper) countStuck(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stuck += n
+}
+
+// InNamespaces runs f on a new thread that has entered namespaces of a process.
+func InNamespaces(pidfd, kinds int, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		// The kernel lets a thread enter a mount namespace only if it shares its root with no other.
+		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(pidfd, kinds)); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
 }

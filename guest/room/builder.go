@@ -21,7 +21,9 @@ import (
 type builder struct {
 	plan
 	warn func(string, ...any)
-	root int // the room's root, while it is not yet the process's own
+	root int // the new root, until the process enters it
+	// shell is the user's login shell.
+	shell string
 }
 
 // Where the new root is mounted, in this namespace only, and where things are in

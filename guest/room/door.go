@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -48,8 +49,8 @@ func (k *Keeper) door(user string, add bool) (*door, error) {
 	if !add {
 		return nil, missing(user)
 	}
-	if len(k.slots) == maxSlots {
-		return nil, fault.Newf(fault.Rejected, "make room", user, "there are %d rooms", maxSlots).Advise("Delete an agent that is not needed any more.")
+	if len(k.slots) == network.MaxRooms {
+		return nil, fault.Newf(fault.Rejected, "make room", user, "there are %d rooms", network.MaxRooms).Advise("Delete an agent that is not needed any more.")
 	}
 	for k.slots[k.next] {
 		k.pass()
@@ -61,6 +62,6 @@ func (k *Keeper) door(user string, add bool) (*door, error) {
 }
 
 // pass goes on to the next slot.
-func (k *Keeper) pass() { k.next = (k.next + 1) % maxSlots }
+func (k *Keeper) pass() { k.next = (k.next + 1) % network.MaxRooms }
 
 func (d *door) leave() { <-d.turn }

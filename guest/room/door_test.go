@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -25,14 +26,14 @@ func TestSlotsAreGivenInTurn(t *testing.T) {
 		delete(k.doors, user)
 		delete(k.slots, slot)
 	}
-	for turn := range 2 * maxSlots {
+	for turn := range 2 * network.MaxRooms {
 		const user = "agent-bob"
-		if slot := take(user); slot != turn%maxSlots {
+		if slot := take(user); slot != turn%network.MaxRooms {
 			t.Fatalf("room %d has slot %d", turn, slot)
 		}
 		leave(user)
 	}
-	for i := range maxSlots {
+	for i := range network.MaxRooms {
 		take(fmt.Sprint("agent-", i))
 	}
 	if _, err := k.door("agent-alice", true); fault.KindOf(err) != fault.Rejected {

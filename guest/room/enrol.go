@@ -25,16 +25,15 @@ func (b *builder) enrol() error {
 	}
 	defer unix.Close(etc)
 	id := strconv.FormatUint(uint64(b.UID), 10)
-	shell := "/bin/sh"
-	if bash, err := look(b.root, "bin/bash", unix.O_PATH); err == nil {
-		_ = unix.Close(bash)
-		shell = "/bin/bash"
-	} else if bash, err := look(b.root, "usr/bin/bash", unix.O_PATH); err == nil {
-		_ = unix.Close(bash)
-		shell = "/bin/bash"
+	b.shell = "/bin/sh"
+	for _, bash := range []string{"bin/bash", "usr/bin/bash"} {
+		if fd, err := look(b.root, bash, unix.O_PATH); err == nil {
+			_ = unix.Close(fd)
+			b.shell = "/bin/bash"
+		}
 	}
 	for _, file := range []struct{ name, first, line string }{
-		{"passwd", "root:x:0:0:root:/root:/bin/sh", strings.Join([]string{b.User, "x", id, id, "", b.Home, shell}, ":")},
+		{"passwd", "root:x:0:0:root:/root:/bin/sh", strings.Join([]string{b.User, "x", id, id, "", b.Home, b.shell}, ":")},
 		{"group", "root:x:0:", strings.Join([]string{b.User, "x", id, ""}, ":")},
 	} {
 		if err := addLine(etc, file.name, file.first, file.line); err != nil {

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -113,7 +112,7 @@ func build(r *report) error {
 	if err := b.make(); err != nil {
 		return err
 	}
-	r.Shell = loginShell()
+	r.Shell = b.shell
 	if err := bound(0); err != nil {
 		return err
 	}
@@ -121,16 +120,6 @@ func build(r *report) error {
 		return err
 	}
 	return hold(0)
-}
-
-// loginShell is the best shell that the room has.
-func loginShell() string {
-	shells := []string{"/bin/bash", "/bin/ash", "/bin/sh"}
-	i := slices.IndexFunc(shells, func(s string) bool {
-		var st unix.Stat_t
-		return unix.Stat(s, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o111 != 0
-	})
-	return shells[max(i, 0)]
 }
 
 // reap takes in what lost its parent, for ever.

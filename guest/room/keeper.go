@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/relay"
 	"osaurus-sandbox/internal/fault"
@@ -161,7 +162,7 @@ func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte) (*Room, error) 
 		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), files: filepath.Join(k.opts.Run, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
 		lines: newCommandLines(), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
-	if err := errors.Join(r.group.kill(), disconnect(r.slot)); err != nil {
+	if err := errors.Join(r.group.kill(), network.Disconnect(r.slot)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
 	}
 	if d.room.Load() == nil {
@@ -245,7 +246,7 @@ func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
 		}
 		r.forget()
 	}
-	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), disconnect(d.slot)); err != nil {
+	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), network.Disconnect(d.slot)); err != nil {
 		return fault.New(fault.Execution, op, user, err).Advise("Try again; a process may be waiting for a share.")
 	}
 	if layer {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/process"
 )
 
 // Defaults of a room's limits.
@@ -71,7 +72,7 @@ func (r *Room) limit(l *guestpb.Limits) error {
 // fit makes the room's file systems in memory as large as fits its limit. One that
 // holds more stays as it is.
 func (r *Room) fit(memory uint64) error {
-	return within(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
+	return process.InNamespaces(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
 		for path, size := range map[string]string{"/dev/shm": shmSize(memory), "/run": runSize(memory)} {
 			f, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
 			if err != nil {

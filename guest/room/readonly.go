@@ -4,8 +4,8 @@ package room
 
 import (
 	"fmt"
-	"unsafe"
 
+	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/process"
@@ -70,30 +70,27 @@ func (p readOnly) find() (at int, err error) {
 	return at, err
 }
 
-// domain keeps the thread from reaching, through /proc, into the agent's other
-// commands, where the folder can be written: a program in a domain of Landlock
-// sees the inside of none without. It forbids nothing else that an agent can do.
+// domain puts the thread into a Landlock domain. Through /proc it could otherwise reach into the
+// agent's other commands, where the folder is writable. The domain forbids nothing else that an
+// agent can do.
 func domain() error {
-	const handled = unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_REFER
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled}
-	// The fields after the first are newer than what is needed.
-	rules, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0)
-	if errno != 0 {
-		return fmt.Errorf("make a Landlock domain: %w", errno)
+	rules, err := landlock.LandlockCreateRuleset(&landlock.RulesetAttr{HandledAccessFS: unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_REFER}, 0)
+	if err != nil {
+		return fmt.Errorf("make a Landlock domain: %w", err)
 	}
-	defer unix.Close(int(rules))
+	defer unix.Close(rules)
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
 	// Without a rule, nothing could be moved from one folder to another.
-	moving := unix.LandlockPathBeneathAttr{Allowed_access: unix.LANDLOCK_ACCESS_FS_REFER, Parent_fd: int32(root)}
-	if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, rules, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&moving)), 0, 0, 0); errno != 0 {
-		return fmt.Errorf("let a Landlock domain move files: %w", errno)
+	moving := landlock.PathBeneathAttr{AllowedAccess: unix.LANDLOCK_ACCESS_FS_REFER, ParentFd: root}
+	if err := landlock.LandlockAddPathBeneathRule(rules, &moving, 0); err != nil {
+		return fmt.Errorf("let a Landlock domain move files: %w", err)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0, 0); errno != 0 {
-		return fmt.Errorf("enter a Landlock domain: %w", errno)
+	if err := landlock.LandlockRestrictSelf(rules, 0); err != nil {
+		return fmt.Errorf("enter a Landlock domain: %w", err)
 	}
 	return nil
 }

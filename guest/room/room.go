@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
@@ -129,11 +130,11 @@ func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "
 
 // network gives the room the network that is asked for, instead of the one that it has.
 func (r *Room) network(spec *guestpb.Room, o Options) error {
-	if err := disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
+	if err := network.Disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
 		return err
 	}
 	<-o.ModulesLoaded
-	if err := connect(r.slot, address(r.slot, spec.HostServices), r.init.PID(), int(r.pidfd.Fd())); err != nil {
+	if err := network.Connect(r.slot, spec.HostServices, r.init.PID(), int(r.pidfd.Fd())); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/network"
 )
 
 // Usage is what rooms use.
@@ -34,7 +35,7 @@ func (r *Room) openEvents() (err error) {
 // usage is what the room uses.
 func (r *Room) usage() *guestpb.RoomUsage {
 	statistic := func(name string) uint64 {
-		return group("/sys/class/net/" + cable(r.slot) + "/statistics").number(name)
+		return group("/sys/class/net/" + network.Cable(r.slot) + "/statistics").number(name)
 	}
 	u := &guestpb.RoomUsage{
 		User:     r.spec.User,

@@ -1,6 +1,6 @@
 //go:build linux
 
-package room
+package network
 
 import (
 	"encoding/binary"
@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netlink is a socket that speaks to one part of the kernel's network, of the
-// namespace that the thread was in which opened it.
+// netlink is a socket to the kernel's network of the namespace in which it was opened.
 type netlink struct{ fd int }
 
 func openNetlink(family int) (netlink, error) {
@@ -23,7 +22,7 @@ func openNetlink(family int) (netlink, error) {
 
 func (n netlink) close() { _ = unix.Close(n.fd) }
 
-// message is a netlink message under way. Its header is written by do.
+// message is a netlink message. Method do writes its header.
 type message struct {
 	kind, flags uint16
 	body        []byte

@@ -1,15 +1,17 @@
 //go:build linux
 
-package room
+package network
 
 import (
 	"errors"
+	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// table holds the rules of all rooms. They name no room, only what cables are
-// called, so that they are loaded once.
+// table holds the rules of all rooms. They match the prefix of cables' names, so they are loaded once.
 const table = "rooms"
 
 // Of linux/netfilter.h: numbers of hooks, and the priorities of chains.
@@ -37,8 +39,8 @@ const (
 //			ip saddr 198.18.0.0/15 oifname != "room*" masquerade }
 //	}
 //
-// So a room reaches what the guest reaches, but for what Fence keeps from it, and neither
-// the guest nor a room.
+// So a room reaches what the guest reaches, except what fence denies it, and neither the guest
+// nor another room.
 func firewall() error {
 	n, err := openNetlink(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -63,7 +65,7 @@ func firewall() error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	return growTable() // who loaded them may have failed at that
+	return growTable() // an earlier call may have failed here
 }
 
 // edge begins or ends a batch, which is taken whole or not at all.
@@ -196,4 +198,71 @@ func verdict(code uint32) expression {
 
 func masquerade() expression {
 	return func(m *message) { m.one("masq", func() {}) }
+}
+
+// The kernel keeps all connections of the guest in one table, and drops new ones when it is full.
+const (
+	// maxConnections bounds those of one room: enough for a crawler, and a small part of the table.
+	maxConnections = 4 << 10
+	// tableSize is enough for sixteen rooms at their limit. A full table takes some 20 MB.
+	tableSize = 16 * maxConnections
+)
+
+// growTable makes the kernel's table of connections that large, unless it is larger already.
+func growTable() error {
+	const path = "/proc/sys/net/netfilter/nf_conntrack_max"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if now, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && now >= tableSize {
+		return nil
+	}
+	return os.WriteFile(path, []byte(strconv.Itoa(tableSize)), 0)
+}
+
+// Of linux/netfilter/nf_tables.h.
+const (
+	connlimitCount, connlimitFlags = 1, 2 // NFTA_CONNLIMIT_*
+	connlimitOver                  = 1    // NFT_CONNLIMIT_F_INV
+
+	starting = 1 << 3 // a new connection, as the key "state" of conntrack has it
+)
+
+// counts is the set that has the connections of each room, by its cable.
+const counts = "connections"
+
+func newCounts() message {
+	const keyType, keyLen, id = 4, 4, 1 // a number; ids are of this batch alone
+	m := nftMessage(unix.NFT_MSG_NEWSET, 0)
+	m.text(unix.NFTA_SET_TABLE, table)
+	m.text(unix.NFTA_SET_NAME, counts)
+	m.network(unix.NFTA_SET_FLAGS, unix.NFT_SET_EVAL)
+	m.network(unix.NFTA_SET_KEY_TYPE, keyType)
+	m.network(unix.NFTA_SET_KEY_LEN, keyLen)
+	m.network(unix.NFTA_SET_ID, id)
+	m.nest(unix.NFTA_SET_DESC, func() { m.network(unix.NFTA_SET_DESC_SIZE, MaxRooms) })
+	return m
+}
+
+// overcrowded is whether the cable that a new connection comes from has too many.
+func overcrowded() expression {
+	return func(m *message) {
+		m.one("meta", func() {
+			m.network(unix.NFTA_META_DREG, unix.NFT_REG_1)
+			m.network(unix.NFTA_META_KEY, unix.NFT_META_IIF)
+		})
+		m.one("dynset", func() {
+			m.text(unix.NFTA_DYNSET_SET_NAME, counts)
+			m.network(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_ADD)
+			m.network(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1)
+			m.nest(unix.NFTA_DYNSET_EXPR, func() {
+				m.text(unix.NFTA_EXPR_NAME, "connlimit")
+				m.nest(unix.NFTA_EXPR_DATA, func() {
+					m.network(connlimitCount, maxConnections)
+					m.network(connlimitFlags, connlimitOver)
+				})
+			})
+		})
+	}
 }

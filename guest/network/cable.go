@@ -1,33 +1,36 @@
 //go:build linux
 
-package room
+package network
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/guest/process"
 )
 
 // Every room has an address of 198.18.0.0/15, which is set aside for networks that
-// meet no other (RFC 2544), and a cable to the guest, whose end has always the same
-// address. There is no network between rooms, only routes. By its address the guest
-// knows whether a room may reach the host: see Fence.
+// meet no other (RFC 2544), and a cable to the guest: a pair of veth devices. The guest's end has
+// the same address everywhere. There is no network between rooms, only routes. The address of a
+// room says whether it may reach the host: see fence.
 const (
-	cablePrefix = "room" // and the slot: what the rules of the firewall look for
+	cablePrefix = "room" // followed by the slot; the firewall matches it
 	insideName  = "eth0"
-	// maxSlots is more than fit a guest, and no more than an address has bits for.
-	maxSlots = 1 << 12
+	// MaxRooms is more than fit a guest, and fits the bits of an address.
+	MaxRooms = 1 << 12
 )
 
-var _ [1<<15 - maxSlots]struct{} // one bit of an address says which kind it is
+var _ [1<<15 - MaxRooms]struct{} // one bit of an address says which kind it is
 
-func cable(slot int) string { return cablePrefix + strconv.Itoa(slot) }
+// Cable is the name of the guest's end of a cable.
+func Cable(slot int) string { return cablePrefix + strconv.Itoa(slot) }
 
 // gateway is the guest's end of each cable.
 func gateway() [4]byte { return [4]byte{198, 18, 0, 1} }
@@ -43,20 +46,21 @@ func address(slot int, free bool) [4]byte {
 // fenced are the addresses of rooms that may not reach the host.
 func fenced() ([4]byte, byte) { return [4]byte{198, 19, 0, 0}, 16 }
 
-// connect gives the network namespace of a process, which is held by its pidfd, a
-// way out through a cable.
-func connect(slot int, own [4]byte, pid, pidfd int) error {
+// Connect connects the network namespace of a process to the guest's network by the cable of a
+// slot. HostServices lets it reach the host.
+func Connect(slot int, hostServices bool, pid, pidfd int) error {
+	own := address(slot, hostServices)
 	if err := firewall(); err != nil {
 		return fmt.Errorf("load the rules of rooms' networks: %w", err)
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return err
 	}
-	if err := layCable(cable(slot), pid); err != nil {
+	if err := layCable(Cable(slot), pid); err != nil {
 		return fmt.Errorf("lay a cable: %w", err)
 	}
 	outside := func() error {
-		return configure(cable(slot), func(n netlink, index uint32) error {
+		return configure(Cable(slot), func(n netlink, index uint32) error {
 			return n.do(addAddress(index, gateway(), gateway()), setUp(index), addRoute(index, own, 32, nil))
 		})
 	}
@@ -72,7 +76,7 @@ func connect(slot int, own [4]byte, pid, pidfd int) error {
 	if err := outside(); err != nil {
 		return fmt.Errorf("set up the guest's end: %w", err)
 	}
-	if err := within(pidfd, unix.CLONE_NEWNET, inside); err != nil {
+	if err := process.InNamespaces(pidfd, unix.CLONE_NEWNET, inside); err != nil {
 		return fmt.Errorf("set up the room's end: %w", err)
 	}
 	return nil
@@ -89,34 +93,19 @@ func withoutIPv6(device string) error {
 	return err
 }
 
-// disconnect takes the cable of a slot away, if there is one.
-func disconnect(slot int) error {
+// Disconnect removes the cable of a slot, if there is one.
+func Disconnect(slot int) error {
 	n, err := openNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
 	defer n.close()
 	m := linkMessage(unix.RTM_DELLINK, unix.NLM_F_ACK, 0, 0)
-	m.text(unix.IFLA_IFNAME, cable(slot))
+	m.text(unix.IFLA_IFNAME, Cable(slot))
 	if err := n.do(m); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("take cable %d away: %w", slot, err)
+		return fmt.Errorf("remove cable %d: %w", slot, err)
 	}
 	return nil
-}
-
-// within runs f on a thread that has entered namespaces of a process.
-func within(pidfd, kinds int, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with it
-		// A mount namespace is entered by who shares its root with nobody.
-		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(pidfd, kinds)); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
 }
 
 // layCable makes a pair of network devices, one here and one in the namespace of
@@ -197,5 +186,65 @@ func addRoute(index uint32, to [4]byte, bits byte, by *[4]byte) message {
 		m.attribute(unix.RTA_GATEWAY, by[:])
 	}
 	m.number(unix.RTA_OIF, index)
+	return m
+}
+
+// Of linux/fib_rules.h: what becomes of a packet that a rule fits.
+const (
+	actToTable  = 1
+	actProhibit = 8
+)
+
+// The rules come before the usual tables. The lower number comes first.
+const (
+	preferNames = 100 + iota
+	preferFence
+)
+
+// namePort is where name servers listen, which may be on the host.
+const namePort = 53
+
+// fence keeps rooms from the network that only the guest and the host are in: QEMU answers at
+// every address there with what listens on the host's loopback. Rooms may still ask name servers
+// there. Rooms with host services have addresses that the rules do not match.
+func fence(uplink netip.Prefix) error {
+	if !uplink.Addr().Is4() {
+		return nil // rooms have no other way out
+	}
+	n, err := openNetlink(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	uplink = uplink.Masked()
+	for _, m := range []message{
+		addRule(preferNames, actToTable, uplink, func(m *message) {
+			m.number(unix.FRA_TABLE, unix.RT_TABLE_MAIN)
+			m.attribute(unix.FRA_DPORT_RANGE, native.AppendUint16(native.AppendUint16(nil, namePort), namePort))
+		}),
+		addRule(preferFence, actProhibit, uplink),
+	} {
+		if err := n.do(m); err != nil && !errors.Is(err, unix.EEXIST) { // from an earlier lease
+			return fmt.Errorf("keep rooms from %v: %w", uplink, err)
+		}
+	}
+	return nil
+}
+
+// addRule makes a rule for packets of fenced rooms to a network.
+func addRule(preference uint32, action byte, to netip.Prefix, more ...func(*message)) message {
+	rooms, bits := fenced()
+	dst := to.Addr().As4()
+	m := message{
+		kind: unix.RTM_NEWRULE, flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL,
+		// struct fib_rule_hdr
+		body: []byte{unix.AF_INET, byte(to.Bits()), bits, 0, unix.RT_TABLE_UNSPEC, 0, 0, action, 0, 0, 0, 0},
+	}
+	m.attribute(unix.FRA_DST, dst[:])
+	m.attribute(unix.FRA_SRC, rooms[:])
+	m.number(unix.FRA_PRIORITY, preference)
+	for _, add := range more {
+		add(&m)
+	}
 	return m
 }
