@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/mdlayher/vsock"
 )
@@ -75,5 +76,31 @@ func TestMemory(t *testing.T) {
 	total, available := memory("MemTotal:  1024 kB\nMemFree: 1 kB\nMemAvailable:\t512 kB\nodd\n")
 	if total != 1<<20 || available != 512<<10 {
 		t.Errorf("%d %d", total, available)
+	}
+}
+
+// stuck is a console that nobody reads.
+type stuck struct{ written, over chan struct{} }
+
+func (s stuck) Write(b []byte) (int, error) {
+	close(s.written)
+	<-s.over
+	return len(b), nil
+}
+
+// Who asks how the machine is does not wait for the console.
+func TestInfoBesideAStuckConsole(t *testing.T) {
+	console := stuck{make(chan struct{}), make(chan struct{})}
+	defer close(console.over)
+	m := newMachine()
+	m.console = console
+	go m.log("a line")
+	<-console.written
+	told := make(chan struct{})
+	go func() { m.Info(); close(told) }()
+	select {
+	case <-told:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits")
 	}
 }

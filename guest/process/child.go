@@ -3,9 +3,14 @@
 package process
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -121,4 +126,80 @@ func (c *Child) removeGroup() {
 	for end := time.Now().Add(emptyWithin); unix.Rmdir(c.cgroup) == unix.EBUSY && time.Now().Before(end); {
 		time.Sleep(emptyCheck)
 	}
+}
+
+// Processes are the pids of all that runs of a command. Without a cgroup it is the
+// first process only.
+func (c *Child) Processes() []int {
+	var pids []int
+	if c.cgroup == "" {
+		select {
+		case <-c.done:
+		default:
+			pids = append(pids, c.pid)
+		}
+		return pids
+	}
+	b, _ := os.ReadFile(filepath.Join(c.cgroup, "cgroup.procs")) // fails when the group is gone
+	for line := range strings.Lines(string(b)) {
+		// 0 is a process that this namespace does not see.
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// SignalAll sends a signal to all that runs of a command, wherever it went.
+func (c *Child) SignalAll(sig syscall.Signal) {
+	if c.cgroup == "" {
+		_ = c.Signal(sig)
+		return
+	}
+	held := map[int]int{} // descriptors by pid
+	for _, pid := range c.Processes() {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			held[pid] = fd
+		}
+	}
+	// A number that could have become a stranger's before it was held on to is
+	// not in the group any more.
+	for _, pid := range c.Processes() {
+		if fd, ok := held[pid]; ok {
+			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+		}
+	}
+	for _, fd := range held {
+		_ = unix.Close(fd)
+	}
+}
+
+// markSeparator is between the number of a child's group and its mark.
+const markSeparator = "."
+
+// Mark is what the child was marked with that a process belongs to, or empty. A process
+// cannot leave its group, so this is the kernel's word and not its own. Whoever
+// asks sees to it that the number is still that of the process.
+func Mark(pid int) (string, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return "", fmt.Errorf("find the group of a process: %w", err)
+	}
+	return markIn(text)
+}
+
+// markIn reads what the kernel says of a process's groups.
+func markIn(text []byte) (string, error) {
+	for line := range bytes.Lines(text) {
+		where, ok := strings.CutPrefix(string(bytes.TrimSuffix(line, []byte("\n"))), "0::") // of cgroup2
+		if !ok {
+			continue
+		}
+		number, mark, marked := strings.Cut(path.Base(where), markSeparator)
+		if _, err := strconv.ParseUint(number, 10, 64); err != nil || !marked {
+			return "", nil
+		}
+		return mark, nil
+	}
+	return "", errors.New("the process has no group of cgroup2")
 }

@@ -2,7 +2,17 @@
 
 package process
 
-import "syscall"
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/fault"
+)
 
 // Place is where and as whom a child runs.
 type Place interface {
@@ -43,4 +53,73 @@ func As(c *syscall.Credential, f func() error) error {
 		}()
 	}
 	return f()
+}
+
+// maxStuck bounds the threads that wait for a share that hangs: the runtime ends a process of
+// ten thousand threads.
+const maxStuck = 256
+
+// onThread runs look and then fork on a new thread that has entered the place of the program.
+// To enter and to look may wait for a share, which nobody can interrupt: a start that takes too
+// long is given up, and its thread forks nothing and ends when the share answers.
+func (k *Keeper) onThread(s Spec, look, fork func() error) error {
+	k.mu.Lock()
+	stuck := k.stuck
+	k.mu.Unlock()
+	if stuck >= maxStuck {
+		return fault.Newf(fault.Unavailable, "start program", s.Args[0], "%d starts wait for a share that hangs", stuck).Advise("Try again later.")
+	}
+	var decided atomic.Bool // it forks, or it was given up
+	done := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread has left this process's namespaces and ends with the
+		// goroutine.
+		runtime.LockOSThread()
+		err := s.Place.Enter()
+		if err != nil {
+			err = fault.New(fault.Unavailable, "enter place", "", err)
+		} else {
+			err = look()
+		}
+		if !decided.CompareAndSwap(false, true) {
+			k.countStuck(-1)
+			return
+		}
+		if err == nil {
+			err = fork()
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(k.patience):
+	}
+	k.countStuck(1)
+	if decided.CompareAndSwap(false, true) {
+		return s.late(k.patience)
+	}
+	k.countStuck(-1)
+	return <-done
+}
+
+func (k *Keeper) countStuck(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stuck += n
+}
+
+// InNamespaces runs f on a new thread that has entered namespaces of a process.
+func InNamespaces(pidfd, kinds int, f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		// The kernel lets a thread enter a mount namespace only if it shares its root with no other.
+		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(pidfd, kinds)); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
 }

@@ -3,14 +3,17 @@
 package room
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/removeall"
 )
 
 // folders makes the folders of a layer, counted for the room.
@@ -101,4 +104,56 @@ func uidOf(layer string) (uint32, bool) {
 	b, err := os.ReadFile(layer + "/uid")
 	n, failed := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
 	return uint32(n), err == nil && failed == nil
+}
+
+// trash is where folders wait to be deleted, which may take long.
+const trash = ".trash"
+
+// discard takes a folder away at once and deletes it in the background. Deleting
+// follows no links, and takes no more for what a room's root has made deep.
+func (k *Keeper) discard(path string) error {
+	bin := filepath.Join(k.opts.Data, trash)
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		return err
+	}
+	name := rand.Text()
+	if err := os.Rename(path, filepath.Join(bin, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return empty(bin, name)
+}
+
+// sweep deletes what the last boot had not yet.
+func (k *Keeper) sweep() error {
+	bin := filepath.Join(k.opts.Data, trash)
+	old, err := os.ReadDir(bin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(old))
+	for i, e := range old {
+		names[i] = e.Name()
+	}
+	return empty(bin, names...)
+}
+
+// empty deletes some of what is in the bin, in the background. What is left, the
+// next boot sweeps.
+func empty(bin string, names ...string) error {
+	root, err := os.OpenRoot(bin)
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer root.Close()
+		for _, name := range names {
+			_ = removeall.Remove(root, name)
+		}
+	}()
+	return nil
 }

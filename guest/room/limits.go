@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
@@ -90,4 +92,87 @@ func (r *Room) fit(memory uint64) error {
 		}
 		return nil
 	})
+}
+
+// Requests of ioctl that golang.org/x/sys/unix does not have.
+const (
+	fsGetXattr = 0x801c581f // FS_IOC_FSGETXATTR
+	fsSetXattr = 0x401c5820 // FS_IOC_FSSETXATTR
+)
+
+// Of the kernel's linux/fs.h and linux/quota.h.
+type fsxattr struct {
+	flags, extentSize, extents, project, cowExtentSize uint32
+	_                                                  [8]byte
+}
+
+type dqblk struct {
+	blockHard, blockSoft, space, fileHard, fileSoft, files, blockTime, fileTime uint64
+	valid, _                                                                    uint32
+}
+
+const (
+	projectInherit = 0x200
+	projectQuota   = 2
+	getQuota       = 0x800007<<8 | projectQuota
+	setQuota       = 0x800008<<8 | projectQuota
+	validLimits    = 1 | 4 // QIF_BLIMITS, QIF_ILIMITS
+	quotaBlock     = 1024  // what limits are counted in
+)
+
+// setProject has a directory, and all that is made in it, counted for a project.
+func setProject(dir string, id uint32) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var x fsxattr
+	if _, _, e := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsGetXattr, uintptr(unsafe.Pointer(&x))); e != 0 {
+		return &os.PathError{Op: "get project", Path: dir, Err: e}
+	}
+	if x.project == id && x.flags&projectInherit != 0 {
+		return nil
+	}
+	x.project = id
+	x.flags |= projectInherit
+	if _, _, e := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsSetXattr, uintptr(unsafe.Pointer(&x))); e != 0 {
+		return &os.PathError{Op: "set project", Path: dir, Err: e}
+	}
+	return nil
+}
+
+// setLimits bounds what a project may hold on the disk of a directory.
+func setLimits(dir *os.File, project uint32, bytes, files uint64) error {
+	q := dqblk{blockHard: bytes / quotaBlock, fileHard: files, valid: validLimits}
+	return quotactl(dir, setQuota, project, &q)
+}
+
+// held is what a project holds and may hold.
+func held(dir *os.File, project uint32) (dqblk, error) {
+	var q dqblk
+	err := quotactl(dir, getQuota, project, &q)
+	return q, err
+}
+
+// atLimit reports whether a project can hold no more, give or take what a
+// write is rounded up to.
+func (q dqblk) atLimit() bool {
+	const slack = 64 << 10
+	return q.blockHard != 0 && q.space+slack >= q.blockHard*quotaBlock || q.fileHard != 0 && q.files >= q.fileHard
+}
+
+func quotactl(dir *os.File, command, project uint32, q *dqblk) error {
+	raw, err := dir.SyscallConn() // the room may be removed meanwhile
+	if err != nil {
+		return err
+	}
+	var errno unix.Errno
+	err = raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall6(unix.SYS_QUOTACTL_FD, fd, uintptr(command), uintptr(project), uintptr(unsafe.Pointer(q)), 0, 0)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("quotactl_fd", errno)
+	}
+	return err
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 
+	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/job"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/internal/fault"
@@ -85,4 +87,45 @@ func (s rooms) Processes(_ context.Context, r *guestpb.ProcessesRequest) (*guest
 	}
 	list, more, err := s.keeper.Processes(r.User)
 	return &guestpb.ProcessesResponse{Processes: list, Truncated: more}, err
+}
+
+// fileRoom finds where the files of a user are touched.
+func (s *Service) fileRoom(ctx context.Context, user string) (files.Room, error) {
+	r, err := s.find(ctx, user)
+	if fault.KindOf(err) == fault.NotFound { // which would be taken for the file's
+		return files.Room{}, fault.New(fault.Unavailable, "touch files", user, err).Advise("The agent was reset or deleted meanwhile: try again.")
+	}
+	if err != nil {
+		return files.Room{}, err
+	}
+	return files.Room{Place: r.HiddenPlace(), Env: r.Environment(false), Dead: r.Dead(), Program: s.rooms.Program()}, nil
+}
+
+// jobRoom finds where the jobs of a user run.
+func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
+	if user == "" {
+		logs, err := s.rootLog()
+		if err != nil {
+			return job.Room{}, fault.New(fault.Execution, "make the folder of logs", "", err)
+		}
+		return job.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Logs: logs, LogsInside: logs, Met: func(bool) (bool, bool) { return false, false }}, nil
+	}
+	r, err := s.find(ctx, user)
+	if err != nil {
+		return job.Room{}, err
+	}
+	before := r.Marks()
+	logs, inside := r.JobLogs()
+	return job.Room{Place: r.Place(false), Plugin: r.PluginPlace, Env: r.Environment(false), Home: r.Home(), Logs: logs, LogsInside: inside, Met: func(killed bool) (oom, pids bool) {
+		oom, pids, _ = r.Met(before, killed)
+		return oom, pids
+	}}, nil
+}
+
+// find returns the room of a user.
+func (s *Service) find(ctx context.Context, user string) (*room.Room, error) {
+	if err := (rooms{keeper: s.rooms}).usable(user); err != nil {
+		return nil, err
+	}
+	return s.rooms.Get(ctx, user)
 }

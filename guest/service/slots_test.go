@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/guest/protocol"
+	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -40,5 +41,13 @@ func TestSlotsAreShared(t *testing.T) {
 	}
 	if n := take("late"); n != 1 {
 		t.Errorf("of the one that bob gave back, the next got %d", n)
+	}
+}
+
+// A room that was removed meanwhile is not a file that is not there.
+func TestFilesOfNoRoom(t *testing.T) {
+	s := &Service{rooms: room.NewKeeper(room.Options{})}
+	if _, err := s.fileRoom(t.Context(), "agent-alice"); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("%v, %v", fault.KindOf(err), err)
 	}
 }

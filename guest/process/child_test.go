@@ -2,7 +2,9 @@
 
 package process
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestMark(t *testing.T) {
 	for text, want := range map[string]string{
