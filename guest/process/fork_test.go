@@ -105,47 +105,6 @@ func hanging(t *testing.T) (script string, letGo func()) {
 	}
 }
 
-// TestOrphansWhileOneStarts: what a program has left behind, and ends while others start, is nobody's. Its
-// pid may soon be another's, who must not be taken for ended.
-func TestOrphansWhileOneStarts(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	k, err := NewKeeper(Options{Init: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
-	script, letGo := hanging(t)
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	start := func(args ...string) error {
-		_, err := k.Start(Spec{Args: args, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}})
-		return err
-	}
-	hung := make(chan error, 1)
-	go func() { hung <- start(script) }()
-	for deadline := time.Now().Add(30 * time.Second); k.Orphans() == 0; {
-		if err := start("/bin/sh", "-c", "(sleep 0.01 &)"); err != nil {
-			t.Fatal(err)
-		}
-		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
-			t.Fatal("what was inherited is kept for those who start")
-		}
-	}
-	if len(hung) > 0 {
-		t.Error("it did not hang")
-	}
-	letGo()
-	if err := <-hung; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestFailedExec: what the kernel says to an execve is what the caller is told.
 func TestFailedExec(t *testing.T) {
 	k, err := NewKeeper(Options{})

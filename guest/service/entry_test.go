@@ -5,7 +5,6 @@ package service_test
 import (
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -16,20 +15,6 @@ import (
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
-
-// stumbling is a listener without memory or descriptors for a moment: no line may be lost to that.
-type stumbling struct {
-	net.Listener
-	stumbled bool
-}
-
-func (l *stumbling) Accept() (net.Conn, error) {
-	if !l.stumbled {
-		l.stumbled = true
-		return nil, unix.ENFILE
-	}
-	return l.Listener.Accept()
-}
 
 // Where no worker can have a connection, the service answers in its place.
 func TestFilesWithoutRooms(t *testing.T) {

@@ -5,7 +5,6 @@ package service_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -105,7 +104,7 @@ func serve(t *testing.T, h *host) guest.Dialer {
 	s := service.New(h, keeper, nil, logs, "test")
 	go func() { defer close(done); _ = s.Serve(l) }()
 	handed := make(chan struct{})
-	go func() { defer close(handed); _ = s.ServeEntries(&stumbling{Listener: entries}) }()
+	go func() { defer close(handed); _ = s.ServeEntries(entries) }()
 	t.Cleanup(func() {
 		l.Close()
 		entries.Close()
@@ -144,46 +143,6 @@ func TestExec(t *testing.T) {
 	guesttest.RunExec(t, func(*testing.T) *guest.Client { return c })
 }
 
-// A command ends also while another, which has got its output, writes on.
-func TestAnotherWritesOn(t *testing.T) {
-	c := connected(t, serve(t, &host{}))
-	in, end := io.Pipe()
-	p, err := c.Exec(t.Context(), engine.Command{Args: []string{"sh", "-c", "read end; exit 7"}, Stdin: in, Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	processtest.Flood(t, p.PID())
-	_ = end.Close()
-	select {
-	case <-p.Done():
-	case <-time.After(patience):
-		t.Fatal("it goes on")
-	}
-	if exit, err := p.Wait(); err != nil || exit.Code != 7 {
-		t.Errorf("%+v, %v", exit, err)
-	}
-}
-
-// A host that goes away takes its commands with it.
-func TestHostLeaves(t *testing.T) {
-	checkLeaks(t)
-	dial := serve(t, &host{})
-	c := connected(t, dial)
-	p, err := c.Exec(context.Background(), engine.Command{Args: []string{"sleep", "1000"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-	if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.Execution {
-		t.Errorf("wait: %v", err)
-	}
-	for start := time.Now(); unix.Kill(p.PID(), 0) == nil; time.Sleep(5 * time.Millisecond) {
-		if time.Since(start) > patience {
-			t.Fatal("the command outlived its host")
-		}
-	}
-}
-
 // Jobs of the guest's root have their logs in a folder of the guest's own, where nothing
 // is left of an earlier boot.
 func TestJobsOfRoot(t *testing.T) {
@@ -201,25 +160,6 @@ func TestJobsOfRoot(t *testing.T) {
 	}
 	if all, err := os.ReadDir(filepath.Dir(j.LogFile)); err != nil || len(all) != 1 {
 		t.Errorf("beside it there are %v, %v", all, err)
-	}
-}
-
-func TestTooManyCommands(t *testing.T) {
-	dial := serve(t, &host{})
-	c := connected(t, dial)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	const most = 100 // of one; the rest is for others
-	for range most {
-		if _, err := c.Exec(ctx, engine.Command{Args: []string{"sleep", "1000"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := c.Exec(ctx, engine.Command{Args: []string{"true"}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
-		t.Errorf("one more: %v", err)
-	}
-	if err := c.Ping(ctx); err != nil {
-		t.Errorf("ping beside them: %v", err)
 	}
 }
 
@@ -369,24 +309,6 @@ func TestCalls(t *testing.T) {
 	if b := h.boots[0]; b.Boot.Hostname != "box" || len(b.Entropy) < 32 || time.Since(time.Unix(0, b.TimeUnixNano)) > time.Minute {
 		t.Errorf("hello %v", b)
 	}
-}
-
-func TestKeepTime(t *testing.T) {
-	h := &host{}
-	c := connected(t, serve(t, h))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); c.KeepTime(ctx, 10*time.Millisecond) }()
-	seen := func() time.Time { h.mu.Lock(); defer h.mu.Unlock(); return h.clock }
-	var first time.Time
-	for first.IsZero() {
-		first = seen()
-	}
-	for !seen().After(first) {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	<-done
 }
 
 // rawClient speaks the protocol without the manners of guest.Client.
