@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
@@ -128,8 +129,14 @@ func TestLoadRefusesWhatIsNoSettingsFile(t *testing.T) {
 	if _, err := load(t, "{}"+strings.Repeat(" ", maxFileSize)); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("a huge file: %v, want invalid_args", err)
 	}
-	if _, err := Load(t.TempDir()); err == nil {
-		t.Error("a folder was read as settings")
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{t.TempDir(), fifo} {
+		if _, err := Load(path); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%s: %v, want invalid_args", path, err)
+		}
 	}
 }
 

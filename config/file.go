@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -61,7 +62,7 @@ func Load(path string) (*File, error) {
 
 func read(path string) ([]byte, error) {
 	const op = "read settings"
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not block
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -69,13 +70,16 @@ func read(path string) ([]byte, error) {
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make the file readable for you.")
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
+		return nil, fault.Newf(fault.InvalidArgs, op, path, "not a regular file").Advise("Move it away to use the defaults.")
+	}
 	text, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
 	if err != nil {
 		return nil, fault.New(fault.Execution, op, path, err)
 	}
 	if len(text) > maxFileSize {
 		return nil, fault.Newf(fault.InvalidArgs, op, path, "larger than %d bytes", maxFileSize).
-			Advise("This is no settings file: move it away, and the defaults apply.")
+			Advise("This is not a settings file. Move it away to use the defaults.")
 	}
 	return text, nil
 }
@@ -86,7 +90,7 @@ func (f *File) decode(text []byte) error {
 	}
 	doc, err := parseDocument(text)
 	if e, ok := errors.AsType[*syntaxError](err); ok {
-		return broken(e.at, e, "Mend the file by hand, or move it away to have the defaults.")
+		return broken(e.at, e, "Correct the file by hand, or move it away to use the defaults.")
 	}
 	version := formatVersion
 	if i := doc.index(versionKey); i >= 0 {

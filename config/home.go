@@ -32,11 +32,14 @@ func FindHome() (Home, error) {
 
 // UsualHome is .osaurus in the user's own home.
 func UsualHome() (Home, error) {
-	user, err := os.UserHomeDir()
+	dir, err := os.UserHomeDir()
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "find home folder", "", err).Advise("Set " + HomeVariable + " to a folder of yours.")
 	}
-	return Home(filepath.Join(user, ".osaurus")), nil
+	if !filepath.IsAbs(dir) {
+		return "", fault.Newf(fault.InvalidArgs, "find home folder", dir, "HOME is not an absolute path").Advise("Set HOME or " + HomeVariable + " to an absolute path.")
+	}
+	return Home(filepath.Join(dir, ".osaurus")), nil
 }
 
 func (h Home) join(parts ...string) string {

@@ -24,6 +24,11 @@ func TestFindHome(t *testing.T) {
 			t.Errorf("FindHome with %q = %q, %v", tc.env, got, err)
 		}
 	}
+	t.Setenv(HomeVariable, "")
+	t.Setenv("HOME", "me")
+	if got, err := FindHome(); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("FindHome with a relative HOME = %q, %v", got, err)
+	}
 }
 
 func TestMakeIsPrivate(t *testing.T) {
