@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 )
 
@@ -275,5 +276,103 @@ func TestBootWhoseMachineFails(t *testing.T) {
 				t.Error("QEMU is still there")
 			}
 		})
+	}
+}
+
+func TestParseMemory(t *testing.T) {
+	for text, want := range map[string]int64{
+		"512M": 512 << 20, "2G": 2 << 30, "1g": 1 << 30, "128m": 128 << 20,
+		"": 0, "G": 0, "2": 0, "2T": 0, "-1G": 0, "1.5G": 0, "99999999999G": 0, "0x1G": 0,
+	} {
+		got, err := parseMemory(text)
+		if got != want || (want == 0) != (fault.KindOf(err) == fault.InvalidArgs && err != nil) {
+			t.Errorf("parseMemory(%q) = %d, %v", text, got, err)
+		}
+	}
+}
+
+func TestParseShare(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		text, path, mount string
+		readOnly          bool
+	}{
+		{"/srv/a:a", "/srv/a", "/mnt/a", false},
+		{"/srv/a:a:ro", "/srv/a", "/mnt/a", true},
+		{"/srv/a:b:c:ro", "/srv/a:b", "/mnt/c", true},
+		{".:work", here, "/mnt/work", false},
+		{"x:ro:ro", filepath.Join(here, "x"), "/mnt/ro", true},
+		{"/srv/a", "", "", false},
+		{"/srv/a:", "", "", false},
+		{"/srv/a:ro", "", "", false},
+		{":a", "", "", false},
+		{"", "", "", false},
+	} {
+		s, err := parseShare(tc.text)
+		if s.Path != tc.path || s.MountPoint != tc.mount || s.ReadOnly != tc.readOnly {
+			t.Errorf("parseShare(%q) = %+v", tc.text, s)
+		}
+		if (tc.path == "") != (err != nil && fault.KindOf(err) == fault.InvalidArgs) {
+			t.Errorf("parseShare(%q): %v", tc.text, err)
+		}
+	}
+}
+
+func TestPackRef(t *testing.T) {
+	t.Chdir("/srv")
+	for text, want := range map[string]config.PackRef{
+		"auto": "auto", "alpine-3.24.1-amd64": "alpine-3.24.1-amd64", "./p": "/srv/p", "../p.tar.zst": "/p.tar.zst", "/a//b/": "/a/b", "": "", "A b": "",
+	} {
+		if got, err := packRef(text); got != want || (want == "") != (err != nil) {
+			t.Errorf("packRef(%q) = %q, %v", text, got, err)
+		}
+	}
+}
+
+// A changed byte is refused before the command runs, whenever it is found, and
+// the advice that is given mends it.
+func TestChangedImage(t *testing.T) {
+	home := bareHome(t)
+	buildPackImage(t)
+	// The kernel is read before the start, the base beside it.
+	for _, pattern := range []string{"boot/*/vmlinux", "base/*/initfs.ext4"} {
+		found, _ := filepath.Glob(filepath.Join(home.Images(), pattern))
+		if len(found) != 1 {
+			t.Fatalf("%s: %v", pattern, found)
+		}
+		flip(t, found[0])
+		code, out, said := bootAs(t, "--", "echo", "it runs")
+		if code != exitSandbox || out != "" || !strings.Contains(said, found[0]) || !strings.Contains(said, "pack build") {
+			t.Errorf("boot of a changed %s: exit code %d, %q\n%s", found[0], code, out, said)
+		}
+		buildPackImage(t)
+	}
+	// What was mended boots, and knows what it has not.
+	if code, _, said := bootAs(t, "--", "no-such-command"); code != exitNoCommand || !strings.Contains(said, "no-such-command") {
+		t.Errorf("boot of what was mended: exit code %d\n%s", code, said)
+	}
+	wantNoBoots(t, home)
+}
+
+// buildPackImage builds the image, or mends it.
+func buildPackImage(t *testing.T) {
+	t.Helper()
+	if code, _, said := sandbox(t, "pack", "build"); code != 0 {
+		t.Fatalf("pack build: exit code %d\n%s", code, said)
+	}
+}
+
+func flip(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

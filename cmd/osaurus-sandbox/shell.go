@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -163,4 +166,86 @@ func keysOf(own *os.File, over <-chan struct{}) <-chan []byte {
 		}
 	}()
 	return typed
+}
+
+const (
+	// detachKey, pressed twice, leaves a shell. One key alone would be taken from
+	// programs that know it, such as vim's jump to a tag.
+	detachKey     = 0x1d // Ctrl-]
+	detachKeyName = "Ctrl-]"
+	// detachWait is how long the first one is kept back for the second: as long
+	// as two presses of a key take a person in no hurry.
+	detachWait = 500 * time.Millisecond
+)
+
+// carryKeys carries what is typed until the detach key is pressed twice in a
+// row, or there is nothing more.
+func carryKeys(typed <-chan []byte, to io.Writer) error {
+	var late <-chan time.Time // a detach key is kept back until then
+	for {
+		var keys []byte
+		select {
+		case b, more := <-typed:
+			if !more {
+				return nil
+			}
+			keys = b
+			if late != nil {
+				keys = append([]byte{detachKey}, keys...)
+			}
+			if at := bytes.Index(keys, []byte{detachKey, detachKey}); at >= 0 {
+				_, err := to.Write(keys[:at])
+				return err
+			}
+			if late = nil; keys[len(keys)-1] == detachKey {
+				keys, late = keys[:len(keys)-1], time.After(detachWait)
+			}
+		case <-late:
+			keys, late = []byte{detachKey}, nil
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		if _, err := to.Write(keys); err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// resetScreen undoes what a program may have switched on before its terminal was left:
+	// attributes, keypad, arrow keys, mouse, focus, pasting, a hidden cursor.
+	resetScreen = "\x1b[0m\x1b>\x1b[?1l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?25h"
+	// enterOther and leaveOther switch between the terminal's two screens. Leaving moves the
+	// cursor, so it is done only for a program that has entered.
+	enterOther, leaveOther = "\x1b[?1049h", "\x1b[?1049l"
+)
+
+// screen writes to a terminal and notices whether its other screen is shown.
+type screen struct {
+	io.Writer
+	end   []byte // of what was written: a sequence may come in two parts
+	other bool
+}
+
+func newScreen(w io.Writer) *screen { return &screen{Writer: w} }
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.end = append(s.end, p...)
+	if enter, leave := bytes.LastIndex(s.end, []byte(enterOther)), bytes.LastIndex(s.end, []byte(leaveOther)); enter != leave {
+		s.other = enter > leave
+	}
+	s.end = s.end[max(0, len(s.end)-len(enterOther)+1):]
+	return s.Writer.Write(p)
+}
+
+// restore undoes what programs have switched on and not off.
+func (s *screen) restore() error {
+	text := resetScreen
+	if s.other {
+		text += leaveOther
+	}
+	s.other = false
+	_, err := io.WriteString(s.Writer, text)
+	return err
 }

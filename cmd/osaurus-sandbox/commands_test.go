@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/doctor"
+)
+
+// What would be destroyed is not while the question waits, and the question can be left.
+func TestConfirmInterrupted(t *testing.T) {
+	term := onTerminal(t, []string{config.HomeVariable + "=" + t.TempDir()}, "reset")
+	term.press("Reset? [y/N]", "\x03")
+	hangs := time.AfterFunc(2*seenWithin, func() { _ = term.cmd.Process.Kill() })
+	defer hangs.Stop()
+	if code, shown := term.end(); code != exitInterrupted+int(syscall.SIGINT) || !strings.Contains(shown, "ended by a signal: interrupt") {
+		t.Errorf("%d, %q", code, shown)
+	}
+}
+
+// A program that reads what is empty finds it empty, and not absent.
+func TestJSONHasWhatIsEmpty(t *testing.T) {
+	var list, line bytes.Buffer
+	if err := printProto(&list, &controlpb.ListAgentsResponse{}); err != nil || list.String() != "{\n  \"agents\": []\n}\n" {
+		t.Errorf("%v, %s", err, list.String())
+	}
+	if err := printLine(&line, &controlpb.LogsResponse{Source: "daemon"}); err != nil || line.String() != `{"source":"daemon","text":"","level":""}`+"\n" {
+		t.Errorf("%v, %s", err, line.String())
+	}
+}
+
+func TestOneIsNoPlural(t *testing.T) {
+	var out bytes.Buffer
+	if err := printStatus(&out, &controlpb.Status{Commands: 1, Machine: &controlpb.Machine{Cpus: 1}}); err != nil || !strings.Contains(out.String(), "1 command\n") || !strings.Contains(out.String(), "1 processor,") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	for n, want := range []string{"0 entries", "1 entry", "2 entries"} {
+		if got := plural(n, "entry"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// The arguments of a plugin's tool may be numbers and truths to choose from.
+func TestDescribeChoices(t *testing.T) {
+	var out bytes.Buffer
+	err := printTool(&out, &controlpb.Tool{Name: "t", InputSchema: `{"properties": {"a": {"type": "integer", "enum": [1, 20000000]}, "b": {"enum": [true]}, "c": {"enum": ["x", "y"], "description": "which"}}}`})
+	for _, want := range []string{"1 | 20000000", "true", "x | y  which"} {
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("no %q: %s, %v", want, &out, err)
+		}
+	}
+}
+
+// What a tool expected is told as a sentence, whether it was one or not.
+func TestExpected(t *testing.T) {
+	for expected, want := range map[string]string{"a text": "Expected is: a text.", "It is short.": "Expected is: It is short."} {
+		err := printEnvelope(console{err: &bytes.Buffer{}}, "t", `{"ok":false,"kind":"invalid_args","message":"no","expected":"`+expected+`"}`, false)
+		if got := fault.AdviceOf(err); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+// A person reads what a failed tool has written, and cannot take it for this program's words.
+func TestFailedToolIsShown(t *testing.T) {
+	var out, stderr strings.Builder
+	err := printEnvelope(console{nil, &out, &stderr}, "git_log", `{"ok":false,"kind":"execution_error","message":"it failed with exit code 2: stderr says why","stdout":"one\n","stderr":"no\u001b[2J such\nfile"}`, false)
+	if fault.KindOf(err) != fault.Execution || out.String() != "" || stderr.String() != "  | one\n  | no·[2J such\n  | file\n" {
+		t.Errorf("%v, %q, %q", err, out.String(), stderr.String())
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
+	code, out, said := sandbox(t, "doctor", "--json")
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || !r.Ready || len(r.Findings) == 0 {
+		t.Errorf("doctor --json: %d, %v\n%s%s", code, err, out, said)
+	}
+
+	bin := t.TempDir()
+	for _, machine := range []string{"x86_64", "aarch64"} {
+		if err := os.WriteFile(filepath.Join(bin, "qemu-system-"+machine), []byte("#!/bin/sh\necho QEMU emulator version 5.2.0\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runtime.GOOS != "linux" {
+		return // QEMU is not what runs machines here
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	code, out, said = sandbox(t, "doctor")
+	if code != fault.ExitUnavailable || !strings.Contains(out, "version 5.2 is too old") || !strings.Contains(out, "fix: ") || !strings.Contains(said, "setup is required") {
+		t.Errorf("doctor with an old QEMU: %d\n%s%s", code, out, said)
+	}
+}
+
+// burning is a guest in which alice uses one processor and receives 1,000 bytes a second, and bob
+// the same from when he has a room.
+type burning struct {
+	controlpbconnect.AgentsClient
+	alice, bob time.Time
+}
+
+func (b burning) Usage(context.Context, *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error) {
+	r := &controlpb.AgentUsageResponse{Running: true, Time: timestamppb.Now()}
+	for name, since := range map[string]time.Time{"alice": b.alice, "bob": b.bob} {
+		if ran := time.Since(since); ran >= 0 {
+			r.Agents = append(r.Agents, &controlpb.AgentUsage{
+				Agent: name, Cpu: durationpb.New(ran), Received: uint64(1000 * ran.Seconds()), Since: timestamppb.New(since),
+			})
+		}
+	}
+	return r, nil
+}
+
+// What agents use is true at the first look as well, also of one whose room was made just before it.
+func TestTopHasRatesAtOnce(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		client := &control.Client{Agents: burning{alice: time.Now().Add(-time.Hour), bob: time.Now().Add(500 * time.Millisecond)}}
+		var out bytes.Buffer
+		began := time.Now()
+		var ticks []tick
+		err := watchTop(t.Context(), &out, client, "", 10*time.Second, 2, func(w io.Writer, now tick) error {
+			ticks = append(ticks, now)
+			return plainTop(w, now)
+		})
+		if took := time.Since(began); err != nil || took != maxFirst+10*time.Second {
+			t.Fatalf("%v, after %v", err, took)
+		}
+		if len(ticks) != 2 || len(ticks[0].Agents) != 2 {
+			t.Fatalf("%+v", ticks)
+		}
+		for _, a := range ticks[0].Agents {
+			want := map[string]float64{"alice": 1, "bob": .5}[a.Agent]
+			if a.CPUPercent != 100*want || a.ReceivedRate != 1000*want {
+				t.Errorf("at the first look: %+v", a)
+			}
+		}
+		for _, a := range ticks[1].Agents {
+			if a.CPUPercent != 100 || a.ReceivedRate != 1000 {
+				t.Errorf("at the second look: %+v", a)
+			}
+		}
+		if !strings.Contains(out.String(), "100%") {
+			t.Errorf("%s", &out)
+		}
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	for _, tc := range []struct {
+		use  string
+		want []string // of the first four arguments
+	}{
+		{"status", []string{"", "", "", ""}},
+		{"ps [AGENT]", []string{"AGENT", "", "", ""}},
+		{"exec {AGENT | --root} [flags] -- COMMAND [ARG...]", []string{"AGENT", "COMMAND", "ARG", "ARG"}},
+		{"verify AGENT [PLUGIN...]", []string{"AGENT", "PLUGIN", "PLUGIN", "PLUGIN"}},
+		{"diff PLUGIN [FROM [TO]]", []string{"PLUGIN", "FROM", "TO", ""}},
+		{"save ARTIFACT [FOLDER | -]", []string{"ARTIFACT", "FOLDER", "", ""}},
+		{"call AGENT TOOL [JSON | KEY=VALUE...]", []string{"AGENT", "TOOL", "JSON", ""}},
+	} {
+		p := placesOf(tc.use)
+		got := []string{p.at(0), p.at(1), p.at(2), p.at(3)}
+		if !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.use, got, tc.want)
+		}
+	}
+}
+
+// TestHelp reads the help of every command as a newcomer does, who wants to know what
+// it is for and to see one that works.
+func TestHelp(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		path := cmd.CommandPath()
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: %q is no title", path, cmd.Short)
+		}
+		if (cmd.HasSubCommands() || len(placesOf(cmd.Use).words) > 0) && cmd.Example == "" {
+			t.Errorf("%s: no example", path)
+		}
+		if cmd.Example != "" && !strings.Contains(cmd.Example, path) {
+			t.Errorf("%s: the examples are of something else", path)
+		}
+	}
+	walk(newRoot(console{}))
+}
