@@ -41,7 +41,7 @@ type Room struct {
 
 // Options are what a keeper is made of.
 type Options struct {
-	Processes *process.Keeper
+	Processes *process.Manager
 	// Find finds the room of a user, and makes it anew if it has ended.
 	Find func(ctx context.Context, user string) (Room, error)
 }

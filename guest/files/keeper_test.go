@@ -35,7 +35,7 @@ const patience = 30 * time.Second
 // newKeeper is a keeper whose rooms are all this host.
 func newKeeper(t *testing.T) *Keeper {
 	t.Helper()
-	processes, err := process.NewKeeper(process.Options{})
+	processes, err := process.NewManager(process.Options{})
 	must(t, err)
 	k := NewKeeper(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
 		return Room{Env: os.Environ(), Program: "/proc/self/exe", Dead: make(chan struct{})}, nil

@@ -34,7 +34,7 @@ const alice, bob = "agent-alice", "agent-bob"
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	processes, err := process.NewKeeper(process.Options{Cgroup: processtest.Cgroup(t)})
+	processes, err := process.NewManager(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ type Room struct {
 
 // Options are what a keeper works with.
 type Options struct {
-	Processes *process.Keeper
+	Processes *process.Manager
 	// Find returns a user's room. It fails with NotFound if there is none.
 	Find func(ctx context.Context, user string) (Room, error)
 }

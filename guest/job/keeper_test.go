@@ -78,7 +78,7 @@ func (slow) Cgroup() string                  { return "" }
 // has a room under that name next.
 func TestForgottenWhileItStarts(t *testing.T) {
 	const user = "agent-alice"
-	processes, err := process.NewKeeper(process.Options{})
+	processes, err := process.NewManager(process.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

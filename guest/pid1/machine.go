@@ -30,7 +30,7 @@ type machine struct {
 	random    *os.File // /dev/random, which is nowhere for a moment while the root changes
 	listeners []io.Closer
 	service   *service.Service
-	rooms     *room.Keeper
+	rooms     *room.Manager
 	prepared  chan error // what became of prepare, once
 	late      sync.WaitGroup
 	loaded    chan struct{} // closed when the late modules are loaded

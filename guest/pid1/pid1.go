@@ -72,13 +72,13 @@ func (m *machine) serve(version string) error {
 		return fmt.Errorf("listen on vsock port %d: %w", protocol.DataPort, err)
 	}
 	m.limits()
-	keeper, err := process.NewKeeper(process.Options{Init: true, Cgroup: commands})
+	keeper, err := process.NewManager(process.Options{Init: true, Cgroup: commands})
 	if err != nil {
 		return err
 	}
 	m.rooms = m.newRooms(keeper)
 	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, keeper, m.rooms, own+"/data/jobs", version)
-	go m.obey()
+	go m.handleSignals()
 	go func() {
 		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {
 			m.warn("take lines and connections for rooms", err)
@@ -95,9 +95,9 @@ func (m *machine) serve(version string) error {
 }
 
 // newRooms returns a keeper of no rooms yet.
-func (m *machine) newRooms(keeper *process.Keeper) *room.Keeper {
-	return room.NewKeeper(room.Options{
-		Keeper: keeper, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
+func (m *machine) newRooms(keeper *process.Manager) *room.Manager {
+	return room.NewManager(room.Options{
+		Processes: keeper, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
 		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, ModulesLoaded: m.loaded,
 	})
 }
@@ -119,10 +119,10 @@ func (l hostOnly) Accept() (net.Conn, error) {
 	}
 }
 
-// obey does what processes of the guest expect init to do on signals: power
+// handleSignals does what processes of the guest expect init to do on signals: power
 // off. The rest is taken so that it cannot end this process, and with it the
 // machine.
-func (m *machine) obey() {
+func (m *machine) handleSignals() {
 	off := make(chan os.Signal, 1)
 	signal.Notify(off, unix.SIGTERM, unix.SIGINT, unix.SIGPWR, unix.SIGUSR1, unix.SIGUSR2)
 	ignored := make(chan os.Signal, 1) // nobody reads it

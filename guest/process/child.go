@@ -20,13 +20,13 @@ import (
 
 // Child is a command that was started, with all that it started in turn.
 type Child struct {
-	keeper *Keeper
-	id     uint64
-	pid    int
-	cgroup string
-	done   chan struct{}
-	status syscall.WaitStatus // after done
-	start  *start             // until it runs its program
+	manager *Manager
+	id      uint64
+	pid     int
+	cgroup  string
+	done    chan struct{}
+	status  syscall.WaitStatus // after done
+	start   *start             // until it runs its program
 
 	release sync.Once
 }
@@ -45,7 +45,7 @@ func (c *Child) makeGroup(in, mark string) (fd int, err error) {
 	return unix.Open(c.cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// ID is a number that no other child of the keeper has or had.
+// ID is a number that no other child of the manager has or had.
 func (c *Child) ID() uint64 { return c.id }
 
 // PID is the process id of the first process.
@@ -63,9 +63,9 @@ func Killed(s syscall.WaitStatus) bool { return s.Signaled() && s.Signal() == un
 // Signal sends a signal to the process group of the first process, if that has
 // not ended: afterwards it fails with ESRCH.
 func (c *Child) Signal(sig syscall.Signal) error {
-	c.keeper.mu.Lock()
-	defer c.keeper.mu.Unlock()
-	if c.keeper.children[c.pid] != c {
+	c.manager.mu.Lock()
+	defer c.manager.mu.Unlock()
+	if c.manager.children[c.pid] != c {
 		return unix.ESRCH
 	}
 	return unix.Kill(-c.pid, sig)

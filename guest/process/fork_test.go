@@ -20,18 +20,18 @@ import (
 // program, holds up neither this process's collector nor other children, nor the end of
 // their input.
 func TestHangingExec(t *testing.T) {
-	k, err := NewKeeper(Options{})
+	m, err := NewManager(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
+	defer m.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer null.Close()
 	startWith := func(program string, input *os.File) (*Child, error) {
-		return k.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{input.Fd(), null.Fd(), null.Fd()}})
+		return m.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{input.Fd(), null.Fd(), null.Fd()}})
 	}
 	start := func(program string) (*Child, error) { return startWith(program, null) }
 	script, letGo := hanging(t)
@@ -107,17 +107,17 @@ func hanging(t *testing.T) (script string, letGo func()) {
 
 // TestFailedExec: what the kernel says to an execve is what the caller is told.
 func TestFailedExec(t *testing.T) {
-	k, err := NewKeeper(Options{})
+	m, err := NewManager(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
+	defer m.Close()
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for want, args := range map[unix.Errno][]string{unix.ENOEXEC: {empty}, unix.E2BIG: {"/bin/true", strings.Repeat("x", 1<<20)}, unix.EINVAL: {"/bin/true", "a\x00b"}} {
-		if _, err := k.Start(Spec{Args: args, Dir: "/"}); !errors.Is(err, want) || fault.KindOf(err) != fault.Execution {
+		if _, err := m.Start(Spec{Args: args, Dir: "/"}); !errors.Is(err, want) || fault.KindOf(err) != fault.Execution {
 			t.Errorf("%q: %v, want %v", args[0], err, want)
 		}
 	}

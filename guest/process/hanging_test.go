@@ -18,23 +18,23 @@ import (
 // is gone when the share answers.
 func TestHangingShare(t *testing.T) {
 	const patience, busy = time.Second, 15 * time.Second
-	begin := func(t *testing.T) (k *Keeper, start func(Place, ...string) (*Child, error), share processtest.Share) {
+	begin := func(t *testing.T) (m *Manager, start func(Place, ...string) (*Child, error), share processtest.Share) {
 		t.Parallel()
 		share = processtest.HangingShare(t)
-		k, err := NewKeeper(Options{Cgroup: processtest.Cgroup(t)})
+		m, err := NewManager(Options{Cgroup: processtest.Cgroup(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { share.LetGo(); k.Close() })
-		k.patience = patience
+		t.Cleanup(func() { share.LetGo(); m.Close() })
+		m.patience = patience
 		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { null.Close() })
-		return k, func(p Place, args ...string) (*Child, error) {
+		return m, func(p Place, args ...string) (*Child, error) {
 			began := time.Now()
-			c, err := k.Start(Spec{Args: args, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}, Place: p})
+			c, err := m.Start(Spec{Args: args, Dir: "/", Files: [3]uintptr{null.Fd(), null.Fd(), null.Fd()}, Place: p})
 			if took := time.Since(began); took > endWithin+busy {
 				t.Errorf("%q took %v", args, took)
 			}
@@ -42,9 +42,9 @@ func TestHangingShare(t *testing.T) {
 		}, share
 	}
 	t.Run("Look", func(t *testing.T) {
-		k, start, share := begin(t)
+		m, start, share := begin(t)
 		place := spot{}
-		if _, err := k.Start(Spec{Args: []string{"/bin/true"}, Dir: share.Dir + "/work", Place: place}); !isLate(err, share.Dir+"/work") {
+		if _, err := m.Start(Spec{Args: []string{"/bin/true"}, Dir: share.Dir + "/work", Place: place}); !isLate(err, share.Dir+"/work") {
 			t.Error(err)
 		}
 		for range 2 {
@@ -52,16 +52,16 @@ func TestHangingShare(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		k.patience = busy
+		m.patience = busy
 		if c, err := start(place, "/bin/true"); err != nil {
 			t.Errorf("another beside it: %v", err)
 		} else {
 			c.Release()
 		}
 		stuck := func() int {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			return k.stuck
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.stuck
 		}
 		if n := stuck(); n != 3 {
 			t.Errorf("%d threads wait for nobody", n)
@@ -91,8 +91,8 @@ func TestHangingShare(t *testing.T) {
 		}
 	})
 	t.Run("Release", func(t *testing.T) {
-		k, start, share := begin(t)
-		k.patience = busy
+		m, start, share := begin(t)
+		m.patience = busy
 		c, err := start(nil, "/bin/cat", filepath.Join(share.Dir, "file"))
 		if err != nil {
 			t.Fatal(err)

@@ -62,10 +62,10 @@ const maxStuck = 256
 // onThread runs look and then fork on a new thread that has entered the place of the program.
 // To enter and to look may wait for a share, which nobody can interrupt: a start that takes too
 // long is given up, and its thread forks nothing and ends when the share answers.
-func (k *Keeper) onThread(s Spec, look, fork func() error) error {
-	k.mu.Lock()
-	stuck := k.stuck
-	k.mu.Unlock()
+func (m *Manager) onThread(s Spec, look, fork func() error) error {
+	m.mu.Lock()
+	stuck := m.stuck
+	m.mu.Unlock()
 	if stuck >= maxStuck {
 		return fault.Newf(fault.Unavailable, "start program", s.Args[0], "%d starts wait for a share that hangs", stuck).Advise("Try again later.")
 	}
@@ -82,7 +82,7 @@ func (k *Keeper) onThread(s Spec, look, fork func() error) error {
 			err = look()
 		}
 		if !decided.CompareAndSwap(false, true) {
-			k.countStuck(-1)
+			m.countStuck(-1)
 			return
 		}
 		if err == nil {
@@ -93,20 +93,20 @@ func (k *Keeper) onThread(s Spec, look, fork func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(k.patience):
+	case <-time.After(m.patience):
 	}
-	k.countStuck(1)
+	m.countStuck(1)
 	if decided.CompareAndSwap(false, true) {
-		return s.late(k.patience)
+		return s.late(m.patience)
 	}
-	k.countStuck(-1)
+	m.countStuck(-1)
 	return <-done
 }
 
-func (k *Keeper) countStuck(n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.stuck += n
+func (m *Manager) countStuck(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stuck += n
 }
 
 // InNamespaces runs f on a new thread that has entered namespaces of a process.

@@ -18,13 +18,13 @@ func (spot) Credential() *syscall.Credential { return nil }
 func (spot) Cgroup() string                  { return "" }
 
 func TestPlaceThatCannotBeEntered(t *testing.T) {
-	k, err := NewKeeper(Options{})
+	m, err := NewManager(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
+	defer m.Close()
 	closed := errors.New("closed")
-	if _, err := k.Start(Spec{Args: []string{"/bin/true"}, Dir: "/", Place: spot{closed}}); fault.KindOf(err) != fault.Unavailable || !errors.Is(err, closed) {
+	if _, err := m.Start(Spec{Args: []string{"/bin/true"}, Dir: "/", Place: spot{closed}}); fault.KindOf(err) != fault.Unavailable || !errors.Is(err, closed) {
 		t.Error(err)
 	}
 }

@@ -49,14 +49,14 @@ func (stillness) Cgroup() string                  { return "" }
 // TestSlowClone: while the kernel takes its time to make a child, the rest of this process goes on.
 func TestSlowClone(t *testing.T) {
 	const most = 20 * time.Second
-	k, err := NewKeeper(Options{})
+	m, err := NewManager(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.Close()
+	defer m.Close()
 	entered, started := make(chan entrant, 1), make(chan error, 1)
 	go func() {
-		_, err := k.Start(Spec{Args: []string{"/bin/true"}, Dir: "/", Place: stillness{entered}})
+		_, err := m.Start(Spec{Args: []string{"/bin/true"}, Dir: "/", Place: stillness{entered}})
 		started <- err
 	}()
 	var e entrant

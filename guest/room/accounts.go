@@ -16,9 +16,9 @@ import (
 // maxAccounts is more than any system's file of users.
 const maxAccounts = 1 << 20
 
-// enrol writes the room's user and group into the files of the layer, where
+// addUser writes the room's user and group into the files of the layer, where
 // packages that are installed put theirs.
-func (b *builder) enrol() error {
+func (b *builder) addUser() error {
 	etc, err := folder(b.root, "etc")
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (b *builder) enrol() error {
 	id := strconv.FormatUint(uint64(b.UID), 10)
 	b.shell = "/bin/sh"
 	for _, bash := range []string{"bin/bash", "usr/bin/bash"} {
-		if fd, err := look(b.root, bash, unix.O_PATH); err == nil {
+		if fd, err := openBeneath(b.root, bash, unix.O_PATH); err == nil {
 			_ = unix.Close(fd)
 			b.shell = "/bin/bash"
 		}

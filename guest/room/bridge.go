@@ -19,38 +19,38 @@ import (
 // olderSocket is where older programs look for the socket.
 const olderSocket = "/tmp/osaurus-bridge.sock"
 
-// outlet is a room's way to the bridge. Its files are the guest's own, and the room is
+// bridgeFiles is a room's way to the bridge. Its files are the guest's own, and the room is
 // shown them: nobody in it can put others in their place, and the guest writes them
 // without looking into the room.
-type outlet struct {
+type bridgeFiles struct {
 	socket *relay.Socket // nil: the host serves no bridge
 	token  []byte
 }
 
 // The names of those files.
-func outletSocket(files string) string { return filepath.Join(files, "bridge.sock") }
-func outletTokens(files string) string { return filepath.Join(files, "osaurus") }
+func bridgeSocket(files string) string { return filepath.Join(files, "bridge.sock") }
+func bridgeTokens(files string) string { return filepath.Join(files, "osaurus") }
 
-// openOutlet makes the way to the bridge, before the room is made.
-func (r *Room) openOutlet(o Options, token []byte) (err error) {
+// openBridge makes the way to the bridge, before the room is made.
+func (r *Room) openBridge(o Options, token []byte) (err error) {
 	by := o.Relay()
 	if by == nil {
 		return nil
 	}
-	tokens := outletTokens(r.files)
+	tokens := bridgeTokens(r.files)
 	// Not to be listed: whoever knows the name may ask for the file.
 	const passable = 0o711
 	if err := errors.Join(os.RemoveAll(tokens), os.Mkdir(tokens, passable), os.Chmod(tokens, passable)); err != nil {
 		return fault.New(fault.Unavailable, "make room", r.spec.User, err)
 	}
-	if r.outlet.socket, err = by.Room(outletSocket(r.files), r.spec.Uid, process.Mark); err != nil {
+	if r.bridgeFiles.socket, err = by.Room(bridgeSocket(r.files), r.spec.Uid, process.Mark); err != nil {
 		return err
 	}
 	return r.tell(token)
 }
 
 // close ends what programs of the room ask.
-func (o outlet) close() {
+func (o bridgeFiles) close() {
 	if o.socket != nil {
 		_ = o.socket.Close()
 	}
@@ -58,10 +58,10 @@ func (o outlet) close() {
 
 // tell gives the room's programs another token, or none.
 func (r *Room) tell(token []byte) error {
-	if r.outlet.socket == nil || bytes.Equal(token, r.outlet.token) {
+	if r.bridgeFiles.socket == nil || bytes.Equal(token, r.bridgeFiles.token) {
 		return nil
 	}
-	path := filepath.Join(outletTokens(r.files), r.spec.User+".token")
+	path := filepath.Join(bridgeTokens(r.files), r.spec.User+".token")
 	var err error
 	if len(token) == 0 {
 		err = os.Remove(path)
@@ -71,7 +71,7 @@ func (r *Room) tell(token []byte) error {
 	if err != nil {
 		return fault.New(fault.Execution, "hand the room its token", r.spec.User, err)
 	}
-	r.outlet.token = token
+	r.bridgeFiles.token = token
 	return nil
 }
 
@@ -95,11 +95,11 @@ func (r *Room) writeToken(path string, token []byte) error {
 
 // bridge shows the room its way to the bridge, and the program that knows how to ask.
 func (b *builder) bridge() error {
-	if b.Outlet {
-		if err := b.showFile(outletSocket(b.Files), protocol.BridgeSocket, sealed); err != nil {
+	if b.Bridge {
+		if err := b.showFile(bridgeSocket(b.Files), protocol.BridgeSocket, sealed); err != nil {
 			return err
 		}
-		if err := b.bindFolder(outletTokens(b.Files), protocol.TokenDir, sealed); err != nil {
+		if err := b.bindFolder(bridgeTokens(b.Files), protocol.TokenDir, sealed); err != nil {
 			return err
 		}
 		if err := b.link(protocol.BridgeSocket, olderSocket); err != nil {
@@ -114,7 +114,7 @@ func (b *builder) bridge() error {
 
 // link lays a link in a folder that is new.
 func (b *builder) link(to, path string) error {
-	dir, err := look(b.root, filepath.Dir(path)[1:], unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := openBeneath(b.root, filepath.Dir(path)[1:], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (b *builder) make() error {
 		what string
 		do   func() error
 	}{
-		{"user", b.enrol}, {"/dev", b.devices}, {"/proc", b.processes}, {"memory", b.memory}, {"/tmp", b.temporary},
+		{"user", b.addUser}, {"/dev", b.devices}, {"/proc", b.processes}, {"memory", b.memory}, {"/tmp", b.temporary},
 		{"logs of jobs", b.jobs}, {"shares", b.shares}, {"home", b.home}, {"files of /etc", b.settings}, {"bridge", b.bridge},
 	} {
 		if err := step.do(); err != nil {
@@ -104,8 +104,8 @@ func (b *builder) enter() error {
 	return errors.Join(unix.Chdir("/"), unix.Close(b.root))
 }
 
-// fresh makes a file system that is mounted nowhere yet.
-func fresh(kind string, attributes int, options ...string) (int, error) {
+// newFS makes a file system that is mounted nowhere yet.
+func newFS(kind string, attributes int, options ...string) (int, error) {
 	f, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", kind, err)
@@ -136,8 +136,8 @@ func bindOf(fd, attributes int) (int, error) {
 	return tree, nil
 }
 
-// put mounts a tree, which it closes, onto what is open.
-func put(tree, onto int) error {
+// mountOnto mounts a tree, which it closes, onto what is open.
+func mountOnto(tree, onto int) error {
 	defer unix.Close(tree)
 	if err := unix.MoveMount(tree, "", onto, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount: %w", err)
@@ -145,13 +145,13 @@ func put(tree, onto int) error {
 	return nil
 }
 
-// look opens something below a folder without following any link.
-func look(dir int, name string, flags int) (int, error) {
+// openBeneath opens something below a folder without following any link.
+func openBeneath(dir int, name string, flags int) (int, error) {
 	return open(dir, name, flags, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
 }
 
-// lookUp opens an absolute path of the guest without following any link.
-func lookUp(path string, flags int) (int, error) {
+// openNoLinks opens an absolute path of the guest without following any link.
+func openNoLinks(path string, flags int) (int, error) {
 	return open(unix.AT_FDCWD, path, flags, unix.RESOLVE_NO_SYMLINKS)
 }
 
@@ -178,7 +178,7 @@ func folder(dir int, path string) (int, error) {
 			_ = unix.Close(at)
 			return -1, &fs.PathError{Op: "make", Path: path, Err: err}
 		}
-		next, err := look(at, name, unix.O_PATH|unix.O_DIRECTORY)
+		next, err := openBeneath(at, name, unix.O_PATH|unix.O_DIRECTORY)
 		_ = unix.Close(at)
 		if err != nil {
 			return -1, err
@@ -199,5 +199,5 @@ func (b *builder) mountAt(path string, tree int, err error) error {
 		return err
 	}
 	defer unix.Close(at)
-	return put(tree, at)
+	return mountOnto(tree, at)
 }

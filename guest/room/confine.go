@@ -35,8 +35,8 @@ func refused() seccomp.Filter {
 const rootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
 	1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL
 
-// bound takes all capabilities but some out of the thread's bounding set.
-func bound(keep uint64) error {
+// dropBounding takes all capabilities but some out of the thread's bounding set.
+func dropBounding(keep uint64) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if keep&(1<<c) != 0 {
 			continue
@@ -49,8 +49,8 @@ func bound(keep uint64) error {
 	return nil
 }
 
-// hold leaves the thread only some of the capabilities that it has.
-func hold(keep uint64) error {
+// keepOnly leaves the thread only some of the capabilities that it has.
+func keepOnly(keep uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{
 		{Effective: uint32(keep), Permitted: uint32(keep)},

@@ -17,11 +17,11 @@ import (
 // devices makes /dev: what programs expect and nothing that is a device of the
 // guest.
 func (b *builder) devices() error {
-	tree, err := fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode=0755", "size=64k")
+	tree, err := newFS("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode=0755", "size=64k")
 	if err := b.mountAt("dev", tree, err); err != nil {
 		return err
 	}
-	dev, err := look(b.root, "dev", unix.O_PATH|unix.O_DIRECTORY)
+	dev, err := openBeneath(b.root, "dev", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -44,11 +44,11 @@ func (b *builder) devices() error {
 			return err
 		}
 	}
-	tree, err = fresh("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode=0666", "mode=0620", "max="+maxTerminals)
+	tree, err = newFS("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode=0666", "mode=0620", "max="+maxTerminals)
 	if err := b.mountAt("dev/pts", tree, err); err != nil {
 		return err
 	}
-	tree, err = fresh("tmpfs", still, "mode=1777", shmSize(b.Memory))
+	tree, err = newFS("tmpfs", still, "mode=1777", shmSize(b.Memory))
 	if err := b.mountAt("dev/shm", tree, err); err != nil {
 		return err
 	}
@@ -57,11 +57,11 @@ func (b *builder) devices() error {
 
 // memory makes /run, and the folder that shares are put in.
 func (b *builder) memory() error {
-	tree, err := fresh("tmpfs", quiet, "mode=0755", runSize(b.Memory))
+	tree, err := newFS("tmpfs", quiet, "mode=0755", runSize(b.Memory))
 	if err := b.mountAt("run", tree, err); err != nil {
 		return err
 	}
-	tree, err = fresh("tmpfs", still, "mode=0755", "size=64k")
+	tree, err = newFS("tmpfs", still, "mode=0755", "size=64k")
 	return b.mountAt(workspace, tree, err)
 }
 
@@ -94,7 +94,7 @@ func (b *builder) shares() error {
 func (b *builder) bindFolder(from, to string, attributes int) error {
 	source := -1
 	if err := b.asAgent(1<<unix.CAP_DAC_READ_SEARCH, func() (err error) {
-		source, err = lookUp(from, unix.O_PATH|unix.O_DIRECTORY)
+		source, err = openNoLinks(from, unix.O_PATH|unix.O_DIRECTORY)
 		return err
 	}); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (b *builder) home() error {
 	}
 	home := -1
 	if err := b.asAgent(0, func() (err error) {
-		home, err = look(b.root, b.Home[1:], unix.O_PATH|unix.O_DIRECTORY)
+		home, err = openBeneath(b.root, b.Home[1:], unix.O_PATH|unix.O_DIRECTORY)
 		return err
 	}); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (b *builder) home() error {
 
 // seal makes a mount of the new root read-only, but not those in it.
 func (b *builder) seal(path string) error {
-	at, err := look(b.root, path[1:], unix.O_PATH|unix.O_DIRECTORY)
+	at, err := openBeneath(b.root, path[1:], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (b *builder) seal(path string) error {
 // ensureHome makes the home if the host has not.
 func (b *builder) ensureHome() error {
 	return b.asAgent(1<<unix.CAP_DAC_READ_SEARCH, func() error {
-		fd, err := lookUp(b.Home, unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := openNoLinks(b.Home, unix.O_PATH|unix.O_DIRECTORY)
 		if err == nil {
 			return unix.Close(fd)
 		}
@@ -167,7 +167,7 @@ func (b *builder) ensureHome() error {
 			return err
 		}
 		_ = syscall.Setfsuid(0)
-		top, err := lookUp("/", unix.O_PATH|unix.O_DIRECTORY)
+		top, err := openNoLinks("/", unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (b *builder) heavy(home int, name, where string) error {
 		return err
 	}
 	defer unix.Close(at)
-	source, err := lookUp(b.Layer+"/heavy/"+where, unix.O_PATH|unix.O_DIRECTORY)
+	source, err := openNoLinks(b.Layer+"/heavy/"+where, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (b *builder) heavy(home int, name, where string) error {
 	if err != nil {
 		return err
 	}
-	return put(tree, at)
+	return mountOnto(tree, at)
 }
 
 // settings puts the guest's name servers, the room's host names and its own over the
@@ -218,7 +218,7 @@ func (b *builder) settings() error {
 // showFile mounts a file of the guest over one of the room. A link that is there
 // goes: it would lead the mount elsewhere.
 func (b *builder) showFile(from, to string, attributes int) error {
-	source, err := lookUp(from, unix.O_PATH)
+	source, err := openNoLinks(from, unix.O_PATH)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (b *builder) showFile(from, to string, attributes int) error {
 		}
 		_ = unix.Close(fd)
 	}
-	at, err := look(dir, name, unix.O_PATH)
+	at, err := openBeneath(dir, name, unix.O_PATH)
 	if err != nil {
 		return err
 	}
@@ -247,5 +247,5 @@ func (b *builder) showFile(from, to string, attributes int) error {
 	if err != nil {
 		return err
 	}
-	return put(tree, at)
+	return mountOnto(tree, at)
 }

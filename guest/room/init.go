@@ -44,12 +44,12 @@ func begin(o Options) (*first, error) {
 		return nil, fault.New(fault.Unavailable, op, "", err)
 	}
 	defer null.Close()
-	f.child, err = o.Keeper.Start(process.Spec{
+	f.child, err = o.Processes.Start(process.Spec{
 		Args: []string{o.Program, InitCommand}, Dir: "/",
 		// One thread at a time and a small heap: it waits, and little else.
 		Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
 		Files:      [3]uintptr{theirs.Fd(), theirs.Fd(), null.Fd()},
-		Place:      threshold{group(filepath.Join(o.Cgroup, inits))},
+		Place:      initPlace{group(filepath.Join(o.Cgroup, inits))},
 		Namespaces: entered,
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *Room) open(f *first, o Options) error {
 func (r *Room) plan(to io.Writer, o Options) error {
 	err := json.NewEncoder(to).Encode(plan{
 		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
-		Base: o.Base, Layer: r.layer, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Outlet: r.outlet.socket != nil,
+		Base: o.Base, Layer: r.layer, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Bridge: r.bridgeFiles.socket != nil,
 	})
 	if err != nil {
 		return fmt.Errorf("tell its first process what to make: %w", err)
@@ -155,7 +155,7 @@ type plan struct {
 	// Resolvers is the guest's file of name servers, Shim its program that asks the
 	// bridge; either lies over one of the room.
 	Resolvers, Shim string
-	Outlet          bool // there is a way to the bridge
+	Bridge          bool // there is a way to the bridge
 }
 
 // report is what it says when it has, or could not.
@@ -179,7 +179,7 @@ func Init() {
 	// What threads have of their own (their user for files, capabilities) is
 	// this one's until all is made.
 	runtime.LockOSThread()
-	shield()
+	protect()
 	r := report{}
 	if err := build(&r); err != nil {
 		r.Failure = err.Error()
@@ -197,9 +197,9 @@ func Init() {
 	reap()
 }
 
-// shield keeps the process from ending by what others in the room may send,
+// protect keeps the process from ending by what others in the room may send,
 // and the out-of-memory killer from choosing it.
-func shield() {
+func protect() {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPWR, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO)
 	taken := make(chan os.Signal, 1) // nobody reads it
@@ -235,13 +235,13 @@ func build(r *report) error {
 		return err
 	}
 	r.Shell = b.shell
-	if err := bound(0); err != nil {
+	if err := dropBounding(0); err != nil {
 		return err
 	}
 	if err := filter.Install(true); err != nil {
 		return err
 	}
-	return hold(0)
+	return keepOnly(0)
 }
 
 // reap takes in what lost its parent, for ever.

@@ -17,17 +17,17 @@ import (
 )
 
 // folders makes the folders of a layer, counted for the room.
-func (r *Room) folders(k *Keeper) error {
+func (r *Room) folders(m *Manager) error {
 	const op = "make room"
 	name := r.spec.User
 	if uid, ok := uidOf(r.layer); ok && uid != r.spec.Uid {
 		return fault.Newf(fault.Rejected, op, name, "its layer is of user id %d, not %d", uid, r.spec.Uid).
 			Advise("Remove the room with its layer first.")
 	}
-	if err := k.discard(filepath.Join(r.layer, "tmp")); err != nil {
+	if err := m.discard(filepath.Join(r.layer, "tmp")); err != nil {
 		return fault.New(fault.Execution, op, name, err)
 	}
-	err := errors.Join(os.MkdirAll(r.layer, 0o700), k.settle(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
+	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.settle(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
 	counted := true
 	for _, f := range r.parts() {
 		path := filepath.Join(r.layer, f.name)
@@ -63,17 +63,17 @@ const baseFile = "base"
 // outgrown throws a layer away that was begun on another base, and says whether it
 // did. Its files cover those of a base that they do not fit to: a list of packages that
 // are not there, libraries of another distribution, a folder in the place of a link.
-func (k *Keeper) outgrown(layer string) (bool, error) {
+func (m *Manager) outgrown(layer string) (bool, error) {
 	was, err := os.ReadFile(filepath.Join(layer, baseFile))
-	if is := k.opts.BaseName(); err != nil || len(was) == 0 || is == "" || string(was) == is {
+	if is := m.opts.BaseName(); err != nil || len(was) == 0 || is == "" || string(was) == is {
 		return false, nil // it fits, or nobody knows
 	}
-	return true, k.discard(layer)
+	return true, m.discard(layer)
 }
 
 // settle notes which base a layer is on.
-func (k *Keeper) settle(layer string) error {
-	path, name := filepath.Join(layer, baseFile), k.opts.BaseName()
+func (m *Manager) settle(layer string) error {
+	path, name := filepath.Join(layer, baseFile), m.opts.BaseName()
 	if was, err := os.ReadFile(path); name == "" || err == nil && string(was) == name {
 		return nil
 	}
@@ -111,8 +111,8 @@ const trash = ".trash"
 
 // discard takes a folder away at once and deletes it in the background. Deleting
 // follows no links, and takes no more for what a room's root has made deep.
-func (k *Keeper) discard(path string) error {
-	bin := filepath.Join(k.opts.Data, trash)
+func (m *Manager) discard(path string) error {
+	bin := filepath.Join(m.opts.Data, trash)
 	if err := os.MkdirAll(bin, 0o700); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (k *Keeper) discard(path string) error {
 }
 
 // sweep deletes what the last boot had not yet.
-func (k *Keeper) sweep() error {
-	bin := filepath.Join(k.opts.Data, trash)
+func (m *Manager) sweep() error {
+	bin := filepath.Join(m.opts.Data, trash)
 	old, err := os.ReadDir(bin)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -25,9 +25,9 @@ const (
 )
 
 // defaults fills in what a spec leaves to the guest.
-func (k *Keeper) defaults(l *guestpb.Limits) *guestpb.Limits {
+func (m *Manager) defaults(l *guestpb.Limits) *guestpb.Limits {
 	var st unix.Statfs_t
-	_ = unix.Statfs(k.opts.Data, &st) // without it there are no blocks
+	_ = unix.Statfs(m.opts.Data, &st) // without it there are no blocks
 	l = proto.CloneOf(l)
 	if l == nil {
 		l = &guestpb.Limits{}
@@ -42,19 +42,19 @@ func (k *Keeper) defaults(l *guestpb.Limits) *guestpb.Limits {
 }
 
 // SetLimits changes what a room may use, while it is used.
-func (k *Keeper) SetLimits(ctx context.Context, user string, l *guestpb.Limits) error {
-	d, err := k.enter(ctx, user, false)
+func (m *Manager) SetLimits(ctx context.Context, user string, l *guestpb.Limits) error {
+	e, err := m.lock(ctx, user, false)
 	if err != nil {
 		return err
 	}
-	defer d.leave()
-	r := d.room.Load()
+	defer e.unlock()
+	r := e.room.Load()
 	if r == nil {
 		return missing(user)
 	}
 	spec := proto.CloneOf(r.spec)
 	spec.Limits = l
-	_, err = k.ensure(d, spec, r.outlet.token)
+	_, err = m.ensure(e, spec, r.bridgeFiles.token)
 	return err
 }
 

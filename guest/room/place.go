@@ -67,13 +67,13 @@ func (p place) dropCapabilities() error {
 	if p.root {
 		keep = rootCapabilities
 	}
-	if err := bound(keep); err != nil {
+	if err := dropBounding(keep); err != nil {
 		return err
 	}
 	if !p.root {
 		return nil
 	}
-	return hold(keep)
+	return keepOnly(keep)
 }
 
 // Credential is the agent's user; root's is that of the thread.
@@ -95,12 +95,12 @@ func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }
 // reaps. No user has a name with a dot.
 const inits = ".init"
 
-// threshold is the place from which they start: the guest's own root.
-type threshold struct{ group group }
+// initPlace is the place from which they start: the guest's own root.
+type initPlace struct{ group group }
 
-func (threshold) Enter() error                    { return nil }
-func (threshold) Credential() *syscall.Credential { return nil }
-func (t threshold) Cgroup() string                { return string(t.group) }
+func (initPlace) Enter() error                    { return nil }
+func (initPlace) Credential() *syscall.Credential { return nil }
+func (t initPlace) Cgroup() string                { return string(t.group) }
 
 // ReadOnlyPlace is Place for a command that can change nothing below a folder.
 func (r *Room) ReadOnlyPlace(root bool, folder string) process.Place {
@@ -148,13 +148,13 @@ func (p readOnly) seal() error {
 		_ = unix.Close(tree)
 		return err
 	}
-	return put(tree, at)
+	return mountOnto(tree, at)
 }
 
 // find opens the folder as the agent, whose it may be.
 func (p readOnly) find() (at int, err error) {
 	err = process.As(p.Credential(), func() error {
-		at, err = lookUp(p.folder, unix.O_PATH|unix.O_DIRECTORY)
+		at, err = openNoLinks(p.folder, unix.O_PATH|unix.O_DIRECTORY)
 		return err
 	})
 	return at, err

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// told are the files at the top of /proc that programs cannot do without: ps and top,
+// visible are the files at the top of /proc that programs cannot do without: ps and top,
 // and the runtimes of languages when they ask how large the machine is.
-func told() []string {
+func visible() []string {
 	return []string{"cgroups", "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sysvipc", "uptime", "version"}
 }
 
@@ -29,7 +29,7 @@ func (b *builder) processes() error {
 	}
 	defer unix.Close(file)
 	defer unix.Close(folder)
-	tree, err := fresh("proc", still, "hidepid=invisible")
+	tree, err := newFS("proc", still, "hidepid=invisible")
 	if err := b.mountAt("proc", tree, err); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (b *builder) processes() error {
 		_, notProcess := strconv.Atoi(name)
 		switch {
 		case notProcess == nil, e.Type() == fs.ModeSymlink: // which leads to what is a process's own
-		case name == "sys", slices.Contains(told(), name):
+		case name == "sys", slices.Contains(visible(), name):
 			err = b.cover("proc/"+name, func(at int) int { return at })
 		case e.IsDir():
 			err = b.cover("proc/"+name, func(int) int { return folder })
@@ -60,11 +60,11 @@ func (b *builder) processes() error {
 // a folder of the root is, which is mounted over afterwards: /dev/null would do for a
 // file, but whoever writes to it believes that it was done.
 func (b *builder) nothing(under string) (file, folder int, err error) {
-	tree, err := fresh("tmpfs", still, "mode=0555", "size=4k")
+	tree, err := newFS("tmpfs", still, "mode=0555", "size=4k")
 	if err := b.mountAt(under, tree, err); err != nil {
 		return -1, -1, err
 	}
-	at, err := look(b.root, under, unix.O_PATH|unix.O_DIRECTORY)
+	at, err := openBeneath(b.root, under, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, -1, err
 	}
@@ -72,10 +72,10 @@ func (b *builder) nothing(under string) (file, folder int, err error) {
 	if err := errors.Join(unix.Mknodat(at, "file", unix.S_IFREG|0o444, 0), unix.Mkdirat(at, "folder", 0o555)); err != nil {
 		return -1, -1, fmt.Errorf("make nothing: %w", err)
 	}
-	if file, err = look(at, "file", unix.O_PATH); err != nil {
+	if file, err = openBeneath(at, "file", unix.O_PATH); err != nil {
 		return -1, -1, err
 	}
-	if folder, err = look(at, "folder", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+	if folder, err = openBeneath(at, "folder", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 		_ = unix.Close(file)
 		return -1, -1, err
 	}
@@ -84,7 +84,7 @@ func (b *builder) nothing(under string) (file, folder int, err error) {
 
 // list reads a folder of the root.
 func (b *builder) list(path string) ([]fs.DirEntry, error) {
-	fd, err := look(b.root, path, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openBeneath(b.root, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (b *builder) list(path string) ([]fs.DirEntry, error) {
 // cover mounts something over a path of the root, read-only, if the path is still there:
 // what with says, of what is there.
 func (b *builder) cover(path string, with func(at int) int) error {
-	at, err := look(b.root, path, unix.O_PATH)
+	at, err := openBeneath(b.root, path, unix.O_PATH)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -108,5 +108,5 @@ func (b *builder) cover(path string, with func(at int) int) error {
 	if err != nil {
 		return fmt.Errorf("cover %s: %w", path, err)
 	}
-	return put(tree, at)
+	return mountOnto(tree, at)
 }

@@ -30,8 +30,8 @@ const (
 )
 
 // Processes lists what runs in rooms, and says whether there is more.
-func (k *Keeper) Processes(user string) (list []*guestpb.RoomProcess, more bool, err error) {
-	rooms, err := k.rooms(user)
+func (m *Manager) Processes(user string) (list []*guestpb.RoomProcess, more bool, err error) {
+	rooms, err := m.rooms(user)
 	if err != nil {
 		return nil, false, err
 	}

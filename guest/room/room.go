@@ -23,26 +23,26 @@ import (
 // Room is one that is there, or was: Dead says so. The descriptors that commands
 // use are closed when nobody holds it any more.
 type Room struct {
-	spec   *guestpb.Room
-	layer  string // its folder on the data disk
-	files  string // its folder among the guest's own, in memory
-	outlet outlet
-	disk   *os.File
-	group  group
-	slot   int
-	filter seccomp.Program
-	init   *process.Child
-	pidfd  *os.File // of its first process
-	ptmx   *os.File // O_PATH
-	desk   *os.File // O_PATH
-	memory *os.File // memory.events of the group
-	pids   *os.File // pids.events
-	shell  string
-	made   time.Time
-	quota  bool // the disk counts
-	anew   bool // its layer was begun on another base, and is gone
-	lacks  []string
-	starts chan struct{} // one for each start that may be under way
+	spec        *guestpb.Room
+	layer       string // its folder on the data disk
+	files       string // its folder among the guest's own, in memory
+	bridgeFiles bridgeFiles
+	disk        *os.File
+	group       group
+	slot        int
+	filter      seccomp.Program
+	init        *process.Child
+	pidfd       *os.File // of its first process
+	ptmx        *os.File // O_PATH
+	desk        *os.File // O_PATH
+	memory      *os.File // memory.events of the group
+	pids        *os.File // pids.events
+	shell       string
+	made        time.Time
+	quota       bool // the disk counts
+	anew        bool // its layer was begun on another base, and is gone
+	lacks       []string
+	starts      chan struct{} // one for each start that may be under way
 
 	unsettled bool // its network may be another than the spec's
 	lines     commandLines

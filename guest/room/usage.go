@@ -14,8 +14,8 @@ import (
 )
 
 // Usage is what rooms use.
-func (k *Keeper) Usage(user string) ([]*guestpb.RoomUsage, error) {
-	list, err := k.rooms(user)
+func (m *Manager) Usage(user string) ([]*guestpb.RoomUsage, error) {
+	list, err := m.rooms(user)
 	var out []*guestpb.RoomUsage
 	for _, r := range list {
 		out = append(out, r.usage())
@@ -59,12 +59,12 @@ type Marks struct{ kills, ooms, pids uint64 }
 
 // Marks are taken before a command and compared after it.
 func (r *Room) Marks() Marks {
-	memory := again(r.memory)
-	return Marks{value(memory, "oom_kill"), value(memory, "oom"), value(again(r.pids), "max")}
+	memory := reread(r.memory)
+	return Marks{value(memory, "oom_kill"), value(memory, "oom"), value(reread(r.pids), "max")}
 }
 
-// again reads a small file of the kernel from its beginning.
-func again(f *os.File) string {
+// reread reads a small file of the kernel from its beginning.
+func reread(f *os.File) string {
 	var buf [512]byte // a few counters
 	n, _ := f.ReadAt(buf[:], 0)
 	return string(buf[:n])

@@ -46,7 +46,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execStream) (_ *command, err error) {
 	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
 	spec := process.Spec{Args: protocol.Texts(start.Args), Env: protocol.Texts(start.Env), Dir: protocol.Folder("/", start.Dir)}
-	if err := s.furnish(ctx, c, start, &spec); err != nil {
+	if err := s.locate(ctx, c, start, &spec); err != nil {
 		return nil, err
 	}
 	if c.room != nil {
@@ -82,8 +82,8 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 	return c, nil
 }
 
-// furnish says where the command runs, as whom, and with what environment.
-func (s *Service) furnish(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
+// locate says where the command runs, as whom, and with what environment.
+func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
 	if len(start.Room) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // rooms answers the service Rooms.
 type rooms struct {
-	keeper *room.Keeper
+	keeper *room.Manager
 	// leave ends what the guest keeps running for a user, before the room goes.
 	leave func(user string)
 }

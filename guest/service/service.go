@@ -42,8 +42,8 @@ type System interface {
 // Service answers the host.
 type Service struct {
 	system  System
-	keeper  *process.Keeper
-	rooms   *room.Keeper // nil: there are none
+	keeper  *process.Manager
+	rooms   *room.Manager // nil: there are none
 	shells  *shell.Keeper
 	jobs    *job.Keeper
 	files   *files.Keeper
@@ -62,7 +62,7 @@ type Service struct {
 // New returns a service for a system. Commands are started by the keeper. Without a
 // keeper of rooms there are none. Logs is a folder for what jobs of root write, where what an
 // earlier boot left goes.
-func New(system System, keeper *process.Keeper, rooms *room.Keeper, logs, version string) *Service {
+func New(system System, keeper *process.Manager, rooms *room.Manager, logs, version string) *Service {
 	s := &Service{
 		system: system, keeper: keeper, rooms: rooms, version: version, booted: make(chan struct{}),
 		running: map[uint64]*process.Child{},

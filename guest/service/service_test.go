@@ -83,7 +83,7 @@ func (h *host) PowerOff(grace time.Duration) { h.powers <- grace }
 func serve(t *testing.T, h *host) guest.Dialer {
 	t.Helper()
 	h.powers = make(chan time.Duration, 1)
-	keeper, err := process.NewKeeper(process.Options{Cgroup: processtest.Cgroup(t)})
+	keeper, err := process.NewManager(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

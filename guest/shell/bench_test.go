@@ -48,7 +48,7 @@ const prompt = "@ready@"
 
 func startBare(b *testing.B) *bare {
 	b.Helper()
-	keeper, err := process.NewKeeper(process.Options{})
+	keeper, err := process.NewManager(process.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func newRig(t testing.TB, bash bool) *rig {
 	t.Helper()
 	signal.Notify(make(chan os.Signal, 1), unix.SIGCHLD) // the first use of signals starts a goroutine
 	before := resources(t)
-	processes, err := process.NewKeeper(process.Options{Cgroup: processtest.Cgroup(t)})
+	processes, err := process.NewManager(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

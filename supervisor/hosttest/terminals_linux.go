@@ -31,7 +31,7 @@ type terminals struct {
 	guestpbconnect.UnimplementedGuestHandler
 	guest     *Guest
 	dir       string
-	processes *process.Keeper
+	processes *process.Manager
 	shells    *shell.Keeper
 	jobs      *job.Keeper
 	server    *http.Server
@@ -46,7 +46,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	if t.dir, err = os.MkdirTemp("", "hosttest-"); err != nil {
 		return nil, err
 	}
-	if t.processes, err = process.NewKeeper(process.Options{}); err != nil {
+	if t.processes, err = process.NewManager(process.Options{}); err != nil {
 		return nil, err
 	}
 	t.shells = shell.NewKeeper(shell.Options{Processes: t.processes, Find: t.shellRoom})

@@ -12,19 +12,19 @@ import (
 
 // A room gets no address that another has just had, and every slot is found that is free.
 func TestSlotsAreGivenInTurn(t *testing.T) {
-	k := NewKeeper(Options{})
+	m := NewManager(Options{})
 	take := func(user string) int {
 		t.Helper()
-		d, err := k.door(user, true)
+		e, err := m.entry(user, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return d.slot
+		return e.slot
 	}
 	leave := func(user string) {
-		slot := k.doors[user].slot
-		delete(k.doors, user)
-		delete(k.slots, slot)
+		slot := m.entries[user].slot
+		delete(m.entries, user)
+		delete(m.slots, slot)
 	}
 	for turn := range 2 * network.MaxRooms {
 		const user = "agent-bob"
@@ -36,7 +36,7 @@ func TestSlotsAreGivenInTurn(t *testing.T) {
 	for i := range network.MaxRooms {
 		take(fmt.Sprint("agent-", i))
 	}
-	if _, err := k.door("agent-alice", true); fault.KindOf(err) != fault.Rejected {
+	if _, err := m.entry("agent-alice", true); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("one more than there are slots: %v", err)
 	}
 	const free = 77

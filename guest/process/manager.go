@@ -18,24 +18,24 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Options say where a keeper works.
+// Options say where a manager works.
 type Options struct {
 	// Cgroup is a directory of a cgroup2 file system where each command gets a
 	// group of its own. Without one, a command is held by its process group
 	// only, which it can leave: fit for tests.
 	Cgroup string
-	// Init makes the keeper reap every child of this process, also those that
+	// Init makes the manager reap every child of this process, also those that
 	// it inherited. It is for PID 1: nothing else in the process can then wait
 	// for a child, so every child must be started by Start.
 	Init bool
 }
 
-// Keeper starts children and reaps them. It is the only one in its process
-// who waits: a pid stays taken until the keeper has noted the child's end under
+// Manager starts children and reaps them. It is the only one in its process
+// who waits: a pid stays taken until the manager has noted the child's end under
 // its lock, so a signal sent under that lock never reaches a stranger. (A child
 // that ends before it is known which it is, is noted by pid alone: for as long as
 // it takes to fork one, in which no kernel goes once around all of its pids.)
-type Keeper struct {
+type Manager struct {
 	opts  Options
 	chld  chan os.Signal
 	ended chan struct{}
@@ -54,70 +54,70 @@ type Keeper struct {
 // before its execve, or waits for a share that hangs, does not keep its caller for long.
 const execWithin = 30 * time.Second
 
-// NewKeeper returns a keeper that reaps until Close.
-func NewKeeper(opts Options) (*Keeper, error) {
+// NewManager returns a manager that reaps until Close.
+func NewManager(opts Options) (*Manager, error) {
 	if opts.Cgroup != "" {
 		if err := os.MkdirAll(opts.Cgroup, 0o755); err != nil {
 			return nil, fmt.Errorf("make cgroup for commands: %w", err)
 		}
 	}
 	// One slot is enough: a signal says "look", and each look sees everything.
-	k := &Keeper{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}}
-	signal.Notify(k.chld, unix.SIGCHLD)
+	m := &Manager{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}}
+	signal.Notify(m.chld, unix.SIGCHLD)
 	go func() {
-		defer close(k.ended)
-		for range k.chld {
-			k.reap()
+		defer close(m.ended)
+		for range m.chld {
+			m.reap()
 		}
 	}()
-	return k, nil
+	return m, nil
 }
 
 // Close stops reaping once the last child has ended.
-func (k *Keeper) Close() {
+func (m *Manager) Close() {
 	for {
-		k.mu.Lock()
-		held := len(k.children)
-		k.mu.Unlock()
+		m.mu.Lock()
+		held := len(m.children)
+		m.mu.Unlock()
 		if held == 0 {
 			break
 		}
 		time.Sleep(closeCheck)
 	}
-	signal.Stop(k.chld)
-	close(k.chld)
-	<-k.ended
+	signal.Stop(m.chld)
+	close(m.chld)
+	<-m.ended
 }
 
 // closeCheck is how often Close looks for children.
 const closeCheck = 5 * time.Millisecond
 
 // Orphans returns how many processes were reaped that were not started here.
-func (k *Keeper) Orphans() uint64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.orphans
+func (m *Manager) Orphans() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.orphans
 }
 
-func (k *Keeper) reap() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.opts.Init {
+func (m *Manager) reap() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opts.Init {
 		for {
 			pid, status := wait(-1)
 			if pid <= 0 {
 				return
 			}
-			if c := k.children[pid]; c != nil {
-				k.note(c, status)
+			if c := m.children[pid]; c != nil {
+				m.note(c, status)
 			} else {
-				k.orphans++
+				m.orphans++
 			}
 		}
 	}
-	for pid, c := range k.children {
+	for pid, c := range m.children {
 		if got, status := wait(pid); got == pid {
-			k.note(c, status)
+			m.note(c, status)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func wait(pid int) (got int, status syscall.WaitStatus) {
 	}
 }
 
-// note records a child's end. The keeper's lock is held.
-func (k *Keeper) note(c *Child, status syscall.WaitStatus) {
-	delete(k.children, c.pid)
+// note records a child's end. The manager's lock is held.
+func (m *Manager) note(c *Child, status syscall.WaitStatus) {
+	delete(m.children, c.pid)
 	c.status = status
 	close(c.done)
 }
@@ -160,12 +160,12 @@ type Spec struct {
 // *fault.Error: NotFound if there is no such program or directory, Rejected if
 // it may not be executed, Unavailable where there is no room for one more, Timeout where
 // it does not begin: a folder that it needs may not answer.
-func (k *Keeper) Start(s Spec) (*Child, error) {
-	k.mu.Lock()
-	k.next++
-	c := &Child{keeper: k, id: k.next, done: make(chan struct{})}
-	k.mu.Unlock()
-	err := k.launch(s, c)
+func (m *Manager) Start(s Spec) (*Child, error) {
+	m.mu.Lock()
+	m.next++
+	c := &Child{manager: m, id: m.next, done: make(chan struct{})}
+	m.mu.Unlock()
+	err := m.launch(s, c)
 	switch {
 	case err == nil:
 	case c.pid != 0:
@@ -178,9 +178,9 @@ func (k *Keeper) Start(s Spec) (*Child, error) {
 
 // launch forks and waits for the child's program. It holds no lock, and no porter while
 // it waits: a place at its limits can make that slow.
-func (k *Keeper) launch(s Spec, c *Child) error {
+func (m *Manager) launch(s Spec, c *Child) error {
 	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: noFD, group: noFD}
-	groups := k.opts.Cgroup
+	groups := m.opts.Cgroup
 	if s.Place != nil {
 		groups, i.user = s.Place.Cgroup(), s.Place.Credential()
 	}
@@ -206,7 +206,7 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 		})
 	}
 	fork := func() error {
-		if err := k.fork(i, c); err != nil {
+		if err := m.fork(i, c); err != nil {
 			return startFault("start program", s.Args[0], err)
 		}
 		return nil
@@ -217,14 +217,14 @@ func (k *Keeper) launch(s Spec, c *Child) error {
 			err = fork()
 		}
 	} else {
-		err = k.onThread(s, look, fork)
+		err = m.onThread(s, look, fork)
 	}
 	if err != nil {
 		return err
 	}
-	switch err := c.start.await(k.patience); {
+	switch err := c.start.await(m.patience); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return s.late(k.patience)
+		return s.late(m.patience)
 	case err != nil:
 		return startFault("start program", s.Args[0], err)
 	}
@@ -243,11 +243,11 @@ func (s Spec) late(after time.Duration) error {
 
 // fork forks a child. The lock keeps other children from inheriting its pipe, and reap from
 // finding it before it is known.
-func (k *Keeper) fork(i *image, c *Child) (err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (m *Manager) fork(i *image, c *Child) (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if c.pid, c.start, err = i.fork(); err == nil {
-		k.children[c.pid] = c
+		m.children[c.pid] = c
 	}
 	return err
 }

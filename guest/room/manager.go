@@ -25,9 +25,9 @@ import (
 
 // Options say what rooms are made of.
 type Options struct {
-	Keeper  *process.Keeper
-	Program string // this program, to be the first process of rooms
-	Base    string // the read-only base
+	Processes *process.Manager
+	Program   string // this program, to be the first process of rooms
+	Base      string // the read-only base
 	// BaseName is what the base is known by, or empty. It is asked when a room is made.
 	BaseName func() string
 	Data     string // where the layers are
@@ -44,43 +44,43 @@ type Options struct {
 	ModulesLoaded <-chan struct{}
 }
 
-// Keeper makes rooms and knows them.
-type Keeper struct {
+// Manager makes rooms and knows them.
+type Manager struct {
 	opts    Options
 	prepare func() error // once
 
-	mu    sync.Mutex
-	doors map[string]*door // by user
-	slots map[int]bool     // taken
+	mu      sync.Mutex
+	entries map[string]*entry // by user
+	slots   map[int]bool      // taken
 	// next is the slot to try for the next room. They are given in turn: the kernel remembers
 	// the connections of a room that is gone, and would let answers to them into one that has
 	// its address at once.
 	next int
 }
 
-// NewKeeper returns a keeper of no rooms.
-func NewKeeper(o Options) *Keeper {
-	k := &Keeper{opts: o, doors: map[string]*door{}, slots: map[int]bool{}}
-	k.prepare = sync.OnceValue(k.foundations)
-	return k
+// NewManager returns a keeper of no rooms.
+func NewManager(o Options) *Manager {
+	m := &Manager{opts: o, entries: map[string]*entry{}, slots: map[int]bool{}}
+	m.prepare = sync.OnceValue(m.foundations)
+	return m
 }
 
 // Prepare makes what all rooms need before the first is made. What is wrong, each
 // room will tell.
-func (k *Keeper) Prepare() { _ = k.prepare() }
+func (m *Manager) Prepare() { _ = m.prepare() }
 
 // foundations are what all rooms need, made once.
-func (k *Keeper) foundations() error {
-	if _, err := os.Stat(k.opts.Base); err != nil {
+func (m *Manager) foundations() error {
+	if _, err := os.Stat(m.opts.Base); err != nil {
 		return fmt.Errorf("find the base: %w", err)
 	}
 	if b, err := os.ReadFile(namespaceLimit); err == nil && string(b) != "0\n" {
 		return fmt.Errorf("%s is %q: a room could make user namespaces", namespaceLimit, b)
 	}
 	return errors.Join(
-		prepareGroups(group(k.opts.Cgroup)),
-		os.MkdirAll(k.opts.Data, 0o700), os.Chmod(k.opts.Data, 0o700), // agents pass here only through their mounts
-		os.MkdirAll(k.opts.Run, 0o700), os.MkdirAll(point, 0o700), k.sweep())
+		prepareGroups(group(m.opts.Cgroup)),
+		os.MkdirAll(m.opts.Data, 0o700), os.Chmod(m.opts.Data, 0o700), // agents pass here only through their mounts
+		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep())
 }
 
 // namespaceLimit is what keeps rooms from making user namespaces.
@@ -91,35 +91,35 @@ func missing(user string) error {
 }
 
 // Program is the guest program's path, outside of the rooms.
-func (k *Keeper) Program() string { return k.opts.Program }
+func (m *Manager) Program() string { return m.opts.Program }
 
 // Ensure makes a room what the spec says. Its programs find the token.
-func (k *Keeper) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
-	d, err := k.enter(ctx, spec.User, true)
+func (m *Manager) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
+	e, err := m.lock(ctx, spec.User, true)
 	if err != nil {
 		return nil, err
 	}
-	defer d.leave()
-	return k.ensure(d, spec, token)
+	defer e.unlock()
+	return m.ensure(e, spec, token)
 }
 
-func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
+func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
 	const op = "make room"
 	spec = proto.CloneOf(spec)
-	spec.Limits = k.defaults(spec.Limits)
-	old := d.room.Load()
+	spec.Limits = m.defaults(spec.Limits)
+	old := e.room.Load()
 	if old == nil || old.dead() {
 		if old != nil {
 			old.forget()
 		}
-		if err := k.prepare(); err != nil {
+		if err := m.prepare(); err != nil {
 			return nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
-		r, err := k.make(d, spec, token)
+		r, err := m.make(e, spec, token)
 		if err != nil {
 			return nil, err
 		}
-		d.room.Store(r)
+		e.room.Store(r)
 		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
@@ -129,8 +129,8 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 	if old.unsettled || old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
 		old = old.with(old.spec)
 		old.unsettled = true // until all that is asked for is done, whatever fails
-		d.room.Store(old)
-		if err := old.network(spec, k.opts); err != nil {
+		e.room.Store(old)
+		if err := old.network(spec, m.opts); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Set it again; if that fails too: osaurus-sandbox restart")
 		}
 	}
@@ -141,7 +141,7 @@ func (k *Keeper) ensure(d *door, spec *guestpb.Room, token []byte) (*guestpb.Ens
 	}
 	settled := old.with(spec)
 	settled.unsettled = false
-	d.room.Store(settled)
+	e.room.Store(settled)
 	return &guestpb.EnsureResponse{Warnings: old.lacks}, settled.tell(token)
 }
 
@@ -153,40 +153,40 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 }
 
 // make makes a room where there is none, or a dead one.
-func (k *Keeper) make(d *door, spec *guestpb.Room, token []byte) (*Room, error) {
+func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, spec.User, err)
 	}
 	r := &Room{
-		spec: spec, layer: filepath.Join(k.opts.Data, spec.User), files: filepath.Join(k.opts.Run, spec.User), group: group(filepath.Join(k.opts.Cgroup, spec.User)),
-		lines: newCommandLines(), slot: d.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		spec: spec, layer: filepath.Join(m.opts.Data, spec.User), files: filepath.Join(m.opts.Run, spec.User), group: group(filepath.Join(m.opts.Cgroup, spec.User)),
+		lines: newCommandLines(), slot: e.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), network.Disconnect(r.slot)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
 	}
-	if d.room.Load() == nil {
+	if e.room.Load() == nil {
 		// Jobs end with the boot, not with the room: their logs can be read afterwards.
-		if err := k.discard(filepath.Join(r.layer, "jobs")); err != nil {
+		if err := m.discard(filepath.Join(r.layer, "jobs")); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
-	if r.anew, err = k.outgrown(r.layer); err != nil {
+	if r.anew, err = m.outgrown(r.layer); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err).Advise("If the data disk is full or damaged, reset it.")
 	}
-	if err := r.folders(k); err != nil {
+	if err := r.folders(m); err != nil {
 		return nil, err
 	}
-	if err := k.inhabit(r, token); err != nil {
+	if err := m.start(r, token); err != nil {
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
 	return r, nil
 }
 
-// inhabit gives a room that has its folders its limits, its way to the bridge and its first process.
-func (k *Keeper) inhabit(r *Room, token []byte) error {
+// start gives a room that has its folders its limits, its way to the bridge and its first process.
+func (m *Manager) start(r *Room, token []byte) error {
 	const op = "make room"
 	if err := r.group.make(); err != nil {
 		return fault.New(fault.Unavailable, op, r.spec.User, err)
@@ -194,86 +194,86 @@ func (k *Keeper) inhabit(r *Room, token []byte) error {
 	if err := errors.Join(r.limit(r.spec.Limits), r.openEvents()); err != nil {
 		return fault.New(fault.Execution, op, r.spec.User, err)
 	}
-	if err := r.openOutlet(k.opts, token); err != nil {
+	if err := r.openBridge(m.opts, token); err != nil {
 		return err
 	}
-	f, err := begin(k.opts)
+	f, err := begin(m.opts)
 	if err != nil {
 		return err
 	}
-	return r.open(f, k.opts)
+	return r.open(f, m.opts)
 }
 
 // forget ends what was open for the room alone. The disk could not be written out
 // while somebody holds a folder that is deleted.
 func (r *Room) forget() {
-	r.outlet.close()
+	r.bridgeFiles.close()
 	_ = r.disk.Close()
 }
 
 // Get returns a room in which commands can run: one whose first process has
 // ended is made anew.
-func (k *Keeper) Get(ctx context.Context, user string) (*Room, error) {
-	d, err := k.enter(ctx, user, false)
+func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
+	e, err := m.lock(ctx, user, false)
 	if err != nil {
 		return nil, err
 	}
-	defer d.leave()
-	r := d.room.Load()
+	defer e.unlock()
+	r := e.room.Load()
 	if r == nil {
 		return nil, missing(user)
 	}
 	if r.dead() {
-		if _, err := k.ensure(d, r.spec, r.outlet.token); err != nil {
+		if _, err := m.ensure(e, r.spec, r.bridgeFiles.token); err != nil {
 			return nil, err
 		}
 	}
-	return d.room.Load(), nil
+	return e.room.Load(), nil
 }
 
 // Remove ends a room and forgets it; with layer, its files go too. That they are
 // thrown away and nothing else is all that a reset is.
-func (k *Keeper) Remove(ctx context.Context, user string, layer bool) error {
+func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	const op = "end room"
-	d, err := k.enter(ctx, user, true) // the layer may be there without a room in this boot
+	e, err := m.lock(ctx, user, true) // the layer may be there without a room in this boot
 	if err != nil {
 		return err
 	}
-	defer d.leave()
-	if r := d.room.Load(); r != nil {
+	defer e.unlock()
+	if r := e.room.Load(); r != nil {
 		r.init.Release() // all that is in its namespaces dies with it
 		if !r.dead() {
 			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
 		}
 		r.forget()
 	}
-	if err := errors.Join(group(filepath.Join(k.opts.Cgroup, user)).kill(), network.Disconnect(d.slot)); err != nil {
+	if err := errors.Join(group(filepath.Join(m.opts.Cgroup, user)).kill(), network.Disconnect(e.slot)); err != nil {
 		return fault.New(fault.Execution, op, user, err).Advise("Try again; a process may be waiting for a share.")
 	}
 	if layer {
-		if err := k.discard(filepath.Join(k.opts.Data, user)); err != nil {
+		if err := m.discard(filepath.Join(m.opts.Data, user)); err != nil {
 			return fault.New(fault.Execution, op, user, err)
 		}
 	}
-	_ = os.RemoveAll(filepath.Join(k.opts.Run, user))
-	d.gone = true
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.doors, user)
-	delete(k.slots, d.slot)
+	_ = os.RemoveAll(filepath.Join(m.opts.Run, user))
+	e.gone = true
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entries, user)
+	delete(m.slots, e.slot)
 	return nil
 }
 
 // rooms are those that are there, by user; or one of them. It waits for none that is being made.
-func (k *Keeper) rooms(user string) ([]*Room, error) {
-	k.mu.Lock()
+func (m *Manager) rooms(user string) ([]*Room, error) {
+	m.mu.Lock()
 	var list []*Room
-	for u, d := range k.doors {
-		if r := d.room.Load(); (user == "" || u == user) && r != nil && !r.dead() {
+	for u, e := range m.entries {
+		if r := e.room.Load(); (user == "" || u == user) && r != nil && !r.dead() {
 			list = append(list, r)
 		}
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	if user != "" && len(list) == 0 {
 		return nil, missing(user)
 	}
@@ -281,8 +281,8 @@ func (k *Keeper) rooms(user string) ([]*Room, error) {
 	return list, nil
 }
 
-// door is where those wait who want something of the same room.
-type door struct {
+// entry is where those wait who want something of the same room.
+type entry struct {
 	turn chan struct{} // a lock that can be waited for with a context
 	slot int
 	gone bool // the room was forgotten
@@ -292,47 +292,47 @@ type door struct {
 }
 
 // enter waits for a user's turn. With add the user may be a new one.
-func (k *Keeper) enter(ctx context.Context, user string, add bool) (*door, error) {
+func (m *Manager) lock(ctx context.Context, user string, add bool) (*entry, error) {
 	for {
-		d, err := k.door(user, add)
+		e, err := m.entry(user, add)
 		if err != nil {
 			return nil, err
 		}
 		select {
-		case d.turn <- struct{}{}:
+		case e.turn <- struct{}{}:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if !d.gone {
-			return d, nil
+		if !e.gone {
+			return e, nil
 		}
-		d.leave() // for the next who waited
+		e.unlock() // for the next who waited
 	}
 }
 
-// door finds a user's door, or with add makes one.
-func (k *Keeper) door(user string, add bool) (*door, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if d := k.doors[user]; d != nil {
-		return d, nil
+// entry finds a user's entry, or with add makes one.
+func (m *Manager) entry(user string, add bool) (*entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[user]; e != nil {
+		return e, nil
 	}
 	if !add {
 		return nil, missing(user)
 	}
-	if len(k.slots) == network.MaxRooms {
+	if len(m.slots) == network.MaxRooms {
 		return nil, fault.Newf(fault.Rejected, "make room", user, "there are %d rooms", network.MaxRooms).Advise("Delete an agent that is not needed any more.")
 	}
-	for k.slots[k.next] {
-		k.pass()
+	for m.slots[m.next] {
+		m.pass()
 	}
-	d := &door{turn: make(chan struct{}, 1), slot: k.next}
-	k.doors[user], k.slots[k.next] = d, true
-	k.pass()
-	return d, nil
+	e := &entry{turn: make(chan struct{}, 1), slot: m.next}
+	m.entries[user], m.slots[m.next] = e, true
+	m.pass()
+	return e, nil
 }
 
 // pass goes on to the next slot.
-func (k *Keeper) pass() { k.next = (k.next + 1) % network.MaxRooms }
+func (m *Manager) pass() { m.next = (m.next + 1) % network.MaxRooms }
 
-func (d *door) leave() { <-d.turn }
+func (e *entry) unlock() { <-e.turn }
