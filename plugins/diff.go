@@ -8,8 +8,8 @@ import (
 	"osaurus-sandbox/internal/diff"
 )
 
-// Diff is what has changed from one recipe to another, as `diff -u` would have it: the recipe without its files, and
-// then each file. It is empty if nothing has.
+// Diff returns a unified diff of two recipes without their files, followed by one of each file. It
+// is empty if the recipes are equal.
 func Diff(before, after Recipe) (string, error) {
 	a, err := before.bare()
 	if err != nil {
@@ -29,7 +29,7 @@ func Diff(before, after Recipe) (string, error) {
 	return out.String(), nil
 }
 
-// bare is the recipe's text without what is shown elsewhere, or says nothing.
+// bare encodes the recipe without its files and time.
 func (r Recipe) bare() (string, error) {
 	r.Files, r.ModifiedAt = nil, time.Time{}
 	text, err := r.Encode()

@@ -8,13 +8,12 @@ import (
 	"osaurus-sandbox/bridge"
 )
 
-// Online reports whether the plugin's tools, daemon and handlers have the network of their
-// agent's room. All others have none: rules for single domains cannot be enforced yet, so a
-// list of them counts as none.
+// Online reports whether the plugin's tools, daemon and handlers have the network of their agent's
+// room. Otherwise they have none: single domains cannot be enforced yet, so a list counts as none.
 func (p Permissions) Online() bool { return p.Network == NetworkOutbound }
 
-// Caveats says, in sentences for people, what of a recipe is not enforced as it
-// is written. They are told whenever it is installed.
+// Caveats returns sentences about permissions that are not enforced as written. They are shown
+// when the plugin is installed.
 func (r Recipe) Caveats() (list []string) {
 	if domains := r.Permissions.Network.Domains(); len(domains) > 0 {
 		list = append(list, fmt.Sprintf("Single domains cannot be enforced yet: the list %s counts as none, and its tools have no network.", r.Permissions.Network))
@@ -25,7 +24,7 @@ func (r Recipe) Caveats() (list []string) {
 	return list
 }
 
-// May reports whether the plugin may tell events of a type.
+// May reports whether the plugin may emit a topic.
 func (e Events) May(topic bridge.Topic) bool {
 	return slices.ContainsFunc(e.Emit, func(t Topics) bool { return t.Holds(topic) })
 }

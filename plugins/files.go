@@ -12,7 +12,7 @@ func (v *validator) files(files map[FilePath]string) {
 		return
 	}
 	total := 0
-	spelled := map[string]FilePath{} // by their small letters: where the workspace is on a Mac, they are one file
+	spelled := map[string]FilePath{} // by lower-case path: on a Mac, the workspace ignores case
 	for _, p := range sortedKeys(files) {
 		at := below(root, string(p))
 		if why := p.refused(); why != "" {
@@ -41,10 +41,10 @@ func (v *validator) files(files map[FilePath]string) {
 	}
 }
 
-// maxSegment is what file systems take for one name.
+// maxSegment is the longest file name of common file systems.
 const maxSegment = 255
 
-// refused says why a path may not be a file's, or "".
+// refused returns why a path is not allowed, or "".
 func (p FilePath) refused() string {
 	text := string(p)
 	parts := strings.Split(text, "/")

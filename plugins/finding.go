@@ -13,26 +13,26 @@ type Severity string
 
 const (
 	Fault   Severity = "error"   // the recipe is refused
-	Warning Severity = "warning" // it is taken, and will not do what its author meant, or more
+	Warning Severity = "warning" // it is accepted, but does not do what its author meant
 )
 
-// Rule is what a finding is an instance of, for programs: "unquoted-param".
+// Rule identifies the kind of a finding for programs: "unquoted-param".
 type Rule string
 
-// Finding is something that is wrong with a recipe.
+// Finding is a mistake in a recipe.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Rule     Rule     `json:"rule"`
-	// Path is where: "$.tools[0].run".
+	// Path is the place in the JSON: "$.tools[0].run".
 	Path string `json:"path"`
-	// Line and Column count from 1; 0 is unknown, in a recipe that has no text.
+	// Line and Column count from 1. They are 0 if the recipe was not read from text.
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 	Text   string `json:"text"`
 	Fix    string `json:"fix"`
 }
 
-// String is the finding on one line: "12:7 $.tools[0].run: …".
+// String formats the finding on one line: "12:7 $.tools[0].run: …".
 func (f Finding) String() string {
 	place := f.Path
 	if f.Line > 0 {
@@ -41,10 +41,10 @@ func (f Finding) String() string {
 	return place + ": " + f.Text
 }
 
-// Error makes a Finding an error.
+// Error implements error.
 func (f *Finding) Error() string { return f.String() }
 
-// Faults are the findings for which a recipe is refused.
+// Faults returns the findings that make a recipe invalid.
 func Faults(findings []Finding) []Finding {
 	var faults []Finding
 	for _, f := range findings {
@@ -55,11 +55,10 @@ func Faults(findings []Finding) []Finding {
 	return faults
 }
 
-// shownFaults is how many faults an error names: more do not help to mend the first.
+// shownFaults is how many faults an error names.
 const shownFaults = 5
 
-// Refusal is what is said of a recipe with faults: fault.InvalidArgs that names the first, or
-// nil if there are none.
+// Refusal returns an InvalidArgs error that names the first faults, or nil if there are none.
 func Refusal(findings []Finding) error {
 	faults := Faults(findings)
 	if len(faults) == 0 {

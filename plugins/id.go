@@ -10,16 +10,15 @@ import (
 
 const idAdvice = "Name the plugin with letters, digits, spaces, dots, dashes and underscores, at most 64, with a letter or digit at either end."
 
-// ID is what the plugin is called wherever a name must be short: its name in small letters,
-// with dashes for spaces. A name of which anything else would have to change has none, so two
-// names have the same id only if they differ in capitals, and in spaces for dashes; the
-// library refuses the second of such two.
+// ID returns the plugin's name in lower case with dashes for spaces. Names that would need other
+// changes have no id, so ids are the same only for names that differ in case, or in spaces and
+// dashes. The library refuses the second of those.
 func (r Recipe) ID() (config.PluginID, error) { return IDOf(r.Name) }
 
-// IDOf is the id of a plugin with a name.
+// IDOf returns the id for a name.
 func IDOf(name string) (config.PluginID, error) {
 	const op = "name plugin"
-	// Not strings.ToLower: the Kelvin sign's small letter is k.
+	// Not strings.ToLower, which makes a k of the Kelvin sign.
 	text := strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':
@@ -40,21 +39,21 @@ func IDOf(name string) (config.PluginID, error) {
 	return id, nil
 }
 
-// ToolName is what a model calls a tool of a plugin by.
+// ToolName returns the name under which models call a plugin's tool.
 func ToolName(plugin config.PluginID, tool ToolID) string { return string(plugin) + "_" + string(tool) }
 
-// reserved reports an id whose tools would be named as the sandbox's own: sandbox_…, osaurus_….
+// reserved reports whether an id's tools would look like the sandbox's own: sandbox_…, osaurus_….
 func reserved(id config.PluginID) bool {
 	for _, own := range []string{"sandbox", "osaurus"} {
 		if string(id) == own || strings.HasPrefix(string(id), own+"_") {
 			return true
 		}
 	}
-	return id == "osaurus-host" // the program that asks the host
+	return id == "osaurus-host" // the program that calls the bridge
 }
 
-// ownTools are tools without a prefix of their own, which a plugin's could be named as.
+// ownTools returns the sandbox's tools that have no reserved prefix.
 func ownTools() []string { return []string{"share_artifact"} }
 
-// brief is as much of a text as is enough to recognise it, on one line.
+// brief shortens a text to one line for an error.
 func brief(text string) string { return printable.Line(text, 60) }

@@ -2,52 +2,50 @@ package plugins
 
 import "time"
 
-// What a recipe may be. What is more is refused, with the place.
+// Limits of a recipe.
 const (
-	// MaxRecipe is a recipe's text in bytes: what a program may hand to the bridge at once.
+	// MaxRecipe bounds a recipe's text in bytes, like a request body of the bridge.
 	MaxRecipe = 8 << 20
-	// MaxFile is one file: a long script has a tenth. What is bigger is data, and downloaded.
+	// MaxFile bounds one file in bytes. Setup downloads larger data.
 	MaxFile = 1 << 20
-	// MaxFilesTotal leaves room in MaxRecipe for what escapes cost in JSON.
+	// MaxFilesTotal leaves room in MaxRecipe for JSON escapes.
 	MaxFilesTotal = 4 << 20
-	// MaxFiles is how many there are: each costs a moment whenever a plugin is verified.
+	// MaxFiles bounds the number of files, which are all read to verify a plugin.
 	MaxFiles = 1000
-	// MaxPath is far below what the shares carry (4096), with the agent's home before it.
+	// MaxPath leaves room for the agent's home below PATH_MAX.
 	MaxPath = 512
-	// MaxPathDepth is deeper than what people make by hand.
+	// MaxPathDepth is more than hand-made folders need.
 	MaxPathDepth = 16
-	// MaxTools is what a model can hold in mind of one plugin, and more.
+	// MaxTools is more than a model can use of one plugin.
 	MaxTools = 64
-	// MaxParams is of one tool.
+	// MaxParams bounds the parameters of one tool.
 	MaxParams = 64
 	// MaxList bounds every other list: dependencies, secrets, choices, topics.
 	MaxList = 128
-	// MaxText is a name, a version, an author: one line.
+	// MaxText bounds a name, a version, an author: one line.
 	MaxText = 256
-	// MaxDescription is read by models each time they choose: some pages are too long already.
+	// MaxDescription bounds a description, which models read in each conversation.
 	MaxDescription = 8 << 10
-	// MaxToolText is all that models read of one tool: its description, and its arguments with theirs,
-	// their choices and defaults. It is more than ten thousand words.
+	// MaxToolText bounds what models read of one tool: all its descriptions, choices and defaults.
 	MaxToolText = 64 << 10
-	// MaxCommand is a shell command. Linux passes no argument longer than 128 KiB.
+	// MaxCommand bounds a shell command. Linux allows 128 KiB in one argument.
 	MaxCommand = 96 << 10
-	// MaxDepth is how deep lists and objects may be in each other, in metadata too.
+	// MaxDepth bounds the nesting of lists and objects.
 	MaxDepth = 32
 
-	// maxValues is how many values a recipe's JSON has: some hundred are usual, and one that has
-	// all it may have of everything else is no use to anybody.
+	// maxValues bounds the JSON values of a recipe. Some hundred are usual.
 	maxValues = 50_000
 
-	// DefaultTimeout is a tool's where it does not say: the desktop app's.
+	// DefaultTimeout is the desktop app's.
 	DefaultTimeout = 30 * time.Second
-	// MaxTimeout is as long as anybody waits for one call.
+	// MaxTimeout is as long as callers of a tool wait.
 	MaxTimeout = 10 * time.Minute
 
-	// MaxToolName is the longest name of a tool that MCP's clients take; lint warns from
-	// usualToolName on, since some models' interfaces refuse more.
+	// MaxToolName is the limit of MCP clients. Lint warns of names over usualToolName, which some
+	// models refuse.
 	MaxToolName   = 128
 	usualToolName = 64
 
-	// maxFindings is as many as anybody reads: a file that is no recipe at all has thousands.
+	// maxFindings bounds the findings of Lint: files that are no recipes have thousands.
 	maxFindings = 100
 )

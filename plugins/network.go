@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// maxDomain is DNS's own limit, in text.
+// maxDomain is the limit of DNS.
 const maxDomain = 253
 
 var domainText = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// IsDomain reports whether a text is the exact name of a host with at least two parts, of which the last
-// is no number: no address, no wildcard.
+// IsDomain reports whether a text is the exact name of a host with at least two labels: no address,
+// no wildcard.
 func IsDomain(text string) bool { return len(text) <= maxDomain && domainText.MatchString(text) }
 
-// canonicalNetwork is a network as it is written in one way: small letters, no spaces, each domain once.
+// canonicalNetwork normalizes a network: lower case, no spaces, each domain once.
 func canonicalNetwork(text string) Network { return networkOf(strings.Split(text, ",")) }
 
 func networkOf(parts []string) Network {

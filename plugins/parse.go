@@ -42,7 +42,7 @@ func read(text []byte) (Recipe, []Finding) {
 		return path != ""
 	}
 	for _, f := range Validate(r) {
-		if !within(f.Path) { // a value of the wrong type is not missing, too
+		if !within(f.Path) { // a value of the wrong type is not reported as missing, too
 			findings = append(findings, f)
 		}
 	}
@@ -55,5 +55,5 @@ func read(text []byte) (Recipe, []Finding) {
 	return r, findings
 }
 
-// sortedKeys are a map's keys in their order.
+// sortedKeys returns a map's keys, sorted.
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// root is the path of the recipe itself.
+// root is the JSON path of the recipe itself.
 const root = "$"
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// below is the JSON path of a member: "$.tools", `$.files["a b.txt"]`.
+// below returns the JSON path of a member: "$.tools", `$.files["a b.txt"]`.
 func below(path, key string) string {
 	if plainKey.MatchString(key) {
 		return path + "." + key
@@ -18,10 +18,10 @@ func below(path, key string) string {
 	return path + "[" + strconv.Quote(brief(key)) + "]"
 }
 
-// item is the JSON path of an item of a list: "$.tools[0]".
+// item returns the JSON path of an item of a list: "$.tools[0]".
 func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// parent is the path of what is around a path; "" around the recipe.
+// parent returns the path of the enclosing value; "" for the recipe itself.
 func parent(path string) string {
 	quoted := false
 	for end := len(path) - 1; end > 0; end-- {

@@ -1,4 +1,4 @@
-// Package plugins is what a plugin is: a recipe in JSON, read strictly, checked with a place and a remedy for each fault, and written in one canonical form.
+// Package plugins parses, validates and encodes plugins' recipes. Each fault has a place and advice.
 package plugins
 
 import (
@@ -9,38 +9,35 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Recipe is a plugin as its author wrote it. One that Parse returned has no
-// fault that Validate knows; one that was changed since is to be validated again.
+// Recipe describes a plugin. Parse returns only valid recipes; after a change, call Validate again.
 type Recipe struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	Version     string `json:"version,omitempty"` // the author's, kept as it is: the library counts on its own
+	Version     string `json:"version,omitempty"` // the author's; the library numbers revisions itself
 	Author      string `json:"author,omitempty"`
 	Source      string `json:"source,omitempty"`
 	// Dependencies are packages of the guest's distribution.
 	Dependencies []Dependency `json:"dependencies,omitempty"`
-	// Setup is a shell command that runs as the agent once the files are there.
+	// Setup is a shell command that runs as the agent when the files are written.
 	Setup string `json:"setup,omitempty"`
-	// Files are texts by their paths in the plugin's folder.
+	// Files maps paths in the plugin's folder to texts.
 	Files map[FilePath]string `json:"files,omitempty"`
 	Tools []Tool              `json:"tools,omitempty"`
-	// Secrets are all that the plugin may read.
+	// Secrets are the names of all secrets that the plugin may read.
 	Secrets     []config.SecretName `json:"secrets,omitempty"`
 	Permissions Permissions         `json:"permissions,omitzero"`
 	Daemon      *Daemon             `json:"daemon,omitempty"`
 	Events      Events              `json:"events,omitzero"`
-	// Metadata is for what this program knows nothing of: unknown keys of the recipe
-	// are in it too. Its values are what JSON holds, with json.Number for numbers.
+	// Metadata is not interpreted. It includes unknown keys of the recipe. Numbers are json.Number.
 	Metadata map[string]any `json:"metadata,omitempty"`
-	// ModifiedAt is when the library last changed it; no part of its hash.
+	// ModifiedAt is when the library last changed it. It is not part of the hash.
 	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
 }
 
 type (
 	// Dependency is a package: "python3", "nodejs=20.1", "py3-pip>24".
 	Dependency string
-	// FilePath is where a file is in the plugin's folder, with slashes:
-	// "scripts/run.py". It leads nowhere else.
+	// FilePath is a slash-separated path within the plugin's folder: "scripts/run.py".
 	FilePath string
 	// ToolID is a tool's name in its plugin: "analyze_csv".
 	ToolID string
@@ -48,8 +45,7 @@ type (
 	ParamName string
 	// Seconds is a duration as recipes write it.
 	Seconds int
-	// Topics are those that an event's type may be of: "rss.new_item", or all that begin
-	// so: "rss.*".
+	// Topics matches types of events: "rss.new_item", or by prefix "rss.*".
 	Topics string
 )
 
@@ -58,8 +54,8 @@ type Tool struct {
 	ID          ToolID              `json:"id"`
 	Description string              `json:"description"`
 	Parameters  map[ParamName]Param `json:"parameters,omitempty"`
-	// Run is a shell command. It runs as the agent, in the plugin's folder, with its arguments
-	// in the environment: see ParamName.Variable.
+	// Run is a shell command. It runs as the agent in the plugin's folder. Its arguments are
+	// environment variables: see ParamName.Variable.
 	Run string `json:"run"`
 	// Timeout is how long it may run; 0 is DefaultTimeout.
 	Timeout Seconds `json:"timeout,omitempty"`
@@ -71,17 +67,16 @@ type Tool struct {
 type Param struct {
 	Type        ParamType `json:"type"`
 	Description string    `json:"description,omitempty"`
-	// Default is handed over when the argument is not given, as a text of its type.
+	// Default is the value of an omitted argument, as text.
 	Default *string `json:"default,omitempty"`
-	// Enum, where there is any, has all that it may be.
+	// Enum, if not empty, lists the allowed values.
 	Enum []string `json:"enum,omitempty"`
-	// Required says whether it must be given. Where the recipe does not say, it must be
-	// unless it has a default: see MustBeGiven.
+	// Required says whether the argument is required. If nil, it is unless it has a default.
 	Required *bool `json:"required,omitempty"`
 	Extra    Extra `json:"+,omitempty"`
 }
 
-// ParamType is what an argument is. Lists and objects are handed over as JSON.
+// ParamType is the type of an argument. Lists and objects are passed as JSON.
 type ParamType string
 
 // The types of arguments.
@@ -94,29 +89,29 @@ const (
 	Object  ParamType = "object"
 )
 
-// Output says what a tool's output is.
+// Output is the format of a tool's output.
 type Output string
 
-// The rules for output.
+// The output formats.
 const (
-	// Text is handed to the model as stdout, stderr and exit code.
+	// Text gives the model stdout, stderr and exit code.
 	Text Output = ""
-	// JSON is one value on stdout, handed over as such; anything else is a failure of the tool.
+	// JSON gives the model the JSON value on stdout. Other output is an error.
 	JSON Output = "json"
 )
 
-// Permissions are what a plugin asks for. Nothing said is the least that there is.
+// Permissions are the permissions that a plugin asks for. The zero value grants none.
 type Permissions struct {
 	Network   Network `json:"network,omitempty"`
 	Inference bool    `json:"inference,omitempty"`
 	Extra     Extra   `json:"+,omitempty"`
 }
 
-// Network is what a plugin may reach: "outbound", "none", domains with commas
-// between them ("api.example.com,example.org"), or "" where the recipe does not say.
+// Network is what a plugin may reach: "outbound", "none", "" if not specified, or a
+// comma-separated list of domains.
 type Network string
 
-// The networks that are no list.
+// The networks that are not lists.
 const (
 	NetworkUnsaid   Network = ""
 	NetworkNone     Network = "none"
@@ -126,7 +121,7 @@ const (
 // Domain is the exact name of a host: "api.example.com".
 type Domain string
 
-// Domains are those of a list; else there are none.
+// Domains returns the domains of a list, or nil.
 func (n Network) Domains() []Domain {
 	switch n {
 	case NetworkUnsaid, NetworkNone, NetworkOutbound:
@@ -139,23 +134,23 @@ func (n Network) Domains() []Domain {
 	return list
 }
 
-// Daemon is a command that runs for as long as the plugin is there.
+// Daemon is a command that runs as long as the plugin is installed.
 type Daemon struct {
 	Command string            `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
 	Extra   Extra             `json:"+,omitempty"`
 }
 
-// Events are what a plugin hears and tells.
+// Events lists what a plugin receives and emits.
 type Events struct {
 	Subscribe []Subscription `json:"subscribe,omitempty"`
-	// Emit has what it may tell. With none it may tell nothing.
+	// Emit lists the topics that it may emit.
 	Emit  []Topics `json:"emit,omitempty"`
 	Extra Extra    `json:"+,omitempty"`
 }
 
-// Subscription is a command that runs for each event of its topics, with the payload on
-// its standard input. Without Run nobody hears: a recipe of the desktop app may say so.
+// Subscription is a command that runs for each event of its topics, with the payload on standard
+// input. Recipes of the desktop app may have none, which does nothing.
 type Subscription struct {
 	Topic   Topics  `json:"topic,omitempty"`
 	Run     string  `json:"run,omitempty"`
@@ -163,16 +158,16 @@ type Subscription struct {
 	Extra   Extra   `json:"+,omitempty"`
 }
 
-// Extra are keys of a part of a recipe that this program knows nothing of, kept as they are.
+// Extra holds unknown keys of a part of a recipe. They are kept.
 type Extra map[string]any
 
-// paramPrefix begins the variables that carry arguments.
+// paramPrefix is the prefix of the variables that hold arguments.
 const paramPrefix = "PARAM_"
 
-// Variable is the environment variable that carries the argument: PARAM_FILE.
+// Variable returns the environment variable that holds the argument: PARAM_FILE.
 func (p ParamName) Variable() string { return paramPrefix + strings.ToUpper(string(p)) }
 
-// MustBeGiven reports whether a call without the argument is wrong.
+// MustBeGiven reports whether the argument is required.
 func (p Param) MustBeGiven() bool {
 	if p.Required != nil {
 		return *p.Required
@@ -180,10 +175,10 @@ func (p Param) MustBeGiven() bool {
 	return p.Default == nil
 }
 
-// Limit is how long the tool may run.
+// Limit returns how long the tool may run.
 func (t Tool) Limit() time.Duration { return limit(t.Timeout) }
 
-// Limit is how long the handler may run for one event.
+// Limit returns how long the handler may run for one event.
 func (s Subscription) Limit() time.Duration { return limit(s.Timeout) }
 
 func limit(s Seconds) time.Duration {
@@ -193,7 +188,7 @@ func limit(s Seconds) time.Duration {
 	return time.Duration(s) * time.Second
 }
 
-// Holds reports whether an event's type is one of the topics.
+// Holds reports whether a topic matches.
 func (t Topics) Holds(topic bridge.Topic) bool {
 	begin, all := strings.CutSuffix(string(t), "*")
 	return string(topic) == begin || all && strings.HasPrefix(string(topic), begin)

@@ -9,11 +9,11 @@ import (
 // SchemaURL names the schema.
 const SchemaURL = "https://json-schema.org/draft/2020-12/schema"
 
-// Schema is the JSON Schema of a recipe, for editors. What it takes Parse may still refuse: two
-// paths that are one file, a default that is none of the choices, a character that people do not see.
+// Schema returns the JSON Schema of a recipe, for editors. Parse checks more, such as hidden
+// characters and defaults that are not among the choices.
 func Schema() ([]byte, error) { return printable.Document(recipeSchema()) }
 
-// schema is a part of one. encoding/json sorts its keys.
+// schema is a JSON Schema. encoding/json sorts its keys.
 type schema map[string]any
 
 // about adds a description.
@@ -34,7 +34,7 @@ func listOf(of schema, most int) schema {
 	return schema{"type": "array", "items": of, "maxItems": most}
 }
 
-// mapOf is an object with keys of a kind.
+// mapOf describes an object whose keys match a schema.
 func mapOf(keys, values schema, most int) schema {
 	return schema{"type": "object", "propertyNames": keys, "additionalProperties": values, "maxProperties": most}
 }
@@ -109,7 +109,7 @@ func toolSchema() schema {
 	})
 }
 
-// scalarType is the schema's type of a text, number or truth value; recipes keep all three as text.
+// scalarType is the type of strings, numbers and booleans. Recipes keep all three as text.
 type scalarType struct{}
 
 func (scalarType) MarshalJSON() ([]byte, error) { return []byte(`["string","number","boolean"]`), nil }

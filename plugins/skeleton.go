@@ -1,6 +1,6 @@
 package plugins
 
-// Skeleton is a recipe to begin with: a tool that takes an argument safely and is of use already.
+// Skeleton returns a working recipe to start from. Its tool uses an argument safely.
 func Skeleton(name string) Recipe {
 	choice := "words"
 	return Recipe{

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Validate lists what is wrong with a recipe, without places. Parse has done so already.
+// Validate lists what is wrong with a recipe. Lines and columns are unknown.
 func Validate(r Recipe) []Finding {
 	v := &validator{}
 	v.about(r)
@@ -42,7 +42,7 @@ func (v *validator) warn(path string, rule Rule, fix, format string, args ...any
 	v.findings = append(v.findings, Finding{Severity: Warning, Rule: rule, Path: path, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-// error adds what a parser of names says.
+// error adds the error of a name's parser.
 func (v *validator) error(path string, rule Rule, err error) {
 	if err != nil {
 		v.fault(path, rule, fault.AdviceOf(err), "%v", err)
@@ -74,7 +74,7 @@ func (v *validator) description(path, text, what string) {
 	v.prose(path, text)
 }
 
-// prose checks a text of perhaps several lines, which people and models read.
+// prose checks a text of several lines that people and models read.
 func (v *validator) prose(path, text string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }) {
 		v.fault(path, "control-character", "Remove them: terminals obey some.", "has control characters")
@@ -82,16 +82,16 @@ func (v *validator) prose(path, text string) {
 	v.seen(path, text)
 }
 
-// seen checks that people see what models read.
+// seen refuses text that models read and people cannot see.
 func (v *validator) seen(path, text string) {
 	if hidden(text) {
 		v.fault(path, "hidden-character", "Remove them: people do not see what they say, or see it in another order.", "has hidden characters")
 	}
 }
 
-// hidden reports characters of which people see nothing, and with which whole sentences can be written, or that
-// change the order in which a text is read. One after a visible character that says how it is drawn is none: some
-// scripts need joiners, and pictures need both.
+// hidden reports whether a text has invisible characters, which could hide whole sentences, or
+// characters that change the reading order. Joiners and variation selectors are allowed after a
+// visible character, since some scripts and emoji need them.
 func hidden(text string) bool {
 	const picture, plain = '\ufe0f', '\ufe0e'
 	const join, apart = '\u200d', '\u200c'
@@ -116,16 +116,16 @@ func hidden(text string) bool {
 	return false
 }
 
-// visible reports whether people see something of a character that stands alone.
+// visible reports whether a character alone is visible.
 func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !ignored(r) }
 
-// ignored reports characters that are drawn as nothing, or that end a line or paragraph unnoticed.
+// ignored reports characters that are not drawn, or that end a line or paragraph unnoticed.
 func ignored(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
 		!unicode.Is(unicode.Prepended_Concatenation_Mark, r) // signs around numbers
 }
 
-// line checks a text that is shown on one.
+// line checks a text of one line.
 func (v *validator) line(path, text string) {
 	if len(text) > MaxText {
 		v.fault(path, "size", "Shorten it.", "%d bytes are more than %d", len(text), MaxText)
@@ -142,7 +142,7 @@ func (v *validator) noNUL(path, text string) {
 	}
 }
 
-// count checks a list's length, and says whether it is worth looking at.
+// count checks a list's length and reports whether it is in range.
 func (v *validator) count(path string, n, most int) bool {
 	if n > most {
 		v.fault(path, "size", "Make two plugins of it.", "%d are more than %d", n, most)
@@ -150,7 +150,7 @@ func (v *validator) count(path string, n, most int) bool {
 	return n <= most
 }
 
-// A package's name, and perhaps which versions of it, as apk and apt write that. It is one word, and no option.
+// dependencyText matches a package of apk or apt, perhaps with a version. It matches no option.
 var dependencyText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*([=<>~]{1,2}[A-Za-z0-9][A-Za-z0-9+._:~-]*)?$`)
 
 func (v *validator) dependencies(list []Dependency) {
@@ -181,7 +181,7 @@ func (v *validator) secrets(list []config.SecretName) {
 	duplicates(v, path, list)
 }
 
-// duplicates warns of what is in a list twice.
+// duplicates warns of repeated items.
 func duplicates[T ~string](v *validator, path string, list []T) {
 	for i, s := range list {
 		if slices.Index(list, s) < i {
@@ -204,7 +204,7 @@ func (v *validator) permissions(p Permissions) {
 	}
 }
 
-// command checks a shell command that may be absent.
+// command checks an optional shell command.
 func (v *validator) command(path, text string) {
 	if len(text) > MaxCommand {
 		v.fault(path, "size", "Put the script into a file of the plugin, and run that.", "%d bytes are more than %d", len(text), MaxCommand)
@@ -235,8 +235,8 @@ func (v *validator) daemon(d Daemon) {
 	}
 }
 
-// reservedVariable reports what no plugin may put into an environment: what decides which program runs and as
-// whom, and what the sandbox itself says there.
+// reservedVariable reports whether plugins may not set a variable: it decides which programs run,
+// or the sandbox sets it.
 func reservedVariable(name string) bool {
 	switch name {
 	case "PATH", "HOME", "SHELL", "USER", "LOGNAME", "IFS", "ENV", "BASH_ENV", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "VIRTUAL_ENV":

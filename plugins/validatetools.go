@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// Tools' names are part of models' interfaces, which take letters, digits, dashes and underscores.
+	// The characters are those that models' interfaces allow.
 	toolText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	// An argument's name becomes part of a variable's.
+	// A parameter's name is part of a variable's name.
 	paramText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 )
 
@@ -23,7 +23,7 @@ func (v *validator) tools(r Recipe) {
 	if !v.count(path, len(r.Tools), MaxTools) {
 		return
 	}
-	id, _ := r.ID() // what is wrong with it has been said
+	id, _ := r.ID() // errors were reported before
 	seen := map[ToolID]bool{}
 	for i, t := range r.Tools {
 		at := item(path, i)
@@ -45,7 +45,7 @@ func (v *validator) tools(r Recipe) {
 	}
 }
 
-// textSize is how much models read of the tool.
+// textSize returns how much text of the tool models read.
 func (t Tool) textSize() int {
 	n := len(t.Description)
 	for name, p := range t.Parameters {
@@ -121,7 +121,7 @@ func (v *validator) param(path string, p Param) {
 	}
 }
 
-// value checks a text that stands for a value of a type.
+// value checks the text of a value.
 func (v *validator) value(path string, t ParamType, text string) {
 	v.prose(path, text)
 	if len(text) > MaxCommand {
@@ -132,7 +132,7 @@ func (v *validator) value(path string, t ParamType, text string) {
 	}
 }
 
-// Holds reports whether a text stands for a value of the type.
+// Holds reports whether a text is a value of the type.
 func (t ParamType) Holds(text string) bool {
 	switch t {
 	case String:

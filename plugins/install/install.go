@@ -1,4 +1,4 @@
-// Package install puts plugins into agents' rooms, each as a whole or not at all, keeps them whole, and has their tools listed.
+// Package install installs, repairs and removes plugins in agents' rooms, and registers their tools.
 package install
 
 import (
@@ -16,47 +16,45 @@ import (
 
 // Rooms is where plugins are installed and run.
 type Rooms interface {
-	// Agent is an agent as tools know it; NotFound if there is none.
+	// Agent looks up an agent, or fails with NotFound.
 	Agent(id config.AgentID) (tools.Agent, error)
-	// Start has a guest run.
+	// Start starts the guest unless it runs.
 	Start(ctx context.Context) error
-	// Boot tells guests apart: it is another one after each start, and "" while none
-	// runs. It does not wait.
+	// Boot identifies the running guest: it differs after each start and is "" while none
+	// runs. It does not block.
 	Boot() string
 	// Room returns the agent's room.
 	Room(a tools.Agent) engine.Room
 }
 
-// Packages installs what plugins depend on: see tools.Installer.
+// Packages installs the packages that plugins depend on, as tools.Installer does.
 type Packages interface {
 	System(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
 }
 
-// Secrets are what plugins may read: the plugin's own, and then the agent's.
+// Secrets are the secrets that plugins may read: their own, then those of the agent.
 type Secrets interface {
-	// Has reports whether there is a value for a name.
+	// Has reports whether a secret has a value.
 	Has(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName) (bool, error)
-	// Ask asks a person for one, and keeps it for the plugin. It fails with UserDenied
-	// and Timeout.
+	// Ask asks a person for a value and stores it for the plugin. It fails with UserDenied
+	// or Timeout.
 	Ask(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName, why string) error
-	// Forget removes all that are the plugin's own, and what it remembers of itself.
+	// Forget removes the plugin's own secrets and its configuration.
 	Forget(ctx context.Context, a tools.Agent, plugin config.PluginID) error
 }
 
-// Life is what goes on by an installed plugin beside its tools' calls. Its methods
-// may be called again for what they have done already.
+// Life runs the daemons and event handlers of installed plugins. Its methods are idempotent.
 type Life interface {
-	// Command makes a command of a plugin one that may do what its recipe declares, and
-	// no more.
+	// Command gives a command of a plugin the secrets and the network that its recipe declares.
 	Command(ctx context.Context, a tools.Agent, plugin config.PluginID, r plugins.Recipe, setup bool, cmd *engine.Command) error
-	// Begin has run what the plugin runs by itself. It is called once the plugin is
-	// there, and when a guest that started has it still, and neither waits nor calls the installer.
+	// Begin starts the daemon and handlers of a plugin that was installed or that is in a guest
+	// which has just started. It neither blocks nor calls the installer.
 	Begin(a tools.Agent, plugin config.PluginID, r plugins.Recipe)
-	// End ends that, and returns when it has. The plugin is about to be changed or to go.
+	// End ends them and waits. The plugin is about to be changed or removed.
 	End(ctx context.Context, agent config.AgentID, plugin config.PluginID) error
 }
 
-// Happening is what became of a plugin of an agent, for the journal of events.
+// Happening is an event about a plugin of an agent.
 type Happening struct {
 	What   What
 	Agent  tools.Agent
@@ -65,21 +63,21 @@ type Happening struct {
 	Detail string
 }
 
-// What happens to plugins.
+// What is the type of a Happening.
 type What string
 
 const (
 	Installed   What = "plugin.installed"
 	Updated     What = "plugin.updated"
-	Failed      What = "plugin.failed" // the detail says where, and why
+	Failed      What = "plugin.failed" // the detail says at which step, and why
 	Uninstalled What = "plugin.uninstalled"
 	Enabled     What = "plugin.enabled"
 	Disabled    What = "plugin.disabled"
 	Repaired    What = "plugin.repaired"
-	Damaged     What = "plugin.damaged" // verified, and not as it should be
+	Damaged     What = "plugin.damaged" // found damaged, and not repaired
 )
 
-// Options are what plugins are installed with.
+// Options configures an Installer.
 type Options struct {
 	Home     config.Home
 	Rooms    Rooms
@@ -87,45 +85,44 @@ type Options struct {
 	Secrets  Secrets
 	Registry *tools.Registry
 	Life     Life
-	Note     func(Happening) // nil is nobody; it must not wait
-	// Program is this program's release, which verified plugins are stamped with.
+	Note     func(Happening) // may be nil; must not block
+	// Program is this program's release. It is recorded with plugins that it verified.
 	Program string
 	Log     *slog.Logger
 }
 
-// Installer has the plugins of all agents of a home. Its methods may be called
-// from any goroutine; their errors are *fault.Error.
+// Installer manages the plugins of all agents of a home. Its methods are safe for concurrent
+// use and return *fault.Error.
 //
-// A change of a plugin is a transaction: it is in the agent's record before it
-// touches anything, and a daemon that is killed leaves nothing that the next one
-// does not finish or take back. Changes of one plugin of one agent come one after
-// the other, others do not wait for each other.
+// A change of a plugin is a transaction: it is recorded before it touches anything, and after a
+// crash the next daemon finishes it or undoes it. Changes of the same plugin of the same agent
+// run one after the other.
 type Installer struct {
 	Options
-	turns queue.Queues[key] // to change a plugin
+	turns queue.Queues[key] // changes of one plugin
 	life  context.Context   // ends with Close
 	end   context.CancelFunc
 	work  sync.WaitGroup
 
-	mu     sync.Mutex // held for moments, and for the write of a record
-	agents map[config.AgentID]*shelf
+	mu     sync.Mutex // also held while a record is written
+	agents map[config.AgentID]*state
 }
 
-// shelf is what is known of an agent's plugins. Installer.mu guards it.
-type shelf struct {
+// state is the state of one agent's plugins. Installer.mu guards it.
+type state struct {
 	records
-	broken   error  // the record cannot be read, and is not written
-	verified string // the boot in which all were looked at, and mended where need be
-	looking  *round // of looks, under way
+	broken   error  // why the record cannot be read; it is not overwritten
+	verified string // the boot in which all plugins were verified
+	looking  *round // the verification that is running
 }
 
-// Open reads which plugins agents have, and has their tools listed. What was
-// under way when the last daemon ended is settled when the guest runs.
+// Open reads which plugins agents have, and registers their tools. Changes that the last daemon
+// left unfinished are settled when the guest runs.
 func Open(o Options, agents []config.AgentID) *Installer {
-	i := &Installer{Options: o, agents: map[config.AgentID]*shelf{}}
+	i := &Installer{Options: o, agents: map[config.AgentID]*state{}}
 	i.life, i.end = context.WithCancel(context.Background())
 	for _, agent := range agents {
-		s := i.shelfOf(agent)
+		s := i.stateOf(agent)
 		if s.broken != nil {
 			o.Log.Error("an agent's plugins are not there", "agent", agent, "error", s.broken)
 			continue
@@ -139,47 +136,46 @@ func Open(o Options, agents []config.AgentID) *Installer {
 	return i
 }
 
-// Close ends what goes on by itself. A change that is under way belongs to who
-// asked for it.
+// Close ends verifications in the background. Other calls end with their callers' contexts.
 func (i *Installer) Close() {
 	i.mu.Lock()
-	i.end() // and nothing new begins
+	i.end() // nothing new begins
 	i.mu.Unlock()
 	i.work.Wait()
 }
 
-// shelfOf is an agent's shelf, read when it is first asked for. The mutex is held,
-// or nobody else is there yet.
-func (i *Installer) shelfOf(agent config.AgentID) *shelf {
+// stateOf returns the state of an agent's plugins and reads it the first time. The caller holds
+// the mutex.
+func (i *Installer) stateOf(agent config.AgentID) *state {
 	s := i.agents[agent]
 	if s == nil {
-		s = &shelf{}
+		s = &state{}
 		s.records, s.broken = load(i.Home.InstalledPlugins(agent))
 		i.agents[agent] = s
 	}
 	return s
 }
 
-// List are an agent's plugins, by id.
+// List returns an agent's plugins, sorted by id.
 func (i *Installer) List(agent config.AgentID) ([]Record, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.shelfOf(agent)
+	s := i.stateOf(agent)
 	return append([]Record(nil), s.list...), s.broken
 }
 
-// Find is an agent's plugin, in whatever state.
+// Find returns an agent's plugin, whatever its status.
 func (i *Installer) Find(agent config.AgentID, plugin config.PluginID) (Record, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.shelfOf(agent).find(plugin)
+	return i.stateOf(agent).find(plugin)
 }
 
-// get is Find for who needs it.
+// get is Find with an error for a missing plugin.
 func (i *Installer) get(op string, a tools.Agent, plugin config.PluginID) (Record, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.shelfOf(a.ID)
+	s := i.stateOf(a.ID)
 	if s.broken != nil {
 		return Record{}, s.broken
 	}
@@ -190,17 +186,17 @@ func (i *Installer) get(op string, a tools.Agent, plugin config.PluginID) (Recor
 		Advise("See `osaurus-sandbox plugin status " + string(a.Name) + "`.")
 }
 
-// put keeps a record, or with a nil one removes what there is of the plugin. It is on
-// the disk when put returns without an error, and else as it was.
+// put saves a record to disk, or removes the plugin's record if r is nil. After an error the
+// records are unchanged.
 func (i *Installer) put(agent config.AgentID, plugin config.PluginID, r *Record) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.shelfOf(agent)
+	s := i.stateOf(agent)
 	if s.broken != nil {
 		return s.broken
 	}
 	if _, err := i.Rooms.Agent(agent); err != nil {
-		return err // it was deleted meanwhile, and so was its record
+		return err // the agent was deleted, and its record with it
 	}
 	next, err := s.with(plugin, r)
 	if err != nil {
@@ -213,7 +209,7 @@ func (i *Installer) put(agent config.AgentID, plugin config.PluginID, r *Record)
 	return nil
 }
 
-// register has a plugin's tools be listed for its agent as the record says.
+// register lists a plugin's tools for its agent, or none if they cannot be called.
 func (i *Installer) register(agent config.AgentID, r Record) error {
 	var list []tools.Tool
 	if r.callable() {
@@ -222,12 +218,12 @@ func (i *Installer) register(agent config.AgentID, r Record) error {
 	return i.Registry.Assign(agent, r.ID, list...)
 }
 
-// begin has what a plugin runs by itself run, if it is callable. The turn is the caller's. Forget takes none:
-// whoever ends what runs after it ends all, for the mutex is held.
+// begin starts the daemon and handlers of a plugin if it is callable. The caller has the turn.
+// The mutex stays held, so that Forget, which takes no turn, cannot run in between.
 func (i *Installer) begin(a tools.Agent, plugin config.PluginID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if r, ok := i.shelfOf(a.ID).find(plugin); ok && r.callable() {
+	if r, ok := i.stateOf(a.ID).find(plugin); ok && r.callable() {
 		i.Life.Begin(a, plugin, r.Plugin)
 	}
 }
@@ -238,7 +234,7 @@ func (i *Installer) note(what What, a tools.Agent, plugin config.PluginID, by, d
 	}
 }
 
-// idOf is a recipe's id, if nothing is wrong with the recipe.
+// idOf validates a recipe and returns its id and hash.
 func idOf(r plugins.Recipe) (config.PluginID, plugins.Hash, error) {
 	if err := plugins.Refusal(plugins.Validate(r)); err != nil {
 		return "", "", err

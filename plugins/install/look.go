@@ -14,28 +14,27 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// sight is what is there of an agent's plugins. It is what the room says: good
-// enough to find what is gone or was changed by mistake, and no proof against the agent.
-type sight struct {
+// inspection is what a room contains of an agent's plugins, by the word of the room's own
+// programs: it finds accidental damage, and proves nothing against the agent.
+type inspection struct {
 	layer    string
 	folders  map[config.PluginID]bool
-	left     []config.PluginID // with something of the version before beside the folder
+	left     []config.PluginID // with a backup of the previous version
 	packages map[string]bool
-	digests  map[string]string // of files that are there, by their paths in the folder of plugins; "" of what cannot be read
+	digests  map[string]string // of existing files, by their paths in the folder of plugins
 }
 
-// look looks at many plugins at once: in one command, and with a few questions about all of
-// their files.
-func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.PluginID, packages, files []string) (sight, error) {
+// look inspects many plugins with one command, and their files with a few requests.
+func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.PluginID, packages, files []string) (inspection, error) {
 	args := []string{LayerFile, a.Home, fmt.Sprint(len(ids))}
 	for _, id := range ids {
 		args = append(args, string(id))
 	}
 	text, err := i.script(ctx, "look at plugins", a, false, scriptLook, nil, append(args, packages...)...)
 	if err != nil || len(files) == 0 {
-		return parseSight(text), err
+		return parseInspection(text), err
 	}
-	s := parseSight(text)
+	s := parseInspection(text)
 	found, err := i.Rooms.Room(a).DigestFiles(ctx, engine.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
 	for n, f := range found {
 		if f.There {
@@ -45,10 +44,10 @@ func (i *Installer) look(ctx context.Context, a tools.Agent, ids []config.Plugin
 	return s, err
 }
 
-// parseSight reads what the script has written. What it cannot read it leaves
-// out: then something is not there, which is true enough.
-func parseSight(text string) sight {
-	s := sight{folders: map[config.PluginID]bool{}, packages: map[string]bool{}, digests: map[string]string{}}
+// parseInspection parses the output of scriptLook. It ignores lines that it does not know, so
+// whatever they are about counts as missing.
+func parseInspection(text string) inspection {
+	s := inspection{folders: map[config.PluginID]bool{}, packages: map[string]bool{}, digests: map[string]string{}}
 	for line := range strings.Lines(text) {
 		what, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch {
@@ -65,8 +64,8 @@ func parseSight(text string) sight {
 	return s
 }
 
-// has are those of some packages that are there.
-func (s sight) has(packages []string) []string {
+// has returns the packages that are installed.
+func (s inspection) has(packages []string) []string {
 	return slices.DeleteFunc(names(packages), func(name string) bool { return !s.packages[name] })
 }
 

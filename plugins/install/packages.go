@@ -9,21 +9,20 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// Recipes name packages as one distribution does, mostly Alpine. Where the other
-// one's name follows from that, a recipe is good for both.
+// Names of packages that differ between the distributions, so that recipes written for one work
+// on the other.
 var (
 	fromAlpine = map[string]string{"build-base": "build-essential", "sqlite": "sqlite3", "openssh-client-default": "openssh-client", "font-dejavu": "fonts-dejavu"}
 	fromDebian = map[string]string{"build-essential": "build-base", "sqlite3": "sqlite", "openssh-client": "openssh-client-default", "fonts-dejavu": "font-dejavu"}
-	// Python's packages have a prefix in both.
+	// The prefixes of Python packages.
 	alpinePython, debianPython = "py3-", "python3-"
 )
 
-// aName is the part of a dependency that is no version.
+// aName matches the part of a dependency before its version.
 var aName = regexp.MustCompile(`^[A-Za-z0-9._+-]*[A-Za-z0-9._+]`)
 
-// packagesFor are dependencies as the guest's distribution calls them. A version is
-// the distribution's own: where the name is translated, or the manager does not know such
-// conditions, the one that it has is taken.
+// packagesFor returns dependencies under the names of the guest's distribution. It drops the
+// version if the name is translated or the manager does not support the condition.
 func packagesFor(m packages.Manager, dependencies []plugins.Dependency) []string {
 	var list []string
 	for _, d := range dependencies {
@@ -50,7 +49,7 @@ func packagesFor(m packages.Manager, dependencies []plugins.Dependency) []string
 	return list
 }
 
-// names are packages without their versions.
+// names returns packages without their versions.
 func names(specs []string) []string {
 	list := make([]string, len(specs))
 	for n, p := range specs {

@@ -16,41 +16,39 @@ import (
 )
 
 const (
-	// maxPlugins is how many an agent has: no model can make use of the tools of as
-	// many.
+	// maxPlugins bounds the plugins of an agent. No model can use the tools of so many.
 	maxPlugins = 250
-	// maxRecords bounds the file of them in bytes: it is written at each step of an
-	// installation.
+	// maxRecords bounds the file of records in bytes. It is written at each step of an installation.
 	maxRecords = 64 << 20
 )
 
-// Record is a plugin that an agent has, as the file of them says.
+// Record describes an agent's plugin in the file of installed plugins.
 type Record struct {
 	Plugin      plugins.Recipe `json:"plugin"`
 	Agent       config.AgentID `json:"agentId"`
 	InstalledAt time.Time      `json:"installedAt"`
 	Status      Status         `json:"status"`
-	// Hash is of the recipe as it is in the library: another one there is an update.
+	// Hash is the recipe's. If the library has another one, there is an update.
 	Hash plugins.Hash `json:"sourceContentHash"`
-	// VerifiedBy is the release that found it in order last.
+	// VerifiedBy is the release that last found the plugin intact.
 	VerifiedBy string `json:"lastVerifiedAppVersion,omitempty"`
 
 	Disabled bool `json:"disabled,omitempty"`
-	// Without are secrets that it declares and that nobody has given it.
+	// Without lists declared secrets that have no value.
 	Without []config.SecretName `json:"withoutSecrets,omitempty"`
-	// Packages are those of its dependencies that were seen once they were installed.
+	// Packages are the dependencies that were found after their installation.
 	Packages []string `json:"packages,omitempty"`
-	// Layer is the agent's layer in which its setup ran.
+	// Layer names the layer of the agent's room in which setup ran.
 	Layer string `json:"layer,omitempty"`
-	// Failure is why it is not as it should be, or why the last change of it failed.
+	// Failure is why the plugin is damaged, or why its last change failed.
 	Failure *Failure `json:"failure,omitempty"`
-	// Doing is the change that is under way, or was when a daemon was killed.
+	// Doing is the change in progress, or the one that a crash interrupted.
 	Doing *Doing `json:"doing,omitempty"`
 
 	ID config.PluginID `json:"-"` // of Plugin
 }
 
-// Status is how a plugin is.
+// Status is the status of a plugin.
 type Status string
 
 const (
@@ -60,10 +58,10 @@ const (
 	Uninstalling Status = "uninstalling"
 )
 
-// Step is a part of an installation, or of the end of one.
+// Step is a step of an installation or removal.
 type Step string
 
-// The steps of an installation, in their order, and those of its end.
+// The steps of an installation in order, then those of verification and removal.
 const (
 	Validate     Step = "validate"
 	Machine      Step = "machine"
@@ -78,31 +76,30 @@ const (
 	Remove Step = "remove"
 )
 
-// Steps are those of an installation.
+// Steps returns the steps of an installation.
 func Steps() []Step {
 	return []Step{Validate, Machine, User, Dependencies, Files, Credentials, Setup, Tools}
 }
 
-// Failure says where and why something went wrong.
+// Failure describes a failed step.
 type Failure struct {
 	Step    Step       `json:"step"`
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
 	Advice  string     `json:"advice,omitempty"`
 	Time    time.Time  `json:"time"`
-	// Version is that of the recipe which was to be installed.
+	// Version is the version of the recipe that was being installed.
 	Version string `json:"version,omitempty"`
 }
 
-// Doing is a change that is under way.
+// Doing is a change in progress.
 type Doing struct {
 	Step Step `json:"step"`
-	// Before is what there was, for the change to be taken back.
+	// Before is the previous record, to undo the change.
 	Before *Record `json:"before,omitempty"`
 }
 
-// present is the record of what there is while a change is under way, or if it
-// is taken back.
+// present returns the previous record while an installation is in progress, and r otherwise.
 func (r Record) present() Record {
 	if r.Status == Installing && r.Doing != nil && r.Doing.Before != nil {
 		return *r.Doing.Before
@@ -110,17 +107,17 @@ func (r Record) present() Record {
 	return r
 }
 
-// callable reports whether the plugin's tools are there to be called.
+// callable reports whether the plugin's tools can be called.
 func (r Record) callable() bool { return r.Status == Ready && !r.Disabled }
 
-// records are the plugins of an agent. They are replaced, never changed.
+// records are the plugins of an agent. They are immutable.
 type records struct {
-	list []Record // by id
-	// unread are records that this program cannot read, kept as they are.
+	list []Record // sorted by id
+	// unread are records that this program cannot parse. It keeps them unchanged.
 	unread []json.RawMessage
 }
 
-// load reads the file of an agent's plugins. A missing one is no plugins.
+// load reads the file of an agent's plugins. If there is no file, there are no plugins.
 func load(path string) (records, error) {
 	const op = "read installed plugins"
 	text, err := os.ReadFile(path)
@@ -168,7 +165,7 @@ func (s records) find(plugin config.PluginID) (Record, bool) {
 	return s.list[at], true
 }
 
-// with is these records with one of a plugin in the place of what it had.
+// with returns the records with the plugin's record replaced, or removed if r is nil.
 func (s records) with(plugin config.PluginID, r *Record) (records, error) {
 	next := records{list: slices.Clone(s.list), unread: s.unread}
 	at, there := slices.BinarySearchFunc(next.list, Record{ID: plugin}, byID)

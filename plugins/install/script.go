@@ -19,29 +19,27 @@ import (
 )
 
 const (
-	// folderName is where plugins are in an agent's home.
+	// folderName is the folder of plugins in an agent's home.
 	folderName = "plugins"
-	// LayerFile names the layer of an agent's room: whoever finds another name in it, or
-	// none, knows that what was installed outside of the home folder is gone.
+	// LayerFile contains a random name for the layer of an agent's room. If the name has changed,
+	// everything that was installed outside of the home is gone.
 	LayerFile = "/var/lib/osaurus/layer"
-	// scriptTime is what a script may take that copies or removes a folder, of many
-	// files, on a share.
+	// scriptTime is enough to copy or remove a folder of many files on a share.
 	scriptTime = 2 * time.Minute
-	// maxAnswer bounds what a script answers: two lines for each of maxPlugins, and one for each of their
-	// packages.
+	// maxAnswer bounds a script's output: two lines for each plugin and one for each package.
 	maxAnswer = 16 << 20
 )
 
-// folderOf is a plugin's folder in the guest.
+// folderOf returns a plugin's folder in the guest.
 func folderOf(a tools.Agent, plugin config.PluginID) string {
 	return path.Join(a.Home, folderName, string(plugin))
 }
 
-// Scripts run in the agent's room, as the agent: what it has put in the way harms
-// nobody else. Names are arguments, and nothing is spliced in.
+// Scripts run in the agent's room as the agent, so they can harm nobody else. Names are passed
+// as arguments.
 const (
-	// scriptMark names the layer ($1, $2) unless it has a name. It runs as the room's
-	// root, so that the agent does not take the name away by mistake.
+	// scriptMark writes the name $2 into the layer file $1, unless the layer has a name. It runs
+	// as the room's root, so that the agent does not delete the file by mistake.
 	scriptMark = `set -eu
 if [ ! -s "$1" ]; then
 	mkdir -p "${1%/*}"
@@ -51,9 +49,9 @@ fi
 cat -- "$1"
 if command -v apk >/dev/null; then echo apk; elif command -v apt-get >/dev/null; then echo apt; else echo none; fi
 `
-	// scriptTake keeps what is at a plugin's folder ($2, in the home $1), so that it can be given
-	// back, and removes from it the files that are named on the input. A link, or whatever
-	// else is no folder, is put aside and makes room for one.
+	// scriptTake makes a backup of the folder of plugin $2 in the home $1, and removes the files
+	// named on standard input from it. If something else is in its place, even a link, it is moved
+	// to the backup.
 	scriptTake = `set -eu
 umask 022
 cd -- "$1"
@@ -78,7 +76,7 @@ fi
 cd -- "$2"
 xargs -0 -r rm -rf --
 `
-	// scriptGiveBack has the folder be what it was before scriptTake, as often as it is run.
+	// scriptGiveBack restores the backup. It is idempotent.
 	scriptGiveBack = `set -eu
 cd -- "$1/plugins" 2>/dev/null || exit 0
 if [ -e ".$2.before" ] || [ -L ".$2.before" ]; then
@@ -92,12 +90,12 @@ fi
 chmod -R u+rwX -- ".$2.copy" 2>/dev/null || :
 rm -rf -- ".$2.none" ".$2.copy"
 `
-	// scriptKeep forgets what scriptTake has kept.
+	// scriptKeep deletes the backup.
 	scriptKeep = `cd -- "$1/plugins" 2>/dev/null || exit 0
 chmod -R u+rwX -- ".$2.before" 2>/dev/null
 rm -rf -- ".$2.before" ".$2.none" ".$2.copy"
 `
-	// scriptClear removes the folder, and what scriptTake has kept.
+	// scriptClear removes the folder and the backup.
 	scriptClear = `set -eu
 cd -- "$1/plugins" 2>/dev/null || exit 0
 for f in "$2" ".$2.before" ".$2.none" ".$2.copy"; do
@@ -105,9 +103,8 @@ for f in "$2" ".$2.before" ".$2.none" ".$2.copy"; do
 	rm -rf -- "$f"
 done
 `
-	// scriptLook says how things are: the name of the layer ($1), which of $3 plugins have a
-	// folder in the home ($2) and which what scriptTake has kept, and which of the packages
-	// after them are there.
+	// scriptLook prints the name in the layer file $1, which of the following $3 plugins have a
+	// folder or a backup in the home $2, and which of the remaining arguments are installed packages.
 	scriptLook = `layer=$1
 home=$2
 plugins=$3
@@ -130,16 +127,16 @@ exit 0
 `
 )
 
-// layerText is the name of a layer.
+// layerText matches the name of a layer.
 var layerText = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 func newLayer() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it does not fail
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// script runs a script in an agent's room and returns what it wrote.
+// script runs a script in an agent's room and returns its output.
 func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot bool, text string, stdin io.Reader, args ...string) (string, error) {
 	out, trouble := &bounded{left: maxAnswer}, &bounded{left: 4 << 10}
 	if stdin == nil {
@@ -171,7 +168,7 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	return out.String(), nil
 }
 
-// bounded keeps so many bytes; with more, who writes is ended.
+// bounded is a buffer that fails when it is full, which ends the program that writes.
 type bounded struct {
 	bytes.Buffer
 	left int
@@ -184,7 +181,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// list is names for xargs -0.
+// list formats names for xargs -0.
 func list[T ~string](names []T) io.Reader {
 	var b strings.Builder
 	for _, name := range names {

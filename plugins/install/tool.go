@@ -24,17 +24,15 @@ import (
 const (
 	// maxParam bounds one argument: Linux passes no variable longer than 128 KiB.
 	maxParam = 96 << 10
-	// maxParams bounds all of them, with room for what else a command has around it.
+	// maxParams bounds all of them, with room for the rest of the environment.
 	maxParams = 384 << 10
-	// patience is what a call may wait, beside the time of its tool: for a guest that
-	// starts, and for plugins that are looked at, and mended, before they are used.
+	// patience is how long a call may wait in addition to its tool's timeout: for the guest to
+	// start, and for the agent's plugins to be verified and repaired.
 	patience = 8 * time.Minute
 )
 
-// Command is a shell command of a plugin: what setup, tools, daemons and handlers
-// are. It runs as the agent, in the plugin's folder. The agent's own Python
-// environment is no part of it: a plugin brings what it needs, and pip installs that
-// for the user.
+// Command returns a shell command of a plugin: a setup, tool, daemon or handler. It runs as the
+// agent in the plugin's folder, without the agent's virtual Python environment.
 func Command(a tools.Agent, plugin config.PluginID, run string) engine.Command {
 	const shell = `if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; else exec /bin/sh -c "$1"; fi`
 	modules := packages.Workspace(a.Home) + "/node_modules"
@@ -50,7 +48,7 @@ func Command(a tools.Agent, plugin config.PluginID, run string) engine.Command {
 	}
 }
 
-// toolsOf are the tools of a plugin.
+// toolsOf returns the tools of a plugin.
 func (i *Installer) toolsOf(r Record) []tools.Tool {
 	var list []tools.Tool
 	for _, t := range r.Plugin.Tools {
@@ -69,7 +67,7 @@ func (i *Installer) toolOf(r Record, t plugins.Tool) tools.Tool {
 	})
 }
 
-// schemaOf is what a tool takes, as JSON Schema says it.
+// schemaOf returns the schema of a tool's arguments.
 func schemaOf(params map[plugins.ParamName]plugins.Param) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -89,34 +87,34 @@ func schemaOf(params map[plugins.ParamName]plugins.Param) *jsonschema.Schema {
 	return s
 }
 
-// outputOf is what a tool answers.
+// outputOf returns the schema of a tool's result.
 func outputOf(t plugins.Tool) *jsonschema.Schema {
 	if t.Output == plugins.JSON {
-		return &jsonschema.Schema{} // whatever it writes
+		return &jsonschema.Schema{} // any value
 	}
 	return &jsonschema.Schema{Type: "object", Required: []string{"stdout", "stderr", "exit_code"}, Properties: map[string]*jsonschema.Schema{
 		"stdout": {Type: "string"}, "stderr": {Type: "string"}, "exit_code": {Type: "integer"}, "truncated": {Type: "boolean", Description: "the middle of the output was left out"},
 	}}
 }
 
-// valued is a recipe's text as a value of its type.
+// valued parses a recipe's text as a value of its type.
 func valued(t plugins.ParamType, text string) (v any) {
 	dec := json.NewDecoder(bytes.NewReader(typed(t, text)))
 	dec.UseNumber()
-	_ = dec.Decode(&v) // it is JSON
+	_ = dec.Decode(&v) // it is valid
 	return v
 }
 
-// typed is a recipe's text as JSON of its type.
+// typed returns a recipe's text as JSON of its type.
 func typed(t plugins.ParamType, text string) json.RawMessage {
 	if t != plugins.String && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
-	quoted, _ := json.Marshal(text) // of a string, it does not fail
+	quoted, _ := json.Marshal(text) // a string does not fail
 	return quoted
 }
 
-// call runs a tool for whoever asks.
+// call runs a tool.
 func (i *Installer) call(ctx context.Context, c *tools.Call, r Record, t plugins.Tool, arguments map[string]any) (any, error) {
 	env, err := variables(arguments)
 	if err != nil {
@@ -134,8 +132,8 @@ func (i *Installer) call(ctx context.Context, c *tools.Call, r Record, t plugins
 	return result(t, ran)
 }
 
-// run runs a plugin's command once the plugin is at rest and was looked at. If its
-// folder is gone since, it is mended once.
+// run runs a plugin's command when the plugin is verified and nobody changes it. If its folder
+// has disappeared, it repairs the plugin and tries once more.
 func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine.Command) (tools.Ran, error) {
 	for mended := false; ; mended = true {
 		if err := i.Ready(ctx, c.Agent); err != nil {
@@ -155,8 +153,8 @@ func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine
 	}
 }
 
-// variables are arguments as a command finds them in its environment, which nothing
-// interprets. Texts are as they are, everything else is JSON.
+// variables returns arguments as environment variables: strings as they are, other values as
+// JSON. No shell interprets them.
 func variables(arguments map[string]any) ([]string, error) {
 	var env []string
 	total := 0
@@ -186,7 +184,7 @@ func variables(arguments map[string]any) ([]string, error) {
 	return env, nil
 }
 
-// outcome is what a tool answers in text.
+// outcome is the result of a tool with text output.
 type outcome struct {
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
@@ -194,7 +192,7 @@ type outcome struct {
 	Truncated bool   `json:"truncated,omitempty"`
 }
 
-// result is what a model is told of a command, by the tool's rule for output.
+// result makes the result of a command in the tool's output format.
 func result(t plugins.Tool, ran tools.Ran) (any, error) {
 	fail := func(kind fault.Kind, format string, args ...any) error {
 		more := map[string]any{"stdout": ran.Stdout, "stderr": ran.Stderr, "exit_code": ran.ExitCode}

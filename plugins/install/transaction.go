@@ -20,39 +20,37 @@ import (
 )
 
 const (
-	// setupTime is what a setup may take: it downloads what the plugin needs.
+	// setupTime bounds a setup, which may download files.
 	setupTime = 5 * time.Minute
-	// maxSetup is how many bytes of a setup's output its failure quotes.
+	// maxSetup bounds the setup output that an error quotes, in bytes.
 	maxSetup = 8 << 10
-	// UndoTime is what an installation that failed may take to be taken back, whoever
-	// has left meanwhile.
+	// UndoTime bounds the undoing of a failed installation.
 	UndoTime = 3 * time.Minute
-	// executable and usual are the modes of a plugin's files.
+	// executable and usual are the modes of plugins' files.
 	executable, usual = 0o755, 0o644
 )
 
-// How says how to install.
+// How contains the options of an installation.
 type How struct {
-	By string // who asks, for the journal
-	// WithoutSecrets goes on where a secret is missing, and asks nobody. The record
-	// says which.
+	By string // who asks, for the event
+	// WithoutSecrets installs the plugin even if secrets are missing, and asks nobody. The
+	// record lists them.
 	WithoutSecrets bool
-	// Tell, if not nil, is told how far it is.
+	// Tell, if not nil, receives progress.
 	Tell func(Progress)
 
-	keep []plugins.FilePath // files that stay as the agent has changed them
+	keep []plugins.FilePath // files that the agent has changed and that stay
 }
 
-// Progress is how far an installation is.
+// Progress is the progress of an installation.
 type Progress struct {
 	Step      Step
-	Done, All int    // steps
-	Text      string // what is under way in it; may be empty
+	Done, All int    // number of steps
+	Text      string // what happens in the step; may be empty
 }
 
-// Install installs a plugin, or puts another version in the place of the one that
-// the agent has, all or nothing: what fails is taken back, and the record says what
-// and where. What the plugin's folder holds beside the recipe's files stays.
+// Install installs or updates a plugin. A failed installation is undone, and the record says
+// why. Files in the plugin's folder that are not in the recipe stay.
 func (i *Installer) Install(ctx context.Context, a tools.Agent, recipe plugins.Recipe, how How) (Record, error) {
 	id, hash, err := idOf(recipe)
 	if err != nil {
@@ -66,7 +64,7 @@ func (i *Installer) Install(ctx context.Context, a tools.Agent, recipe plugins.R
 	return i.install(ctx, a, Record{ID: id, Plugin: recipe, Agent: a.ID, Hash: hash}, how)
 }
 
-// reinstall does the same with the recipe that the agent has, for who has the turn.
+// reinstall installs the recipe that the agent has once more. The caller has the turn.
 func (i *Installer) reinstall(ctx context.Context, op string, a tools.Agent, plugin config.PluginID, how How) (Record, error) {
 	if err := i.settle(ctx, a, plugin); err != nil {
 		return Record{}, err
@@ -78,18 +76,18 @@ func (i *Installer) reinstall(ctx context.Context, op string, a tools.Agent, plu
 	return i.install(ctx, a, Record{ID: plugin, Plugin: r.Plugin, Agent: a.ID, Hash: r.Hash}, how)
 }
 
-// transaction is an installation that is under way.
+// transaction is an installation in progress.
 type transaction struct {
 	*Installer
 	How
 	agent   tools.Agent
 	record  Record
-	before  *Record // what there was, or nil
+	before  *Record // the installed version, or nil
 	manager packages.Manager
-	steps   int // that are done
+	steps   int // completed steps
 }
 
-// install installs for who has the turn.
+// install installs a plugin. The caller has the turn.
 func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how How) (Record, error) {
 	if err := i.settle(ctx, a, r.ID); err != nil {
 		return Record{}, err
@@ -108,7 +106,7 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 		i.finish(ctx, a, t)
 		return t.record, nil
 	}
-	// Whoever asked may have left: what was begun is taken back all the same.
+	// Undo it even if the caller has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), UndoTime)
 	defer cancel()
 	failure := failureOf(t.at(), t.record.Plugin.Version, err)
@@ -119,15 +117,14 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 	return Record{}, fault.Newf(fault.KindOf(err), "install plugin", string(r.ID), "%s: %w", failure.Step, err).Advise(fault.AdviceOf(err))
 }
 
-// at is the step that is under way.
+// at returns the current step.
 func (t *transaction) at() Step { return Steps()[min(t.steps, len(Steps())-1)] }
 
-// walk goes through the steps. Nobody may want it any more between two of them; after the
-// last it is done, whoever has left meanwhile.
+// walk performs the steps, and gives up between two of them if the context has ended.
 func (t *transaction) walk(ctx context.Context) error {
 	for n, do := range []func(context.Context) error{t.validate, t.start, t.enter, t.depend, t.write, t.ask, t.setUp, t.offer} {
 		t.steps = n
-		t.record.Doing = &Doing{Step: t.at(), Before: t.before} // before all that can fail: undo goes by it
+		t.record.Doing = &Doing{Step: t.at(), Before: t.before} // first, because undo needs it
 		t.say("")
 		if err := ctx.Err(); err != nil {
 			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
@@ -151,8 +148,7 @@ func (t *transaction) say(text string) {
 	}
 }
 
-// validate comes before anything is touched. The recipe was read already; what
-// runs by itself of the version before ends here.
+// validate ends the daemon and handlers of the previous version. The recipe was validated before.
 func (t *transaction) validate(ctx context.Context) error {
 	if t.before == nil {
 		return nil
@@ -162,7 +158,7 @@ func (t *transaction) validate(ctx context.Context) error {
 
 func (t *transaction) start(ctx context.Context) error { return t.Rooms.Start(ctx) }
 
-// enter has the agent's room be there, and its layer have a name.
+// enter makes the agent's room, names its layer and finds its package manager.
 func (t *transaction) enter(ctx context.Context) error {
 	text, err := t.script(ctx, "look into room", t.agent, true, scriptMark, nil, LayerFile, newLayer())
 	if err != nil {
@@ -177,8 +173,8 @@ func (t *transaction) enter(ctx context.Context) error {
 	return nil
 }
 
-// depend has the recipe's packages be there. Those that are there already, and of which no version is
-// said, are left as they are: so what the sandbox comes with needs no network.
+// depend installs the recipe's packages. It skips installed ones if no version is given, so that
+// packages of the base image need no network.
 func (t *transaction) depend(ctx context.Context) error {
 	wanted := packagesFor(t.manager, t.record.Plugin.Dependencies)
 	if len(wanted) == 0 {
@@ -201,12 +197,12 @@ func (t *transaction) depend(ctx context.Context) error {
 	if len(lacking) > 0 {
 		seen, err = t.look(ctx, t.agent, nil, names(wanted), nil)
 	}
-	// A virtual package is installed and not there: only what is seen can be missed.
+	// Virtual packages cannot be found, so they are not recorded.
 	t.record.Packages = seen.has(wanted)
 	return err
 }
 
-// write puts the recipe's files into the plugin's folder, and keeps what was there.
+// write makes a backup of the plugin's folder and writes the recipe's files.
 func (t *transaction) write(ctx context.Context) error {
 	files, replaced := map[plugins.FilePath]string{}, map[plugins.FilePath]string{}
 	maps.Copy(files, t.record.Plugin.Files)
@@ -230,8 +226,7 @@ func (t *transaction) write(ctx context.Context) error {
 	return nil
 }
 
-// writeFile writes one of a plugin's files, as the agent. A link in the plugin's folder
-// that leads out of it is not followed.
+// writeFile writes one of a plugin's files as the agent. It follows no link out of the folder.
 func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name plugins.FilePath) error {
 	text := []byte(r.Plugin.Files[name])
 	mode := uint32(usual)
@@ -250,7 +245,7 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 	return err
 }
 
-// ask has a person give the secrets that the plugin declares and lacks.
+// ask asks a person for the plugin's missing secrets.
 func (t *transaction) ask(ctx context.Context) error {
 	for _, name := range t.record.Plugin.Secrets {
 		has, err := t.Secrets.Has(ctx, t.agent, t.record.ID, name)
@@ -272,7 +267,7 @@ func (t *transaction) ask(ctx context.Context) error {
 	return nil
 }
 
-// setUp runs the recipe's setup as the agent, in the plugin's folder.
+// setUp runs the recipe's setup.
 func (t *transaction) setUp(ctx context.Context) error {
 	const op = "set up plugin"
 	if t.record.Plugin.Setup == "" {
@@ -303,7 +298,7 @@ func (t *transaction) setUp(ctx context.Context) error {
 	return nil
 }
 
-// offer has the tools be there, and the record say that all is done.
+// offer registers the tools and marks the plugin as ready.
 func (t *transaction) offer(context.Context) error {
 	done := t.record
 	done.Status, done.Doing, done.VerifiedBy = Ready, nil, t.Program
@@ -317,8 +312,8 @@ func (t *transaction) offer(context.Context) error {
 	return nil
 }
 
-// finish forgets what there was before. Nothing depends on it: what it leaves,
-// the next change of the plugin removes.
+// finish deletes the backup of the previous version and starts the daemon. If the deletion
+// fails, the next change of the plugin does it.
 func (i *Installer) finish(ctx context.Context, a tools.Agent, t *transaction) {
 	what := Installed
 	if t.before != nil {
@@ -335,7 +330,7 @@ func failureOf(step Step, version string, err error) Failure {
 	return Failure{Step: step, Kind: fault.KindOf(err), Message: clip(err.Error()), Advice: clip(fault.AdviceOf(err)), Time: time.Now().UTC().Truncate(time.Second), Version: version}
 }
 
-// clip is as much of a text as a record keeps.
+// clip shortens a text for a record.
 func clip(text string) string {
 	const most = maxSetup + 1024
 	return printable.First(text, most)

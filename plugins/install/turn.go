@@ -8,14 +8,13 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// key is a plugin of an agent.
+// key identifies a plugin of an agent.
 type key struct {
 	agent  config.AgentID
 	plugin config.PluginID
 }
 
-// turn waits for the turn to change a plugin of an agent. Calling what it returns
-// ends it.
+// turn waits until no other change of a plugin runs. Calling end lets the next one run.
 func (i *Installer) turn(ctx context.Context, op string, a tools.Agent, plugin config.PluginID) (end func(), err error) {
 	end, err = i.turns.Take(ctx, key{a.ID, plugin}, nil)
 	if err != nil {
@@ -24,7 +23,7 @@ func (i *Installer) turn(ctx context.Context, op string, a tools.Agent, plugin c
 	return end, nil
 }
 
-// rest waits until nobody changes a plugin.
+// rest waits until no change of a plugin runs.
 func (i *Installer) rest(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
 	end, err := i.turn(ctx, "call plugin", a, plugin)
 	if err == nil {

@@ -9,9 +9,8 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// settle finishes what was begun with a plugin and not done, if anything was: an
-// installation is taken back, its end goes on. It needs the guest only then. The
-// turn is the caller's.
+// settle undoes an interrupted installation or completes an interrupted removal. It needs the
+// guest only if there is one. The caller has the turn.
 func (i *Installer) settle(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
 	r, ok := i.Find(a.ID, plugin)
 	switch {
@@ -27,13 +26,12 @@ func (i *Installer) settle(ctx context.Context, a tools.Agent, plugin config.Plu
 	return i.undo(ctx, a, r, failure)
 }
 
-// undo takes an installation back, and keeps why. What cannot be taken back now
-// stays as it is, to be settled.
+// undo undoes an installation and records why it failed. If it cannot, settle tries again later.
 func (i *Installer) undo(ctx context.Context, a tools.Agent, r Record, failure Failure) error {
 	r.Failure = &failure
 	if folderTouched(r) {
 		if _, err := i.script(ctx, "take installation back", a, false, scriptGiveBack, nil, a.Home, string(r.ID)); err != nil {
-			_ = i.put(a.ID, r.ID, &r) // with why it failed; if not, it is settled without
+			_ = i.put(a.ID, r.ID, &r) // for the reason; if this fails too, settle names none
 			return err
 		}
 	}
@@ -56,8 +54,7 @@ func (i *Installer) undo(ctx context.Context, a tools.Agent, r Record, failure F
 	return nil
 }
 
-// folderTouched reports whether an installation came so far that the plugin's folder
-// may not be what it was.
+// folderTouched reports whether an installation may have changed the plugin's folder.
 func folderTouched(r Record) bool {
 	return slices.Index(Steps(), r.Doing.Step) >= slices.Index(Steps(), Files)
 }

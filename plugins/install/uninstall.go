@@ -12,9 +12,9 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Uninstall ends a plugin and removes what there is of it: its tools, folder, secrets
-// and configuration. Packages that it depends on stay: others may need them. What
-// fails half-way goes on when the guest runs the next time; its tools are gone at once.
+// Uninstall removes a plugin's tools, folder, secrets and configuration. Its packages stay, since
+// others may need them. If it fails half-way, it continues when the guest runs the next time; the
+// tools are gone at once.
 func (i *Installer) Uninstall(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) error {
 	const op = "uninstall plugin"
 	end, err := i.turn(ctx, op, a, plugin)
@@ -26,14 +26,14 @@ func (i *Installer) Uninstall(ctx context.Context, a tools.Agent, plugin config.
 	if err != nil {
 		return err
 	}
-	r.Status, r.Doing = Uninstalling, &Doing{Step: Remove} // also if it was being installed
+	r.Status, r.Doing = Uninstalling, &Doing{Step: Remove} // even if an installation was interrupted
 	if err := i.put(a.ID, plugin, &r); err != nil {
 		return err
 	}
 	return i.remove(ctx, a, r, by)
 }
 
-// remove removes a plugin for who has the turn. It may be done again.
+// remove removes a plugin. It is idempotent. The caller has the turn.
 func (i *Installer) remove(ctx context.Context, a tools.Agent, r Record, by string) error {
 	if err := i.register(a.ID, r); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (i *Installer) remove(ctx context.Context, a tools.Agent, r Record, by stri
 	return nil
 }
 
-// fail keeps what is wrong with a plugin.
+// fail records a failure of a plugin.
 func (i *Installer) fail(a tools.Agent, r Record, f Failure) {
 	r.Failure = &f
 	if err := i.put(a.ID, r.ID, &r); err != nil {
@@ -64,12 +64,12 @@ func (i *Installer) fail(a tools.Agent, r Record, f Failure) {
 	}
 }
 
-// Enable has a plugin's tools be there again, and what it runs by itself.
+// Enable lists a plugin's tools again, and starts its daemon and handlers.
 func (i *Installer) Enable(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) (Record, error) {
 	return i.able(ctx, a, plugin, true, by)
 }
 
-// Disable takes them away, and leaves the plugin where it is.
+// Disable is the opposite of Enable. The plugin stays installed.
 func (i *Installer) Disable(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) (Record, error) {
 	return i.able(ctx, a, plugin, false, by)
 }
@@ -112,13 +112,12 @@ func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.Plugi
 	return r, nil
 }
 
-// Forget removes what is known of a deleted agent's plugins. What they had in the
-// guest goes with the agent.
+// Forget removes the records of a deleted agent's plugins.
 func (i *Installer) Forget(agent config.AgentID) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var err error
-	s := i.shelfOf(agent)
+	s := i.stateOf(agent)
 	for _, r := range s.list {
 		err = errors.Join(err, i.Registry.Assign(agent, r.ID))
 	}
@@ -129,7 +128,7 @@ func (i *Installer) Forget(agent config.AgentID) error {
 	}
 	for dir := filepath.Dir(path); dir != string(i.Home); dir = filepath.Dir(dir) {
 		if os.Remove(dir) != nil {
-			break // the desktop app keeps something else there
+			break // the desktop app has other files there
 		}
 	}
 	return err

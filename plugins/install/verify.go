@@ -14,36 +14,34 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// verifyTime is what looking at an agent's plugins and mending them may take when
-// nobody waits for it: some of them are to be installed again, one after the other.
+// verifyTime bounds a verification in the background, which may install several plugins again.
 const verifyTime = 30 * time.Minute
 
-// Mend says what is done about what is not as it should be.
+// Mend says what Verify repairs.
 type Mend string
 
-// The ways to mend. What an agent has changed may be on purpose: it is not
-// overwritten by itself.
+// Changed files are overwritten only on request: the agent may have changed them on purpose.
 const (
-	Nothing Mend = "nothing" // it is only said
-	Missing Mend = "missing" // what is gone is put back
-	All     Mend = "all"     // and what was changed
+	Nothing Mend = "nothing" // only report
+	Missing Mend = "missing" // restore missing files, packages and setups
+	All     Mend = "all"     // and overwrite changed files
 )
 
-// Report is how a plugin was found.
+// Report is the result of verifying a plugin.
 type Report struct {
 	Plugin config.PluginID
-	// Problems are what is not, or was not, as it should be.
+	// Problems describe the damage that was found.
 	Problems []string
-	// Mended says that nothing is wrong any more. Err is why that went wrong.
+	// Mended says that all of it was repaired. Err is why the repair failed.
 	Mended bool
 	Err    error
 }
 
-// Sound reports whether nothing is wrong with the plugin.
+// Sound reports whether the plugin is intact.
 func (r Report) Sound() bool { return len(r.Problems) == 0 || r.Mended }
 
-// Verify looks at an agent's plugins, all or some, in one go, and mends them. What
-// a killed daemon left is settled before. It starts the guest if need be.
+// Verify checks and repairs an agent's plugins, all of them if which is empty. It first settles
+// interrupted changes. It starts the guest if necessary.
 func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by string, which ...config.PluginID) ([]Report, error) {
 	const op = "verify plugins"
 	for _, id := range which {
@@ -87,14 +85,14 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 	reports := unsettled
 	var sound []config.PluginID
 	for _, r := range all {
-		lack := seen.lacks(r)
-		report := Report{Plugin: r.ID, Problems: lack.problems()}
+		found := seen.damageOf(r)
+		report := Report{Plugin: r.ID, Problems: found.problems()}
 		elsewhere := false
 		if len(report.Problems) > 0 {
 			if err := i.here(ctx); err != nil {
 				return nil, err
 			}
-			report.Mended, elsewhere, report.Err = i.mend(ctx, a, r, lack, mend, by)
+			report.Mended, elsewhere, report.Err = i.mend(ctx, a, r, found, mend, by)
 		}
 		if report.Sound() {
 			sound = append(sound, r.ID)
@@ -107,8 +105,7 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 	return reports, i.stamp(a.ID, sound)
 }
 
-// settleAll settles what was under way when a daemon was killed. What cannot be
-// is reported.
+// settleAll settles interrupted changes and reports those that it cannot settle.
 func (i *Installer) settleAll(ctx context.Context, a tools.Agent, which []config.PluginID) ([]Report, error) {
 	list, err := i.List(a.ID)
 	var reports []Report
@@ -123,23 +120,23 @@ func (i *Installer) settleAll(ctx context.Context, a tools.Agent, which []config
 		err = i.settle(ctx, a, r.ID)
 		end()
 		if err != nil {
-			reports = append(reports, Report{Plugin: r.ID, Problems: []string{"its last change is neither done nor taken back"}, Err: err})
+			reports = append(reports, Report{Plugin: r.ID, Problems: []string{"its last change is neither complete nor undone"}, Err: err})
 		}
 	}
 	return reports, err
 }
 
-// lack is what is wrong with a plugin.
-type lack struct {
-	reset    bool // what was installed outside of the home folder is gone
-	folder   bool // its folder is
+// damage is what is wrong with a plugin.
+type damage struct {
+	reset    bool // everything outside of the home is gone
+	folder   bool // the folder is missing
 	packages []string
 	missing  []plugins.FilePath
 	changed  []plugins.FilePath
 }
 
-// lacks compares a plugin with what is there.
-func (s sight) lacks(r Record) (l lack) {
+// damageOf compares a plugin with what was found.
+func (s inspection) damageOf(r Record) (l damage) {
 	l.reset = s.layer != r.Layer && (r.Plugin.Setup != "" || len(r.Packages) > 0)
 	for _, p := range r.Packages {
 		if !s.packages[p] {
@@ -147,7 +144,7 @@ func (s sight) lacks(r Record) (l lack) {
 		}
 	}
 	if l.folder = !s.folders[r.ID]; l.folder {
-		return l // and with it all files: what a link in its place leads to is none of the plugin's
+		return l // a link in its place may lead to other files
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Plugin.Files)) {
 		switch found, there := s.digests[string(r.ID)+"/"+string(name)]; {
@@ -161,11 +158,11 @@ func (s sight) lacks(r Record) (l lack) {
 }
 
 // onlyChanged reports whether nothing is missing.
-func (l lack) onlyChanged() bool {
+func (l damage) onlyChanged() bool {
 	return !l.reset && !l.folder && len(l.packages) == 0 && len(l.missing) == 0
 }
 
-func (l lack) problems() (list []string) {
+func (l damage) problems() (list []string) {
 	say := func(is bool, format string, args ...any) {
 		if is {
 			list = append(list, fmt.Sprintf(format, args...))
@@ -179,7 +176,7 @@ func (l lack) problems() (list []string) {
 	return list
 }
 
-// some names a few files, and says how many more there are.
+// some names the first few files and counts the rest.
 func some(files []plugins.FilePath) string {
 	const shown = 5
 	var b strings.Builder
@@ -198,7 +195,7 @@ func some(files []plugins.FilePath) string {
 // mend installs a plugin again, without asking for secrets. Files that the agent has
 // changed stay, except for All. A plugin that somebody else has changed in the meantime is
 // left alone: elsewhere is true then.
-func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, how Mend, by string) (mended, elsewhere bool, err error) {
+func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l damage, how Mend, by string) (mended, elsewhere bool, err error) {
 	keep := l.changed
 	if how == All {
 		keep = nil
@@ -220,8 +217,7 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l lack, h
 	return err == nil && len(keep) == 0, false, err
 }
 
-// sweep removes what the last change of a plugin has kept, unless there is one that may
-// need it still.
+// sweep deletes a backup that was left over, unless a change is in progress that needs it.
 func (i *Installer) sweep(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
 	const op = "forget the version before"
 	end, err := i.turn(ctx, op, a, plugin)
@@ -236,7 +232,7 @@ func (i *Installer) sweep(ctx context.Context, a tools.Agent, plugin config.Plug
 	return err
 }
 
-// tell notes what a look at a plugin has come to.
+// tell emits the event for a report.
 func (i *Installer) tell(a tools.Agent, r Record, report Report, by string) {
 	detail := strings.Join(report.Problems, "; ")
 	switch {
@@ -251,11 +247,11 @@ func (i *Installer) tell(a tools.Agent, r Record, report Report, by string) {
 	}
 }
 
-// stamp keeps which plugins this release has found in order.
+// stamp records which plugins this release has found intact.
 func (i *Installer) stamp(agent config.AgentID, sound []config.PluginID) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.shelfOf(agent)
+	s := i.stateOf(agent)
 	next, changed := records{list: slices.Clone(s.list), unread: s.unread}, false
 	for n, r := range next.list {
 		if r.Status != Ready || !slices.Contains(sound, r.ID) || r.VerifiedBy == i.Program && !r.damaged() {
@@ -276,19 +272,17 @@ func (i *Installer) stamp(agent config.AgentID, sound []config.PluginID) error {
 	return nil
 }
 
-// damaged reports whether the last thing that is known of the plugin is that it could
-// not be mended.
+// damaged reports whether the last repair failed.
 func (r Record) damaged() bool { return r.Failure != nil && r.Failure.Step == Verify }
 
-// round is a look at an agent's plugins for all who wait for it.
+// round is a verification of an agent's plugins. All callers of Ready share it.
 type round struct {
 	boot string
 	done chan struct{}
 }
 
-// Ready returns when an agent's plugins were looked at in the guest that runs, and
-// mended where need be. Once they were, that costs nothing. Plugins that cannot be
-// mended keep nobody from using the others: only a guest that does not start does.
+// Ready waits until an agent's plugins have been verified in the running guest, once per boot.
+// It fails only if the guest does not start: plugins that cannot be repaired do not block others.
 func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
 	boot := i.Rooms.Boot()
 	if boot == "" {
@@ -300,19 +294,18 @@ func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
 	return i.await(ctx, a, boot)
 }
 
-// ReadyIn is Ready in the guest of a boot: it starts none. It reports whether the agent's
-// plugins were looked at there, as far as they can be.
+// ReadyIn is Ready for one boot. It starts no guest, and reports whether the plugins were verified.
 func (i *Installer) ReadyIn(ctx context.Context, a tools.Agent, boot string) bool {
 	if i.Rooms.Boot() != boot || i.await(ctx, a, boot) != nil {
 		return false
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.shelfOf(a.ID)
+	s := i.stateOf(a.ID)
 	return s.verified == boot || s.broken != nil
 }
 
-// await returns when an agent's plugins were looked at in the guest of a boot.
+// await waits until an agent's plugins were verified in a boot.
 func (i *Installer) await(ctx context.Context, a tools.Agent, boot string) error {
 	r := i.join(a, boot)
 	if r == nil {
@@ -322,16 +315,15 @@ func (i *Installer) await(ctx context.Context, a tools.Agent, boot string) error
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return fault.Wrap("verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being mended.")
+		return fault.Wrap("verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being repaired.")
 	}
 }
 
-// join begins to look at an agent's plugins, or joins who does. It is nil if nothing
-// is to be done.
+// join returns the running verification, or starts one. It returns nil if none is necessary.
 func (i *Installer) join(a tools.Agent, boot string) *round {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := i.shelfOf(a.ID)
+	s := i.stateOf(a.ID)
 	switch {
 	case s.verified == boot || s.broken != nil || i.life.Err() != nil:
 		return nil
@@ -344,8 +336,8 @@ func (i *Installer) join(a tools.Agent, boot string) *round {
 	return r
 }
 
-// goRound looks at an agent's plugins once, and has what they run by themselves run.
-func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
+// goRound verifies an agent's plugins, and then starts their daemons and handlers.
+func (i *Installer) goRound(a tools.Agent, s *state, r *round) {
 	defer close(r.done)
 	ctx, cancel := context.WithTimeout(context.WithValue(i.life, during{}, r.boot), verifyTime)
 	defer cancel()
@@ -365,27 +357,26 @@ func (i *Installer) goRound(a tools.Agent, s *shelf, r *round) {
 		return
 	}
 	for _, r := range list {
-		// Whoever changes the plugin may do so for long, and may have one of its programs wait for this round.
+		// In the background: a change of the plugin may take long, or even wait for this round.
 		i.work.Go(func() { i.beginInTurn(a, r.ID) })
 	}
 }
 
-// beginInTurn is begin for who has no turn: the plugin may have been changed, disabled or removed since it was
-// looked at, and what runs by itself of it was ended then.
+// beginInTurn takes the turn and calls begin, since the plugin may have changed in the meantime.
 func (i *Installer) beginInTurn(a tools.Agent, plugin config.PluginID) {
 	end, err := i.turn(i.life, "begin plugin", a, plugin)
 	if err != nil {
-		return // there is no more beginning after Close
+		return // closed
 	}
 	defer end()
 	i.begin(a, plugin)
 }
 
-// during is the key of the boot that work belongs to which nobody asked for: it starts
-// no guest that somebody has stopped.
+// during is the context key for the boot that background work belongs to. Such work must not
+// start a guest that somebody has stopped.
 type during struct{}
 
-// here refuses such work once its guest is gone.
+// here returns an error if that boot is over.
 func (i *Installer) here(ctx context.Context) error {
 	if boot, bound := ctx.Value(during{}).(string); bound && i.Rooms.Boot() != boot {
 		return fault.Newf(fault.Unavailable, "look after plugins", "", "the guest has ended").Advise("They are looked after when it starts again.")
@@ -393,8 +384,7 @@ func (i *Installer) here(ctx context.Context) error {
 	return nil
 }
 
-// Reset has an agent's plugins be looked at again before they are used: the agent
-// was reset.
+// Reset makes the next Ready verify an agent's plugins again, because the agent was reset.
 func (i *Installer) Reset(agent config.AgentID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

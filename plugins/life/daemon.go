@@ -15,29 +15,26 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// A daemon that ends is started again, as the desktop app counts: it has failed with the
-// sixth end within five minutes.
+// A daemon that ends is started again. It has failed when it ends for the sixth time within five
+// minutes, as in the desktop app.
 const (
 	maxRestarts   = 5
 	restartPeriod = 300 * time.Second
-	// restartPause keeps one that ends at once from being a busy loop.
+	// restartPause prevents a busy loop if the daemon ends at once.
 	restartPause = time.Second
-	// daemonGrace is how long one has to end after SIGTERM.
+	// daemonGrace is how long a daemon may run after SIGTERM.
 	daemonGrace = 5 * time.Second
-	// lastWords is how much of a failed daemon's output is told with it.
+	// lastWords is how much of a failed daemon's output is logged, in bytes.
 	lastWords = 2 << 10
 )
 
 var (
-	// errDaemon is that a daemon ended too often.
 	errDaemon = errors.New("it ended too often")
-	// errRoom is that the room was ended, and the daemon with it.
-	errRoom = errors.New("its room was ended")
+	errRoom   = errors.New("its room was ended")
 )
 
-// supervise runs the plugin's daemon for as long as the context lives: through restarts,
-// and anew whenever a guest has started. What it tells, the plugin's own handlers hear from
-// its first word on.
+// supervise runs the plugin's daemon until the context ends, in each guest that starts. It waits
+// until the plugin's handlers are ready to receive the daemon's events.
 func (p *plugin) supervise(ctx context.Context) {
 	select {
 	case <-p.hears:
@@ -54,10 +51,10 @@ func (p *plugin) supervise(ctx context.Context) {
 		case errors.Is(err, errDaemon):
 			p.log(ctx, bridge.Error, "the daemon is not started again: "+err.Error())
 			p.of.Failed(p.who(), p.id, err)
-		case errors.Is(err, errRoom): // after a reset of its agent the plugin is first set up again, and begun
+		case errors.Is(err, errRoom): // after a reset of the agent the plugin is set up again and begun
 			later = time.After(askSeldom)
 		}
-		select { // a guest that starts, or a person who enables it, gives it another chance
+		select { // until a guest starts or a person enables the plugin
 		case <-begun:
 		case <-later:
 		case <-ctx.Done():
@@ -65,29 +62,29 @@ func (p *plugin) supervise(ctx context.Context) {
 	}
 }
 
-// keepRunning runs the daemon in the guest that runs, until that or the room is gone, or the
+// keepRunning runs the daemon in the current guest until the guest or the room has ended or the
 // daemon has failed.
 func (p *plugin) keepRunning(ctx context.Context) error {
 	boot := p.of.Rooms.Boot()
 	var ends []time.Time
-	var h hitch
+	var h backoff
 	for {
 		begun := p.begun.Next()
 		job, err := p.startDaemon(ctx)
 		var words string
 		switch {
 		case err == nil:
-			h = hitch{}
+			h = backoff{}
 			if words, err = p.watch(ctx, boot, job); err != nil {
 				return err
 			}
 		case ctx.Err() != nil, p.gone(boot):
 			return err
 		case passing(err):
-			p.sit(ctx, &h, begun, "the daemon does not run yet", err)
+			p.wait(ctx, &h, begun, "the daemon does not run yet", err)
 			continue
 		default:
-			words = err.Error() // no such folder, too many jobs: perhaps not for long
+			words = err.Error() // such as a missing folder
 		}
 		now := time.Now()
 		ends = append(slices.DeleteFunc(ends, func(t time.Time) bool { return now.Sub(t) >= restartPeriod }), now)
@@ -103,8 +100,8 @@ func (p *plugin) keepRunning(ctx context.Context) error {
 	}
 }
 
-// startDaemon starts the daemon. One that runs already is ended before: a guest that was
-// silent may have started it when nobody waited for it any more, or have missed its end.
+// startDaemon starts the daemon. It first ends one that runs already: a guest that did not answer
+// may have started it late, or have missed the request to end it.
 func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 	cmd, err := p.command(ctx, p.recipe.Daemon.Command, environ(p.recipe.Daemon.Env))
 	if err != nil {
@@ -115,7 +112,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 		return engine.Job{}, err
 	}
 	for _, job := range list {
-		if job.Running && job.Plugin == p.id { // its label could be that of an agent's own
+		if job.Running && job.Plugin == p.id { // not by its label, which any job may have
 			if err := p.stopDaemon(job.ID); err != nil {
 				return engine.Job{}, err
 			}
@@ -126,14 +123,14 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 	})
 }
 
-// watch returns when the daemon has ended, with how; or when its guest or its room is gone,
-// with an error. With the context it ends the daemon.
+// watch waits until the daemon has ended and describes how. It fails if the guest or the room has
+// ended. When the context ends, it ends the daemon.
 func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words string, err error) {
 	for job.Running {
 		next, err := p.of.Rooms.Room(p.who()).WaitJob(ctx, job.ID, engine.MaxJobWait)
 		switch {
 		case ctx.Err() != nil:
-			_ = p.stopDaemon(job.ID) // or it is ended before the next is started
+			_ = p.stopDaemon(job.ID) // otherwise startDaemon does
 			return "", ctx.Err()
 		case err == nil:
 			job = next
@@ -155,11 +152,10 @@ func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words 
 	return words, nil
 }
 
-// stopDaemon ends the daemon, and returns when it has ended, or with what keeps that from
-// being known.
+// stopDaemon ends the daemon and waits until it has ended.
 func (p *plugin) stopDaemon(id config.JobID) error {
 	if p.of.life.Err() != nil && p.of.Rooms.Silent() {
-		return nil // it ends with its guest, which does not hear this
+		return nil // the guest does not answer, and ends anyway
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
@@ -169,7 +165,7 @@ func (p *plugin) stopDaemon(id config.JobID) error {
 			job, err = p.of.Rooms.Room(p.who()).WaitJob(ctx, id, daemonGrace)
 		}
 		switch {
-		case fault.KindOf(err) == fault.NotFound: // forgotten, as it has ended
+		case fault.KindOf(err) == fault.NotFound: // it has ended and is forgotten
 			return nil
 		case err != nil || !job.Running:
 			return err
@@ -178,7 +174,7 @@ func (p *plugin) stopDaemon(id config.JobID) error {
 	return fault.Newf(fault.Timeout, "end daemon", string(p.id), "it has not ended")
 }
 
-// stopLimit is the longest that the end of a daemon is waited for.
+// stopLimit bounds the wait for the end of a daemon.
 const stopLimit = 30 * time.Second
 
 func environ(env map[string]string) (list []string) {

@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// What a handler is told beside the payload, which is its standard input.
+// Environment of a handler. The payload is its standard input.
 const (
 	envTopic  = "OSAURUS_EVENT_TYPE"
 	envSource = "OSAURUS_EVENT_SOURCE"
@@ -19,12 +19,11 @@ const (
 	envTime   = "OSAURUS_EVENT_TIME"
 )
 
-// maxErrors is how much of what a handler writes is logged when it fails.
+// maxErrors is how much of the output of a failed handler is logged, in bytes.
 const maxErrors = 4 << 10
 
-// listen runs the plugin's handlers for what is told, one at a time and in the order in
-// which it was told, for as long as the context lives. Whatever comes meanwhile waits in
-// the journal of events, which keeps so many: who falls further behind is told so.
+// listen runs the plugin's handlers for events, one at a time and in order, until the context ends.
+// The next events wait in the journal. If it drops some, that is logged.
 func (p *plugin) listen(ctx context.Context) {
 	after := unknown
 	for {
@@ -41,12 +40,11 @@ func (p *plugin) listen(ctx context.Context) {
 	}
 }
 
-// unknown is the number after which a plugin hears events before it is known which is the
-// newest: what was told before the plugin was there does not concern it.
+// unknown stands for the number of the newest event before it has been read. A plugin receives
+// only events that are newer.
 const unknown Seq = -1
 
-// hear handles events after a number until there is an error, and says after which one to
-// go on.
+// hear handles events after a number until there is an error, and returns the number of the last one.
 func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 	if after == unknown {
 		last, err := p.of.Events.Last(ctx)
@@ -73,7 +71,7 @@ func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 	return after, ctx.Err()
 }
 
-// topics are those that somebody hears.
+// topics returns the topics that have a handler.
 func (p *plugin) topics() (list []plugins.Topics) {
 	for _, s := range p.recipe.Events.Subscribe {
 		if s.Run != "" {
@@ -83,10 +81,10 @@ func (p *plugin) topics() (list []plugins.Topics) {
 	return list
 }
 
-// handle runs one handler for one event. Without a guest it waits for the next, and where
-// one cannot run anything at the moment, until it can.
+// handle runs one handler for one event. It waits if no guest runs, or if the guest cannot run
+// anything at the moment.
 func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
-	var h hitch
+	var h backoff
 	for {
 		begun, boot := p.begun.Next(), p.of.Rooms.Boot()
 		err := p.attempt(ctx, s, e)
@@ -102,7 +100,7 @@ func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
 			case <-ctx.Done():
 			}
 		default:
-			p.sit(ctx, &h, begun, fmt.Sprintf("the handler of %s waits", e.Topic), err)
+			p.wait(ctx, &h, begun, fmt.Sprintf("the handler of %s waits", e.Topic), err)
 		}
 	}
 }
@@ -123,7 +121,7 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 	}
 	exit, err := running.Wait()
 	switch {
-	case fault.KindOf(err) == fault.Timeout: // it ran, and may be what keeps the guest from answering
+	case fault.KindOf(err) == fault.Timeout: // not again: it may be the reason why the guest does not answer
 		return fmt.Errorf("nobody knows how it ended: %v", err)
 	case err != nil:
 		return err

@@ -1,4 +1,4 @@
-// Package life is what goes on by plugins that are installed: their daemons, what they hear, and what they may ask of the host.
+// Package life runs the daemons and event handlers of installed plugins, and checks what plugins may ask of the host.
 package life
 
 import (
@@ -21,19 +21,18 @@ import (
 	"osaurus-sandbox/internal/notify"
 )
 
-// Rooms is where plugins' programs run. It starts no guest: where none runs, it fails with
+// Rooms runs plugins' programs. It starts no guest: if none runs, calls fail with
 // Unavailable.
 type Rooms interface {
-	// Boot names the guest that runs, be it one that does not answer at the moment; it is
-	// empty without one.
+	// Boot identifies the running guest, even if it does not answer. It is empty if none runs.
 	Boot() string
-	// Silent reports whether that guest does not answer at the moment.
+	// Silent reports whether the guest does not answer at the moment.
 	Silent() bool
 	// Room returns the agent's room in that guest.
 	Room(a tools.Agent) engine.Room
 }
 
-// Seq is the number of an event, upwards over all agents.
+// Seq is the number of an event. It grows over all agents.
 type Seq int64
 
 // Heard is an event that concerns an agent.
@@ -43,34 +42,33 @@ type Heard struct {
 	Topic   bridge.Topic
 	Source  string
 	Payload json.RawMessage
-	// Lost, if not 0, is in place of an event: so many, or less, are not kept any more.
+	// Lost, if not 0, says that up to so many events were dropped. Then there is no event.
 	Lost int64
 }
 
-// Events are what programs tell.
+// Events reads the journal of events.
 type Events interface {
-	// Last is the number of the newest event, of whomever.
+	// Last returns the number of the newest event of any agent.
 	Last(ctx context.Context) (Seq, error)
-	// Follow yields what an agent is told after a number, without end, until the context's.
+	// Follow yields an agent's events after a number until the context ends.
 	Follow(ctx context.Context, agent config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error]
 }
 
-// Options are what plugins live by.
+// Options configures a Life.
 type Options struct {
 	Rooms  Rooms
 	Events Events
-	// Secrets are the values of those that a plugin declares and has, as NAME=value.
+	// Secrets returns the values of a plugin's declared secrets as NAME=value.
 	Secrets func(ctx context.Context, a tools.Agent, plugin config.PluginID, names []config.SecretName) ([]string, error)
-	// Tell keeps a line in the log of the agent.
+	// Tell writes a line to the agent's log.
 	Tell func(ctx context.Context, who bridge.Caller, level bridge.Level, message string) error
-	// Failed is told of a daemon that is not started again until its plugin is enabled anew, or
-	// a guest starts. It must not wait.
+	// Failed reports a daemon that is not started again until its plugin is enabled or a guest
+	// starts. It must not block.
 	Failed func(a tools.Agent, plugin config.PluginID, why error)
 	Log    *slog.Logger
 }
 
-// Life is what all plugins of a home run by themselves. Its methods may be called from any
-// goroutine.
+// Life runs the daemons and handlers of all plugins of a home. Its methods are safe for concurrent use.
 type Life struct {
 	Options
 	life context.Context // ends with Close
@@ -83,42 +81,42 @@ type Life struct {
 
 var _ install.Life = (*Life)(nil)
 
-// key is a plugin of an agent.
+// key identifies a plugin of an agent.
 type key struct {
 	agent  config.AgentID
 	plugin config.PluginID
 }
 
-// plugin is one that lives.
+// plugin is a plugin that has a daemon or handlers.
 type plugin struct {
 	of     *Life
-	agent  atomic.Pointer[tools.Agent] // as it was called when the guest started
+	agent  atomic.Pointer[tools.Agent] // with its name when the guest started
 	id     config.PluginID
 	recipe plugins.Recipe
-	hears  chan struct{}   // closed when it hears what is told from then on
-	begun  notify.Notifier // rung when a guest has started, and when it is begun again
+	hears  chan struct{}   // closed when its handlers receive events
+	begun  notify.Notifier // notified by Begin
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
-// New returns what no plugin lives in yet.
+// New returns a Life without plugins.
 func New(o Options) *Life {
 	l := &Life{Options: o, plugins: map[key]*plugin{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// Close ends all that plugins run by themselves. What is in the guest ends with that.
+// Close ends all daemons and handlers.
 func (l *Life) Close() {
 	l.mu.Lock()
-	l.end() // and nothing new begins
+	l.end() // nothing new begins
 	l.mu.Unlock()
 	l.work.Wait()
 }
 
-// Begin has run what a plugin runs by itself. One that lives already is told that it may
-// try again what it could not do before.
+// Begin starts a plugin's daemon and handlers. If they were started before, it makes those that
+// wait try again.
 func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
 	p := &plugin{of: l, id: id, recipe: recipe, hears: make(chan struct{})}
 	p.agent.Store(&a)
@@ -151,7 +149,7 @@ func (l *Life) Begin(a tools.Agent, id config.PluginID, recipe plugins.Recipe) {
 	l.work.Go(p.running.Wait)
 }
 
-// End ends what a plugin runs by itself, and returns when it has ended.
+// End ends a plugin's daemon and handlers, and waits for them.
 func (l *Life) End(ctx context.Context, agent config.AgentID, id config.PluginID) error {
 	l.mu.Lock()
 	p := l.plugins[key{agent, id}]
@@ -174,7 +172,7 @@ func (l *Life) End(ctx context.Context, agent config.AgentID, id config.PluginID
 	}
 }
 
-// Forget ends what an agent's plugins run by themselves. The agent is gone, and what ran with it.
+// Forget ends the daemons and handlers of a deleted agent. It does not wait.
 func (l *Life) Forget(agent config.AgentID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,9 +184,8 @@ func (l *Life) Forget(agent config.AgentID) {
 	}
 }
 
-// Command makes a command of a plugin one that may do what its recipe declares, and no
-// more: the guest tells the bridge whose it is, it finds the secrets that are declared, and
-// without network it has none. Setup may fetch what the plugin needs.
+// Command gives a command of a plugin what its recipe declares: its identity at the bridge, its
+// secrets, and network access or none. Setup always has the room's network.
 func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, recipe plugins.Recipe, setup bool, cmd *engine.Command) error {
 	values, err := l.Secrets(ctx, a, id, recipe.Secrets)
 	if err != nil {
@@ -199,7 +196,7 @@ func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, r
 	return nil
 }
 
-// command is a command of the plugin.
+// command returns a command of the plugin.
 func (p *plugin) command(ctx context.Context, script string, env []string) (engine.Command, error) {
 	a := p.who()
 	cmd := install.Command(a, p.id, script)
@@ -210,7 +207,7 @@ func (p *plugin) command(ctx context.Context, script string, env []string) (engi
 
 func (p *plugin) who() tools.Agent { return *p.agent.Load() }
 
-// log keeps a line for whoever looks after the agent.
+// log writes a line to the agent's log.
 func (p *plugin) log(ctx context.Context, level bridge.Level, text string) {
 	a := p.who()
 	who := bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User, Plugin: p.id}

@@ -11,31 +11,31 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// Permits are what plugins may ask of the host: what their recipes declare.
+// Permits says what plugins may ask of the host, by their recipes.
 type Permits struct {
-	// Recipe is that of a plugin which an agent has, or which is being made.
+	// Recipe returns the recipe of an agent's plugin, even while it is being installed.
 	Recipe func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool)
 }
 
-// Installed reports whether an agent has a plugin, or it is being made.
+// Installed reports whether an agent has a plugin or is just getting it.
 func (p Permits) Installed(agent config.AgentID, plugin config.PluginID) bool {
 	_, ok := p.Recipe(agent, plugin)
 	return ok
 }
 
-// Declared are the secrets that a plugin may read, if the agent has it.
+// Declared returns the secrets that a plugin may read.
 func (p Permits) Declared(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool) {
 	r, ok := p.Recipe(agent, plugin)
 	return r.Secrets, ok
 }
 
-// MayInfer says whether a plugin may ask models, and whether the agent has it at all.
+// MayInfer reports whether a plugin may ask models, and whether the agent has the plugin.
 func (p Permits) MayInfer(agent config.AgentID, plugin config.PluginID) (may, installed bool) {
 	r, ok := p.Recipe(agent, plugin)
 	return r.Permissions.Inference, ok
 }
 
-// Emitting are events of which a plugin tells only those that it may.
+// Emitting wraps events so that a plugin can emit only its declared topics.
 func (p Permits) Emitting(to bridge.Events) bridge.Events { return emitter{p, to} }
 
 type emitter struct {
