@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 )
 
-// agentService is the part of the API that is about agents.
+// agentService implements the service Agents.
 type agentService struct{ service }
 
 func (s agentService) proto(a agents.Agent) (*controlpb.Agent, error) {
@@ -25,7 +25,7 @@ func (s agentService) proto(a agents.Agent) (*controlpb.Agent, error) {
 	}, err
 }
 
-// Create makes an agent.
+// Create creates an agent.
 func (s agentService) Create(ctx context.Context, r *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error) {
 	n := note{action: "agent.create", subject: strings.TrimSpace(commandLine([]string{r.Name}) + " " + assignments(r.Settings)), strict: true}
 	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
@@ -38,7 +38,7 @@ func (s agentService) Create(ctx context.Context, r *controlpb.CreateAgentReques
 	return &controlpb.CreateAgentResponse{Agent: a}, err
 }
 
-// List answers all agents but that as whom Diagnose works: nobody has made it.
+// List lists all agents except for the one that Diagnose creates.
 func (s agentService) List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error) {
 	answer := &controlpb.ListAgentsResponse{}
 	for _, agent := range s.Agents.List() {
@@ -54,7 +54,7 @@ func (s agentService) List(context.Context, *controlpb.ListAgentsRequest) (*cont
 	return answer, nil
 }
 
-// Show answers one agent.
+// Show returns an agent.
 func (s agentService) Show(_ context.Context, r *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error) {
 	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s agentService) Rename(ctx context.Context, r *controlpb.RenameAgentReques
 	return &controlpb.RenameAgentResponse{Agent: a}, err
 }
 
-// Delete removes an agent. What was asked for it is withdrawn.
+// Delete deletes an agent and cancels its prompts.
 func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error) {
 	var also []string
 	if r.Workspace {
@@ -94,7 +94,7 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 		s.Lines.Forget(agent.ID)
 		s.Prompts.Forget(agent.ID)
 		defer s.Vault.Forget(agent.ID)
-		left, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretsLimit) // nobody can ask again
+		left, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretsLimit) // the caller cannot repeat it
 		defer cancel()
 		return errors.Join(err, s.leaveSecrets(left, agent.ID, r.Secrets, answer))
 	})
@@ -117,7 +117,7 @@ func (s agentService) Set(ctx context.Context, r *controlpb.SetAgentRequest) (*c
 	return &controlpb.SetAgentResponse{Changed: settings}, err
 }
 
-// Reset gives an agent a fresh layer.
+// Reset gives an agent an empty layer.
 func (s agentService) Reset(ctx context.Context, r *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error) {
 	err := s.onRecord(ctx, r.Agent, "agent.reset", "", func(agent agents.Agent) error {
 		return s.Agents.Reset(ctx, string(agent.ID), callerOf(ctx).cause())
@@ -125,7 +125,7 @@ func (s agentService) Reset(ctx context.Context, r *controlpb.ResetAgentRequest)
 	return &controlpb.ResetAgentResponse{}, err
 }
 
-// Usage answers what agents use of the guest: one, or those that List answers.
+// Usage returns what one agent uses of the guest, or all that List lists.
 func (s agentService) Usage(ctx context.Context, r *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error) {
 	list, running, err := s.Agents.Usage(ctx, r.Agent)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s agentService) Usage(ctx context.Context, r *controlpb.AgentUsageRequest)
 	return answer, nil
 }
 
-// Processes answers what runs for agents.
+// Processes lists processes of agents.
 func (s agentService) Processes(ctx context.Context, r *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error) {
 	list, more, err := s.Agents.Processes(ctx, r.Agent)
 	return &controlpb.AgentProcessesResponse{Truncated: more, Processes: protos(list, processProto)}, err

@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/supervisor/artifacts"
 )
 
-// artifactService is the part of the API that is about what agents have handed over.
+// artifactService implements the service Artifacts.
 type artifactService struct{ service }
 
 func (s artifactService) proto(f artifacts.Artifact) *controlpb.Artifact {
@@ -22,8 +22,7 @@ func (s artifactService) proto(f artifacts.Artifact) *controlpb.Artifact {
 	}
 }
 
-// List answers artifacts. Those of an agent that is gone are found by the name that it
-// had.
+// List lists artifacts. Those of a deleted agent are found by its name.
 func (s artifactService) List(ctx context.Context, r *controlpb.ListArtifactsRequest, stream *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
 	filter := artifacts.Filter{Agent: r.Agent}
 	if agent, err := s.Agents.Get(r.Agent); err == nil {
@@ -41,13 +40,13 @@ func (s artifactService) List(ctx context.Context, r *controlpb.ListArtifactsReq
 	})
 }
 
-// Show answers one artifact.
+// Show returns an artifact.
 func (s artifactService) Show(ctx context.Context, r *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
 	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	return &controlpb.ShowArtifactResponse{Artifact: s.proto(f)}, err
 }
 
-// Read answers the files of an artifact.
+// Read sends the files of an artifact.
 func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
 	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	if err != nil {
@@ -62,8 +61,7 @@ func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequ
 	})
 }
 
-// pieces sends what is written, each write in a message. Copying writes little at a
-// time.
+// pieces sends each write in a message. io.Copy writes 32 KiB at most.
 type pieces struct {
 	*connect.ServerStream[controlpb.ReadArtifactResponse]
 }

@@ -13,11 +13,11 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
-// errLost is in the errors of calls that the daemon did not answer: nobody knows what became
-// of them.
+// errLost is in the errors of calls that the daemon did not answer. They may have had an
+// effect.
 var errLost = errors.New("it has ended, or does not answer")
 
-// asking has a client's calls end in faults.
+// asking makes the errors of a client's calls faults.
 type asking struct{}
 
 func (asking) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -40,7 +40,7 @@ func (asking) WrapStreamingClient(next connect.StreamingClientFunc) connect.Stre
 	}
 }
 
-// decoding is a stream whose errors are faults, but for io.EOF.
+// decoding is a stream whose errors are faults, except for io.EOF.
 type decoding struct {
 	connect.StreamingClientConn
 	ctx context.Context
@@ -51,7 +51,7 @@ func (d decoding) Receive(m any) error {
 	return decode(d.ctx, d.Spec(), d.StreamingClientConn.Receive(m))
 }
 
-// decode makes a fault of what a call ended with.
+// decode turns the error of a call into a fault.
 func decode(ctx context.Context, spec connect.Spec, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err

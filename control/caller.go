@@ -11,24 +11,24 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// caller is who asks.
+// caller is the other end of a call.
 type caller struct {
 	uid    int
-	client string // what it says it is
+	client string // its own name
 }
 
 type callerKey struct{}
 
-// withPeer notes who is at the other end of a connection.
+// withPeer puts the user at the other end of a connection into its context.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	uid := os.Getuid() // who has the token of the TCP listener can read this user's files
+	uid := os.Getuid() // a client with the token of the TCP listener can read this user's files
 	if k, ok := conn.(known); ok {
 		uid = k.uid
 	}
 	return context.WithValue(ctx, callerKey{}, caller{uid: uid})
 }
 
-// naming notes what a client says it is.
+// naming puts the client's name into the context of its requests.
 func naming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())
@@ -46,7 +46,7 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// cause is the caller in the words of an event.
+// cause returns the caller as the cause of an event.
 func (c caller) cause() machine.Cause {
 	return machine.Cause(fmt.Sprintf("%s, uid %d", c.client, c.uid))
 }

@@ -20,20 +20,19 @@ import (
 )
 
 const (
-	// helloLimit is how long a daemon has to say who it is. It answers from memory.
+	// helloLimit is how long a daemon may take to answer Hello, which it does from memory.
 	helloLimit = 5 * time.Second
-	// A call may take hours, and a daemon that was stopped or hangs ends none of
-	// its connections. So one that is quiet for pingAfter is asked whether
-	// anybody is there, and given up pingLimit later, with all its calls: as late as
-	// even a daemon on a host with ten times too much to do has answered.
+	// A call may take hours, and a daemon that hangs closes no connection. So a
+	// connection that is quiet for pingAfter is pinged, and closed with all its calls
+	// after pingLimit, by which even an overloaded host has answered.
 	pingAfter = 5 * time.Second
 	pingLimit = 30 * time.Second
 	// baseURL names the daemon in requests; connections go to the home's socket.
 	baseURL = "http://sandbox"
 )
 
-// Client speaks to the daemon of a home. Its methods are those of the schema,
-// and their errors *fault.Error, as the daemon had them.
+// Client calls the daemon of a home. Its methods are those of the schema. Their errors
+// are *fault.Error, as in the daemon.
 type Client struct {
 	controlpbconnect.SandboxClient
 	Agents   controlpbconnect.AgentsClient
@@ -49,17 +48,17 @@ type Client struct {
 	Tools    controlpbconnect.ToolsClient
 	Plugins  controlpbconnect.PluginsClient
 	Installs controlpbconnect.InstallsClient
-	// Registrations are plugins that agents write.
+	// Registrations is for plugins that agents write.
 	Registrations controlpbconnect.RegistrationsClient
 	Artifacts     controlpbconnect.ArtifactsClient
 	home          config.Home
 	transport     *http.Transport
-	first         chan net.Conn // the one that Connect has made, until the first call takes it
+	first         chan net.Conn // made by Connect, until the first call takes it
 	end           context.CancelFunc
 }
 
-// Connect finds the daemon of a home. The name says who asks, for the audit.
-// No daemon is fault.Unavailable. Whoever has a client closes it.
+// Connect connects to the daemon of a home. The name is the client's in the audit. It
+// fails with fault.Unavailable if there is no daemon. The caller closes the client.
 func Connect(ctx context.Context, home config.Home, name string) (*Client, error) {
 	const op = "connect to the daemon of"
 	c := newClient(home, name)
@@ -78,12 +77,12 @@ func Connect(ctx context.Context, home config.Home, name string) (*Client, error
 		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it: osaurus-sandbox up")
 	}
 	c.first <- conn
-	time.AfterFunc(helloLimit, c.drop) // before the daemon gives it up, which a call would meet
+	time.AfterFunc(helloLimit, c.drop) // the daemon closes an idle connection later
 	return c, nil
 }
 
-// Hello greets the daemon: it fails with fault.Rejected if that speaks no
-// version of the API that this client does.
+// Hello greets the daemon. It fails with fault.Rejected if they have no version of the
+// API in common.
 func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
@@ -101,7 +100,7 @@ func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 	return r, nil
 }
 
-// silent is the error of a daemon that does not answer, with who that is.
+// silent returns the error for a daemon that does not answer.
 func (c *Client) silent(err error) error {
 	who, advice := "the daemon", "See `osaurus-sandbox logs` when it answers again."
 	if has, ok := homelock.Holder(c.home); ok {
@@ -111,7 +110,7 @@ func (c *Client) silent(err error) error {
 	return fault.New(fault.Timeout, "greet the daemon", who, err).Advise(advice)
 }
 
-// Close drops all connections; what still runs on them ends, and there are no others.
+// Close closes all connections and ends their calls. Later calls fail.
 func (c *Client) Close() {
 	c.drop()
 	c.transport.CloseIdleConnections()

@@ -20,10 +20,10 @@ const (
 )
 
 const (
-	// maxMessage bounds one message. The largest honest one is a command with
-	// all its arguments.
+	// maxMessage bounds a request. The largest useful one is a command with all its
+	// arguments.
 	maxMessage = 1 << 20
-	// maxRecipe is for messages with a plugin's recipe, in the base64 of JSON.
+	// maxRecipe bounds requests with a plugin's recipe, in the base64 of JSON.
 	maxRecipe = plugins.MaxRecipe/3*4 + maxMessage
 	// maxAnswer bounds an answer of the daemon. A list of plugins or tools has
 	// some kilobytes for each.
@@ -32,16 +32,15 @@ const (
 	maxHeaders = 16 << 10
 	// chunk is the most bytes of a stream in one message: a pipe's capacity.
 	chunk = 64 << 10
-	// headerTimeout is what a client has to say what it wants.
+	// headerTimeout is how long a client may take to send a request's header.
 	headerTimeout = 10 * time.Second
-	// maxStreams bounds the calls under way on one connection. An app keeps a
-	// few watchers and as many commands as the guest runs at once.
+	// maxStreams bounds the calls of one connection. An app has a few watchers and as
+	// many commands as the guest runs at once.
 	maxStreams = 256
 )
 
-// What HTTP/2 may hold for a slow reader. Calls share a connection, so its
-// window must be larger than all of theirs, or a command that does not read its
-// input would block every other call.
+// HTTP/2 buffers for slow readers. The window of a connection must exceed those of all its
+// calls, or a command that does not read its input would block the other calls.
 const (
 	streamWindow = 256 << 10
 	connWindow   = maxStreams * streamWindow
@@ -56,7 +55,7 @@ func http2() *http.HTTP2Config {
 	}
 }
 
-// clientHeader is where a client says what it is, for the audit.
+// clientHeader names the client, for the audit.
 const clientHeader = "Osaurus-Client"
 
 func handlerOptions() connect.HandlerOption {
@@ -69,11 +68,11 @@ func clientOptions() connect.ClientOption {
 		connect.WithReadMaxBytes(maxAnswer), connect.WithAcceptCompression("gzip", nil, nil))
 }
 
-// withRecipes are options for those that carry recipes.
+// withRecipes returns the option of services whose requests contain recipes.
 func withRecipes() connect.Option { return connect.WithReadMaxBytes(maxRecipe) }
 
-// protocols are HTTP/1.1, which every program speaks, and HTTP/2 without TLS
-// for streams in both directions.
+// protocols returns HTTP/1.1, for any program, and HTTP/2 without TLS, for streams in both
+// directions.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)

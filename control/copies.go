@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 )
 
-// CopyOut reads a file or a folder of an agent's room, as parcel.Place takes it.
+// CopyOut reads a file or folder of an agent's room as a tar archive: see copyfiles.Place.
 func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser, error) {
 	if err := checkPaths(path); err != nil {
 		return nil, err
@@ -22,12 +22,12 @@ func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser
 	return &copied{stream: stream}, nil
 }
 
-// checkPaths refuses what the schema cannot carry of a copy. Within a folder it is tar's.
+// checkPaths refuses paths that are not UTF-8. Names within a folder may be: tar has them.
 func checkPaths(paths ...string) error {
 	return checkUTF8("copy", "Copy the folder that it is in, or rename it.", paths)
 }
 
-// copied reads what comes.
+// copied reads a stream of messages.
 type copied struct {
 	stream *connect.ServerStreamForClient[controlpb.CopyOutResponse]
 	rest   []byte
@@ -50,7 +50,7 @@ func (c *copied) Read(p []byte) (int, error) {
 
 func (c *copied) Close() error { return c.stream.Close() }
 
-// CopyIn puts what parcel.Pack packs under a name into an agent's room.
+// CopyIn writes what copyfiles.Pack packs into an agent's room.
 func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func(io.Writer) error) error {
 	if err := checkPaths(path, name); err != nil {
 		return err

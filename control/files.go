@@ -12,10 +12,10 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 )
 
-// fileService is the part of the API that copies files out of rooms and into them.
+// fileService implements the service Files.
 type fileService struct{ service }
 
-// CopyOut answers a file or a folder of a room.
+// CopyOut sends a file or a folder of a room.
 func (s fileService) CopyOut(ctx context.Context, r *controlpb.CopyOutRequest, stream *connect.ServerStream[controlpb.CopyOutResponse]) error {
 	return s.onRecord(ctx, r.Agent, "copy.out", r.Path, func(agent agents.Agent) error {
 		return s.Agents.CopyOut(ctx, string(agent.ID), r.Path, writer(func(b []byte) (int, error) {
@@ -24,7 +24,7 @@ func (s fileService) CopyOut(ctx context.Context, r *controlpb.CopyOutRequest, s
 	})
 }
 
-// CopyIn puts a file or a folder into a room.
+// CopyIn writes a file or a folder into a room.
 func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[controlpb.CopyInRequest]) (*controlpb.CopyInResponse, error) {
 	if !stream.Receive() || stream.Msg().GetTo() == nil {
 		return nil, fault.New(fault.InvalidArgs, "copy", "", errors.Join(errors.New("the first message does not say to where"), stream.Err())).Advise("Begin with a message that has to.")
@@ -32,9 +32,9 @@ func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[co
 	to := stream.Msg().GetTo()
 	err := s.onRecord(ctx, to.Agent, "copy.in", to.Path, func(agent agents.Agent) error {
 		in, fed := io.Pipe()
-		defer in.Close() // releases whoever waits for the room to read
+		defer in.Close() // releases a writer when the room does not read
 		go func() {
-			defer fed.Close() // whether that was all, the archive itself says
+			defer fed.Close() // tar knows whether the archive is complete
 			for stream.Receive() {
 				if _, err := fed.Write(stream.Msg().GetData()); err != nil {
 					return

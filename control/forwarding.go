@@ -13,18 +13,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Forwarding is a way to ports of an agent's room, until it is closed or the daemon ends.
+// Forwarding gives access to ports of an agent's room until it is closed or the daemon
+// ends.
 type Forwarding struct {
 	client *Client
 	stream *connect.ServerStreamForClient[controlpb.ForwardPortsResponse]
-	lasts  context.Context // for as long as it does
+	lasts  context.Context // ends with the forwarding
 	cancel context.CancelFunc
 	id     string
 	done   chan struct{}
 	err    error // after done
 }
 
-// Forward opens a way to ports of an agent's room; the guest is started if need be.
+// Forward forwards ports of an agent's room. It starts the guest if necessary.
 func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port) (*Forwarding, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	request := &controlpb.ForwardPortsRequest{Agent: agent}
@@ -43,7 +44,7 @@ func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port)
 	go func() {
 		defer close(f.done)
 		defer cancel()
-		for stream.Receive() { // nothing more is said
+		for stream.Receive() { // no more messages come
 		}
 		f.err = forwardEnd(stream.Err())
 		_ = stream.Close()
@@ -51,7 +52,7 @@ func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port)
 	return f, nil
 }
 
-// forwardEnd is why a forwarding has ended that should have gone on.
+// forwardEnd returns the error of a forwarding that ended by itself.
 func forwardEnd(err error) error {
 	if err != nil {
 		return err
@@ -59,10 +60,10 @@ func forwardEnd(err error) error {
 	return fault.Newf(fault.Unavailable, "forward ports", "", "the daemon has ended").Advise("Run it again.")
 }
 
-// Done is closed when the way is closed: by Close, or because the daemon has ended.
+// Done is closed when the forwarding has ended, by Close or with the daemon.
 func (f *Forwarding) Done() <-chan struct{} { return f.done }
 
-// Err is why it is closed, after Done.
+// Err waits for Done and returns why it ended.
 func (f *Forwarding) Err() error { <-f.done; return f.err }
 
 // Close ends all connections.
@@ -71,9 +72,9 @@ func (f *Forwarding) Close() {
 	<-f.done
 }
 
-// Connect carries a connection to a port that is forwarded, and closes it when the other
-// side or the forwarding has ended, or cannot be reached: NotFound if nothing listens there. The end of what
-// the connection sends is passed on, and what is answered then still comes.
+// Connect connects conn to a forwarded port, and closes it when the other side or the
+// forwarding has ended. It fails with NotFound if nothing listens. A half-closed conn
+// still gets the answer.
 func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Conn) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(f.lasts, func() { cancel(nil) })()
@@ -83,8 +84,8 @@ func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Con
 		_ = conn.Close()
 		return err
 	}
-	// The transport looks at the context only when the request has ended, and a connection
-	// whose other end has stopped to read not at all.
+	// The transport checks the context only after the end of the request, and conn not at
+	// all.
 	context.AfterFunc(ctx, func() {
 		_ = stream.CloseRequest()
 		_ = conn.Close()
@@ -110,16 +111,16 @@ func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Con
 			return err
 		}
 		if _, err := conn.Write(m.Data); err != nil {
-			return nil // errGone, too
+			return nil // like errGone
 		}
 	}
 }
 
-// errGone is why a connection is given up whose other end is this side's caller.
-var errGone = errors.New("who has connected is gone")
+// errGone is the cause when conn itself has failed.
+var errGone = errors.New("the client of the port is gone")
 
-// send sends what a connection says until its end, and fails if it broke. If something cannot
-// be sent, Receive has the reason.
+// send sends what is read from conn, and returns the error of reading. Receive has those
+// of sending.
 func (f *Forwarding) send(stream *connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], port config.Port, conn net.Conn) error {
 	defer func() { _ = stream.CloseRequest() }()
 	request := &controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: f.id, Port: uint32(port)}}}

@@ -18,11 +18,10 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// installService is the part of the API that is about which agents have which
-// plugins.
+// installService implements the service Installs.
 type installService struct{ service }
 
-// installedProto is an agent's plugin. A library that lacks it has no other recipe.
+// installedProto converts an agent's plugin. It is not outdated if the library lacks it.
 func (s installService) installedProto(agent config.AgentName, r install.Record) *controlpb.InstalledPlugin {
 	p := &controlpb.InstalledPlugin{
 		Agent: string(agent), Plugin: string(r.ID), Name: r.Plugin.Name, Version: r.Plugin.Version, Status: string(r.Status), Disabled: r.Disabled,
@@ -31,7 +30,7 @@ func (s installService) installedProto(agent config.AgentName, r install.Record)
 	if e, err := s.Library.Get(r.ID); err == nil {
 		p.Outdated = e.Hash != r.Hash
 	}
-	if r.Status == install.Ready { // else nobody can call them
+	if r.Status == install.Ready { // otherwise they cannot be called
 		for _, t := range r.Plugin.Tools {
 			p.Tools = append(p.Tools, plugins.ToolName(r.ID, t.ID))
 		}
@@ -48,7 +47,7 @@ func (s installService) installedProto(agent config.AgentName, r install.Record)
 	return p
 }
 
-// List answers the plugins of an agent, or of all.
+// List lists the plugins of an agent, or of all.
 func (s installService) List(_ context.Context, r *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error) {
 	all := s.Agents.List()
 	if r.Agent != "" {
@@ -73,7 +72,7 @@ func (s installService) List(_ context.Context, r *controlpb.ListInstalledReques
 	return answer, nil
 }
 
-// onPlugin has something be done with a plugin of an agent, on record.
+// onPlugin runs do for a plugin of an agent and audits it.
 func (s installService) onPlugin(ctx context.Context, agent, plugin, action string, do func(agents.Agent, config.PluginID) (install.Record, error)) (*controlpb.InstalledPlugin, error) {
 	id, err := config.ParsePluginID(plugin)
 	if err != nil {
@@ -106,7 +105,7 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 		}
 		return s.Plugins.Install(ctx, toolbench.AgentOf(a), entry.Recipe, install.How{
 			By: string(callerOf(ctx).cause()), WithoutSecrets: r.WithoutSecrets,
-			// Who does not hear it gets the plugin, or has left.
+			// The client gets the plugin anyway, or has disconnected.
 			Tell: func(p install.Progress) {
 				_ = stream.Send(&controlpb.InstallPluginResponse{Progress: &controlpb.InstallProgress{Step: string(p.Step), Done: uint32(p.Done), All: uint32(p.All), Text: p.Text}})
 			},
@@ -129,13 +128,13 @@ func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPlu
 	})
 }
 
-// Enable has a plugin's tools be there.
+// Enable enables a plugin's tools.
 func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
 	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.enable", s.Plugins.Enable)
 	return &controlpb.EnablePluginResponse{Plugin: p}, err
 }
 
-// Disable takes them away.
+// Disable disables them.
 func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
 	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.disable", s.Plugins.Disable)
 	return &controlpb.DisablePluginResponse{Plugin: p}, err

@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/supervisor/sessions"
 )
 
-// jobService is the part of the API that is about commands in the background.
+// jobService implements the service Jobs.
 type jobService struct{ service }
 
 func jobProto(j sessions.Job) *controlpb.Job {
@@ -53,13 +53,13 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	return &controlpb.StartJobResponse{Job: jobProto(job)}, err
 }
 
-// List answers the jobs of one agent, or of all.
+// List lists the jobs of one agent, or of all.
 func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
 	list, err := s.Terminals.Jobs(ctx, r.Agent)
 	return &controlpb.ListJobsResponse{Jobs: protos(list, jobProto)}, err
 }
 
-// Poll answers how a job is.
+// Poll returns the state of a job.
 func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
 	id, err := config.ParseJobID(r.Id)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*con
 	return &controlpb.PollJobResponse{Job: jobProto(job)}, err
 }
 
-// Wait answers when a job has ended, or the wait is over.
+// Wait returns when a job has ended or the timeout is over.
 func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
 	id, err := config.ParseJobID(r.Id)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*con
 	return &controlpb.KillJobResponse{Job: jobProto(job)}, err
 }
 
-// Tail answers what a job has written, and what it writes.
+// Tail sends the output of a job.
 func (s jobService) Tail(ctx context.Context, r *controlpb.TailJobRequest, stream *connect.ServerStream[controlpb.TailJobResponse]) error {
 	id, err := config.ParseJobID(r.Id)
 	if err != nil {

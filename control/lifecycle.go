@@ -10,14 +10,14 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// Status answers from memory.
+// Status returns the status, from memory.
 func (s service) Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
 	return &controlpb.StatusResponse{Status: s.status()}, nil
 }
 
 func (s service) status() *controlpb.Status { return statusProto(s.Sandbox.Status()) }
 
-// WatchStatus answers the status whenever it changes.
+// WatchStatus sends the status, now and after each change.
 func (s service) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusRequest, stream *connect.ServerStream[controlpb.StatusResponse]) error {
 	status := s.Sandbox.Status()
 	for {
@@ -31,13 +31,13 @@ func (s service) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusReques
 	}
 }
 
-// command has the supervisor do something, on the record.
+// command runs an operation of the machine and audits it.
 func (s service) command(ctx context.Context, n note, do func(context.Context, machine.Cause) error) (*controlpb.Status, error) {
 	err := s.audited(ctx, n, func() error { return do(ctx, callerOf(ctx).cause()) })
 	return s.status(), err
 }
 
-// Up has the guest running.
+// Up starts the guest.
 func (s service) Up(ctx context.Context, _ *controlpb.UpRequest) (*controlpb.UpResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.up"}, s.Sandbox.Start)
 	return &controlpb.UpResponse{Status: status}, err
@@ -55,7 +55,7 @@ func (s service) Restart(ctx context.Context, _ *controlpb.RestartRequest) (*con
 	return &controlpb.RestartResponse{Status: status}, err
 }
 
-// Reset begins with an empty data disk.
+// Reset replaces the data disk by an empty one.
 func (s service) Reset(ctx context.Context, _ *controlpb.ResetRequest) (*controlpb.ResetResponse, error) {
 	status, err := s.command(ctx, note{action: "machine.reset", strict: true}, s.Sandbox.Reset)
 	return &controlpb.ResetResponse{Status: status}, err
@@ -67,7 +67,7 @@ func (s service) Remove(ctx context.Context, _ *controlpb.RemoveRequest) (*contr
 	return &controlpb.RemoveResponse{Status: status}, err
 }
 
-// Provision answers the status on the way to a running guest.
+// Provision starts the guest and sends the status on the way.
 func (s service) Provision(ctx context.Context, _ *controlpb.ProvisionRequest, stream *connect.ServerStream[controlpb.ProvisionResponse]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +93,7 @@ func (s service) Provision(ctx context.Context, _ *controlpb.ProvisionRequest, s
 	}
 }
 
-// Diagnose answers each check as it ends.
+// Diagnose sends each check as it ends.
 func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
 	var target doctor.Target
 	if r.NatTarget != "" {

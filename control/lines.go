@@ -28,10 +28,9 @@ const (
 	flagEnd      = 1 << 1
 )
 
-// jsonLines lets calls that stream be made with plain JSON, by a curl for
-// example: one value a line in both directions, in place of Connect's
-// envelopes. An error before the first answer has its HTTP status, a later one
-// is the last line: {"error": …}.
+// jsonLines allows plain JSON for streaming calls, for curl for example: one value a line
+// in both directions instead of Connect's envelopes. An error before the first answer
+// becomes the HTTP status, a later one the last line: {"error": …}.
 func jsonLines(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := methodAt(r.URL.Path)
@@ -46,7 +45,7 @@ func jsonLines(next http.Handler) http.Handler {
 		in.ContentLength = -1
 		if method.IsStreamingClient() {
 			in.Body = &wrapped{Reader: &envelopes{lines: scan(r.Body)}, Closer: r.Body}
-			// HTTP/1.1 does it too, if both ends agree to.
+			// Works with HTTP/1.1 too, if both ends agree.
 			_ = http.NewResponseController(w).EnableFullDuplex()
 			in.ProtoMajor = 2
 		} else {
@@ -66,7 +65,7 @@ func jsonLines(next http.Handler) http.Handler {
 	})
 }
 
-// methodAt is the method of a service at a path, or nil.
+// methodAt returns the method at a path, or nil.
 func methodAt(at string) protoreflect.MethodDescriptor {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(at, "/"), "/", "."))
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(name)
@@ -90,7 +89,7 @@ func envelope(message []byte) []byte {
 	return append(b, message...)
 }
 
-// envelopes reads lines, each in its envelope.
+// envelopes reads lines and puts each into an envelope.
 type envelopes struct {
 	lines *bufio.Scanner
 	rest  []byte
@@ -113,18 +112,18 @@ func (e *envelopes) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// lineWriter makes lines of the envelopes that are written to it.
+// lineWriter writes the envelopes that it gets as lines.
 type lineWriter struct {
 	http.ResponseWriter
-	status int // that was asked for, until it is sent
+	status int // not sent yet
 	sent   bool
 	ended  bool
-	buf    []byte // of an envelope that has not come whole
+	buf    []byte // an incomplete envelope
 }
 
 func (w *lineWriter) WriteHeader(status int) { w.status = status }
 
-// Flush is done after every line.
+// Flush does nothing: every line is flushed.
 func (w *lineWriter) Flush() {}
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -169,7 +168,7 @@ func (w *lineWriter) message(end bool, text []byte) error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// header sends the header, unless it is sent.
+// header sends the header once.
 func (w *lineWriter) header(status int, contentType string) {
 	if w.sent {
 		return
@@ -182,7 +181,7 @@ func (w *lineWriter) header(status int, contentType string) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// finish sends the header of an answer that has no lines.
+// finish sends the header of an answer without lines.
 func (w *lineWriter) finish() {
 	if w.ended {
 		w.header(http.StatusOK, linesType)
@@ -193,7 +192,7 @@ func (w *lineWriter) finish() {
 	}
 }
 
-// httpStatus is what a call that does not stream has for the same error.
+// httpStatus returns the status that Connect's unary calls have for an error.
 func httpStatus(text []byte) int {
 	var e struct {
 		Code string `json:"code"`

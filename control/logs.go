@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// logEvery is how often a log that is followed is looked at.
+	// logEvery is how often a followed log is read.
 	logEvery = 200 * time.Millisecond
-	// maxLine bounds one line: what has no end is not a line.
+	// maxLine bounds one line; longer ones are split.
 	maxLine = 32 << 10
 
 	sourceDaemon  = "daemon"
 	sourceConsole = "console"
 )
 
-// DaemonLog is where the daemon of a home writes what it does. Once it is
-// large, it is renamed to itself with OldLog at its end.
+// DaemonLog returns the path of a daemon's log. A large log is renamed, with OldLog
+// appended.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
 
-// StartLog is where daemons that were started in the background have their last words: why
-// one did not come up, or crashed.
+// StartLog returns the path of the output of daemons in the background: why one did not
+// start, or crashed.
 func StartLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon-start.log") }
 
-// OldLog ends the name of the log before.
+// OldLog ends the name of the previous log.
 const OldLog = ".1"
 
-// Logs answers what the logs say.
+// Logs sends lines of the logs.
 func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *connect.ServerStream[controlpb.LogsResponse]) error {
 	var since time.Time
 	if r.Since != nil {
@@ -72,7 +72,7 @@ func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *con
 	}
 }
 
-// agentLogs answers what programs of an agent have logged.
+// agentLogs sends the lines that programs of an agent have logged.
 func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since time.Time, stream *connect.ServerStream[controlpb.LogsResponse]) error {
 	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
@@ -90,8 +90,7 @@ func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since 
 	return nil
 }
 
-// LeftLogs sends what the logs of a home say that has no daemon to ask: why one did not
-// come up stands there and nowhere else.
+// LeftLogs reads the logs of a home without a daemon: they say why it did not start.
 func LeftLogs(home config.Home, source string, since time.Time, send func(*controlpb.LogsResponse) error) error {
 	at := func(path string) func() string { return func() string { return path } }
 	tails, err := tailsOf(source, at(filepath.Join(home.Logs(), "console.log")), at(DaemonLog(home)), at(StartLog(home)))
@@ -111,10 +110,10 @@ func notBefore(since time.Time, send func(*controlpb.LogsResponse) error) func(*
 	}
 }
 
-// tails are logs that are read one after the other.
+// tails are logs that are read in turn.
 type tails []*tail
 
-// tailsOf are the logs of a source; empty is all.
+// tailsOf returns the logs of a source, or of all if it is empty.
 func tailsOf(source string, console func() string, daemons ...func() string) (list tails, err error) {
 	switch source {
 	case "", sourceDaemon, sourceConsole:
@@ -147,7 +146,7 @@ func (l tails) close() {
 	}
 }
 
-// console is the log of the machine that runs, or ran last.
+// console returns the log of the machine that runs, or ran last.
 func (s service) console() string {
 	if m := s.Sandbox.Status().Machine; m != nil {
 		return m.ConsoleLog
@@ -155,14 +154,14 @@ func (s service) console() string {
 	return ""
 }
 
-// tail reads a log, and goes on where it ended. A log that was replaced is
-// read to its end, and then the new one.
+// tail reads what is new in a log. It reads a log that was replaced to its end before the
+// new one.
 type tail struct {
 	source string
 	path   func() string
 	file   *os.File
 	began  bool
-	rest   []byte // of a line that has no end yet
+	rest   []byte // a line without an end yet
 }
 
 func (t *tail) close() {
@@ -211,7 +210,7 @@ func (t *tail) drain(path string, send func(*controlpb.LogsResponse) error) erro
 	return t.lines(send)
 }
 
-// rewind begins anew with a log that was emptied.
+// rewind starts over in a log that was emptied.
 func (t *tail) rewind(size int64, send func(*controlpb.LogsResponse) error) error {
 	at, err := t.file.Seek(0, io.SeekCurrent)
 	if err != nil || at <= size {
@@ -253,8 +252,8 @@ func (t *tail) lines(send func(*controlpb.LogsResponse) error) error {
 	}
 }
 
-// line is a line for the wire, without what a terminal would obey: a console
-// says what the guest likes.
+// line returns a line for the wire, without control characters: the guest chooses what
+// its console says.
 func (t *tail) line(text string) *controlpb.LogsResponse {
 	l := &controlpb.LogsResponse{Source: t.source, Text: shown(text)}
 	if first, rest, ok := strings.Cut(l.Text, " "); ok && t.source == sourceDaemon {
@@ -265,8 +264,7 @@ func (t *tail) line(text string) *controlpb.LogsResponse {
 	return l
 }
 
-// shown has a dot for what is no text, but commands a terminal or changes the
-// order in which it is read.
+// shown replaces characters that would control a terminal or reorder the text by dots.
 func shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/supervisor/services"
 )
 
-// memoryService is the part of the API that is about what agents have in mind.
+// memoryService implements the service Memory.
 type memoryService struct{ service }
 
 func factProto(f services.Fact) *controlpb.Fact {
@@ -22,7 +22,7 @@ func factProto(f services.Fact) *controlpb.Fact {
 	}
 }
 
-// List answers all facts of an agent.
+// List lists all facts of an agent.
 func (s memoryService) List(ctx context.Context, r *controlpb.ListFactsRequest, stream *connect.ServerStream[controlpb.ListFactsResponse]) error {
 	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s memoryService) List(ctx context.Context, r *controlpb.ListFactsRequest, 
 	})
 }
 
-// Search answers what an agent would be told.
+// Search returns the facts that a program of the agent would get.
 func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error) {
 	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
@@ -44,16 +44,16 @@ func (s memoryService) Search(ctx context.Context, r *controlpb.SearchFactsReque
 	return &controlpb.SearchFactsResponse{Facts: protos(found, factProto)}, err
 }
 
-// Add keeps a fact.
+// Add stores a fact.
 func (s memoryService) Add(ctx context.Context, r *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error) {
-	// What it is, is the agent's and not the audit's.
+	// The content is private to the agent, so the audit has its size only.
 	f, err := answeredFor(ctx, s.service, r.Agent, "memory.add", fmt.Sprintf("%d bytes", len(r.Content)), func(agent agents.Agent) (services.Fact, error) {
 		return s.Memory.Add(ctx, agent.ID, r.Content, r.Pinned)
 	})
 	return &controlpb.AddFactResponse{Fact: factProto(f)}, err
 }
 
-// Pin has a fact never be forgotten to make room.
+// Pin pins or unpins a fact.
 func (s memoryService) Pin(ctx context.Context, r *controlpb.PinFactRequest) (*controlpb.PinFactResponse, error) {
 	f, err := answeredFor(ctx, s.service, r.Agent, "memory.pin", fmt.Sprintf("%d %v", r.Id, r.Pinned), func(agent agents.Agent) (services.Fact, error) {
 		return s.Memory.Pin(ctx, agent.ID, services.FactID(r.Id), r.Pinned)
@@ -61,7 +61,7 @@ func (s memoryService) Pin(ctx context.Context, r *controlpb.PinFactRequest) (*c
 	return &controlpb.PinFactResponse{Fact: factProto(f)}, err
 }
 
-// Delete forgets one fact, or all.
+// Delete deletes one fact, or all.
 func (s memoryService) Delete(ctx context.Context, r *controlpb.DeleteFactsRequest) (*controlpb.DeleteFactsResponse, error) {
 	what := fmt.Sprint(r.Id)
 	if r.All {

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/plugins/source"
 )
 
-// pluginService is the part of the API that is about the library of plugins.
+// pluginService implements the service Plugins.
 type pluginService struct{ service }
 
 func pluginProto(e library.Entry) *controlpb.Plugin {
@@ -36,7 +36,7 @@ func brokenProto(b library.Broken) *controlpb.ListPluginsResponse_Broken {
 	return &controlpb.ListPluginsResponse_Broken{Path: b.Path, Error: printable.Clip(b.Err.Error()), Advice: printable.Clip(fault.AdviceOf(b.Err))}
 }
 
-// metadata is a text of a recipe's metadata.
+// metadata returns a text of a recipe's metadata.
 func metadata(r plugins.Recipe, key string) string {
 	text, _ := r.Metadata[key].(string)
 	return text
@@ -48,7 +48,7 @@ func findingProto(f plugins.Finding) *controlpb.Finding {
 	}
 }
 
-// List answers all plugins.
+// List lists all plugins of the library.
 func (s pluginService) List(_ context.Context, _ *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error) {
 	entries, broken, err := s.Library.List()
 	if err != nil {
@@ -57,7 +57,7 @@ func (s pluginService) List(_ context.Context, _ *controlpb.ListPluginsRequest) 
 	return &controlpb.ListPluginsResponse{Plugins: protos(entries, pluginProto), Broken: protos(broken, brokenProto)}, nil
 }
 
-// Show answers a plugin. A broken one is answered too: somebody has to mend it.
+// Show returns a plugin, also a broken one, so that a person can repair it.
 func (s pluginService) Show(_ context.Context, r *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error) {
 	id, err := config.ParsePluginID(r.Plugin)
 	if err != nil {
@@ -80,12 +80,12 @@ func (s pluginService) Show(_ context.Context, r *controlpb.ShowPluginRequest) (
 	return answer, nil
 }
 
-// Lint answers what is wrong with a recipe.
+// Lint returns what is wrong with a recipe.
 func (s pluginService) Lint(_ context.Context, r *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error) {
 	return &controlpb.LintPluginResponse{Findings: protos(plugins.Lint(r.Recipe), findingProto)}, nil
 }
 
-// Import keeps a recipe.
+// Import saves a recipe.
 func (s pluginService) Import(ctx context.Context, r *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error) {
 	answer := &controlpb.ImportPluginResponse{}
 	from, subject := r.GetSource(), "a recipe that was handed over"
@@ -104,7 +104,7 @@ func (s pluginService) Import(ctx context.Context, r *controlpb.ImportPluginRequ
 	})
 }
 
-// recipe is what a request hands over or names.
+// recipe returns the recipe that a request contains or names.
 func (s pluginService) recipe(ctx context.Context, r *controlpb.ImportPluginRequest, answer *controlpb.ImportPluginResponse) (plugins.Recipe, error) {
 	if r.GetSource() == "" {
 		return plugins.Parse(r.GetRecipe())
@@ -118,7 +118,7 @@ func (s pluginService) recipe(ctx context.Context, r *controlpb.ImportPluginRequ
 	return fetched.Recipe, err
 }
 
-// keep saves a recipe, unless it is only to be looked at.
+// keep saves a recipe, unless the request is a dry run.
 func (s pluginService) keep(recipe plugins.Recipe, r *controlpb.ImportPluginRequest) (library.Entry, error) {
 	if r.DryRun {
 		id, err := recipe.ID()
@@ -135,7 +135,7 @@ func (s pluginService) keep(recipe plugins.Recipe, r *controlpb.ImportPluginRequ
 	return s.Library.Save(recipe, may)
 }
 
-// changed has something be done with a plugin that is there.
+// changed runs do for a plugin and audits it.
 func (s pluginService) changed(ctx context.Context, action, plugin, detail string, do func(config.PluginID) (library.Entry, error)) (*controlpb.Plugin, error) {
 	id, err := config.ParsePluginID(plugin)
 	if err != nil {
@@ -146,19 +146,19 @@ func (s pluginService) changed(ctx context.Context, action, plugin, detail strin
 	return pluginProto(e), err
 }
 
-// Duplicate keeps a recipe under another name too.
+// Duplicate copies a plugin.
 func (s pluginService) Duplicate(ctx context.Context, r *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
 	p, err := s.changed(ctx, "plugin.duplicate", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Name) })
 	return &controlpb.DuplicatePluginResponse{Plugin: p}, err
 }
 
-// Rename gives a plugin another name.
+// Rename renames a plugin.
 func (s pluginService) Rename(ctx context.Context, r *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
 	p, err := s.changed(ctx, "plugin.rename", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Rename(id, r.Name) })
 	return &controlpb.RenamePluginResponse{Plugin: p}, err
 }
 
-// History answers what a plugin was.
+// History lists the revisions of a plugin.
 func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
 	id, err := config.ParsePluginID(r.Plugin)
 	if err != nil {
@@ -179,14 +179,14 @@ func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequ
 	return answer, nil
 }
 
-// Rollback makes a plugin again what it was.
+// Rollback restores a revision of a plugin.
 func (s pluginService) Rollback(ctx context.Context, r *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
 	n := library.Revision(r.Revision)
 	p, err := s.changed(ctx, "plugin.rollback", r.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
 	return &controlpb.RollbackPluginResponse{Plugin: p}, err
 }
 
-// Remove forgets a plugin.
+// Remove deletes a plugin.
 func (s pluginService) Remove(ctx context.Context, r *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error) {
 	_, err := s.changed(ctx, "plugin.remove", r.Plugin, "", func(id config.PluginID) (library.Entry, error) { return library.Entry{}, s.Library.Remove(id) })
 	return &controlpb.RemovePluginResponse{}, err

@@ -36,7 +36,7 @@ const (
 	maxSilence = 5 * time.Minute
 )
 
-// portService is the part of the API that is about what listens in rooms.
+// portService implements the service Ports.
 type portService struct{ service }
 
 // Forward makes ports of an agent reachable for as long as the call lasts.

@@ -11,11 +11,11 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 )
 
-// promptService is the part of the API that is about what people are asked for.
+// promptService implements the service Prompts.
 type promptService struct{ service }
 
 func promptProto(p prompts.Prompt) *controlpb.Prompt {
-	agent := cmp.Or(string(p.Name), string(p.Secret.Agent)) // the id of one that is gone
+	agent := cmp.Or(string(p.Name), string(p.Secret.Agent)) // the id of a deleted one
 	if p.Secret.Agent == secrets.Host {
 		agent = secrets.HostName
 	}
@@ -25,7 +25,7 @@ func promptProto(p prompts.Prompt) *controlpb.Prompt {
 	}
 }
 
-// List answers the prompts that wait.
+// List lists the prompts that wait.
 func (s promptService) List(_ context.Context, r *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error) {
 	list := s.Prompts.List()
 	if r.Ended {
@@ -34,7 +34,7 @@ func (s promptService) List(_ context.Context, r *controlpb.ListPromptsRequest) 
 	return &controlpb.ListPromptsResponse{Prompts: protos(list, promptProto)}, nil
 }
 
-// Watch answers the prompts that wait, whenever they are others.
+// Watch sends the prompts that wait, now and after each change.
 func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsRequest, stream *connect.ServerStream[controlpb.WatchPromptsResponse]) error {
 	for list := range s.Prompts.Watch(ctx) {
 		if err := stream.Send(&controlpb.WatchPromptsResponse{Prompts: protos(list, promptProto)}); err != nil {
@@ -44,7 +44,7 @@ func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsReque
 	return ctx.Err()
 }
 
-// Answer gives what is asked for.
+// Answer answers a prompt.
 func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
 	value, err := secrets.ParseValue(r.Value)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequ
 	return &controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 }
 
-// Cancel says no.
+// Cancel cancels a prompt.
 func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
 	p, taken, err := s.settle(ctx, "prompt.cancel", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
@@ -64,7 +64,7 @@ func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequ
 	return &controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 }
 
-// settle ends a prompt, on the record.
+// settle ends a prompt and audits it.
 func (s promptService) settle(ctx context.Context, action, text string, do func(prompts.ID) (prompts.Prompt, bool, error)) (p prompts.Prompt, taken bool, err error) {
 	id, err := prompts.ParseID(text)
 	if err != nil {

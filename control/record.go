@@ -15,20 +15,18 @@ import (
 	"osaurus-sandbox/supervisor/events"
 )
 
-// note is what an entry of the audit says of a call.
+// note describes a call for the audit.
 type note struct {
 	action, subject string
 	detail          string           // what else is worth knowing when it begins
-	agent           config.AgentName // for whom, if it is for one
-	// strict calls are not carried out unless they can be recorded: running
-	// commands, and whatever takes something away. To stop a sandbox must be
-	// possible with a full disk.
+	agent           config.AgentName // may be empty
+	// strict calls fail if they cannot be recorded: commands, and calls that delete or
+	// change something. Stopping the sandbox must be possible with a full disk.
 	strict bool
 }
 
-// audited carries something out between an entry that says that it has begun
-// and one that says how it ended. In neither of them, nor in the error, is a
-// value of the agent's secrets.
+// audited runs do between an audit entry for its beginning and one for its end. It redacts
+// the agent's secrets in both and in the error.
 func (s service) audited(ctx context.Context, n note, do func() error) error {
 	secrets := s.secretsOf(ctx, n.agent)
 	if err := s.record(ctx, n, audit.Begun, n.detail, secrets); err != nil && n.strict {
@@ -39,12 +37,12 @@ func (s service) audited(ctx context.Context, n note, do func() error) error {
 	if err != nil {
 		detail = err.Error()
 	}
-	_ = s.record(ctx, n, audit.OutcomeOf(err), detail, secrets) // it is in the log, and done is done
+	_ = s.record(ctx, n, audit.OutcomeOf(err), detail, secrets) // the log has it
 	return err
 }
 
-// onRecord has something be done that concerns an agent: the very one that is on record,
-// whoever is called so by then.
+// onRecord is audited for an agent. It passes the agent that was recorded to do, since its
+// name may belong to another one by then.
 func (s service) onRecord(ctx context.Context, ref, action, subject string, do func(agents.Agent) error) error {
 	agent, err := s.Agents.Get(ref)
 	if err != nil {
@@ -53,7 +51,7 @@ func (s service) onRecord(ctx context.Context, ref, action, subject string, do f
 	return s.audited(ctx, note{action: action, subject: subject, agent: agent.Name, strict: true}, func() error { return do(agent) })
 }
 
-// answered is audited of what has an answer.
+// answered is audited for a function with a result.
 func answered[A any](ctx context.Context, s service, n note, do func() (A, error)) (answer A, err error) {
 	err = s.audited(ctx, n, func() (err error) {
 		answer, err = do()
@@ -62,7 +60,7 @@ func answered[A any](ctx context.Context, s service, n note, do func() (A, error
 	return answer, err
 }
 
-// answeredFor is onRecord of what has an answer.
+// answeredFor is onRecord for a function with a result.
 func answeredFor[A any](ctx context.Context, s service, ref, action, subject string, do func(agents.Agent) (A, error)) (answer A, err error) {
 	err = s.onRecord(ctx, ref, action, subject, func(agent agents.Agent) (err error) {
 		answer, err = do(agent)
@@ -71,7 +69,7 @@ func answeredFor[A any](ctx context.Context, s service, ref, action, subject str
 	return answer, err
 }
 
-// secretsOf is what takes out an agent's secrets, if it is for one.
+// secretsOf returns what redacts an agent's secrets, nil without an agent.
 func (s service) secretsOf(ctx context.Context, name config.AgentName) *redact.Live {
 	if name == "" {
 		return nil
@@ -83,7 +81,7 @@ func (s service) secretsOf(ctx context.Context, name config.AgentName) *redact.L
 	return s.Agents.Redact(ctx, agent)
 }
 
-// withoutSecrets is an error in which no value of a secret is quoted.
+// withoutSecrets returns an error without the values of secrets.
 func withoutSecrets(err error, secrets *redact.Live) error {
 	clean := secrets.Scrubber()
 	if err == nil || clean == nil {
@@ -109,7 +107,7 @@ func (s service) record(ctx context.Context, n note, outcome audit.Outcome, deta
 	return err
 }
 
-// ListAudit answers who did what, newest first.
+// ListAudit sends the audit's entries, newest first.
 func (s service) ListAudit(ctx context.Context, r *controlpb.ListAuditRequest, stream *connect.ServerStream[controlpb.ListAuditResponse]) error {
 	filter := audit.Filter{Limit: int(r.Limit), Before: audit.Seq(r.Before)}
 	if r.Since != nil {
@@ -130,8 +128,8 @@ func (s service) ListAudit(ctx context.Context, r *controlpb.ListAuditRequest, s
 	})
 }
 
-// nameOf is what an agent is called whose name or id is ref. A name may be that of one
-// who was deleted: what was asked for it is on record still.
+// nameOf returns the name of an agent by its name or id. The name may be that of a deleted
+// agent, whose entries remain.
 func (s service) nameOf(ref string) (config.AgentName, error) {
 	agent, err := s.Agents.Get(ref)
 	if _, notID := config.ParseAgentID(ref); err != nil && notID != nil {
@@ -140,13 +138,13 @@ func (s service) nameOf(ref string) (config.AgentName, error) {
 	return agent.Name, err
 }
 
-// VerifyAudit proves the audit whole.
+// VerifyAudit verifies the audit.
 func (s service) VerifyAudit(ctx context.Context, _ *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error) {
 	proof, err := s.Audit.Verify(ctx)
 	return &controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}, err
 }
 
-// Events answers what happened, and what happens.
+// Events sends past events, and with follow the ones to come.
 func (s service) Events(ctx context.Context, r *controlpb.EventsRequest, stream *connect.ServerStream[controlpb.EventsResponse]) error {
 	read := s.Backing.Events.List
 	if r.Follow {

@@ -17,10 +17,10 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// registrationService is the part of the API that is about plugins which agents write.
+// registrationService implements the service Registrations.
 type registrationService struct{ service }
 
-// Register makes a plugin of what an agent has written.
+// Register installs a plugin that an agent has written.
 func (s registrationService) Register(ctx context.Context, r *controlpb.RegisterPluginRequest, stream *connect.ServerStream[controlpb.RegisterPluginResponse]) error {
 	subject := r.GetPlugin()
 	if subject == "" {
@@ -36,7 +36,7 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 		return s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
 			sending.Lock()
 			defer sending.Unlock()
-			// Who has left ends the call by its context.
+			// A client that disconnects ends the call's context.
 			_ = stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Progress{Progress: text}})
 		})
 	})
@@ -50,7 +50,7 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 	return stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Plugin{Plugin: plugin}})
 }
 
-// written is the recipe that is meant.
+// written returns the recipe of a request.
 func (s registrationService) written(ctx context.Context, a tools.Agent, m *controlpb.RegisterPluginRequest) (plugins.Recipe, error) {
 	switch from := m.From.(type) {
 	case *controlpb.RegisterPluginRequest_Recipe:

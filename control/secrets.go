@@ -12,19 +12,17 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 )
 
-// namesLimit is how long a store of secrets may take to say what an agent that
-// is deleted leaves there.
+// namesLimit is how long a store may take to list the secrets of a deleted agent.
 const namesLimit = 5 * time.Second
 
-// secretsLimit is how long a store may take to delete what an agent that is gone had there: it
-// may have to ask a person to unlock it, who has two minutes.
+// secretsLimit is how long a store may take to delete them. It may ask a person to unlock
+// it, who has two minutes.
 const secretsLimit = 3 * time.Minute
 
-// secretService is the part of the API that is about secrets.
+// secretService implements the service Secrets.
 type secretService struct{ service }
 
-// secretKey reads which secret is meant, and finds the agent's name if there
-// still is one.
+// secretKey parses the key of a secret. The name is empty for a deleted agent.
 func (s secretService) secretKey(ref, plugin, name string) (k secrets.Key, of config.AgentName, err error) {
 	if k.Agent, of, err = s.owner(ref); err != nil {
 		return k, of, err
@@ -38,7 +36,7 @@ func (s secretService) secretKey(ref, plugin, name string) (k secrets.Key, of co
 	return k, of, err
 }
 
-// owner is the agent that is meant. An id may be that of one that is gone.
+// owner returns the owner of secrets. An id may be that of a deleted agent.
 func (s secretService) owner(ref string) (config.AgentID, config.AgentName, error) {
 	agent, err := s.Agents.Get(ref)
 	if err == nil {
@@ -54,7 +52,7 @@ func keyProto(k secrets.Key) *controlpb.SecretKey {
 	return &controlpb.SecretKey{Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name)}
 }
 
-// Set keeps a secret.
+// Set stores a secret.
 func (s secretService) Set(ctx context.Context, r *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error) {
 	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
 	if err != nil {
@@ -68,7 +66,7 @@ func (s secretService) Set(ctx context.Context, r *controlpb.SetSecretRequest) (
 	return &controlpb.SetSecretResponse{Key: keyProto(k)}, err
 }
 
-// Ask has a person be asked for a secret.
+// Ask asks a person for a secret.
 func (s secretService) Ask(ctx context.Context, r *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error) {
 	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
 	if err != nil {
@@ -79,7 +77,7 @@ func (s secretService) Ask(ctx context.Context, r *controlpb.AskSecretRequest) (
 	return &controlpb.AskSecretResponse{Key: keyProto(k)}, err
 }
 
-// List names an agent's secrets.
+// List lists the keys of an agent's secrets.
 func (s secretService) List(ctx context.Context, r *controlpb.ListSecretsRequest) (*controlpb.ListSecretsResponse, error) {
 	agent, _, err := s.owner(r.Agent)
 	if err != nil {
@@ -89,7 +87,7 @@ func (s secretService) List(ctx context.Context, r *controlpb.ListSecretsRequest
 	return &controlpb.ListSecretsResponse{Keys: protos(keys, keyProto)}, err
 }
 
-// Delete forgets a secret.
+// Delete deletes a secret.
 func (s secretService) Delete(ctx context.Context, r *controlpb.DeleteSecretRequest) (*controlpb.DeleteSecretResponse, error) {
 	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
 	if err != nil {
@@ -99,8 +97,7 @@ func (s secretService) Delete(ctx context.Context, r *controlpb.DeleteSecretRequ
 	return &controlpb.DeleteSecretResponse{Key: keyProto(k)}, err
 }
 
-// leaveSecrets deletes the secrets of an agent that was deleted, or says how
-// many it leaves behind.
+// leaveSecrets deletes the secrets of a deleted agent, or counts those that it leaves.
 func (s service) leaveSecrets(ctx context.Context, agent config.AgentID, remove bool, answer *controlpb.DeleteAgentResponse) error {
 	if remove {
 		n, err := s.Vault.DeleteAll(ctx, agent)
@@ -114,7 +111,7 @@ func (s service) leaveSecrets(ctx context.Context, agent config.AgentID, remove 
 	return nil
 }
 
-// lend is an agent's secrets of these names, for the environment of its command.
+// lend returns secrets of an agent for the environment of a command.
 func (s service) lend(ctx context.Context, a agents.Agent, texts []string) ([]string, error) {
 	var names []config.SecretName
 	for _, text := range texts {

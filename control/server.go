@@ -36,11 +36,11 @@ import (
 	"osaurus-sandbox/supervisor/services"
 )
 
-// drain is how long calls that are under way have when the daemon ends: by
-// then nothing is left for them to wait for.
+// drain is how long calls may take to end when the daemon does. The sandbox has ended by
+// then, so they wait for nothing.
 const drain = 2 * time.Second
 
-// Backing is what a server speaks for.
+// Backing is what a Server gives access to.
 type Backing struct {
 	Sandbox   *machine.Machine
 	Agents    *agents.Agents
@@ -62,8 +62,8 @@ type Backing struct {
 	Log       *slog.Logger
 	// Program is this program's release and revision.
 	Program string
-	// Close ends the sandbox, for Quit. It does so also if its context ends, and
-	// may be called more than once.
+	// Close ends the sandbox, for Quit, even if its context ends. It may be called more
+	// than once.
 	Close func(context.Context) error
 }
 
@@ -81,8 +81,8 @@ type Server struct {
 	forwards forwards
 }
 
-// NewServer makes a server that listens on the home's socket. Only who has the
-// home's lock may make one.
+// NewServer returns a server that listens on the home's socket. The caller holds the
+// home's lock.
 func NewServer(b Backing) (*Server, error) {
 	l, unlink, err := listen(b.Sandbox.Home())
 	if err != nil {
@@ -127,12 +127,10 @@ func (s *Server) serve(server *http.Server, l net.Listener) {
 // Quitting is closed when a client has asked the daemon to end.
 func (s *Server) Quitting() <-chan struct{} { return s.quit }
 
-// Unlink takes the socket away: nobody new finds this server, and those who
-// have are still answered.
+// Unlink removes the socket. Existing connections are still served.
 func (s *Server) Unlink() error { return s.unlink() }
 
-// Close ends every call. The sandbox should have been closed before, so that
-// each has been told why.
+// Close ends all calls. Close the sandbox first, so that they end with the reason.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
@@ -142,11 +140,10 @@ func (s *Server) Close() error {
 	return s.http.Close()
 }
 
-// service is the API. Its methods are in the files that are named after what
-// they are about.
+// service implements the API. Its methods are in files by subject.
 type service struct{ *Server }
 
-// Hello says who answers.
+// Hello introduces the daemon.
 func (s service) Hello(_ context.Context, r *controlpb.HelloRequest) (*controlpb.HelloResponse, error) {
 	version, err := negotiate(r.VersionMin, r.VersionMax, s.Program)
 	if err != nil {
@@ -158,7 +155,7 @@ func (s service) Hello(_ context.Context, r *controlpb.HelloRequest) (*controlpb
 	}, nil
 }
 
-// Quit ends the sandbox before it answers, and the daemon after.
+// Quit ends the sandbox, answers, and ends the daemon.
 func (s service) Quit(ctx context.Context, _ *controlpb.QuitRequest) (*controlpb.QuitResponse, error) {
 	err := s.audited(ctx, note{action: "daemon.quit"}, func() error {
 		return errors.Join(s.Unlink(), s.Backing.Close(ctx))

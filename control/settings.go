@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// GetConfig answers every setting.
+// GetConfig returns all settings.
 func (s service) GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error) {
 	settings, err := s.settings(config.Keys())
 	return &controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}, err
@@ -37,17 +37,17 @@ func (s service) SetConfig(ctx context.Context, r *controlpb.SetConfigRequest) (
 
 const listenKey = "mcp.listen"
 
-// vacant refuses to have MCP listen where another program does.
+// vacant refuses an address for MCP on which another program listens.
 func (s service) vacant(settings map[string]string) error {
 	at, err := config.ParseLoopbackAddress(settings[listenKey])
 	if err != nil {
-		return nil // what is wrong with it is said where it is set
+		return nil // Set refuses it
 	}
 	return Vacant(s.Sandbox.Settings().MCP.Listen, at)
 }
 
-// Vacant refuses an address for MCP, in the place of the one that it had, where another program
-// listens: it would be set, and nobody but the log would say that it does not count.
+// Vacant refuses a new address for MCP on which another program listens. Otherwise only
+// the log would say that the setting has no effect.
 func Vacant(was, at config.LoopbackAddress) error {
 	if at == "" || at == was {
 		return nil
@@ -59,7 +59,7 @@ func Vacant(was, at config.LoopbackAddress) error {
 	return l.Close()
 }
 
-// assignments are settings as a command line has them.
+// assignments returns settings as on a command line.
 func assignments(settings map[string]string) string {
 	var texts []string
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
@@ -68,12 +68,12 @@ func assignments(settings map[string]string) string {
 	return strings.Join(texts, " ")
 }
 
-// settings are the ones with these keys.
+// settings returns the settings with these keys.
 func (s service) settings(keys []string) ([]*controlpb.Setting, error) {
 	return settingsProto(s.Sandbox.Settings(), keys, config.EffectOf)
 }
 
-// settingsProto is those of some settings that have these keys.
+// settingsProto converts the settings with these keys.
 func settingsProto(of any, keys []string, effect func(string) config.Effect) ([]*controlpb.Setting, error) {
 	text, err := json.Marshal(of)
 	if err != nil {

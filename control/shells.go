@@ -13,10 +13,10 @@ import (
 	"osaurus-sandbox/supervisor/sessions"
 )
 
-// shellService is the part of the API that is about persistent shells.
+// shellService implements the service Shells.
 type shellService struct{ service }
 
-// parseSession reads which session is meant.
+// parseSession parses a session's id; empty is the default session.
 func parseSession(text string) (config.SessionID, error) {
 	if text == "" {
 		return config.SessionDefault, nil
@@ -24,7 +24,7 @@ func parseSession(text string) (config.SessionID, error) {
 	return config.ParseSessionID(text)
 }
 
-// parseCall reads which call is meant, if one is.
+// parseCall parses the id of a call, which may be empty.
 func parseCall(text string) (config.CallID, error) {
 	if text == "" {
 		return "", nil
@@ -32,8 +32,8 @@ func parseCall(text string) (config.CallID, error) {
 	return config.ParseCallID(text)
 }
 
-// noteOf is what the audit says of a call about a session, and whose that is: the agent's id,
-// since another may be called so when the call is carried out.
+// noteOf returns the note of a call about a session, and the agent's id, since its name
+// may belong to another agent when the call runs.
 func (s shellService) noteOf(action, ref, session string) (n note, of string, id config.SessionID, err error) {
 	if id, err = parseSession(session); err != nil {
 		return n, "", "", err
@@ -94,7 +94,7 @@ func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRe
 
 type attachStream = connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]
 
-// Attach puts a person before a session's shell.
+// Attach attaches a terminal to a session's shell.
 func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	first, err := stream.Receive()
 	open := first.GetOpen()
@@ -119,7 +119,7 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	return stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Ended{Ended: end}})
 }
 
-// attach carries what a person types and sees until the shell has ended.
+// attach passes on input and output until the shell has ended.
 func (s shellService) attach(ctx context.Context, of string, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
 	shell := engine.Shell{Session: id, Env: open.Env, Dir: open.Dir}
 	a, err := s.Terminals.Attach(ctx, of, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
@@ -133,7 +133,7 @@ func (s shellService) attach(ctx context.Context, of string, open *controlpb.Att
 		for {
 			m, err := stream.Receive()
 			if err != nil {
-				return // no more input; the person may still watch
+				return // the client may still watch
 			}
 			switch what := m.What.(type) {
 			case *controlpb.AttachRequest_Input:
@@ -142,7 +142,7 @@ func (s shellService) attach(ctx context.Context, of string, open *controlpb.Att
 				err = a.Resize(sizeOf(what.Resize))
 			}
 			if err != nil {
-				return // and Wait says why
+				return // Wait returns the reason
 			}
 		}
 	}()
@@ -152,7 +152,7 @@ func (s shellService) attach(ctx context.Context, of string, open *controlpb.Att
 
 func sizeOf(r *controlpb.Resize) engine.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
 
-// List answers the sessions of one agent, or of all.
+// List lists the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
 	list, err := s.Terminals.Sessions(ctx, r.Agent)
 	return &controlpb.ListSessionsResponse{Sessions: protos(list, sessionProto)}, err
@@ -165,7 +165,7 @@ func sessionProto(s sessions.Session) *controlpb.Session {
 	}
 }
 
-// Transcript answers the end of what was typed and shown in a session.
+// Transcript returns the end of a session's transcript.
 func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error) {
 	id, err := parseSession(r.Session)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptReq
 	return &controlpb.TranscriptResponse{Text: text}, err
 }
 
-// Close ends a session and forgets its transcript.
+// Close ends a session and deletes its transcript.
 func (s shellService) Close(ctx context.Context, r *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error) {
 	n, of, id, err := s.noteOf("session.close", r.Agent, r.Session)
 	if err != nil {

@@ -18,14 +18,13 @@ const (
 	// maxSocketPath is the shortest limit of the systems this runs on: macOS
 	// has room for 104 bytes with the closing zero, Linux for 108.
 	maxSocketPath = 103
-	// detour begins the name of the folder that stands in for a home whose
-	// path is too long for a socket.
+	// detour begins the name of the folder with the socket of a home whose path is too
+	// long.
 	detour = "osaurus-"
 )
 
-// Socket is the path of a home's socket, for those who want to connect to it.
-// In a home with a long path the socket is elsewhere, and run/sandbox.sock is a
-// link to it.
+// Socket returns the path of a home's socket, for clients. In a home with a long path,
+// run/sandbox.sock is a link to the socket.
 func Socket(home config.Home) (string, error) {
 	path := filepath.Join(home.Run(), socketName)
 	target, err := os.Readlink(path)
@@ -38,8 +37,8 @@ func Socket(home config.Home) (string, error) {
 	return "", fault.New(fault.Unavailable, "find socket", path, err).Advise("Make " + home.Run() + " readable for you, or set " + config.HomeVariable + " to another home.")
 }
 
-// listen makes the home's socket, in place of one that another daemon has left
-// behind. Only who has the home's lock may call it. Remove takes it away.
+// listen listens on the home's socket, and replaces one of a daemon that was killed. The
+// caller holds the home's lock. Remove removes the socket.
 func listen(home config.Home) (_ net.Listener, remove func() error, err error) {
 	const op = "make socket"
 	run, err := home.Make(home.Run())
@@ -69,9 +68,8 @@ func listen(home config.Home) (_ net.Listener, remove func() error, err error) {
 	return ownOnly{l}, func() error { return unlink(name) }, nil
 }
 
-// goAround makes a short folder that is this user's alone, and has name point
-// to the socket that will be in it. Nobody else can guess the folder's name
-// beforehand, and who looks for the socket trusts the home, not the folder.
+// goAround makes a private folder with a short path for the socket, and name a link to the
+// socket. Other users cannot guess the folder's name, and clients find it by the home.
 func goAround(name string) (string, error) {
 	var all error
 	for _, parent := range []string{os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp"} {
@@ -92,7 +90,7 @@ func goAround(name string) (string, error) {
 	return "", errors.Join(errors.New("no folder is short enough"), all)
 }
 
-// unlink removes a socket, and if it is a link, the folder it leads to.
+// unlink removes a socket. If it is a link, it removes the folder of its target too.
 func unlink(name string) error {
 	if target, err := os.Readlink(name); err == nil {
 		dir := filepath.Dir(target)
@@ -107,7 +105,7 @@ func unlink(name string) error {
 	return nil
 }
 
-// private refuses a folder that is not this user's alone.
+// private returns an error if a folder is not accessible to this user alone.
 func private(dir string) error {
 	const op = "check socket's folder"
 	info, err := os.Lstat(dir)
@@ -121,8 +119,7 @@ func private(dir string) error {
 	return nil
 }
 
-// ownOnly accepts connections of this user and of root. The socket's mode says
-// the same; this holds also if somebody changes that.
+// ownOnly accepts connections of this user and of root, whatever the socket's mode is.
 type ownOnly struct{ net.Listener }
 
 func (l ownOnly) Accept() (net.Conn, error) {
@@ -138,7 +135,7 @@ func (l ownOnly) Accept() (net.Conn, error) {
 	}
 }
 
-// known is a connection whose other end's user is known.
+// known is a connection with the user at its other end.
 type known struct {
 	net.Conn
 	uid int

@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// statusProto is a status for the wire.
+// statusProto converts a status.
 func statusProto(s machine.Status) *controlpb.Status {
 	p := &controlpb.Status{
 		State: string(s.State), Since: moment(s.Since), Cause: string(s.Cause), Operation: string(s.Operation),

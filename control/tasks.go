@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/supervisor/services"
 )
 
-// taskService is the part of the API that is about work which agents dispatch.
+// taskService implements the service Tasks.
 type taskService struct{ service }
 
 func taskProto(t services.Task) *controlpb.Task {
@@ -32,7 +32,7 @@ func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequ
 	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, err
 }
 
-// those is the agent that is meant, or none for all.
+// those returns an agent's id, empty for all agents.
 func (s taskService) those(ref string) (config.AgentID, error) {
 	if ref == "" {
 		return "", nil
@@ -41,7 +41,7 @@ func (s taskService) those(ref string) (config.AgentID, error) {
 	return agent.ID, err
 }
 
-// List answers tasks.
+// List lists tasks.
 func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, stream *connect.ServerStream[controlpb.ListTasksResponse]) error {
 	agent, err := s.those(r.Agent)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, st
 	})
 }
 
-// Show answers one task.
+// Show returns a task.
 func (s taskService) Show(ctx context.Context, r *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
 	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Id))
 	return &controlpb.ShowTaskResponse{Task: taskProto(task)}, err
@@ -70,8 +70,8 @@ func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest)
 	return &controlpb.CancelTaskResponse{Task: taskProto(task)}, err
 }
 
-// Lease hands out a task. That it did is an event; what an app does with it is in
-// the audit by what it does.
+// Lease leases a task to the client. It is not audited: the lease is an event, and the
+// client's calls are audited.
 func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error) {
 	agent, err := s.those(r.Agent)
 	if err != nil {
@@ -84,19 +84,19 @@ func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (
 	return &controlpb.LeaseTaskResponse{Task: taskProto(task), Lease: string(lease)}, nil
 }
 
-// Renew has a lease last longer.
+// Renew extends a lease.
 func (s taskService) Renew(ctx context.Context, r *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
 	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Hold.AsDuration())
 	return &controlpb.RenewTaskResponse{Task: taskProto(task)}, err
 }
 
-// Complete ends a task with what it came to.
+// Complete ends a task with its result.
 func (s taskService) Complete(ctx context.Context, r *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
 	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Result)
 	return &controlpb.CompleteTaskResponse{Task: taskProto(task)}, err
 }
 
-// Fail ends a task, or an attempt at it, with why it went wrong.
+// Fail ends a task, or one attempt, with the reason.
 func (s taskService) Fail(ctx context.Context, r *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
 	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Reason, r.Retry)
 	return &controlpb.FailTaskResponse{Task: taskProto(task)}, err

@@ -65,7 +65,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// guard refuses requests in the protocol of the API.
+// guard is Guard with errors in the protocol of the API.
 type guard struct {
 	Guard
 	next http.Handler

@@ -16,10 +16,10 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// toolService is the part of the API that is about tools.
+// toolService implements the service Tools.
 type toolService struct{ service }
 
-// List answers the tools that an agent may call.
+// List lists the tools that an agent may call.
 func (s toolService) List(_ context.Context, r *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error) {
 	agent, err := s.Agents.Get(r.Agent)
 	if err != nil {
@@ -48,10 +48,10 @@ func toolProto(t tools.Tool) (*controlpb.Tool, error) {
 	}, err
 }
 
-// CallTool calls a tool and returns its envelope; tell, if not nil, is told how far it is.
+// CallTool calls a tool and returns its envelope. It calls tell, if not nil, with progress.
 func (c *Client) CallTool(ctx context.Context, r *controlpb.CallToolRequest, tell func(*controlpb.ToolProgress)) (envelope string, err error) {
 	for m, err := range Messages(c.Tools.Call(ctx, r)) {
-		if errors.Is(err, errLost) { // whoever calls it again may have it done twice
+		if errors.Is(err, errLost) { // a retry could run it twice
 			return "", fault.New(fault.Execution, "call tool", r.Tool, err).
 				Advise("It may have run, as a whole or in part: look what it has done before you call it again.")
 		}
@@ -66,8 +66,8 @@ func (c *Client) CallTool(ctx context.Context, r *controlpb.CallToolRequest, tel
 	return envelope, nil
 }
 
-// Call calls a tool for an agent. What became of it is in the envelope: only
-// what keeps it from being called is an error.
+// Call calls a tool for an agent. A failed tool is in the envelope; only a call that was
+// not made is an error.
 func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, stream *connect.ServerStream[controlpb.CallToolResponse]) error {
 	var envelope *tools.Envelope
 	var session config.SessionID
@@ -93,7 +93,7 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 	return caller.send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
 }
 
-// hearer is who called a tool, and hears of it from several goroutines.
+// hearer sends messages of several goroutines to the caller of a tool.
 type hearer struct {
 	mu     sync.Mutex
 	stream *connect.ServerStream[controlpb.CallToolResponse]
@@ -105,16 +105,15 @@ func (h *hearer) send(r *controlpb.CallToolResponse) error {
 	return h.stream.Send(r)
 }
 
-// tell says how far the call has come. Who does not hear it gets the envelope, or
-// has left.
+// tell sends progress. A client that misses it gets the envelope, or has disconnected.
 func (h *hearer) tell(p tools.Progress) {
 	_ = h.send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
 }
 
-// Watch tells of changes of an agent's tools.
+// Watch sends a message now and after each change of an agent's tools.
 func (s toolService) Watch(ctx context.Context, r *controlpb.WatchToolsRequest, stream *connect.ServerStream[controlpb.WatchToolsResponse]) error {
 	for {
-		tools, agents := s.Tools.Changed(), s.Agents.Changed() // before the look, so that nothing is missed
+		tools, agents := s.Tools.Changed(), s.Agents.Changed() // before reading, so that no change is missed
 		if _, err := s.Agents.Get(r.Agent); err != nil {
 			return err
 		}

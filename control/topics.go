@@ -11,10 +11,10 @@ import (
 	"osaurus-sandbox/supervisor/services"
 )
 
-// topicService is the part of the API that is about what programs have to tell.
+// topicService implements the service Topics.
 type topicService struct{ service }
 
-// Read answers what was told, and what is.
+// Read sends events of programs, and with follow the ones to come.
 func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, stream *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
 	filter := services.TopicFilter{After: events.Seq(r.After)}
 	if r.Agent != "" {
@@ -34,7 +34,7 @@ func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, 
 	read := s.Topics.List
 	if r.Follow {
 		read = s.Topics.Subscribe
-		// The header alone: who waits for the first event has been heard.
+		// Send the header, so that the client knows that it is subscribed.
 		if err := stream.Send(nil); err != nil {
 			return err
 		}

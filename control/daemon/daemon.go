@@ -1,4 +1,4 @@
-// Package daemon runs the sandbox of a home and its API until it is told to end.
+// Package daemon runs the sandbox of a home and its API.
 package daemon
 
 import (
@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// Options are what a daemon is made of.
+// Options configure a daemon.
 type Options struct {
 	Home   config.Home
 	Driver vm.Driver
@@ -22,22 +22,21 @@ type Options struct {
 	Program string
 	// TCP, if not nil, listens there too.
 	TCP *control.TCP
-	// AtRest has no guest started until somebody asks for one, whatever the setting
-	// autoStart says.
+	// AtRest starts no guest until a client asks for one, even with autoStart.
 	AtRest bool
-	// Log gets what goes to the daemon's log as well; it may be nil.
+	// Log, if not nil, gets a copy of the daemon's log.
 	Log io.Writer
-	// Backend, if not nil, stands in for the real one: see supervisor.Options.
+	// Backend, if not nil, replaces the real one: see machine.Options.
 	Backend machine.Backend
-	// Ready is called when the API can be used; it may be nil.
+	// Ready, if not nil, is called when the API can be used.
 	Ready func(*control.Server)
 }
 
 // homeCheck is how often the daemon checks that its home still exists.
 const homeCheck = 10 * time.Second
 
-// Run takes the home and serves it until the context ends or a client says
-// quit. The guest is stopped and everything given back before it returns.
+// Run locks the home and serves it until the context ends, a client calls Quit or the home
+// is deleted. It stops the guest before it returns.
 func Run(ctx context.Context, o Options) (err error) {
 	d := &daemon{Options: o}
 	d.api.Program, d.api.Close = o.Program, d.end
@@ -50,8 +49,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return d.serve(ctx)
 }
 
-// serve has the API be there until the context ends or a client says quit, and
-// then ends the sandbox.
+// serve serves the API until the daemon has to end, and then ends the sandbox.
 func (d *daemon) serve(ctx context.Context) error {
 	server, err := control.NewServer(d.api)
 	if err != nil {
@@ -75,9 +73,9 @@ func (d *daemon) serve(ctx context.Context) error {
 	d.api.Log.Info("the daemon ends", "cause", d.wait(ctx, server))
 	hide()
 	showing.Wait()
-	// Nobody new finds it. Who waits is told by the sandbox that it ends.
+	// No new clients come, and calls end with the sandbox.
 	err = server.Unlink()
-	_ = d.end(ctx) // giveBack says the same once more
+	_ = d.end(ctx) // giveBack returns the same error
 	return errors.Join(err, server.Close())
 }
 

@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// keepLimit is how long the disk may take over what has happened.
+	// keepLimit is how long writing events may take.
 	keepLimit = 10 * time.Second
-	// keepAgain is when a disk that took nothing is tried again, if nothing
-	// else happens until then.
+	// keepAgain is how often writing is retried without new events.
 	keepAgain = 30 * time.Second
 )
 
-// diary takes note of what happens. Whoever follows the journal sees it at once; a
-// goroutine writes it to the disk and to the log.
+// diary records events. Followers of the journal see them at once; a goroutine writes
+// them to the disk and to the log.
 type diary struct {
 	journal *events.Journal
 	log     *slog.Logger
-	seen    events.Seq   // the last that is in the log
+	seen    events.Seq   // the last in the log
 	lost    atomic.Int64 // events that the journal refused
 	noted   chan struct{}
 	quit    chan struct{}
@@ -38,7 +37,7 @@ func newDiary(j *events.Journal, log *slog.Logger) *diary {
 	return d
 }
 
-// Record implements supervisor.Recorder.
+// Record implements machine.Recorder.
 func (d *diary) Record(e machine.Event) {
 	fields := map[string]string{}
 	for name, value := range map[string]string{"from": string(e.From), "to": string(e.To), "detail": e.Detail} {
@@ -49,7 +48,7 @@ func (d *diary) Record(e machine.Event) {
 	d.Note(events.Event{Kind: events.Kind(e.Kind), Time: e.Time, Cause: string(e.Cause), Fields: fields})
 }
 
-// Note takes note of an event, and waits for nothing.
+// Note implements events.Recorder.
 func (d *diary) Note(e events.Event) {
 	if _, err := d.journal.Note(e); err != nil {
 		d.lost.Add(1)
@@ -60,8 +59,7 @@ func (d *diary) Note(e events.Event) {
 	}
 }
 
-// close returns when everything is written that can be. What happens after it
-// is in the journal, and no longer in the log.
+// close returns when everything is written. Later events go to the journal only.
 func (d *diary) close() {
 	close(d.quit)
 	<-d.done

@@ -11,16 +11,15 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// listenAgain is how long after an address was taken it is tried again: often enough
-// for a person who has just freed it, and seldom enough to cost nothing.
+// listenAgain is how often an address that is in use is tried again.
 const listenAgain = 10 * time.Second
 
-// showTools has agents' tools be shown over HTTP where the settings say, whenever they
-// say something else, until the context ends. An address that cannot be had is tried again.
+// showTools serves MCP over HTTP at the address in the settings, and follows changes of
+// these, until the context ends. It retries an address that is in use.
 func (d *daemon) showTools(ctx context.Context) {
 	var at config.MCP
 	var l *mcp.Listener
-	var trouble string // what the log has of it
+	var trouble string // already in the log
 	shut := func() {
 		if l == nil {
 			return

@@ -41,10 +41,10 @@ import (
 // to stop commands, write its disks and power off, on a busy host.
 const endLimit = 45 * time.Second
 
-// daemon is what Run puts together, in the order of its fields.
+// daemon is what Run builds, in the order of its fields.
 type daemon struct {
 	Options
-	back []func() error // gives back what there is, the last first
+	back []func() error // what giveBack calls, the last first
 
 	lock *homelock.Lock
 	api  control.Backing // what the API offers, filled as it is made
@@ -64,10 +64,10 @@ type daemon struct {
 	plugins *pluginhost.Bench
 }
 
-// after has something be given back at the end, before all that is there now.
+// after adds a function for giveBack, which calls it before all earlier ones.
 func (d *daemon) after(give func() error) { d.back = append(d.back, give) }
 
-// closes is after for what cannot fail.
+// closes is after for functions without an error.
 func (d *daemon) closes(end func()) {
 	d.after(func() error {
 		end()
@@ -82,7 +82,7 @@ func (d *daemon) giveBack() (err error) {
 	return err
 }
 
-// takeHome has no other daemon serve the home, and opens the log in it.
+// takeHome locks the home and opens its log.
 func (d *daemon) takeHome(ctx context.Context) (err error) {
 	if d.lock, err = homelock.Take(ctx, d.Home); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (d *daemon) takeHome(ctx context.Context) (err error) {
 	return nil
 }
 
-// openRecords opens the database, and what is kept in it of what happens.
+// openRecords opens the database, the journal and the audit.
 func (d *daemon) openRecords(ctx context.Context) (err error) {
 	if d.db, err = store.Open(ctx, d.Home.Database()); err != nil {
 		return err
@@ -117,8 +117,7 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeSandbox makes the sandbox, whose guest does not run yet, and the bridge that
-// answers it.
+// makeSandbox makes the machine, whose guest does not run yet, and its bridge.
 func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	d.folders, d.tokens = new(vm.Subtrees), bridge.NewTokens()
 	d.bridge = bridge.NewServer(bridge.Options{
@@ -137,8 +136,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeResidents makes what agents have here: secrets, questions to people, rooms,
-// shells, artifacts.
+// makeResidents makes what belongs to agents: secrets, prompts, rooms, shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.api.Vault = vault.New(vault.Options{
 		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.api.Audit, Log: d.api.Log,
@@ -173,8 +171,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeServices makes what programs in the guest may ask for. Nobody has asked the
-// bridge yet.
+// makeServices makes the bridge's services. No guest runs yet that could call it.
 func (d *daemon) makeServices(context.Context) error {
 	d.api.Memory, d.api.Tasks = services.NewMemory(d.db), services.NewTasks(d.db, d.diary.Note)
 	models := inference.New(inference.Options{
@@ -188,7 +185,7 @@ func (d *daemon) makeServices(context.Context) error {
 	return nil
 }
 
-// makePlugins has agents' plugins be there, with their tools.
+// makePlugins opens the library and the agents' plugins.
 func (d *daemon) makePlugins(context.Context) (err error) {
 	if d.api.Library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
@@ -205,7 +202,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	return nil
 }
 
-// permits are what plugins may, once they are there.
+// permits returns the permissions of plugins.
 func (d *daemon) permits() life.Permits {
 	return life.Permits{Recipe: func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
 		r, ok := d.plugins.Installer.Find(agent, plugin)
@@ -213,25 +210,25 @@ func (d *daemon) permits() life.Permits {
 	}}
 }
 
-// watched is the diary, with who looks after plugins beside it.
+// watched passes events to the diary and to the plugins.
 type watched struct{ *daemon }
 
 // Note implements events.Recorder.
 func (w watched) Note(e events.Event) {
 	w.diary.Note(e)
-	if w.plugins != nil { // they are made after agents are
+	if w.plugins != nil { // they are made after the agents
 		w.plugins.Note(e)
 	}
 }
 
-// end ends what people and programs wait for, and then the guest.
+// end ends prompts and terminals, and then the guest.
 func (d *daemon) end(ctx context.Context) error {
 	d.api.Prompts.Close()
-	d.api.Terminals.Close() // it asks the guest for what is to be kept
+	d.api.Terminals.Close() // it reads transcripts from the guest
 	return d.stop(ctx)
 }
 
-// stop ends the guest, and returns when it has, whoever else has begun it.
+// stop ends the guest once. Later calls wait and return the same error.
 func (d *daemon) stop(ctx context.Context) error {
 	d.ending.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)

@@ -11,16 +11,15 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 )
 
-// programs records what programs in the guest did, as done by whoever runs the
-// daemon, and without their agents' secrets.
+// programs audits the calls of programs in the guest as done by the daemon's user, and
+// redacts their agents' secrets.
 type programs struct {
 	audit  *audit.Log
 	log    *slog.Logger
 	secret func(config.AgentID) *redact.Scrubber
 }
 
-// Record implements bridge.Audit. Done is done: what cannot be recorded is in
-// the log.
+// Record implements bridge.Audit. The log has what cannot be recorded.
 func (p programs) Record(ctx context.Context, who bridge.Caller, action bridge.Action, subject string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, audit.RecordLimit)
 	defer cancel()

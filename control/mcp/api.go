@@ -14,26 +14,25 @@ import (
 )
 
 const (
-	// again is how long a watcher waits for a daemon that is not there: a client
-	// shall soon know what the next one has, and the computer not notice the asking.
+	// again is how often a watcher looks for a daemon when there is none.
 	again = 2 * time.Second
-	// lookLimit is how long a daemon may take over what it has in memory.
+	// lookLimit is how long a daemon may take for answers from memory.
 	lookLimit = 30 * time.Second
 )
 
-// API is the sandbox of a home behind its control API. It connects for every
-// call, which takes a moment, and so outlives any daemon.
+// API implements Sandbox by the control API. It connects for every call, so that it
+// outlives the daemon.
 type API struct {
-	// Connect reaches the daemon, and starts it if need be. The name is who the
-	// audit says it was.
+	// Connect connects to the daemon, and starts it if necessary. The name is for the
+	// audit.
 	Connect func(ctx context.Context, name string) (*control.Client, error)
-	// Find reaches the daemon that runs, if one does.
+	// Find connects to a running daemon.
 	Find func(ctx context.Context, name string) (*control.Client, error)
 }
 
 var _ Sandbox = (*API)(nil)
 
-// with does something with the daemon.
+// with calls do with a connection to the daemon.
 func (a API) with(ctx context.Context, who Client, do func(context.Context, *control.Client) error) error {
 	client, err := a.Connect(ctx, auditName(who))
 	if err != nil {
@@ -43,7 +42,7 @@ func (a API) with(ctx context.Context, who Client, do func(context.Context, *con
 	return do(ctx, client)
 }
 
-// auditName is what the audit calls a client.
+// auditName returns the name of a client in the audit.
 func auditName(who Client) string { return string(cmp.Or(who, "a client")) + " over MCP" }
 
 func (a API) Agent(ctx context.Context, who Client, name config.AgentName) (found Agent, err error) {
@@ -70,7 +69,7 @@ func (a API) AgentFor(ctx context.Context, who Client) (Agent, error) {
 		return err
 	})
 	if found, err = a.Agent(ctx, who, name); err != nil && made != nil {
-		return Agent{}, made // of two at once, one finds what the other has made
+		return Agent{}, made // another call may have created it
 	}
 	return found, err
 }
@@ -111,7 +110,7 @@ func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
 	return envelope, err
 }
 
-// Watch implements Sandbox. A daemon that nobody needs is not started for it.
+// Watch implements Sandbox. It does not start a daemon.
 func (a API) Watch(ctx context.Context, agent Agent, changed func()) {
 	for ctx.Err() == nil {
 		a.watch(ctx, agent, changed)

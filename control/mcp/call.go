@@ -16,16 +16,15 @@ import (
 )
 
 const (
-	// turnKey and conversationKey are where a client says which of its answers a call
-	// is for, and in which conversation, in the request's _meta. They are texts.
+	// turnKey and conversationKey are keys of a request's _meta, for the model's turn
+	// and the conversation that a call belongs to. Their values are strings.
 	turnKey         = "ai.osaurus/turn"
 	conversationKey = "ai.osaurus/session"
-	// progressPace is how often a client is told how far a call is, at most: people
-	// see no more, and programs print a line each time.
+	// progressPace is the shortest time between two progress notifications.
 	progressPace = 100 * time.Millisecond
 )
 
-// call calls a tool. That it failed is part of the result: the model can mend it.
+// call calls a tool. A failure is part of the result, for the model.
 func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, error) {
 	turn, _ := r.Params.Meta[turnKey].(string)
 	conversation, _ := r.Params.Meta[conversationKey].(string)
@@ -39,13 +38,13 @@ func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result,
 	}
 	if err != nil {
 		failed := &tools.Failure{Kind: fault.KindOf(err), Message: refusal(err).Error()}
-		failed.Final = failed.Kind == fault.Execution // what became of it is not known
+		failed.Final = failed.Kind == fault.Execution // it may have run
 		envelope = Envelope(tools.Envelope{Tool: tools.Name(c.Tool), Failure: failed}.Text())
 	}
 	return s.answer(c, envelope)
 }
 
-// answer is an envelope as the protocol has it: as structure, and the same as text.
+// answer converts an envelope to a result: as structure, and the same as text.
 func (s *session) answer(c Call, envelope Envelope) (mcp.Result, error) {
 	var e struct {
 		OK      bool
@@ -68,9 +67,8 @@ func (s *session) answer(c Call, envelope Envelope) (mcp.Result, error) {
 	return result, nil
 }
 
-// progress tells a client how far a call is. What is counted changes on the way
-// (bytes of a download, steps of an install), so what only grows is the number of
-// times that something was told.
+// progress sends progress notifications. Tools count different things on the way (bytes,
+// steps), but progress must only grow, so it counts the notifications.
 type progress struct {
 	session *mcp.ServerSession
 	ctx     context.Context
@@ -92,6 +90,6 @@ func (p *progress) tell(news tools.Progress) {
 		text = fmt.Sprintf("%s (%.0f %%)", text, 100*min(news.Done/news.Total, 1))
 	}
 	p.told, p.last = p.told+1, time.Now()
-	// Who does not hear it gets the result, or has left.
+	// A client that misses it gets the result, or has disconnected.
 	_ = p.session.NotifyProgress(p.ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Message: text, Progress: p.told})
 }

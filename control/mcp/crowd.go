@@ -8,29 +8,28 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxSessions is how many sessions of older protocols there are at a time over HTTP: more than a
-// person's apps have, and few enough that ten goroutines and a connection to the daemon for each
-// cost little.
+// maxSessions bounds the sessions of older protocols over HTTP: more than a person's apps
+// have. Each has ten goroutines and a connection to the daemon.
 const maxSessions = 64
 
-// crowd are the sessions of older protocols, of which many clients end none. A crowd that is nil
-// has no bound.
+// crowd bounds the sessions of older protocols, since many clients never end theirs. A nil
+// crowd has no bound.
 type crowd struct {
 	mu      sync.Mutex
 	members map[string]*member // by the session's id
-	entered uint64             // requests so far, which say what was earlier
+	entered uint64             // counts requests, for their order
 }
 
 type member struct {
-	calls, streams int    // what is under way: what is asked, and requests that only listen
-	last           uint64 // the last that asked
+	calls, streams int    // open requests: calls, and GETs that only listen
+	last           uint64 // call
 	end            func()
 }
 
 func newCrowd() *crowd { return &crowd{members: map[string]*member{}} }
 
-// join takes a session in. If there are too many, the one that asked nothing for longest is ended
-// for it, and rather one to which nobody listens; never one in which a call is under way.
+// join adds a session. If there are too many, it ends the one without a call for the
+// longest time, preferably one without a listener, and never one with an open call.
 func (c *crowd) join(id string, end func()) error {
 	if c == nil {
 		return nil
@@ -51,7 +50,7 @@ func (c *crowd) join(id string, end func()) error {
 	return nil
 }
 
-// idle is the session that is missed least, or "". The lock is held.
+// idle returns the session to end, or "". The caller holds mu.
 func (c *crowd) idle() (least string) {
 	for id, m := range c.members {
 		if m.calls == 0 && (least == "" || m.before(c.members[least])) {
@@ -65,7 +64,7 @@ func (m *member) before(o *member) bool {
 	return cmp.Or(cmp.Compare(min(m.streams, 1), min(o.streams, 1)), cmp.Compare(m.last, o.last)) < 0
 }
 
-// leave forgets a session that has ended.
+// leave removes a session that has ended.
 func (c *crowd) leave(id string) {
 	if c == nil {
 		return
@@ -75,13 +74,13 @@ func (c *crowd) leave(id string) {
 	delete(c.members, id)
 }
 
-// enter takes note of a request that begins, until what it returns is called.
+// enter counts an HTTP request until done is called.
 func (c *crowd) enter(r *http.Request) (done func()) {
 	return c.hold(r.Header.Get(sessionHeader), r.Method != http.MethodGet)
 }
 
-// hold takes note of what goes on in a session, until what it returns is called: something that is
-// asked, or somebody who only listens. An answer is worked on even if the request for it has ended.
+// hold counts a call or a listener of a session until done is called. A call may go on
+// after its HTTP request has ended.
 func (c *crowd) hold(id string, asks bool) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

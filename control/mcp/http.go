@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// Path is where the tools are.
+	// Path is the path of the endpoint.
 	Path = "/mcp"
 
-	// stateless is the first version of the protocol in which every request stands for
-	// itself.
+	// stateless is the first version of the protocol without sessions.
 	stateless     = "2026-07-28"
 	versionHeader = "MCP-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id" // with the older ones
 	// noBatches is the first version in which a POST has one request.
 	noBatches = "2025-06-18"
 
-	// maxRequest bounds a request: as much as the control API takes, in JSON.
+	// maxRequest bounds a request, and allows what the control API does, in JSON.
 	maxRequest = 2 << 20
-	// sessionTimeout is when a session of an older protocol is forgotten that asks for
-	// nothing: a client that comes back makes another.
+	// sessionTimeout is when an idle session ends. A client that comes back opens
+	// another.
 	sessionTimeout = time.Hour
 )
 
-// Listener shows tools over HTTP, to clients that have the token.
+// Listener serves MCP over HTTP, to clients that have the token.
 type Listener struct {
 	options Options
 	guard   control.Guard
@@ -46,9 +45,8 @@ type Listener struct {
 	server             *http.Server
 }
 
-// Listen shows tools on an address of this computer's own network, until Close.
-// The options name neither agent nor profile: the address that a client calls does
-// (/mcp?agent=alice&profile=lean).
+// Listen serves MCP on a loopback address until Close. Clients choose agent and profile by
+// the URL: /mcp?agent=alice&profile=lean.
 func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	const op = "listen for MCP"
 	token, err := control.ReadToken(home, home.MCPToken())
@@ -84,7 +82,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// ServeHTTP lets those pass who may.
+// ServeHTTP serves admitted requests.
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, err := l.guard.Admit(w, r)
 	if err == nil {
@@ -108,7 +106,7 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wanted is what the address that a client calls says of agent and profile.
+// wanted returns the options for a request, with agent and profile of its URL.
 func (l *Listener) wanted(r *http.Request) (Options, error) {
 	o, query := l.options, r.URL.Query()
 	o.Profile = tools.Full
@@ -124,12 +122,12 @@ func (l *Listener) wanted(r *http.Request) (Options, error) {
 	return o, err
 }
 
-// openIn makes sessions for clients, which are of a crowd.
+// openIn returns a function that opens sessions of a crowd.
 func (l *Listener) openIn(c *crowd) func(*http.Request) *mcp.Server {
 	return func(r *http.Request) *mcp.Server {
 		o, err := l.wanted(r)
 		if err != nil {
-			return nil // ServeHTTP has said why
+			return nil // ServeHTTP has answered
 		}
 		s := newSession(l.life, l.kept, o)
 		s.crowd, s.opened = c, r.Context().Done()

@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// maxClient bounds what a client calls itself.
+	// maxClient bounds a client's name.
 	maxClient = 100
 	// maxStem leaves room in an agent's name for a dash and a digest.
 	maxStem = 48
 	// digestSize is as much of a digest as keeps the names of clients apart.
 	digestSize = 4
-	// nameless is the agent of a client that does not say what it is.
+	// nameless is the agent of clients without a name.
 	nameless config.AgentName = "mcp-client"
 )
 
 var noName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// agentOf is the agent that is named after a client: small, with dashes for
-// spaces. Where that is no name yet, what cannot stay becomes dashes and a digest
-// of the client's name follows, so that two clients never share an agent unless
-// they differ in capitals and spaces alone.
+// agentOf returns the agent's name for a client: lower case, with dashes for spaces. If
+// that is not a valid name, other characters become dashes too and a digest of the
+// client's name follows, so that two clients do not share an agent.
 func agentOf(who Client) config.AgentName {
 	text := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(string(who)), " ", "-"))
 	if text == "" {

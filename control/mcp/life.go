@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// life is as long as a server serves. What goes on by itself ends with it.
+// life is the lifetime of a server. Its background work ends with it.
 type life struct {
 	context.Context
 	cancel context.CancelFunc
@@ -20,7 +20,7 @@ func newLife(ctx context.Context) *life {
 	return l
 }
 
-// do has something go on by itself, unless the end has come.
+// do starts background work, unless the server has ended.
 func (l *life) do(work func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,10 +29,10 @@ func (l *life) do(work func()) {
 	}
 }
 
-// end ends what goes on, and returns when it has.
+// end cancels the work and waits for its end.
 func (l *life) end() {
 	l.mu.Lock()
-	l.cancel() // nothing begins any more
+	l.cancel() // do starts nothing any more
 	l.mu.Unlock()
 	l.work.Wait()
 }

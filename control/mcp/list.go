@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// list answers the tools that the agent may call now.
+// list lists the tools that the agent may call now.
 func (s *session) list(ctx context.Context, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	result, err := next(ctx, method, r)
 	if err != nil {
@@ -22,11 +22,11 @@ func (s *session) list(ctx context.Context, method string, r mcp.Request, next m
 		return nil, refusal(err)
 	}
 	answer := result.(*mcp.ListToolsResult)
-	answer.Tools, answer.NextCursor, answer.CacheScope = list, "", "private" // they are this agent's
+	answer.Tools, answer.NextCursor, answer.CacheScope = list, "", "private" // they differ by agent
 	return answer, nil
 }
 
-// look looks which tools there are, of which the client knows from then on.
+// look reads the tools and notes that the client knows them.
 func (s *session) look(ctx context.Context) ([]*mcp.Tool, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -37,8 +37,7 @@ func (s *session) look(ctx context.Context) ([]*mcp.Tool, error) {
 	return list, err
 }
 
-// begin takes a client that listens and was told of no tools as knowing those that there are. To
-// one that was told, what has changed since is news.
+// begin notes the current tools for a client that subscribes without having listed them.
 func (s *session) begin(ctx context.Context) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -50,7 +49,7 @@ func (s *session) begin(ctx context.Context) error {
 	return err
 }
 
-// tools are the tools as the protocol has them, and the same as a text.
+// tools returns the tools for the protocol, and the same as JSON.
 func (s *session) tools(ctx context.Context) ([]*mcp.Tool, string, error) {
 	found, err := s.Sandbox.Tools(ctx, s.agent, s.Profile)
 	if err != nil {
@@ -67,7 +66,7 @@ func (s *session) tools(ctx context.Context) ([]*mcp.Tool, string, error) {
 	return list, string(text), nil
 }
 
-// describe is a tool as the protocol has it. What it answers is the envelope.
+// describe converts a tool. Its output is the envelope.
 func describe(t *controlpb.Tool) *mcp.Tool {
 	d := &mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: json.RawMessage(t.InputSchema),
@@ -81,14 +80,14 @@ func describe(t *controlpb.Tool) *mcp.Tool {
 	return d
 }
 
-// follow tells a client of changes until its session ends, and ends that with all
-// sessions. It fails, and ends the session, if there are too many.
+// follow notifies a client of changes until its session or the server ends. It ends the
+// session with an error if there are too many.
 func (s *session) follow(client *mcp.ServerSession) error {
-	end := func() { s.life.do(func() { _ = client.Close() }) } // which waits for what is being answered
+	end := func() { s.life.do(func() { _ = client.Close() }) } // which waits for open calls
 	if err := s.crowd.join(client.ID(), end); err != nil {
 		s.life.do(func() {
 			select {
-			case <-s.opened: // before, the client would not learn why
+			case <-s.opened: // the client has got the error
 			case <-s.life.Done():
 			}
 			_ = client.Close()
@@ -106,8 +105,7 @@ func (s *session) follow(client *mcp.ServerSession) error {
 	return nil
 }
 
-// watch tells the client when the tools are not those that it was told of. One
-// that was told of none need not know.
+// watch notifies the client when the tools differ from those that it has listed, if it has.
 func (s *session) watch(ctx context.Context) {
 	s.Sandbox.Watch(ctx, s.agent, func() {
 		s.turn.Lock()
@@ -122,15 +120,15 @@ func (s *session) watch(ctx context.Context) {
 	})
 }
 
-// ring has the SDK tell the client that its tools have changed: it does so when
-// it is given one. That one is never listed, and never called.
+// ring makes the SDK send a notification that the tools have changed, by adding a tool that
+// is never listed or called.
 func (s *session) ring() {
 	s.server.AddTool(&mcp.Tool{Name: "changed", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, fault.Newf(fault.ToolNotFound, "call tool", "changed", "no such tool")
 	})
 }
 
-// ParseProfile reads how many tools a client is to see.
+// ParseProfile parses a profile.
 func ParseProfile(text string) (tools.Profile, error) {
 	switch p := tools.Profile(text); p {
 	case tools.Full, tools.Lean:

@@ -1,4 +1,4 @@
-// Package mcp shows the tools of agents to clients of the Model Context Protocol, over standard streams and over HTTP.
+// Package mcp offers the tools of agents to clients of the Model Context Protocol, over stdio and HTTP.
 package mcp
 
 import (
@@ -10,28 +10,28 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Sandbox is what is shown. Its methods may be called from any goroutine, and
-// their errors are *fault.Error.
+// Sandbox has the agents and their tools. Its methods may be called from any goroutine,
+// and their errors are *fault.Error.
 type Sandbox interface {
 	// Agent finds an agent.
 	Agent(ctx context.Context, who Client, name config.AgentName) (Agent, error)
-	// AgentFor finds the agent of a client that named none, and makes it if there
-	// is none. It may then change nothing: that takes a person.
+	// AgentFor finds the agent of a client that named none, or creates it. A new agent
+	// may only read until a person allows more.
 	AgentFor(ctx context.Context, who Client) (Agent, error)
-	// Tools are those that an agent may call, always in the same order.
+	// Tools returns the tools that an agent may call, by name.
 	Tools(ctx context.Context, a Agent, p tools.Profile) ([]*controlpb.Tool, error)
-	// Call calls a tool and returns its envelope. When the context ends, so does the
-	// tool, with all that it runs.
+	// Call calls a tool and returns its envelope. The end of the context ends the tool
+	// and its processes.
 	Call(ctx context.Context, c Call) (Envelope, error)
-	// Watch calls changed at once, and whenever the tools of an agent may be others,
-	// until the context ends.
+	// Watch calls changed now and whenever the tools of an agent may have changed, until
+	// the context ends.
 	Watch(ctx context.Context, a Agent, changed func())
 }
 
-// Client is who is at the other end, as it says itself: "claude-code".
+// Client is a client's own name: "claude-code".
 type Client string
 
-// Agent is for whom tools are called.
+// Agent is the agent whose tools are called.
 type Agent struct {
 	Client Client
 	ID     config.AgentID
@@ -47,11 +47,11 @@ type Call struct {
 	Tool      string
 	Arguments json.RawMessage
 	Turn      string
-	// Conversation is what artifacts are kept under; empty for none.
+	// Conversation groups artifacts; it may be empty.
 	Conversation string
-	// Tell, if not nil, is told how far it is.
+	// Tell, if not nil, is called with progress.
 	Tell func(tools.Progress)
 }
 
-// Envelope is the text that a call answers with: see docs/tools.md.
+// Envelope is the text of a result: see docs/tools.md.
 type Envelope string

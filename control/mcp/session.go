@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// The methods of the protocol that are not left to the SDK.
+// Methods that the SDK does not handle alone.
 const (
 	initialize = "initialize"
 	discover   = "server/discover"
@@ -30,16 +30,15 @@ const (
 	cancelled  = "notifications/cancelled"
 )
 
-// Options say what a client is shown.
+// Options configure sessions.
 type Options struct {
 	Sandbox Sandbox
-	// Agent is for whom tools are called: a name, or an id, which has the form of one. Empty
-	// is the agent that is named after the client.
+	// Agent is the name or id of the agent. Empty is the agent that is named after the
+	// client.
 	Agent config.AgentName
-	// Profile is how many tools the client sees. It may call the others all the same.
+	// Profile selects the tools that are listed. The client may call all.
 	Profile tools.Profile
-	// Program is what a person calls this program by, in a terminal, and Version
-	// which one it is.
+	// Program is the command of this program, and Version its version.
 	Program, Version string
 	Log              *slog.Logger
 }
@@ -58,7 +57,7 @@ type session struct {
 	shown string     // the tools that the client was last told of; empty is none yet
 }
 
-// newSession makes a session, and the SDK's server for it.
+// newSession returns a session with a server of the SDK.
 func newSession(l *life, kept *results, o Options) *session {
 	s := &session{Options: o, life: l, results: kept}
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "osaurus-sandbox", Title: "Osaurus Sandbox", Version: o.Version}, &mcp.ServerOptions{
@@ -73,7 +72,7 @@ func newSession(l *life, kept *results, o Options) *session {
 	return s
 }
 
-// receive answers what is about the sandbox, and leaves the rest to the SDK.
+// receive handles requests about the sandbox, and leaves the rest to the SDK.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
 		asked := ctx
@@ -91,7 +90,7 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the sandbox made a mistake; its log says which"}
 			}
 		}()
-		if s.crowd != nil && method != listen { // which goes on as long as the session
+		if s.crowd != nil && method != listen { // which lasts as long as the session
 			defer s.crowd.hold(r.GetSession().ID(), true)()
 		}
 		switch method {
@@ -127,7 +126,7 @@ func leaveUnanswered(r mcp.Request) {
 	}
 }
 
-// send watches for a client that listens, from when the SDK can tell it of changes.
+// send starts watching once the SDK can notify a client that listens.
 func (s *session) send(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, r)
@@ -138,7 +137,7 @@ func (s *session) send(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// recognize finds out for whom this session is, with its first request.
+// recognize finds the agent of this session, with its first request.
 func (s *session) recognize(ctx context.Context, r mcp.Request) (err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -154,7 +153,7 @@ func (s *session) recognize(ctx context.Context, r mcp.Request) (err error) {
 	return err
 }
 
-// clientOf is who a request is from.
+// clientOf returns the client of a request.
 func clientOf(r mcp.Request) Client {
 	var info *mcp.Implementation
 	if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
@@ -168,7 +167,7 @@ func clientOf(r mcp.Request) Client {
 	return Client(printable.First(printable.Text(info.Name), maxClient))
 }
 
-// greet tells a client what it is connected to.
+// greet adds instructions to the server's greeting.
 func (s *session) greet(ctx context.Context, method string, r mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
 	result, err := next(ctx, method, r)
 	switch hello := result.(type) {
@@ -183,7 +182,7 @@ func (s *session) greet(ctx context.Context, method string, r mcp.Request, next 
 	return result, err
 }
 
-// instructions are for the model, and for the person whom it tells.
+// instructions returns what the model should know.
 func (s *session) instructions() string {
 	a := s.agent
 	text := fmt.Sprintf("A Linux sandbox on the user's computer. You work in it as the agent %q. Your home folder is %s; the user finds it at %s.",
@@ -196,7 +195,7 @@ func (s *session) instructions() string {
 	return text + " Never ask for a password or key in the conversation: call sandbox_secret_set without a value, and the user is asked elsewhere."
 }
 
-// refusal is an error in which there is nothing that a model could mend.
+// refusal returns an error of the protocol, for failures that are not the model's.
 func refusal(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e

@@ -9,9 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Serve speaks to one client over a pair of streams until it closes its end or the
-// context ends; calls that are under way end then, or a moment after its end. Nothing but
-// the protocol is written to out.
+// Serve serves one client over a pair of streams until the client closes its end or the
+// context ends. Open calls then end; after the client's end they have endGrace.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	l := newLife(ctx)
 	defer l.end()
