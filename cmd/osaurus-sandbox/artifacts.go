@@ -211,7 +211,7 @@ func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) erro
 	return nil
 }
 
-// save writes an artifact into a folder, all of it or nothing. What is there stays as it is.
+// save writes an artifact into a folder, all of it or nothing. It replaces no file.
 func save(to string, f *controlpb.Artifact, content artifactContent) (err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {
@@ -223,59 +223,37 @@ func save(to string, f *controlpb.Artifact, content artifactContent) (err error)
 			return err
 		}
 	}
-	s := saving{root: root, name: f.Name, begun: f.Folder}
+	begun := f.Folder
+	var file *os.File
 	defer func() {
-		if err = errors.Join(err, s.end()); err != nil && s.begun {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil && begun {
 			err = errors.Join(err, root.RemoveAll(f.Name))
 		}
 	}()
 	for part, err := range content {
-		if err == nil {
-			err = s.take(part)
-		}
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// saving is what is being written.
-type saving struct {
-	root  *os.Root
-	name  string   // of the artifact
-	begun bool     // there is something of that name, and it was made here
-	file  *os.File // that has begun, or nil
-}
-
-func (s *saving) take(m *controlpb.ReadArtifactResponse) error {
-	if m.File != nil {
-		if err := s.begin(path.Join(s.name, *m.File)); err != nil {
+		if part.File != nil {
+			if file != nil {
+				err = file.Close()
+			}
+			name := path.Join(f.Name, *part.File)
+			if err = errors.Join(err, root.MkdirAll(path.Dir(name), 0o755)); err == nil {
+				file, err = root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+			}
+			if err != nil {
+				file = nil
+				return err
+			}
+			begun = true
+		}
+		if _, err := file.Write(part.Data); err != nil {
 			return err
 		}
 	}
-	_, err := s.file.Write(m.Data)
-	return err
-}
-
-func (s *saving) begin(name string) error {
-	err := errors.Join(s.end(), s.root.MkdirAll(path.Dir(name), 0o755))
-	if err == nil {
-		s.file, err = s.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	}
-	if err != nil {
-		s.file = nil
-		return err
-	}
-	s.begun = true
 	return nil
-}
-
-func (s *saving) end() error {
-	if s.file == nil {
-		return nil
-	}
-	err := s.file.Close()
-	s.file = nil
-	return err
 }

@@ -61,8 +61,8 @@ The exit code is 125 if no answer came.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.json = wantsJSON(cmd)
 			agent, args, err := splitArgs(cmd, args, x.root)
-			if err == nil {
-				err = x.check(agent)
+			if err == nil && len(x.secrets) > 0 && agent == "" {
+				err = fault.Newf(fault.InvalidArgs, "run command", "", "--secret needs an agent").Advise("Name the agent before the --.")
 			}
 			if err != nil {
 				return err
@@ -80,26 +80,11 @@ The exit code is 125 if no answer came.`,
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 	f.BoolVar(&x.tty, "tty", false, "run on a terminal as large as this one")
 	f.BoolVarP(&x.noInput, "no-stdin", "n", false, "give the command no input; leave standard input unread")
-	return jsonFlag(cmd, "print one JSON object when the command has ended")
-}
-
-// check refuses flags that cannot be combined.
-func (x *execFlags) check(agent string) error {
-	for _, bad := range []struct {
-		is          bool
-		why, advice string
-	}{
-		{x.noInput && x.tty, "--tty and --no-stdin cannot be combined", "Leave out one of them."},
-		{x.tty && x.json, "--tty and --json cannot be combined", "Leave out one of them."},
-		{len(x.secrets) > 0 && agent == "", "--secret needs an agent", "Name the agent before the --."},
-		{len(x.secrets) > 0 && x.session != "", "--secret and --session cannot be combined", "In the session, run: osaurus-host secrets get " + first(x.secrets) + "."},
-		{x.session != "" && (x.tty || x.root), "--session cannot be combined with --tty or --root", "For a terminal, use: osaurus-sandbox shell AGENT --session " + x.session + "."},
-	} {
-		if bad.is {
-			return fault.New(fault.InvalidArgs, "run command", "", errors.New(bad.why)).Advise(bad.advice)
-		}
+	jsonFlag(cmd, "print one JSON object when the command has ended")
+	for _, two := range []string{"no-stdin tty", "tty json", "secret session", "session tty", "session root"} {
+		cmd.MarkFlagsMutuallyExclusive(strings.Fields(two)...)
 	}
-	return nil
+	return cmd
 }
 
 // run runs the command line args as an agent, or as root of the guest if agent is empty.

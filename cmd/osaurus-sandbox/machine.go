@@ -31,17 +31,13 @@ func newMachineCommands(c console) []*cobra.Command {
 		{
 			use: "up", short: "Start the sandbox, and make what it needs first",
 			long: "Starts the daemon and the guest unless they are running. Makes first what is missing: a pack, an image, a disk.",
-			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Up(ctx, &controlpb.UpRequest{}))
-			},
+			do:   asking((*control.Client).Up),
 		},
 		{
 			use: "restart", short: "Stop the guest and start it again",
 			long: `Powers the guest off and starts it again. Everything that runs in it ends: commands, jobs, sessions. Files, installed packages
 and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
-			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Restart(ctx, &controlpb.RestartRequest{}))
-			},
+			do: asking((*control.Client).Restart),
 		},
 		{
 			use: "provision", short: "Check and make all that a guest needs, and start it",
@@ -53,18 +49,14 @@ and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
 			long:    "Replaces the guest's disk with an empty one: what was installed or changed in the guest is gone. The workspace is kept.",
 			confirm: "All that was installed or changed in the guest will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
-			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Reset(ctx, &controlpb.ResetRequest{}))
-			},
+			do:      asking((*control.Client).Reset),
 		},
 		{
 			use: "remove", short: "Delete the guest: its disk and what it boots from",
 			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. `osaurus-sandbox up` makes them\nagain.",
 			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
 			flags:   []string{"--" + restFlag},
-			do: func(ctx context.Context, s *control.Client) (*controlpb.Status, error) {
-				return answer(s.Remove(ctx, &controlpb.RemoveRequest{}))
-			},
+			do:      asking((*control.Client).Remove),
 		},
 	} {
 		list = append(list, newMachineCommand(c, m))
@@ -143,7 +135,14 @@ goes on, and starts the guest again for the next command that needs it. With --d
 	return withJSON(cmd)
 }
 
-// answer is the status in an answer.
+// asking makes a call of the API that has no arguments into what a machineCommand does.
+func asking[Q any, R interface{ GetStatus() *controlpb.Status }](call func(*control.Client, context.Context, *Q) (R, error)) func(context.Context, *control.Client) (*controlpb.Status, error) {
+	return func(ctx context.Context, client *control.Client) (*controlpb.Status, error) {
+		return answer(call(client, ctx, new(Q)))
+	}
+}
+
+// answer returns the status of an answer.
 func answer[R interface{ GetStatus() *controlpb.Status }](r R, err error) (*controlpb.Status, error) {
 	return r.GetStatus(), err
 }

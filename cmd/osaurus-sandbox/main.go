@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/engine/local"
+	"osaurus-sandbox/internal/fault"
 )
 
 // console is where a command reads and writes.
@@ -70,14 +72,27 @@ type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "ended by a signal: " + i.signal.String() }
 
+// noteBegin makes all commands note that their command line was understood.
+func noteBegin(cmd *cobra.Command, began *bool) {
+	for _, sub := range cmd.Commands() {
+		noteBegin(sub, began)
+	}
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*began = true
+			return do(cmd, args)
+		}
+	}
+}
+
 // run runs one command line and returns its exit code.
 func run(ctx context.Context, c console, args []string) int {
 	root := newRoot(c)
 	root.SetArgs(args)
-	parsed := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	began := false
+	noteBegin(root, &began)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && !parsed {
+	if _, isFault := errors.AsType[*fault.Error](err); err != nil && !isFault && !began {
 		err = misused(cmd, cmd.Flags().Args(), err)
 	}
 	if cmd.Annotations[runsCommand] != "" {

@@ -20,9 +20,7 @@ import (
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/control/mcp/install"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/tools"
 )
 
@@ -186,8 +184,8 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 				}{client.ID, path, s.agent, there, client.Snippet(command)})
 			}
 			fmt.Fprintln(c.err, "for "+path)
-			if there != nil && !*there {
-				writef(c.err, "It connects only once there is the agent: osaurus-sandbox agent create %s\n", s.agent)
+			if there == nil || !*there {
+				writef(c.err, "It connects only if this agent exists: osaurus-sandbox agent create %s\n", s.agent)
 			}
 			_, err = fmt.Fprint(c.out, client.Snippet(command))
 			return err
@@ -197,27 +195,18 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 	return cmd
 }
 
-// hasAgent reports whether there is an agent, by what a daemon that runs knows or the
-// last one has left. It is nil where that cannot be read.
+// hasAgent reports whether an agent exists, or nil if no daemon runs or answers.
 func hasAgent(ctx context.Context, ref string) *bool {
-	there, err := readAgent(ctx, ref)
-	if err != nil && fault.KindOf(err) != fault.NotFound { // neither is the agent where there is no database
+	client, err := reach(ctx)
+	if err != nil {
 		return nil
 	}
-	return &there
-}
-
-func readAgent(ctx context.Context, ref string) (there bool, err error) {
-	home, err := config.FindHome()
-	if err != nil {
-		return false, err
+	defer client.Close()
+	_, err = client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: ref})
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return nil
 	}
-	db, err := store.View(ctx, home.Database())
-	if err != nil {
-		return false, err
-	}
-	there, err = agents.Exists(ctx, db, ref)
-	return there, errors.Join(err, db.Close())
+	return new(err == nil)
 }
 
 // resolve is which client is meant, and how it is to start this program.

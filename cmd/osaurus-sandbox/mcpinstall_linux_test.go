@@ -177,24 +177,3 @@ func TestMCPInstall(t *testing.T) {
 		t.Errorf("a client that is not known: %d, %s", code, stderr)
 	}
 }
-
-// What cannot be read of the agents is not said of them.
-func TestMCPConfigWithoutDaemon(t *testing.T) {
-	home := config.Home(t.TempDir())
-	t.Setenv(config.HomeVariable, string(home))
-	t.Setenv("HOME", t.TempDir())
-	is := func(exists string, told bool) {
-		t.Helper()
-		if out := ok(t, "mcp", "config", "goose", "--json"); !strings.Contains(out, `"agent_exists": `+exists) {
-			t.Errorf("%s", out)
-		}
-		if code, _, stderr := sandbox(t, "mcp", "config", "goose"); code != 0 || strings.Contains(stderr, "agent create goose") != told {
-			t.Errorf("%d, %s", code, stderr)
-		}
-	}
-	is("false", true)
-	if err := os.WriteFile(home.Database(), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	is("null", false)
-}

@@ -49,7 +49,7 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 	cmd.Args = cobra.ExactArgs(2)
 	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 		r.Plugin, r.Agent = args[0], args[1]
-		p, err := installPlugin(cmd.Context(), client, r, showSteps(c.err))
+		p, err := installPlugin(cmd.Context(), client, r, showProgress(c.err))
 		return reply(cmd, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
 			err := writef(w, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
 			for _, warning := range p.Warnings {

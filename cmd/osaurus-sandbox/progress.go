@@ -41,20 +41,6 @@ func showProgress(w io.Writer) progress.Func {
 	return p.show
 }
 
-// showSteps is showProgress for steps that count nothing: where lines stay, one is enough of each,
-// since the next step or the answer says that it is done.
-func showSteps(w io.Writer) progress.Func {
-	show := showProgress(w)
-	if terminalWidth(w) > 0 {
-		return show
-	}
-	return func(e progress.Event) {
-		if !e.Finished {
-			show(e)
-		}
-	}
-}
-
 // terminalWidth is how many columns w has, or 0 if it is no terminal.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)

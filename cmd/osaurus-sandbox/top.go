@@ -140,8 +140,7 @@ func rate(before, now uint64, seconds float64) float64 {
 
 // plainTop prints a table that stays.
 func plainTop(w io.Writer, t tick) error {
-	text := topText(t)
-	_, err := fmt.Fprintln(w, text)
+	_, err := fmt.Fprintln(w, topText(t))
 	return err
 }
 

@@ -73,18 +73,6 @@ func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, er
 	return name, err
 }
 
-// Exists reports whether an agent exists, as NameOf does.
-func Exists(ctx context.Context, db *store.DB, ref string) (there bool, err error) {
-	name, err := NameOf(ctx, db, ref)
-	if err != nil {
-		return false, err
-	}
-	err = db.Read(ctx, "find agent", func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM agents WHERE name = ?)", name).Scan(&there)
-	})
-	return there, err
-}
-
 // add gives a new agent its user and uid and saves it.
 func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	const op = "create agent"
