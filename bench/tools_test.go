@@ -17,7 +17,7 @@ import (
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 )
 
@@ -95,7 +95,7 @@ func (w *world) callWith(tool tools.Name, raw json.RawMessage) tools.Envelope {
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	a := toolbench.AgentOf(agent)
+	a := toolhost.AgentOf(agent)
 	a.Settings.AutonomousExec = true
 	e := w.server.Tools.Call(w.b.Context(), tools.Call{Agent: a}, string(tool), raw)
 	if !e.OK() {

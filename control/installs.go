@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 )
 
@@ -103,7 +103,7 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 		case r.Update && before.Status == install.Ready && before.Hash == entry.Hash:
 			return before, nil
 		}
-		return s.Plugins.Install(ctx, toolbench.AgentOf(a), entry.Recipe, install.How{
+		return s.Plugins.Install(ctx, toolhost.AgentOf(a), entry.Recipe, install.How{
 			By: string(callerOf(ctx).cause()), WithoutSecrets: r.WithoutSecrets,
 			// The client gets the plugin anyway, or has disconnected.
 			Tell: func(p install.Progress) {
@@ -124,7 +124,7 @@ func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPlu
 		return nil, err
 	}
 	return &controlpb.UninstallPluginResponse{}, s.onRecord(ctx, r.Agent, "plugin.uninstall", string(id), func(a agents.Agent) error {
-		return s.Plugins.Uninstall(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
+		return s.Plugins.Uninstall(ctx, toolhost.AgentOf(a), id, string(callerOf(ctx).cause()))
 	})
 }
 
@@ -142,7 +142,7 @@ func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginR
 
 func (s installService) able(ctx context.Context, agent, plugin, action string, do func(context.Context, tools.Agent, config.PluginID, string) (install.Record, error)) (*controlpb.InstalledPlugin, error) {
 	return s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
-		return do(ctx, toolbench.AgentOf(a), id, string(callerOf(ctx).cause()))
+		return do(ctx, toolhost.AgentOf(a), id, string(callerOf(ctx).cause()))
 	})
 }
 
@@ -163,7 +163,7 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 		which = append(which, id)
 	}
 	reports, err := answeredFor(ctx, s.service, r.Agent, "plugin.verify", string(mend), func(a agents.Agent) ([]install.Report, error) {
-		return s.Plugins.Verify(ctx, toolbench.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
+		return s.Plugins.Verify(ctx, toolhost.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
 	})
 	return &controlpb.VerifyPluginsResponse{Reports: protos(reports, reportProto)}, err
 }

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 )
 
@@ -27,7 +27,7 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 		subject = "a recipe that was handed over"
 	}
 	made, err := answeredFor(ctx, s.service, r.Agent, "plugin.register", subject, func(agent agents.Agent) (bridge.Created, error) {
-		a := toolbench.AgentOf(agent)
+		a := toolhost.AgentOf(agent)
 		recipe, err := s.written(ctx, a, r)
 		if err != nil {
 			return bridge.Created{}, err

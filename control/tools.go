@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 )
 
@@ -30,7 +30,7 @@ func (s toolService) List(_ context.Context, r *controlpb.ListToolsRequest) (*co
 		profile = tools.Lean
 	}
 	answer := &controlpb.ListToolsResponse{}
-	for _, t := range s.Tools.List(toolbench.AgentOf(agent), profile) {
+	for _, t := range s.Tools.List(toolhost.AgentOf(agent), profile) {
 		p, err := toolProto(t)
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 	}
 	caller := &hearer{stream: stream}
 	err := s.onRecord(ctx, r.Agent, "tool.call", r.Tool, func(agent agents.Agent) error {
-		call := tools.Call{Agent: toolbench.AgentOf(agent), Turn: r.Turn, Session: session, Tell: caller.tell}
+		call := tools.Call{Agent: toolhost.AgentOf(agent), Turn: r.Turn, Session: session, Tell: caller.tell}
 		answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
 		envelope = &answer
 		if answer.Failure != nil {

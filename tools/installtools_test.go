@@ -93,7 +93,7 @@ func (a answering) Wait() (engine.Exit, error) {
 // asked calls a tool for alice, and returns the envelope and what was run for it.
 func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any, ran []string) {
 	t.Helper()
-	r := NewRegistry(slog.New(slog.DiscardHandler), Sandbox(Bench{Rooms: func(Agent) engine.Room { return a }, Installer: NewInstaller(func(Agent) engine.Executor { return a })})...)
+	r := NewRegistry(slog.New(slog.DiscardHandler), Sandbox(Host{Rooms: func(Agent) engine.Room { return a }, Installer: NewInstaller(func(Agent) engine.Executor { return a })})...)
 	call := alice()
 	call.Home = "/home/alice"
 	text := r.Call(t.Context(), call, tool, json.RawMessage(arguments)).Text()

@@ -1,7 +1,7 @@
 package tools
 
-// Bench is what the sandbox's own tools act through.
-type Bench struct {
+// Host is what the sandbox's own tools act through.
+type Host struct {
 	Rooms     Rooms
 	Secrets   Secrets
 	Artifacts Artifacts
@@ -10,7 +10,7 @@ type Bench struct {
 }
 
 // Sandbox are the sandbox's own tools.
-func Sandbox(b Bench) []Tool {
+func Sandbox(b Host) []Tool {
 	return []Tool{
 		newRead(b.Rooms), newSearch(b.Rooms), newWrite(b.Rooms), newEdit(b.Rooms), newExec(b.Rooms), newProcess(b.Rooms),
 		newInstall(b.Installer), newPipInstall(b.Installer), newNPMInstall(b.Installer),

@@ -31,7 +31,7 @@ import (
 	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
@@ -60,8 +60,8 @@ type daemon struct {
 	ended    error // of ending
 
 	config  *services.PluginConfig
-	bench   toolbench.Options
-	plugins *pluginhost.Bench
+	tools   toolhost.Options
+	plugins *pluginhost.Host
 }
 
 // after adds a function for giveBack, which calls it before all earlier ones.
@@ -163,11 +163,11 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.api.Artifacts.Close)
-	d.bench = toolbench.Options{
+	d.tools = toolhost.Options{
 		Agents: d.api.Agents, Terminals: d.api.Terminals, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
-		Installer: toolbench.NewInstaller(d.api.Agents), Log: d.api.Log,
+		Installer: toolhost.NewInstaller(d.api.Agents), Log: d.api.Log,
 	}
-	d.api.Tools = toolbench.New(d.bench)
+	d.api.Tools = toolhost.New(d.tools)
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.api.Vault.Cleaned(bridge.Services{
 		Secrets: d.api.Vault, Config: d.config, Inference: models, Tasks: d.api.Tasks, Memory: d.api.Memory, Events: d.permits().Emitting(d.api.Topics), Log: d.api.Lines,
-		Scripts: toolbench.Scripts(d.api.Tools), Plugins: d.plugins.Programs(),
+		Scripts: toolhost.Scripts(d.api.Tools), Plugins: d.plugins.Programs(),
 	})
 	return nil
 }
@@ -191,7 +191,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 		return err
 	}
 	d.plugins, err = pluginhost.Open(pluginhost.Options{
-		Home: d.Home, Tools: d.bench, Registry: d.api.Tools, Library: d.api.Library, Topics: d.api.Topics, Lines: d.api.Lines, Config: d.config,
+		Home: d.Home, Tools: d.tools, Registry: d.api.Tools, Library: d.api.Library, Topics: d.api.Topics, Lines: d.api.Lines, Config: d.config,
 		Record: d.diary, Program: d.Program, Log: d.api.Log,
 	})
 	if err != nil {

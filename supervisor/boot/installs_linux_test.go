@@ -51,11 +51,11 @@ func installs(t *testing.T, h *home, distribution string) {
 }
 
 func newShop(h *home) *shop {
-	bench := tools.Bench{
+	host := tools.Host{
 		Rooms:     func(a tools.Agent) engine.Room { return h.guest.Room(a.User) },
 		Installer: tools.NewInstaller(func(a tools.Agent) engine.Executor { return h.guest.Room(a.User) }),
 	}
-	return &shop{h, tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(bench)...)}
+	return &shop{h, tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(host)...)}
 }
 
 // agent makes an agent and its room.

@@ -21,7 +21,7 @@ const by machine.Cause = "a plugin"
 const daemonFailed events.Kind = "plugin.daemon_failed"
 
 // newLife returns what no plugin lives in yet.
-func (b *Bench) newLife() *life.Life {
+func (b *Host) newLife() *life.Life {
 	vault := b.Tools.Vault
 	return life.New(life.Options{
 		Rooms: running{b.Options}, Events: heard{b.Topics}, Secrets: keys{b.Options}.values,

@@ -19,7 +19,7 @@ import (
 const registered events.Kind = "plugin.registered"
 
 // newRegistrar returns what makes plugins of what agents write.
-func (b *Bench) newRegistrar() *register.Registrar {
+func (b *Host) newRegistrar() *register.Registrar {
 	return register.New(register.Options{
 		Room: b.Tools.Room, Library: b.Library, Secrets: keys{b.Options},
 		Running: func() bool { return b.machine().Status().State == machine.Running },
@@ -35,7 +35,7 @@ func (b *Bench) newRegistrar() *register.Registrar {
 }
 
 // noteRegistered tells whoever looks after the agent what it has made, and how to remove that.
-func (b *Bench) noteRegistered(n register.Notice) {
+func (b *Host) noteRegistered(n register.Notice) {
 	var names []string
 	for _, t := range n.Made.Tools {
 		names = append(names, string(t.Name))
@@ -48,7 +48,7 @@ func (b *Bench) noteRegistered(n register.Notice) {
 }
 
 // Programs is how agents' programs make plugins.
-func (b *Bench) Programs() bridge.Plugins {
+func (b *Host) Programs() bridge.Plugins {
 	return register.Programs{Registrar: b.Registrar, Agent: b.agent, Has: func(agent config.AgentID, plugin config.PluginID) bool {
 		_, has := b.Installer.Find(agent, plugin)
 		return has
@@ -56,7 +56,7 @@ func (b *Bench) Programs() bridge.Plugins {
 }
 
 // mirrors are the hosts that the settings have packages come from.
-func (b *Bench) mirrors() (hosts []string) {
+func (b *Host) mirrors() (hosts []string) {
 	for _, m := range b.machine().Settings().Mirrors {
 		hosts = append(hosts, plugins.Hosts(string(m))...)
 	}

@@ -9,7 +9,7 @@ import (
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 )
 
@@ -24,7 +24,7 @@ func (r rooms) Agent(id config.AgentID) (tools.Agent, error) { return r.agent(id
 // agent finds an agent.
 func (o Options) agent(id config.AgentID) (tools.Agent, error) {
 	a, err := o.Tools.Agents.Get(string(id))
-	return toolbench.AgentOf(a), err
+	return toolhost.AgentOf(a), err
 }
 
 // Start starts the guest.

@@ -28,7 +28,7 @@ const (
 // watch has plugins be in order whenever a guest has started or answers again, and after
 // their agents were reset.
 type watch struct {
-	*Bench
+	*Host
 	again   time.Duration   // lookAgain, but in tests
 	over    context.Context // ends with close
 	end     context.CancelFunc
@@ -38,8 +38,8 @@ type watch struct {
 }
 
 // newWatch returns a watch that has begun.
-func newWatch(b *Bench, again time.Duration) *watch {
-	w := &watch{Bench: b, again: again, places: make(chan struct{}, atOnce)}
+func newWatch(b *Host, again time.Duration) *watch {
+	w := &watch{Host: b, again: again, places: make(chan struct{}, atOnce)}
 	w.over, w.end = context.WithCancel(context.Background())
 	changed, status := w.changed.Next(), w.machine().Status()
 	w.work.Go(func() { w.watchGuests(status) })
@@ -53,7 +53,7 @@ func (w *watch) close() {
 }
 
 // Note hears what became of an agent. It waits for nothing but the disk.
-func (b *Bench) Note(e events.Event) {
+func (b *Host) Note(e events.Event) {
 	id := config.AgentID(e.Fields["id"])
 	switch e.Kind {
 	case agents.Reset:

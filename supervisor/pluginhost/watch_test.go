@@ -26,7 +26,7 @@ import (
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
 )
@@ -40,7 +40,7 @@ type world struct {
 	home     config.Home
 	sandbox  *machine.Machine
 	agents   *agents.Agents
-	bench    atomic.Pointer[Bench]
+	host     atomic.Pointer[Host]
 	room     string // what stands for the guest's root
 	happened chan install.What
 	silent   atomic.Bool // the guest runs no command
@@ -75,14 +75,14 @@ func newWorld(t *testing.T) *world {
 // look begins to look after plugins, with a pause before the second look.
 func (w *world) look(again time.Duration) {
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
-	b := &Bench{Options: Options{Tools: toolbench.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
+	b := &Host{Options: Options{Tools: toolhost.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
 	b.Installer = install.Open(install.Options{
 		Home: w.home, Rooms: w, Registry: tools.NewRegistry(log), Life: w, Program: "test", Log: log,
 		Note: func(h install.Happening) { w.happened <- h.What },
 	}, nil)
 	b.watch = newWatch(b, again)
 	w.t.Cleanup(b.Close)
-	w.bench.Store(b)
+	w.host.Store(b)
 }
 
 // setter makes an agent that has a plugin.
@@ -134,14 +134,14 @@ func (w *world) layer() string { return filepath.Join(w.room, "layer") }
 
 // Note implements agents.Recorder.
 func (w *world) Note(e events.Event) {
-	if b := w.bench.Load(); b != nil {
+	if b := w.host.Load(); b != nil {
 		b.Note(e)
 	}
 }
 
 func (w *world) Agent(id config.AgentID) (tools.Agent, error) {
 	a, err := w.agents.Get(string(id))
-	return toolbench.AgentOf(a), err
+	return toolhost.AgentOf(a), err
 }
 
 func (w *world) Start(ctx context.Context) error {
@@ -302,7 +302,7 @@ func TestWatchOfAGuestThatFlaps(t *testing.T) {
 	w.look(10 * time.Millisecond)
 	w.must(w.sandbox.Start(t.Context(), by))
 	for range 20 {
-		w.bench.Load().watch.changed.Notify()
+		w.host.Load().watch.changed.Notify()
 		time.Sleep(10 * time.Millisecond) // another look would begin
 	}
 	release()

@@ -25,7 +25,7 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
@@ -80,14 +80,14 @@ func New(t testing.TB, o Options) *World {
 	shells := sessions.New(sessions.Options{DB: db, Machines: machines, Agents: w.Agents, Record: forgetful{}, Log: log})
 	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
 	check(err)
-	bench := toolbench.Options{
-		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolbench.NewInstaller(w.Agents), Log: log,
+	host := toolhost.Options{
+		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolhost.NewInstaller(w.Agents), Log: log,
 	}
-	w.Tools = toolbench.New(bench)
+	w.Tools = toolhost.New(host)
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
 	plugins, err := pluginhost.Open(pluginhost.Options{
-		Home: o.Home, Tools: bench, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db), Lines: services.NewLogs(w.Agents.Has), Config: services.NewPluginConfig(db),
+		Home: o.Home, Tools: host, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db), Lines: services.NewLogs(w.Agents.Has), Config: services.NewPluginConfig(db),
 		Record: forgetful{}, Program: "test", Log: log,
 	})
 	check(err)
@@ -117,7 +117,7 @@ func (w *World) Agent(t testing.TB, name string, settings map[string]string) too
 	if err != nil {
 		t.Fatal(err)
 	}
-	return toolbench.AgentOf(a)
+	return toolhost.AgentOf(a)
 }
 
 // forgetful keeps no events.

@@ -1,4 +1,4 @@
-package toolbench_test
+package toolhost_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
 )
 
@@ -78,8 +78,8 @@ func newRig(t *testing.T, env ...string) *rig {
 		serving.Wait()
 	})
 	rooms := here{env: append([]string{"OSAURUS_BRIDGE_SOCKET=" + r.socket, "OSAURUS_TOKEN_FILE=" + r.socket + ".token", "BOB=" + filepath.Join(dir, "bob")}, env...), running: &r.running}
-	r.tools = tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Bench{Rooms: func(tools.Agent) engine.Room { return rooms }})...)
-	server.Services.Scripts = toolbench.Scripts(r.tools)
+	r.tools = tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Host{Rooms: func(tools.Agent) engine.Room { return rooms }})...)
+	server.Services.Scripts = toolhost.Scripts(r.tools)
 	return r
 }
 

@@ -1,4 +1,4 @@
-package toolbench_test
+package toolhost_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package toolbench
+package toolhost
 
 import (
 	"context"

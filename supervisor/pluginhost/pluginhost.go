@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/events"
 
-	"osaurus-sandbox/supervisor/toolbench"
+	"osaurus-sandbox/supervisor/toolhost"
 
 	"osaurus-sandbox/tools"
 
@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Home config.Home
 	// Tools is what tools act through. A plugin's are made in Registry.
-	Tools    toolbench.Options
+	Tools    toolhost.Options
 	Registry *tools.Registry
 	Library  *library.Library
 	Topics   *services.Topics
@@ -34,9 +34,9 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Bench is the plugins of a home's agents: who installs them, who makes them of what
+// Host is the plugins of a home's agents: who installs them, who makes them of what
 // agents write, and what they run by themselves.
-type Bench struct {
+type Host struct {
 	Options
 	Installer *install.Installer
 	Registrar *register.Registrar
@@ -47,8 +47,8 @@ type Bench struct {
 
 // Open has the plugins of agents be there, with their tools and with the one that makes
 // more. Close comes before the agents' and the terminals'.
-func Open(o Options) (*Bench, error) {
-	b := &Bench{Options: o}
+func Open(o Options) (*Host, error) {
+	b := &Host{Options: o}
 	b.life = b.newLife()
 	var all []config.AgentID
 	for _, a := range o.Tools.Agents.List() {
@@ -68,14 +68,14 @@ func Open(o Options) (*Bench, error) {
 }
 
 // Close ends what goes on by itself.
-func (b *Bench) Close() {
+func (b *Host) Close() {
 	b.watch.close()
 	b.Installer.Close()
 	b.life.Close()
 }
 
 // note takes note of what became of an agent's plugin.
-func (b *Bench) note(kind events.Kind, by string, a tools.Agent, plugin config.PluginID, detail string) {
+func (b *Host) note(kind events.Kind, by string, a tools.Agent, plugin config.PluginID, detail string) {
 	b.Record.Note(events.Event{Kind: kind, Cause: by, Fields: map[string]string{
 		"agent": string(a.Name), "id": string(a.ID), "plugin": string(plugin), "detail": detail,
 	}})

@@ -1,5 +1,5 @@
-// Package toolbench is what tools act through in a home: its agents, their rooms, shells, jobs, files and secrets, and where they hand things over.
-package toolbench
+// Package toolhost gives tools access to their agent's room, secrets, prompts and artifacts.
+package toolhost
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func NewInstaller(a *agents.Agents) *tools.Installer {
 
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
-	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Bench{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Host{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: handover{o}})...)
 	r.Starting = starting{o.Agents.Machines.Shared()}
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
