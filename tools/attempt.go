@@ -12,17 +12,17 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// install is one call of an Installer, whose turn it is.
+// install is one install.
 type install struct {
 	*Installer
 	call    *Call
 	manager packages.Manager
 	specs   []packages.Spec
-	// fetched says that the index was fetched for this very call.
+	// fetched says that this call has fetched the index.
 	fetched bool
 }
 
-// do installs: once, and once more where what failed can be mended.
+// do installs the packages. It tries a second time if it can repair the reason of a failure.
 func (j *install) do(ctx context.Context) (Installed, error) {
 	before, err := j.ledger(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	more := map[string]any{} // to say of a failure
+	more := map[string]any{} // extra fields for a failure
 	class, again := j.judge(r)
 	if !r.ok() && again {
 		j.call.Say("it failed (%s); clearing up, and then once more", class)
@@ -66,7 +66,7 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	return Installed{}, j.failed(r, class, more)
 }
 
-// attempt is one attempt to install, after a look at what there is by now.
+// attempt tries to install once, after a refresh of the index.
 func (j *install) attempt(ctx context.Context) (ran, error) {
 	looked, err := j.refresh(ctx)
 	if err != nil {
@@ -84,14 +84,14 @@ func (j *install) attempt(ctx context.Context) (ran, error) {
 	if absent(err, args[0]) {
 		return ran{}, j.unequipped(args[0], err)
 	}
-	if !r.ok() { // perhaps for what was said before
+	if !r.ok() { // the refresh may have reported the reason
 		r.output = looked.output + r.output
 	}
 	return r, err
 }
 
-// refresh fetches the index, unless that was done not long ago. If it fails, the
-// install will tell what that means.
+// refresh updates the package index unless it is recent. The install that follows reports errors
+// better.
 func (j *install) refresh(ctx context.Context) (ran, error) {
 	args := j.manager.Refresh()
 	j.mu.Lock()
@@ -114,7 +114,7 @@ func (j *install) refresh(ctx context.Context) (ran, error) {
 	return r, err
 }
 
-// judge says why an install failed, and whether it may go well once that is mended.
+// judge classifies a failure, and reports whether another attempt may succeed.
 func (j *install) judge(r ran) (class packages.Class, again bool) {
 	class, again = j.manager.Judge(r.output)
 	switch {
@@ -124,14 +124,13 @@ func (j *install) judge(r ran) (class packages.Class, again bool) {
 		return packages.OutOfRoom, false
 	case r.exit.Idle:
 		return packages.OutOfTime, false
-	case class == packages.Missing && j.fetched: // a moment ago
+	case class == packages.Missing && j.fetched: // just now
 		return class, false
 	}
 	return class, again
 }
 
-// mend clears away that for which an attempt failed, an old index included. Of
-// several steps the last one says whether that is so.
+// mend repairs the reason of a failure, and returns the result of the last command.
 func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err error) {
 	if class != packages.Broken && class != packages.Locked {
 		j.mu.Lock()
@@ -151,7 +150,7 @@ func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err er
 	}
 }
 
-// ledger is what is installed, as its manager tells it.
+// ledger lists the installed packages.
 func (j *install) ledger(ctx context.Context) (string, error) {
 	args := j.manager.Ledger()
 	if args == nil {
@@ -169,7 +168,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	return r.output, nil
 }
 
-// undo takes away what a failed install has brought, and reports whether it could.
+// undo removes what a failed install has left, and reports whether it could.
 func (j *install) undo(ctx context.Context, before string) (clean bool, err error) {
 	if j.manager.Ledger() == nil {
 		return true, nil
@@ -190,7 +189,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 	return clean, nil
 }
 
-// step runs one command of the manager, as the user that it takes.
+// step runs a command of the manager as the right user.
 func (j *install) step(ctx context.Context, args []string) (ran, error) {
 	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), say: j.call.Say})
 }
@@ -203,7 +202,7 @@ func (j *install) names() string {
 	return strings.Join(list, " ")
 }
 
-// failed is the failure of an install, with what the last command said.
+// failed returns the failure of an install with the output of the last command.
 func (j *install) failed(r ran, class packages.Class, more map[string]any) *Failure {
 	output, _ := clip(r.output, maxInstallOutput, r.lost)
 	why := packages.Complaint(output)
@@ -215,7 +214,7 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 		kind, why = fault.Timeout, fmt.Sprintf("it wrote nothing for %v", silence)
 	}
 	if class == packages.NoNetwork && j.manager == packages.Pip {
-		why = "its index was not reached" // pip's own last word is that there is no such version
+		why = "its index was not reached" // pip reports that there is no such version
 	}
 	advice := class.Advice()
 	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
@@ -232,7 +231,7 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	}
 }
 
-// unequipped is the failure where a program is not there that installs.
+// unequipped returns the failure for a missing package manager.
 func (j *install) unequipped(program string, cause error) *Failure {
 	advice := map[packages.Manager]string{
 		packages.APT: "The sandbox knows apk and apt, and the guest has neither.",

@@ -18,16 +18,14 @@ import (
 )
 
 const (
-	// maxInstallOutput is how many characters of what managers write a model is
-	// shown.
+	// maxInstallOutput bounds the output in a failure, in characters.
 	maxInstallOutput = 20_000
-	// maxLedger bounds the list of what is installed: some ten thousand packages.
+	// maxLedger bounds the list of installed packages in bytes: some ten thousand.
 	maxLedger = 1 << 20
-	// freshTime is how long an index of packages is believed. One that has become
-	// wrong meanwhile is noticed, and fetched again.
+	// freshTime is how long a package index is used. If the server has changed in the meantime, the
+	// install fails and fetches it again.
 	freshTime = time.Hour
-	// breath is the pause before what failed is tried again: what passes often
-	// does so in a moment.
+	// breath is the pause before the second attempt.
 	breath = 2 * time.Second
 	// installBudget covers two attempts, another install of the agent before this one,
 	// and the start of a guest.
@@ -37,15 +35,14 @@ const (
 	silence = 4 * time.Minute
 )
 
-// Installer installs packages in agents' rooms, for each agent one thing at a
-// time: its managers have locks, and a half-made folder is no place to begin in.
-// Agents do not wait for each other, since each room has a root of its own.
+// Installer installs packages in agents' rooms, for each agent one at a time: package managers have
+// locks.
 type Installer struct {
 	rooms func(Agent) engine.Executor
 	queue queue.Queues[config.AgentID]
 
 	mu sync.Mutex
-	// fresh is when an agent's index was last fetched.
+	// fresh is when each agent's index was last fetched.
 	fresh map[config.AgentID]time.Time
 }
 
@@ -54,7 +51,7 @@ func NewInstaller(rooms func(Agent) engine.Executor) *Installer {
 	return &Installer{rooms: rooms, fresh: map[config.AgentID]time.Time{}}
 }
 
-// Installed is what was installed, and how that went.
+// Installed is the result of an install.
 type Installed struct {
 	Installed []packages.Spec  `json:"installed"`
 	Manager   packages.Manager `json:"manager"`
@@ -73,8 +70,8 @@ func (i *Installer) System(ctx context.Context, c *Call, names []string) (Instal
 	return i.Install(ctx, c, m, names)
 }
 
-// system is the manager of the guest's distribution. The room is asked, and not what
-// the guest is made of: a pack that somebody brings may call itself anything.
+// system returns the manager of the guest's distribution. It asks the room, since a pack may have
+// any name.
 func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
 	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}})
 	switch {
@@ -103,7 +100,7 @@ func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, na
 	return (&install{Installer: i, call: c, manager: m, specs: specs}).do(ctx)
 }
 
-// specsOf reads packages' names.
+// specsOf parses packages.
 func specsOf(m packages.Manager, names []string) ([]packages.Spec, error) {
 	if n := len(names); n == 0 || n > packages.MaxSpecs {
 		return nil, wrongArgument("packages", fmt.Sprintf("1 to %d packages", packages.MaxSpecs), "there are %d packages", n)
@@ -119,20 +116,20 @@ func specsOf(m packages.Manager, names []string) ([]packages.Spec, error) {
 	return specs, nil
 }
 
-// command is one command of a manager.
+// command is a command of a package manager.
 type command struct {
 	args []string
 	root bool
-	most uint64 // bytes of its output; 0 is as much as a model is shown
+	most uint64 // bytes of output; 0 means the default
 	// say, if not nil, gets its lines.
 	say func(format string, args ...any)
 }
 
-// ran is how a command went.
+// ran is the result of a command.
 type ran struct {
 	exit   engine.Exit
 	output string
-	lost   uint64 // bytes of it that were left out
+	lost   uint64 // omitted bytes
 }
 
 func (r ran) ok() bool { return r.exit.Status() == 0 && !r.exit.Idle }
@@ -146,7 +143,7 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 	line := engine.Command{
 		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, IdleTimeout: silence, MaxOutput: cmd.most,
 	}
-	if cmd.root { // in a folder where no agent can have put what a manager takes for a package
+	if cmd.root { // not in a folder where the agent can place files that look like packages
 		line.RoomRoot, line.Dir, line.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}
 	}
 	p, err := i.rooms(c.Agent).Exec(ctx, line)
@@ -157,14 +154,13 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 	return ran{exit, out.all.String(), exit.StdoutTruncated + exit.StderrTruncated}, err
 }
 
-// absent reports whether an error says that there is no such program.
+// absent reports whether an error says that a program does not exist.
 func absent(err error, program string) bool {
 	e, ok := errors.AsType[*fault.Error](err)
 	return ok && e.Kind == fault.NotFound && e.Subject == program
 }
 
-// teller keeps what a manager writes, and has whoever waits read a line of it now
-// and again.
+// teller collects a manager's output and reports some of its lines as progress.
 type teller struct {
 	all  bytes.Buffer
 	say  func(format string, args ...any)
@@ -172,9 +168,9 @@ type teller struct {
 }
 
 const (
-	// tellEvery is how often a line is told: a person reads no faster.
+	// tellEvery is the pause between reported lines.
 	tellEvery = time.Second
-	// maxTold bounds it.
+	// maxTold bounds a line in bytes.
 	maxTold = 200
 )
 

@@ -10,7 +10,7 @@ type installIn struct {
 	Packages []string `json:"packages" jsonschema:"each a name, and perhaps a version" limit:"minitems=1,maxitems=32"`
 }
 
-// installSpec is what is said of all tools that install.
+// installSpec returns the Spec of a tool that installs.
 func installSpec(name Name, title, description string) Spec {
 	return Spec{
 		Name: name, Title: title, Description: description, Gate: Exec, Lean: true, Budget: installBudget,

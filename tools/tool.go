@@ -1,4 +1,4 @@
-// Package tools is what a model can call: each tool with its schema and its gate, one form of arguments in, and one envelope out.
+// Package tools defines the tools that models call. Each has a schema, a gate, and an envelope for its results.
 package tools
 
 import (
@@ -17,44 +17,42 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Name is what a tool is called by: "sandbox_exec".
+// Name is the name of a tool: "sandbox_exec".
 type Name string
 
-// Spec is what the world is told of a tool.
+// Spec describes a tool.
 type Spec struct {
 	Name        Name
 	Title       string // for people
 	Description string // for models
 	Hints       Hints
 	Gate        Gate
-	// Lean tools are those of the small profile, for models that cannot hold
-	// many tools in mind.
+	// Lean tools are in the small profile, for models that cannot handle many tools.
 	Lean bool
-	// Counted tools run commands, of which an agent has so many in a turn.
+	// Counted tools run commands, which are limited per turn.
 	Counted bool
-	// Budget is how long a call may take, with all that it waits for. No other clock
-	// cuts it short.
+	// Budget bounds the time of a call with all that it waits for.
 	Budget time.Duration
 }
 
-// Hints tell a client what to ask a person before a call.
+// Hints tell a client when to ask a person before a call.
 type Hints struct {
 	ReadOnly    bool // changes nothing
-	Destructive bool // may take something away
-	Idempotent  bool // the same call twice does what it does once
-	OpenWorld   bool // reaches what is outside of the sandbox
+	Destructive bool // may delete or overwrite
+	Idempotent  bool // repeating the call changes nothing
+	OpenWorld   bool // reaches beyond the sandbox
 }
 
-// Gate is the setting of an agent that a tool needs.
+// Gate is the agent's setting that allows a tool.
 type Gate string
 
 const (
-	Always  Gate = ""                            // no setting
-	Exec    Gate = "autonomousExec.enabled"      // what changes something
-	Plugins Gate = "autonomousExec.pluginCreate" // and with that one: what makes plugins
+	Always  Gate = ""                            // no setting needed
+	Exec    Gate = "autonomousExec.enabled"      // tools that change something
+	Plugins Gate = "autonomousExec.pluginCreate" // and Exec: tools that make plugins
 )
 
-// shut reports which setting keeps a gate shut, if one does.
+// shut reports whether a gate is shut, and by which setting.
 func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	switch {
 	case g == Always:
@@ -67,7 +65,7 @@ func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	return "", false
 }
 
-// Check refuses what is behind a gate to an agent for whom it is shut.
+// Check returns an error if a gate is shut for an agent.
 func (g Gate) Check(what string, a Agent) error {
 	by, shut := g.shut(a.Settings)
 	if !shut {
@@ -77,10 +75,10 @@ func (g Gate) Check(what string, a Agent) error {
 		"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", what, by, a.Name, by)}
 }
 
-// Tool is something that a model can call. Define and Raw make one.
+// Tool is a tool. Define and Raw make one.
 type Tool struct {
 	Spec
-	// Input and Output are the schemas of arguments and result, of 2020-12.
+	// Input and Output are the JSON Schemas (2020-12) of arguments and result.
 	Input, Output *jsonschema.Schema
 	texts         func() (schemaTexts, error)
 	run           func(ctx context.Context, c *Call, arguments map[string]any) (any, error)
@@ -89,8 +87,8 @@ type Tool struct {
 // schemaTexts are a tool's schemas as JSON.
 type schemaTexts struct{ input, output string }
 
-// Schemas are both schemas as JSON, written when first asked for: of all that a list of hundreds of tools
-// costs, that was nearly everything.
+// Schemas returns both schemas as JSON. They are encoded once: for a list of hundreds of tools, this
+// is nearly all the cost.
 func (t Tool) Schemas() (input, output string, err error) {
 	both, err := t.texts()
 	if t.Output == nil {
@@ -99,8 +97,7 @@ func (t Tool) Schemas() (input, output string, err error) {
 	return both.input, both.output, err
 }
 
-// Define makes a tool of a function whose arguments are a struct: see schemaOf
-// for what its tags say.
+// Define makes a tool from a function with a struct of arguments. schemaOf describes its tags.
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Raw(spec, schemaOf[In](), open(schemaOf[Out]()), func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
 		var in In
@@ -111,8 +108,8 @@ func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In
 	})
 }
 
-// fill puts arguments into a struct, by the names that its fields have in JSON. A text goes
-// as it is and not through JSON again: it may be all of a file.
+// fill sets the fields of a struct by their JSON names. It copies no strings through JSON, which
+// may be whole files.
 func fill(in reflect.Value, arguments map[string]any) error {
 	for _, f := range reflect.VisibleFields(in.Type()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -136,9 +133,8 @@ func fill(in reflect.Value, arguments map[string]any) error {
 	return nil
 }
 
-// Raw makes a tool of a function that takes its arguments as they come out of
-// the preflight, numbers as json.Number, for schemas that are known only when the
-// program runs.
+// Raw makes a tool with schemas that are known only at run time. Its function gets the checked
+// arguments, with numbers as json.Number.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
 	return Tool{Spec: spec, Input: input, Output: output, run: run, texts: sync.OnceValues(func() (schemaTexts, error) {
 		in, err := json.Marshal(input)
@@ -147,8 +143,7 @@ func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Conte
 	})}
 }
 
-// Agent is for whom a tool is called. Everything in it comes with the request:
-// nothing is taken from what happens to be active.
+// Agent is the agent for whom a tool is called.
 type Agent struct {
 	ID       config.AgentID
 	Name     config.AgentName
@@ -157,38 +152,37 @@ type Agent struct {
 	Settings config.AgentSettings
 }
 
-// Call is one call of a tool, as its function sees it.
+// Call is a call of a tool.
 type Call struct {
 	Agent
-	// Turn is what the caller calls the answer that this call is for; without one,
-	// calls are not counted.
+	// Turn is the caller's name for the answer that this call is for. Without one, calls are not
+	// counted.
 	Turn string
-	// Session is what the caller calls the conversation: what is shared in it is kept
-	// together.
+	// Session is the caller's name for the conversation. It groups shared artifacts.
 	Session config.SessionID
-	// Client says who calls, for the audit.
+	// Client names the caller for the audit log.
 	Client string
-	// Tell, if not nil, is told how far a long call has come.
+	// Tell, if not nil, receives progress.
 	Tell func(Progress)
 
 	warnings []string
-	registry *Registry // that the tool is of
+	registry *Registry // of the tool
 }
 
-// Progress is how far a call has come. Total is 0 where nobody knows.
+// Progress is the progress of a call. Total is 0 if unknown.
 type Progress struct {
 	Text        string
 	Done, Total float64
 }
 
-// Say tells whoever waits how far the call has come.
+// Say reports progress.
 func (c *Call) Say(format string, args ...any) {
 	if c.Tell != nil {
 		c.Tell(Progress{Text: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Warn adds a warning to the answer: it went well, and yet.
+// Warn adds a warning to a successful result.
 func (c *Call) Warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }

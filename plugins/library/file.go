@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// read is the text of a plugin's file, or of one of its revisions, which may be anything. No file is fault.NotFound.
+// read reads the file of a plugin or revision, or fails with NotFound.
 func read(id config.PluginID, path string) ([]byte, error) {
 	const op = "read plugin"
 	text, err := contents(path)
@@ -28,8 +28,7 @@ func read(id config.PluginID, path string) ([]byte, error) {
 	return text, nil
 }
 
-// contents reads a file, and does not wait for what is none. What is too long is cut where it
-// is too long for a recipe too.
+// contents reads a regular file, up to one byte more than a recipe may have. It does not block on a FIFO.
 func contents(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,12 +40,12 @@ func contents(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("it is no file but %v", info.Mode().Type())
+		return nil, fmt.Errorf("it is not a regular file but %v", info.Mode().Type())
 	}
 	return io.ReadAll(io.LimitReader(f, plugins.MaxRecipe+1))
 }
 
-// same reports whether a file holds exactly a text.
+// same reports whether a file contains exactly a text.
 func same(path string, text []byte) (bool, error) {
 	other, err := contents(path)
 	if err != nil {

@@ -15,27 +15,26 @@ import (
 )
 
 const (
-	// versions is the folder of revisions, each plugin's in a folder of its own.
+	// versions is the folder of revisions, with a folder for each plugin.
 	versions = "versions"
-	// maxRevisions is how many of a plugin are kept: weeks of an author's work. The oldest go first.
+	// maxRevisions bounds the revisions of a plugin. The oldest are removed first.
 	maxRevisions = 50
 )
 
-// Revision is the number of what a plugin was at a time.
+// Revision is the number of a revision of a plugin.
 type Revision int
 
 // Past is a revision of a plugin.
 type Past struct {
 	Revision Revision
 	Current  bool
-	// Recipe and Hash are those of then; Err says why they cannot be read, of a file that was
-	// broken by hand.
+	// Err says why Recipe and Hash cannot be read.
 	Recipe plugins.Recipe
 	Hash   plugins.Hash
 	Err    error
 }
 
-// History lists a plugin's revisions, the newest first.
+// History lists a plugin's revisions, newest first.
 func (l *Library) History(id config.PluginID) ([]Past, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -61,7 +60,7 @@ func (l *Library) History(id config.PluginID) ([]Past, error) {
 	return list, nil
 }
 
-// At is a plugin as it was.
+// At returns a revision of a plugin.
 func (l *Library) At(id config.PluginID, n Revision) (Entry, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -93,8 +92,8 @@ func (l *Library) text(id config.PluginID, n Revision) ([]byte, error) {
 	return text, err
 }
 
-// Rollback makes a plugin again what it was: that becomes its newest revision, and no other is lost. Without
-// a number it is the one before the current.
+// Rollback makes a new revision with the content of an old one. If n is 0, that is the latest
+// revision that differs from the current one.
 func (l *Library) Rollback(id config.PluginID, n Revision) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,13 +119,13 @@ func (l *Library) Rollback(id config.PluginID, n Revision) (Entry, error) {
 	return l.save(id, past.Recipe)
 }
 
-// nameOf is the name of a plugin that had another one in the revision that is wanted again.
+// nameOf returns the current name of a plugin, which an old revision may not have.
 func (l *Library) nameOf(id config.PluginID) (string, error) {
 	e, err := l.get(id)
 	return e.Recipe.Name, err
 }
 
-// before is the newest revision whose content is not what counts now.
+// before returns the latest revision that differs from the current one.
 func (l *Library) before(id config.PluginID) (Revision, error) {
 	history, err := l.revisions(id)
 	if err != nil {
@@ -145,8 +144,8 @@ func (l *Library) before(id config.PluginID) (Revision, error) {
 	return 0, fault.Newf(fault.NotFound, "roll back plugin", string(id), "there is nothing before it").Advise("See: osaurus-sandbox plugin history " + string(id))
 }
 
-// Undo takes a revision back that Save has just made: the plugin is again what it was before, or
-// gone if it was new. If it is not the current one any more, nothing happens.
+// Undo removes a revision that Save has just made, and the plugin if it has no other. It does
+// nothing if the revision is not the current one any more.
 func (l *Library) Undo(id config.PluginID, n Revision) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +179,7 @@ func (l *Library) revisionPath(id config.PluginID, n Revision) string {
 	return filepath.Join(l.revisionDir(id), strconv.Itoa(int(n))+suffix)
 }
 
-// revisions are the numbers of a plugin's, in their order.
+// revisions returns the numbers of a plugin's revisions, sorted.
 func (l *Library) revisions(id config.PluginID) ([]Revision, error) {
 	files, err := os.ReadDir(l.revisionDir(id))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -197,7 +196,7 @@ func (l *Library) revisions(id config.PluginID) ([]Revision, error) {
 	return list, nil
 }
 
-// revisionOf is the newest revision that is exactly a text, or 0.
+// revisionOf returns the latest revision with exactly this text, or 0.
 func (l *Library) revisionOf(id config.PluginID, history []Revision, text []byte) (Revision, error) {
 	for _, n := range slices.Backward(history) {
 		if is, err := same(l.revisionPath(id, n), text); err != nil || is {
@@ -214,7 +213,7 @@ func last(history []Revision) Revision {
 	return history[len(history)-1]
 }
 
-// prune forgets the oldest revisions.
+// prune removes the oldest revisions.
 func (l *Library) prune(id config.PluginID, history []Revision) error {
 	for len(history) > maxRevisions {
 		if err := removeFile(l.revisionPath(id, history[0])); err != nil {
@@ -225,8 +224,8 @@ func (l *Library) prune(id config.PluginID, history []Revision) error {
 	return nil
 }
 
-// lendRevisions has a plugin's be another's too, which has none: what is there was left by a crash. They are
-// the same files, which takes no room on a full disk; they are replaced and removed, but never written.
+// lendRevisions links a plugin's revisions to a new id. Links need no disk space, and revisions are
+// never modified. Files of the new id were left by a crash and are removed.
 func (l *Library) lendRevisions(from, to config.PluginID) error {
 	history, err := l.revisions(from)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package library keeps the plugins of a home: the newest recipe of each in a file of its own, and all that it was before.
+// Package library stores the recipes of a home, each in a file, with their revisions.
 package library
 
 import (
@@ -17,19 +17,18 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// maxPlugins is how many a library holds: listing reads them all, which takes a second then.
+// maxPlugins bounds the plugins of a library. Listing so many takes a second.
 const maxPlugins = 2000
 
-// Library is the plugins of a home. Of the programs that run, only who has the home's lock changes it.
-// People may put files into its folder: they are taken as they are, and one that is broken is
-// reported and left alone.
+// Library is the plugins of a home. Only the process with the home's lock changes it. People may
+// put files into its folder. Broken files are reported and left alone.
 type Library struct {
 	dir string
 	now func() time.Time
 	mu  sync.RWMutex
 }
 
-// Options say where a library is.
+// Options configures a Library.
 type Options struct {
 	Home config.Home
 	Now  func() time.Time
@@ -40,18 +39,18 @@ type Entry struct {
 	ID     config.PluginID
 	Recipe plugins.Recipe
 	Hash   plugins.Hash
-	// Revision counts from 1. It is 0 for a file that somebody has put there or changed by hand:
-	// the next Save makes a revision of it first.
+	// Revision counts from 1. It is 0 for a file that was changed by hand. The next Save makes a
+	// revision of it first.
 	Revision Revision
 }
 
-// Broken is a file of the library's folder that holds no plugin.
+// Broken is a file in the library's folder that is not a valid plugin.
 type Broken struct {
 	Path string
 	Err  error
 }
 
-// Open makes the folder of a library, and removes what a program that was killed has left half written.
+// Open opens a library and makes its folder. It removes temporary files that a crash has left.
 func Open(o Options) (*Library, error) {
 	l := &Library{dir: o.Home.Plugins(), now: o.Now}
 	if _, err := o.Home.Make(l.dir); err != nil {
@@ -75,7 +74,7 @@ const suffix = ".json"
 
 func (l *Library) path(id config.PluginID) string { return filepath.Join(l.dir, string(id)+suffix) }
 
-// List reads all plugins, by their ids, and reports the files that hold none.
+// List reads all plugins, sorted by id, and reports broken files.
 func (l *Library) List() ([]Entry, []Broken, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -98,11 +97,11 @@ func (l *Library) List() ([]Entry, []Broken, error) {
 		}
 		entries = append(entries, e)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) }) // files are in another order: a-b.json, a.json
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) }) // not the order of files: a-b.json, a.json
 	return entries, broken, nil
 }
 
-// names are the files in the folder that should be recipes, in their order.
+// names returns the names of the files that should be recipes, sorted.
 func (l *Library) names() ([]string, error) {
 	files, err := os.ReadDir(l.dir)
 	if err != nil {
@@ -117,15 +116,14 @@ func (l *Library) names() ([]string, error) {
 	return names, nil
 }
 
-// Get is a plugin. One that is not there is fault.NotFound, and a broken file fault.InvalidArgs.
+// Get returns a plugin. It fails with NotFound, or InvalidArgs for a broken file.
 func (l *Library) Get(id config.PluginID) (Entry, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.get(id)
 }
 
-// Text is a plugin's file as it is, broken or not, or that of a revision if n is not 0: for who
-// exports or mends it.
+// Text returns the text of a plugin's file, even if it is broken, or of a revision if n is not 0.
 func (l *Library) Text(id config.PluginID, n Revision) ([]byte, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -143,7 +141,7 @@ func (l *Library) get(id config.PluginID) (Entry, error) {
 	e, err := entry(id, text)
 	if err != nil {
 		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", l.path(id), err).
-			Advise(fmt.Sprintf("Mend it: osaurus-sandbox plugin edit %s. Or go back to what it was: osaurus-sandbox plugin rollback %s", id, id))
+			Advise(fmt.Sprintf("Correct it: osaurus-sandbox plugin edit %s. Or go back to what it was: osaurus-sandbox plugin rollback %s", id, id))
 	}
 	history, err := l.revisions(id)
 	if err != nil {
@@ -153,7 +151,7 @@ func (l *Library) get(id config.PluginID) (Entry, error) {
 	return e, err
 }
 
-// entry reads the text of the plugin that should have an id.
+// entry parses a plugin that must have an id.
 func entry(id config.PluginID, text []byte) (Entry, error) {
 	r, err := plugins.Parse(text)
 	if err != nil {
@@ -166,9 +164,8 @@ func entry(id config.PluginID, text []byte) (Entry, error) {
 	return Entry{ID: id, Recipe: r, Hash: hash}, err
 }
 
-// Save keeps a recipe as its plugin's newest revision. What is the same already stays as it is. may is
-// asked about what would be replaced, and its error ends it; two names with one id are
-// always refused, as is a recipe with faults.
+// Save stores a recipe as a new revision, unless the current one is equal. An error of may prevents
+// the replacement of a plugin. Save refuses invalid recipes, and names whose id another name has.
 func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +182,7 @@ func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, erro
 		if err := l.room(); err != nil {
 			return Entry{}, err
 		}
-	case fault.InvalidArgs: // a broken file: it becomes a revision, and is replaced
+	case fault.InvalidArgs: // a broken file becomes a revision and is replaced
 	default:
 		if err == nil {
 			err = replace(old, r, may)
@@ -197,7 +194,7 @@ func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, erro
 	return l.save(id, r)
 }
 
-// replace reports why a recipe may not take another's place.
+// replace reports why a recipe may not replace another.
 func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
 	if old.Recipe.Name != r.Name {
 		return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "%q and %q would have the same id", old.Recipe.Name, r.Name).
@@ -209,13 +206,13 @@ func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
 	return may(old)
 }
 
-// Create has Save replace nothing.
+// Create makes Save replace nothing.
 func Create(old Entry) error {
 	return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "there is a plugin of this name already, which is another").
 		Advise("Give it another name, or say that it shall be updated: --update")
 }
 
-// Update has Save replace whatever is there.
+// Update makes Save replace any plugin.
 func Update(Entry) error { return nil }
 
 func (l *Library) room() error {
@@ -226,8 +223,8 @@ func (l *Library) room() error {
 	return err
 }
 
-// save writes a recipe: first as a revision, then as what counts, so that at any moment there is
-// either the old or the new, and neither is without its revision for longer than a crash.
+// save writes a recipe first as a revision and then as the current file, so that after a crash the
+// current file is either the old or the new one.
 func (l *Library) save(id config.PluginID, r plugins.Recipe) (Entry, error) {
 	history, err := l.archive(id)
 	if err != nil {
@@ -255,7 +252,7 @@ func (l *Library) save(id config.PluginID, r plugins.Recipe) (Entry, error) {
 	return Entry{ID: id, Recipe: r, Hash: hash, Revision: next}, l.prune(id, append(history, next))
 }
 
-// archive makes a revision of what is there, unless it is one, and returns them all.
+// archive makes a revision of the current file if it is not one, and returns all revisions.
 func (l *Library) archive(id config.PluginID) ([]Revision, error) {
 	history, err := l.revisions(id)
 	if err != nil {
@@ -275,7 +272,7 @@ func (l *Library) archive(id config.PluginID) ([]Revision, error) {
 	return append(history, next), config.WriteFile(l.revisionPath(id, next), text)
 }
 
-// Duplicate keeps a plugin's recipe under another name too.
+// Duplicate copies a plugin under another name.
 func (l *Library) Duplicate(id config.PluginID, name string) (Entry, error) {
 	e, err := l.Get(id)
 	if err != nil {
@@ -285,8 +282,8 @@ func (l *Library) Duplicate(id config.PluginID, name string) (Entry, error) {
 	return l.Save(e.Recipe, Create)
 }
 
-// Rename gives a plugin another name, and with it perhaps another id. Its revisions go with it: until the plugin
-// is there under its new id, it has them all under the old one, so that one that is killed or fails loses none.
+// Rename gives a plugin another name, and with it perhaps another id. Its revisions are linked to
+// the new id before the old one is removed, so that a crash loses none.
 func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +320,7 @@ func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 	return e, l.remove(id)
 }
 
-// Remove forgets a plugin, broken or not, and all its revisions.
+// Remove removes a plugin, even a broken one, and all its revisions.
 func (l *Library) Remove(id config.PluginID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// dialLimit is how long a server of the internet has to take a connection, and to shake hands.
+// dialLimit bounds the connection and the TLS handshake, each.
 const dialLimit = 15 * time.Second
 
-// Options are what a Client needs. The zero value is for the internet.
+// Options configures a Client. The zero value is for the internet.
 type Options struct {
-	// GitHubAPI and GitHubRaw are where GitHub answers which commit, and has the files.
+	// GitHubAPI and GitHubRaw are the addresses of GitHub's API and of its raw files.
 	GitHubAPI, GitHubRaw string
-	// May says who may be connected to. Public is the default.
+	// May reports whether an address may be connected to. The default is Public.
 	May func(netip.AddrPort) bool
-	// Roots are whom to trust; nil is whom this computer trusts.
+	// Roots are the trusted certificates; nil means those of this computer.
 	Roots *x509.CertPool
 }
 
-// Client reads files of the web, and nothing of this computer's own networks.
+// Client downloads files from the internet, and nothing from local networks.
 type Client struct {
 	options Options
 	http    *http.Client
-	proxies sync.Map // host:port of those that the environment names
+	proxies sync.Map // host:port of proxies in the environment
 }
 
-// NewClient makes a client.
+// NewClient returns a client.
 func NewClient(o Options) *Client {
 	if o.GitHubAPI == "" {
 		o.GitHubAPI = "https://api.github.com"
@@ -55,9 +55,9 @@ func NewClient(o Options) *Client {
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > maxRedirects:
-				return errors.New("it is moved too often")
+				return errors.New("too many redirects")
 			case req.URL.Scheme != "https":
-				return &refusal{to: req.URL.Scheme, why: "is no https"}
+				return &refusal{to: req.URL.Scheme, why: "is not https"}
 			}
 			return c.named(req.URL)
 		},
@@ -65,15 +65,14 @@ func NewClient(o Options) *Client {
 	return c
 }
 
-// refusal is why a connection is not made.
+// refusal says why a connection is refused.
 type refusal struct{ to, why string }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s %s", r.to, r.why) }
 
 const notPublic = "is an address of this computer or of a network of its own"
 
-// proxy is the one that the environment names: where there is one, it connects to whom it will, and the
-// person who has set it up answers for that.
+// proxy returns the proxy of the environment. What a proxy connects to is its operator's business.
 func (c *Client) proxy(req *http.Request) (*url.URL, error) {
 	if err := c.named(req.URL); err != nil {
 		return nil, err
@@ -89,11 +88,11 @@ func (c *Client) proxy(req *http.Request) (*url.URL, error) {
 	return u, err
 }
 
-// named refuses an address that stands in the name itself: no proxy is asked for it.
+// named refuses local IP addresses in a URL, so that no proxy is asked for them.
 func (c *Client) named(u *url.URL) error {
 	addr, err := netip.ParseAddr(u.Hostname())
 	if err != nil {
-		return nil // a name: dial sees what it stands for
+		return nil // dial checks what a name resolves to
 	}
 	port, err := netip.ParseAddrPort(net.JoinHostPort(addr.String(), portOf(u)))
 	if err != nil || !c.options.May(port) {
@@ -109,8 +108,8 @@ func portOf(u *url.URL) string {
 	return "443"
 }
 
-// dial connects to what a name stands for at that moment, and looks at the address itself: a name that stands for
-// another a moment later gains nothing.
+// dial checks the address that it connects to, so that a name cannot resolve to another address
+// after the check.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialLimit}
 	if _, is := c.proxies.Load(address); !is {
@@ -125,7 +124,7 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.DialContext(ctx, network, address)
 }
 
-// Public reports an address of the internet: none of this computer, its networks, or of those who tunnel to them.
+// Public reports whether an address is on the internet, and not local or a tunnel to a local network.
 func Public(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Zone() != "" {
@@ -139,7 +138,7 @@ func Public(addr netip.Addr) bool {
 	return true
 }
 
-// special are networks that IsGlobalUnicast takes for public, and that lead elsewhere.
+// special returns networks for which IsGlobalUnicast is true, but which are not public.
 func special() []netip.Prefix {
 	var list []netip.Prefix
 	for _, text := range []string{

@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// getLimit is how long a person waits for some kilobytes, with all redirects.
-	getLimit = time.Minute
-	// maxRedirects is what a moved file needs, and more.
+	// getLimit bounds a download with its redirects.
+	getLimit     = time.Minute
 	maxRedirects = 5
-	// maxCommit is more than the 40 digits of a commit.
+	// maxCommit bounds the answer with a commit, which has 40 digits.
 	maxCommit = 256
 )
 
-// The files of a repository that are a recipe, the first that there is.
+// recipeFiles returns the names of recipes in repositories. The first that exists is used.
 func recipeFiles() []string { return []string{"osaurus.json", "plugin.json"} }
 
-// Fetched is a recipe from elsewhere.
+// Fetched is a downloaded recipe.
 type Fetched struct {
-	// Recipe says in its metadata where it came from: imported_from and imported_sha256.
+	// Recipe has the metadata imported_from and imported_sha256.
 	Recipe plugins.Recipe
-	// From is the address that was read: of a repository, at the commit that was meant.
+	// From is the address of the file, at a commit if it is in a repository.
 	From string
-	// SHA256 is what was read, in hexadecimal digits.
+	// SHA256 is the digest of the file in hexadecimal digits.
 	SHA256 string
 }
 
-// Get reads a recipe. It fails with fault.NotFound, with fault.Rejected where the address leads to this computer or its
-// network, fault.InvalidArgs if what is there is no recipe, and fault.Unavailable if nobody answers.
+// Get downloads a recipe. It fails with NotFound, with Rejected if the address is local, with
+// InvalidArgs if the file is not a valid recipe, and with Unavailable if the server cannot be reached.
 func (c *Client) Get(ctx context.Context, s Source) (Fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, getLimit)
 	defer cancel()
@@ -51,7 +50,7 @@ func (c *Client) Get(ctx context.Context, s Source) (Fetched, error) {
 	return c.repository(ctx, s.repository)
 }
 
-// repository reads the recipe of a repository, at the commit that its ref is now.
+// repository downloads the recipe of a repository at the commit of its ref.
 func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) {
 	ref := r.ref
 	if ref == "" {
@@ -64,7 +63,7 @@ func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) 
 	}
 	commit := string(text)
 	if !commitText.MatchString(commit) {
-		return Fetched{}, fault.Newf(fault.Execution, "find commit", where+"@"+ref, "the answer is no commit").
+		return Fetched{}, fault.Newf(fault.Execution, "find commit", where+"@"+ref, "the answer is not a commit").
 			Advise("Try again later; if it stays so, download the recipe yourself and import the file.")
 	}
 	for _, name := range recipeFiles() {
@@ -100,7 +99,7 @@ func made(from string, text []byte) (Fetched, error) {
 	return f, nil
 }
 
-// read reads a file of the web that is no longer than max.
+// read downloads a file of at most max bytes.
 func (c *Client) read(ctx context.Context, address string, max int64, header http.Header) ([]byte, error) {
 	const op = "download"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -121,7 +120,7 @@ func (c *Client) read(ctx context.Context, address string, max int64, header htt
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, fault.Newf(fault.NotFound, op, address, "there is nothing there").Advise("See that the address is right.")
+		return nil, fault.Newf(fault.NotFound, op, address, "not found").Advise("See that the address is right.")
 	case resp.StatusCode != http.StatusOK:
 		return nil, fault.Newf(fault.Unavailable, op, address, "the server answers %s", resp.Status).Advise("Try again later, or download it yourself and import the file.")
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Manager is a program that installs packages.
+// Manager is a package manager.
 type Manager string
 
 // The managers. The first two install for the whole room and work as its root, the
@@ -22,15 +22,14 @@ const (
 // System reports whether a manager works as root of the room.
 func (m Manager) System() bool { return m == APK || m == APT }
 
-// lockTime is how long the managers that have a lock wait for it, in seconds: for
-// the end of one that was ended, or for a person who installs as well.
+// lockTime is how many seconds apk and apt wait for their lock.
 const lockTime = "20"
 
-// Venv is where an agent's Python packages are, and Workspace its Node packages.
+// Venv returns the folder of an agent's Python packages, Workspace that of its Node packages.
 func Venv(home string) string      { return path.Join(home, ".venv") }
 func Workspace(home string) string { return path.Join(home, ".osaurus/node_workspace") }
 
-// Install is what installs packages for the agent of a home. No shell reads it.
+// Install returns the command that installs packages for the agent of a home.
 func (m Manager) Install(home string, specs []Spec) []string {
 	args := map[Manager][]string{
 		APK: {"apk", "add", "--no-cache", "--no-progress", "--wait", lockTime, "--"},
@@ -44,18 +43,17 @@ func (m Manager) Install(home string, specs []Spec) []string {
 	return args
 }
 
-// aptGet asks no questions, and does not believe that a person sees its output.
+// aptGet returns an apt-get command that asks no questions.
 func aptGet(args ...string) []string {
 	return append([]string{"apt-get", "--yes", "--quiet", "-o", "DPkg::Lock::Timeout=" + lockTime, "-o", "Dpkg::Use-Pty=0"}, args...)
 }
 
-// npm keeps its downloads where a home is fast: on the guest's own disk.
+// npm returns an npm command with its cache on the guest's own disk, which is fast.
 func npm(home string, args ...string) []string {
 	return append([]string{"npm", "--no-update-notifier", "--cache", home + "/.cache/npm"}, args...)
 }
 
-// Refresh is what has a manager learn what there is to install; nil, where that
-// is a part of every install.
+// Refresh returns the command that updates the package index, or nil if each install does that.
 func (m Manager) Refresh() []string {
 	if m == APT {
 		return aptGet("update")
@@ -63,18 +61,16 @@ func (m Manager) Refresh() []string {
 	return nil
 }
 
-// Make is what makes the place where a manager installs, if that is not there; nil,
-// where there is nothing to make.
+// Make returns the command that makes the folder for packages, or nil if there is none.
 func (m Manager) Make(home string) []string {
 	if m == Pip {
-		// What an attempt that was ended has left there is in the way.
+		// --clear removes what an interrupted attempt has left.
 		return []string{"python3", "-m", "venv", "--clear", Venv(home)}
 	}
 	return nil
 }
 
-// Mend is what clears away that for which an attempt failed; nothing, where another
-// attempt is all that can be done.
+// Mend returns the commands that repair the reason of a failure, if there are any.
 func (m Manager) Mend(c Class, home string) [][]string {
 	switch {
 	case m == APK && c == Broken:
@@ -88,7 +84,7 @@ func (m Manager) Mend(c Class, home string) [][]string {
 	case m == NPM:
 		w := Workspace(home)
 		return [][]string{
-			// Folders half renamed, which an install that was ended leaves.
+			// Half renamed folders of an interrupted install.
 			{"find", w, "-mindepth", "2", "-maxdepth", "3", "-type", "d", "-path", "*/node_modules/*", "-name", ".*-????????", "-prune", "-exec", "rm", "-rf", "{}", "+"},
 			{"rm", "-rf", w + "/node_modules/.package-lock.json", w + "/.package-lock.json"},
 			npm(home, "cache", "clean", "--force"),
@@ -97,8 +93,7 @@ func (m Manager) Mend(c Class, home string) [][]string {
 	return nil
 }
 
-// Ledger is what tells which packages there are; nil for managers that leave
-// nothing behind where they fail.
+// Ledger returns the command that lists the installed packages, or nil if failures leave nothing behind.
 func (m Manager) Ledger() []string {
 	switch m {
 	case APK:
@@ -109,8 +104,8 @@ func (m Manager) Ledger() []string {
 	return nil
 }
 
-// Undo is what takes away what came between two readings of the ledger, so that it
-// does not stand in the way of every later install.
+// Undo returns the commands that remove what was added between two ledgers. Broken packages would
+// block later installs.
 func (m Manager) Undo(before, after string) [][]string {
 	was, is := m.entries(before), m.entries(after)
 	var added, changed []string
@@ -136,8 +131,7 @@ func (m Manager) Undo(before, after string) [][]string {
 	return undo
 }
 
-// entries are the lines of a ledger by their package. It was written by the
-// guest: what is no package is none.
+// entries returns the lines of a ledger by package. It ignores invalid names, since the guest wrote it.
 func (m Manager) entries(ledger string) map[string]string {
 	list := map[string]string{}
 	for line := range strings.Lines(ledger) {

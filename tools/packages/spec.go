@@ -1,4 +1,4 @@
-// Package packages knows the package managers of guests: how packages are written, how they are asked for, and what it means when that fails.
+// Package packages knows the package managers of guests: their commands, names of packages and errors.
 package packages
 
 import (
@@ -12,29 +12,27 @@ import (
 )
 
 const (
-	// MaxSpecs is how many packages one call installs: more are no wish but a list,
-	// whose failure nobody could read.
+	// MaxSpecs bounds the packages of one install.
 	MaxSpecs = 32
-	// maxSpec bounds one of them: no name with its version is half as long.
+	// maxSpec bounds the length of one of them.
 	maxSpec = 256
 )
 
-// Spec is a package as a manager is asked for it: a name, and perhaps which
-// version. Only Parse makes one, so none is an option, an address or a path.
+// Spec is a package, perhaps with a version. Only Parse makes one, so it is never an option, a URL or a path.
 type Spec string
 
-// grammar is how a manager's packages are written.
+// grammar is a manager's syntax of packages.
 type grammar struct {
 	form *regexp.Regexp
-	// mistaken is what has that form and is another thing to the manager.
+	// mistaken matches text of that form that the manager takes for a file.
 	mistaken *regexp.Regexp
 	expected string
 }
 
-// archive is the end of what pip and npm take for the name of a file.
+// archive matches the ends of names that pip and npm take for files.
 const archive = `(?i)\.(zip|whl|tar|tgz|tbz|txz|tlz|tar\.(gz|bz2|xz|lz|lzma))$`
 
-// Parts of packages' names.
+// Parts of the patterns.
 const (
 	pipName    = `[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`
 	pipVersion = `(===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9][A-Za-z0-9.*+!_-]*`
@@ -45,12 +43,12 @@ const (
 var grammars = map[Manager]grammar{
 	APK: {
 		form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9_-]+)?((=|~|~=|=~|<|<=|>|>=)[0-9][A-Za-z0-9._-]*)?$`),
-		// apk reads whatever has this in it as a file.
+		// apk takes such names for files.
 		mistaken: regexp.MustCompile(`\.apk`),
 		expected: `a package of apk's: "jq", "jq=1.7.1-r0", "jq~1.7", "jq>=1.7"; no option, address or path`,
 	},
 	APT: {
-		// A dash at the end would have apt remove the package.
+		// A dash at the end would make apt remove the package.
 		form:     regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+.](:[a-z0-9]+(-[a-z0-9]+)*)?(=[0-9]([A-Za-z0-9.+:~-]*[A-Za-z0-9.~])?)?$`),
 		mistaken: regexp.MustCompile(`\.(deb|dsc|changes)$`),
 		expected: `a package of apt's: "jq", "jq=1.6-2.1", "libc6:arm64"; no option, address or path`,
@@ -67,14 +65,12 @@ var grammars = map[Manager]grammar{
 	},
 }
 
-// apart is how several packages are asked for.
 const apart = `each package is an item of its own, as in ["a", "b"]`
 
-// spaces are those that mean nothing to pip.
+// spaces matches insignificant spaces.
 var spaces = regexp.MustCompile(` *([][,<>=!~]) *`)
 
-// Parse reads a package. What is wrong with it is an InvalidArgs, whose advice is
-// what was expected.
+// Parse parses a package. It fails with InvalidArgs. The advice is what was expected.
 func Parse(m Manager, text string) (Spec, error) {
 	g := grammars[m]
 	text = strings.Trim(text, " ")

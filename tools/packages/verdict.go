@@ -29,16 +29,16 @@ const (
 	Unequipped Class = "no_manager"    // the manager is not installed
 )
 
-// sign is what a manager writes when it fails, in any capitals.
+// sign is a text in a manager's output that shows why it failed.
 type sign struct {
 	text  string
 	class Class
-	// again says that the same may go well once it is mended.
+	// again says that a second attempt may succeed.
 	again bool
 }
 
-// The first sign that is found counts: causes stand before what follows from
-// them. A network that is not there makes every package unknown.
+// The first sign that is found counts, so causes come before their effects: without a network, no
+// package is found.
 var signs = map[Manager][]sign{
 	APK: {
 		{"unable to lock database", Locked, true},
@@ -53,7 +53,7 @@ var signs = map[Manager][]sign{
 		{"no such package", Missing, false}, {"does not exist", Missing, false},
 		{"unable to select packages", Conflict, false},
 		{"error: ", Unknown, false},
-		{" error; ", Broken, true}, {" errors; ", Broken, true}, // and not a word of why: they are older
+		{" error; ", Broken, true}, {" errors; ", Broken, true}, // without a reason: the errors are older
 	},
 	APT: {
 		{"could not get lock", Locked, true}, {"frontend lock", Locked, true}, {"unable to lock", Locked, true}, {"locked by another process", Locked, true},
@@ -91,8 +91,7 @@ var signs = map[Manager][]sign{
 	},
 }
 
-// Judge says of the output of an install that failed why it did, and whether it may
-// go well once that is mended.
+// Judge classifies the output of a failed install, and reports whether a second attempt may succeed.
 func (m Manager) Judge(output string) (c Class, again bool) {
 	output = strings.ToLower(output)
 	for _, s := range signs[m] {
@@ -103,24 +102,23 @@ func (m Manager) Judge(output string) (c Class, again bool) {
 	return Unknown, false
 }
 
-// unresolved is what managers write of a server whose name no resolver knows.
 var unresolved = regexp.MustCompile(`(?i)name resolution|resolving|could not resolve|dns (lookup )?error|enotfound|eai_again`)
 
-// Unresolved reports whether an output says that a server's name was not resolved.
+// Unresolved reports whether a server's name was not resolved.
 func Unresolved(output string) bool { return unresolved.MatchString(output) }
 
-// complaint is a line in which a manager says what is wrong.
+// complaint matches a line that says what is wrong.
 var complaint = regexp.MustCompile(`(?m)^(ERROR: |E: |error: |npm (ERR!|error) |dpkg: error ).*$`)
 
-// maxComplaint bounds what is shown of it.
+// maxComplaint bounds it in bytes.
 const maxComplaint = 200
 
-// Complaint is the line of an output that says best what went wrong, or "".
+// Complaint returns the first line of an output that says what went wrong, or "".
 func Complaint(output string) string {
 	return printable.First(strings.TrimSpace(complaint.FindString(output)), maxComplaint)
 }
 
-// Advice is what to do about a failure.
+// Advice says what to do about a failure.
 func (c Class) Advice() string {
 	return map[Class]string{
 		Missing:    "See how it is called here, and which versions there are.",
