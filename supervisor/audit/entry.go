@@ -1,4 +1,4 @@
-// Package audit is the record of who did what to the sandbox: it only grows, and each entry proves all that came before it.
+// Package audit records who did what to the sandbox, in a log that only grows and whose entries are chained by hashes.
 package audit
 
 import (
@@ -14,32 +14,31 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxText bounds each text of an entry, which may be a whole command. What is
-// cut off a longer one is still proven, by its digest.
+// maxText bounds each text of an entry. A longer one is cut, and its digest added.
 const maxText = 16 << 10
 
-// Seq numbers the entries upwards from 1, leaving none out.
+// Seq numbers the entries from 1, without gaps.
 type Seq int64
 
-// Hash is an entry's SHA-256 over its predecessor's hash and all that it says.
+// Hash is the SHA-256 of an entry and its predecessor's hash.
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// MarshalText is the hash in hexadecimal digits.
+// MarshalText implements encoding.TextMarshaler.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// Outcome is how it ended: OK, Begun, or the kind of the error.
+// Outcome is OK, Begun, or the kind of the error.
 type Outcome string
 
 const (
 	OK Outcome = "ok"
-	// Begun is for what takes long or may not come back: a second entry says
-	// how it ended, and if there is none, nobody knows.
+	// Begun is for calls that may take long or not return. A second entry has the
+	// outcome.
 	Begun Outcome = "begun"
 )
 
-// OutcomeOf is OK for nil, or else the error's kind.
+// OutcomeOf returns OK for nil, or the error's kind.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return OK
@@ -47,23 +46,22 @@ func OutcomeOf(err error) Outcome {
 	return Outcome(fault.KindOf(err))
 }
 
-// Entry says who did what, when, and how it ended. Seq, Time and Hash are the
-// log's to set.
+// Entry says who did what, when, and with which outcome. The log sets Seq, Time and Hash.
 type Entry struct {
 	Seq     Seq
 	Time    time.Time
 	UID     int              // the user of this computer who asked
-	Agent   config.AgentName // for whom, or "" if it was no agent
+	Agent   config.AgentName // may be empty
 	Client  string           // the program that asked: "osaurus-sandbox exec"
-	Action  string           // what was asked for: "machine.reset"
-	Subject string           // of what: a command line, a path, a setting
+	Action  string           // "machine.reset"
+	Subject string           // a command line, a path, a setting
 	Outcome Outcome
-	Detail  string // the error, or what else is worth knowing
+	Detail  string // the error, or more information
 	Hash    Hash
 }
 
-// check makes an entry that can be recorded: a who, a what and an outcome, in
-// valid UTF-8 of a bounded length.
+// check returns the entry with bounded texts in valid UTF-8, and refuses one without a
+// client, an action or an outcome.
 func (e Entry) check() (Entry, error) {
 	if e.Client == "" || e.Action == "" || e.Outcome == "" {
 		return e, fault.Newf(fault.InvalidArgs, "record in audit", e.Action, "an entry needs a client, an action and an outcome")
@@ -74,8 +72,8 @@ func (e Entry) check() (Entry, error) {
 	return e, nil
 }
 
-// cut makes valid UTF-8 of about maxText bytes. What it changes it marks with
-// the length and the digest of the original.
+// cut returns valid UTF-8 of about maxText bytes. It adds length and digest of a text that
+// it changes.
 func cut(text string) string {
 	valid := strings.ToValidUTF8(text, "\uFFFD")
 	if len(valid) <= maxText && valid == text {
@@ -88,8 +86,8 @@ func cut(text string) string {
 	return fmt.Sprintf("%s… (%d bytes, SHA-256 %x)", valid[:end], len(text), sha256.Sum256([]byte(text)))
 }
 
-// domain begins what is hashed, so that it can never be taken for anything
-// else, or for a later form of itself.
+// domain begins the hashed data, so that it cannot be confused with other data or a later
+// version.
 const domain = "osaurus-sandbox audit 1\n"
 
 // encode is the entry's canonical form:
@@ -110,8 +108,8 @@ func (e Entry) encode() []byte {
 	return b
 }
 
-// chain is the hash of an entry that follows one with the hash before. The
-// first follows the zero hash.
+// chain returns the hash of an entry after one with the hash before. The first entry follows
+// the zero hash.
 func (e Entry) chain(before Hash) Hash {
 	h := sha256.New()
 	h.Write([]byte(domain))

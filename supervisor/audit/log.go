@@ -12,15 +12,14 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// page is how many entries are read at a time: no reader keeps a transaction
-// open while its client is slow.
+// page is how many entries are read at a time.
 const page = 256
 
-// RecordLimit is how long who waits for an entry should let it take: a busy disk takes
-// a moment, and nobody should wait for one that hangs.
+// RecordLimit is the time limit that callers should set for Record: a busy disk takes a
+// moment, and one that hangs should not block them.
 const RecordLimit = 10 * time.Second
 
-// Log is a database's audit. Its methods may be called at once by many.
+// Log is the audit in a database. Its methods may be called from any goroutine.
 //
 // Entries are never deleted. One takes about 100 bytes on the disk and its
 // texts: a million are some 200 MB.
@@ -28,15 +27,14 @@ type Log struct {
 	db *store.DB
 
 	noting sync.Mutex
-	noted  Seq // what the note is about
+	noted  Seq // in the note
 }
 
-// New returns the audit of a database. One that was opened with store.View can
-// be listed and verified.
+// New returns the audit of a database. With one from store.View it can only be read.
 func New(db *store.DB) *Log { return &Log{db: db} }
 
-// Record adds an entry and returns it as it was recorded. It is on the disk
-// when Record returns nil, and not in the log at all when it returns an error.
+// Record adds an entry and returns it as recorded. It is on the disk when Record returns
+// nil, and not in the log when it returns an error.
 func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 	const op = "record in audit"
 	e, err := e.check()
@@ -52,13 +50,13 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 		if err != nil {
 			return err
 		}
-		if !found && before.seq == 0 { // no entry is ever there without a note
+		if !found && before.seq == 0 { // the note comes before the first entry
 			if err := l.begin(); err != nil {
 				return err
 			}
 		}
-		// If the end of the table is missing, numbers and chain go on where
-		// they were: the hole stays for Verify to name.
+		// If the end of the table was deleted, numbers and chain continue after it, so
+		// that Verify finds the gap.
 		if found && noted.seq > before.seq {
 			before = noted
 		}
@@ -74,21 +72,20 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	// If this fails, the next one makes up for it; until then the note does not
-	// hold the last entries.
+	// If this fails, the next entry corrects the note. Until then it lacks this one.
 	l.note(head{e.Seq, e.Hash})
 	return e, nil
 }
 
-// Filter chooses entries. The zero Filter is all of them.
+// Filter selects entries. The zero Filter selects all.
 type Filter struct {
 	Since  time.Time        // not older than this
-	Agent  config.AgentName // only what was asked for this agent
-	Before Seq              // only older ones than this, to go on where a list ended
+	Agent  config.AgentName // only of this agent
+	Before Seq              // only smaller numbers
 	Limit  int              // at most so many
 }
 
-// List yields the entries that the filter chooses, newest first.
+// List yields the selected entries, newest first.
 func (l *Log) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		size, n := page, 0

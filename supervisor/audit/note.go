@@ -9,24 +9,24 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// The note is a small file beside the database with the last entry's number
-// and hash. A log whose end was cut off no longer agrees with it.
+// notePath returns the path of the note: a small file with the last entry's number and
+// hash, by which Verify finds that the end of the log was deleted.
 func (l *Log) notePath() string { return l.db.Path() + "-audit-head" }
 
-// text is what the note says of a last entry: always as much.
+// text returns the note, whose length is fixed.
 func (h head) text() []byte { return fmt.Appendf(nil, "%020d %s\n", h.seq, h.hash) }
 
-// begin makes the note, of no entry yet, and has it outlast a power cut: entries
-// would, and without a note they look as if others were cut off.
+// begin writes the note of an empty log durably, since entries survive a power cut and need
+// a note.
 func (l *Log) begin() error { return config.WriteFile(l.notePath(), head{}.text()) }
 
-// note is one write of always the same length over the old: a kill leaves one
-// or the other, and a full disk has room for it.
+// note overwrites the note in one write of the same length: a kill leaves the old or the
+// new one, and a full disk has room for it.
 func (l *Log) note(h head) error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	if h.seq < l.noted {
-		return nil // another goroutine was quicker
+		return nil // a later entry was faster
 	}
 	file, err := os.OpenFile(l.notePath(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -40,7 +40,7 @@ func (l *Log) note(h head) error {
 	return nil
 }
 
-// readNote reads the note, of which there is none if it makes no sense.
+// readNote reads the note. An invalid one counts as missing.
 func (l *Log) readNote() (h head, found bool, err error) {
 	text, err := readTwice(l.notePath())
 	if errors.Is(err, os.ErrNotExist) {
@@ -57,8 +57,7 @@ func (l *Log) readNote() (h head, found bool, err error) {
 	return h, true, nil
 }
 
-// readTwice reads a small file until it is twice the same: a reader may come
-// in the midst of a write.
+// readTwice reads a file until it is the same twice, since it may be written meanwhile.
 func readTwice(path string) ([]byte, error) {
 	before, err := os.ReadFile(path)
 	for err == nil {

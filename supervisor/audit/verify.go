@@ -16,24 +16,21 @@ type head struct {
 	hash Hash
 }
 
-// Proof is what Verify has proven.
+// Proof is the result of Verify.
 type Proof struct {
 	Entries int64
 	Last    Seq
-	Hash    Hash // the last entry's. Who keeps it elsewhere can tell later whether the log was rewritten
+	Hash    Hash // of the last entry: a copy elsewhere shows later if the log was rewritten
 }
 
-// Verify proves that the log is what was recorded: that every entry from the
-// first to the last is there and as it was written. If not, its error is
-// fault.Rejected and names the first entry that is wrong.
+// Verify checks that all entries are there and unchanged. If not, it fails with
+// fault.Rejected and names the first wrong entry.
 //
-// What it cannot see is a rewriting of everything: whoever may write to the
-// home can make a new log, hashes and all. Against that helps only a hash that
-// is kept elsewhere.
+// It cannot detect that everything was rewritten, with all hashes, by somebody who can
+// write to the home. Only a hash that is kept elsewhere shows that.
 func (l *Log) Verify(ctx context.Context) (Proof, error) {
 	var proof Proof
-	// The note is written after the entry it is about: read first, it is never
-	// ahead of the table.
+	// The note is written after its entry, so it must be read before the table.
 	noted, found, err := l.readNote()
 	if err != nil {
 		return proof, err
@@ -44,7 +41,7 @@ func (l *Log) Verify(ctx context.Context) (Proof, error) {
 		if last, err = lastInTable(ctx, tx); err != nil {
 			return err
 		}
-		if !found && last.seq > 0 { // unless the very first entry came in between
+		if !found && last.seq > 0 { // the first entry may have come in between
 			if _, found, err = l.readNote(); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-// Package events is the journal of what happens to the sandbox: numbered, kept in the database, and read from any number on.
+// Package events keeps the journal of the sandbox's events, which are numbered and can be read and followed from any number.
 package events
 
 import (
@@ -15,48 +15,44 @@ import (
 )
 
 const (
-	// maxText bounds a cause and a field's value, which may quote what the
-	// guest said: longer ones are cut.
+	// maxText bounds a cause and a field's value, which may quote the guest. Longer ones
+	// are cut.
 	maxText = 2 << 10
-	// maxFields bounds what the sandbox itself attaches to an event.
+	// maxFields bounds the fields of an event.
 	maxFields = 16
 )
 
-// Kind says what happened: "state.changed".
+// Kind is the kind of an event: "state.changed".
 type Kind string
 
-// Gap is the kind of an event that is not in the journal but stands for those
-// that are not kept any more. Its Seq is the last of them, so reading on after
-// it misses nothing further.
+// Gap is the kind of an event that stands for events that were deleted. Its Seq is that of
+// the last one.
 const Gap Kind = "gap"
 
 var kindText = regexp.MustCompile(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`)
 
-// maxKind bounds a kind; they are words, not sentences.
+// maxKind bounds a kind.
 const maxKind = 64
 
-// Seq numbers the events of a database upwards from 1. It never goes back, and
-// no two events have the same; after a crash some numbers are left out.
+// Seq numbers the events of a database from 1. Numbers are never reused; after a crash some
+// are left out.
 type Seq int64
 
-// Event is one thing that happened. Seq is the journal's to set, and Time too
-// if it is zero.
+// Event is something that happened. The journal sets Seq, and Time if it is zero.
 type Event struct {
 	Seq    Seq
 	Time   time.Time
 	Kind   Kind
 	Cause  string            // why, for a person: "the guest did not answer for 5 s"
-	Fields map[string]string // what else a program wants to know: "from": "running"
+	Fields map[string]string // for programs: "from": "running"
 }
 
-// Recorder takes note of events: a journal, and whoever hears of them too. It waits
-// for nothing.
+// Recorder records events. It does not block.
 type Recorder interface {
 	Note(Event)
 }
 
-// check refuses what only a mistake of the caller's can be, and cuts what is
-// merely long.
+// check refuses invalid events and cuts long texts.
 func (e Event) check() (Event, error) {
 	switch {
 	case len(e.Kind) > maxKind || !kindText.MatchString(string(e.Kind)) || e.Kind == Gap:
@@ -65,7 +61,7 @@ func (e Event) check() (Event, error) {
 		return e, invalid(string(e.Kind), fmt.Sprintf("%d fields are more than %d", len(e.Fields), maxFields))
 	}
 	e.Cause = printable.Cut(e.Cause, maxText)
-	fields := make(map[string]string, len(e.Fields)) // the caller may go on using its own
+	fields := make(map[string]string, len(e.Fields)) // the caller may change its own
 	for name, value := range e.Fields {
 		if len(name) > maxKind || !utf8.ValidString(name) {
 			return e, invalid(string(e.Kind), fmt.Sprintf("the field name %.80q", name))
@@ -80,7 +76,7 @@ func invalid(subject, why string) error {
 	return fault.New(fault.InvalidArgs, "note event", subject, errors.New(why))
 }
 
-// scan makes an event of a row: seq, time, kind, cause, fields.
+// scan reads a row: seq, time, kind, cause, fields.
 func scan(row store.Row) (Event, error) {
 	var e Event
 	var fields string

@@ -7,10 +7,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Follow yields what next finds after a cursor, page by page, and with follow
-// without end: also what comes later. Of a cursor, next returns what comes after
-// it and where it then stands, and if that was all for now also what is closed
-// when there is more.
+// Follow yields what next finds after a cursor, page by page, and with follow also what
+// comes later, until the context ends. Next returns the items after a cursor and the
+// cursor after them. If there are no more, it also returns a channel that is closed when
+// there are.
 func Follow[E, C any](ctx context.Context, cursor C, follow bool, next func(context.Context, C) ([]E, C, <-chan struct{}, error)) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E

@@ -15,41 +15,39 @@ import (
 )
 
 const (
-	// Keep is how many events the database keeps at least, in a few megabytes: months
-	// of a sandbox that is used daily, and some hours of one whose agents dispatch all
-	// the tasks that they may.
+	// Keep is how many events the database keeps at least, in a few megabytes: months of
+	// daily use, or hours of agents that dispatch as many tasks as they may.
 	Keep = 10_000
-	// slack is how many more it may hold, so that not every event costs a deletion.
+	// slack is how many more it may have, so that deletions are rare.
 	slack = 500
-	// maxUnkept is how many events may wait for a disk that takes nothing, and
-	// how many of the newest are held in memory for those who follow.
+	// maxUnkept is how many events may wait for the disk, and how many are in memory
+	// for followers.
 	maxUnkept = 1_000
 )
 
 type limits struct{ keep, slack, unkept int }
 
-// Journal is the one writer of a database's events. Its methods may be called
-// at once by many.
+// Journal is the only writer of a database's events. Its methods may be called from any
+// goroutine.
 //
-// An event is in memory first: whoever follows sees it at once, also while the
-// disk is slow, full or frozen. It is on the disk when Keep returns.
+// An event is in memory first, so that followers see it at once even if the disk is slow
+// or full. It is on the disk when Keep returns.
 type Journal struct {
 	db      *store.DB
 	limits  limits
-	writing chan struct{} // holds one token: whoever has it writes to the database
-	rows    int           // in the database; for whoever has the token
+	writing chan struct{} // holds the token of the one who writes to the database
+	rows    int           // in the database; guarded by the token
 
 	mu       sync.Mutex
-	recent   []Event         // the newest, oldest first; all that are not yet on the disk are here
-	before   Seq             // every event up to here that is kept is on the disk; recent begins after it
-	last     Seq             // the newest event, or where the last life of the journal ended
+	recent   []Event         // the newest, oldest first, with all that are not on the disk
+	before   Seq             // recent begins after it
+	last     Seq             // the newest event
 	kept     Seq             // the newest on the disk
-	reserved Seq             // the highest number that may be given
-	arrived  notify.Notifier // rung with every event
+	reserved Seq             // the highest number that may be used
+	arrived  notify.Notifier // notified of every event
 }
 
-// Open opens the journal of a database that was opened for writing. Close
-// comes before the database's.
+// Open opens the journal of a database. Close it before the database.
 func Open(ctx context.Context, db *store.DB) (*Journal, error) {
 	return open(ctx, db, limits{Keep, slack, maxUnkept})
 }
@@ -57,7 +55,7 @@ func Open(ctx context.Context, db *store.DB) (*Journal, error) {
 func open(ctx context.Context, db *store.DB, limits limits) (*Journal, error) {
 	j := &Journal{db: db, limits: limits, writing: make(chan struct{}, 1)}
 	err := db.Write(ctx, "open event journal", func(tx *sql.Tx) error {
-		// Numbers that a killed journal may have given, unkept, are not given again.
+		// A killed journal may have used these numbers without writing them.
 		if err := tx.QueryRowContext(ctx, "SELECT reserved FROM event_marks").Scan(&j.last); err != nil {
 			return err
 		}
@@ -73,9 +71,8 @@ func open(ctx context.Context, db *store.DB, limits limits) (*Journal, error) {
 	return j, nil
 }
 
-// Note gives an event its number and time and shows it to all who follow. It
-// touches no disk: Keep does. Only when very many wait for a disk that takes
-// nothing is an event refused.
+// Note adds an event and notifies followers. It does not write to the disk: Keep does. It
+// fails if too many events wait for the disk.
 func (j *Journal) Note(e Event) (Event, error) {
 	e, err := e.check()
 	if err != nil {
@@ -97,8 +94,7 @@ func (j *Journal) Note(e Event) (Event, error) {
 	return e, nil
 }
 
-// Keep writes all that was noted and is not yet on the disk. After an error the
-// next one tries again.
+// Keep writes all events that are not on the disk. After an error the next call retries.
 func (j *Journal) Keep(ctx context.Context) error {
 	j.mu.Lock()
 	want := j.last
@@ -114,7 +110,7 @@ func (j *Journal) Keep(ctx context.Context) error {
 	batch, kept := j.unkept(), j.kept
 	j.mu.Unlock()
 	if kept >= want {
-		return nil // somebody else wrote it
+		return nil // another call wrote it
 	}
 	last := batch[len(batch)-1].Seq
 	reserved := last + Seq(j.limits.unkept)
@@ -150,12 +146,12 @@ func (j *Journal) Keep(ctx context.Context) error {
 	return nil
 }
 
-// unkept is the part of recent that is not on the disk. It is called with mu held.
+// unkept returns the part of recent that is not on the disk. The caller holds mu.
 func (j *Journal) unkept() []Event {
 	return after(j.recent, j.kept)
 }
 
-// forget deletes the oldest of too many rows and says how many.
+// forget deletes the oldest of too many rows and returns their number.
 func (j *Journal) forget(ctx context.Context, tx *sql.Tx, rows int) (int, error) {
 	if rows <= j.limits.keep+j.limits.slack {
 		return 0, nil
@@ -176,15 +172,14 @@ func (j *Journal) forget(ctx context.Context, tx *sql.Tx, rows int) (int, error)
 	return int(n), err
 }
 
-// Last is the number of the newest event: to follow only what is yet to come,
-// read after it.
+// Last returns the number of the newest event.
 func (j *Journal) Last() Seq {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.last
 }
 
-// Close writes what still waits for the disk. Nothing may be noted after it.
+// Close writes the remaining events. Do not call Note after it.
 func (j *Journal) Close(ctx context.Context) error {
 	if err := j.Keep(ctx); err != nil {
 		return err

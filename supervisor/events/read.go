@@ -11,21 +11,19 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// page is how many events are read from the database at a time: no reader
-// keeps a transaction open while its client is slow.
+// page is how many events are read at a time, so that no transaction is open while a client
+// is slow.
 const page = 256
 
-// Subscribe yields every event after a number, first those that are kept, then
-// each as it happens, in order and without end. Nobody waits for a reader: one
-// so slow that events are forgotten before it reads them is given one event of
-// kind Gap in their place, and goes on after them. The sequence ends with an
-// error when the context does. A number that was never given is
-// fault.InvalidArgs: it is from another database.
+// Subscribe yields all events after a number in order, the stored ones and then new ones
+// until the context ends. A reader so slow that events are deleted before it reads them
+// gets one event of kind Gap instead. A number that does not exist yet is
+// fault.InvalidArgs.
 func (j *Journal) Subscribe(ctx context.Context, after Seq) iter.Seq2[Event, error] {
 	return j.read(ctx, after, true)
 }
 
-// List yields the kept events after a number, up to the newest there is.
+// List yields the stored events after a number.
 func (j *Journal) List(ctx context.Context, after Seq) iter.Seq2[Event, error] {
 	return j.read(ctx, after, false)
 }
@@ -41,7 +39,7 @@ func (j *Journal) read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[E
 	}
 }
 
-// next is what Follow asks for.
+// next returns a page for Follow.
 func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan struct{}, error) {
 	j.mu.Lock()
 	before, last, arrived := j.before, j.last, j.arrived.Next()
@@ -55,13 +53,12 @@ func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan st
 		return nil, cursor, nil, err
 	}
 	if len(some) == 0 {
-		return nil, before, nil, nil // numbers that a crash left out
+		return nil, before, nil, nil // a crash left out these numbers
 	}
 	return some, some[len(some)-1].Seq, nil, nil
 }
 
-// fromDisk reads a page of what is in the database after the cursor, or the gap
-// that begins there.
+// fromDisk reads a page after the cursor from the database, or returns the gap there.
 func (j *Journal) fromDisk(ctx context.Context, cursor Seq) (some []Event, err error) {
 	err = j.db.Read(ctx, "read events", func(tx *sql.Tx) error {
 		var forgotten Seq
@@ -79,7 +76,7 @@ func (j *Journal) fromDisk(ctx context.Context, cursor Seq) (some []Event, err e
 	return some, err
 }
 
-// after is the part of events, which are in order, that is after a number.
+// after returns the part of sorted events after a number.
 func after(events []Event, seq Seq) []Event {
 	at, _ := slices.BinarySearchFunc(events, seq+1, func(e Event, s Seq) int { return int(e.Seq - s) })
 	return events[at:]

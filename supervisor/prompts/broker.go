@@ -20,28 +20,26 @@ import (
 )
 
 const (
-	// keepLimit is how long a store may take over an answer: it may show its
-	// owner a dialog of its own.
+	// keepLimit is how long a store may take to store an answer: it may show a dialog.
 	keepLimit = 2 * time.Minute
-	// noteLimit is how long the disk may take over the end of a prompt.
+	// noteLimit is how long writing a prompt may take.
 	noteLimit = 10 * time.Second
 )
 
-// Options are what prompts are asked with.
+// Options configure a Broker.
 type Options struct {
 	DB *store.DB
-	// Keep takes the secret that was asked for.
+	// Keep stores an answered secret.
 	Keep   func(context.Context, secrets.Key, secrets.Value) error
 	Record events.Recorder
 	Log    *slog.Logger
 }
 
-// Broker has the prompts of a home. Its methods may be called from any
-// goroutine; their errors are *fault.Error.
+// Broker holds the prompts of a home. Its methods may be called from any goroutine; their
+// errors are *fault.Error.
 //
-// A prompt ends once, however many answer it, and who comes later is told how
-// it ended. The end of the broker cancels all; one that was killed has them
-// cancelled when it opens again.
+// A prompt ends once: later answers get how it ended. Close cancels all prompts, and Open
+// those of a daemon that was killed.
 type Broker struct {
 	Options
 	rows  rows
@@ -54,10 +52,10 @@ type Broker struct {
 	changed notify.Notifier
 }
 
-// waiting is a prompt that waits. Broker.mu guards what may change of it.
+// waiting is a prompt that waits. Broker.mu guards its state.
 type waiting struct {
 	Prompt
-	turn chan struct{} // has one token, for who ends it, once it is on the disk
+	turn chan struct{} // holds the token of the one who ends it, once it is on the disk
 	done chan struct{} // closed when it has ended
 }
 
@@ -76,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// Close cancels what waits.
+// Close cancels all prompts.
 func (b *Broker) Close() {
 	b.close()
 	for _, w := range b.all() {
@@ -84,10 +82,9 @@ func (b *Broker) Close() {
 	}
 }
 
-// Ask asks for a secret and returns when it is kept. It fails with
-// fault.UserDenied when somebody cancels it, with fault.Timeout when nobody
-// answers, and with fault.Rejected when too many wait already. A question
-// whose context has ended is withdrawn.
+// Ask asks for a secret and returns when it is stored. It fails with fault.UserDenied if it
+// is cancelled, with fault.Timeout without an answer, and with fault.Rejected if too many
+// prompts wait. The end of the context cancels it.
 func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	q, err := q.check()
 	if err != nil {
@@ -119,7 +116,7 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	return w.Err()
 }
 
-// add has a prompt wait. Nobody ends it before it is on the disk.
+// add adds a prompt. It cannot end before it is on the disk.
 func (b *Broker) add(ctx context.Context, w *waiting) error {
 	defer func() { w.turn <- struct{}{} }()
 	p := w.Prompt
@@ -137,7 +134,7 @@ func (b *Broker) add(ctx context.Context, w *waiting) error {
 	}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
-	// It can be seen by now: who asked and leaves has it withdrawn, and not half made.
+	// It is visible by now, so a caller that leaves must not interrupt this.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
 	defer cancel()
 	err := b.rows.add(ctx, p)
@@ -158,8 +155,8 @@ func without(list []*waiting, w *waiting) []*waiting {
 	return slices.DeleteFunc(list, func(other *waiting) bool { return other == w })
 }
 
-// Answer gives what was asked for, and reports whether it was this that ended
-// the prompt. One that cannot be kept is an error, and the prompt goes on waiting.
+// Answer answers a prompt, and reports whether this ended it. If the secret cannot be
+// stored, it fails and the prompt keeps waiting.
 func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by machine.Cause) (Prompt, bool, error) {
 	if err := value.Check(); err != nil {
 		return Prompt{}, false, err
@@ -172,12 +169,12 @@ func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by mach
 	})
 }
 
-// Cancel says no, and reports whether it was this that ended the prompt.
+// Cancel cancels a prompt, and reports whether this ended it.
 func (b *Broker) Cancel(ctx context.Context, id ID, by machine.Cause) (Prompt, bool, error) {
 	return b.settle(ctx, id, Cancelled, by, func(Prompt) error { return nil })
 }
 
-// settle ends a prompt unless it has ended, if do does not fail.
+// settle ends a prompt, unless it has ended or do fails.
 func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, do func(Prompt) error) (Prompt, bool, error) {
 	w, ended, err := b.find(id)
 	if err != nil || w == nil {
@@ -200,12 +197,12 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, 
 	return b.now(w), true, nil
 }
 
-// end ends a prompt unless it has ended. It waits for an answer that is being kept.
+// end ends a prompt unless it has ended. It waits for an answer that is being stored.
 func (b *Broker) end(ctx context.Context, w *waiting, to State, cause string) {
 	_, _, _ = b.settle(ctx, w.ID, to, machine.Cause(cause), func(Prompt) error { return nil })
 }
 
-// finish tells everybody that a prompt has ended. Its turn is the caller's.
+// finish ends a prompt. The caller holds its turn.
 func (b *Broker) finish(w *waiting, to State, cause string) {
 	b.mu.Lock()
 	w.State, w.Cause, w.Ended = to, cause, time.Now().UTC()
@@ -224,7 +221,7 @@ func (b *Broker) finish(w *waiting, to State, cause string) {
 	}
 }
 
-// Forget cancels what an agent asked for that is gone.
+// Forget cancels the prompts of a deleted agent.
 func (b *Broker) Forget(agent config.AgentID) {
 	for _, w := range b.all() {
 		if w.Secret.Agent == agent {
@@ -233,21 +230,21 @@ func (b *Broker) Forget(agent config.AgentID) {
 	}
 }
 
-// List are the prompts that wait, the oldest first.
+// List returns the prompts that wait, oldest first.
 func (b *Broker) List() []Prompt {
 	list, _ := b.look()
 	return list
 }
 
-// Ended are the last prompts that have ended, the oldest first.
+// Ended returns the last prompts that have ended, oldest first.
 func (b *Broker) Ended() []Prompt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.ended)
 }
 
-// Watch yields the prompts that wait, now and whenever they are others, until
-// the context or the broker ends.
+// Watch yields the prompts that wait, now and after each change, until the context or the
+// broker ends.
 func (b *Broker) Watch(ctx context.Context) iter.Seq[[]Prompt] {
 	return func(yield func([]Prompt) bool) {
 		for {
@@ -275,7 +272,7 @@ func (b *Broker) look() (list []Prompt, changed <-chan struct{}) {
 	return list, b.changed.Next()
 }
 
-// Get is a prompt as it is now.
+// Get returns a prompt.
 func (b *Broker) Get(id ID) (Prompt, error) {
 	w, p, err := b.find(id)
 	if w != nil {
@@ -284,7 +281,7 @@ func (b *Broker) Get(id ID) (Prompt, error) {
 	return p, err
 }
 
-// find finds a prompt that waits, or else how it ended.
+// find finds a prompt that waits, or one that has ended.
 func (b *Broker) find(id ID) (*waiting, Prompt, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -313,7 +310,7 @@ func (b *Broker) all() []*waiting {
 	return slices.Clone(b.waiting)
 }
 
-// note takes note of what a prompt has become.
+// note records the event of a prompt's state.
 func (b *Broker) note(p Prompt) {
 	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID), "secret": string(p.Secret.Name)}
 	if p.Secret.Plugin != "" {

@@ -1,4 +1,4 @@
-// Package prompts asks people for what only they can give, and has whoever needs it wait for the answer.
+// Package prompts asks people for secrets and waits for their answers.
 package prompts
 
 import (
@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// UsualWait is how long a prompt waits where nothing else is said: somebody
-	// who is at the computer has seen it by then.
+	// UsualWait is how long a prompt waits by default: a person at the computer has
+	// seen it by then.
 	UsualWait = 5 * time.Minute
-	// MaxWait is the longest: who has not answered in a day has forgotten it.
+	// MaxWait is the longest wait.
 	MaxWait = 24 * time.Hour
-	// MaxText is how many characters who asks may say about it: a screenful.
+	// MaxText is the length of a prompt's text in characters: a screenful.
 	MaxText = 2000
-	// maxWaiting is how many prompts of one agent wait at a time, so that it can
-	// bury neither its owner nor what others ask.
+	// maxWaiting bounds the waiting prompts of an agent, so that it cannot flood its
+	// owner or hide those of other agents.
 	maxWaiting = 8
-	// maxEnded is how many that have ended are kept, for those who come late.
+	// maxEnded is how many ended prompts are kept, for late answers.
 	maxEnded = 100
 )
 
@@ -41,13 +41,12 @@ const (
 	EventExpired   events.Kind = "prompt.expired"
 )
 
-// ID is what a prompt is answered by: 8 hexadecimal digits, short enough to be
-// typed. It is no secret.
+// ID identifies a prompt: 8 hexadecimal digits, short enough to type. It is not secret.
 type ID string
 
 var idText = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
-// ParseID reads the id of a prompt.
+// ParseID parses the id of a prompt.
 func ParseID(text string) (ID, error) {
 	if !idText.MatchString(text) {
 		return "", fault.Newf(fault.InvalidArgs, "read prompt id", fmt.Sprintf("%.40q", text), "not allowed").Advise("It is 8 hexadecimal digits. See `osaurus-sandbox prompt list`.")
@@ -67,17 +66,17 @@ type Kind string
 // Secret is the value of a secret.
 const Secret Kind = "secret"
 
-// State is how a prompt is.
+// State is the state of a prompt.
 type State string
 
 const (
 	Waiting   State = "waiting"
 	Answered  State = "answered"
-	Cancelled State = "cancelled" // by a person, by the end of who asked, or of the daemon
-	Expired   State = "expired"   // its deadline is over
+	Cancelled State = "cancelled" // by a person, or by the end of the caller or the daemon
+	Expired   State = "expired"   // its deadline has passed
 )
 
-// kind is the event of a prompt that came into a state.
+// kind returns the kind of the event for a prompt that reaches the state.
 func (s State) kind() events.Kind {
 	switch s {
 	case Answered:
@@ -90,18 +89,18 @@ func (s State) kind() events.Kind {
 	return EventAsked
 }
 
-// Question is what is to be asked.
+// Question is a secret to ask for.
 type Question struct {
 	Secret secrets.Key
-	// Name is the agent's, for people.
+	// Name is the agent's name.
 	Name config.AgentName
-	// Text is what who asks says about it. People see who says it.
+	// Text explains the question. People see that the agent wrote it.
 	Text string
-	// Wait is how long to wait for an answer, at most MaxWait; 0 is UsualWait.
+	// Wait is how long to wait, at most MaxWait. 0 is UsualWait.
 	Wait time.Duration
 }
 
-// check makes a question that can be asked.
+// check returns the question with its defaults, or why it cannot be asked.
 func (q Question) check() (Question, error) {
 	refuse := func(why, advice string) (Question, error) {
 		return q, fault.New(fault.InvalidArgs, "ask for", q.Secret.String(), errors.New(why)).Advise(advice)
@@ -118,8 +117,7 @@ func (q Question) check() (Question, error) {
 	return q, q.Secret.Check()
 }
 
-// readable is a text that does nothing to the terminal that it is shown on,
-// and looks like what it is.
+// readable replaces characters that would control a terminal, or are invisible, by dots.
 func readable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) && r != utf8.RuneError {
@@ -129,7 +127,7 @@ func readable(text string) string {
 	}, text)
 }
 
-// Prompt is a question and what became of it.
+// Prompt is a question and its state.
 type Prompt struct {
 	ID              ID
 	Kind            Kind
@@ -139,10 +137,10 @@ type Prompt struct {
 	Asked, Deadline time.Time
 	State           State
 	Ended           time.Time // unless it waits
-	Cause           string    // who or what ended it
+	Cause           string    // of its state
 }
 
-// Err is what who asked gets: nil if it was answered.
+// Err returns the result of Ask: nil if the prompt was answered.
 func (p Prompt) Err() error {
 	const op = "ask for"
 	switch p.State {

@@ -8,14 +8,13 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// rows are the part of the database that is about prompts. They are there for
-// those who ask after a restart what became of one.
+// rows stores prompts, so that their ends are known after a restart.
 type rows struct{ db *store.DB }
 
 const columns = "id, agent, name, kind, plugin, secret, text, asked, deadline, state, ended, cause"
 
-// open cancels what waited in a daemon that is no more, and returns those and
-// all that are kept.
+// open cancels the prompts that waited in an earlier daemon, and returns those and all
+// prompts.
 func (r rows) open(ctx context.Context, cause string) (lost, all []Prompt, err error) {
 	const op = "read prompts"
 	err = r.db.Write(ctx, op, func(tx *sql.Tx) (err error) {
@@ -37,7 +36,7 @@ func (r rows) add(ctx context.Context, p Prompt) error {
 	})
 }
 
-// end notes how a prompt ended, and forgets the oldest ones.
+// end stores how a prompt ended, and deletes the oldest ones.
 func (r rows) end(ctx context.Context, p Prompt) error {
 	return r.db.Write(ctx, "keep prompt", func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE prompts SET state = ?, ended = ?, cause = ? WHERE id = ?", p.State, p.Ended.UnixNano(), p.Cause, p.ID); err != nil {

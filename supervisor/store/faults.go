@@ -14,8 +14,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Fault makes a *fault.Error about the database of whatever SQLite or the
-// system say. A *fault.Error stays what it is, and nil stays nil.
+// Fault turns an error of SQLite or the system into a *fault.Error about the database. It
+// returns a *fault.Error and nil unchanged.
 func (db *DB) Fault(op string, err error) error {
 	if err == nil {
 		return nil
@@ -50,13 +50,13 @@ func (db *DB) Fault(op string, err error) error {
 	if e.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY { // all of them are to agents
 		return fault.Newf(fault.NotFound, op, "", "the agent was deleted")
 	}
-	switch e.Code() & 0xff { // the rest says where it happened
+	switch e.Code() & 0xff { // without the extended code
 	case sqlite3.SQLITE_FULL:
 		return fail(fault.Unavailable, room)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return fail(fault.Unavailable, writable)
 	case sqlite3.SQLITE_IOERR:
-		// A full disk is this one too, where SQLite was not just writing.
+		// A full disk can be this one too.
 		return fail(fault.Unavailable, "See that the disk of "+dir+" works and has room.")
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fail(fault.Execution, broken)
@@ -68,8 +68,7 @@ func (db *DB) Fault(op string, err error) error {
 	return fail(fault.Execution, ours)
 }
 
-// trouble is what is wrong with the database. It is HostOnly: programs in the guest
-// need not know where on this computer it is.
+// trouble is an error with the database's path, which programs in the guest must not see.
 type trouble struct{ error }
 
 func (t trouble) Unwrap() error { return t.error }
@@ -77,8 +76,7 @@ func (t trouble) Unwrap() error { return t.error }
 // HostOnly implements bridge.HostOnly.
 func (trouble) HostOnly() {}
 
-// cutShort reports whether an error is what a transaction says whose context
-// ended. It is undone then.
+// cutShort reports whether an error is that of a transaction whose context has ended.
 func cutShort(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return errors.Is(err, sql.ErrTxDone) || ok && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT

@@ -11,9 +11,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// files is the one list of what was ever done to the schema, in the order of
-// the names: 0001_events.sql, 0002_audit.sql, … Whoever needs a table adds a
-// file at the end. A file that was released is never changed.
+// files holds all migrations of the schema, in the order of their names: 0001_events.sql,
+// 0002_audit.sql, … A new table is a new file. Released files never change.
 //
 //go:embed schema/*.sql
 var files embed.FS
@@ -33,15 +32,14 @@ func schema() []migration {
 	for _, name := range names {
 		text, err := files.ReadFile(name)
 		if err != nil {
-			panic(err) // it is in the program
+			panic(err) // it is embedded
 		}
 		list = append(list, migration{path.Base(name), string(text)})
 	}
 	return list
 }
 
-// migrate does what was not done yet, each migration with its version in one
-// transaction: a killed program leaves the schema between two of them.
+// migrate runs the missing migrations, each in one transaction with the schema's version.
 func migrate(ctx context.Context, pool *sql.DB, schema []migration) error {
 	at, err := version(ctx, pool)
 	if err != nil {
@@ -65,7 +63,7 @@ func migrate(ctx context.Context, pool *sql.DB, schema []migration) error {
 	return nil
 }
 
-// checkVersion refuses a schema that is not wholly this program's.
+// checkVersion refuses a schema of another version.
 func checkVersion(ctx context.Context, pool *sql.DB, schema []migration) error {
 	switch at, err := version(ctx, pool); {
 	case err != nil:

@@ -1,4 +1,4 @@
-// Package store is the supervisor's one SQLite database: it opens it, brings its schema up to date and says what is wrong with it.
+// Package store opens the supervisor's SQLite database, migrates its schema and explains its errors.
 package store
 
 import (
@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// patience is how long a statement waits for another connection's lock. In
-	// WAL mode only writers wait for each other, and their transactions are short.
+	// patience is how long a statement waits for a lock. In WAL mode only writers wait
+	// for each other, and their transactions are short.
 	patience = 5 * time.Second
 	// maxReaders bounds the connections for reading: each costs file
 	// descriptors and a page cache.
 	maxReaders = 4
-	// privateFile: what agents did is for the user alone.
+	// privateFile is the mode of the database: it says what agents did.
 	privateFile fs.FileMode = 0o600
 )
 
-// DB is the open database. Its methods may be called at once by many.
+// DB is an open database. Its methods may be called from any goroutine.
 type DB struct {
 	path   string
-	writer *sql.DB // one connection, so writers queue here and not at SQLite's lock; nil if it is only read
+	writer *sql.DB // one connection, so that writers queue here and not at SQLite's lock; nil in View
 	reader *sql.DB
 }
 
-// Open opens the database for the one program that writes it, which the home's
-// lock chooses. It makes the file if there is none, and brings an older schema
-// up to date; a newer one is fault.Rejected. The folder must exist.
+// Open opens the database for reading and writing. The caller holds the home's lock. Open
+// creates a missing file and migrates an older schema; a newer one is fault.Rejected. The
+// folder must exist.
 func Open(ctx context.Context, path string) (*DB, error) {
 	return open(ctx, path, schema())
 }
@@ -52,7 +52,7 @@ func open(ctx context.Context, path string, schema []migration) (*DB, error) {
 }
 
 func (db *DB) open(ctx context.Context, schema []migration) error {
-	// SQLite would make it readable for all; its WAL takes over the mode.
+	// SQLite would create it readable for all. Its WAL inherits the mode.
 	file, err := os.OpenFile(db.path, os.O_CREATE|os.O_RDWR, privateFile)
 	if err != nil {
 		return err
@@ -60,8 +60,7 @@ func (db *DB) open(ctx context.Context, schema []migration) error {
 	if err := errors.Join(file.Chmod(privateFile), file.Close()); err != nil {
 		return err
 	}
-	// A commit is on the disk when it returns: an acknowledged entry of the
-	// audit survives a power cut.
+	// With synchronous(FULL) a commit is on the disk when it returns.
 	db.writer = db.connect("rwc", "immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)")
 	if err := migrate(ctx, db.writer, schema); err != nil {
 		return err
@@ -70,9 +69,9 @@ func (db *DB) open(ctx context.Context, schema []migration) error {
 	return nil
 }
 
-// View opens the database for reading, also while another program has it open
-// for writing, and also where nothing can be written. No file is
-// fault.NotFound; a schema that is not this program's is refused.
+// View opens the database for reading, also while another program writes it, and in a
+// read-only folder. A missing file is fault.NotFound. It refuses another version of the
+// schema.
 func View(ctx context.Context, path string) (*DB, error) {
 	const op = "open database"
 	db := &DB{path: path}
@@ -82,8 +81,8 @@ func View(ctx context.Context, path string) (*DB, error) {
 	db.reader = db.connect("ro", "deferred", maxReaders)
 	err := checkVersion(ctx, db.reader, schema())
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_CANTOPEN && !db.hasWAL() {
-		// In a folder that is read-only, SQLite cannot make the files that
-		// readers and writers agree with. Without a WAL there is no writer.
+		// In a read-only folder, SQLite cannot create the files that readers share
+		// with writers. Without a WAL there is no writer.
 		db.reader.Close()
 		db.reader = db.connect("ro&immutable=1", "deferred", maxReaders)
 		err = checkVersion(ctx, db.reader, schema())
@@ -100,8 +99,8 @@ func (db *DB) hasWAL() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// connect makes a pool of at most so many connections. The mode and the lock
-// that a transaction begins with are SQLite's words.
+// connect returns a pool of connections. Mode and lock are SQLite's names for how it opens
+// the file and begins transactions.
 func (db *DB) connect(mode, lock string, most int, pragmas ...string) *sql.DB {
 	query := fmt.Sprintf("mode=%s&_txlock=%s&_pragma=busy_timeout(%d)", mode, lock, patience.Milliseconds())
 	for _, pragma := range pragmas {
@@ -115,12 +114,12 @@ func (db *DB) connect(mode, lock string, most int, pragmas ...string) *sql.DB {
 	return pool
 }
 
-// Path is the database's file.
+// Path returns the path of the database's file.
 func (db *DB) Path() string { return db.path }
 
-// Write runs do in a transaction that is on the disk when Write returns nil,
-// and not there at all when it returns an error. Writers take turns. The error
-// is do's own *fault.Error, or one about op.
+// Write runs do in a transaction. It is on the disk when Write returns nil, and undone when
+// it returns an error. Writers take turns. The error is the *fault.Error of do, or one
+// about op.
 func (db *DB) Write(ctx context.Context, op string, do func(*sql.Tx) error) error {
 	if db.writer == nil {
 		return fault.Newf(fault.Rejected, op, db.path, "it was opened for reading")
@@ -128,9 +127,8 @@ func (db *DB) Write(ctx context.Context, op string, do func(*sql.Tx) error) erro
 	return db.Fault(op, transact(ctx, db.writer, do))
 }
 
-// Read runs do in a transaction that sees the database as it was when do's
-// first query ran, whatever is written meanwhile. It should be short: what it
-// sees cannot be tidied away.
+// Read runs do in a transaction that sees the database as at its first query. It should be
+// short, since the WAL grows meanwhile.
 func (db *DB) Read(ctx context.Context, op string, do func(*sql.Tx) error) error {
 	return db.Fault(op, transact(ctx, db.reader, do))
 }
@@ -151,11 +149,10 @@ func transact(ctx context.Context, pool *sql.DB, do func(*sql.Tx) error) error {
 	return err
 }
 
-// Close waits for what runs and closes the database. It must not be called
-// while others may still begin something.
+// Close waits for running transactions and closes the database. No new ones may begin.
 func (db *DB) Close() error {
 	var errs []error
-	for _, pool := range []*sql.DB{db.reader, db.writer} { // the writer last: it tidies the WAL away
+	for _, pool := range []*sql.DB{db.reader, db.writer} { // the writer last: it removes the WAL
 		if pool != nil {
 			errs = append(errs, pool.Close())
 		}
