@@ -19,28 +19,19 @@ import (
 	"osaurus-sandbox/vm/qemu/fs"
 )
 
-const (
-	// fewFiles is a budget of descriptors far below what the guest walks.
-	fewFiles    = 200
-	walkedFiles = 20000
-	bigFolder   = 100000
-	limitBytes  = 1 << 20
-	limitFiles  = 20
-)
-
 // fsGuest is a guest with several shares.
 type fsGuest struct {
 	*VM
 	t      *testing.T
 	shares map[string]string // folders of the host
-	many   *fs.Device
+	work   *fs.Device
 }
 
 func startFS(t *testing.T, arch vm.Arch) *fsGuest {
 	set := &vm.Subtrees{}
 	for _, s := range []vm.Subtree{
 		{Path: "agents/alice", UID: 1000, GID: 1000},
-		{Path: "agents/bob", UID: 1001, GID: 1001, MaxBytes: limitBytes, MaxFiles: limitFiles},
+		{Path: "agents/bob", UID: 1001, GID: 1001},
 	} {
 		if err := set.Set(s); err != nil {
 			t.Fatal(err)
@@ -48,26 +39,22 @@ func startFS(t *testing.T, arch vm.Arch) *fsGuest {
 	}
 	g := &fsGuest{t: t, shares: map[string]string{}}
 	var devices []Device
-	for _, s := range []struct {
-		share vm.Share
-		files int
-	}{
-		{vm.Share{Tag: "work", Subtrees: set}, 0},
-		{vm.Share{Tag: "asker", Ownership: vm.OwnershipAsker}, 0},
-		{vm.Share{Tag: "tools", ReadOnly: true}, 0},
-		{vm.Share{Tag: "many"}, fewFiles},
+	for _, share := range []vm.Share{
+		{Tag: "asker", Ownership: vm.OwnershipAsker},
+		{Tag: "tools", ReadOnly: true},
+		{Tag: "work", Subtrees: set},
 	} {
-		s.share.Path = t.TempDir()
-		if err := os.Chmod(s.share.Path, 0o755); err != nil {
+		share.Path = t.TempDir()
+		if err := os.Chmod(share.Path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		d, err := fs.New(s.share, fs.Options{Files: s.files})
+		d, err := fs.New(share, fs.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { d.Close() })
-		g.shares[s.share.Tag], g.many = s.share.Path, d
-		devices = append(devices, Device{Backend: d, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=" + s.share.Tag})
+		g.shares[share.Tag], g.work = share.Path, d
+		devices = append(devices, Device{Backend: d, QEMU: "vhost-user-fs-pci,queue-size=1024,tag=" + share.Tag})
 	}
 	for _, home := range []string{"agents/alice", "agents/bob"} {
 		if err := os.MkdirAll(filepath.Join(g.shares["work"], home), 0o755); err != nil {
@@ -136,11 +123,7 @@ func TestFS(t *testing.T) {
 	}
 	more := []part{
 		{"onshare asker", func(g *fsGuest, t *testing.T) { g.onShare(t, "-share=/mnt/asker") }},
-		{"confined", (*fsGuest).testConfined},
 		{"host edits", (*fsGuest).testHostEdits},
-		{"limits", (*fsGuest).testLimits},
-		{"read only", (*fsGuest).testReadOnly},
-		{"many files", (*fsGuest).testManyFiles},
 		{"remount and reboot", (*fsGuest).testReboot},
 	}
 	for _, c := range []struct {
@@ -167,18 +150,6 @@ func (g *fsGuest) testFiles(t *testing.T) {
 	g.MustRun("link", "/mnt/work/sym", "/mnt/work/hardsym") // a second name of the link itself
 	g.expect(t, "from the guest", "read", "/mnt/work/hardsym")
 	g.MustRun("openunlinked", "/mnt/work/unlinked")
-}
-
-func (g *fsGuest) testConfined(t *testing.T) {
-	out := t.TempDir()
-	if err := os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(out, filepath.Join(g.shares["work"], "escape")); err != nil {
-		t.Fatal(err)
-	}
-	g.expect(t, "no such file", "read", "/mnt/work/escape/secret") // the guest's own path
-	g.expect(t, "no such file", "read", "/mnt/work/../../.."+out+"/secret")
 }
 
 // testHostEdits holds the rule: within a second under the subtree policy, at
@@ -225,72 +196,14 @@ func (g *fsGuest) testOwners(t *testing.T) {
 	}
 }
 
-func (g *fsGuest) testLimits(t *testing.T) {
-	const bob = "/mnt/work/agents/bob/"
-	g.MustRun("write", bob+"f", "x")
-	g.expect(t, "invalid cross-device link", "mv", bob+"f", "/mnt/work/f")
-	g.expect(t, "device or resource busy", "mv", "/mnt/work/agents/bob", "/mnt/work/free")
-	for i := range limitFiles - 1 {
-		g.MustRun("mkdir", fmt.Sprint(bob, "d", i))
-	}
-	g.expect(t, "disk quota exceeded", "mkdir", bob+"one-more")
-	g.MustRun("rm", bob+"d0")
-	g.MustRun("mkdir", bob+"one-more")
-	g.expect(t, "disk quota exceeded", "write", bob+"f2", "x")
-	g.MustRun("patch", bob+"f", limitBytes-8192, "fits") // sparse: one block
-	g.MustRun("patch", bob+"f", 1<<30, "fits")
-	if _, err := g.Run("exec", "/mnt/tools/onshare", "-test.run=TestHoles", "-share="+bob); err == nil {
-		t.Error("a test that writes twice the limit passed")
-	}
-}
-
-func (g *fsGuest) testReadOnly(t *testing.T) {
-	g.expect(t, "read-only file system", "write", "/mnt/tools/f", "x")
-	g.expect(t, "read-only file system", "rm", "/mnt/tools/onshare")
-	g.expect(t, "read-only file system", "chmod", "/mnt/tools/onshare", "600")
-}
-
-// testManyFiles walks more files than there are descriptors, twice.
-func (g *fsGuest) testManyFiles(t *testing.T) {
-	for i := range walkedFiles {
-		dir := filepath.Join(g.shares["many"], "tree", fmt.Sprint(i%400/20), fmt.Sprint(i%400))
-		if i < 400 {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := unix.Mknod(filepath.Join(dir, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g.onShare(t, "-test.run=TestWalk", "-walk=/mnt/many/tree", fmt.Sprint("-files=", walkedFiles))
-	s := g.many.Stats()
-	t.Logf("after the walk: %+v", s)
-	if s.Nodes < walkedFiles || s.Paths > fewFiles {
-		t.Errorf("%+v: the guest does not know the files, or they cost descriptors", s)
-	}
-	big := filepath.Join(g.shares["many"], "big")
-	if err := os.Mkdir(big, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for i := range bigFolder {
-		if err := unix.Mknod(filepath.Join(big, fmt.Sprint(i)), unix.S_IFREG|0o644, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := strings.Count(g.MustRun("ls", "/mnt/many/big"), "\n"); n != bigFolder {
-		t.Errorf("%d entries", n)
-	}
-}
-
 func (g *fsGuest) testReboot(t *testing.T) {
 	g.MustRun("umount", "/mnt/work")
 	g.MustRun("mount", "work", "/mnt/work")
 	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
 	_, _ = g.Run("reboot")
 	g.mount()
-	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
-	if s := g.many.Stats(); s.Nodes != 1 || s.Paths != 0 || s.Open != 0 {
+	if s := g.work.Stats(); s.Nodes != 1 || s.Paths != 0 || s.Open != 0 {
 		t.Errorf("after a reboot: %+v", s)
 	}
+	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
 }

@@ -80,7 +80,6 @@ type Device struct {
 type Options struct {
 	Devices []Device
 	Args    []string
-	Trace   bool    // log the vhost-user messages
 	Paths   bool    // use socket paths rather than inherited socket pairs
 	Memory  string  // default "1G"
 	Init    string  // the package of the guest's only program; default: the test guest
@@ -133,7 +132,7 @@ func Start(t testing.TB, o Options) *VM {
 				t.Fatal(err)
 			}
 			chardev += "path=" + l.Addr().String()
-			m.serve(d.Backend, o.Trace, func() (*net.UnixConn, error) { defer l.Close(); return l.AcceptUnix() })
+			m.serve(d.Backend, func() (*net.UnixConn, error) { defer l.Close(); return l.AcceptUnix() })
 		default:
 			// No name in the file system, and no one else can connect.
 			conn, peer, err := socketPair()
@@ -143,7 +142,7 @@ func Start(t testing.TB, o Options) *VM {
 			handles = append(handles, peer)
 			cmd.ExtraFiles = append(cmd.ExtraFiles, peer)
 			chardev += fmt.Sprintf("fd=%d", 2+len(cmd.ExtraFiles))
-			m.serve(d.Backend, o.Trace, func() (*net.UnixConn, error) { return conn, nil })
+			m.serve(d.Backend, func() (*net.UnixConn, error) { return conn, nil })
 		}
 		cmd.Args = append(cmd.Args, "-chardev", chardev, "-device", fmt.Sprintf("%s,chardev=vu%d", d.QEMU, i))
 	}
@@ -207,7 +206,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return c.(*net.UnixConn), peer, nil
 }
 
-func (m *VM) serve(dev vhostuser.Device, trace bool, accept func() (*net.UnixConn, error)) {
+func (m *VM) serve(dev vhostuser.Device, accept func() (*net.UnixConn, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{Stop: cancel, Done: make(chan struct{})}
 	m.Servers = append(m.Servers, s)
@@ -218,7 +217,7 @@ func (m *VM) serve(dev vhostuser.Device, trace bool, accept func() (*net.UnixCon
 			s.Err = err
 			return
 		}
-		s.Err = vhostuser.Serve(ctx, conn, dev, vhostuser.Options{Log: slog.New(slog.NewTextHandler(m.Console, nil)), Trace: trace})
+		s.Err = vhostuser.Serve(ctx, conn, dev, vhostuser.Options{Log: slog.New(slog.NewTextHandler(m.Console, nil))})
 	}()
 }
 

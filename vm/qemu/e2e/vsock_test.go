@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,30 +25,9 @@ type halfCloser interface{ CloseWrite() error }
 // TestVsock has a guest whose memory is more than one region, but on arm64: a part
 // below and a part above 4 GiB. It is only reserved: the guest touches little of it.
 func TestVsock(t *testing.T) {
-	vm := Start(t, Options{Paths: true, Memory: "4G", Trace: true})
+	vm := Start(t, Options{Paths: true, Memory: "4G"})
 	t.Logf("guest: %s", vm.MustRun("uname"))
-	table := regexp.MustCompile(`req=SET_MEM_TABLE .*payload=([0-9a-f]{2})`).FindStringSubmatch(vm.Console.String())
-	if Arch() == "amd64" && (table == nil || table[1] < "02") {
-		t.Errorf("the memory table has not several regions: %q", table)
-	}
 
-	t.Run("refused", func(t *testing.T) {
-		_, err := vm.Vsock.Dial(context.Background(), 9)
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("Dial of a closed port: %v", err)
-		}
-	})
-	t.Run("echo", func(t *testing.T) {
-		c := vm.Dial(guestport.Echo)
-		defer c.Close()
-		data := make([]byte, 4<<20)
-		_, _ = rand.Read(data)
-		go writeAll(c, data)
-		got, err := io.ReadAll(c)
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("echo of %d bytes gave %d, %v", len(data), len(got), err)
-		}
-	})
 	t.Run("many from host", func(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 500 {
@@ -88,17 +66,6 @@ func TestVsock(t *testing.T) {
 		_, err := vm.Run("dial", 1)
 		if err == nil || !strings.Contains(err.Error(), "reset") {
 			t.Errorf("guest's dial of a closed host port: %v", err)
-		}
-	})
-	t.Run("slow reader", func(t *testing.T) { // credit both ways
-		c := vm.Dial(guestport.Echo)
-		defer c.Close()
-		const size = 2 << 20
-		go writeAll(c, make([]byte, size))
-		time.Sleep(500 * time.Millisecond)
-		n, err := io.Copy(io.Discard, c)
-		if err != nil || n != size {
-			t.Errorf("read %d, %v", n, err)
 		}
 	})
 	t.Run("close delivers", func(t *testing.T) {
@@ -147,15 +114,6 @@ func TestVsock(t *testing.T) {
 			t.Errorf("read of a connection to a rebooted guest: %v", err)
 		}
 		t.Logf("guest again: %s", vm.MustRun("uname"))
-	})
-	t.Run("device dies", func(t *testing.T) {
-		c := vm.Dial(guestport.Echo)
-		defer c.Close()
-		vm.Servers[0].Stop()
-		<-vm.Servers[0].Done
-		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("read after the device's end: %v", err)
-		}
 	})
 }
 

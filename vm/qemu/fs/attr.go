@@ -177,11 +177,7 @@ func setTimes(d *descriptor, in *fuse.SetAttrIn) error {
 	}
 	set(&ts[0], fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
 	set(&ts[1], fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
-	err := unix.UtimesNanoAt(d.fd, "", ts[:], unix.AT_EMPTY_PATH)
-	if err == unix.EINVAL || err == unix.ENOENT { // before Linux 5.8; of a link the times then stay
-		err = unix.UtimesNanoAt(unix.AT_FDCWD, procPath(d), ts[:], 0)
-	}
-	return err
+	return unix.UtimesNanoAt(d.fd, "", ts[:], unix.AT_EMPTY_PATH)
 }
 
 // retry repeats f while a signal interrupts it.

@@ -45,43 +45,40 @@ func (o outside) check(t testing.TB) {
 }
 
 func TestNamesThatAreNoNames(t *testing.T) {
-	for _, openat2 := range []bool{true, false} {
-		out := newOutside(t)
-		share := filepath.Join(out.dir, "share")
-		if err := os.Mkdir(share, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		c := newClient(t, vm.Share{Path: share}, Options{})
-		c.dev.host.openat2 = openat2
-		c.host("dir/file", "x")
-		file := must(c.walk("dir", "file"))(t)
-		dir := must(c.walk("dir"))(t)
-		for _, name := range []string{"", ".", "..", "../secret", "/etc", "a/b", "../../" + out.secret, out.secret, "dir/file", strings.Repeat("n", 256)} {
-			expect := error(unix.EINVAL)
-			if len(name) > maxName {
-				expect = unix.ENAMETOOLONG
-			}
-			for what, err := range map[string]error{
-				"lookup":      second(c.lookup(root, name)),
-				"mkdir":       second(c.mkdir(root, name)),
-				"create":      second(c.create(root, name)),
-				"unlink":      c.unlink(root, name),
-				"rmdir":       c.rmdir(root, name),
-				"rename from": c.rename(root, name, root, "new", 0),
-				"rename to":   c.rename(root, "dir", root, name, 0),
-				"link":        c.link(file.NodeId, root, name),
-				"symlink":     c.symlink(root, name, "target"),
-			} {
-				want(t, what+" "+name, err, expect)
-			}
-		}
-		want(t, "a folder that is a file", second(c.lookup(file.NodeId, "x")), unix.ENOTDIR)
-		want(t, "an unknown node", second(c.lookup(dir.NodeId+1000, "x")), unix.ESTALE)
-		if err := os.RemoveAll(share); err != nil {
-			t.Fatal(err)
-		}
-		out.check(t)
+	out := newOutside(t)
+	share := filepath.Join(out.dir, "share")
+	if err := os.Mkdir(share, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	c := newClient(t, vm.Share{Path: share}, Options{})
+	c.host("dir/file", "x")
+	file := must(c.walk("dir", "file"))(t)
+	dir := must(c.walk("dir"))(t)
+	for _, name := range []string{"", ".", "..", "../secret", "/etc", "a/b", "../../" + out.secret, out.secret, "dir/file", strings.Repeat("n", 256)} {
+		expect := error(unix.EINVAL)
+		if len(name) > maxName {
+			expect = unix.ENAMETOOLONG
+		}
+		for what, err := range map[string]error{
+			"lookup":      second(c.lookup(root, name)),
+			"mkdir":       second(c.mkdir(root, name)),
+			"create":      second(c.create(root, name)),
+			"unlink":      c.unlink(root, name),
+			"rmdir":       c.rmdir(root, name),
+			"rename from": c.rename(root, name, root, "new", 0),
+			"rename to":   c.rename(root, "dir", root, name, 0),
+			"link":        c.link(file.NodeId, root, name),
+			"symlink":     c.symlink(root, name, "target"),
+		} {
+			want(t, what+" "+name, err, expect)
+		}
+	}
+	want(t, "a folder that is a file", second(c.lookup(file.NodeId, "x")), unix.ENOTDIR)
+	want(t, "an unknown node", second(c.lookup(dir.NodeId+1000, "x")), unix.ESTALE)
+	if err := os.RemoveAll(share); err != nil {
+		t.Fatal(err)
+	}
+	out.check(t)
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -89,76 +86,73 @@ func second[T any](_ T, err error) error { return err }
 // The guest keeps asking for d/secret while d is a folder one moment and a link
 // to a folder outside the next.
 func TestSwappedLinks(t *testing.T) {
-	for _, openat2 := range []bool{true, false} {
-		out := newOutside(t)
-		c := newClient(t, vm.Share{}, Options{})
-		c.dev.host.openat2 = openat2
-		c.host("real/secret", "harmless")
-		if err := os.Symlink(out.dir, filepath.Join(c.dir, "link")); err != nil {
-			t.Fatal(err)
+	out := newOutside(t)
+	c := newClient(t, vm.Share{}, Options{})
+	c.host("real/secret", "harmless")
+	if err := os.Symlink(out.dir, filepath.Join(c.dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	path := func(name string) string { return filepath.Join(c.dir, name) }
+	if err := os.Rename(path("real"), path("d")); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var swapper, guests sync.WaitGroup
+	swapper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// d is the folder, then the link, then the folder again.
+			if err := unix.Renameat2(unix.AT_FDCWD, path("d"), unix.AT_FDCWD, path("link"), unix.RENAME_EXCHANGE); err != nil {
+				t.Error(err)
+				return
+			}
 		}
-		path := func(name string) string { return filepath.Join(c.dir, name) }
-		if err := os.Rename(path("real"), path("d")); err != nil {
-			t.Fatal(err)
-		}
-		stop := make(chan struct{})
-		var swapper, guests sync.WaitGroup
-		swapper.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				// d is the folder, then the link, then the folder again.
-				if err := unix.Renameat2(unix.AT_FDCWD, path("d"), unix.AT_FDCWD, path("link"), unix.RENAME_EXCHANGE); err != nil {
+	})
+	var seen [4]int
+	for g := range seen {
+		guests.Go(func() {
+			for began := time.Now(); time.Since(began) < 2*time.Second || seen[g] == 0 && time.Since(began) < timetest.Limit; {
+				d, err := c.lookup(root, "d")
+				if err != nil {
 					t.Error(err)
 					return
 				}
+				// Do not rely on what was checked a moment ago.
+				if n, _ := c.dev.cur.node(d.NodeId); n != nil {
+					c.dev.cur.mu.Lock()
+					n.checked = time.Time{}
+					c.dev.cur.mu.Unlock()
+				}
+				_, _ = c.create(d.NodeId, "planted")
+				_ = c.symlink(d.NodeId, "planted-link", "x")
+				_ = c.unlink(d.NodeId, "planted")
+				_ = c.rename(d.NodeId, "planted-link", d.NodeId, "planted", 0)
+				f, err := c.lookup(d.NodeId, "secret")
+				if err != nil {
+					continue
+				}
+				o, err := c.open(f.NodeId, unix.O_RDWR)
+				if err != nil {
+					continue
+				}
+				if b, err := c.read(o.Fh, 0, 100); err != nil || string(b) != "harmless" {
+					t.Errorf("the guest reads %q, %v", b, err)
+				}
+				c.release(o.Fh)
+				seen[g]++
 			}
 		})
-		var seen [4]int
-		for g := range seen {
-			guests.Go(func() {
-				for began := time.Now(); time.Since(began) < 2*time.Second || seen[g] == 0 && time.Since(began) < timetest.Limit; {
-					d, err := c.lookup(root, "d")
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					// Do not rely on what was checked a moment ago.
-					if n, _ := c.dev.cur.node(d.NodeId); n != nil {
-						c.dev.cur.mu.Lock()
-						n.checked = time.Time{}
-						c.dev.cur.mu.Unlock()
-					}
-					_, _ = c.create(d.NodeId, "planted")
-					_ = c.symlink(d.NodeId, "planted-link", "x")
-					_ = c.unlink(d.NodeId, "planted")
-					_ = c.rename(d.NodeId, "planted-link", d.NodeId, "planted", 0)
-					f, err := c.lookup(d.NodeId, "secret")
-					if err != nil {
-						continue
-					}
-					o, err := c.open(f.NodeId, unix.O_RDWR)
-					if err != nil {
-						continue
-					}
-					if b, err := c.read(o.Fh, 0, 100); err != nil || string(b) != "harmless" {
-						t.Errorf("the guest reads %q, %v", b, err)
-					}
-					c.release(o.Fh)
-					seen[g]++
-				}
-			})
-		}
-		guests.Wait()
-		close(stop)
-		swapper.Wait()
-		out.check(t)
-		if slices.Max(seen[:]) == 0 {
-			t.Error("the guest never saw the file at all")
-		}
+	}
+	guests.Wait()
+	close(stop)
+	swapper.Wait()
+	out.check(t)
+	if slices.Max(seen[:]) == 0 {
+		t.Error("the guest never saw the file at all")
 	}
 }
 

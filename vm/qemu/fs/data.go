@@ -130,11 +130,25 @@ func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error 
 		err = s.ask(u, func() error { return u.reserve(size) })
 	}
 	if err != nil {
-		if !needsNoRoom(h.file, off, size, err) {
+		if !overwrites(h.file, off, size, err) {
 			return err
 		}
 		size = 0
 	}
 	defer u.settle(t, h.file, size)
 	return f(h)
+}
+
+// overwrites reports whether a write of size bytes at off, which err refused,
+// only replaces data that is there. A quota counts that data already. The host's
+// free space stays the same only on file systems that write in place.
+func overwrites(file *descriptor, off, size int64, err error) bool {
+	var s unix.Statfs_t
+	inPlace := err == unix.EDQUOT ||
+		unix.Fstatfs(file.fd, &s) == nil && (s.Type == unix.EXT4_SUPER_MAGIC || s.Type == unix.TMPFS_MAGIC)
+	if size == 0 || !inPlace {
+		return size == 0
+	}
+	hole, err := unix.Seek(file.fd, off, unix.SEEK_HOLE)
+	return err == nil && hole >= off+size
 }

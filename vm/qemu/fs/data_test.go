@@ -105,28 +105,3 @@ func TestKeepCache(t *testing.T) {
 		t.Error("kept though the host wrote")
 	}
 }
-
-// Who closes a file is told of writes that failed after they were done, where that can be.
-func TestFlush(t *testing.T) {
-	c := newClient(t, vm.Share{}, Options{})
-	f := must(c.create(root, "f"))(t)
-	flush := func(fh uint64) error {
-		_, err := call[none](c, opFlush, f.NodeId, &fuse.FlushIn{Fh: fh})
-		return err
-	}
-	c.dev.host.failsLate = false
-	want(t, "flush what was written through", flush(f.Fh), unix.ENOSYS)
-	c.dev.host.failsLate = true // as on NFS
-	before := openFiles(t)
-	want(t, "flush", flush(f.Fh), nil)
-	want(t, "flush what is not open", flush(f.Fh+1), unix.EBADF)
-	file := c.dev.cur.handles[f.Fh].file
-	fd := file.fd
-	file.fd = -1 // cannot be duplicated, as where this process has too many
-	want(t, "flush without a descriptor to do it with", flush(f.Fh), nil)
-	file.fd = fd
-	want(t, "write after that", c.write(f.Fh, 0, []byte("x"), 0), nil)
-	if after := openFiles(t); after > before {
-		t.Errorf("%d descriptors after it, %d before", after, before)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"math"
 	"runtime/debug"
 	"sync"
 	"unsafe"
@@ -62,7 +61,6 @@ type Device struct {
 	files int
 	log   *slog.Logger
 	root  *descriptor
-	host  resolver
 	rules rules
 	floor floor
 	// memory is how many bytes more may be in requests that wait for the host's disk.
@@ -115,11 +113,11 @@ func New(share vm.Share, opts Options) (*Device, error) {
 	d.slow.init(maxSlow)
 	d.floor.min = share.MinFree
 	if d.rules.root, err = identify(d.root); err == nil {
-		err = d.host.probe(d.root)
+		err = probe(d.root)
 	}
 	if err != nil {
 		d.root.release()
-		return nil, fault.New(fault.Unavailable, op, share.Path, err).Advise("Use Linux 4.11 or newer, and a sandbox around this program that allows statx and /proc.")
+		return nil, fault.New(fault.Unavailable, op, share.Path, err).Advise("Use Linux 5.8 or newer, and a sandbox around this program that allows openat2, statx and /proc.")
 	}
 	d.rules.init(d.root, share.Subtrees, d.log)
 	return d, nil
@@ -222,13 +220,6 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			continue
 		}
 		h := readHeader(c.Out)
-		if h.op == opRead {
-			if n, ok := d.readCached(h, c); ok {
-				q.Push(c, n)
-				q.Notify()
-				continue
-			}
-		}
 		if slow(h.op, c.Out) {
 			q.Go(c, func(c *vhostuser.Chain) int { // and waits there, for what is not slow has no part in this
 				size := c.OutLen + c.InLen
@@ -275,7 +266,7 @@ func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, s
 	}
 	taken := make([]byte, length)
 	gather(taken, request)
-	request = append([][]byte{taken}, section(request, length, math.MaxInt)...)
+	request = append([][]byte{taken}, after(request, length)...)
 	if readHeader(request) != h {
 		return refuse(h, unix.EIO, reply, space)
 	}

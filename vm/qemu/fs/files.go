@@ -86,7 +86,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	var info fileInfo
 	mode := s.hostMode(0, in.Mode)
 	err = s.counted(parent, dir, name, &info, func() (err error) {
-		d, err = s.dev.host.openAt(dir, name, host|unix.O_CREAT|unix.O_EXCL|unix.O_NOCTTY, mode)
+		d, err = openAt(dir, name, host|unix.O_CREAT|unix.O_EXCL|unix.O_NOCTTY, mode)
 		if err != nil {
 			return err
 		}
@@ -121,24 +121,6 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	}
 	s.cacheHolds(n, &info)
 	return fuse.OK
-}
-
-// Flush implements fuse.RawFileSystem: there is nothing to flush, and the guest's
-// kernel need not ask again; but where writes fail late, who closes a file is told.
-func (s *session) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
-	if !s.dev.host.failsLate {
-		return fuse.ENOSYS
-	}
-	h, done, err := s.handle(in.Fh)
-	if err != nil {
-		return status(err)
-	}
-	defer done()
-	fd, err := unix.FcntlInt(uintptr(h.file.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return fuse.OK // this process has no descriptor left, which says nothing of what was written
-	}
-	return status(unix.Close(fd))
 }
 
 func (s *session) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }

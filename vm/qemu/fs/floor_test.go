@@ -4,10 +4,8 @@ package fs
 
 import (
 	"fmt"
-	"math"
 	"testing"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/smalldisk"
@@ -72,34 +70,4 @@ func TestFloor(t *testing.T) {
 			t.Errorf("df shows %d free", out.Bavail)
 		}
 	})
-}
-
-// What was reserved can be filled though there is no room for anything else, whatever that is for want of.
-func TestReservedRoom(t *testing.T) {
-	const size = 8 << 20
-	for name, full := range map[string]error{"limit": unix.EDQUOT, "floor": unix.ENOSPC} {
-		t.Run(name, func(t *testing.T) {
-			l := newLimited(t, size, 0)
-			var s unix.Statfs_t
-			if err := unix.Statfs(l.dir, &s); err != nil {
-				t.Fatal(err)
-			}
-			if s.Type != unix.EXT4_SUPER_MAGIC && s.Type != unix.XFS_SUPER_MAGIC {
-				t.Skipf("the file system of %s (%#x) may write elsewhere, or not tell what is reserved", l.dir, s.Type)
-			}
-			f := must(l.create(l.home, "f"))(t)
-			want(t, "reserve", l.fallocate(f.Fh, 0, size, 0), nil)
-			if full == unix.ENOSPC {
-				l.dev.floor.min = math.MaxInt64
-			}
-			for at := uint64(0); at < size; at += 64 * kib { // which makes more extents of it than are asked for at a time
-				want(t, "fill", l.write(f.Fh, at, make([]byte, 4*kib), 0), nil)
-			}
-			_, err := call[none](l.client, opFsync, f.NodeId, &fuse.FsyncIn{Fh: f.Fh})
-			want(t, "fsync", err, nil)
-			want(t, "reserve it all again", l.fallocate(f.Fh, 0, size, 0), nil)
-			want(t, "write beyond it", l.write(f.Fh, size-4*kib, make([]byte, 8*kib), 0), full)
-			l.exact()
-		})
-	}
 }

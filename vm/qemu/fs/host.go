@@ -34,63 +34,31 @@ func (d *descriptor) release() {
 	}
 }
 
-// resolver opens names in folders.
-type resolver struct {
-	// openat2 is false where the host's kernel (before 5.6) or a filter around
-	// this process has none. Names are single components, which O_NOFOLLOW
-	// alone confines; openat2 says the same a second time.
-	openat2 bool
-	// failsLate is true where what was written goes elsewhere later: close tells
-	// that this has failed.
-	failsLate bool
+// openAt opens the file with this name in dir. It never follows a link.
+func openAt(dir *descriptor, name string, flags int, mode uint32) (d *descriptor, err error) {
+	how := unix.OpenHow{
+		Flags:   uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC),
+		Mode:    uint64(mode),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	err = retry(func() error {
+		fd, err := unix.Openat2(dir.fd, name, &how)
+		if err == nil {
+			d = newDescriptor(fd)
+		}
+		return err
+	})
+	return d, err
 }
 
-// probe finds out what the host can do, on a folder of it.
-func (r *resolver) probe(dir *descriptor) error {
-	r.openat2 = true
-	d, err := r.openAt(dir, ".", unix.O_PATH, 0)
-	if r.openat2 = err == nil; !r.openat2 {
-		if d, err = r.openAt(dir, ".", unix.O_PATH, 0); err != nil {
-			return err
-		}
-	}
-	defer d.release()
-	var s unix.Statfs_t
-	if err := unix.Fstatfs(d.fd, &s); err != nil {
+// probe fails on a host that lacks what a share needs.
+func probe(dir *descriptor) error {
+	d, err := openAt(dir, ".", unix.O_PATH, 0)
+	if err != nil {
 		return err
 	}
-	switch uint32(s.Type) { // of 64 bits, or of 32 with a sign
-	case unix.NFS_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC,
-		unix.V9FS_MAGIC, unix.CEPH_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
-		r.failsLate = true
-	}
+	defer d.release()
 	return unix.Access(procPath(d), unix.F_OK)
-}
-
-// openAt opens the file that name is in the folder dir, never what a link
-// there points to.
-func (r *resolver) openAt(dir *descriptor, name string, flags int, mode uint32) (*descriptor, error) {
-	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
-	for {
-		var fd int
-		var err error
-		if r.openat2 {
-			fd, err = unix.Openat2(dir.fd, name, &unix.OpenHow{
-				Flags:   uint64(flags),
-				Mode:    uint64(mode),
-				Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-			})
-		} else {
-			fd, err = unix.Openat(dir.fd, name, flags, mode)
-		}
-		switch err {
-		case nil:
-			return newDescriptor(fd), nil
-		case unix.EINTR:
-		default:
-			return nil, err
-		}
-	}
 }
 
 const (
@@ -124,12 +92,9 @@ const blockSize = 512
 
 // statAt is lstat of a name in a folder.
 func statAt(dir *descriptor, name string, info *fileInfo) error {
-	for {
-		err := unix.Statx(dir.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &info.Statx_t)
-		if err != unix.EINTR {
-			return err
-		}
-	}
+	return retry(func() error {
+		return unix.Statx(dir.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &info.Statx_t)
+	})
 }
 
 // stat is fstat of a descriptor.

@@ -99,7 +99,7 @@ func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.
 
 // setMode sets the mode of a file that was just made.
 func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileInfo) error {
-	d, err := s.dev.host.openAt(dir, name, unix.O_PATH, 0)
+	d, err := openAt(dir, name, unix.O_PATH, 0)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	defer func() { d.release() }() // when names is free again: the disk may have much to free
 	defer zone.usage.lockNames()()
 	var info fileInfo
-	d, err = s.dev.host.openAt(dir, name, unix.O_PATH, 0)
+	d, err = openAt(dir, name, unix.O_PATH, 0)
 	if err != nil {
 		return status(err)
 	}
@@ -296,7 +296,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 		if err := statAt(fromDir, oldName, &moved); err != nil {
 			return status(err)
 		}
-		if d, err := s.dev.host.openAt(toDir, newName, unix.O_PATH, 0); err == nil {
+		if d, err := openAt(toDir, newName, unix.O_PATH, 0); err == nil {
 			defer d.release()
 			taken = true
 			if d.stat(&replaced) == nil && replaced.identity() != moved.identity() {

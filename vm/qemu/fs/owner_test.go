@@ -184,13 +184,3 @@ func TestOwnersAndModesOnTheHost(t *testing.T) {
 		t.Errorf("shown as %o", e.Mode)
 	}
 }
-
-// Folders that the host moves about can be in each other, as far as the guest remembers.
-func TestZonesOfACircle(t *testing.T) {
-	c := newClient(t, vm.Share{}, Options{})
-	a, b := &node{id: 2, name: "a"}, &node{id: 3, name: "b"}
-	a.parent, b.parent = b, a
-	if z := c.dev.cur.zone(a); z == nil {
-		t.Error("a folder without a zone")
-	}
-}

@@ -217,24 +217,6 @@ func TestRoomWithoutWrites(t *testing.T) {
 	l.exact()
 }
 
-// A subtree of which much is removed is counted anew: what the disk adds to
-// files after they were written must not be given back for nothing.
-func TestRemovingAsksForACount(t *testing.T) {
-	l := newLimited(t, 1024*kib, 0)
-	u := l.usage()
-	u.mu.Lock()
-	u.bytes -= 500 * kib // as if too much had been given back
-	u.mu.Unlock()
-	l.due()
-	f := must(l.create(l.home, "f"))(t)
-	want(t, "write", l.write(f.Fh, 0, make([]byte, 512*kib), 0), nil)
-	l.release(f.Fh)
-	want(t, "unlink", l.unlink(l.home, "f"), nil)
-	l.forget(f.NodeId, 9)
-	l.settled()
-	l.exact()
-}
-
 // What was there before counts, and so does what the host does, in time.
 func TestHostFillsAndEmpties(t *testing.T) {
 	dir := t.TempDir()

@@ -36,7 +36,6 @@ const (
 	opGetXAttr      opcode = 22
 	opListXAttr     opcode = 23
 	opRemoveXAttr   opcode = 24
-	opFlush         opcode = 25
 	opInit          opcode = 26
 	opOpenDir       opcode = 27
 	opReadDir       opcode = 28
@@ -122,8 +121,6 @@ func operationOf(op opcode) (operation, bool) {
 		return operation{size: inHeaderSize + 8, writes: true}, true
 	case opGetXAttr, opListXAttr:
 		return operation{size: int(unsafe.Sizeof(fuse.GetXAttrIn{}))}, true
-	case opFlush:
-		return operation{size: int(unsafe.Sizeof(fuse.FlushIn{})), slow: true}, true
 	case opInit:
 		return operation{size: inHeaderSize + 16}, true
 	case opFallocate:
@@ -219,4 +216,16 @@ func scatter(dst [][]byte, src []byte) {
 	for _, b := range dst {
 		src = src[copy(b, src):]
 	}
+}
+
+// after returns v without its first n bytes.
+func after(v [][]byte, n int) [][]byte {
+	for len(v) > 0 && n >= len(v[0]) {
+		n -= len(v[0])
+		v = v[1:]
+	}
+	if n == 0 {
+		return v
+	}
+	return append([][]byte{v[0][n:]}, v[1:]...)
 }

@@ -89,7 +89,7 @@ func (s *session) check(dir *descriptor, n *node, now time.Time) (*descriptor, e
 	var err error
 	if path != nil {
 		err = statAt(dir, name, &info)
-	} else if path, err = s.dev.host.openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+	} else if path, err = openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
 		err = path.stat(&info)
 	}
 	if err == nil && info.identity() != n.identity {
@@ -137,7 +137,7 @@ func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, err
 		// The host's user could put a pipe there: do not wait for its other end.
 		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
 	}
-	d, err := s.dev.host.openAt(dir, name, flags, 0)
+	d, err := openAt(dir, name, flags, 0)
 	if err != nil {
 		return nil, stale(err)
 	}

@@ -11,8 +11,6 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
-
-	"osaurus-sandbox/vm"
 )
 
 // long is a name that takes as much room as one can.
@@ -73,38 +71,6 @@ func TestNamesTakeRoom(t *testing.T) {
 	}
 }
 
-// Nor do names that move, which may leave the room that they took in a folder behind.
-func TestMovedNamesTakeRoom(t *testing.T) {
-	foldersTakeRoom(t)
-	const limit, names, folders = 256 * kib, 200, 10
-	l := newLimited(t, limit, 0)
-	f := must(l.create(l.home, "f"))(t)
-	through := []uint64{l.home}
-	for i := range folders {
-		through = append(through, must(l.mkdir(l.home, fmt.Sprint("folder", i)))(t).NodeId)
-	}
-	for i := range names {
-		must(none{}, l.link(f.NodeId, l.home, long(i)))(t)
-	}
-	var err error
-	for n := 1; err == nil && n < len(through); n++ {
-		for i := 0; err == nil && i < names; i++ {
-			err = l.rename(through[n-1], long(i), through[n], long(i), 0)
-		}
-	}
-	if err != nil { // XFS gives back what they leave behind
-		want(t, "through folders", err, unix.EDQUOT)
-	}
-	l.within()
-	l.exact()
-	for _, folder := range through {
-		for i := range names {
-			_ = l.unlink(folder, long(i)) // where it is
-		}
-	}
-	l.exact()
-}
-
 // Nor do names that become longer where they are. What takes another's place in its folder needs no room.
 func TestLongerNamesTakeRoom(t *testing.T) {
 	foldersTakeRoom(t)
@@ -128,32 +94,4 @@ func TestLongerNamesTakeRoom(t *testing.T) {
 	want(t, "exchange", l.rename(l.home, "f", l.home, "new", unix.RENAME_EXCHANGE), nil)
 	want(t, "replace", l.rename(l.home, "f", l.home, "new", 0), nil)
 	l.exact()
-}
-
-// A limited subtree's folder may be made by the guest: its name counts around it, and what it takes in it.
-func TestSubtreeThatTheGuestMakes(t *testing.T) {
-	const inner = 60 // enough of them for the folder around them to grow
-	l := newLimited(t, 0, 1)
-	usages := []*usage{l.usage()}
-	for i := range inner {
-		if err := l.dev.share.Subtrees.Set(vm.Subtree{Path: "home/" + long(i), MaxFiles: 10}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.statfs(root)
-	for i := range inner {
-		l.dev.rules.mu.Lock()
-		u := l.dev.rules.usages["home/"+long(i)]
-		l.dev.rules.mu.Unlock()
-		l.settles(u)
-		usages = append(usages, u)
-	}
-	for i := range inner {
-		must(l.mkdir(l.home, long(i)))(t)
-	}
-	must(l.create(l.home, "f"))(t)
-	want(t, "one more file", second(l.create(l.home, "g")), unix.EDQUOT)
-	for _, u := range usages {
-		l.agrees(u)
-	}
 }

@@ -82,10 +82,3 @@ func (c *Chain) add(mem *memory, addr uint64, length uint32, write bool) (err er
 	c.Out, err = mem.appendGuest(c.Out, addr, uint64(length))
 	return err
 }
-
-// empty forgets the buffers but keeps the room for their list.
-func (c *Chain) empty() {
-	clear(c.Out)
-	clear(c.In)
-	*c = Chain{Out: c.Out[:0], In: c.In[:0]}
-}

@@ -37,6 +37,5 @@ type Breaker interface {
 
 // Options are the optional parameters of Serve.
 type Options struct {
-	Log   *slog.Logger // default: discard
-	Trace bool         // log each control message at level Info
+	Log *slog.Logger // default: discard
 }

@@ -16,11 +16,6 @@ const (
 	// notifyDelay is how long NotifyLater may wait: long enough to cover
 	// many small requests with one interrupt, too short for a person to see.
 	notifyDelay = 5 * time.Millisecond
-
-	// keptBuffers is how many buffers a chain may have had room for to be used
-	// again: a read of 1 MiB in pages has half as many, and slices grow by
-	// doubling. A guest that makes all as long as can be has nothing kept.
-	keptBuffers = 512
 )
 
 // one is what is written to an eventfd to signal it.
@@ -59,7 +54,7 @@ func (q *Queue) Pop() (*Chain, bool) {
 		return nil, false
 	}
 	head := load16(q.avail, 4+2*(int(q.lastAvail)%q.num))
-	c := q.spareChain()
+	c := new(Chain)
 	if err := q.walk(c, head); err != nil {
 		q.fail(err)
 		return nil, false
@@ -113,23 +108,8 @@ func (q *Queue) finish(c *Chain, use func()) {
 			q.idle.Broadcast()
 		}
 	}
-	c.empty()
-	if cap(c.Out)+cap(c.In) <= keptBuffers {
-		q.spare = append(q.spare, c)
-	}
+	*c = Chain{}
 	mem.release()
-}
-
-// spareChain returns an empty chain. There are never more than the ring has
-// entries, and those given up by stop.
-func (q *Queue) spareChain() *Chain {
-	last := len(q.spare) - 1
-	if last < 0 {
-		return new(Chain)
-	}
-	c := q.spare[last]
-	q.spare = q.spare[:last]
-	return c
 }
 
 // Notify interrupts the driver if it asked for that since the last Notify.

@@ -3,6 +3,7 @@
 package vsock
 
 import (
+	"container/list"
 	"io"
 	"net"
 	"os"
@@ -38,8 +39,7 @@ type Conn struct {
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time
 
-	prev, next *Conn // in Device.ready
-	queued     bool  // there, or released and never there again
+	ready *list.Element // in Device.ready; Device.mu guards it
 
 	mu           sync.Mutex
 	rcond, wcond sync.Cond

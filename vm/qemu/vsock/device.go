@@ -3,6 +3,7 @@
 package vsock
 
 import (
+	"container/list"
 	"maps"
 	"net"
 	"slices"
@@ -70,8 +71,8 @@ type Device struct {
 	conns     map[key]*Conn
 	placed    [origins]map[*Conn]struct{} // what is not yet both closed and gone from the wire
 	listeners map[uint32]*Listener
-	ready     connList // have something to send
-	stray     []header // resets that belong to no connection
+	ready     list.List // connections that have something to send
+	stray     []header  // resets that belong to no connection
 	nextPort  uint32
 	rx, tx    *vhostuser.Queue
 	txPaused  bool // because stray is full
@@ -256,8 +257,7 @@ func (d *Device) release(c *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.placed[c.origin], c)
-	d.ready.remove(c)
-	c.queued = true // whoever has yet to queue it is too late
+	d.dequeue(c)
 }
 
 // grow widens a window by so much, if there is room for that. What one asks in

@@ -64,7 +64,7 @@ func (d *Device) accept(h *header) {
 		d.refuse(h)
 		return
 	}
-	d.enqueue(c)
+	d.enqueue(c, false)
 }
 
 // offer hands a connection to its listener, if there is one with room for it.

@@ -121,7 +121,7 @@ func (c *Conn) packet(h *header, data iov) {
 	c.mu.Lock()
 	defer func() {
 		if c.unlock() {
-			c.d.enqueue(c)
+			c.d.enqueue(c, false)
 		}
 	}()
 	if c.state != stateDead {

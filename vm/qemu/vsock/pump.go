@@ -4,72 +4,32 @@ package vsock
 
 import "osaurus-sandbox/vm/qemu/vhostuser"
 
-// connList is a queue of connections, linked through them. Device.mu guards
-// it; a connection is in it at most once, and not after the device released it:
-// so there are never more in it than have a place.
-type connList struct{ first, last *Conn }
-
-func (l *connList) pushBack(c *Conn) {
-	if c.queued {
-		return
-	}
-	c.queued, c.prev = true, l.last
-	if l.last == nil {
-		l.first = c
-	} else {
-		l.last.next = c
-	}
-	l.last = c
-}
-
-func (l *connList) pushFront(c *Conn) {
-	if c.queued {
-		return
-	}
-	c.queued, c.next = true, l.first
-	if l.first == nil {
-		l.last = c
-	} else {
-		l.first.prev = c
-	}
-	l.first = c
-}
-
-func (l *connList) pop() *Conn {
-	c := l.first
-	if c != nil {
-		l.remove(c)
-	}
-	return c
-}
-
-func (l *connList) remove(c *Conn) {
-	if !c.queued {
-		return
-	}
-	if c.prev == nil {
-		l.first = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		l.last = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.prev, c.next, c.queued = nil, nil, false
-}
-
-// enqueue notes that c may have something to send.
-func (d *Device) enqueue(c *Conn) {
+// enqueue notes that c may have something to send. A connection that keeps its
+// turn goes first. A released connection has nothing to send.
+func (d *Device) enqueue(c *Conn, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ready.pushBack(c)
+	if _, placed := d.placed[c.origin][c]; !placed || c.ready != nil {
+		return
+	}
+	if first {
+		c.ready = d.ready.PushFront(c)
+	} else {
+		c.ready = d.ready.PushBack(c)
+	}
+}
+
+// dequeue takes c out of the queue. The caller holds d.mu.
+func (d *Device) dequeue(c *Conn) {
+	if c.ready != nil {
+		d.ready.Remove(c.ready)
+		c.ready = nil
+	}
 }
 
 // schedule notes that c may have something to send, and sends what it can.
 func (d *Device) schedule(c *Conn) {
-	d.enqueue(c)
+	d.enqueue(c, false)
 	d.pump()
 }
 
@@ -103,9 +63,9 @@ func (d *Device) fill(q *vhostuser.Queue) {
 		d.mu.Lock()
 		strays := len(d.stray) > 0
 		var c *Conn
-		if !strays {
-			// From here on a change of c queues it again.
-			c = d.ready.pop()
+		if e := d.ready.Front(); e != nil && !strays {
+			c = e.Value.(*Conn)
+			d.dequeue(c) // a change of c queues it again
 		}
 		d.mu.Unlock()
 		switch {
@@ -118,13 +78,11 @@ func (d *Device) fill(q *vhostuser.Queue) {
 		default:
 			more, starved := c.send(q)
 			if starved {
-				d.mu.Lock()
-				d.ready.pushFront(c) // it keeps its place
-				d.mu.Unlock()
+				d.enqueue(c, true)
 				return
 			}
 			if more {
-				d.enqueue(c)
+				d.enqueue(c, false)
 			}
 		}
 	}

@@ -247,10 +247,7 @@ func TestGuestThatTakesNothing(t *testing.T) {
 				}
 			}
 			d.mu.Lock()
-			queued, placed := 0, len(d.placed[fromGuest])
-			for c := d.ready.first; c != nil; c = c.next {
-				queued++
-			}
+			queued, placed := d.ready.Len(), len(d.placed[fromGuest])
 			d.mu.Unlock()
 			if queued > placed {
 				t.Errorf("%d connections are kept for the guest, of which %d have a place", queued, placed)
