@@ -34,7 +34,7 @@ const noFD = -1
 
 // cloneArgs is struct clone_args of the kernel.
 type cloneArgs struct {
-	flags, pidfd, _, _, exitSignal, _, _, _, _, _, cgroup uint64
+	flags, _, _, _, exitSignal, _, _, _, _, _, cgroup uint64
 }
 
 // start is a child that may not run its program yet. It works on this process's memory until
