@@ -16,8 +16,8 @@ const (
 	maxBody = 64 << 10
 )
 
-// fetch gets a URL and writes its status and size, to prove that a guest has a network whatever
-// programs it has. It uses no proxy and follows no redirection: any answer is enough.
+// fetch gets a URL and writes its status and size, to prove that a guest has a network. It needs no
+// other program. It uses no proxy and follows no redirection: any answer is enough.
 func fetch(ctx context.Context, w io.Writer, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()

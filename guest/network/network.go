@@ -23,7 +23,7 @@ type Settings struct {
 	DNS     []netip.Addr
 }
 
-// Network is the guest's network. Its zero value is one that nobody asked for.
+// Network is the guest's network. Its zero value is a guest without one.
 type Network struct {
 	mu    sync.Mutex
 	state *guestpb.NetworkState // nil before Start

@@ -20,7 +20,7 @@ type setting struct{ name, value string }
 // that a kernel does not know is of something that it does not have.
 func kernelSettings() []setting {
 	return []setting{
-		// Whoever is root of a user namespace reaches much of the kernel that
+		// The root of a user namespace reaches much of the kernel that
 		// is otherwise root's alone. Nothing in a room needs one.
 		{"user/max_user_namespaces", "0"},
 		{"kernel/unprivileged_bpf_disabled", "1"},

@@ -37,7 +37,7 @@ func Run(version string) {
 	m := newMachine()
 	go func() {
 		err := m.serve(version)
-		// Nobody can be told but the one who reads the console.
+		// The console is the only place to report it.
 		m.log("cannot serve: %v; powering off", err)
 		m.PowerOff(time.Second)
 	}()
@@ -125,7 +125,7 @@ func (l hostOnly) Accept() (net.Conn, error) {
 func (m *machine) handleSignals() {
 	off := make(chan os.Signal, 1)
 	signal.Notify(off, unix.SIGTERM, unix.SIGINT, unix.SIGPWR, unix.SIGUSR1, unix.SIGUSR2)
-	ignored := make(chan os.Signal, 1) // nobody reads it
+	ignored := make(chan os.Signal, 1) // not read
 	signal.Notify(ignored, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGSTKFLT,
 		unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL) // sent by somebody: real ones still end us
 	<-off
@@ -133,7 +133,7 @@ func (m *machine) handleSignals() {
 }
 
 // limits sets what children inherit: many tools need more than the kernel's
-// 1024 open files, and few look at the hard limit. Nobody looks at core dumps.
+// 1024 open files, and few raise it themselves. Core dumps are of no use.
 func (m *machine) limits() {
 	const soft, hard = 64 << 10, 512 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {

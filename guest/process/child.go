@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a command that was started, with all that it started in turn.
+// Child is a command with all processes that it has started.
 type Child struct {
 	manager *Manager
 	id      uint64
@@ -84,8 +84,8 @@ func (c *Child) Kill() {
 }
 
 const (
-	// endWithin is how long a command that is killed may need to end: one that waits for a share
-	// ends no sooner than that answers, and nobody waits for it so long.
+	// endWithin is how long Release waits for a killed command. One that waits for a share ends
+	// only when that answers.
 	endWithin = 5 * time.Second
 	// How long its group may need afterwards to become empty, and how often to look. What
 	// is still in it then leaves it behind, which costs a few kilobytes.
@@ -177,9 +177,8 @@ func (c *Child) SignalAll(sig syscall.Signal) {
 // markSeparator is between the number of a child's group and its mark.
 const markSeparator = "."
 
-// Mark is what the child was marked with that a process belongs to, or empty. A process
-// cannot leave its group, so this is the kernel's word and not its own. Whoever
-// asks sees to it that the number is still that of the process.
+// Mark returns the mark of the child that a process belongs to, or "". The kernel says it: a process
+// cannot leave its group. The caller makes sure that the pid is still that of the process.
 func Mark(pid int) (string, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {

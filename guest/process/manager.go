@@ -30,11 +30,9 @@ type Options struct {
 	Init bool
 }
 
-// Manager starts children and reaps them. It is the only one in its process
-// who waits: a pid stays taken until the manager has noted the child's end under
-// its lock, so a signal sent under that lock never reaches a stranger. (A child
-// that ends before it is known which it is, is noted by pid alone: for as long as
-// it takes to fork one, in which no kernel goes once around all of its pids.)
+// Manager starts children and reaps them. Nothing else in its process waits for children, so a pid
+// stays taken until the manager has noted the child's end, and a signal sent under its lock reaches
+// no other process.
 type Manager struct {
 	opts  Options
 	chld  chan os.Signal
@@ -50,8 +48,8 @@ type Manager struct {
 	stuck    int // threads that wait for a share after their start was given up
 }
 
-// execWithin is enough for a child in a room with a hundredth of a processor. One that was stopped
-// before its execve, or waits for a share that hangs, does not keep its caller for long.
+// execWithin is enough for a child in a room with a hundredth of a processor. A child may be
+// stopped before its execve, or wait for a share that hangs.
 const execWithin = 30 * time.Second
 
 // NewManager returns a manager that reaps until Close.

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Place is where and as whom a child runs.
+// Place says where a child runs, and as which user.
 type Place interface {
 	// Enter moves the calling thread into the place: namespaces, capabilities,
 	// no_new_privs, seccomp. There is no way back: the thread ends afterwards.
@@ -26,8 +26,8 @@ type Place interface {
 	Cgroup() string
 }
 
-// Marked is a Place all of whose children bear a mark, and all that they start: Mark
-// finds it by a process.
+// Marked is a Place that marks its children and their descendants. Function Mark reads the mark of
+// a process.
 type Marked interface {
 	// Mark has no slash; an empty one is none.
 	Mark() string
@@ -40,9 +40,8 @@ func markOf(p Place) string {
 	return ""
 }
 
-// As runs f with the calling thread touching files as a credential; nil is root. On a
-// share the kernel remembers owners as they are shown to who asks, and root has no
-// business among the files of an agent.
+// As runs f while the calling thread accesses files as a user; nil is root. On a share the kernel
+// caches owners as the first user sees them, and root must not follow paths among an agent's files.
 func As(c *syscall.Credential, f func() error) error {
 	if c != nil {
 		_ = syscall.Setfsgid(int(c.Gid)) // these two never fail for root

@@ -36,8 +36,8 @@ func OpenPipe(p Place, descriptor int) (ours *os.File, theirs int, err error) {
 	return ours, theirs, nil
 }
 
-// give has a pipe or a terminal belong to who runs in a place: programs open it by its
-// name too, /dev/stdout and the like.
+// give makes the user of a place own a pipe or a terminal: programs also open it by name, as
+// /dev/stdout.
 func give(fd int, p Place) error {
 	if p == nil || p.Credential() == nil {
 		return nil
@@ -119,7 +119,7 @@ type Terminals interface {
 type Size struct{ Rows, Cols uint16 }
 
 // OpenTerminal makes a terminal in a place (nil: the guest's own). Ours is the
-// side of who shows it. Theirs, which the caller closes, is what a child gets as its
+// side of the viewer. Theirs, which the caller closes, is what a child gets as its
 // descriptors 0 to 2 with Spec.TTY.
 func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
 	const op = "open terminal"

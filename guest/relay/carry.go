@@ -160,8 +160,8 @@ func (r *Relay) receive(raw syscall.RawConn) (b *chunk, n int) {
 	return b, n
 }
 
-// shut ends a connection for whoever has it: a command that is being started has a
-// copy of every descriptor of this process, until it is its program.
+// shut ends a connection even where copies of its descriptor are open: a command that is starting
+// has copies of all descriptors until its execve.
 func shut(c Conn) {
 	_ = c.CloseRead()
 	_ = c.CloseWrite()

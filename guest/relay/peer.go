@@ -13,14 +13,14 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// sender says who is connected, as the host is to know it.
+// sender identifies the program at the other end, for the host.
 func (s *Socket) sender(c *net.UnixConn) (protocol.Caller, error) {
 	p, err := peerOf(c)
 	if err != nil {
 		return protocol.Caller{}, err
 	}
 	defer func() { _ = unix.Close(p.pidfd) }()
-	uid, ok := s.whose(p.cred.Uid)
+	uid, ok := s.userOf(p.cred.Uid)
 	if !ok {
 		return protocol.Caller{}, errors.New("a stranger")
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package relay carries what programs in the guest ask to the host's bridge, and tells it of which Linux user and which plugin they are.
+// Package relay connects programs in the guest to the host's bridge, and tells it their Linux user and plugin.
 package relay
 
 import (
@@ -32,9 +32,9 @@ const (
 	// dialPatience bounds the way to the host. Its device answers by itself, so
 	// only a machine that stands still takes long.
 	dialPatience = 5 * time.Second
-	// breath is the pause after a connection could not be taken, for want of memory
+	// acceptPause is the pause after a connection could not be taken, for want of memory
 	// or descriptors, which others may give back.
-	breath = 100 * time.Millisecond
+	acceptPause = 100 * time.Millisecond
 )
 
 // Conn is a connection of either kind: a *net.UnixConn, a *vsock.Conn.
@@ -64,12 +64,11 @@ func New(key protocol.BridgeKey, dial func(context.Context) (Conn, error)) *Rela
 	return r
 }
 
-// Socket is a Unix socket at which programs are taken for one user, or each for
-// its own.
+// Socket is a Unix socket for programs of one user, or of all.
 type Socket struct {
 	relay    *Relay
 	listener *net.UnixListener
-	whose    func(peer uint32) (uid uint32, ok bool)
+	userOf   func(peer uint32) (uid uint32, ok bool)
 	mark     func(pid int) (string, error) // nil: none has one
 	life     context.Context               // ends with Close
 	end      context.CancelFunc
@@ -80,20 +79,19 @@ type Socket struct {
 	conns map[Conn]struct{}
 }
 
-// Room makes the socket of a room: its user's programs and its root's are that user
-// to the host, and nobody else is heard. Mark says of which plugin a process is, or
-// empty.
+// Room makes the socket of a room. Programs of its user and of root count as that user, others are
+// refused. Mark returns the plugin that a process belongs to, or "".
 func (r *Relay) Room(path string, uid uint32, mark func(pid int) (string, error)) (*Socket, error) {
 	return r.listen(path, mark, func(peer uint32) (uint32, bool) { return uid, peer == uid || peer == 0 })
 }
 
-// Guest makes the socket of the guest itself: whoever asks is who it is.
+// Guest makes the socket of the guest itself, which every user may use in its own name.
 func (r *Relay) Guest(path string) (*Socket, error) {
 	return r.listen(path, nil, func(peer uint32) (uint32, bool) { return peer, true })
 }
 
 // listen makes a socket that everybody may connect to who sees it.
-func (r *Relay) listen(path string, mark func(int) (string, error), whose func(uint32) (uint32, bool)) (*Socket, error) {
+func (r *Relay) listen(path string, mark func(int) (string, error), userOf func(uint32) (uint32, bool)) (*Socket, error) {
 	const op = "make the bridge's socket"
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -103,7 +101,7 @@ func (r *Relay) listen(path string, mark func(int) (string, error), whose func(u
 		_ = l.Close()
 		return nil, fault.New(fault.Unavailable, op, path, err)
 	}
-	s := &Socket{relay: r, listener: l, whose: whose, mark: mark, conns: map[Conn]struct{}{}}
+	s := &Socket{relay: r, listener: l, userOf: userOf, mark: mark, conns: map[Conn]struct{}{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.work.Go(s.serve)
 	return s, nil
@@ -132,7 +130,7 @@ func (s *Socket) serve() {
 			select {
 			case <-s.life.Done():
 				return
-			case <-time.After(breath):
+			case <-time.After(acceptPause):
 				continue
 			}
 		}

@@ -19,9 +19,9 @@ import (
 // olderSocket is where older programs look for the socket.
 const olderSocket = "/tmp/osaurus-bridge.sock"
 
-// bridgeFiles is a room's way to the bridge. Its files are the guest's own, and the room is
-// shown them: nobody in it can put others in their place, and the guest writes them
-// without looking into the room.
+// bridgeFiles are a room's socket and token for the bridge. They lie in a folder of the guest that
+// is mounted into the room: programs there cannot replace them, and the guest writes them without
+// opening a path of the room.
 type bridgeFiles struct {
 	socket *relay.Socket // nil: the host serves no bridge
 	token  []byte
@@ -31,14 +31,14 @@ type bridgeFiles struct {
 func bridgeSocket(files string) string { return filepath.Join(files, "bridge.sock") }
 func bridgeTokens(files string) string { return filepath.Join(files, "osaurus") }
 
-// openBridge makes the way to the bridge, before the room is made.
+// openBridge makes the files for the bridge, before the room is made.
 func (r *Room) openBridge(o Options, token []byte) (err error) {
 	by := o.Relay()
 	if by == nil {
 		return nil
 	}
 	tokens := bridgeTokens(r.files)
-	// Not to be listed: whoever knows the name may ask for the file.
+	// Programs can open a file whose name they know, but not list the folder.
 	const passable = 0o711
 	if err := errors.Join(os.RemoveAll(tokens), os.Mkdir(tokens, passable), os.Chmod(tokens, passable)); err != nil {
 		return fault.New(fault.Unavailable, "make room", r.spec.User, err)
@@ -49,14 +49,14 @@ func (r *Room) openBridge(o Options, token []byte) (err error) {
 	return r.tell(token)
 }
 
-// close ends what programs of the room ask.
+// close ends the connections of the room's programs to the bridge.
 func (o bridgeFiles) close() {
 	if o.socket != nil {
 		_ = o.socket.Close()
 	}
 }
 
-// tell gives the room's programs another token, or none.
+// tell replaces the token of the room's programs, or removes it.
 func (r *Room) tell(token []byte) error {
 	if r.bridgeFiles.socket == nil || bytes.Equal(token, r.bridgeFiles.token) {
 		return nil
@@ -75,7 +75,7 @@ func (r *Room) tell(token []byte) error {
 	return nil
 }
 
-// writeToken replaces a file that is nobody else's before anything is in it.
+// writeToken replaces the file. The new one belongs to the agent before it holds the token.
 func (r *Room) writeToken(path string, token []byte) error {
 	fresh := path + ".new"
 	_ = os.Remove(fresh)
@@ -93,7 +93,7 @@ func (r *Room) writeToken(path string, token []byte) error {
 	return os.Rename(fresh, path)
 }
 
-// bridge shows the room its way to the bridge, and the program that knows how to ask.
+// bridge mounts the bridge's socket, the token, and the program that asks the bridge.
 func (b *builder) bridge() error {
 	if b.Bridge {
 		if err := b.showFile(bridgeSocket(b.Files), protocol.BridgeSocket, sealed); err != nil {
@@ -112,7 +112,7 @@ func (b *builder) bridge() error {
 	return nil
 }
 
-// link lays a link in a folder that is new.
+// link makes a symbolic link in a new folder.
 func (b *builder) link(to, path string) error {
 	dir, err := openBeneath(b.root, filepath.Dir(path)[1:], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// builder makes the root of a room, in the room's own mount namespace. What it
-// walks on may have been made by an agent or by a room's root in an earlier life:
-// paths are opened without following links, and mounts go onto what is open.
+// builder makes the root of a room, in the room's own mount namespace. An agent may have made
+// the files there in an earlier life of the room: paths are opened without following links, and
+// mounts go onto open descriptors.
 type builder struct {
 	plan
 	warn func(string, ...any)
@@ -26,8 +26,7 @@ type builder struct {
 	shell string
 }
 
-// Where the new root is mounted, in this namespace only, and where things are in
-// the room.
+// point is where the new root is mounted, in this namespace only. The others are paths in the room.
 const (
 	point = "/run/osaurus/room"
 
@@ -36,9 +35,8 @@ const (
 	output    = "/output"
 )
 
-// What memory a room's own file systems may take, as parts of the room's own: what
-// lies there cannot be given back by killing, and a room that is full of it could not
-// even clean up. /dev/shm is for programs that share memory, /run for their sockets.
+// shmPart and runPart bound a room's file systems in memory, as parts of its limit: killing
+// programs frees none of that memory, and a room full of it could not even clean up.
 const (
 	shmPart, runPart = 4, 8
 	maxRun           = 16 << 20
@@ -52,8 +50,8 @@ func runSize(memory uint64) string {
 // maxTerminals is more than an agent needs, and the kernel's are few.
 const maxTerminals = "64"
 
-// heavy are folders of a home that nobody reads on the host: they lie on the
-// data disk, which is faster than a share. The name is that of the layer's folder.
+// heavy are folders of a home that people do not read on the host. They lie on the data disk,
+// which is faster than a share. The values are names of folders of the layer.
 func heavy() map[string]string {
 	return map[string]string{".venv": "venv", ".cache": "cache", ".osaurus/node_workspace": "node_workspace"}
 }
@@ -123,7 +121,7 @@ func newFS(kind string, attributes int, options ...string) (int, error) {
 	return unix.Fsmount(f, unix.FSMOUNT_CLOEXEC, attributes)
 }
 
-// bindOf clones the mount of what is open, so that it can be put elsewhere.
+// bindOf clones the mount of an open file, to be mounted elsewhere.
 func bindOf(fd, attributes int) (int, error) {
 	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// reserve is what rooms together leave of the memory: for PID 1 and for the
-	// kernel, so that a guest whose agents use all that they may still answers.
+	// reserve is the memory that rooms leave to PID 1 and the kernel, so that the guest still
+	// answers when its agents use all of theirs.
 	reserve = 128 << 20
 	// cpuPeriod is the kernel's own, in microseconds.
 	cpuPeriod = 100_000
@@ -48,9 +48,8 @@ func prepareGroups(all group) error {
 		all.noSwap())
 }
 
-// make makes the group of a room. Each command has a group in it with an
-// equal share of the processor, so that a new one is not in line behind all
-// threads of another.
+// make makes the group of a room. Each command gets a group in it with an equal share of the
+// processor, so that a new one does not queue behind the threads of another.
 func (g group) make() error {
 	if err := os.MkdirAll(string(g), 0o755); err != nil {
 		return err
@@ -117,8 +116,8 @@ func (g group) unwritten() bool {
 	return value(text, "file_dirty")+value(text, "file_writeback") > 0
 }
 
-// kill kills all that is in the group and below, and returns when nothing is
-// left of it, or after a while with an error.
+// kill kills all processes in the group and below and removes the group. It fails if that takes
+// too long.
 func (g group) kill() error {
 	const patience, look = 5 * time.Second, 2 * time.Millisecond
 	if err := g.write("cgroup.kill", "1"); errors.Is(err, fs.ErrNotExist) {

@@ -10,32 +10,25 @@ import (
 	"osaurus-sandbox/internal/seccomp"
 )
 
-// refused is what the seccomp filter of rooms refuses, for agents and for a
-// room's root alike. All else is allowed: what an agent may do is bounded by its
-// namespaces, by having no capability and by its cgroup, and the filter takes away
-// what those leave open or what has had many holes. Of sockets only the usual
-// remain: the host answers on vsock, packets and the like are for network tools
-// of root, and the rest is seldom looked after. Of netlink there are addresses and
-// routes, which all programs ask for that look up a name, and the sockets that ss lists: what
-// the kernel keeps for whoever does not read it counts as no room's memory, and elsewhere
-// others may send it.
+// refused is the seccomp filter of rooms, for agents and for a room's root. Namespaces, cgroups and
+// the lack of capabilities bound what an agent may do. The filter takes away what those leave open,
+// and parts of the kernel that have had many holes. Among sockets, only the usual families remain:
+// the host answers on vsock, and packet sockets are for root. Netlink remains for addresses, routes
+// and the list of sockets: messages of other families count as no room's memory.
 //
-// ptrace stays: debuggers need it, and it reaches only what has the same user
-// in the same room. clone3 stays too, because the guest's own fork into a cgroup needs
-// it and the filter cannot see its flags: new namespaces by it need a capability
-// that nobody in a room has, or a user namespace, of which the guest has none
-// (user.max_user_namespaces is 0; a room is not made where that cannot be set).
+// ptrace stays for debuggers: it reaches only the same user in the same room. clone3 stays because
+// the guest's own fork needs it and a filter cannot see its flags. With it, new namespaces need a
+// capability that rooms lack, or a user namespace, which the guest does not allow.
 func refused() seccomp.Filter {
 	return seccomp.Base().Plus(seccomp.SocketsBut(unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)).
 		Plus(seccomp.NetlinkBut(unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG))
 }
 
-// rootCapabilities are what installing packages takes, and all that the root
-// of a room has.
+// rootCapabilities are all that the root of a room has: what installing packages takes.
 const rootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
 	1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL
 
-// dropBounding takes all capabilities but some out of the thread's bounding set.
+// dropBounding drops all capabilities except some from the thread's bounding set.
 func dropBounding(keep uint64) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if keep&(1<<c) != 0 {
@@ -49,7 +42,7 @@ func dropBounding(keep uint64) error {
 	return nil
 }
 
-// keepOnly leaves the thread only some of the capabilities that it has.
+// keepOnly drops all of the thread's capabilities except some.
 func keepOnly(keep uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{

@@ -87,7 +87,7 @@ func (f *first) end() {
 // Nothing of an agent runs before, so only the disk or a share can make it slow.
 const makePatience = 30 * time.Second
 
-// open has a first process make the room, and waits until it has.
+// open sends a first process the plan and waits until the room is made.
 func (r *Room) open(f *first, o Options) error {
 	const op = "make room"
 	r.init, r.pidfd = f.child, f.held
@@ -142,7 +142,7 @@ func (r *Room) await(from *os.File) error {
 // process of a room.
 const InitCommand = "room-init"
 
-// plan is what the first process of a room is told to make.
+// plan tells the first process of a room what to make.
 type plan struct {
 	User     string
 	UID      uint32
@@ -158,7 +158,7 @@ type plan struct {
 	Bridge          bool // there is a way to the bridge
 }
 
-// report is what it says when it has, or could not.
+// report is its answer.
 type report struct {
 	Failure  string
 	Warnings []string
@@ -172,12 +172,10 @@ const (
 	maxWarnings = 16
 )
 
-// Init is the life of the first process of a room: it makes the room's root, as
-// its standard input says, reports, gives everything up, and reaps. It does not
-// return.
+// Init runs the first process of a room: it reads a plan from standard input, makes the room's root,
+// reports, gives up its privileges, and reaps. It does not return.
 func Init() {
-	// What threads have of their own (their user for files, capabilities) is
-	// this one's until all is made.
+	// The file system user and the capabilities belong to the thread.
 	runtime.LockOSThread()
 	protect()
 	r := report{}
@@ -187,7 +185,7 @@ func Init() {
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil || r.Failure != "" {
 		os.Exit(1)
 	}
-	// Nobody reads it any more.
+	// The manager does not read any more.
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for fd := range 3 {
 			_ = unix.Dup3(int(null.Fd()), fd, 0)
@@ -197,15 +195,14 @@ func Init() {
 	reap()
 }
 
-// protect keeps the process from ending by what others in the room may send,
-// and the out-of-memory killer from choosing it.
+// protect keeps signals from the room and the out-of-memory killer from ending the process.
 func protect() {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPWR, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO)
-	taken := make(chan os.Signal, 1) // nobody reads it
+	taken := make(chan os.Signal, 1) // not read
 	signal.Notify(taken, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGSTKFLT, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL)
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
-	// Nobody in the room looks into it, not even the room's root.
+	// Keeps the room's processes, even its root, from reading its memory.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
@@ -244,7 +241,7 @@ func build(r *report) error {
 	return keepOnly(0)
 }
 
-// reap takes in what lost its parent, for ever.
+// reap reaps orphans and never returns.
 func reap() {
 	children := make(chan os.Signal, 1) // one slot is enough: each look sees everything
 	signal.Notify(children, unix.SIGCHLD)

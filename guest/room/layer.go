@@ -60,13 +60,13 @@ func (r *Room) folders(m *Manager) error {
 // baseFile names the base that a layer was begun on.
 const baseFile = "base"
 
-// outgrown throws a layer away that was begun on another base, and says whether it
-// did. Its files cover those of a base that they do not fit to: a list of packages that
-// are not there, libraries of another distribution, a folder in the place of a link.
+// outgrown discards a layer that was begun on another base, and reports whether it did. Its files
+// would hide those of the new base: a list of packages that are not installed, libraries of another
+// distribution.
 func (m *Manager) outgrown(layer string) (bool, error) {
 	was, err := os.ReadFile(filepath.Join(layer, baseFile))
 	if is := m.opts.BaseName(); err != nil || len(was) == 0 || is == "" || string(was) == is {
-		return false, nil // it fits, or nobody knows
+		return false, nil // it fits, or the base has no name
 	}
 	return true, m.discard(layer)
 }
@@ -99,18 +99,17 @@ func (r *Room) parts() []part {
 	return list
 }
 
-// uidOf reads whose a layer is.
+// uidOf reads the user id that a layer belongs to.
 func uidOf(layer string) (uint32, bool) {
 	b, err := os.ReadFile(layer + "/uid")
 	n, failed := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
 	return uint32(n), err == nil && failed == nil
 }
 
-// trash is where folders wait to be deleted, which may take long.
+// trash is where folders wait to be deleted, which can take long.
 const trash = ".trash"
 
-// discard takes a folder away at once and deletes it in the background. Deleting
-// follows no links, and takes no more for what a room's root has made deep.
+// discard moves a folder to the trash and deletes it in the background, without following links.
 func (m *Manager) discard(path string) error {
 	bin := filepath.Join(m.opts.Data, trash)
 	if err := os.MkdirAll(bin, 0o700); err != nil {
@@ -125,7 +124,7 @@ func (m *Manager) discard(path string) error {
 	return empty(bin, name)
 }
 
-// sweep deletes what the last boot had not yet.
+// sweep deletes what an earlier boot left in the trash.
 func (m *Manager) sweep() error {
 	bin := filepath.Join(m.opts.Data, trash)
 	old, err := os.ReadDir(bin)
@@ -142,8 +141,7 @@ func (m *Manager) sweep() error {
 	return empty(bin, names...)
 }
 
-// empty deletes some of what is in the bin, in the background. What is left, the
-// next boot sweeps.
+// empty deletes folders in the trash in the background. The next boot sweeps up the rest.
 func empty(bin string, names ...string) error {
 	root, err := os.OpenRoot(bin)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	defaultPids   = 512 // a build of many jobs; a fork bomb ends there
 )
 
-// defaults fills in what a spec leaves to the guest.
+// defaults fills in limits that are zero.
 func (m *Manager) defaults(l *guestpb.Limits) *guestpb.Limits {
 	var st unix.Statfs_t
 	_ = unix.Statfs(m.opts.Data, &st) // without it there are no blocks
@@ -71,8 +71,7 @@ func (r *Room) limit(l *guestpb.Limits) error {
 	return err
 }
 
-// fit makes the room's file systems in memory as large as fits its limit. One that
-// holds more stays as it is.
+// fit resizes the room's file systems in memory to its limit, except those that hold more.
 func (r *Room) fit(memory uint64) error {
 	return process.InNamespaces(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
 		for path, size := range map[string]string{"/dev/shm": shmSize(memory), "/run": runSize(memory)} {
@@ -120,7 +119,7 @@ const (
 	quotaBlock     = 1024  // what limits are counted in
 )
 
-// setProject has a directory, and all that is made in it, counted for a project.
+// setProject makes a directory, and all that is made in it later, count for a project.
 func setProject(dir string, id uint32) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -148,7 +147,7 @@ func setLimits(dir *os.File, project uint32, bytes, files uint64) error {
 	return quotactl(dir, setQuota, project, &q)
 }
 
-// held is what a project holds and may hold.
+// held reads the usage and limits of a project.
 func held(dir *os.File, project uint32) (dqblk, error) {
 	var q dqblk
 	err := quotactl(dir, getQuota, project, &q)

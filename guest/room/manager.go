@@ -52,9 +52,8 @@ type Manager struct {
 	mu      sync.Mutex
 	entries map[string]*entry // by user
 	slots   map[int]bool      // taken
-	// next is the slot to try for the next room. They are given in turn: the kernel remembers
-	// the connections of a room that is gone, and would let answers to them into one that has
-	// its address at once.
+	// next is the slot to try for the next room. Slots are used in turn: the kernel remembers the
+	// connections of a removed room, and would let answers into a new one with its address.
 	next int
 }
 
@@ -65,11 +64,10 @@ func NewManager(o Options) *Manager {
 	return m
 }
 
-// Prepare makes what all rooms need before the first is made. What is wrong, each
-// room will tell.
+// Prepare makes what all rooms need. Its errors are reported when a room is made.
 func (m *Manager) Prepare() { _ = m.prepare() }
 
-// foundations are what all rooms need, made once.
+// foundations makes what all rooms need.
 func (m *Manager) foundations() error {
 	if _, err := os.Stat(m.opts.Base); err != nil {
 		return fmt.Errorf("find the base: %w", err)
@@ -93,7 +91,7 @@ func missing(user string) error {
 // Program is the guest program's path, outside of the rooms.
 func (m *Manager) Program() string { return m.opts.Program }
 
-// Ensure makes a room what the spec says. Its programs find the token.
+// Ensure makes a room, or changes one to match the spec, and gives its programs the token.
 func (m *Manager) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
 	e, err := m.lock(ctx, spec.User, true)
 	if err != nil {
@@ -185,7 +183,7 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 	return r, nil
 }
 
-// start gives a room that has its folders its limits, its way to the bridge and its first process.
+// start gives a room its limits, its access to the bridge and its first process.
 func (m *Manager) start(r *Room, token []byte) error {
 	const op = "make room"
 	if err := r.group.make(); err != nil {
@@ -204,15 +202,14 @@ func (m *Manager) start(r *Room, token []byte) error {
 	return r.open(f, m.opts)
 }
 
-// forget ends what was open for the room alone. The disk could not be written out
-// while somebody holds a folder that is deleted.
+// forget closes what was open for the room. An open deleted folder would keep the disk from being
+// made read-only.
 func (r *Room) forget() {
 	r.bridgeFiles.close()
 	_ = r.disk.Close()
 }
 
-// Get returns a room in which commands can run: one whose first process has
-// ended is made anew.
+// Get returns a room in which commands can run. It remakes one whose first process has ended.
 func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
 	e, err := m.lock(ctx, user, false)
 	if err != nil {
@@ -231,8 +228,7 @@ func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
 	return e.room.Load(), nil
 }
 
-// Remove ends a room and forgets it; with layer, its files go too. That they are
-// thrown away and nothing else is all that a reset is.
+// Remove ends a room and forgets it. With layer it discards its files too, as a reset does.
 func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	const op = "end room"
 	e, err := m.lock(ctx, user, true) // the layer may be there without a room in this boot
@@ -264,7 +260,7 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	return nil
 }
 
-// rooms are those that are there, by user; or one of them. It waits for none that is being made.
+// rooms returns the rooms that exist, by user, or that of one user. It does not wait for rooms in the making.
 func (m *Manager) rooms(user string) ([]*Room, error) {
 	m.mu.Lock()
 	var list []*Room
@@ -281,17 +277,17 @@ func (m *Manager) rooms(user string) ([]*Room, error) {
 	return list, nil
 }
 
-// entry is where those wait who want something of the same room.
+// entry holds a user's room, and serializes changes to it.
 type entry struct {
 	turn chan struct{} // a lock that can be waited for with a context
 	slot int
 	gone bool // the room was forgotten
-	// room is the last that was made; nil before the first. Who has the turn changes it, and
-	// who only looks waits for no turn: to make a room may take long.
+	// room is the last one made, or nil. Changing it takes the turn, reading it does not: making
+	// a room can take long.
 	room atomic.Pointer[Room]
 }
 
-// enter waits for a user's turn. With add the user may be a new one.
+// lock waits for a user's turn. With add the user may be a new one.
 func (m *Manager) lock(ctx context.Context, user string, add bool) (*entry, error) {
 	for {
 		e, err := m.entry(user, add)

@@ -15,18 +15,17 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// place is a room as whom a command runs there. It is a process.Place.
+// place is a process.Place in a room.
 type place struct {
 	room *Room
 	root bool
-	// hidden keeps what runs out of the room's processes: nothing there sees it or can
-	// stop it.
+	// hidden keeps the command out of the room's pid namespace, so that nothing there sees or
+	// stops it.
 	hidden bool
 }
 
-// entered are the namespaces of a room that a command is in. Not the
-// control group's: from inside one, the kernel refuses to start a child in a
-// group that is outside of what the caller then sees.
+// entered are the namespaces of a room. A cgroup namespace is not among them: inside of one, the
+// kernel refuses to start a child in a group outside of it.
 const entered = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 // Enter moves the calling thread into the room.
@@ -52,7 +51,7 @@ func (p place) join() error {
 	return nil
 }
 
-// confine takes from the calling thread what nobody has in a room.
+// confine drops capabilities and installs the seccomp filter.
 func (p place) confine() error {
 	if err := p.dropCapabilities(); err != nil {
 		return err
@@ -90,9 +89,8 @@ func (p place) Cgroup() string { return string(p.room.group) }
 // Multiplexer is the room's own ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }
 
-// inits is the group of the first processes of rooms. They are in no room's own: one
-// that is at its limit of processes or memory still has a first process that
-// reaps. No user has a name with a dot.
+// inits is the group of the first processes of all rooms: a room at its limit of processes or
+// memory still has one that reaps. User names have no dot.
 const inits = ".init"
 
 // initPlace is the place from which they start: the guest's own root.
@@ -185,9 +183,8 @@ func domain() error {
 	return nil
 }
 
-// PluginPlace is Place for a program of a plugin. The relay tells it from the agent's
-// others, and it reaches into none of them. Offline it has no network but a loopback of
-// its own.
+// PluginPlace is Place for a program of a plugin. The relay can tell it from the agent's other
+// programs, and it cannot reach into those. Offline it has only a loopback of its own.
 func (r *Room) PluginPlace(plugin config.PluginID, offline bool) process.Place {
 	return pluginPlace{place{room: r}, plugin, offline}
 }
@@ -215,7 +212,7 @@ func (p pluginPlace) Enter() error {
 			return fmt.Errorf("loopback: %w", err)
 		}
 	}
-	// Through another program of the agent it could ask as that one.
+	// Through another program of the agent it could ask the bridge in that program's name.
 	if err := domain(); err != nil {
 		return fault.New(fault.Unavailable, "run plugin", string(p.plugin), err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")
 	}

@@ -13,15 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// visible are the files at the top of /proc that programs cannot do without: ps and top,
-// and the runtimes of languages when they ask how large the machine is.
+// visible are the files at the top of /proc that ps, top and language runtimes need.
 func visible() []string {
 	return []string{"cgroups", "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sysvipc", "uptime", "version"}
 }
 
-// processes makes /proc: other users' processes are not in it, and of what speaks of or
-// to the whole kernel only what is told, to be read. Kernels differ in what they have
-// there, so all else is covered, whatever it is.
+// processes makes /proc without other users' processes. Of the files about the whole kernel only
+// the visible ones remain, read-only. Kernels differ in the others, so all of them are covered.
 func (b *builder) processes() error {
 	file, folder, err := b.nothing("proc")
 	if err != nil {
@@ -56,9 +54,8 @@ func (b *builder) processes() error {
 	return nil
 }
 
-// nothing makes an empty file and an empty folder, to cover others with. They lie where
-// a folder of the root is, which is mounted over afterwards: /dev/null would do for a
-// file, but whoever writes to it believes that it was done.
+// nothing makes an empty file and an empty folder to cover others with, in a folder that is mounted
+// over afterwards. A cover of /dev/null would accept writes.
 func (b *builder) nothing(under string) (file, folder int, err error) {
 	tree, err := newFS("tmpfs", still, "mode=0555", "size=4k")
 	if err := b.mountAt(under, tree, err); err != nil {

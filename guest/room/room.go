@@ -20,8 +20,8 @@ import (
 	"osaurus-sandbox/internal/seccomp"
 )
 
-// Room is one that is there, or was: Dead says so. The descriptors that commands
-// use are closed when nobody holds it any more.
+// Room is a room that exists or has ended: see Dead. The garbage collector closes the descriptors
+// that commands use.
 type Room struct {
 	spec        *guestpb.Room
 	layer       string // its folder on the data disk
@@ -124,8 +124,8 @@ func (r *Room) Desk() (*os.File, string, error) {
 // jobLogs is where a room shows what its jobs write.
 const jobLogs = "/run/osaurus-jobs"
 
-// JobLogs is the folder for what jobs of the room write, in the guest and in the
-// room. Nobody in the room can write there, nor lay a link.
+// JobLogs returns the folder of the logs of jobs, in the guest and in the room. It is read-only in
+// the room.
 func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "jobs"), jobLogs }
 
 // network gives the room the network that is asked for, instead of the one that it has.

@@ -82,7 +82,7 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 	return c, nil
 }
 
-// locate says where the command runs, as whom, and with what environment.
+// locate sets the place and the environment of the command.
 func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
 	if len(start.Room) == 0 {
 		return nil

@@ -21,7 +21,7 @@ func (l *line) serve(s *Service) {
 	defer cancel()
 	starts := make(chan *guestpb.ExecRequest)
 	go func() {
-		defer cancel() // whoever hangs up ends the command that runs
+		defer cancel() // hanging up ends the running command
 		defer close(starts)
 		receive(ctx, bufio.NewReader(l.conn), starts)
 	}()

@@ -113,7 +113,7 @@ func (s *Service) Serve(l net.Listener) error {
 	return server.Serve(l)
 }
 
-// ServeTerminals has a mux answer the services Shells and Jobs.
+// ServeTerminals registers the services Shells and Jobs.
 func ServeTerminals(mux *http.ServeMux, s *shell.Keeper, j *job.Keeper) {
 	mux.Handle(guestpbconnect.NewShellsHandler(shells{s}, options()...))
 	mux.Handle(guestpbconnect.NewJobsHandler(j, options()...))
@@ -142,7 +142,7 @@ func (s *Service) guard(next http.Handler) http.Handler {
 	})
 }
 
-// admit says what is against who has shown a key.
+// admit checks a key, and that the machine has booted.
 func (s *Service) admit(got protocol.Key) error {
 	const op = "check boot key"
 	s.mu.Lock()

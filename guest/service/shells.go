@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// shells answers the service Shells: a keeper does, but for the stream.
+// shells answers the service Shells: the stream, and the rest by its manager.
 type shells struct{ *shell.Keeper }
 
 // Attach carries what a person sees and types.

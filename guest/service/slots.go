@@ -10,11 +10,9 @@ import (
 )
 
 const (
-	// sparedCommands are of protocol.MaxCommands those that are only for who has few:
-	// somebody who takes all that they can get leaves these.
+	// sparedCommands of protocol.MaxCommands are for rooms that run few.
 	sparedCommands = 28
-	// fewCommands is how many run of somebody who has few: each of an agent's turns
-	// is one or two.
+	// fewCommands is how many a room may run of the spared ones.
 	fewCommands = 4
 )
 
