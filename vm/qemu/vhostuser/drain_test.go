@@ -17,7 +17,7 @@ import (
 func TestLostChain(t *testing.T) {
 	kept := make(chan *vhostuser.Chain, 1)
 	var queue atomic.Pointer[vhostuser.Queue]
-	dev := &keeper{reverser: reverser{keep: func(c *vhostuser.Chain) { kept <- c }}, queue: &queue}
+	dev := &queueRecorder{reverser: reverser{keep: func(c *vhostuser.Chain) { kept <- c }}, queue: &queue}
 	m, q, _ := run(t, dev, 0)
 	send(m, q, "lost")
 	c := <-kept
@@ -37,10 +37,10 @@ func TestLostChain(t *testing.T) {
 
 // hanging is a device that serves on its queue's own goroutine, and hangs in a
 // request as it would in a dead network file system, until end is closed.
-func hanging() (dev *keeper, hangs <-chan struct{}, end chan struct{}) {
+func hanging() (dev *queueRecorder, hangs <-chan struct{}, end chan struct{}) {
 	began := make(chan struct{})
 	end = make(chan struct{})
-	dev = &keeper{queue: new(atomic.Pointer[vhostuser.Queue]), reverser: reverser{before: func(b []byte) {
+	dev = &queueRecorder{queue: new(atomic.Pointer[vhostuser.Queue]), reverser: reverser{before: func(b []byte) {
 		if string(b) == "hang" {
 			close(began)
 			<-end
@@ -96,13 +96,13 @@ func TestResetOnAHang(t *testing.T) {
 	}
 }
 
-// keeper remembers its queue.
-type keeper struct {
+// queueRecorder is a reverser that records its queue.
+type queueRecorder struct {
 	reverser
 	queue *atomic.Pointer[vhostuser.Queue]
 }
 
-func (k *keeper) HandleQueue(q *vhostuser.Queue) {
-	k.queue.Store(q)
-	k.reverser.HandleQueue(q)
+func (r *queueRecorder) HandleQueue(q *vhostuser.Queue) {
+	r.queue.Store(q)
+	r.reverser.HandleQueue(q)
 }
