@@ -106,32 +106,6 @@ func TestPrepare(t *testing.T) {
 		}
 	})
 
-	t.Run("what may be whole is left, and why is said", func(t *testing.T) {
-		kernel, err := filepath.EvalSymlinks(home.Kernel())
-		if err != nil {
-			t.Fatal(err)
-		}
-		base, err := filepath.EvalSymlinks(home.BaseImage())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.Rename(kernel, kernel+".kept"), os.Symlink(filepath.Base(kernel), kernel)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := prepare(site, s, true); !errors.Is(err, syscall.ELOOP) || fault.AdviceOf(err) == "" {
-			t.Errorf("Prepare with a kernel that cannot be opened: %v (%s)", err, fault.AdviceOf(err))
-		}
-		if err := os.Rename(kernel+".kept", kernel); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(base); err != nil {
-			t.Error(err)
-		}
-		if _, err := prepare(site, s, true); err != nil {
-			t.Error(err)
-		}
-	})
-
 	t.Run("a disk grows and never shrinks", func(t *testing.T) {
 		for _, size := range []struct{ ask, want int }{{2, 2}, {1, 2}} {
 			bigger := s
