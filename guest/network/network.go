@@ -69,6 +69,9 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 func (n *Network) State() *guestpb.NetworkState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.state == nil {
+		return &guestpb.NetworkState{}
+	}
 	return proto.CloneOf(n.state)
 }
 
