@@ -1,4 +1,4 @@
-// Package sources finds the pack that a person asked for, and makes it where it is not there yet.
+// Package sources finds the pack that the settings name, and builds it if it is missing.
 package sources
 
 import (
@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// The names that are more than the name of a pack.
+// Names that select how a pack is found or built.
 const (
 	Auto   = string(config.PackAuto) // Alpine, or Debian where Alpine's host cannot be reached at all
 	Alpine = "alpine"                // the pinned release
@@ -41,15 +41,13 @@ func New(packs, downloads string) *Sources {
 // Choice is the pack that was found.
 type Choice struct {
 	Pack pack.Pack
-	// Reason says why it is not the one that comes first, for people; it is
-	// empty where it is.
+	// Reason tells people why it is not the preferred pack, or is empty.
 	Reason string
 }
 
-// Get returns the pack that want means for an architecture: auto, alpine,
-// debian, the name of a pack in the store, or the path of a bundle, which is a
-// folder that is used where it is or an archive that is imported. Alpine and
-// Debian are made where they are not there.
+// Get returns the pack that want names: auto, alpine, debian, a pack in the
+// store, or the path of a bundle. A bundle that is a folder is used in place; an
+// archive is imported. Get builds the Alpine or Debian pack if it is missing.
 func (s *Sources) Get(ctx context.Context, want string, arch vm.Arch, report progress.Func) (Choice, error) {
 	choice, err := s.get(ctx, want, arch, report)
 	if err == nil && choice.Pack.Manifest.Arch != arch {
@@ -78,8 +76,7 @@ func (s *Sources) get(ctx context.Context, want string, arch vm.Arch, report pro
 	return Choice{Pack: p}, err
 }
 
-// auto takes what is there before it makes anything, so that a machine keeps
-// the guest that it has.
+// auto prefers an existing pack, so that a machine keeps its guest.
 func (s *Sources) auto(ctx context.Context, arch vm.Arch, report progress.Func) (Choice, error) {
 	pins, err := s.Pinned(arch)
 	if err != nil {
@@ -142,8 +139,8 @@ func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func
 	})
 }
 
-// findDebian looks for a pack of Debian or, as hosts of it make them, of Ubuntu,
-// made here or imported, and takes the last by name.
+// findDebian returns the last pack by name that uses apt: Debian or Ubuntu,
+// built here or imported.
 func (s *Sources) findDebian(arch vm.Arch) (found pack.Pack, ok bool) {
 	packs, _ := s.Store.List() // what is broken is as good as not there
 	for _, p := range packs {
