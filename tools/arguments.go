@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// object decodes arguments. Models also send nothing, or the object in a string.
+// object decodes arguments. Some models send nothing, or encode the object as a JSON string.
 func object(raw json.RawMessage) (map[string]any, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" || string(raw) == `""` {

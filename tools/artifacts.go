@@ -7,27 +7,26 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Artifacts takes what agents hand over to people: copies on the person's
-// computer, of which an agent changes nothing any more.
+// Artifacts stores the files that agents share with people. They are copies on the person's
+// computer, which agents can no longer change.
 type Artifacts interface {
-	// Draft begins one, which is called name. It fails with InvalidArgs if nothing may
-	// be called that, and with Rejected where an agent has too many already.
+	// Draft starts an artifact with this name. It fails with InvalidArgs if the name is not
+	// allowed, and with Rejected if the agent has too many artifacts.
 	Draft(ctx context.Context, a Agent, session config.SessionID, name string) (Draft, error)
 }
 
-// Draft is an artifact that is being made. Nobody sees it before it is kept.
+// Draft is an artifact being written. It becomes visible with Keep.
 type Draft interface {
-	// File makes a file at a path below the artifact, with the folders above it; "" is
-	// the artifact itself, which then is a file. A name that nothing may have is
-	// InvalidArgs. What is too much for an artifact is Rejected: at once, by the size
-	// that it is said to have, and else by Write.
+	// File creates a file at a path in the artifact, with its parent folders. The path "" makes
+	// the artifact itself a file. It fails with InvalidArgs for a name that is not allowed, and
+	// with Rejected if size exceeds the limit. Write fails with Rejected if the content does.
 	File(path string, size uint64) (io.WriteCloser, error)
 	Keep(ctx context.Context, description string) (Artifact, error)
-	// Discard throws away what was not kept.
+	// Discard deletes a draft that was not kept.
 	Discard() error
 }
 
-// Artifact is what a tool says of one.
+// Artifact describes an artifact in a tool's result.
 type Artifact struct {
 	ID      int64            `json:"artifact_id"`
 	Name    string           `json:"name" jsonschema:"as it is called now; with a number, if the conversation had one of the name"`

@@ -9,18 +9,17 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// reserved is what the names of the sandbox's own tools begin with, also of
-// those that are yet to come.
+// reserved is the prefix of the sandbox's own tools, present and future.
 const reserved = "sandbox_"
 
-// assigned are the tools of one agent alone, with the plugin that each is of.
+// assigned holds the plugin tools of one agent by name.
 type assigned map[Name]struct {
 	Tool
 	of config.PluginID
 }
 
-// Assign has the tools of a plugin be these for an agent, or none, all at once. It
-// refuses names that are somebody else's, and changes nothing then.
+// Assign replaces the tools that a plugin gives an agent. If any name is taken, it fails and
+// changes nothing.
 func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,15 +46,14 @@ func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...
 	return nil
 }
 
-// Free reports, as an error, what keeps a plugin's tools from being assigned to
-// an agent.
+// Free returns an error if Assign would refuse the tools.
 func (r *Registry) Free(agent config.AgentID, plugin config.PluginID, list ...Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.free(agent, plugin, list)
 }
 
-// free is Free. The mutex is held.
+// free implements Free. The caller holds the mutex.
 func (r *Registry) free(agent config.AgentID, plugin config.PluginID, list []Tool) error {
 	const op = "register tool"
 	refuse := func(kind fault.Kind, name Name, why string) error {

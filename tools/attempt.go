@@ -12,17 +12,17 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// install is one install.
+// install is the state of one install.
 type install struct {
 	*Installer
 	call    *Call
 	manager packages.Manager
 	specs   []packages.Spec
-	// fetched says that this call has fetched the index.
+	// fetched is set when this call has fetched the index.
 	fetched bool
 }
 
-// do installs the packages. It tries a second time if it can repair the reason of a failure.
+// do installs the packages. After a failure that it can repair, it tries once more.
 func (j *install) do(ctx context.Context) (Installed, error) {
 	before, err := j.ledger(ctx)
 	if err != nil {
@@ -36,11 +36,11 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	class, again := j.judge(r)
 	if !r.ok() && again {
 		j.call.Say("it failed (%s); clearing up, and then once more", class)
-		mended, err := j.mend(ctx, class)
+		repaired, err := j.repair(ctx, class)
 		if err != nil {
 			return Installed{}, err
 		}
-		if mended.ok() {
+		if repaired.ok() {
 			more["retried"] = true
 			if r, err = j.attempt(ctx); err != nil {
 				return Installed{}, err
@@ -48,8 +48,8 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 			class, _ = j.judge(r)
 		} else {
 			more["retried"], more["cleanup_failed"] = false, true
-			mended.output = r.output + mended.output
-			r = mended
+			repaired.output = r.output + repaired.output
+			r = repaired
 		}
 	}
 	if r.ok() {
@@ -66,7 +66,7 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	return Installed{}, j.failed(r, class, more)
 }
 
-// attempt tries to install once, after a refresh of the index.
+// attempt refreshes the index and installs once.
 func (j *install) attempt(ctx context.Context) (ran, error) {
 	looked, err := j.refresh(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (j *install) attempt(ctx context.Context) (ran, error) {
 		args = making
 	}
 	if absent(err, args[0]) {
-		return ran{}, j.unequipped(args[0], err)
+		return ran{}, j.noManager(args[0], err)
 	}
 	if !r.ok() { // the refresh may have reported the reason
 		r.output = looked.output + r.output
@@ -90,8 +90,8 @@ func (j *install) attempt(ctx context.Context) (ran, error) {
 	return r, err
 }
 
-// refresh updates the package index unless it is recent. The install that follows reports errors
-// better.
+// refresh updates the package index unless it is recent. The caller ignores a failed refresh,
+// because the install that follows reports the reason better.
 func (j *install) refresh(ctx context.Context) (ran, error) {
 	args := j.manager.Refresh()
 	j.mu.Lock()
@@ -103,7 +103,7 @@ func (j *install) refresh(ctx context.Context) (ran, error) {
 	j.call.Say("%s looks at what there is", j.manager)
 	r, err := j.step(ctx, args)
 	if absent(err, args[0]) {
-		return ran{}, j.unequipped(args[0], err)
+		return ran{}, j.noManager(args[0], err)
 	}
 	if err == nil && r.ok() {
 		j.fetched = true
@@ -114,7 +114,7 @@ func (j *install) refresh(ctx context.Context) (ran, error) {
 	return r, err
 }
 
-// judge classifies a failure, and reports whether another attempt may succeed.
+// judge classifies a failure and reports whether another attempt may succeed.
 func (j *install) judge(r ran) (class packages.Class, again bool) {
 	class, again = j.manager.Judge(r.output)
 	switch {
@@ -124,26 +124,26 @@ func (j *install) judge(r ran) (class packages.Class, again bool) {
 		return packages.OutOfRoom, false
 	case r.exit.Idle:
 		return packages.OutOfTime, false
-	case class == packages.Missing && j.fetched: // just now
+	case class == packages.Missing && j.fetched: // the index is new
 		return class, false
 	}
 	return class, again
 }
 
-// mend repairs the reason of a failure, and returns the result of the last command.
-func (j *install) mend(ctx context.Context, class packages.Class) (r ran, err error) {
+// repair fixes the cause of a failure and returns the result of the last command.
+func (j *install) repair(ctx context.Context, class packages.Class) (r ran, err error) {
 	if class != packages.Broken && class != packages.Locked {
 		j.mu.Lock()
 		delete(j.fresh, j.call.ID)
 		j.mu.Unlock()
 	}
-	for _, args := range j.manager.Mend(class, j.call.Home) {
+	for _, args := range j.manager.Repair(class, j.call.Home) {
 		if r, err = j.step(ctx, args); err != nil {
 			return r, err
 		}
 	}
 	select {
-	case <-time.After(breath):
+	case <-time.After(retryPause):
 		return r, nil
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
@@ -159,7 +159,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	r, err := j.run(ctx, j.call, command{args: args, root: true, most: maxLedger})
 	switch {
 	case absent(err, args[0]):
-		return "", j.unequipped(args[0], err)
+		return "", j.noManager(args[0], err)
 	case err != nil:
 		return "", err
 	case !r.ok() || r.lost > 0:
@@ -168,7 +168,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	return r.output, nil
 }
 
-// undo removes what a failed install has left, and reports whether it could.
+// undo removes what a failed install left behind. clean is false if a command failed.
 func (j *install) undo(ctx context.Context, before string) (clean bool, err error) {
 	if j.manager.Ledger() == nil {
 		return true, nil
@@ -202,7 +202,7 @@ func (j *install) names() string {
 	return strings.Join(list, " ")
 }
 
-// failed returns the failure of an install with the output of the last command.
+// failed describes a failed install, with the output of the last command.
 func (j *install) failed(r ran, class packages.Class, more map[string]any) *Failure {
 	output, _ := clip(r.output, maxInstallOutput, r.lost)
 	why := packages.Complaint(output)
@@ -211,10 +211,10 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	}
 	kind := fault.Execution
 	if class == packages.OutOfTime {
-		kind, why = fault.Timeout, fmt.Sprintf("it wrote nothing for %v", silence)
+		kind, why = fault.Timeout, fmt.Sprintf("it wrote nothing for %v", idleLimit)
 	}
 	if class == packages.NoNetwork && j.manager == packages.Pip {
-		why = "its index was not reached" // pip reports that there is no such version
+		why = "its index was not reached" // pip reports this as a missing version
 	}
 	advice := class.Advice()
 	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
@@ -231,8 +231,8 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	}
 }
 
-// unequipped returns the failure for a missing package manager.
-func (j *install) unequipped(program string, cause error) *Failure {
+// noManager returns the failure for a missing package manager.
+func (j *install) noManager(program string, cause error) *Failure {
 	advice := map[packages.Manager]string{
 		packages.APT: "The sandbox knows apk and apt, and the guest has neither.",
 		packages.Pip: `Call sandbox_install with ["python3"]; where the guest is a Debian, with ["python3", "python3-venv"].`,

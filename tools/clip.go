@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// clip is a text of at most so many characters: its first 40 % and its last
-// 60 %, where errors stand, and between them how many bytes were left out, with
-// those that the guest had left out there before. Bytes that are no text are
-// replaced.
+// clip shortens a text to limit characters. It keeps the first 40 % and the last 60 %, where
+// errors usually are, and notes between them how many bytes are missing; lost of these were
+// already cut by the guest. Invalid UTF-8 is replaced.
 func clip(text string, limit int, lost uint64) (clipped string, cut bool) {
 	whole := text
 	text = strings.ToValidUTF8(text, "\uFFFD")
@@ -18,7 +17,7 @@ func clip(text string, limit int, lost uint64) (clipped string, cut bool) {
 		if lost == 0 {
 			return text, false
 		}
-		at := len(whole) * 2 / 5 // where the guest has cut, which counts in bytes
+		at := len(whole) * 2 / 5 // the guest cuts here, counting bytes
 		for at > 0 && !utf8.RuneStart(whole[at]) {
 			at--
 		}
@@ -40,10 +39,10 @@ func clip(text string, limit int, lost uint64) (clipped string, cut bool) {
 	return leftOut(text[:from], text[to:], uint64(to-from)+lost), true
 }
 
-// leftOut is what is left of a text, with a mark where so many bytes of it were.
+// leftOut joins head and tail with a note of how many bytes are missing between them.
 func leftOut(head, tail string, bytes uint64) string {
 	return strings.ToValidUTF8(fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", head, bytes, tail), "\uFFFD")
 }
 
-// bytesFor is how many bytes hold so many characters, whichever they are.
+// bytesFor returns how many bytes that many characters can take.
 func bytesFor(characters int) uint64 { return uint64(characters) * utf8.UTFMax }

@@ -2,7 +2,7 @@ package tools
 
 import (
 	"context"
-	_ "embed" // the texts below
+	_ "embed" // for the files below
 	"strings"
 	"time"
 
@@ -10,21 +10,21 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// codeTime is the most seconds that code has, and the usual: it calls tools, which
-// take their time.
+// codeTime is the longest and the default run time of code, in seconds. It is generous because
+// code may call slow tools.
 const codeTime = 300
 
 var (
-	// codeModule is what code imports as osaurus_tools, for Python 3.9 and later.
+	// codeModule is the module osaurus_tools that code can import. It runs on Python 3.9 and
+	// later.
 	//go:embed osaurus_tools.py
 	codeModule string
-	// codeRunner runs code, and clears away what that takes.
+	// codeRunner runs the code and deletes its temporary files.
 	//go:embed runcode.sh
 	codeRunner string
 )
 
-// noPython is what the runner says on standard error, all by itself, where it cannot
-// run any code.
+// noPython is all that the runner writes to standard error if the room has no Python.
 const noPython = "osaurus: there is no python3"
 
 type codeIn struct {

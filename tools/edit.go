@@ -12,17 +12,15 @@ import (
 )
 
 const (
-	// maxShownLines is how many line numbers, or lines that are alike, a failure
-	// shows.
+	// maxShownLines is how many line numbers or similar lines a failure shows.
 	maxShownLines = 10
-	// nearLines is how many of the lines that are nearest to what was not found are
-	// shown.
+	// nearLines is how many of the most similar lines a failure shows.
 	nearLines = 3
-	// maxCompared is how many lines of what was not found are compared with the
-	// file: who has so many right has copied them.
+	// maxCompared is how many lines of the missing text are compared with the file. A text that
+	// matches so far was copied from the file.
 	maxCompared = 200
-	// maxOccurrences is how many places of a text are looked for, where one is
-	// meant: each may cost as much as the text is long.
+	// maxOccurrences bounds the search for further occurrences of a text that should be unique.
+	// Each may cost time proportional to the text.
 	maxOccurrences = 100
 )
 
@@ -77,8 +75,8 @@ func newEdit(rooms Rooms) Tool {
 	})
 }
 
-// replaceOnce replaces a text that is there once. In a file with CRLF line ends,
-// a text that has none of them matches all the same, and what replaces it gets them.
+// replaceOnce replaces the only occurrence of old. In a file with CRLF line ends, it converts old
+// and new if they use LF.
 func replaceOnce(ctx context.Context, file []byte, old, new string) (out []byte, line int, err error) {
 	ends, crlf := bytes.Count(file, []byte("\n")), bytes.Count(file, []byte("\r\n"))
 	if crlf > 0 && !strings.Contains(old, "\r") && (crlf == ends || !bytes.Contains(file, []byte(old))) {
@@ -112,8 +110,8 @@ func replaceOnce(ctx context.Context, file []byte, old, new string) (out []byte,
 	return slices.Concat(file[:at], []byte(new), file[at+len(old):]), 1 + bytes.Count(file[:at], []byte("\n")), nil
 }
 
-// occurrences are the lines where a text is, also where two of it overlap: the
-// first so many, as long as somebody waits for them.
+// occurrences returns the lines on which a text begins, including overlapping matches. It stops
+// after a limit or when the context ends.
 func occurrences(ctx context.Context, file []byte, text string, from int) (lines []int, err error) {
 	line, counted := 1, 0
 	for at := from; len(lines) < maxOccurrences; {
@@ -131,10 +129,10 @@ func occurrences(ctx context.Context, file []byte, text string, from int) (lines
 	return lines, nil
 }
 
-// nearest shows where a text that was not found parts from the file, or else the
-// lines that are most like its first.
+// nearest describes the place where a missing text first differs from the file, or else the lines
+// most like its first line.
 func nearest(file, text string) string {
-	if at := parting(file, text); at != "" {
+	if at := firstDifference(file, text); at != "" {
 		return at
 	}
 	first := ""
@@ -178,9 +176,9 @@ func nearest(file, text string) string {
 	return b.String()
 }
 
-// parting shows the first line that differs where a text begins as some line of the
-// file does, but for spaces.
-func parting(file, text string) string {
+// firstDifference shows the first line that differs, if text and file have an equal line before
+// it. It ignores spaces.
+func firstDifference(file, text string) string {
 	have, want := strings.Split(file, "\n"), strings.Split(text, "\n")
 	want = want[:min(len(want), maxCompared)]
 	first := strings.TrimSpace(want[0])
@@ -209,8 +207,7 @@ func parting(file, text string) string {
 	return fmt.Sprintf(". It begins as line %d does, but then has %s where line %d is %s", at+1, quoted(want[longest]), at+longest+1, quoted(have[at+longest]))
 }
 
-// likeness is how many characters two lines have in common at their beginning
-// and their end.
+// likeness counts the characters that two lines share at their beginning and end.
 func likeness(a, b string) int {
 	n := min(len(a), len(b))
 	head := 0

@@ -8,20 +8,19 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// Envelope is the answer of a call. Its JSON begins with "ok", and the other keys
-// are sorted, so that the same answer is always the same text.
+// Envelope is the result of a call. Its JSON has "ok" first and the other keys sorted, so equal
+// results have equal text.
 type Envelope struct {
 	Tool     Name
-	Result   any // of a call that went well
+	Result   any // if the call succeeded
 	Warnings []string
-	Failure  *Failure // of one that did not
+	Failure  *Failure // if it failed
 }
 
-// OK reports whether the call went well.
+// OK reports whether the call succeeded.
 func (e Envelope) OK() bool { return e.Failure == nil }
 
-// Text is the envelope as a model reads it: JSON without the escapes that only
-// HTML needs.
+// Text returns the envelope as JSON for a model, without escapes for HTML.
 func (e Envelope) Text() string {
 	text, err := e.MarshalJSON()
 	if err != nil {
@@ -30,8 +29,7 @@ func (e Envelope) Text() string {
 	return string(text)
 }
 
-// MarshalJSON writes the envelope. What a failure has more to say does not
-// overwrite what every failure says.
+// MarshalJSON encodes the envelope. A failure's extra fields never replace the standard ones.
 func (e Envelope) MarshalJSON() ([]byte, error) {
 	members := map[string]any{}
 	if f := e.Failure; f != nil {
@@ -62,15 +60,15 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	return append(fmt.Appendf(nil, `{"ok":%t,`, e.OK()), text[1:]...), nil
 }
 
-// fail is the envelope of a call that failed.
+// fail returns the envelope of a failed call.
 func fail(tool Name, err error) Envelope {
 	return Envelope{Tool: tool, Failure: failureOf(err)}
 }
 
-// noSuchTool is the answer to a name that is no tool's. It suggests none: a model
-// shall look at its list, and not guess again.
+// noSuchTool returns the answer to an unknown name. It suggests no other name: models should look
+// at the list instead of guessing.
 func noSuchTool(name string) Envelope {
-	const shown = 128 // no tool's name is longer
+	const shown = 128 // longer than any tool's name
 	return Envelope{Failure: &Failure{
 		Kind: fault.ToolNotFound, Message: "there is no tool " + quoted(name[:min(len(name), shown)]) + ". Call one of those that are listed.",
 	}}

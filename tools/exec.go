@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// maxExecTime is the most seconds that a command has: what takes longer is better in
-	// the background, where it can be looked after.
+	// maxExecTime is the longest run time of a command, in seconds. Longer work belongs in the
+	// background, where it can be watched.
 	maxExecTime = 300
-	// execBudget is that, and the start of a guest.
+	// execBudget also covers the start of a guest.
 	execBudget = maxExecTime*time.Second + bootTime
-	// bootTime is what a call waits for a guest that starts, of whatever state.
+	// bootTime is how long a call waits for a guest to start.
 	bootTime = 3 * time.Minute
 )
 
@@ -34,7 +34,7 @@ type execIn struct {
 }
 
 type execOut struct {
-	Stdout   *string `json:"stdout,omitempty"` // there, if it ran to its end
+	Stdout   *string `json:"stdout,omitempty"` // set if the command ran to its end
 	Stderr   *string `json:"stderr,omitempty"`
 	ExitCode *int    `json:"exit_code,omitempty" jsonschema:"128 + n if signal n ended it"`
 	Cwd      string  `json:"cwd" jsonschema:"the folder it ran in; with a session, the folder it is in now"`
@@ -77,7 +77,7 @@ func newExec(rooms Rooms) Tool {
 	})
 }
 
-// login is the command line in a shell that fails where any part of a pipe does.
+// login wraps a command line in a shell that fails if any part of a pipe fails.
 func login(command string) []string {
 	const script = `if [ -x /bin/bash ]; then exec /bin/bash -o pipefail -c "$1"; else exec /bin/sh -c "$1"; fi`
 	return []string{"/bin/sh", "-c", script, "sh", command}
@@ -159,11 +159,10 @@ func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir 
 	return execOut{Background: true, JobID: string(job.ID), PID: fmt.Sprint(job.PID), LogFile: job.LogFile, Cwd: dir}, nil
 }
 
-// maxLabel is how much of a command a job is called.
+// maxLabel bounds the part of a command that names its job.
 const maxLabel = 120
 
-// wrongFolder says which argument is to blame where it is the folder that is not there: dir, as
-// the guest has it.
+// wrongFolder names the argument cwd as the cause if the guest did not find dir.
 func wrongFolder(err error, cwd, dir string) error {
 	if cwd == "" || fault.KindOf(err) != fault.NotFound || !isAbout(err, dir) {
 		return err
@@ -176,7 +175,7 @@ func wrongFolder(err error, cwd, dir string) error {
 	return f
 }
 
-// isAbout reports whether what went wrong did so with this.
+// isAbout reports whether an error, or one it wraps, has this subject.
 func isAbout(err error, subject string) bool {
 	for f, ok := errors.AsType[*fault.Error](err); ok; f, ok = errors.AsType[*fault.Error](f.Err) {
 		if f.Subject == subject {

@@ -8,19 +8,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Failure is an error with what a model needs to mend its call.
+// Failure is an error with what a model needs to correct its call.
 type Failure struct {
 	Kind fault.Kind
 	// Message says what went wrong and what to do next.
 	Message string
-	// Field is the argument that is to blame, and Expected what it should be.
+	// Field is the argument at fault. Expected describes a valid value.
 	Field, Expected string
-	// Final says that the same call will fail again, though its kind often
-	// passes; Again the contrary.
+	// Final marks a failure that the same call will repeat even though its kind is often
+	// temporary. Again marks the opposite.
 	Final, Again bool
-	// More is what else is known, under names of its own.
+	// More has extra fields for the failure.
 	More map[string]any
-	// Cause is what it was made of; it may be nil.
+	// Cause is the wrapped error; it may be nil.
 	Cause error
 }
 
@@ -28,8 +28,7 @@ func (f *Failure) Error() string { return f.Message }
 
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// retryable says whether the same call may succeed at another time, or a
-// mended one now.
+// retryable reports whether the same call may succeed later, or a corrected one now.
 func (f *Failure) retryable() bool {
 	switch f.Kind {
 	case fault.InvalidArgs, fault.Timeout, fault.Execution, fault.Unavailable:
@@ -38,13 +37,12 @@ func (f *Failure) retryable() bool {
 	return f.Again
 }
 
-// wrongArgument is the failure of an argument.
+// wrongArgument returns a failure of kind InvalidArgs for an argument.
 func wrongArgument(field, expected, format string, args ...any) *Failure {
 	return &Failure{Kind: fault.InvalidArgs, Field: field, Expected: expected, Message: fmt.Sprintf(format, args...)}
 }
 
-// failureOf is an error as a model is told it: its kind, its text, and its
-// advice after that.
+// failureOf converts an error for a model. The message ends with the error's advice.
 func failureOf(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f

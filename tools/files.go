@@ -9,13 +9,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxEdit is the largest file that is edited or compared: what is larger was not
-// written by hand.
+// maxEdit bounds the files that can be edited or compared. Larger ones are rarely written by hand.
 const maxEdit = 8 << 20
 
 func (p Path) file() engine.File { return engine.File{Root: p.Root, Path: p.Rel} }
 
-// readAll reads a file that is small enough, with its digest.
+// readAll reads a file of at most maxEdit bytes and returns its digest.
 func readAll(ctx context.Context, rooms Rooms, a Agent, p Path) (text []byte, digest []byte, err error) {
 	var b bytes.Buffer
 	r, err := rooms(a).ReadFile(ctx, p.file(), engine.FilePart{Limit: maxEdit, OrNothing: true}, &b)
@@ -31,15 +30,14 @@ func readAll(ctx context.Context, rooms Rooms, a Agent, p Path) (text []byte, di
 	return b.Bytes(), r.SHA256, nil
 }
 
-// writeAll writes a text that is in memory, as w says.
+// writeAll writes a text with the options of w.
 func writeAll(ctx context.Context, rooms Rooms, a Agent, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
 	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
 	out, err := rooms(a).WriteFile(ctx, p.file(), w)
 	return out, aboutPath(err)
 }
 
-// aboutPath says which argument is to blame for what is not there, or not to be
-// touched, and what would do.
+// aboutPath adds the argument "path" and what it expects to errors about a file.
 func aboutPath(err error) error {
 	if err == nil {
 		return nil
@@ -50,7 +48,7 @@ func aboutPath(err error) error {
 		expected = "a file or folder that is there"
 	case kind == fault.InvalidArgs:
 		expected = "the path of a file, over folders and links that stay inside of where tools may work"
-	case kind == fault.Rejected && fault.AdviceOf(err) == "": // what has advice is not about this file
+	case kind == fault.Rejected && fault.AdviceOf(err) == "": // an error with advice is not about the file
 		expected = "a regular file that your user may read and, for changes, write"
 	default:
 		return err
@@ -62,5 +60,5 @@ func aboutPath(err error) error {
 
 func digestText(sum []byte) string { return hex.EncodeToString(sum) }
 
-// binary reports whether bytes are no text, by what a person would say of them.
+// binary reports whether bytes are not text.
 func binary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 }

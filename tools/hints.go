@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// sigpipe is the exit code of a program whose reader left.
+// sigpipe is the exit code of a program that wrote to a closed pipe.
 const sigpipe = 128 + 13
 
 var (
@@ -14,7 +14,7 @@ var (
 	longInline   = regexp.MustCompile(`\s-[ce]\s+(['"])[^'"]*\n`)
 )
 
-// advise warns of what commands of models often mean otherwise than it went.
+// advise adds warnings about common mistakes in commands.
 func advise(c *Call, in execIn, out execOut) {
 	command := in.Command
 	if out.TimedOut {
@@ -31,7 +31,7 @@ func advise(c *Call, in execIn, out execOut) {
 		return
 	}
 	if bareInstall.MatchString(command) {
-		c.Warn("to install packages, call sandbox_install, sandbox_pip_install or sandbox_npm_install: they may do what your user may not, and try again where it helps")
+		c.Warn("to install packages, call sandbox_install, sandbox_pip_install or sandbox_npm_install: they have the rights that your user lacks, and retry")
 	}
 	if m := hereDocument.FindStringSubmatch(command); m != nil && !regexp.MustCompile(`(?m)^\s*`+m[1]+`\s*$`).MatchString(command) {
 		c.Warn("the here-document has no line %s that ends it; sandbox_write_file writes files without one", m[1])

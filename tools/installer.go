@@ -20,23 +20,22 @@ import (
 const (
 	// maxInstallOutput bounds the output in a failure, in characters.
 	maxInstallOutput = 20_000
-	// maxLedger bounds the list of installed packages in bytes: some ten thousand.
+	// maxLedger bounds the list of installed packages in bytes. It has room for some ten thousand.
 	maxLedger = 1 << 20
-	// freshTime is how long a package index is used. If the server has changed in the meantime, the
-	// install fails and fetches it again.
+	// freshTime is how long a package index is used without fetching it again.
 	freshTime = time.Hour
-	// breath is the pause before the second attempt.
-	breath = 2 * time.Second
+	// retryPause is the pause before the second attempt.
+	retryPause = 2 * time.Second
 	// installBudget covers two attempts, another install of the agent before this one,
 	// and the start of a guest.
 	installBudget = 64*time.Minute + bootTime
-	// silence is how long a manager may write nothing. Large packages are unpacked
-	// without a word, slowly under emulation.
-	silence = 4 * time.Minute
+	// idleLimit is how long a manager may write nothing. Unpacking large packages is silent, and
+	// slow under emulation.
+	idleLimit = 4 * time.Minute
 )
 
-// Installer installs packages in agents' rooms, for each agent one at a time: package managers have
-// locks.
+// Installer installs packages in agents' rooms. It runs one install per agent at a time, because
+// package managers lock their database.
 type Installer struct {
 	rooms func(Agent) engine.Executor
 	queue queue.Queues[config.AgentID]
@@ -61,7 +60,7 @@ type Installed struct {
 	Retried   bool             `json:"retried,omitempty" jsonschema:"it went well at the second attempt"`
 }
 
-// System installs packages with the manager of the guest's distribution, as Install does.
+// System calls Install with the package manager of the guest's distribution.
 func (i *Installer) System(ctx context.Context, c *Call, names []string) (Installed, error) {
 	m, err := i.system(ctx, c)
 	if err != nil {
@@ -70,7 +69,7 @@ func (i *Installer) System(ctx context.Context, c *Call, names []string) (Instal
 	return i.Install(ctx, c, m, names)
 }
 
-// system returns the manager of the guest's distribution. It asks the room, since a pack may have
+// system returns the manager of the guest's distribution. It asks the room, since a pack can have
 // any name.
 func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
 	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}})
@@ -83,20 +82,20 @@ func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, erro
 	return "", err
 }
 
-// Install installs packages for an agent and reports progress to the call. A failure
-// is a *Failure whose member failure_class says why. What a failed install has brought
-// is removed again; cleanup_failed says if that went wrong too. An install that the
-// context ends is repaired by the next one.
+// Install installs packages for an agent and reports progress to the call. It fails with a
+// *Failure; its member failure_class says why. What a failed install added is removed, and
+// cleanup_failed says if that failed too. If the context ends an install, the next one repairs
+// what it left.
 func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, names []string) (Installed, error) {
 	specs, err := specsOf(m, names)
 	if err != nil {
 		return Installed{}, err
 	}
-	give, err := i.queue.Take(ctx, c.ID, func(ahead int) { c.Say("waiting for %d other install(s) of this agent", ahead) })
+	release, err := i.queue.Take(ctx, c.ID, func(ahead int) { c.Say("waiting for %d other install(s) of this agent", ahead) })
 	if err != nil {
 		return Installed{}, fault.Wrap("wait for the agent's other installs", string(c.Name), err)
 	}
-	defer give()
+	defer release()
 	return (&install{Installer: i, call: c, manager: m, specs: specs}).do(ctx)
 }
 
@@ -121,7 +120,7 @@ type command struct {
 	args []string
 	root bool
 	most uint64 // bytes of output; 0 means the default
-	// say, if not nil, gets its lines.
+	// say, if not nil, receives some of the output lines.
 	say func(format string, args ...any)
 }
 
@@ -139,9 +138,9 @@ func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) 
 	if cmd.most == 0 {
 		cmd.most = bytesFor(maxInstallOutput)
 	}
-	out := &teller{say: cmd.say}
+	out := &progressOutput{say: cmd.say}
 	line := engine.Command{
-		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, IdleTimeout: silence, MaxOutput: cmd.most,
+		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, IdleTimeout: idleLimit, MaxOutput: cmd.most,
 	}
 	if cmd.root { // not in a folder where the agent can place files that look like packages
 		line.RoomRoot, line.Dir, line.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}
@@ -160,29 +159,29 @@ func absent(err error, program string) bool {
 	return ok && e.Kind == fault.NotFound && e.Subject == program
 }
 
-// teller collects a manager's output and reports some of its lines as progress.
-type teller struct {
+// progressOutput collects a manager's output and reports some of its lines as progress.
+type progressOutput struct {
 	all  bytes.Buffer
 	say  func(format string, args ...any)
 	last time.Time
 }
 
 const (
-	// tellEvery is the pause between reported lines.
-	tellEvery = time.Second
-	// maxTold bounds a line in bytes.
-	maxTold = 200
+	// reportEvery is the minimum time between reported lines.
+	reportEvery = time.Second
+	// maxReported bounds a reported line in bytes.
+	maxReported = 200
 )
 
-func (t *teller) Write(p []byte) (int, error) {
+func (t *progressOutput) Write(p []byte) (int, error) {
 	n, err := t.all.Write(p)
-	if t.say == nil || time.Since(t.last) < tellEvery {
+	if t.say == nil || time.Since(t.last) < reportEvery {
 		return n, err
 	}
 	line := strings.TrimSpace(printable.LastLines(strings.TrimSpace(string(p)), 1))
 	if line != "" {
 		t.last = time.Now()
-		t.say("%s", printable.First(line, maxTold))
+		t.say("%s", printable.First(line, maxReported))
 	}
 	return n, err
 }

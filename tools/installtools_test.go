@@ -114,11 +114,11 @@ func TestInstallSilence(t *testing.T) {
 			if fails {
 				last.takes = time.Hour
 			}
-			last.writesFor = 4 * silence
+			last.writesFor = 4 * idleLimit
 			a := &answers{says: map[string][]said{"npm": {last}}}
 			call := alice()
 			_, err := NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"x"})
-			if f, failed := errors.AsType[*Failure](err); failed != fails || failed && (f.Kind != fault.Timeout || !strings.Contains(f.Message, "wrote nothing for "+silence.String())) {
+			if f, failed := errors.AsType[*Failure](err); failed != fails || failed && (f.Kind != fault.Timeout || !strings.Contains(f.Message, "wrote nothing for "+idleLimit.String())) {
 				t.Errorf("silent at the end %v: %v", fails, err)
 			}
 		}

@@ -10,15 +10,16 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// nearNames is how many names are shown that are like one that is not there.
+// nearNames is how many similar names a failure shows.
 const nearNames = 5
 
-// missing is what went wrong with a path; of what is not there it shows what is.
+// missing converts an error about a path. If the path does not exist, it adds similar names in the
+// same folder.
 func missing(ctx context.Context, rooms Rooms, a Agent, p Path, err error) error {
-	told := aboutPath(err)
-	f, ok := told.(*Failure)
+	failure := aboutPath(err)
+	f, ok := failure.(*Failure)
 	if !ok || f.Kind != fault.NotFound || p.Rel == "." {
-		return told
+		return failure
 	}
 	folder := Path{p.Root, path.Dir(p.Rel)}
 	entries, more, err := rooms(a).ListFolder(ctx, folder.file(), maxListed)

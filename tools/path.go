@@ -8,24 +8,23 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// maxPath is Linux's PATH_MAX, less the NUL.
+// maxPath is Linux's PATH_MAX without the NUL.
 const maxPath = 4095
 
-// Path is a file or folder of a guest that a tool may touch: Rel is below Root,
-// lexically. Whether links lead out of it is found where it is opened.
+// Path is a file or folder in the guest that a tool may use. Rel is lexically below Root; the
+// guest checks links when it opens the path.
 type Path struct {
-	Root string // absolute: the agent's home, or what all agents share
+	Root string // absolute: the agent's home or a shared folder
 	Rel  string // "." for the root itself
 }
 
-// String is the whole path.
+// String returns the absolute path.
 func (p Path) String() string { return path.Join(p.Root, p.Rel) }
 
-// roots are where file tools of an agent work. The home is the first.
+// roots returns the folders that an agent's file tools may use, the home first.
 func (a Agent) roots() []string { return []string{a.Home, guest.SharedDir, "/output", "/tmp"} }
 
-// path reads the argument "path". A relative one is in the home folder, and
-// ~ is that folder.
+// path parses the argument "path". Relative paths and ~ start at the home folder.
 func (a Agent) path(text string) (Path, error) {
 	const field = "path"
 	full, err := a.absolute(field, text)
@@ -48,7 +47,8 @@ func (a Agent) path(text string) (Path, error) {
 	return Path{}, f
 }
 
-// folder reads the folder in an argument of a command, which may be any.
+// folder parses a working folder, which may be anywhere in the room. It defaults to the home
+// folder.
 func (a Agent) folder(field, text string) (string, error) {
 	if text == "" {
 		return a.Home, nil
@@ -56,8 +56,7 @@ func (a Agent) folder(field, text string) (string, error) {
 	return a.absolute(field, text)
 }
 
-// absolute is a path without . and .. in it. One that climbs out of where it
-// begins is refused, and not made into another.
+// absolute returns a clean absolute path. It refuses paths that climb above their start with "..".
 func (a Agent) absolute(field, text string) (string, error) {
 	refuse := func(reason, what string) error {
 		f := wrongArgument(field, "a path in your home folder, such as notes/today.md", "the path %s %s", quoted(text), what)
@@ -71,7 +70,7 @@ func (a Agent) absolute(field, text string) (string, error) {
 		return "", refuse("null_byte", "holds a NUL character")
 	case len(text) > maxPath:
 		return "", refuse("too_long", "is too long")
-	case onDrive(text): // it would be a strange name in the home folder, and nobody's wish
+	case onDrive(text): // Linux would accept it as a strange file name
 		return "", refuse("outside_allowed_roots", "is one of Windows: the sandbox is a Linux machine with none of the person's files")
 	}
 	base, rel := a.Home, text
@@ -96,8 +95,7 @@ func (a Agent) absolute(field, text string) (string, error) {
 	return path.Join(base, rel), nil
 }
 
-// hostLike reports whether a path is of the kind that the person's computer
-// has, and the sandbox not.
+// hostLike reports whether a path looks like one on the person's computer.
 func hostLike(text string) bool {
 	for _, prefix := range []string{"/Users/", "/home/", "/Volumes/", "/mnt/"} {
 		if strings.HasPrefix(text, prefix) {
@@ -107,7 +105,7 @@ func hostLike(text string) bool {
 	return onDrive(text)
 }
 
-// onDrive reports whether a path begins as those of Windows do.
+// onDrive reports whether a path starts with a Windows drive letter.
 func onDrive(text string) bool {
 	return len(text) > 2 && text[1] == ':' && (text[2] == '\\' || text[2] == '/') && unicode.IsLetter(rune(text[0]))
 }

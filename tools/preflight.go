@@ -15,15 +15,14 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// maxArguments bounds the arguments of a call: what the bridge takes of a script. The API
-// takes less.
+// maxArguments bounds the arguments of a call to what the bridge accepts from scripts. The API
+// accepts less.
 const maxArguments = 8 << 20
 
-// preflight makes of the arguments that a model sent those that the schema asks
-// for. It forgives what can only mean one thing: a number in quotes, a list of
-// one without brackets, capitals, an empty text or a zero for an argument that need
-// not be there, a number out of range, which warn is told of. Everything else is a
-// Failure with the argument's name and what was expected of it.
+// preflight checks arguments against a schema and corrects those with only one possible meaning:
+// quoted numbers, a single value instead of a list, wrong capitals, and an empty text or zero for
+// an optional argument. Numbers out of range are moved to the nearest allowed one with a warning.
+// Other mistakes return a Failure with the argument's name and what it expects.
 func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format string, args ...any)) (map[string]any, error) {
 	if len(raw) > maxArguments {
 		return nil, wrongArgument("", fmt.Sprintf("at most %d bytes", maxArguments), "the arguments have %d bytes", len(raw))
@@ -41,7 +40,7 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 		}
 	}
 	out := map[string]any{}
-	for _, name := range names(s) { // the same mistakes are always answered the same
+	for _, name := range names(s) { // in a fixed order, so that equal mistakes get equal answers
 		property := s.Properties[name]
 		value, there := given[name]
 		required := slices.Contains(s.Required, name)
@@ -64,8 +63,8 @@ func preflight(s *jsonschema.Schema, raw json.RawMessage, warn func(format strin
 	return out, nil
 }
 
-// blank reports whether a value stands for none, where none need be: many models fill in
-// every argument, and take 0 for those that begin at 1.
+// blank reports whether an optional argument has a value that means "none". Many models fill in
+// every argument, with 0 for numbers that start at 1.
 func blank(s *jsonschema.Schema, v any) bool {
 	if v == nil || v == "" {
 		return true
@@ -77,7 +76,7 @@ func blank(s *jsonschema.Schema, v any) bool {
 	return ok && n == json.Number("0")
 }
 
-// names are a schema's arguments, those that must be there first.
+// names returns a schema's arguments, required ones first.
 func names(s *jsonschema.Schema) []string {
 	list := slices.Collect(maps.Keys(s.Properties))
 	slices.SortFunc(list, func(a, b string) int {
@@ -87,7 +86,7 @@ func names(s *jsonschema.Schema) []string {
 	return list
 }
 
-// coerce makes a value what the schema asks for, if it can only mean that.
+// coerce converts a value to the schema's type if only one conversion makes sense.
 func coerce(name string, s *jsonschema.Schema, v any, warn func(string, ...any)) (any, error) {
 	var ok bool
 	switch s.Type {
@@ -160,18 +159,18 @@ func asNumber(v any, whole bool) (any, bool) {
 	}
 	switch {
 	case !whole && json.Valid([]byte(text)):
-		return json.Number(text), true // with all its digits
-	case !whole: // .5 and +5 are numbers, but JSON does not write them so
+		return json.Number(text), true // keeps all digits
+	case !whole: // .5 and +5 are not valid JSON
 		return json.Number(strconv.FormatFloat(f, 'g', -1, 64)), true
 	}
-	const exact = 1 << 53 // beyond, not every whole number has a float
+	const exact = 1 << 53 // larger integers are not exact in a float
 	if f != math.Trunc(f) || math.Abs(f) > exact {
 		return v, false
 	}
 	return json.Number(strconv.FormatInt(int64(f), 10)), true
 }
 
-// coerceList makes a list, of one if it is a single value.
+// coerceList converts a value to a list. A single value becomes a list of one.
 func coerceList(name string, s *jsonschema.Schema, v any, warn func(string, ...any)) (any, error) {
 	list, ok := v.([]any)
 	if text, is := v.(string); is {
@@ -201,7 +200,7 @@ func coerceList(name string, s *jsonschema.Schema, v any, warn func(string, ...a
 	return out, nil
 }
 
-// text checks a text against what it may be, whatever its capitals.
+// text checks a text against a schema. Capitals do not matter for enums.
 func text(name string, s *jsonschema.Schema, v string) (any, error) {
 	if s.MinLength != nil && len(v) < *s.MinLength {
 		return nil, wrongArgument(name, expected(s), "the argument %s is empty", quoted(name))
@@ -210,7 +209,7 @@ func text(name string, s *jsonschema.Schema, v string) (any, error) {
 		return v, nil
 	}
 	trimmed := strings.TrimSpace(v)
-	for _, exact := range []string{v, trimmed} { // first: choices may differ in nothing but capitals
+	for _, exact := range []string{v, trimmed} { // first: choices may differ only in capitals
 		if slices.Contains(s.Enum, any(exact)) {
 			return exact, nil
 		}
@@ -223,12 +222,12 @@ func text(name string, s *jsonschema.Schema, v string) (any, error) {
 	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), quoted(v))
 }
 
-// number checks a number against what it may be, and moves it to where it may be.
+// number checks a number against a schema and moves it into range.
 func number(name string, s *jsonschema.Schema, v json.Number, warn func(string, ...any)) (any, error) {
 	if len(s.Enum) == 0 {
 		return inRange(name, s, v, warn), nil
 	}
-	f, _ := v.Float64() // it was one already
+	f, _ := v.Float64() // preflight has parsed it
 	for _, choice := range s.Enum {
 		if c, err := strconv.ParseFloat(fmt.Sprint(choice), 64); err == nil && c == f {
 			return v, nil
@@ -237,9 +236,9 @@ func number(name string, s *jsonschema.Schema, v json.Number, warn func(string, 
 	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), v)
 }
 
-// inRange moves a number to the nearest that is allowed.
+// inRange returns the nearest allowed number, with a warning if that is another one.
 func inRange(name string, s *jsonschema.Schema, v json.Number, warn func(string, ...any)) json.Number {
-	f, _ := v.Float64() // it was one already
+	f, _ := v.Float64() // preflight has parsed it
 	bounded := f
 	if s.Minimum != nil {
 		bounded = max(bounded, *s.Minimum)
@@ -255,7 +254,7 @@ func inRange(name string, s *jsonschema.Schema, v json.Number, warn func(string,
 	return to
 }
 
-// expected says what a schema asks for, for a model that did not give it.
+// expected describes what a schema accepts.
 func expected(s *jsonschema.Schema) string {
 	var what string
 	switch {
@@ -287,7 +286,7 @@ func expected(s *jsonschema.Schema) string {
 	return what
 }
 
-// kindOf says what a value is, for a model that should have given another.
+// kindOf describes a value that has the wrong type.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -304,9 +303,9 @@ func kindOf(v any) string {
 	return "an object"
 }
 
-// quoted shows a text that somebody else wrote.
+// quoted quotes and shortens untrusted text.
 func quoted(text string) string {
-	const shown = 80 // enough to recognise it
+	const shown = 80 // enough to recognize it
 	if len(text) > shown {
 		return strconv.Quote(printable.First(text, shown)) + "…"
 	}

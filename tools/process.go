@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// tailBytes bounds what is shown of a log.
+	// tailBytes bounds the part of a log that is shown.
 	tailBytes = 64 << 10
-	// killPatience is how long an answer to kill waits for the end.
+	// killPatience is how long kill waits for the job to end.
 	killPatience = 2 * time.Second
 )
 
@@ -52,7 +52,7 @@ type jobOut struct {
 }
 
 func jobOutOf(j engine.Job) *jobOut {
-	command := cmp.Or(j.Label, strings.Join(j.Args, " ")) // a person's have no label
+	command := cmp.Or(j.Label, strings.Join(j.Args, " ")) // jobs that a person started have no label
 	out := &jobOut{
 		JobID: string(j.ID), PID: fmt.Sprint(j.PID), Command: strings.ToValidUTF8(command, "\uFFFD"), Alive: j.Running, Exited: !j.Running,
 		LogFile: j.LogFile, Started: j.Started.UTC().Format(time.RFC3339), Limit: limitOf(engine.Exit{OOM: j.OOM, PIDs: j.Pids}),
@@ -103,7 +103,7 @@ func newProcess(rooms Rooms) Tool {
 	})
 }
 
-// act does what is asked for with one job.
+// act performs the action on one job.
 func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processIn) (out processOut, job engine.Job, err error) {
 	switch in.Action {
 	case "wait":
@@ -126,8 +126,8 @@ func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processI
 	return out, job, err
 }
 
-// jobMeant is the job of the arguments. A pid is looked for among the agent's jobs:
-// it is never a process that could be killed.
+// jobMeant returns the job that the arguments name. A pid is only looked up among the agent's
+// jobs, so it cannot reach other processes.
 func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (engine.Job, error) {
 	if in.JobID == "" && in.PID == "" {
 		return engine.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)

@@ -15,7 +15,7 @@ import (
 const (
 	// maxListed is how many names of a folder are shown.
 	maxListed = 500
-	// fileTime is how long a call about files may take on a busy guest.
+	// fileTime is the budget of file tools on a busy guest.
 	fileTime = time.Minute
 )
 
@@ -25,7 +25,7 @@ type readIn struct {
 	LineCount int    `json:"line_count,omitempty" jsonschema:"with start_line or offset: how many lines" limit:"min=1"`
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"instead: the last so many lines" limit:"min=1"`
 	Offset    int    `json:"offset,omitempty" jsonschema:"instead: from this byte on, as next_offset says" limit:"min=0"`
-	// By default a few pages, with a way to the rest.
+	// The default is a few pages; next_offset leads to the rest.
 	MaxChars int `json:"max_chars,omitempty" jsonschema:"the most characters to answer" limit:"min=1,max=100000,default=15000"`
 }
 
@@ -42,7 +42,7 @@ type readOut struct {
 	MaxChars  int    `json:"max_chars,omitempty"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"there is more; next says how to get it"`
 	Next      string `json:"next,omitempty"`
-	// However long the file is, going on there skips nothing that was read before.
+	// Reading on from here skips nothing, however long the file is.
 	NextOffset uint64 `json:"next_offset,omitempty" jsonschema:"where the rest begins"`
 	SHA256     string `json:"sha256,omitempty" jsonschema:"of the whole file, if all of it was read"`
 
@@ -88,7 +88,7 @@ func list(ctx context.Context, rooms Rooms, c *Call, p Path) (readOut, error) {
 	out := readOut{Kind: "listing", Path: p.String(), EntryCount: len(entries), Truncated: more}
 	for _, e := range entries {
 		entry := listed{Name: strings.ToValidUTF8(e.Name, "\uFFFD"), Type: string(e.Kind), To: strings.ToValidUTF8(e.Target, "\uFFFD")}
-		if e.Kind == engine.RegularFile { // that of others is the file system's affair
+		if e.Kind == engine.RegularFile { // file systems differ in the size of folders
 			entry.Size = e.Size
 		}
 		out.Entries = append(out.Entries, entry)
@@ -142,8 +142,8 @@ func readLines(ctx context.Context, rooms Rooms, c *Call, p Path, in readIn) (re
 	return out, nil
 }
 
-// oneWay leaves one way to say which part is meant: who goes on at an offset may
-// repeat what the call before had.
+// oneWay resolves arguments that select the part twice. A model that continues at an offset may
+// repeat the arguments of its last call.
 func (in *readIn) oneWay(c *Call) {
 	drop := func(counts, name string, value *int) {
 		if *value > 0 {
@@ -161,8 +161,7 @@ func (in *readIn) oneWay(c *Call) {
 	}
 }
 
-// cutChars is the beginning of a text, of at most so many characters. A byte that
-// is no text counts as one.
+// cutChars cuts a text to limit characters. A byte of invalid UTF-8 counts as one.
 func cutChars(text string, limit int) (string, bool) {
 	if len(text) <= limit {
 		return text, false

@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// redacted is the envelope with every text in it redacted. It is done here, at
-// the one way out, so that no tool can forget it.
+// redacted returns the envelope with all its texts redacted. Every result passes through here, so
+// no tool can forget it.
 func (e Envelope) redacted(redact Redact) Envelope {
 	if e.Failure != nil {
 		f := *e.Failure
@@ -29,8 +29,8 @@ func (e Envelope) redacted(redact Redact) Envelope {
 	return e
 }
 
-// redactedJSON is a value as JSON has it, with its texts redacted, and all else as it
-// was: the order of keys too.
+// redactedJSON returns a value as JSON with its texts redacted. It keeps everything else,
+// including the order of keys.
 func redactedJSON(v any, redact Redact) any {
 	raw, err := printable.JSON(v)
 	if err != nil {
@@ -50,7 +50,7 @@ func redactedJSON(v any, redact Redact) any {
 	}
 }
 
-// redactedText is a string of JSON, redacted if it is no key.
+// redactedText redacts a JSON string unless it is a key.
 func redactedText(quoted []byte, key bool, redact Redact) []byte {
 	var text string
 	if key || json.Unmarshal(quoted, &text) != nil {
@@ -63,7 +63,7 @@ func redactedText(quoted []byte, key bool, redact Redact) []byte {
 	return out
 }
 
-// quotedLength returns the length of the string that a JSON text begins with.
+// quotedLength returns the length of the string at the start of a JSON text.
 func quotedLength(text []byte) int {
 	for end := 1; ; {
 		at := bytes.IndexByte(text[end:], '"')

@@ -19,29 +19,26 @@ import (
 )
 
 const (
-	// maxTools bounds what one registry holds: a few of the sandbox and those of
-	// some hundreds of plugins.
+	// maxTools bounds a registry: the sandbox's own tools and those of several hundred plugins.
 	maxTools = 4096
-	// usualBudget is the time of a tool that says none.
+	// usualBudget is the default budget of a tool.
 	usualBudget = 2 * time.Minute
-	// budgetSlack is how much later than its budget a call is given up for one
-	// that does not keep to it.
+	// budgetSlack is how much longer than its budget a call may run before it is abandoned.
 	budgetSlack = 10 * time.Second
 )
 
-// nameText is what the protocol of MCP lets a tool be called.
+// nameText matches tool names that MCP allows.
 var nameText = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// Redact takes secrets out of a text that an agent's program wrote.
+// Redact removes secrets from a text.
 type Redact func(text string) string
 
-// Registry is the tools that there are. Its methods may be called from any
-// goroutine.
+// Registry holds the tools. Its methods may be called from any goroutine.
 type Registry struct {
-	// Redactor makes what takes the secrets of an agent out of results; it may be
-	// nil, and may return nil where there is nothing to take out.
+	// Redactor returns a function that removes an agent's secrets from results. It may be nil, or
+	// return nil.
 	Redactor func(context.Context, Agent) Redact
-	// Starting is the guest that calls may have to wait for; it may be nil.
+	// Starting reports the start of the guest that calls wait for; it may be nil.
 	Starting Starting
 	Log      *slog.Logger
 
@@ -59,13 +56,13 @@ func NewRegistry(log *slog.Logger, list ...Tool) *Registry {
 	r := &Registry{Log: log, tools: map[Name]Tool{}, own: map[config.AgentID]assigned{}}
 	for _, t := range list {
 		if err := r.Add(t); err != nil {
-			panic(err) // a mistake in this program
+			panic(err) // a bug in this program
 		}
 	}
 	return r
 }
 
-// Add adds a tool, or puts it in the place of the one that has its name.
+// Add adds a tool or replaces the one with the same name.
 func (r *Registry) Add(t Tool) error {
 	const op = "register tool"
 	if !nameText.MatchString(string(t.Name)) {
@@ -83,18 +80,18 @@ func (r *Registry) Add(t Tool) error {
 	return nil
 }
 
-// Changed is closed when the tools are no longer those that List answers now.
+// Changed returns a channel that is closed when List would return something else.
 func (r *Registry) Changed() <-chan struct{} { return r.changed.Next() }
 
-// Profile is how many tools a client is shown.
+// Profile selects which tools a client sees.
 type Profile string
 
 const (
 	Full Profile = "full"
-	Lean Profile = "lean" // the few that are enough for most work
+	Lean Profile = "lean" // few tools, enough for most work
 )
 
-// List are the tools that an agent may call, by name.
+// List returns the tools that an agent may call, sorted by name.
 func (r *Registry) List(a Agent, p Profile) []Tool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +101,7 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 			return
 		}
 		if p == Lean {
-			t.Output = nil // half of what a tool costs; a model sees what it was answered
+			t.Output = nil // half of a tool's size, and models see the result itself
 		}
 		list = append(list, t)
 	}
@@ -118,7 +115,7 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 	return list
 }
 
-// Get finds a tool of all agents or of one, whether it may call it or not.
+// Get finds a tool of all agents or of one, without checking whether the agent may call it.
 func (r *Registry) Get(agent config.AgentID, name string) (Tool, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +126,7 @@ func (r *Registry) Get(agent config.AgentID, name string) (Tool, bool) {
 	return t.Tool, ok
 }
 
-// Call calls a tool. It always answers with an envelope: whatever goes wrong is
-// told in it.
+// Call calls a tool and returns its envelope, which also reports every failure.
 func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json.RawMessage) Envelope {
 	t, ok := r.Get(c.ID, name)
 	if !ok {
@@ -141,7 +137,7 @@ func (r *Registry) Call(ctx context.Context, c Call, name string, arguments json
 	return r.seal(ctx, c, Envelope{Tool: t.Name, Result: result, Warnings: c.warnings}, err)
 }
 
-// admit runs a tool unless its gate, its arguments or the agent's turn are against it.
+// admit checks the gate, the arguments and the turn's limit, and then runs the tool.
 func (r *Registry) admit(ctx context.Context, t Tool, c *Call, arguments json.RawMessage) (result any, err error) {
 	if err := t.Gate.Check(string(t.Name), c.Agent); err != nil {
 		return nil, err
@@ -158,7 +154,7 @@ func (r *Registry) admit(ctx context.Context, t Tool, c *Call, arguments json.Ra
 	return r.run(ctx, t, c, in)
 }
 
-// run runs a tool within its budget, and survives it.
+// run runs a tool within its budget and recovers from panics.
 func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) (result any, err error) {
 	over := fault.Newf(fault.Timeout, "call", string(t.Name), "it was not done after %v", t.Budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Budget+budgetSlack, over)
@@ -178,7 +174,7 @@ func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) 
 	return result, err
 }
 
-// seal makes the envelope whole, without secrets.
+// seal builds the envelope and removes secrets from it.
 func (r *Registry) seal(ctx context.Context, c Call, e Envelope, err error) Envelope {
 	if err != nil {
 		e = fail(e.Tool, err)
@@ -186,8 +182,7 @@ func (r *Registry) seal(ctx context.Context, c Call, e Envelope, err error) Enve
 	if r.Redactor == nil {
 		return e
 	}
-	// Secrets are looked up also for a caller that has left: the envelope may
-	// be logged.
+	// Redact even if the caller has left: the envelope may be logged.
 	redact := r.Redactor(context.WithoutCancel(ctx), c.Agent)
 	if redact == nil {
 		return e

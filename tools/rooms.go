@@ -6,12 +6,11 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// Rooms returns the room of an agent, whose calls start the machine and make the
-// room if necessary.
+// Rooms returns an agent's room. Calls to it start the machine and create the room if needed.
 type Rooms func(Agent) engine.Room
 
-// environment is what a command of a tool finds beside its login's: the
-// programs that the agent installed come first.
+// environment returns variables for commands, in addition to those of the login. Programs that the
+// agent installed come first in PATH.
 func environment(a Agent) []string {
 	venv, modules := packages.Venv(a.Home), packages.Workspace(a.Home)+"/node_modules"
 	return []string{

@@ -7,19 +7,19 @@ import (
 	"osaurus-sandbox/engine"
 )
 
-// MaxStdout and maxStderr are how many characters of each stream a model is
-// shown: what it can make use of, and most of its context left.
+// MaxStdout and maxStderr bound each stream of a result in characters, to spare the model's
+// context.
 const MaxStdout, maxStderr = 50_000, 10_000
 
-// Ran is a command that ran to its end, as much of it as a model is shown.
+// Ran is the result of a command, shortened for a model.
 type Ran struct {
 	Stdout, Stderr string
-	ExitCode       int // 128 + n if signal n ended it
+	ExitCode       int // 128 + n after signal n
 	TimedOut       bool
-	IdledOut       bool   // it wrote nothing for too long
-	Limit          string // the agent's limit that it met: oom, pids or quota
-	Truncated      bool   // the middle of the output was left out
-	StdoutCut      bool   // that of Stdout was
+	IdledOut       bool   // wrote nothing for too long
+	Limit          string // the limit that it reached: oom, pids or quota
+	Truncated      bool   // the middle of the output is missing
+	StdoutCut      bool   // the middle of Stdout is missing
 }
 
 // Run runs a command in a room and waits for it.
@@ -42,7 +42,7 @@ func Run(ctx context.Context, room engine.Executor, cmd engine.Command) (Ran, er
 	return r, nil
 }
 
-// limitOf is the limit of its agent that a command met, if it met one.
+// limitOf returns the agent's limit that a command reached, or "".
 func limitOf(e engine.Exit) string {
 	switch {
 	case e.OOM:

@@ -1,15 +1,15 @@
 package tools
 
-// Host is what the sandbox's own tools act through.
+// Host has the services behind the sandbox's own tools.
 type Host struct {
 	Rooms     Rooms
 	Secrets   Secrets
 	Artifacts Artifacts
-	// Installer is shared with whoever else installs for agents.
+	// Installer is shared with plugin installs, so that an agent has one install at a time.
 	Installer *Installer
 }
 
-// Sandbox are the sandbox's own tools.
+// Sandbox returns the sandbox's own tools.
 func Sandbox(b Host) []Tool {
 	return []Tool{
 		newRead(b.Rooms), newSearch(b.Rooms), newWrite(b.Rooms), newEdit(b.Rooms), newExec(b.Rooms), newProcess(b.Rooms),

@@ -11,10 +11,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schemaOf is the schema of a struct. A field is required unless its json tag
-// has omitempty or omitzero. Its jsonschema tag is its description, and its
-// limit tag what else is to be said: "min=1,max=500,default=100,enum=poll|wait".
-// A mistake in a tag is one in this program.
+// schemaOf returns the schema of a struct. A field is required unless its json tag has omitempty
+// or omitzero. The jsonschema tag is its description, and the limit tag has further rules:
+// "min=1,max=500,default=100,enum=poll|wait". It panics on an invalid tag.
 func schemaOf[T any]() *jsonschema.Schema {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
@@ -25,7 +24,7 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return s
 }
 
-// spare requires nothing of what is embedded by a pointer, which may be nil.
+// spare makes fields of embedded pointers optional, since the pointer may be nil.
 func spare(s *jsonschema.Schema, t reflect.Type) {
 	if t.Kind() != reflect.Struct {
 		return
@@ -42,8 +41,7 @@ func spare(s *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// open lets objects have more than what a schema says: the next release may say more,
-// and who reads answers is not to fail on that.
+// open allows additional properties, so that clients accept results of a later release.
 func open(s *jsonschema.Schema) *jsonschema.Schema {
 	s.AdditionalProperties = nil
 	for _, property := range s.Properties {
@@ -55,7 +53,7 @@ func open(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// limit adds what the limit tags of a struct say to its schema.
+// limit applies the limit tags of a struct to its schema.
 func limit(s *jsonschema.Schema, t reflect.Type) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		if t.Kind() == reflect.Slice {
@@ -72,7 +70,7 @@ func limit(s *jsonschema.Schema, t reflect.Type) {
 		if property == nil {
 			continue
 		}
-		if property.Type == "" && len(property.Types) == 2 { // a list or a map that may be null: nobody needs to know
+		if property.Type == "" && len(property.Types) == 2 { // a list or map that may be null; the schema need not say so
 			property.Type, property.Types = property.Types[1], nil
 		}
 		limit(property, f.Type)
@@ -84,7 +82,7 @@ func limit(s *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// impose adds one rule of a limit tag.
+// impose applies one rule of a limit tag.
 func impose(s *jsonschema.Schema, key, value string) {
 	number := func() float64 {
 		n, err := strconv.ParseFloat(value, 64)
@@ -111,7 +109,7 @@ func impose(s *jsonschema.Schema, key, value string) {
 	case "default":
 		text := json.RawMessage(value)
 		if s.Type == "string" {
-			text, _ = json.Marshal(value) // a string always can be
+			text, _ = json.Marshal(value) // strings always marshal
 		}
 		s.Default = text
 	default:

@@ -13,12 +13,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxScriptCalls is how many tools one script calls: enough for real work, and few
-// enough that one that runs in circles is found out. More are refused.
+// maxScriptCalls bounds the tool calls of one script. It is enough for real work and stops endless
+// loops.
 const maxScriptCalls = 50
 
-// scriptable are the tools that a script may call: those that do one thing for its
-// agent. It asks nobody, makes no plugin and starts no other script.
+// scriptable returns the tools that a script may call. Asking people, making plugins and starting
+// other scripts are excluded.
 func scriptable() []Name {
 	return []Name{
 		"sandbox_read_file", "sandbox_write_file", "sandbox_edit_file", "sandbox_search_files", "sandbox_exec", "sandbox_process",
@@ -26,20 +26,19 @@ func scriptable() []Name {
 	}
 }
 
-// ScriptID is what a script that runs shows for itself: 130 random bits, which nobody
-// guesses.
+// ScriptID identifies a running script: 130 random bits that cannot be guessed.
 type ScriptID string
 
-// scripts are those that run. The zero value is ready.
+// scripts holds the running scripts. The zero value is ready.
 type scripts struct {
 	mu      sync.Mutex
 	running map[ScriptID]*script
 }
 
-// script is one that runs.
+// script is a running script.
 type script struct {
-	of   Call            // the call that runs it: its agent, turn and settings are those of the script's own
-	life context.Context // ends with it
+	of   Call            // the call that runs it; the script inherits its agent, turn and settings
+	life context.Context // ends with the script
 	work sync.WaitGroup  // its calls
 
 	mu    sync.Mutex
@@ -47,13 +46,13 @@ type script struct {
 	ended bool
 }
 
-// errEnded is why a call is given up whose script has ended.
+// errEnded cancels calls of a script that has ended.
 var errEnded = fault.Newf(fault.Rejected, "call tool", "", "the script that called it has ended")
 
-// begin has a script be known, until end. That ends what it still calls, and says
-// how much it has called.
+// begin registers a script until end is called. end cancels its calls, waits for them and returns
+// their number.
 func (s *scripts) begin(ctx context.Context, of Call) (id ScriptID, end func() (calls int)) {
-	of.Tell, of.warnings = nil, nil // its calls may be many at once
+	of.Tell, of.warnings = nil, nil // the script's calls may run concurrently
 	id = ScriptID(rand.Text())
 	life, cancel := context.WithCancelCause(ctx)
 	one := &script{of: of, life: life}
@@ -76,7 +75,7 @@ func (s *scripts) begin(ctx context.Context, of Call) (id ScriptID, end func() (
 	})
 }
 
-// take counts one call of a script, which must tell when it is done.
+// take counts a call of a script. The caller must call work.Done.
 func (s *script) take() error {
 	const op = "call tool"
 	s.mu.Lock()
@@ -93,15 +92,14 @@ func (s *script) take() error {
 	return nil
 }
 
-// CallFromScript calls a tool for a script of an agent that sandbox_execute_code
-// runs, with the turn and the settings of that call. An error is one of who asks; what
-// became of the call is in the envelope.
+// CallFromScript calls a tool for a script of sandbox_execute_code, with the turn and settings of
+// that call. It fails if the script may not call; failures of the tool are in the envelope.
 func (r *Registry) CallFromScript(ctx context.Context, agent config.AgentID, id ScriptID, name string, arguments json.RawMessage) (Envelope, error) {
 	const op = "call tool"
 	r.scripts.mu.Lock()
 	s := r.scripts.running[id]
 	r.scripts.mu.Unlock()
-	if s == nil || s.of.ID != agent { // that it is another's is not told
+	if s == nil || s.of.ID != agent { // the same answer for other agents' scripts
 		return Envelope{}, fault.Newf(fault.Rejected, op, "", "no script of this agent runs under this id").
 			Advise("Call tools from the code of sandbox_execute_code, while it runs.")
 	}

@@ -9,8 +9,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxFound is how many characters of matches are answered; lineChars how much of
-// each line.
+// maxFound bounds the matches in characters, and lineChars each line.
 const (
 	maxFound  = 50_000
 	lineChars = 500
@@ -58,7 +57,7 @@ func newSearch(rooms Rooms) Tool {
 		}
 		out := searchOut{Kind: "search", Pattern: in.Pattern, Target: in.Target, Path: p.String(), Matches: []match{}}
 		size, last := 0, ""
-		var seen uint64 // files, one after the other
+		var seen uint64 // files so far
 		enough := false
 		end, err := rooms(c.Agent).SearchFiles(ctx, p.file(), engine.FileSearch{
 			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
@@ -73,7 +72,7 @@ func newSearch(rooms Rooms) Tool {
 			}
 			if size += utf8.RuneCountInString(text) + utf8.RuneCountInString(m.Path); size > maxFound {
 				enough = true
-				return fault.Newf(fault.Rejected, "search", p.String(), "there is enough to show") // nobody asks whether the machine has ended
+				return fault.Newf(fault.Rejected, "search", p.String(), "there is enough to show") // ends the search
 			}
 			if !m.Context {
 				out.MatchCount++
@@ -98,7 +97,7 @@ func newSearch(rooms Rooms) Tool {
 	})
 }
 
-// found is where something was found, as the other tools take it.
+// found returns the path of a match in the form that other tools accept.
 func found(at Path, rel string) string {
 	if rel == "" {
 		return at.String()
@@ -106,7 +105,7 @@ func found(at Path, rel string) string {
 	return at.String() + "/" + strings.ToValidUTF8(rel, "\uFFFD")
 }
 
-// aboutSearch says which argument is to blame: the pattern or the path.
+// aboutSearch names the argument at fault, pattern or path, in an error.
 func aboutSearch(ctx context.Context, rooms Rooms, a Agent, p Path, names bool, err error) error {
 	if f := failureOf(err); f.Kind == fault.InvalidArgs && strings.Contains(f.Message, "the pattern cannot be read") {
 		wrong := *f

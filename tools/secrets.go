@@ -13,12 +13,11 @@ import (
 // AskTime is how long a person has to answer.
 const AskTime = 10 * time.Minute
 
-// Secrets are what agents must know and models need not see.
+// Secrets lets agents use secrets that models need not see.
 type Secrets interface {
 	Has(ctx context.Context, a Agent, name config.SecretName) (bool, error)
 	Set(ctx context.Context, a Agent, name config.SecretName, value secrets.Value) error
-	// Ask has a person give the value, which goes into the store and nowhere
-	// else. It fails with UserDenied, or with Timeout.
+	// Ask asks a person for the value and stores it. It fails with UserDenied or Timeout.
 	Ask(ctx context.Context, a Agent, name config.SecretName, description, instructions string) error
 }
 

@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// shareTime is how long it may take to copy the largest artifact out of a busy
-	// guest.
+	// shareTime is long enough to copy the largest artifact out of a busy guest.
 	shareTime = 5 * time.Minute
-	// maxShared is how many names a folder that is shared has in it, in all: it is for a
-	// report with its pictures. What has more goes into an archive.
+	// maxShared bounds the names in a shared folder: enough for a report with pictures. Larger
+	// folders must be archived first.
 	maxShared = 1_000
-	// maxLeftOut is how many of the names that are not copied a warning names.
+	// maxLeftOut is how many skipped names a warning lists.
 	maxLeftOut = 5
 )
 
@@ -69,7 +68,7 @@ func newShare(rooms Rooms, artifacts Artifacts) Tool {
 	})
 }
 
-// aboutName says that it is the name that is to blame, where it is.
+// aboutName marks the artifact's name as the argument at fault.
 func aboutName(field string, err error) error {
 	if fault.KindOf(err) != fault.InvalidArgs {
 		return err
@@ -79,16 +78,16 @@ func aboutName(field string, err error) error {
 	return &f
 }
 
-// sharing is one call's copying.
+// sharing is the state of one call.
 type sharing struct {
 	*Call
 	rooms   Rooms
-	names   int      // met so far
-	copied  int      // of them, files
-	leftOut []string // and those that are neither file nor folder
+	names   int      // so far
+	copied  int      // files copied
+	leftOut []string // names of skipped links, devices and the like
 }
 
-// text hands over a text.
+// text shares a text.
 func (s *sharing) text(content string) func(context.Context, Draft) error {
 	return func(_ context.Context, to Draft) error {
 		f, err := to.File("", uint64(len(content)))
@@ -100,7 +99,7 @@ func (s *sharing) text(content string) func(context.Context, Draft) error {
 	}
 }
 
-// from hands over what is at a path.
+// from shares the file or folder at a path.
 func (s *sharing) from(p Path) func(context.Context, Draft) error {
 	return func(ctx context.Context, to Draft) error {
 		info, err := s.rooms(s.Agent).StatFile(ctx, p.file())
@@ -121,8 +120,7 @@ func (s *sharing) from(p Path) func(context.Context, Draft) error {
 	}
 }
 
-// file copies a file to a path of the artifact. Where it leads out of its root, the
-// guest's kernel says so.
+// file copies a file into the artifact. The guest refuses links that lead out of the root.
 func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size uint64) (err error) {
 	f, err := to.File(at, size)
 	if err != nil {
@@ -134,8 +132,7 @@ func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size ui
 	return aboutPath(err)
 }
 
-// folder copies what is in a folder to a path of the artifact. No link in it is
-// followed.
+// folder copies the contents of a folder into the artifact. It follows no links.
 func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error {
 	list, more, err := s.rooms(s.Agent).ListFolder(ctx, p.file(), maxShared)
 	if err != nil {
@@ -164,7 +161,7 @@ func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error
 	return nil
 }
 
-// below is a name in a folder, as the guest has said it: it may be anything.
+// below joins a folder and a name that came from the guest and may be invalid.
 func (s *sharing) below(p Path, name string) (Path, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return Path{}, fault.Newf(fault.Rejected, "copy", p.String(), "the guest names what no folder can have in it")
@@ -172,7 +169,7 @@ func (s *sharing) below(p Path, name string) (Path, error) {
 	return Path{p.Root, path.Join(p.Rel, name)}, nil
 }
 
-// warn says what was not copied.
+// warn lists what was not copied.
 func (s *sharing) warn() {
 	if n := len(s.leftOut); n > 0 {
 		s.Warn("%d links and others that are no files were left out: %q", n, s.leftOut[:min(n, maxLeftOut)])

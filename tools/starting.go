@@ -8,22 +8,21 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Starting is the guest as a call may find it: not there yet. The call waits for it
-// within its budget, and whoever called is told how far it is.
+// Starting reports the start of the guest to calls that wait for it.
 type Starting interface {
-	// Follow tells how far it is until the guest runs, or the context ends. It tells
-	// nothing of one that runs.
+	// Follow reports progress until the guest runs or the context ends. It reports nothing if the
+	// guest already runs.
 	Follow(ctx context.Context, tell func(Progress))
-	// Pending is what is being done for the guest to run; "" if nothing is.
+	// Pending describes the current step of the start, or is "" if the guest is not starting.
 	Pending() string
 }
 
-// follow has whoever called be told how far the guest is, until the end.
+// follow reports the start of the guest to the caller until end is called.
 func (r *Registry) follow(ctx context.Context, c *Call) (end func()) {
 	if c.Tell == nil || r.Starting == nil {
 		return func() {}
 	}
-	var mu sync.Mutex // nobody is told of two things at once
+	var mu sync.Mutex // serializes the reports
 	tell := c.Tell
 	c.Tell = func(p Progress) {
 		mu.Lock()
@@ -39,8 +38,7 @@ func (r *Registry) follow(ctx context.Context, c *Call) (end func()) {
 	}
 }
 
-// overdue is what becomes of a call whose budget is over: it is not its fault if
-// the guest is not there yet.
+// overdue replaces a timeout if the guest has not started yet.
 func (r *Registry) overdue(timeout error) error {
 	if r.Starting == nil {
 		return timeout

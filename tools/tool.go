@@ -20,7 +20,7 @@ import (
 // Name is the name of a tool: "sandbox_exec".
 type Name string
 
-// Spec describes a tool.
+// Spec describes a tool to clients and to the registry.
 type Spec struct {
 	Name        Name
 	Title       string // for people
@@ -31,7 +31,7 @@ type Spec struct {
 	Lean bool
 	// Counted tools run commands, which are limited per turn.
 	Counted bool
-	// Budget bounds the time of a call with all that it waits for.
+	// Budget bounds the time of a call, including all waits.
 	Budget time.Duration
 }
 
@@ -52,7 +52,7 @@ const (
 	Plugins Gate = "autonomousExec.pluginCreate" // and Exec: tools that make plugins
 )
 
-// shut reports whether a gate is shut, and by which setting.
+// shut returns the setting that closes a gate, if it is closed.
 func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	switch {
 	case g == Always:
@@ -65,7 +65,7 @@ func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
 	return "", false
 }
 
-// Check returns an error if a gate is shut for an agent.
+// Check returns an error if a gate is closed for an agent.
 func (g Gate) Check(what string, a Agent) error {
 	by, shut := g.shut(a.Settings)
 	if !shut {
@@ -75,16 +75,16 @@ func (g Gate) Check(what string, a Agent) error {
 		"%s is off for this agent: its setting %s is false. A person can change that: osaurus-sandbox agent set %s %s=true", what, by, a.Name, by)}
 }
 
-// Tool is a tool. Define and Raw make one.
+// Tool is a callable tool, made by Define or Raw.
 type Tool struct {
 	Spec
-	// Input and Output are the JSON Schemas (2020-12) of arguments and result.
+	// Input and Output are JSON Schemas (2020-12).
 	Input, Output *jsonschema.Schema
 	texts         func() (schemaTexts, error)
 	run           func(ctx context.Context, c *Call, arguments map[string]any) (any, error)
 }
 
-// schemaTexts are a tool's schemas as JSON.
+// schemaTexts has a tool's schemas as JSON.
 type schemaTexts struct{ input, output string }
 
 // Schemas returns both schemas as JSON. They are encoded once: for a list of hundreds of tools, this

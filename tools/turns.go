@@ -10,17 +10,16 @@ import (
 )
 
 const (
-	// turnLife is how long a turn is remembered that nothing is counted in any
-	// more: longer than any turn takes.
+	// turnLife is how long a turn without calls is remembered. No turn takes that long.
 	turnLife = time.Hour
-	// maxTurns bounds what is remembered; beyond it, the oldest are forgotten.
+	// maxTurns bounds the remembered turns. The oldest are forgotten first.
 	maxTurns = 4096
-	// maxTurnName bounds what a caller calls a turn. Longer names are cut: two that
-	// begin alike are then one turn, which only counts more.
+	// maxTurnName bounds a turn's name. Longer names are cut, so turns with the same beginning
+	// share a count.
 	maxTurnName = 128
 )
 
-// turns counts the commands of agents' turns. The zero value is ready.
+// turns counts commands per agent and turn. The zero value is ready.
 type turns struct {
 	mu   sync.Mutex
 	used map[turn]*tally
@@ -36,8 +35,8 @@ type tally struct {
 	last  time.Time
 }
 
-// take counts one command, if the turn has one left. A caller that names no
-// turn has none to count in.
+// take counts a command and fails if the turn has reached its limit. Calls without a turn are not
+// counted.
 func (t *turns) take(agent config.AgentID, name string, limit int) error {
 	if name == "" || limit == 0 {
 		return nil
@@ -60,7 +59,7 @@ func (t *turns) take(agent config.AgentID, name string, limit int) error {
 	return nil
 }
 
-// forget makes room for one more turn.
+// forget removes old turns to make room for one more.
 func (t *turns) forget(now time.Time) {
 	if t.used == nil {
 		t.used = map[turn]*tally{}

@@ -50,7 +50,7 @@ func newWrite(rooms Rooms) Tool {
 		before, digest, err := readAll(ctx, rooms, c.Agent, p)
 		if err != nil && failureOf(err).Kind != fault.NotFound && failureOf(err).Kind != fault.Rejected {
 			return writeOut{}, err
-		} // one that is too large to be compared is replaced all the same, and what must not be read, perhaps
+		} // too large to compare, or not readable: replace it anyway
 		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
 		w, err := writeAll(ctx, rooms, c.Agent, p, []byte(in.Content), engine.FileWrite{Parents: true, IfSHA256: digest})
 		if err != nil {

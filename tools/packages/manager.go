@@ -70,8 +70,8 @@ func (m Manager) Make(home string) []string {
 	return nil
 }
 
-// Mend returns the commands that repair the reason of a failure, if there are any.
-func (m Manager) Mend(c Class, home string) [][]string {
+// Repair returns the commands that fix the cause of a failure, if there are any.
+func (m Manager) Repair(c Class, home string) [][]string {
 	switch {
 	case m == APK && c == Broken:
 		return [][]string{{"apk", "fix", "--no-cache", "--no-progress", "--wait", lockTime}}
@@ -84,7 +84,7 @@ func (m Manager) Mend(c Class, home string) [][]string {
 	case m == NPM:
 		w := Workspace(home)
 		return [][]string{
-			// Half renamed folders of an interrupted install.
+			// Half-renamed folders of an interrupted install.
 			{"find", w, "-mindepth", "2", "-maxdepth", "3", "-type", "d", "-path", "*/node_modules/*", "-name", ".*-????????", "-prune", "-exec", "rm", "-rf", "{}", "+"},
 			{"rm", "-rf", w + "/node_modules/.package-lock.json", w + "/.package-lock.json"},
 			npm(home, "cache", "clean", "--force"),

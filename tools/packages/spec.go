@@ -1,4 +1,4 @@
-// Package packages knows the package managers of guests: their commands, names of packages and errors.
+// Package packages has the commands, package names and error texts of the guest's package managers.
 package packages
 
 import (
@@ -24,12 +24,12 @@ type Spec string
 // grammar is a manager's syntax of packages.
 type grammar struct {
 	form *regexp.Regexp
-	// mistaken matches text of that form that the manager takes for a file.
+	// mistaken matches names that the manager would read as a file.
 	mistaken *regexp.Regexp
 	expected string
 }
 
-// archive matches the ends of names that pip and npm take for files.
+// archive matches endings that make pip and npm read a name as a file.
 const archive = `(?i)\.(zip|whl|tar|tgz|tbz|txz|tlz|tar\.(gz|bz2|xz|lz|lzma))$`
 
 // Parts of the patterns.
@@ -43,7 +43,7 @@ const (
 var grammars = map[Manager]grammar{
 	APK: {
 		form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(@[A-Za-z0-9_-]+)?((=|~|~=|=~|<|<=|>|>=)[0-9][A-Za-z0-9._-]*)?$`),
-		// apk takes such names for files.
+		// apk reads such names as files.
 		mistaken: regexp.MustCompile(`\.apk`),
 		expected: `a package of apk's: "jq", "jq=1.7.1-r0", "jq~1.7", "jq>=1.7"; no option, address or path`,
 	},
@@ -70,7 +70,7 @@ const apart = `each package is an item of its own, as in ["a", "b"]`
 // spaces matches insignificant spaces.
 var spaces = regexp.MustCompile(` *([][,<>=!~]) *`)
 
-// Parse parses a package. It fails with InvalidArgs. The advice is what was expected.
+// Parse parses a package. It fails with InvalidArgs; the error's advice describes valid packages.
 func Parse(m Manager, text string) (Spec, error) {
 	g := grammars[m]
 	text = strings.Trim(text, " ")

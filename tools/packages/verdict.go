@@ -9,36 +9,36 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// Class is why an install failed.
+// Class classifies a failed install.
 type Class string
 
 const (
 	Unknown    Class = "other"
-	Missing    Class = "not_found"     // no such package, or no such version of it
-	NoNetwork  Class = "no_network"    // a server was not reached
-	NoSpace    Class = "no_space"      // the disk, or the agent's part of it, is full
-	Conflict   Class = "conflict"      // not together with what is there
-	Locked     Class = "locked"        // another program installs
-	Broken     Class = "broken"        // an earlier install did not end well
-	Stale      Class = "stale_index"   // the index names what the server does not have
-	Signature  Class = "signature"     // not what was signed, or by nobody who is trusted
-	Build      Class = "build_failed"  // it did not compile
+	Missing    Class = "not_found"     // no such package or version
+	NoNetwork  Class = "no_network"    // a server could not be reached
+	NoSpace    Class = "no_space"      // the disk or the agent's quota is full
+	Conflict   Class = "conflict"      // conflicts with installed packages
+	Locked     Class = "locked"        // another program is installing
+	Broken     Class = "broken"        // an earlier install was interrupted
+	Stale      Class = "stale_index"   // the index lists files that the server lacks
+	Signature  Class = "signature"     // a wrong, missing or untrusted signature
+	Build      Class = "build_failed"  // compilation failed
 	Script     Class = "script_failed" // a script of the package failed
 	OutOfTime  Class = "timeout"
-	OutOfRoom  Class = "out_of_memory" // it met the room's limit of memory or processes
+	OutOfRoom  Class = "out_of_memory" // the room's limit of memory or processes
 	Unequipped Class = "no_manager"    // the manager is not installed
 )
 
-// sign is a text in a manager's output that shows why it failed.
+// sign is a text in a manager's output that identifies a cause.
 type sign struct {
 	text  string
 	class Class
-	// again says that a second attempt may succeed.
+	// again means that a second attempt may succeed.
 	again bool
 }
 
-// The first sign that is found counts, so causes come before their effects: without a network, no
-// package is found.
+// The first match counts, so causes come before their effects: without a network, no package is
+// found.
 var signs = map[Manager][]sign{
 	APK: {
 		{"unable to lock database", Locked, true},
@@ -53,7 +53,7 @@ var signs = map[Manager][]sign{
 		{"no such package", Missing, false}, {"does not exist", Missing, false},
 		{"unable to select packages", Conflict, false},
 		{"error: ", Unknown, false},
-		{" error; ", Broken, true}, {" errors; ", Broken, true}, // without a reason: the errors are older
+		{" error; ", Broken, true}, {" errors; ", Broken, true}, // no reason given: earlier errors
 	},
 	APT: {
 		{"could not get lock", Locked, true}, {"frontend lock", Locked, true}, {"unable to lock", Locked, true}, {"locked by another process", Locked, true},
@@ -104,16 +104,16 @@ func (m Manager) Judge(output string) (c Class, again bool) {
 
 var unresolved = regexp.MustCompile(`(?i)name resolution|resolving|could not resolve|dns (lookup )?error|enotfound|eai_again`)
 
-// Unresolved reports whether a server's name was not resolved.
+// Unresolved reports whether an output says that a host name could not be resolved.
 func Unresolved(output string) bool { return unresolved.MatchString(output) }
 
-// complaint matches a line that says what is wrong.
+// complaint matches an error line.
 var complaint = regexp.MustCompile(`(?m)^(ERROR: |E: |error: |npm (ERR!|error) |dpkg: error ).*$`)
 
-// maxComplaint bounds it in bytes.
+// maxComplaint bounds a complaint in bytes.
 const maxComplaint = 200
 
-// Complaint returns the first line of an output that says what went wrong, or "".
+// Complaint returns the first error line of an output, or "".
 func Complaint(output string) string {
 	return printable.First(strings.TrimSpace(complaint.FindString(output)), maxComplaint)
 }
@@ -139,21 +139,21 @@ func (c Class) Advice() string {
 }
 
 var (
-	// installedLine is a line in which apk or apt names a package and its version.
+	// installedLine matches a line in which apk or apt names a package and its version.
 	installedLine = regexp.MustCompile(`(?m)^(?:(?:\(\d+/\d+\) (?:Installing|Upgrading|Replacing|Reinstalling|Downgrading) |Setting up )(\S+)|(\S+) is already the newest version) \(([^()\n]+)\)`)
-	// recommendedList is the list in which apt names what it left out.
+	// recommendedList matches apt's list of recommended packages that it did not install.
 	recommendedList = regexp.MustCompile(`(?m)^Recommended packages:\n((?: .*\n)+)`)
 )
 
 const (
 	// maxSummary is how many packages a summary names.
 	maxSummary = 12
-	// lastLines is what is shown of a manager's output that names no versions.
+	// lastLines is how many lines of an output are shown if it names no versions.
 	lastLines = 3
 )
 
-// Summary returns what an install that went well has installed, in few lines and the
-// requested packages first, and the recommended packages that apt left out.
+// Summary lists what was installed, requested packages first, and the recommended packages that
+// apt left out.
 func Summary(output string, asked []Spec) (text string, recommended []string) {
 	var first, rest []string
 	for _, m := range installedLine.FindAllStringSubmatch(output, -1) {
@@ -180,5 +180,5 @@ func Summary(output string, asked []Spec) (text string, recommended []string) {
 	return text, recommended[:min(len(recommended), maxSummary)]
 }
 
-// bare is the part of a Spec before its version, tag or architecture.
+// bare matches the part of a Spec before its version, tag or architecture.
 var bare = regexp.MustCompile(`^[A-Za-z0-9._+-]+`)

@@ -22,18 +22,18 @@ import (
 	"testing"
 )
 
-// KeyName is the name of a repository's key in /etc/apk/keys.
+// KeyName is the name of the repository's key in /etc/apk/keys.
 const KeyName = "test@osaurus.rsa.pub"
 
-// APK is a signed repository of Alpine's kind.
+// APK is a signed Alpine repository.
 type APK struct {
 	Server
 	key *rsa.PrivateKey
 }
 
-// Package is a package to be, for apk or apt.
+// Package describes a package to build.
 type Package struct {
-	Name, Version string // apk's without its release; 1.0 if there is none
+	Name, Version string // apk adds a release; 1.0 if empty
 	Depends       string
 	PostInstall   string            // a script
 	Files         map[string]string // with mode 0755
@@ -41,13 +41,13 @@ type Package struct {
 
 func (p Package) version() string { return cmp.Or(p.Version, "1.0") }
 
-// apkMain is where packages are below a mirror.
+// apkMain is the path of packages on a mirror.
 const apkMain = "/v3.20/main/x86_64/"
 
-// Path is where a package is below a mirror of Alpine's.
+// Path returns a package's path on an Alpine mirror.
 func (p Package) Path() string { return apkMain + p.Name + "-" + p.version() + "-r0.apk" }
 
-// NewAPK makes a repository.
+// NewAPK makes a repository of packages.
 func NewAPK(t testing.TB, packages ...Package) *APK {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -60,8 +60,7 @@ func NewAPK(t testing.TB, packages ...Package) *APK {
 	return r
 }
 
-// Publish puts an index of these packages, and of no others, in the place of the
-// last one. The files of that one's stay.
+// Publish replaces the index with one of these packages. Files of earlier packages remain.
 func (r *APK) Publish(t testing.TB, packages ...Package) {
 	t.Helper()
 	var index strings.Builder
@@ -101,8 +100,8 @@ func (r *APK) build(t testing.TB, p Package) (file []byte, entry string) {
 	return file, entry + "\n"
 }
 
-// Replace puts other files behind what was signed of a package, as one does
-// who has the mirror but not the key. It returns the package as it was.
+// Replace changes a package's files but keeps its signature, like an attacker who controls the
+// mirror but not the key. It returns the original package.
 func (r *APK) Replace(t testing.TB, p Package) (good []byte) {
 	good = r.File(p.Path())
 	third := 0 // where the third gzip stream starts
@@ -113,7 +112,7 @@ func (r *APK) Replace(t testing.TB, p Package) (good []byte) {
 	return good
 }
 
-// sign puts a signature before a segment.
+// sign prepends a signature to a segment.
 func (r *APK) sign(t testing.TB, signed []byte) []byte {
 	sum := sha1.Sum(signed)
 	signature, err := rsa.SignPKCS1v15(nil, r.key, crypto.SHA1, sum[:])
@@ -123,8 +122,8 @@ func (r *APK) sign(t testing.TB, signed []byte) []byte {
 	return append(segment(t, false, map[string]string{".SIGN.RSA." + KeyName: string(signature)}), signed...)
 }
 
-// segment is one gzip stream with a tar in it: apk's files are a row of them,
-// of which only the last ends its tar.
+// segment returns a gzip stream with a tar archive. An apk file is several of them; only the last
+// has an end-of-archive marker.
 func segment(t testing.TB, last bool, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -142,7 +141,7 @@ func segment(t testing.TB, last bool, files map[string]string) []byte {
 		}
 		sum := sha1.Sum([]byte(files[name]))
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(files[name]))}
-		if strings.Contains(name, "/") { // a file of the package, not about it
+		if strings.Contains(name, "/") { // a file of the package, not metadata
 			h.PAXRecords = map[string]string{"APK-TOOLS.checksum.SHA1": hex.EncodeToString(sum[:])}
 		}
 		if err := w.WriteHeader(h); err != nil {
@@ -165,7 +164,7 @@ func segment(t testing.TB, last bool, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// PublicKey is what belongs into the guest's /etc/apk/keys.
+// PublicKey returns the key for the guest's /etc/apk/keys.
 func (r *APK) PublicKey(t testing.TB) string {
 	der, err := x509.MarshalPKIXPublicKey(&r.key.PublicKey)
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"testing"
 )
 
-// APT is a repository of Debian's kind, flat and without a signature: who uses it
-// says that it is trusted.
+// APT is a flat Debian repository without a signature. Guests must list it as trusted.
 type APT struct{ Server }
 
-// NewAPT makes a repository.
+// NewAPT makes a repository of packages.
 func NewAPT(t testing.TB, packages ...Package) *APT {
 	t.Helper()
 	r := &APT{}
@@ -24,11 +23,10 @@ func NewAPT(t testing.TB, packages ...Package) *APT {
 	return r
 }
 
-// DebPath is where a package is below a repository of Debian's kind.
+// DebPath returns a package's path in a Debian repository.
 func (p Package) DebPath() string { return "/" + p.Name + "_" + p.version() + "_all.deb" }
 
-// Publish puts an index of these packages, and of no others, in the place of the
-// last one. The files of that one's stay.
+// Publish replaces the index with one of these packages. Files of earlier packages remain.
 func (r *APT) Publish(t testing.TB, packages ...Package) {
 	t.Helper()
 	var index strings.Builder
@@ -68,8 +66,7 @@ func deb(t testing.TB, p Package, about string) []byte {
 	return b.Bytes()
 }
 
-// plainTar is a gzipped tar of files with mode 0755, and of the folders above
-// them.
+// plainTar returns a gzipped tar archive of files with mode 0755 and their parent folders.
 func plainTar(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer

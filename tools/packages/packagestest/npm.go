@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-// NPM is a small registry of Node packages. It stands in for npm's own.
+// NPM is a small registry of Node packages.
 type NPM struct {
 	Server
 	url string
 }
 
-// TarballPath is where a package's file is below a registry of npm's.
+// TarballPath returns the path of a package's tarball in the registry.
 func (p Package) TarballPath() string { return "/" + p.Name + "/-/" + p.node() + ".tgz" }
 
-// node is the version: npm's have three numbers.
+// node returns the version with the three numbers that npm requires.
 func (p Package) node() string { return p.version() + ".0" }
 
-// NewNPM makes a registry, which serves at once. What a package depends on is the
-// name of another. The last of a name is the latest.
+// NewNPM makes and serves a registry. The last package of a name is the latest version.
+// Dependencies are names of other packages.
 func NewNPM(t testing.TB, to string, packages ...Package) *NPM {
 	t.Helper()
 	r := &NPM{}
@@ -60,7 +60,7 @@ func NewNPM(t testing.TB, to string, packages ...Package) *NPM {
 	return r
 }
 
-// Config is what makes npm ask the registry and no other.
+// Config returns an .npmrc that uses only this registry.
 func (r *NPM) Config() string { return "registry=" + r.url + "/\n" }
 
 func encode(t testing.TB, v any) string {

@@ -13,7 +13,7 @@ import (
 // Pip is an index of Python packages.
 type Pip struct{ Server }
 
-// WheelPath is where a package's file is below an index of Python's.
+// WheelPath returns the path of a package's wheel in the index.
 func (p Package) WheelPath() string { return "/files/" + p.wheel() }
 
 func (p Package) wheel() string { return p.Name + "-" + p.version() + "-py3-none-any.whl" }
@@ -33,7 +33,7 @@ func NewPip(t testing.TB, packages ...Package) *Pip {
 	return r
 }
 
-// Config is what makes pip ask the index and no other.
+// Config returns a pip.conf that uses only this index.
 func (r *Pip) Config(t testing.TB, to string) string {
 	return "[global]\nindex-url = " + r.Serve(t, to) + "/simple/\ntrusted-host = " + to + "\n"
 }

@@ -1,4 +1,4 @@
-// Package packagestest makes and serves repositories of packages, of every manager's kind.
+// Package packagestest builds and serves package repositories for tests of each package manager.
 package packagestest
 
 import (
@@ -10,15 +10,14 @@ import (
 	"testing"
 )
 
-// Who is served: programs of this host, or guests, which see it at an address of
-// QEMU's user network.
+// Clients of a server: programs on this host, or guests, which reach it through QEMU's user
+// network.
 const (
 	ToHost   = "127.0.0.1"
 	ToGuests = "10.0.2.2"
 )
 
-// Server is what a host serves to guests: files by their path. The zero value
-// serves none yet.
+// Server serves files by path. The zero value is an empty server.
 type Server struct {
 	mu      sync.Mutex
 	files   map[string][]byte
@@ -26,7 +25,7 @@ type Server struct {
 	inspect func(path string)
 }
 
-// Put has a file be served.
+// Put adds or replaces a file.
 func (s *Server) Put(path string, file []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,36 +35,35 @@ func (s *Server) Put(path string, file []byte) {
 	s.files[path] = file
 }
 
-// File is a file that is served, or nil.
+// File returns a served file, or nil.
 func (s *Server) File(path string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.files[path]
 }
 
-// Drop has a file not be served any more.
+// Drop removes a file.
 func (s *Server) Drop(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.files, path)
 }
 
-// Inspect has a function be called for each request before it is answered, or
-// none for nil.
+// Inspect sets a function that is called before each request is answered; nil removes it.
 func (s *Server) Inspect(f func(path string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inspect = f
 }
 
-// Count says how often a path was asked for.
+// Count returns how often a path was requested.
 func (s *Server) Count(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path]
 }
 
-// Serve begins to serve, and returns the address for whom it is.
+// Serve starts the server and returns its URL for a client.
 func (s *Server) Serve(t testing.TB, to string) (url string) {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
