@@ -36,6 +36,7 @@ type Limits struct {
 // The bounds of an agent's settings.
 const (
 	MaxCommandsPerTurn          = 1000      // a turn with more is a loop
+	MaxJobs                     = 16        // background jobs that run at once; the guest refuses more
 	minCPUWeight, maxCPUWeight  = 1, 10_000 // Linux's own
 	maxCPUPercent               = 100 * maxCPUs
 	minAgentMB, maxAgentMB      = 64, 1024 * maxMemoryGB // with less, neither python nor node starts

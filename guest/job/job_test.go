@@ -333,7 +333,7 @@ func TestJobsAreBounded(t *testing.T) {
 	if _, err := r.poll(alice, first.Id); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("the oldest: %v", err)
 	}
-	for range 16 {
+	for range config.MaxJobs {
 		r.start("sleep 60")
 	}
 	if _, err := r.StartJob(context.Background(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("true")}}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {

@@ -23,14 +23,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-const (
-	// maxRunning bounds the jobs of one user that run: an agent that has lost
-	// sight of more is stopped before its room is full.
-	maxRunning = 16
-	// maxEnded is how many that have ended are remembered. The oldest go, with
-	// their logs.
-	maxEnded = 32
-)
+// maxEnded is how many ended jobs of a user are remembered. The oldest go, with
+// their logs.
+const maxEnded = 32
 
 // Room is where the jobs of a user run.
 type Room struct {
@@ -117,7 +112,7 @@ func (k *Keeper) place(j *job) (forgotten []*job, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	running, ended := k.of(j.user)
-	if len(running) >= maxRunning {
+	if len(running) >= config.MaxJobs {
 		return nil, fault.Newf(fault.Rejected, "start job", "", "%d jobs are running", len(running)).
 			Advise("Wait until one has ended, or kill one.")
 	}
