@@ -220,6 +220,13 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			continue
 		}
 		h := readHeader(c.Out)
+		if h.op == opRead {
+			if n, ok := d.readCached(h, c); ok {
+				q.Push(c, n)
+				q.Notify()
+				continue
+			}
+		}
 		if slow(h.op, c.Out) {
 			q.Go(c, func(c *vhostuser.Chain) int { // and waits there, for what is not slow has no part in this
 				size := c.OutLen + c.InLen

@@ -343,3 +343,21 @@ func TestCountingUnderFire(t *testing.T) {
 		}
 	}
 }
+
+// A subtree is counted again after much was removed from it: blocks that the disk
+// added to files after they were written must not be given back twice.
+func TestRemovingAsksForACount(t *testing.T) {
+	l := newLimited(t, 1024*kib, 0)
+	u := l.usage()
+	u.mu.Lock()
+	u.bytes -= 500 * kib // as if too much had been given back
+	u.mu.Unlock()
+	l.due()
+	f := must(l.create(l.home, "f"))(t)
+	want(t, "write", l.write(f.Fh, 0, make([]byte, 512*kib), 0), nil)
+	l.release(f.Fh)
+	want(t, "unlink", l.unlink(l.home, "f"), nil)
+	l.forget(f.NodeId, 9)
+	l.settled()
+	l.exact()
+}
