@@ -47,7 +47,7 @@ KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(
 NO_RACE     = osaurus-sandbox/engine/local osaurus-sandbox/engine/enginetest osaurus-sandbox/internal/darwincheck osaurus-sandbox/internal/archtest
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(NO_RACE) $(BENCHMARKS) osaurus-sandbox/internal/lab,$(shell $(GO) list ./...))
 
-.PHONY: help setup setup-run build guest-programs mcpb run test nightly tiers quick-lane guest-lane lab lint check-darwin unit kernel guest standin faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup setup-run build guest-programs mcpb run test nightly tiers quick-lane guest-lane lab lint check-darwin lint-darwin unit kernel guest standin faults app verify-macos release-check fuzz bench generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,7 +89,7 @@ tiers:
 
 quick-lane: LANE = lint check-darwin unit kernel
 quick-lane: NICE = nice
-guest-lane: LANE = lab guest
+guest-lane: LANE = lab guest standin
 quick-lane guest-lane:
 	@for tier in $(LANE); do \
 	  start=$$SECONDS; \
@@ -101,7 +101,7 @@ nightly: setup guest-programs lab ## what is too slow for every change
 	$(STANDIN) $(GO) vet $(RACE) -tags vzstandin ./vm/vz ./supervisor/e2e github.com/Code-Hex/vz/v3
 	$(STANDIN) $(LINT) -tags vzstandin ./vm/vz github.com/Code-Hex/vz/v3
 	$(TEST) $(RACE) -short -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
-	$(MAKE) --no-print-directory standin faults
+	$(MAKE) --no-print-directory lint-darwin faults
 
 lint: ## check formatting, vet, staticcheck and the module's structure
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); \
@@ -127,6 +127,9 @@ guest: ## run the tests on machines with real kernels, with the race detector
 
 check-darwin: ## type-check the macOS code, on both architectures, without a Mac
 	$(GO) run -trimpath ./internal/darwincheck
+
+lint-darwin: ## run compiler, vet and staticcheck for macOS, without a Mac
+	$(GO) run -trimpath ./internal/darwincheck tools
 
 standin: ## run the macOS driver over a stand-in for vz, with real arm64 kernels
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz

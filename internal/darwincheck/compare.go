@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
-	"path/filepath"
 )
 
 // standInTarget and standInEnv are how the stand-in is built.
@@ -205,12 +204,4 @@ func namelessAll(t *types.Tuple) *types.Tuple {
 		all = append(all, types.NewVar(token.NoPos, nil, "", nameless(v.Type())))
 	}
 	return types.NewTuple(all...)
-}
-
-func abs(path string) string {
-	a, err := filepath.Abs(path)
-	if err != nil {
-		panic(err) // there is no working directory
-	}
-	return a
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -97,7 +99,7 @@ func recheck(u *universe, overlay map[string][]byte) []string {
 	return u.found()
 }
 
-// TestStandInIsCompared plants differences between the stand-in and the real vz.
+// A stand-in that is not what it stands in for is found out.
 func TestStandInIsCompared(t *testing.T) {
 	real, err := load(arm64, nil, standInModule)
 	if err != nil {
@@ -128,5 +130,66 @@ func TestStandInIsCompared(t *testing.T) {
 				t.Errorf("found %q, want %q", all, c.want)
 			}
 		})
+	}
+}
+
+// The tests over the stand-in meet its bad manners: without what the driver
+// has against them they fail.
+func TestStandInFindsMistakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the driver's tests several times")
+	}
+	for _, c := range []struct{ name, file, old, new, test, want string }{
+		{"vz's listener with nothing around it", "dial.go", "	l := newListener(s, inner, port)\n	s.listeners[port] = l\n	return l, nil", "	_ = newListener\n	return inner, nil", "TestListenerHasManners", "does not return after Close"},
+		{"an empty identifier", "identity.go", "len(b) > 0", "b != nil", "TestIdentity", "index out of range"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, text := mutate(t, "vm/vz/"+c.file, c.old, c.new)
+			dir := t.TempDir()
+			mutant, overlay := filepath.Join(dir, c.file), filepath.Join(dir, "overlay.json")
+			b, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutant}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range map[string][]byte{mutant: text, overlay: b} {
+				if err := os.WriteFile(name, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// Compiled as make standin-tier has it, so that only the mutant is compiled for this.
+			cmd := exec.Command("go", "test", "-race", "-vet=off", "-tags", "vzstandin", "-overlay", overlay, "-run", "^"+c.test+"$", "./vm/vz")
+			cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS="), standInEnv()...)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !bytes.Contains(out, []byte(c.want)) {
+				t.Errorf("%s = %v, want %q\n%s", c.test, err, c.want, out)
+			}
+		})
+	}
+}
+
+// A skeleton declares what the module does, and the tools find what is wrong.
+func TestSkeleton(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeSkeleton(arm64, standInModule, dir); err != nil {
+		t.Fatal(err)
+	}
+	real, err := load(arm64, nil, standInModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(dir, "go.work")
+	if err := os.WriteFile(work, []byte("go 1.26.0\nuse "+abs(".")+"\nreplace "+standInModule+" => "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	skeleton, err := load(target{"darwin", "arm64", false}, []string{"GOWORK=" + work}, standInModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compare(real, skeleton)
+	if len(c.found) > 0 || c.compared < 500 {
+		t.Errorf("of %d things differ: %s", c.compared, strings.Join(c.found, "\n"))
+	}
+	if n := len(real.Scope().Names()); n != len(skeleton.Scope().Names()) {
+		t.Errorf("the skeleton has %d names of %d", len(skeleton.Scope().Names()), n)
 	}
 }

@@ -33,7 +33,7 @@ type listed struct {
 	IgnoredGoFiles        []string
 	Imports               []string
 	ImportMap             map[string]string
-	Module                *struct{ Path, Dir, GoVersion string }
+	Module                *struct{ Path, Dir, GoMod, GoVersion string }
 	Error                 *struct{ Err string }
 }
 
