@@ -13,14 +13,14 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// ServeHTTP checks who makes a request and how large it is, reads it, and passes it to its route.
+// ServeHTTP authenticates a request, checks its size, reads it and dispatches it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{w: w, r: r, server: s}
 	if r.Body != http.NoBody {
-		c.readDeadline(bodyTimeout) // net/http also reads what is left of a refused body
+		c.readDeadline(bodyTimeout) // net/http uses it too when it discards a refused body
 	}
 	if len(r.TransferEncoding) > 0 {
-		w.Header().Set("Connection", "close") // a second length in the request must not matter
+		w.Header().Set("Connection", "close") // do not reuse the connection: the request may have two lengths
 	}
 	switch {
 	case r.ProtoMajor != 1 || r.ProtoMinor != 1:
@@ -46,8 +46,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer c.account.end()
 
-	// Once an answer has begun, the end of the input means only that the program asks nothing more. If it has gone,
-	// the next write fails.
+	// After an answer has begun, a closed input only means that no more requests follow. If the
+	// program has exited, the next write fails.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), RequestTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.Context(), func() {
@@ -64,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		err = c.valid.Err() // reading may have taken long
+		err = c.valid.Err() // the token may have been revoked while reading
 	}
 	if err == nil {
 		err = c.checkInstalled(peer.Plugin())
@@ -90,7 +90,7 @@ func bearer(h http.Header) string {
 	return strings.TrimSpace(token)
 }
 
-// unauthorized answers everyone without a valid token with the same text, whatever is wrong.
+// unauthorized gives the same answer whatever is wrong with the token.
 func (c *call) unauthorized() {
 	c.w.Header().Set("WWW-Authenticate", "Bearer")
 	if c.r.ContentLength < 0 {
@@ -120,7 +120,7 @@ func (c *call) readBody() (release func(), err error) {
 		select {
 		case c.account.large <- struct{}{}:
 			release = func() { <-c.account.large }
-			c.readDeadline(bodyTimeout) // waiting for the slot took time
+			c.readDeadline(bodyTimeout) // the wait for a slot used some of it
 		case <-c.r.Context().Done():
 			return release, context.Cause(c.r.Context())
 		case <-time.After(bodyTimeout):
@@ -137,11 +137,12 @@ func (c *call) readBody() (release func(), err error) {
 		c.w.Header().Set("Connection", "close")
 		return release, fault.New(fault.InvalidArgs, "read body", "", err)
 	}
-	c.readDeadline(0) // it would end the request itself
+	c.readDeadline(0) // the old deadline would cancel the request
 	return release, nil
 }
 
-// readDeadline limits how long reading may take from now on; 0 is no limit. It cannot fail on an open connection.
+// readDeadline limits how long reading may take from now on; 0 means no limit. It cannot fail on
+// an open connection.
 func (c *call) readDeadline(limit time.Duration) {
 	at := time.Time{}
 	if limit > 0 {

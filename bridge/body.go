@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxMembers bounds the members of a body: a recipe has 15, a tool at most 64 arguments. Decoding a member takes
-	// many times the memory that it takes to send one.
+	// maxMembers bounds the members of a body: a recipe has 15, a tool at most 64 arguments. A
+	// decoded member takes many times its size in memory.
 	maxMembers = 256
 	// maxMessages bounds the messages of a chat.
 	maxMessages = 10_000
@@ -42,8 +42,8 @@ func (c *call) decode(v any, required ...string) error {
 	return fault.New(fault.InvalidArgs, op, "", err)
 }
 
-// exceeds reports whether a valid JSON object or array, as open says, has more than most elements. It allocates
-// nothing.
+// exceeds reports whether a valid JSON object or array has more than most elements; open is its
+// first byte. It allocates nothing.
 func exceeds(text []byte, open byte, most int) bool {
 	depth, commas, quoted := 0, 0, false
 	for i := 0; i < len(text); i++ {

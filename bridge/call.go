@@ -18,7 +18,7 @@ import (
 // maxError bounds the text of an error in bytes.
 const maxError = 4 << 10
 
-// call is a request of an agent's program.
+// call is one request from an agent's program.
 type call struct {
 	server    *Server
 	w         http.ResponseWriter
@@ -37,7 +37,7 @@ func (c *call) record(action Action, subject string, err error) {
 	c.server.Audit.Record(context.WithoutCancel(c.r.Context()), c.who, action, subject, err)
 }
 
-// accept counts the call, and refuses it if the agent has reached its limit.
+// accept counts the call, and fails if the agent has reached its limit.
 func (c *call) accept(b bucket) error {
 	limit, of := b.limit(c.server.Limits())
 	if after, ok := c.account.windows[b].Take(limit); !ok {
@@ -46,7 +46,7 @@ func (c *call) accept(b bucket) error {
 	return nil
 }
 
-// answer sends a successful answer, unless err is not nil.
+// answer sends a success with a body, or the error if err is not nil.
 func (c *call) answer(body any, err error) error {
 	if err == nil {
 		c.send(http.StatusOK, body)
@@ -54,10 +54,10 @@ func (c *call) answer(body any, err error) error {
 	return err
 }
 
-// fail answers with an error. Its kind decides the status.
+// fail answers with an error, whose kind determines the status.
 func (c *call) fail(err error) {
 	if c.answered.Load() {
-		return // the stream has said it, or cannot
+		return // a stream has reported the error itself, or cannot
 	}
 	if c.valid.Err() != nil {
 		c.unauthorized()
@@ -94,7 +94,8 @@ func status(k fault.Kind) int {
 
 func (c *call) refuse(status int, err error) { c.send(status, c.failure(err)) }
 
-// failure describes an error to a program. Errors that are not *fault.Error, or wrap a HostOnly, are only logged.
+// failure describes an error to a program. Errors that are not *fault.Error, or that wrap a
+// HostOnly, are only logged.
 func (c *call) failure(err error) wire.Failure {
 	kind := fault.KindOf(err)
 	_, hostOnly := errors.AsType[HostOnly](err)
@@ -120,7 +121,7 @@ func (c *call) send(status int, body any) {
 	c.answered.Store(true)
 	c.writeDeadline()
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(text) // the program may have gone
+	_, _ = c.w.Write(text) // the program may have exited
 }
 
 // writeDeadline limits how long the program may take to read the next write. It cannot fail on an open connection.

@@ -23,7 +23,7 @@ func chat(c *call) error {
 	question := Chat{Model: cmp.Or(in.Model, "default")}
 	for _, text := range in.Messages {
 		var m struct{ Role, Content *string }
-		if json.Unmarshal(text, &m) == nil && m.Role != nil && m.Content != nil { // libraries expect that others are ignored
+		if json.Unmarshal(text, &m) == nil && m.Role != nil && m.Content != nil { // ignore other members, as client libraries expect
 			question.Messages = append(question.Messages, ChatMessage{Role: *m.Role, Content: *m.Content})
 		}
 	}

@@ -88,7 +88,7 @@ func dispatchTask(c *call) error {
 		return fault.Newf(fault.InvalidArgs, op, "external_session_key", "it is too long").Advise(fmt.Sprintf("Use at most %d bytes.", MaxSessionKey))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.Newf(fault.Rejected, op, "", "it is for another agent").Advise("Programs can only give tasks to their own agent.")
-		if c.accept(ofMisdirected) == nil { // refused calls must not fill the audit log
+		if c.accept(ofMisdirected) == nil { // before recording it: refused calls must not fill the audit log
 			c.record(DispatchTask, brief(in.AgentID), err)
 		}
 		return err

@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// maxRequests bounds the requests of an agent that are served at a time. The guest's relay lets the agent's programs
-	// have as many connections.
+	// maxRequests bounds an agent's concurrent requests. The guest's relay allows it as many
+	// connections.
 	maxRequests = 96
-	// smallBody is the size up to which every request may have its body in memory. Of larger ones an agent may have
-	// largeBodies at a time; the others wait.
+	// smallBody is the size up to which every request may hold its body in memory. An agent may
+	// have largeBodies larger ones at a time; the others wait.
 	smallBody   = 64 << 10
 	largeBodies = 4
-	// period is the time in which limits count.
+	// period is the time over which limits count.
 	period = time.Minute
 )
 
-// Limited is the cause of errors where the same request may succeed later. The answer is 429 with Retry-After.
+// Limited is the cause of errors for requests that may succeed later. The answer is 429 with
+// Retry-After.
 type Limited struct {
 	Why   string        // "60 chats a minute"
-	After time.Duration // when
+	After time.Duration // when to retry
 }
 
 func (l *Limited) Error() string { return fmt.Sprintf("the limit of %s is reached", l.Why) }
@@ -33,7 +34,7 @@ func limited(why string, after time.Duration) error {
 	return fault.New(fault.Rejected, "ask the bridge", "", &Limited{why, after}).Advise("Wait, and ask less often.")
 }
 
-// account is an agent's use of the bridge.
+// account tracks an agent's use of the bridge.
 type account struct {
 	windows  [buckets]Window
 	requests chan struct{}
@@ -52,7 +53,8 @@ func (a *account) begin() error {
 
 func (a *account) end() { <-a.requests }
 
-// accounts holds an account for each user of the guest that has had a token. Users are few and never reused.
+// accounts holds an account for each guest user that has had a token. Users are few and their ids
+// are never reused.
 type accounts struct {
 	mu    sync.Mutex
 	byUID map[uint32]*account
@@ -82,7 +84,7 @@ const (
 	buckets
 )
 
-// limit returns how many calls of a bucket are accepted in a minute, and a name for them.
+// limit returns how many calls per minute a bucket allows, and a name for them.
 func (b bucket) limit(l config.BridgeLimits) (int, string) {
 	switch b {
 	case ofSecrets:
@@ -108,7 +110,7 @@ type Window struct {
 	taken []time.Time // oldest first
 }
 
-// Take counts one more call, or returns when it would be accepted.
+// Take counts a call, or returns how long to wait if the limit is reached.
 func (w *Window) Take(limit int) (after time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 // maxConnections bounds the open connections of one user of the guest; each costs the host some 20 KiB.
 const maxConnections = 128
 
-// Peer is a connection that knows who is at its other end.
+// Peer is a connection that knows who is at the other end.
 type Peer interface {
 	net.Conn
-	// UID returns the peer's Linux user in the guest, without waiting.
+	// UID returns the peer's Linux user in the guest. It does not block.
 	UID() uint32
 	// Plugin returns the plugin that the guest says the program belongs to, or "".
 	Plugin() config.PluginID

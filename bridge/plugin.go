@@ -12,8 +12,9 @@ import (
 
 const opPlugin = "ask for plugin"
 
-// identifyPlugin sets the caller's plugin: the one that the guest vouches for, or else the one in the header. A program
-// that only claims to belong to an installed plugin counts as the agent; routes that need the plugin refuse it.
+// identifyPlugin sets the caller's plugin to the one that the guest vouches for, or else the one
+// in the header. A program that only claims to belong to an installed plugin counts as the agent;
+// routes that need the plugin refuse it.
 func (c *call) identifyPlugin(vouched config.PluginID) {
 	claimed, err := claimedPlugin(c.r.Header)
 	switch {
@@ -38,7 +39,7 @@ func (c *call) checkInstalled(vouched config.PluginID) error {
 	if vouched == "" || c.server.installed(c.who.Agent, vouched) {
 		return nil
 	}
-	return fault.Newf(fault.Rejected, opPlugin, string(vouched), "the agent does not have it any more").Advise("Install it again.")
+	return fault.Newf(fault.Rejected, opPlugin, string(vouched), "the agent no longer has it").Advise("Install it again.")
 }
 
 func (s *Server) installed(agent config.AgentID, plugin config.PluginID) bool {

@@ -77,7 +77,7 @@ func findRoute(all []route, u *url.URL) (found route, name string, err error) {
 			return r, "", nil
 		}
 	}
-	if len(asked) > 1 && asked[0] == "api" && asked[1] == "inference" { // libraries for other bridges try more than chat
+	if len(asked) > 1 && asked[0] == "api" && asked[1] == "inference" { // clients of other bridges try more than chat
 		return route{}, "", fault.Newf(fault.InvalidArgs, op, brief(u.Path), "it can only chat").Advise("Ask for " + wire.PathChat + ".")
 	}
 	var paths []string

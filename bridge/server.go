@@ -1,4 +1,4 @@
-// Package bridge serves the HTTP API that programs in agents' rooms call. It knows the agent by a token and by the program's Linux user.
+// Package bridge serves the HTTP API for programs in agents' rooms. It identifies the agent by a token and by the program's Linux user.
 package bridge
 
 import (
@@ -18,7 +18,7 @@ const (
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
 	idleTimeout   = 60 * time.Second
-	// writeTimeout is how long a program may take to read an answer, or a part of one.
+	// writeTimeout is how long a program may take to read an answer or a part of one.
 	writeTimeout = 30 * time.Second
 	// RequestTimeout is how long a request may take after it has been read. Large local models and package installs take minutes.
 	RequestTimeout = 15 * time.Minute
@@ -37,9 +37,9 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Audit records calls that a person may ask about later. Secrets records who reads secrets.
+// Audit records calls in the audit log. Reads of secrets are recorded by Secrets.
 type Audit interface {
-	// Record says that a caller asked for something, and how it ended. The caller may have gone.
+	// Record records a call and its result. ctx may already have ended.
 	Record(ctx context.Context, who Caller, action Action, subject string, err error)
 }
 
@@ -53,7 +53,7 @@ const (
 	CallTool     Action = "tool.call"
 )
 
-// Server serves the bridge. It outlives guests.
+// Server serves the bridge. It keeps running when guests stop.
 type Server struct {
 	Options
 	http     *http.Server
@@ -78,7 +78,7 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// Serve serves a listener until it is closed. The listener's connections must be a Peer; others are closed.
+// Serve serves a listener until it is closed. It closes connections that are not a Peer.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.http.Serve(limitedListener{l, &s.open})
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
@@ -87,7 +87,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Close ends all requests, and Serve.
+// Close ends all requests and makes Serve return.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()

@@ -9,22 +9,20 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Caller is who asks: an agent, known by its token and its Linux user.
+// Caller identifies an agent by its token and Linux user.
 type Caller struct {
 	Agent config.AgentID
 	Name  config.AgentName
 	User  config.LinuxUser
-	// Plugin is the plugin of the agent whose program asks, by the guest's word; or the
-	// name space that a program says it works in, which is no plugin that the agent has: of those
-	// any program can say any. Empty is the agent's own.
+	// Plugin is the plugin to which the calling program belongs, as the guest reports it, or a
+	// name space that the program chose. A chosen name is never an installed plugin, since any
+	// program could claim it. Empty means the agent itself.
 	Plugin config.PluginID
 }
 
-// Services are what the routes stand for. Their methods may be called from any
-// goroutine; the context ends when the caller has left. Their errors are
-// *fault.Error, with a Limited in them where the same may be asked again later;
-// what they say is told to the program. One that is nil is not there: its
-// routes answer 503.
+// Services implement the routes. Their methods may be called from any goroutine; the context ends
+// when the caller leaves. Errors are *fault.Error and are shown to the program; they wrap a
+// Limited if the same request may succeed later. Routes of a nil service answer 503.
 type Services struct {
 	Secrets   Secrets
 	Config    Config
@@ -37,98 +35,98 @@ type Services struct {
 	Log       Log
 }
 
-// HostOnly is a cause of errors that no program is told of: what is wrong with this
-// computer, and where. A program is told the error's kind; the log has the rest.
+// HostOnly marks an error with details of this computer. Programs see only its kind; the log has
+// the rest.
 type HostOnly interface {
 	error
 	HostOnly()
 }
 
-// Secrets tells secrets.
+// Secrets returns secrets to programs.
 type Secrets interface {
-	// Get looks in the plugin's secrets first and then in the agent's own. It
-	// fails with NotFound, and with Rejected if the plugin did not declare the name.
-	// It records who asked, and tells nothing where it cannot.
+	// Get looks first among the plugin's secrets and then among the agent's own. It fails with
+	// NotFound, or with Rejected if the plugin did not declare the name. It records the access
+	// first and fails if it cannot.
 	Get(ctx context.Context, who Caller, name config.SecretName) (secrets.Value, error)
 }
 
-// Config keeps what plugins remember of themselves, apart for each agent.
+// Config stores plugins' settings, separately for each agent.
 type Config interface {
 	Get(ctx context.Context, who Caller, key ConfigKey) (string, error) // NotFound
 	Set(ctx context.Context, who Caller, key ConfigKey, value string) error
 }
 
-// Inference answers chats.
+// Inference asks models.
 type Inference interface {
-	// Chat returns the answer. With tell, its parts are told as they come; an error of
-	// tell ends it.
+	// Chat returns the answer. If tell is not nil, it receives each part; an error from tell
+	// cancels the chat.
 	Chat(ctx context.Context, who Caller, chat Chat, tell func(part string) error) (answer string, err error)
 }
 
-// Chat is what is asked of a model.
+// Chat is a question to a model.
 type Chat struct {
-	Model    string // empty or "default": the one in the settings
+	Model    string // empty or "default": the model of the settings
 	Messages []ChatMessage
 }
 
 // ChatMessage is one turn of a chat.
 type ChatMessage = wire.ChatMessage
 
-// Tasks takes work for whoever serves the agent.
+// Tasks accepts tasks for agents.
 type Tasks interface {
-	// Dispatch keeps a task before it returns. Two with the same session key of
-	// one agent are one task.
+	// Dispatch stores a task before it returns. An agent's tasks with the same session key are one
+	// task.
 	Dispatch(ctx context.Context, who Caller, text, sessionKey string) (TaskID, error)
 }
 
 // TaskID is a task's UUID.
 type TaskID string
 
-// Memory is what an agent keeps in mind.
+// Memory stores an agent's facts.
 type Memory interface {
-	// Query finds the caller's own facts, the best first.
+	// Query returns the caller's matching facts, best first.
 	Query(ctx context.Context, who Caller, text string) ([]Fact, error)
 	Store(ctx context.Context, who Caller, content string) error
 }
 
-// Fact is something an agent keeps in mind.
+// Fact is one fact in an agent's memory.
 type Fact = wire.Fact
 
-// Events spreads what programs have to tell.
+// Events publishes events from programs.
 type Events interface {
 	Emit(ctx context.Context, who Caller, topic Topic, payload json.RawMessage) error
 }
 
-// Plugins makes plugins of recipes.
+// Plugins creates plugins from recipes.
 type Plugins interface {
-	// Installed reports whether an agent has a plugin, or it is being made.
+	// Installed reports whether an agent has a plugin or is installing it.
 	Installed(agent config.AgentID, plugin config.PluginID) bool
 	Create(ctx context.Context, who Caller, recipe json.RawMessage) (Created, error)
 }
 
-// Created is a plugin that was made.
+// Created describes a new plugin.
 type Created struct {
 	Status string          `json:"status"`
 	ID     config.PluginID `json:"plugin_id"`
 	Name   string          `json:"plugin_name"`
 	Tools  []CreatedTool   `json:"tools"`
-	// Warnings say what of the recipe was changed or is not enforced.
+	// Warnings say which parts of the recipe were changed or are not enforced.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// CreatedTool is a tool of a plugin that was made.
+// CreatedTool is a tool of a new plugin.
 type CreatedTool struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// Scripts lets a script that a tool runs call tools itself.
+// Scripts lets running scripts call tools.
 type Scripts interface {
-	// Call returns the tool's envelope as it is.
+	// Call returns the tool's envelope unchanged.
 	Call(ctx context.Context, who Caller, script, tool string, arguments json.RawMessage) (envelope json.RawMessage, err error)
 }
 
-// Log takes lines of programs.
+// Log stores log lines of programs.
 type Log interface {
 	Append(ctx context.Context, who Caller, level Level, message string) error
 }

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Token proves for which agent a program works: 256 random bits in 43 characters of base64url.
+// Token identifies an agent's programs: 256 random bits in 43 characters of base64url.
 type Token string
 
 const (
@@ -39,7 +39,7 @@ type grant struct {
 	revoke context.CancelFunc
 }
 
-// digest is a token's hash. The time of a map lookup tells nothing about the token.
+// digest is a token's hash. Lookups by hash leak nothing about tokens through their timing.
 type digest [sha256.Size]byte
 
 // NewTokens returns an empty set.
@@ -61,7 +61,7 @@ func (t *Tokens) Mint(h Holder) Token {
 	return token
 }
 
-// Find returns the holder of a token that is presented by the user it was made for.
+// Find returns the holder of a token if the user it was made for presents it.
 func (t *Tokens) Find(token string, uid uint32) (Holder, bool) {
 	g, ok := t.find(token, uid)
 	return g.Holder, ok
@@ -69,7 +69,7 @@ func (t *Tokens) Find(token string, uid uint32) (Holder, bool) {
 
 func (t *Tokens) find(token string, uid uint32) (grant, bool) {
 	if len(token) != tokenSize {
-		return grant{}, false // hashing a long text would take long
+		return grant{}, false // do not hash long texts
 	}
 	d := digest(sha256.Sum256([]byte(token)))
 	t.mu.RLock()
@@ -107,7 +107,7 @@ func (t *Tokens) revoke(user config.LinuxUser) {
 	}
 }
 
-// RevokeAll revokes all tokens: the guest that has them is gone.
+// RevokeAll revokes all tokens, for a guest that has stopped.
 func (t *Tokens) RevokeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

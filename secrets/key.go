@@ -17,8 +17,7 @@ type Key struct {
 	Name   config.SecretName `json:"name"`
 }
 
-// Host is the agent id of secrets that belong to this host and that no agent may
-// read.
+// Host is the agent id for secrets of this host, which no agent may read.
 const Host config.AgentID = "00000000-0000-0000-0000-000000000000"
 
 // HostName is the name of Host in the CLI. No agent can have it.
@@ -67,7 +66,7 @@ func (k Key) Service() string {
 	return PluginService
 }
 
-// Account returns the secret's name there: "UUID.NAME" or "UUID.plugin.NAME".
+// Account returns the secret's account name there: "UUID.NAME" or "UUID.plugin.NAME".
 func (k Key) Account() string {
 	if k.Plugin == "" {
 		return string(k.Agent) + "." + string(k.Name)
@@ -75,8 +74,8 @@ func (k Key) Account() string {
 	return string(k.Agent) + "." + string(k.Plugin) + "." + string(k.Name)
 }
 
-// KeyOf parses an account of a service and reports whether it is one of ours.
-// Agent ids and secret names have no dots, so the account has only one key.
+// KeyOf parses an account and reports whether it belongs to this program. Agent ids and secret
+// names contain no dots, so each account has one key.
 func KeyOf(service, account string) (Key, bool) {
 	agent, rest, _ := strings.Cut(account, ".")
 	k := Key{Agent: config.AgentID(agent), Name: config.SecretName(rest)}
@@ -105,7 +104,7 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Agent, other.Agent), cmp.Compare(k.Plugin, other.Plugin), cmp.Compare(k.Name, other.Name))
 }
 
-// String describes the secret for people.
+// String describes the secret for messages.
 func (k Key) String() string {
 	whose := "agent " + string(k.Agent)
 	if k.Agent == Host {

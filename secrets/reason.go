@@ -18,7 +18,7 @@ const (
 
 func (r Reason) Error() string { return string(r) }
 
-// Kind returns the kind of error that the reason is.
+// Kind returns the error kind for the reason.
 func (r Reason) Kind() fault.Kind {
 	switch r {
 	case Missing:

@@ -26,7 +26,7 @@ type Store interface {
 	Delete(context.Context, Key) error
 	// List returns the keys of an agent's secrets in the order of Key.Compare.
 	List(context.Context, config.AgentID) ([]Key, error)
-	// Check describes the store in a few words, or returns why it cannot be used.
-	// It prompts nobody and changes nothing.
+	// Check describes the store in a few words, or returns why it cannot be used. It shows no
+	// dialog and changes nothing.
 	Check(context.Context) (string, error)
 }

@@ -18,9 +18,8 @@ const MaxValueSize = 64 << 10
 // Redacted is printed in place of any value.
 const Redacted = "[secret]"
 
-// Value is a secret. It prints, logs and marshals as Redacted; only Reveal
-// returns it. It is held in a closure, so that printers that walk through
-// unexported fields, as fmt does, cannot find it.
+// Value is a secret. It prints, logs and marshals as Redacted; only Reveal returns it. A closure
+// holds it, because fmt and others also print unexported fields.
 type Value struct{ reveal func() string }
 
 // ParseValue makes a Value of 1 to MaxValueSize bytes of UTF-8 without NUL.
@@ -60,7 +59,7 @@ func (v Value) Check() error {
 }
 
 // Format implements fmt.Formatter for every verb.
-func (Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, Redacted) } // fmt's own writers do not fail
+func (Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, Redacted) } // fmt's writers do not fail
 
 // String implements fmt.Stringer for code that prints without fmt, such as panic.
 func (Value) String() string { return Redacted }

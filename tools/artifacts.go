@@ -29,10 +29,10 @@ type Draft interface {
 // Artifact describes an artifact in a tool's result.
 type Artifact struct {
 	ID      int64            `json:"artifact_id"`
-	Name    string           `json:"name" jsonschema:"as it is called now; with a number, if the conversation had one of the name"`
-	Session config.SessionID `json:"session" jsonschema:"the conversation that it is kept with"`
+	Name    string           `json:"name" jsonschema:"its final name; a number is added if the conversation already had the name"`
+	Session config.SessionID `json:"session" jsonschema:"the conversation that it belongs to"`
 	Type    string           `json:"content_type"`
 	Files   int              `json:"files"`
 	Size    int64            `json:"size" jsonschema:"bytes"`
-	SHA256  string           `json:"sha256" jsonschema:"of a folder: of what sha256sum says of its files, sorted by their paths"`
+	SHA256  string           `json:"sha256" jsonschema:"for a folder, the hash of sha256sum's output for its files, sorted by path"`
 }

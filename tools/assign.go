@@ -75,7 +75,7 @@ func (r *Registry) free(agent config.AgentID, plugin config.PluginID, list []Too
 		case !nameText.MatchString(string(t.Name)):
 			return refuse(fault.InvalidArgs, t.Name, "no name for a tool")
 		case taken, strings.HasPrefix(string(t.Name), reserved):
-			return refuse(fault.Rejected, t.Name, "the name is one of the sandbox's own tools")
+			return refuse(fault.Rejected, t.Name, "the name belongs to the sandbox's own tools")
 		case there && other.of != plugin:
 			return refuse(fault.Rejected, t.Name, "the plugin "+string(other.of)+" has a tool of that name")
 		case seen[t.Name]:

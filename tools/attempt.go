@@ -35,7 +35,7 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	more := map[string]any{} // extra fields for a failure
 	class, again := j.judge(r)
 	if !r.ok() && again {
-		j.call.Say("it failed (%s); clearing up, and then once more", class)
+		j.call.Say("it failed (%s); cleaning up and trying again", class)
 		repaired, err := j.repair(ctx, class)
 		if err != nil {
 			return Installed{}, err
@@ -100,7 +100,7 @@ func (j *install) refresh(ctx context.Context) (ran, error) {
 	if args == nil || known {
 		return ran{}, nil
 	}
-	j.call.Say("%s looks at what there is", j.manager)
+	j.call.Say("%s updates its package index", j.manager)
 	r, err := j.step(ctx, args)
 	if absent(err, args[0]) {
 		return ran{}, j.noManager(args[0], err)
@@ -179,7 +179,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 	}
 	clean = true
 	for _, args := range j.manager.Undo(before, after) {
-		j.call.Say("taking away what was half installed")
+		j.call.Say("removing half-installed packages")
 		r, err := j.step(ctx, args)
 		if err != nil {
 			return false, err

@@ -41,7 +41,7 @@ type codeOut struct {
 	Cwd       string `json:"cwd"`
 
 	TimedOut  bool   `json:"timed_out,omitempty"`
-	Limit     string `json:"limit,omitempty" jsonschema:"oom, pids or quota: the agent's limit that it met"`
+	Limit     string `json:"limit,omitempty" jsonschema:"the agent's limit that it reached: oom, pids or quota"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"the middle of the output was left out"`
 }
 

@@ -26,8 +26,8 @@ const (
 
 type editIn struct {
 	Path string `json:"path" jsonschema:"the file; relative to your home folder" limit:"minlen=1"`
-	Old  string `json:"old_string" jsonschema:"what is in the file now, exactly once, with its spaces and line ends" limit:"minlen=1"`
-	New  string `json:"new_string" jsonschema:"what shall be there instead; empty deletes it"`
+	Old  string `json:"old_string" jsonschema:"text that occurs exactly once in the file, with its spaces and line ends" limit:"minlen=1"`
+	New  string `json:"new_string" jsonschema:"its replacement; empty deletes it"`
 }
 
 type editOut struct {

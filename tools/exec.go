@@ -30,7 +30,7 @@ type execIn struct {
 	IdleTime   int    `json:"idle_timeout,omitempty" jsonschema:"seconds without any output after which it is ended" limit:"min=1,max=300"`
 	Background bool   `json:"background,omitempty" jsonschema:"return at once and let it run: for servers and long work. Look after it with sandbox_process"`
 	Session    string `json:"session,omitempty" jsonschema:"run it in the persistent shell of this name, where folder, variables and functions stay from call to call"`
-	Fresh      bool   `json:"fresh,omitempty" jsonschema:"run it outside of the session after all, in a shell of its own"`
+	Fresh      bool   `json:"fresh,omitempty" jsonschema:"run it outside the session, in a new shell"`
 }
 
 type execOut struct {
@@ -41,12 +41,12 @@ type execOut struct {
 
 	TimedOut  bool   `json:"timed_out,omitempty"`
 	IdledOut  bool   `json:"idle_timed_out,omitempty"`
-	Limit     string `json:"limit,omitempty" jsonschema:"oom, pids or quota: the agent's limit that it met"`
+	Limit     string `json:"limit,omitempty" jsonschema:"the agent's limit that it reached: oom, pids or quota"`
 	Truncated bool   `json:"truncated,omitempty" jsonschema:"the middle of the output was left out"`
-	Restarted bool   `json:"restarted,omitempty" jsonschema:"the session's shell is a new one: what was set in it before is lost"`
+	Restarted bool   `json:"restarted,omitempty" jsonschema:"the session has a new shell: variables and functions of the old one are lost"`
 
 	Background bool   `json:"background,omitempty"`
-	JobID      string `json:"job_id,omitempty" jsonschema:"what sandbox_process knows it by"`
+	JobID      string `json:"job_id,omitempty" jsonschema:"its id for sandbox_process"`
 	PID        string `json:"pid,omitempty" jsonschema:"to look at; sandbox_process takes the job_id"`
 	LogFile    string `json:"log_file,omitempty" jsonschema:"where its output is written"`
 }
@@ -96,7 +96,7 @@ func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) 
 		TimedOut: ran.TimedOut, IdledOut: ran.IdledOut, Limit: ran.Limit, Truncated: ran.Truncated,
 	}
 	if ran.IdledOut {
-		c.Warn("it was ended, as it had written nothing for %d s", in.IdleTime)
+		c.Warn("it was ended after writing nothing for %d s", in.IdleTime)
 	}
 	advise(c, in, out)
 	return out, nil
@@ -148,7 +148,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 
 func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
 	if in.Session != "" && !in.Fresh {
-		c.Warn("what runs in the background has no session: it runs in a shell of its own")
+		c.Warn("background commands run in their own shell, not in the session")
 	}
 	job, err := rooms(c.Agent).StartJob(ctx, engine.JobCommand{
 		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: printable.First(in.Command, maxLabel),
@@ -170,7 +170,7 @@ func wrongFolder(err error, cwd, dir string) error {
 	f := wrongArgument("cwd", "a folder that is there; relative to your home folder",
 		"there is no folder %s. sandbox_search_files and sandbox_read_file show what there is", quoted(cwd))
 	if f.Cause = err; hostLike(cwd) {
-		f.Message += ": it looks like one of the person's computer, which the sandbox does not have"
+		f.Message += ": it looks like a path on the person's computer, which the sandbox cannot see"
 	}
 	return f
 }

@@ -18,14 +18,14 @@ var (
 func advise(c *Call, in execIn, out execOut) {
 	command := in.Command
 	if out.TimedOut {
-		c.Warn("it was ended after %d s: take a longer timeout (%d at most), or background:true for what goes on for long", in.Timeout, maxExecTime)
+		c.Warn("it was ended after %d s: use a longer timeout (at most %d), or background:true for long work", in.Timeout, maxExecTime)
 	}
 	failed := out.ExitCode == nil || *out.ExitCode != 0
 	switch {
 	case !failed && *out.Stdout == "" && *out.Stderr == "" && (strings.Contains(command, "|") || strings.Contains(command, "2>/dev/null")):
 		c.Warn("it wrote nothing: perhaps a part of the pipe found nothing, or its errors went to /dev/null")
 	case out.ExitCode != nil && *out.ExitCode == sigpipe:
-		c.Warn("exit code 141 is a program whose reader had read enough (head, say), and no error")
+		c.Warn("exit code 141 is no error: a reader such as head closed the pipe early")
 	}
 	if !failed {
 		return
@@ -40,11 +40,11 @@ func advise(c *Call, in execIn, out execOut) {
 		c.Warn("many lines of code in -c or -e are easily broken by quotes: write them to a file, or call sandbox_execute_code")
 	}
 	if strings.Contains(*out.Stderr, "unexpected EOF while looking for matching") || strings.Contains(*out.Stderr, "unterminated quoted string") {
-		c.Warn("a quote in the command has no partner")
+		c.Warn("a quote in the command is not closed")
 	}
 	for word := range strings.FieldsSeq(command) {
 		if word = strings.Trim(word, `'"`); hostLike(word) {
-			c.Warn("%s looks like a path of the person's computer; the sandbox has only what is in %s", quoted(word), c.Home)
+			c.Warn("%s looks like a path on the person's computer; the sandbox has only %s", quoted(word), c.Home)
 			break
 		}
 	}

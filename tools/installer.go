@@ -57,7 +57,7 @@ type Installed struct {
 	ExitCode  int              `json:"exit_code"`
 	Output    string           `json:"output" jsonschema:"what was installed, with versions"`
 	LeftOut   []string         `json:"recommended,omitempty" jsonschema:"recommended packages that were left out; install those that you need"`
-	Retried   bool             `json:"retried,omitempty" jsonschema:"it went well at the second attempt"`
+	Retried   bool             `json:"retried,omitempty" jsonschema:"the second attempt succeeded"`
 }
 
 // System calls Install with the package manager of the guest's distribution.

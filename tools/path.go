@@ -42,7 +42,7 @@ func (a Agent) path(text string) (Path, error) {
 	f := wrongArgument(field, "a path in "+strings.Join(a.roots(), ", "), "the path %s is outside of what the tool may touch", quoted(text))
 	f.More = map[string]any{"reason": "outside_allowed_roots"}
 	if hostLike(text) {
-		f.Message += ": it looks like one of the person's computer, of which the sandbox has only what is in " + a.Home
+		f.Message += ": it looks like a path on the person's computer; the sandbox has only " + a.Home
 	}
 	return Path{}, f
 }
@@ -71,7 +71,7 @@ func (a Agent) absolute(field, text string) (string, error) {
 	case len(text) > maxPath:
 		return "", refuse("too_long", "is too long")
 	case onDrive(text): // Linux would accept it as a strange file name
-		return "", refuse("outside_allowed_roots", "is one of Windows: the sandbox is a Linux machine with none of the person's files")
+		return "", refuse("outside_allowed_roots", "is a Windows path: the sandbox runs Linux and has none of the person's files")
 	}
 	base, rel := a.Home, text
 	switch {

@@ -46,7 +46,7 @@ type jobOut struct {
 	Alive    bool   `json:"alive"`
 	Exited   bool   `json:"exited"`
 	ExitCode *int   `json:"exit_code,omitempty" jsonschema:"128 + n if signal n ended it"`
-	Limit    string `json:"limit,omitempty" jsonschema:"oom or pids: the agent's limit that it met"`
+	Limit    string `json:"limit,omitempty" jsonschema:"the agent's limit that it reached: oom or pids"`
 	LogFile  string `json:"log_file"`
 	Started  string `json:"started"`
 }

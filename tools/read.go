@@ -23,7 +23,7 @@ type readIn struct {
 	Path      string `json:"path" jsonschema:"a file, or a folder to list; relative to your home folder" limit:"minlen=1"`
 	StartLine int    `json:"start_line,omitempty" jsonschema:"the first line to read; 1 is the first of the file" limit:"min=1"`
 	LineCount int    `json:"line_count,omitempty" jsonschema:"with start_line or offset: how many lines" limit:"min=1"`
-	TailLines int    `json:"tail_lines,omitempty" jsonschema:"instead: the last so many lines" limit:"min=1"`
+	TailLines int    `json:"tail_lines,omitempty" jsonschema:"instead: how many of the last lines" limit:"min=1"`
 	Offset    int    `json:"offset,omitempty" jsonschema:"instead: from this byte on, as next_offset says" limit:"min=0"`
 	// The default is a few pages; next_offset leads to the rest.
 	MaxChars int `json:"max_chars,omitempty" jsonschema:"the most characters to answer" limit:"min=1,max=100000,default=15000"`
@@ -116,7 +116,7 @@ func readLines(ctx context.Context, rooms Rooms, c *Call, p Path, in readIn) (re
 	out := readOut{Kind: "file", Path: p.String(), FileSize: r.Info.Size, SHA256: digestText(r.SHA256), StartLine: in.StartLine, TailLines: in.TailLines, Offset: in.Offset, MaxChars: in.MaxChars}
 	if binary(b.Bytes()) {
 		out.Kind, out.Size = "binary", int(r.Info.Size)
-		c.Warn("the file is no text: look at it with a program in sandbox_exec (file, xxd), or share it with share_artifact")
+		c.Warn("the file is not text: look at it with a program in sandbox_exec (file, xxd), or share it with share_artifact")
 		return out, nil
 	}
 	text, cut := cutChars(b.String(), in.MaxChars)

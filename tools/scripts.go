@@ -84,8 +84,8 @@ func (s *script) take() error {
 	case s.ended:
 		return errEnded
 	case s.calls >= maxScriptCalls:
-		return fault.Newf(fault.Rejected, op, "", "the script has called its %d tools", maxScriptCalls).
-			Advise("Do more in each call (one search and not many reads, say), or go on in another script.")
+		return fault.Newf(fault.Rejected, op, "", "the script has made its %d tool calls", maxScriptCalls).
+			Advise("Do more in each call (one search instead of many reads), or continue in another script.")
 	}
 	s.calls++
 	s.work.Add(1)

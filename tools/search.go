@@ -32,7 +32,7 @@ type searchOut struct {
 	Path       string  `json:"path"`
 	Matches    []match `json:"matches"`
 	MatchCount int     `json:"match_count"`
-	Files      uint64  `json:"files_searched" jsonschema:"where there are more: as many as were looked into at least"`
+	Files      uint64  `json:"files_searched" jsonschema:"if there are more, a lower bound"`
 	Truncated  bool    `json:"truncated,omitempty" jsonschema:"there are more: make the pattern or the path narrower"`
 }
 
@@ -90,7 +90,7 @@ func newSearch(rooms Rooms) Tool {
 			c.Warn("%d files or folders could not be read", end.Unreadable)
 		}
 		if end.Files == 0 && !end.Truncated {
-			c.Warn("no file was looked into: include or .gitignore leaves all out, or there is none")
+			c.Warn("no file was searched: include or .gitignore excludes all, or the folder has none")
 		}
 		out.Truncated, out.Files = end.Truncated, end.Files
 		return out, nil

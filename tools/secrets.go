@@ -48,7 +48,7 @@ func newSecretCheck(store Secrets) Tool {
 
 type secretSetIn struct {
 	Key          string `json:"key" jsonschema:"the secret's name: OPENAI_API_KEY" limit:"minlen=1"`
-	Description  string `json:"description" jsonschema:"what it is for, for the person who is asked"`
+	Description  string `json:"description" jsonschema:"its purpose, for the person who is asked"`
 	Instructions string `json:"instructions" jsonschema:"where that person finds it"`
 	Value        string `json:"value,omitempty" jsonschema:"only if you have it already; without it a person is asked, and you never see it"`
 }

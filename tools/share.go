@@ -27,7 +27,7 @@ const (
 type shareIn struct {
 	Path        string `json:"path,omitempty" jsonschema:"a file or a small folder; relative to your home folder"`
 	Content     string `json:"content,omitempty" jsonschema:"instead of path: the text itself"`
-	Filename    string `json:"filename,omitempty" jsonschema:"what it shall be called; with content required"`
+	Filename    string `json:"filename,omitempty" jsonschema:"its name; required with content"`
 	Description string `json:"description,omitempty" jsonschema:"what it is, for the person: one line"`
 }
 
@@ -74,7 +74,7 @@ func aboutName(field string, err error) error {
 		return err
 	}
 	f := *failureOf(err)
-	f.Field, f.Expected = field, "a plain name such as report.md; say filename where the file's own will not do"
+	f.Field, f.Expected = field, "a plain name such as report.md; set filename if the file's own name does not work"
 	return &f
 }
 
@@ -172,6 +172,6 @@ func (s *sharing) below(p Path, name string) (Path, error) {
 // warn lists what was not copied.
 func (s *sharing) warn() {
 	if n := len(s.leftOut); n > 0 {
-		s.Warn("%d links and others that are no files were left out: %q", n, s.leftOut[:min(n, maxLeftOut)])
+		s.Warn("skipped %d links and special files: %q", n, s.leftOut[:min(n, maxLeftOut)])
 	}
 }

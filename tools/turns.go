@@ -53,7 +53,7 @@ func (t *turns) take(agent config.AgentID, name string, limit int) error {
 	}
 	if of.count >= limit {
 		return &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(
-			"this turn has run as many commands as it may: %d (the agent's setting maxCommandsPerTurn). Tell the person how far you came, and go on in the next turn", limit)}
+			"this turn has reached its limit of %d commands (the agent's setting maxCommandsPerTurn). Tell the person how far you came, and go on in the next turn", limit)}
 	}
 	of.count, of.last = of.count+1, now
 	return nil

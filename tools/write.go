@@ -62,7 +62,7 @@ func newWrite(rooms Rooms) Tool {
 		out.Before, out.After = digestText(digest), digestText(w.SHA256)
 		switch {
 		case !compared:
-			c.Warn("there is no diff: the file or what it was before is larger than 8 MiB, or was not to be read")
+			c.Warn("there is no diff: the old or new file is larger than 8 MiB or cannot be read")
 		case !binary(before):
 			out.Diff, out.Cut = Diff(out.Path, string(before), in.Content)
 		}

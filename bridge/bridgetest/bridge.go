@@ -1,4 +1,4 @@
-// Package bridgetest is a bridge for tests: the real server, over services that keep what they are told in memory.
+// Package bridgetest runs the real bridge for tests, with services that keep everything in memory.
 package bridgetest
 
 import (
@@ -13,23 +13,22 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// limits are so high that no test reaches them.
+// limits returns limits that no test reaches.
 func limits() config.BridgeLimits {
 	return config.BridgeLimits{Secrets: 1e6, Config: 1e6, Inference: 1e6, HTTP: 1e6, Dispatch: 1e6, Memory: 1e6, Log: 1e6}
 }
 
-// Bridge is a bridge that listens on Unix sockets of this host.
+// Bridge is a bridge for tests that listens on Unix sockets.
 type Bridge struct {
 	*Services
 	Tokens *bridge.Tokens
 	Server *bridge.Server
 }
 
-// New returns a bridge that ends with the test. Of its options only what a test
-// changes is chosen by it.
+// New starts a bridge that is closed when the test ends.
 func New(t testing.TB, change ...func(*bridge.Options)) *Bridge {
 	b := &Bridge{Services: newServices(t), Tokens: bridge.NewTokens()}
-	o := bridge.Options{Tokens: b.Tokens, Services: b.Services.all(), Limits: limits, Audit: unwritten{}, Log: slog.New(slog.DiscardHandler)}
+	o := bridge.Options{Tokens: b.Tokens, Services: b.Services.all(), Limits: limits, Audit: noAudit{}, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&o)
 	}
@@ -37,8 +36,7 @@ func New(t testing.TB, change ...func(*bridge.Options)) *Bridge {
 	return b
 }
 
-// Listen returns a socket whose every visitor is a user of a guest. It is
-// served until the test ends.
+// Listen serves the bridge on a socket until the test ends. All its clients have the uid.
 func (b *Bridge) Listen(t testing.TB, uid uint32) (socket string) {
 	socket = filepath.Join(t.TempDir(), "bridge.sock")
 	l, err := net.Listen("unix", socket)
@@ -52,13 +50,13 @@ func (b *Bridge) Listen(t testing.TB, uid uint32) (socket string) {
 		}
 	})
 	t.Cleanup(func() {
-		_ = b.Server.Close() // of those that are still connected
+		_ = b.Server.Close() // ends open connections
 		serving.Wait()
 	})
 	return socket
 }
 
-// unwritten is an audit that keeps nothing.
-type unwritten struct{}
+// noAudit is an audit log that discards all records.
+type noAudit struct{}
 
-func (unwritten) Record(context.Context, bridge.Caller, bridge.Action, string, error) {}
+func (noAudit) Record(context.Context, bridge.Caller, bridge.Action, string, error) {}

@@ -7,8 +7,8 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// As is a listener all of whose connections are one user's of a guest, and of a
-// plugin's programs if one is named.
+// As returns a listener whose connections all come from one user, and from a program of the plugin
+// unless that is empty.
 func As(l net.Listener, uid uint32, plugin config.PluginID) net.Listener { return from{l, uid, plugin} }
 
 type from struct {
@@ -22,7 +22,7 @@ func (f from) Accept() (net.Conn, error) {
 	return peer{c, f.uid, f.plugin}, err
 }
 
-// Conn is a connection of a user of a guest.
+// Conn returns a Peer with this uid.
 func Conn(c net.Conn, uid uint32) bridge.Peer { return peer{Conn: c, uid: uid} }
 
 type peer struct {

@@ -19,8 +19,8 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Services are behind every route of the bridge. Inference is the real one, which
-// asks an endpoint of the tests.
+// Services has an in-memory service for every route. Inference is the real service with a test
+// endpoint.
 type Services struct {
 	Endpoint *inferencetest.Endpoint
 	models   *inference.Service
@@ -53,12 +53,12 @@ func (s *Services) all() bridge.Services {
 	}
 }
 
-// SetSecret gives a plugin of an agent a secret.
+// SetSecret sets a secret of an agent's plugin.
 func (s *Services) SetSecret(agent config.AgentName, plugin config.PluginID, name config.SecretName, value string) {
 	s.set(bridge.Caller{Name: agent, Plugin: plugin}, "secret", string(name), value)
 }
 
-// Told returns what the services were told, one line each: who, what, and how.
+// Told returns the calls so far, one line each: agent, action and arguments.
 func (s *Services) Told() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s topics) Emit(_ context.Context, who bridge.Caller, topic bridge.Topic, p
 	return nil
 }
 
-// Installed is false: no agent has one.
+// Installed returns false: no agent has a plugin.
 func (plugins) Installed(config.AgentID, config.PluginID) bool { return false }
 
 func (s plugins) Create(_ context.Context, who bridge.Caller, recipe json.RawMessage) (bridge.Created, error) {

@@ -25,11 +25,12 @@ import (
 )
 
 const (
-	// maxIdle leaves a third of the connections that the relay allows an agent to the agent's other programs.
+	// maxIdle leaves a third of the agent's relay connections to its other programs.
 	maxIdle = 64
-	// idleTimeout is shorter than the bridge's own, so that no request meets a connection that is being closed.
+	// idleTimeout is shorter than the bridge's, so that no request is sent on a connection that
+	// the bridge is closing.
 	idleTimeout = 5 * time.Second
-	// maxAnswer bounds an answer in memory; it is several times the largest that a tool gives.
+	// maxAnswer bounds an answer in memory. It is several times the largest answer of a tool.
 	maxAnswer = 32 << 20
 	// maxEvent bounds one event of a stream.
 	maxEvent = 1 << 20
@@ -40,12 +41,12 @@ const (
 	opRead = "read the bridge's answer"
 )
 
-// Options say who asks, and where.
+// Options says how to reach the bridge and on whose behalf.
 type Options struct {
-	Socket string // the bridge's; wire.Socket if empty
+	Socket string // wire.Socket if empty
 	Token  string
 	Plugin string // whose secrets and config to use; may be empty
-	// Dial, if not nil, connects in place of the socket.
+	// Dial, if not nil, replaces dialing the socket.
 	Dial func() (net.Conn, error)
 }
 
@@ -55,7 +56,7 @@ type Client struct {
 	transport *http.Transport
 }
 
-// New returns a client. It connects with the first request.
+// New returns a client. It connects on the first request.
 func New(o Options) *Client {
 	if o.Socket == "" {
 		o.Socket = wire.Socket
@@ -123,8 +124,8 @@ func (c *Client) Log(ctx context.Context, level, message string) error {
 	return c.post(ctx, wire.PathLog, wire.Line{Level: level, Message: message}, nil)
 }
 
-// Chat asks a model and returns its answer. If tell is not nil, it receives the parts of the answer as they come;
-// an error of tell ends the request.
+// Chat asks a model and returns its answer. If tell is not nil, it receives each part of the
+// answer; an error from tell cancels the request.
 func (c *Client) Chat(ctx context.Context, chat wire.Chat, tell func(part string) error) (string, error) {
 	if chat.Stream = tell != nil; !chat.Stream {
 		var a wire.Answer
@@ -145,7 +146,7 @@ func (c *Client) Chat(ctx context.Context, chat wire.Chat, tell func(part string
 			continue // a separator or a comment
 		}
 		if data = bytes.TrimSpace(data); string(data) == wire.Done {
-			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // the connection is used again
+			_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxEvent)) // so that the connection can be reused
 			return answer.String(), nil
 		}
 		var part struct {
@@ -190,7 +191,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body, answer any)
 	return nil
 }
 
-// send makes a request and returns the response if its status is a success. All others are errors.
+// send makes a request and returns the response. Every status but success is an error.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	const op = "write the request"
 	var text io.Reader
@@ -267,7 +268,7 @@ func refusal(r *http.Response, f wire.Failure) error {
 	return fault.New(f.Kind, "", "", errors.New(f.Error)).Advise(advice)
 }
 
-// kindOf returns the kind of failure for a status, where the answer names none.
+// kindOf returns the kind of failure for a status, for answers without a kind.
 func kindOf(status int) fault.Kind {
 	switch status {
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
@@ -285,7 +286,7 @@ func kindOf(status int) fault.Kind {
 	return fault.Execution
 }
 
-// broken returns the error for a request or an answer that was cut off.
+// broken returns the error for a connection that broke.
 func broken(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil {
 		return fault.Wrap(opAsk, "", cause)

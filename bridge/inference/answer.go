@@ -17,12 +17,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxDocument bounds an answer that comes at once: its text, were every
-// character escaped, and what is around it. One in parts has as many bytes
-// around each of its words; there the text and the time are bounded.
+// maxDocument bounds an answer that is not streamed: the text with every character escaped, and
+// the JSON around it. Streams are bounded by their text and time instead.
 const maxDocument = 6*maxAnswer + 1<<20
 
-// request is a chat in the endpoint's words.
+// request is the body of a chat completion request.
 type request struct {
 	Model         config.ModelName     `json:"model"`
 	Messages      []bridge.ChatMessage `json:"messages"`
@@ -34,7 +33,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// response is its answer, or a part of it.
+// response is a chat completion or a chunk of one.
 type response struct {
 	Choices []struct {
 		Message, Delta struct {
@@ -48,23 +47,23 @@ type response struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// answer is what comes of a question.
+// answer collects the answer to a question.
 type answer struct {
 	question
 	tell func(string) error
 
 	text     strings.Builder
-	asked    atomic.Bool // the endpoint has the question
-	refused  bool        // and will have none of it
-	used     int         // tokens, as the endpoint says; 0 if it does not
-	finished bool        // the model has said that this is all
+	asked    atomic.Bool // the request was written
+	refused  bool        // the endpoint refused it
+	used     int         // tokens that the endpoint reported, or 0
+	finished bool        // the model has finished
 }
 
-// bytesPerToken is what a token of most texts in most languages has.
+// bytesPerToken is an average over most languages.
 const bytesPerToken = 4
 
-// tokens is what the question and the answer so far have cost: what the
-// endpoint says, or where it does not, or not yet, a guess.
+// tokens returns what the chat has cost so far: the endpoint's count if it gave one, or else an
+// estimate.
 func (a *answer) tokens() int {
 	if a.used > 0 || a.refused || !a.asked.Load() {
 		return a.used
@@ -76,7 +75,7 @@ func (a *answer) tokens() int {
 	return size / bytesPerToken
 }
 
-// ask has the endpoint answer.
+// ask sends the question and reads the answer.
 func (s *Service) ask(ctx context.Context, a *answer) error {
 	in := request{Model: a.model, Messages: a.messages, Stream: a.stream}
 	if a.stream {
@@ -94,7 +93,7 @@ func (s *Service) ask(ctx context.Context, a *answer) error {
 	if a.key.Check() == nil {
 		r.Header.Set("Authorization", "Bearer "+a.key.Reveal())
 	}
-	// Who leaves before the answer begins has asked all the same.
+	// A chat counts once it was sent, even if the caller leaves before the answer.
 	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(w httptrace.WroteRequestInfo) {
 		a.asked.Store(w.Err == nil)
 	}}))
@@ -104,7 +103,7 @@ func (s *Service) ask(ctx context.Context, a *answer) error {
 	}
 	defer reply.Body.Close()
 	if reply.StatusCode != http.StatusOK {
-		a.refused = true // the endpoint may say so before all that was asked counts as written
+		a.refused = true // set explicitly: a refusal may arrive before the request counts as written
 		return a.refusal(reply)
 	}
 	if a.stream {
@@ -113,7 +112,7 @@ func (s *Service) ask(ctx context.Context, a *answer) error {
 	return a.readWhole(reply.Body)
 }
 
-// readWhole reads an answer that comes at once.
+// readWhole reads an answer that is not streamed.
 func (a *answer) readWhole(body io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(body, maxDocument))
 	switch {
@@ -124,7 +123,7 @@ func (a *answer) readWhole(body io.Reader) error {
 	}
 	var r response
 	if json.Unmarshal(text, &r) != nil || len(r.Choices) == 0 {
-		return a.notOne(r, text)
+		return a.invalid(r, text)
 	}
 	a.count(r)
 	if content := r.Choices[0].Message.Content; content != nil {
@@ -133,26 +132,25 @@ func (a *answer) readWhole(body io.Reader) error {
 	return nil
 }
 
-// readStream reads an answer that comes as server-sent events. Each one's data
-// is a line of its own.
+// readStream reads an answer of server-sent events, each with its data on one line.
 func (a *answer) readStream(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxAnswer)
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if !ok {
-			continue // what parts events, names them, or keeps the connection awake
+			continue // a separator, an event name or a comment
 		}
 		if data = bytes.TrimSpace(data); string(data) == "[DONE]" {
 			return nil
 		}
 		var r response
 		if json.Unmarshal(data, &r) != nil || len(r.Error) > 0 && string(r.Error) != "null" {
-			return a.notOne(r, data)
+			return a.invalid(r, data)
 		}
 		a.count(r)
 		if len(r.Choices) == 0 {
-			continue // the last one has what it cost, and nothing else
+			continue // the last event has only the usage
 		}
 		a.finished = a.finished || r.Choices[0].FinishReason != nil
 		if content := r.Choices[0].Delta.Content; content != nil && *content != "" {
@@ -166,14 +164,14 @@ func (a *answer) readStream(body io.Reader) error {
 	}
 	switch {
 	case lines.Err() == nil && a.finished:
-		return nil // some endpoints just hang up then
+		return nil // some endpoints end the stream without [DONE]
 	case errors.Is(lines.Err(), bufio.ErrTooLong):
 		return a.broken("it is too long")
 	}
 	return a.broken("it broke off")
 }
 
-// add takes a piece of text.
+// add appends a piece of text.
 func (a *answer) add(text string) error {
 	if a.text.Len()+len(text) > maxAnswer {
 		return a.broken("it is too long")
@@ -188,8 +186,8 @@ func (a *answer) count(r response) {
 	}
 }
 
-// notOne is the error for what should have been an answer.
-func (a *answer) notOne(r response, text []byte) error {
+// invalid returns the error for a response in another format.
+func (a *answer) invalid(r response, text []byte) error {
 	if said := a.said(text); len(r.Error) > 0 && said != "" {
 		return fault.New(fault.Execution, op, string(a.model), errors.New(said))
 	}
@@ -197,5 +195,5 @@ func (a *answer) notOne(r response, text []byte) error {
 }
 
 func (a *answer) broken(why string) error {
-	return fault.New(fault.Execution, op, string(a.model), errors.New("the endpoint's answer: "+why)).Advise("See that inference.baseURL is of one that is compatible with OpenAI's.")
+	return fault.New(fault.Execution, op, string(a.model), errors.New("invalid answer from the endpoint: "+why)).Advise("Check that inference.baseURL is an OpenAI-compatible endpoint.")
 }

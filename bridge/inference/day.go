@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// An agent's day is the last 24 hours, counted in parts, so that what it had is
-	// forgotten part by part.
+	// Usage is counted per hour, so that each hour's share expires on its own.
 	dayParts   = 24
 	partLength = time.Hour
 )
 
-// day is what an agent had in the last 24 hours, since the daemon began.
+// day counts an agent's usage in the last 24 hours. It is lost when the daemon restarts.
 type day struct {
 	mu    sync.Mutex
-	parts [dayParts]part // a ring: an hour's part is at the hour modulo dayParts
+	parts [dayParts]part // a ring, indexed by hour modulo dayParts
 }
 
 type part struct {
@@ -37,7 +36,7 @@ func (s *Service) day(agent config.AgentID) *day {
 	return s.days[agent]
 }
 
-// begin counts one more request, or says that the agent had all of its day.
+// begin counts a request, or fails if the agent has reached a daily limit.
 func (d *day) begin(limit config.Inference) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,17 +60,17 @@ func (d *day) begin(limit config.Inference) error {
 	}
 	after := time.Until(time.Unix(0, 0).Add(time.Duration(oldest+dayParts) * partLength))
 	return fault.New(fault.Rejected, op, "", &bridge.Limited{Why: why, After: after}).
-		Advise("Wait, or have a person raise it: osaurus-sandbox config set inference.tokensPerDay=…, inference.requestsPerDay=….")
+		Advise("Wait, or ask a person to raise it: osaurus-sandbox config set inference.tokensPerDay=…, inference.requestsPerDay=….")
 }
 
-// spend counts tokens.
+// spend adds tokens to the current hour.
 func (d *day) spend(tokens int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now().tokens += tokens
 }
 
-// now is the part of this hour.
+// now returns the current hour's part.
 func (d *day) now() *part {
 	hour := int64(time.Since(time.Unix(0, 0)) / partLength)
 	p := &d.parts[hour%dayParts]

@@ -1,4 +1,4 @@
-// Package inference asks an endpoint that is compatible with OpenAI's for what a model answers, within what each agent may have.
+// Package inference sends agents' chats to an OpenAI-compatible endpoint and enforces their daily limits.
 package inference
 
 import (
@@ -16,27 +16,28 @@ import (
 )
 
 const (
-	// patience is how long a chat may take from its question to its last word.
-	patience = 14 * time.Minute // less than the bridge's own, so that who asked is told which of the two it was
-	// maxAnswer bounds an answer: a model's longest is a tenth of it.
+	// patience bounds a whole chat. It is shorter than the bridge's RequestTimeout, so that the
+	// error names the endpoint.
+	patience = 14 * time.Minute
+	// maxAnswer bounds an answer. It is ten times the longest that models give.
 	maxAnswer = 4 << 20
 )
 
-// Options are what a service is made of.
+// Options configures a service.
 type Options struct {
-	// Settings are asked for each chat.
+	// Settings returns the current settings; it is called for each chat.
 	Settings func() config.Inference
-	// Key is what the endpoint is shown. One that is secrets.Missing is none: an
-	// endpoint of one's own often needs none.
+	// Key returns the endpoint's API key. If it fails with secrets.Missing, no key is sent: local
+	// endpoints often need none.
 	Key func(context.Context) (secrets.Value, error)
-	// Plugins, if not nil, is asked what installed plugins may.
+	// Plugins, if not nil, says which plugins may ask models.
 	Plugins Plugins
 }
 
 // Plugins knows the plugins of agents.
 type Plugins interface {
-	// MayInfer says whether a plugin's recipe lets it ask models, and whether the
-	// agent has the plugin at all: what is not one is a name, and the agent itself.
+	// MayInfer reports whether a plugin's recipe lets it ask models, and whether the agent has the
+	// plugin. A name that is not an installed plugin counts as the agent itself.
 	MayInfer(agent config.AgentID, plugin config.PluginID) (may, installed bool)
 }
 
@@ -51,19 +52,19 @@ type Service struct {
 
 // New returns a service.
 func New(o Options) *Service {
-	transport := http.DefaultTransport.(*http.Transport).Clone() // it goes through the proxies that the environment names
+	transport := http.DefaultTransport.(*http.Transport).Clone() // uses the proxies from the environment
 	return &Service{
 		options: o,
 		http: &http.Client{
 			Transport: transport,
-			// Another address was not chosen, and would be shown the key.
+			// A redirect would send the key to an address that the user did not choose.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		days: map[config.AgentID]*day{},
 	}
 }
 
-// Close closes the connections that are kept for the next chat.
+// Close closes idle connections.
 func (s *Service) Close() { s.http.CloseIdleConnections() }
 
 const op = "ask the model"
@@ -107,23 +108,23 @@ func (s *Service) permit(who bridge.Caller) error {
 		Advise(`Set "inference": true in "permissions" of the plugin's recipe.`)
 }
 
-// question is what is sent, and where.
+// question is a chat with its endpoint, model and key.
 type question struct {
 	url      string
 	model    config.ModelName
-	key      secrets.Value // may be the zero one
+	key      secrets.Value // zero if the endpoint needs none
 	messages []bridge.ChatMessage
 	stream   bool
 }
 
-// usual is what programs call the model of the settings.
+// usual is the name by which programs ask for the model of the settings.
 const usual = "default"
 
 func (s *Service) question(ctx context.Context, settings config.Inference, chat bridge.Chat, stream bool) (question, error) {
 	q := question{url: string(settings.BaseURL) + "/chat/completions", model: settings.Model, messages: chat.Messages, stream: stream}
 	if settings.BaseURL == "" {
-		return question{}, fault.Newf(fault.Unavailable, op, "", "this host has no endpoint for inference").
-			Advise("A person sets one: osaurus-sandbox config set inference.baseURL=http://127.0.0.1:1337/v1 inference.model=NAME")
+		return question{}, fault.Newf(fault.Unavailable, op, "", "this host has no inference endpoint").
+			Advise("A person can set one: osaurus-sandbox config set inference.baseURL=http://127.0.0.1:1337/v1 inference.model=NAME")
 	}
 	if name := cmp.Or(chat.Model, usual); name != usual {
 		var err error
@@ -132,13 +133,13 @@ func (s *Service) question(ctx context.Context, settings config.Inference, chat 
 		}
 	}
 	if q.model == "" {
-		return question{}, fault.Newf(fault.Unavailable, op, "", "this host has no usual model").
-			Advise("Name one, or have a person set one: osaurus-sandbox config set inference.model=NAME")
+		return question{}, fault.Newf(fault.Unavailable, op, "", "this host has no default model").
+			Advise("Name one, or ask a person to set one: osaurus-sandbox config set inference.model=NAME")
 	}
 	key, err := s.options.Key(ctx)
 	if err != nil && !errors.Is(err, secrets.Missing) {
 		return question{}, fault.Newf(fault.Unavailable, op, string(q.model), "the host cannot read the endpoint's key").
-			Advise("A person sees why: osaurus-sandbox doctor")
+			Advise("A person can see why: osaurus-sandbox doctor")
 	}
 	q.key = key
 	return q, nil

@@ -159,9 +159,9 @@ func TestNothingConfigured(t *testing.T) {
 	w.keyErr = secrets.NoSuch("get", secrets.Inference())
 	check("without a key", "does not accept")
 	w.settings.Model = ""
-	check("without a model", "no usual model")
+	check("without a model", "no default model")
 	w.settings.BaseURL = ""
-	check("without an endpoint", "no endpoint")
+	check("without an endpoint", "no inference endpoint")
 	w.settings = config.Inference{BaseURL: "http://127.0.0.1:1/v1", Model: "echo"}
 	check("with an endpoint that is not there", "cannot be reached")
 	if n := len(w.endpoint.Asked()); n != 0 {

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// maxRefusal is what is read of a refusal, and maxSaid what is told of it.
+	// maxRefusal bounds how much of a refusal is read, and maxSaid how much of it the caller sees.
 	maxRefusal = 64 << 10
 	maxSaid    = 500
-	// soon is when to try again where the endpoint does not say, and maxWait the
-	// most that it is believed.
+	// soon is the retry delay if the endpoint names none. maxWait bounds the delay that it may
+	// name.
 	soon    = 10 * time.Second
 	maxWait = 24 * time.Hour
 )
 
-// refusal is the error that an endpoint's answer stands for. What it says of the
-// key is not for who asked: endpoints quote parts of it.
+// refusal returns the error for an endpoint's status. It hides the text of errors about the key,
+// since endpoints quote parts of it.
 func (a *answer) refusal(reply *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxRefusal))
 	if err != nil {
@@ -56,8 +56,8 @@ func (a *answer) refusal(reply *http.Response) error {
 	return fault.New(kind, op, string(a.model), errors.New(why)).Advise(advice)
 }
 
-// unreachable is the error where there is no answer. Its cause may name what
-// only the host may know: proxies with their passwords.
+// unreachable returns the error for a failed request. It omits the cause, which may contain a
+// proxy's password.
 func (a *answer) unreachable(err error) error {
 	if t, ok := errors.AsType[net.Error](err); ok && t.Timeout() {
 		return fault.Newf(fault.Timeout, op, string(a.model), "the endpoint does not answer")
@@ -65,14 +65,13 @@ func (a *answer) unreachable(err error) error {
 	return a.unavailable("the endpoint cannot be reached")
 }
 
-// unavailable is the error for what a person must mend.
+// unavailable returns an error that only a person can fix.
 func (a *answer) unavailable(why string) error {
 	return fault.New(fault.Unavailable, op, string(a.model), errors.New(why)).
-		Advise("A person sees to it: the settings inference.baseURL and inference.model, and osaurus-sandbox secret set @host " + string(secrets.Inference().Name))
+		Advise("A person can fix it: check the settings inference.baseURL and inference.model, or run: osaurus-sandbox secret set @host " + string(secrets.Inference().Name))
 }
 
-// said is what an endpoint gives as the reason, on one line, without the key,
-// or "".
+// said returns the endpoint's error message on one line and without the key, or "".
 func (a *answer) said(text []byte) string {
 	var r struct {
 		Error json.RawMessage `json:"error"`
@@ -94,7 +93,7 @@ func (a *answer) said(text []byte) string {
 	return printable.Chars(said, maxSaid)
 }
 
-// after is when an endpoint wants to be asked again.
+// after returns the delay from the header Retry-After, within limits.
 func after(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 1 {

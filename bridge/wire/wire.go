@@ -1,4 +1,4 @@
-// Package wire is what the two ends of the bridge agree on: where it is in the guest, its paths and headers, and the JSON bodies of requests and answers.
+// Package wire defines the bridge's socket in the guest, paths, headers and JSON bodies.
 package wire
 
 import (
@@ -8,29 +8,28 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Where the bridge is in a room, and in the guest itself. The shim must start fast, so these are
-// copies of the constants in guest/protocol.
+// Paths of the bridge in rooms and in the guest. The shim must start fast, so these are copies of
+// the constants in guest/protocol.
 const (
 	Socket   = "/run/osaurus-bridge.sock"
-	TokenDir = "/run/osaurus" // a token is in USER.token in it
+	TokenDir = "/run/osaurus" // has the token in USER.token
 )
 
-// Connect is the shim's argument that joins its input and output to what listens on a port of the
-// room, without the host. Where nothing listens, the shim exits as fault.NotFound does.
+// Connect is the shim's command that joins its standard input and output to a port in the room. If
+// nothing listens there, the shim exits with the code of fault.NotFound.
 const Connect = "connect"
 
-// The headers that say who asks and for whom.
+// Headers that identify the caller.
 const (
 	HeaderAuthorization = "Authorization"       // "Bearer TOKEN"
-	HeaderPlugin        = "X-Osaurus-Plugin"    // the name space, for secrets and config
+	HeaderPlugin        = "X-Osaurus-Plugin"    // name space for secrets and config
 	HeaderScript        = "X-Osaurus-Script-Id" // the script that calls a tool
 )
 
-// MaxBody is how large the body of a request may be, as the reference has it:
-// recipes carry the texts of their files.
+// MaxBody bounds the body of a request. Recipes contain the text of their files.
 const MaxBody = 8 << 20
 
-// The paths. Those that end in a slash go on with a name, percent-encoded.
+// The paths. Those with a trailing slash are followed by a percent-encoded name.
 const (
 	PathSecrets     = "/api/secrets/"
 	PathConfig      = "/api/config/"
@@ -44,17 +43,17 @@ const (
 	PathTool        = "/api/sandbox-tool/"
 )
 
-// Value is a secret, or what a plugin keeps under a key.
+// Value is a secret or a plugin's setting.
 type Value struct {
 	Value string `json:"value"`
 }
 
-// Chat asks a model.
+// Chat is a question to a model.
 type Chat struct {
-	Model    string        `json:"model,omitempty"` // empty: the one in the settings
+	Model    string        `json:"model,omitempty"` // empty: the model of the settings
 	Messages []ChatMessage `json:"messages"`
-	// Stream asks for the answer in parts, as server-sent events: each one's data
-	// is an Answer with the next part or a Failure, the last one's is Done.
+	// Stream asks for an answer of server-sent events. The data of each is an Answer with the next
+	// part, or a Failure; the last one's is Done.
 	Stream bool `json:"stream,omitempty"`
 }
 
@@ -64,7 +63,7 @@ type ChatMessage struct {
 	Content string `json:"content"`
 }
 
-// Answer is what a model said, or a part of it.
+// Answer is a model's answer or a part of it.
 type Answer struct {
 	Content string `json:"content"`
 }
@@ -72,43 +71,43 @@ type Answer struct {
 // Done is the data of the last event of a stream.
 const Done = "[DONE]"
 
-// Dispatch hands a task to whoever serves the agent.
+// Dispatch is a task for the agent.
 type Dispatch struct {
 	Task string `json:"task"`
-	// AgentID may name the caller's own agent, and no other.
+	// AgentID, if set, must be the caller's own agent.
 	AgentID string `json:"agent_id,omitempty"`
-	// ExternalSessionKey makes two tasks with the same key one.
+	// ExternalSessionKey makes tasks with the same key one task.
 	ExternalSessionKey string `json:"external_session_key,omitempty"`
 }
 
-// Dispatched names the task.
+// Dispatched has the task's id.
 type Dispatched struct {
 	TaskID string `json:"task_id"`
 }
 
-// Query looks for facts.
+// Query searches the memory.
 type Query struct {
 	Query string `json:"query"`
 }
 
-// Results are the facts that were found, the best first.
+// Results are the matching facts, best first.
 type Results struct {
 	Results []Fact `json:"results"`
 }
 
-// Fact is something that an agent keeps in mind.
+// Fact is one fact in an agent's memory.
 type Fact struct {
 	Content   string    `json:"content"`
 	Salience  float64   `json:"salience"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Store keeps a fact.
+// Store adds a fact to the memory.
 type Store struct {
 	Content string `json:"content"`
 }
 
-// Emit tells an event.
+// Emit publishes an event.
 type Emit struct {
 	Type    string          `json:"type"`
 	Payload json.RawMessage `json:"payload,omitempty"` // any JSON; {} if absent
@@ -120,7 +119,7 @@ type Line struct {
 	Message string `json:"message"`
 }
 
-// Failure is the body of every answer that is not a success.
+// Failure is the body of every unsuccessful answer.
 type Failure struct {
 	Error  string     `json:"error"`
 	Kind   fault.Kind `json:"kind,omitempty"`

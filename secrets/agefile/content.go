@@ -91,7 +91,7 @@ func (s *Store) write(ctx context.Context, op string, all content) error {
 	return config.WriteFile(path, sealed)
 }
 
-// seal encrypts a text for a recipient.
+// seal encrypts a file's content for a recipient.
 func seal(text []byte, to age.Recipient) ([]byte, error) {
 	var sealed bytes.Buffer
 	w, err := age.Encrypt(&sealed, to)
@@ -105,7 +105,7 @@ func seal(text []byte, to age.Recipient) ([]byte, error) {
 	return sealed.Bytes(), err
 }
 
-// open decrypts a text.
+// open decrypts a file's content.
 func open(sealed []byte, with age.Identity) ([]byte, error) {
 	r, err := age.Decrypt(bytes.NewReader(sealed), with)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// PassphraseFileVariable is the environment variable that names a file with the
-// key's passphrase, for daemons. The passphrase itself does not belong into the
-// environment, which other programs of the user can read.
+// PassphraseFileVariable is the environment variable that names a file with the key's passphrase,
+// for daemons. The passphrase itself must not be in the environment, which other programs of the
+// user can read.
 const PassphraseFileVariable = "OSAURUS_PASSPHRASE_FILE"
 
 const (
@@ -75,8 +75,8 @@ func (k *key) getOrMake(ctx context.Context, op string) (identity, error) {
 	return id, config.WriteFile(k.home.SecretsKey(), plain(id))
 }
 
-// gone is the error for a secrets file without its key. A new key is not created,
-// because the file could not be read any more.
+// gone returns the error for a secrets file without its key. It creates no new key, because that
+// could never decrypt the file.
 func (k *key) gone(op string) error {
 	file := k.home.Secrets()
 	return secrets.Absent.Fault(op, k.home.SecretsKey(), fmt.Errorf("the key of %s is missing", file)).
@@ -116,8 +116,7 @@ func (k *key) seal(id identity, passphrase secrets.Value) ([]byte, error) {
 	return seal(plain(id), to)
 }
 
-// unseal decrypts a key and remembers it, so that the passphrase is asked for, and
-// its work done, once.
+// unseal decrypts the key and remembers it, so that a person types the passphrase once.
 func (k *key) unseal(ctx context.Context, op string, text []byte, ask Prompt) (identity, error) {
 	path := k.home.SecretsKey()
 	select {

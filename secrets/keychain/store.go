@@ -24,8 +24,8 @@ type Store struct {
 
 var _ secrets.Store = (*Store)(nil)
 
-// items are the Keychain's generic passwords. Errors are statuses where there is
-// one. Empty names are wildcards; the Store passes none.
+// items accesses the Keychain's generic passwords. Errors are statuses where possible. Empty names
+// would act as wildcards; the Store passes none.
 type items interface {
 	read(service, account string) ([]byte, error)
 	add(service, account, label string, data []byte) error
@@ -40,7 +40,7 @@ func New() *Store { return newStore(system()) }
 
 func newStore(i items) *Store { return &Store{i, make(chan struct{}, 1)} }
 
-// do calls the Keychain when no other call runs, and waits until ctx ends.
+// do calls the Keychain when no other call runs. It returns early if ctx ends.
 func do[T any](ctx context.Context, s *Store, op, subject string, call func(items) (T, error)) (nothing T, err error) {
 	if s.items == nil {
 		return nothing, secrets.Absent.Fault(op, subject, errors.New("there is no Keychain on this system")).Advise(absentAdvice)

@@ -29,7 +29,7 @@ func (genericPasswords) read(service, account string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, statusOf(err)
-	case len(found) == 0: // not an error for go-keychain
+	case len(found) == 0: // go-keychain returns no error for this
 		return nil, itemNotFound
 	}
 	return found[0].Data, nil

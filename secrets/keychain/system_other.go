@@ -2,5 +2,5 @@
 
 package keychain
 
-// system returns nil: only macOS has a Keychain.
+// system returns nil, since only macOS has a Keychain.
 func system() items { return nil }

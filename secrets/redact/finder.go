@@ -14,7 +14,7 @@ type run struct {
 type finder struct {
 	trie *trie
 	at   int32  // node of the trie
-	held []byte // not yet written; at most as long as the trie is deep
+	held []byte // not yet written; at most as long as the deepest node
 	runs []run  // in held, in order, not overlapping
 }
 
@@ -61,7 +61,7 @@ func (f *finder) feed(out, piece []byte) []byte {
 	return out
 }
 
-// found adds an occurrence, which ends after all others.
+// found adds an occurrence. Calls come in the order of the ends.
 func (f *finder) found(begin, end int, label string) {
 	r := run{max(begin, 0), end, end - begin, label}
 	for n := len(f.runs); n > 0 && f.runs[n-1].end > r.begin; n = len(f.runs) {
@@ -75,7 +75,7 @@ func (f *finder) found(begin, end int, label string) {
 	f.runs = append(f.runs, r)
 }
 
-// undecided returns how many held bytes are not known to belong to a value.
+// undecided returns how many held bytes may still turn out to be ordinary text.
 func (f *finder) undecided() int {
 	n := len(f.held)
 	for _, r := range f.runs {

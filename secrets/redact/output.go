@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// pause is how long held text waits for more before it is shown. People want
-	// to see what they type.
+	// pause is how long held text waits for more input before it is written. People want to see
+	// what they type.
 	pause = 100 * time.Millisecond
-	// maxShown is how many undecided bytes are shown then. If they turn out to
-	// begin a secret, the rest of it is still replaced.
+	// maxShown is how many undecided bytes are written after the pause. If they begin a secret,
+	// the rest of it is still replaced.
 	maxShown = 3
 )
 
@@ -42,15 +42,15 @@ type Output struct {
 // NewOutput returns an output that replaces the secrets of live.
 func NewOutput(live *Live) *Output { return &Output{live: live} }
 
-// Writer returns a stream that writes to a writer. Text that may begin a value is
-// written with what follows, after a pause, or by Close.
+// Writer returns a stream that writes to a writer. Text that may begin a value is written with the
+// next text, after a pause, or by Close.
 func (o *Output) Writer(to io.Writer) io.Writer {
 	s := &stream{output: o, to: to, flow: NewFlow(o.live, Whole)}
 	o.streams = append(o.streams, s)
 	return s
 }
 
-// Close writes the text that is still held. Nothing may be written afterwards.
+// Close writes the held text. Nothing may be written afterwards.
 func (o *Output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// MinLength is the length in characters from which values are replaced.
-	// Shorter ones occur in ordinary text by chance.
+	// MinLength is the shortest value that is replaced, in characters. Shorter ones occur in
+	// ordinary text by chance.
 	MinLength = 6
-	// MaxSecrets is how many secrets are replaced; the rest of the list is ignored.
-	// The search tree takes a megabyte for tokens and passwords, and 256 MiB if all
-	// values have the largest size.
+	// MaxSecrets bounds the secrets that are replaced; the rest of the list is ignored. The search
+	// tree takes a megabyte for tokens and passwords, and 256 MiB if all values have the largest
+	// size.
 	MaxSecrets = 64
 )
 

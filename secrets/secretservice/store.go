@@ -31,8 +31,8 @@ func attributesOf(k secrets.Key) attributes {
 	return attributes{"service": k.Service(), "account": k.Account()}
 }
 
-// schema tells keyring managers the kind of an item. It is not searched for, since
-// items of other programs may have another one.
+// schema tells keyring managers the kind of an item. Searches leave it out, since other programs'
+// items may have another schema.
 const schemaKey, schema = "xdg:schema", "org.freedesktop.Secret.Generic"
 
 // Get implements secrets.Store.

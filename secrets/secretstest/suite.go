@@ -1,7 +1,7 @@
-// Package secretstest is the suite that every store of secrets passes: what secrets.Store promises, tried.
+// Package secretstest has tests of the contract of secrets.Store.
 //
-// A store's own test calls Run with a way to open it. What only that store can
-// be (locked, absent, denied) its own tests show, with Refuses.
+// A store's own test calls Run with a function that opens the store. It tests its own failures
+// (locked, absent, denied) with Refuses.
 package secretstest
 
 import (
@@ -19,21 +19,20 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Two agents whose ids share all but one digit.
+// Two agents whose ids differ in one digit.
 const (
 	Alice = config.AgentID("0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E")
 	Bob   = config.AgentID("0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4F")
 )
 
-// Canary is what no error may hold.
+// Canary is a value that no error may contain.
 const Canary = "canary-9e10c2"
 
-// atOnce is how many callers a store has at once: more than a person's agents
-// ask for in the same moment.
+// atOnce is how many callers use a store concurrently.
 const atOnce = 8
 
-// Run runs the suite. Open opens the store, which is empty at first, and again what
-// was opened before, as another program would.
+// Run tests a store. The first call of open returns an empty store; later calls open it again,
+// like another program.
 func Run(t *testing.T, open func(*testing.T) secrets.Store) {
 	for _, tc := range []struct {
 		name string
@@ -55,7 +54,7 @@ func Run(t *testing.T, open func(*testing.T) secrets.Store) {
 	}
 }
 
-// Value makes a value of a text that is one.
+// Value returns a valid value.
 func Value(t testing.TB, text string) secrets.Value {
 	t.Helper()
 	v, err := secrets.ParseValue(text)
@@ -65,8 +64,8 @@ func Value(t testing.TB, text string) secrets.Value {
 	return v
 }
 
-// Refuses asks the store for everything, and wants each answer to be the
-// reason, with advice and without the value. What the store is asked for is k.
+// Refuses calls every method with the key k. All must fail with the reason, with advice, and
+// without the value.
 func Refuses(t *testing.T, s secrets.Store, k secrets.Key, reason secrets.Reason) {
 	t.Helper()
 	ctx := t.Context()
@@ -83,7 +82,7 @@ func Refuses(t *testing.T, s secrets.Store, k secrets.Key, reason secrets.Reason
 	}
 }
 
-// Silent fails if an error holds the Canary.
+// Silent fails the test if an error contains the Canary.
 func Silent(t testing.TB, what string, err error) {
 	t.Helper()
 	j, _ := json.Marshal(err)
@@ -170,7 +169,7 @@ func keep(t *testing.T, open func(*testing.T) secrets.Store) {
 	}
 }
 
-// Any value comes back as it went in.
+// values checks that any value can be stored and read back.
 func values(t *testing.T, open func(*testing.T) secrets.Store) {
 	s, k := open(t), own(Alice, "VALUE")
 	for _, text := range []string{
@@ -182,7 +181,7 @@ func values(t *testing.T, open func(*testing.T) secrets.Store) {
 	remove(t, s, k)
 }
 
-// What differs in anything is another secret.
+// apart checks that keys that differ in any part are different secrets.
 func apart(t *testing.T, open func(*testing.T) secrets.Store) {
 	s := open(t)
 	keys := []secrets.Key{
@@ -215,7 +214,7 @@ func list(t *testing.T, open func(*testing.T) secrets.Store) {
 	remove(t, s, append(keys, own(Bob, "OTHER"))...)
 }
 
-// A key that names no one secret is refused, and nothing happens to any.
+// oddKeys checks that incomplete keys are refused and change nothing.
 func oddKeys(t *testing.T, open func(*testing.T) secrets.Store) {
 	s, k := open(t), own(Alice, "KEPT")
 	p := of(Alice, "p", "KEPT")
@@ -239,7 +238,7 @@ func oddKeys(t *testing.T, open func(*testing.T) secrets.Store) {
 	remove(t, s, k, p)
 }
 
-// Callers at once lose nothing of each other's.
+// allAtOnce checks that concurrent callers lose no changes.
 func allAtOnce(t *testing.T, open func(*testing.T) secrets.Store) {
 	shared := open(t)
 	var all sync.WaitGroup
@@ -268,7 +267,7 @@ func allAtOnce(t *testing.T, open func(*testing.T) secrets.Store) {
 	remove(t, shared, keys...)
 }
 
-// Whose context has ended is told so, and nothing is kept.
+// ended checks that calls with an ended context fail and store nothing.
 func ended(t *testing.T, open func(*testing.T) secrets.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

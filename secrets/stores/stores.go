@@ -9,9 +9,9 @@ import (
 	"osaurus-sandbox/secrets/secretservice"
 )
 
-// Open opens a store and never falls back to another. A missing or locked store
-// fails when it is used. The prompt asks for the passphrase of the encrypted
-// file's key; it is nil where nobody can be asked.
+// Open opens a store and never falls back to another. A missing or locked store fails when it is
+// used. prompt asks for the passphrase of the encrypted file's key; nil means that no person can
+// be asked.
 func Open(which config.SecretStore, home config.Home, prompt agefile.Prompt) secrets.Store {
 	switch which {
 	case config.SecretsInKeychain:

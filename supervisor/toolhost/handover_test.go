@@ -98,7 +98,7 @@ func TestShareOfALyingGuest(t *testing.T) {
 				t.Errorf("%s, want %s", text, tc.want)
 			}
 			if tc.name == "with links" {
-				if !strings.Contains(text, `2 links and others that are no files were left out: [\"a\\x1b\" \"p\"]`) {
+				if !strings.Contains(text, `skipped 2 links and special files: [\"a\\x1b\" \"p\"]`) {
 					t.Error(text)
 				}
 				return

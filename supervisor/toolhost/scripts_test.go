@@ -155,7 +155,7 @@ def refused(call, *args, **kw):
 		{name: "a warning", code: `print(terminal("true | true")["exit_code"])`, stdout: "0\n", stderr: "warning: it wrote nothing", calls: 1},
 		{name: "50 calls", code: "for i in range(50): terminal('true')", calls: 50},
 		{name: "51 calls", code: refused + "for i in range(51): last = refused(terminal, 'true')\nprint(last)", calls: 50,
-			stdout: "('rejected', None, False, 'sandbox_exec', 'call tool: the script has called its 50 tools Do more in …"},
+			stdout: "('rejected', None, False, 'sandbox_exec', 'call tool: the script has made its 50 tool calls Do more in …"},
 		{name: "a wrong argument", code: refused + "print(refused(terminal, ''))", calls: 1, stdout: "('invalid_args', 'command', True, 'sandbox_exec', …"},
 		{name: "itself", code: refused + "print(refused(call, 'sandbox_execute_code', code='1'))", stdout: "('rejected', None, False, 'sandbox_execute_code', 'call tool \"sandbox_execute_code\": a script may not call it It may call: sandbox_read_file …"},
 		{name: "a secret", code: refused + "print(refused(call, 'sandbox_secret_set', key='K', description='', instructions=''))", stdout: "('rejected', None, False, 'sandbox_secret_set', …"},

@@ -179,7 +179,7 @@ func forProgram(name config.SecretName, err error) error {
 	if kind != fault.UserDenied && kind != fault.Timeout {
 		kind = fault.Unavailable
 	}
-	return fault.Newf(kind, op, string(name), "the host cannot read its secrets").Advise("A person sees why: osaurus-sandbox doctor")
+	return fault.Newf(kind, op, string(name), "the host cannot read its secrets").Advise("A person can see why: osaurus-sandbox doctor")
 }
 
 // subject names a secret as its owner calls it.

@@ -121,16 +121,16 @@ func Complaint(output string) string {
 // Advice says what to do about a failure.
 func (c Class) Advice() string {
 	return map[Class]string{
-		Missing:    "See how it is called here, and which versions there are.",
+		Missing:    "Check its name and the available versions.",
 		NoNetwork:  "Try again once the network is there.",
-		NoSpace:    "Delete what is not needed any more.",
+		NoSpace:    "Delete files that are no longer needed.",
 		Conflict:   "Ask for versions that go together.",
 		Locked:     "Try again when the other program is done.",
 		Broken:     "Tell a person: resetting the agent's room gives it a fresh one.",
 		Stale:      "Try again later: the server is being changed.",
 		Signature:  "Do not use it; tell a person.",
-		Build:      "See the output for what it lacks: often a compiler or headers, which sandbox_install brings.",
-		Script:     "See the output for what its script says.",
+		Build:      "See the output for what it lacks: often a compiler or headers; get them with sandbox_install.",
+		Script:     "Read what its script wrote in the output.",
 		OutOfTime:  "Try again, with fewer packages in a call: it may wait for a slow server.",
 		OutOfRoom:  "Ask for fewer packages in a call, or a person for a higher limit.",
 		Unequipped: "Install it first.",

@@ -1,4 +1,4 @@
-// Package inferencetest is a small endpoint for inference, compatible with OpenAI's, for tests: its models do what their names say.
+// Package inferencetest has an OpenAI-compatible endpoint for tests. A model's name says how it behaves.
 package inferencetest
 
 import (
@@ -12,35 +12,35 @@ import (
 	"time"
 )
 
-// Key is what the endpoint wants to be shown.
+// Key is the API key that the endpoint accepts.
 const Key = "sk-test-5a1fe3b07c9d"
 
 // The models. "status-429" and the like answer with that status.
 const (
-	Echo    = "echo"    // says what it was told, word by word
-	Silent  = "silent"  // as echo, and not what it cost
-	Endless = "endless" // says one word after the other until nobody listens
+	Echo    = "echo"    // repeats the chat word by word
+	Silent  = "silent"  // like echo, without usage
+	Endless = "endless" // writes words until the client leaves
 	Cut     = "cut"     // hangs up in the middle of a word
-	Slow    = "slow"    // does not begin
-	Large   = "large"   // says 8 MiB
-	Garbled = "garbled" // says what is not JSON
-	Sorry   = "sorry"   // begins, and then says that it cannot
-	Moved   = "moved"   // is at another address
-	Telling = "telling" // refuses, and quotes the key that it was shown
+	Slow    = "slow"    // never answers
+	Large   = "large"   // answers with 8 MiB
+	Garbled = "garbled" // answers with invalid JSON
+	Sorry   = "sorry"   // reports an error in the middle of an answer
+	Moved   = "moved"   // redirects
+	Telling = "telling" // refuses and quotes the key it received
 )
 
 // Endpoint is an http.Handler. The zero value is ready.
 type Endpoint struct {
-	// Left counts the chats that were left in the middle.
+	// Left counts the chats that the client left in the middle.
 	Left atomic.Int32
-	// Words counts the words that were said.
+	// Words counts the words written.
 	Words atomic.Int32
 
 	mu    sync.Mutex
 	asked []Question
 }
 
-// Question is a chat that the endpoint was asked.
+// Question is a chat that the endpoint received.
 type Question struct {
 	Model    string `json:"model"`
 	Stream   bool   `json:"stream"`
@@ -116,7 +116,7 @@ func (e *Endpoint) chat(w http.ResponseWriter, r *http.Request, q Question) {
 	}
 }
 
-// say answers at once or in parts.
+// say answers whole or as a stream.
 func (e *Endpoint) say(w http.ResponseWriter, r *http.Request, q Question, said string) {
 	words := strings.SplitAfter(said, " ")
 	usage := object{"prompt_tokens": len(words), "completion_tokens": len(words), "total_tokens": 2 * len(words)}
@@ -174,16 +174,16 @@ func (e *Endpoint) say(w http.ResponseWriter, r *http.Request, q Question, said 
 	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// event sends one part, and reports whether it could.
+// event sends one part and reports whether that worked.
 func event(w http.ResponseWriter, part object) bool {
-	text, _ := json.Marshal(part) // of texts and numbers, which always marshal
+	text, _ := json.Marshal(part) // texts and numbers always marshal
 	_, err := fmt.Fprintf(w, "data: %s\n\n", text)
 	return err == nil && http.NewResponseController(w).Flush() == nil
 }
 
 func reply(w http.ResponseWriter, body object) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // who has left does not read it
+	_ = json.NewEncoder(w).Encode(body) // the client may have left
 }
 
 func refuse(w http.ResponseWriter, status int, why string) {
