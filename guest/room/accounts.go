@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAccounts is more than any system's file of users.
+// maxAccounts bounds the size of /etc/passwd and /etc/group.
 const maxAccounts = 1 << 20
 
-// addUser writes the room's user and group into the files of the layer, where
-// packages that are installed put theirs.
+// addUser adds the room's user and group to /etc/passwd and /etc/group of the layer. Packages add
+// their own users to the same files.
 func (b *builder) addUser() error {
 	etc, err := folder(b.root, "etc")
 	if err != nil {
@@ -43,8 +43,8 @@ func (b *builder) addUser() error {
 	return nil
 }
 
-// addLine makes a line the only one that begins with its user. The file is
-// replaced: it may be anything but a regular file.
+// addLine adds a line to a file and removes other lines for the same user. The file is replaced,
+// since it may not be a regular file.
 func addLine(dir int, name, first, line string) error {
 	text, err := readSmall(dir, name)
 	if err != nil {
@@ -57,7 +57,7 @@ func addLine(dir int, name, first, line string) error {
 	var out bytes.Buffer
 	for l := range bytes.Lines(text) {
 		if string(bytes.TrimRight(l, "\n")) == line {
-			return nil // it is there
+			return nil // already there
 		}
 		if !bytes.HasPrefix(l, []byte(user+":")) {
 			out.Write(bytes.TrimRight(l, "\n"))
@@ -82,8 +82,8 @@ func addLine(dir int, name, first, line string) error {
 	return unix.Renameat(dir, temporary, dir, name)
 }
 
-// readSmall reads a regular file; of anything else it says that there is nothing. What cannot be
-// told is an error: a file that is there is not to be taken for an empty one.
+// readSmall reads a regular file. It returns nothing if the file is missing or not regular. Other
+// errors are returned, so that an unreadable file is not replaced as if it were empty.
 func readSmall(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch err {
@@ -100,7 +100,7 @@ func readSmall(dir int, name string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxAccounts+1))
 	if err == nil && len(text) > maxAccounts {
-		err = fmt.Errorf("it has more than %d bytes", maxAccounts)
+		err = fmt.Errorf("larger than %d bytes", maxAccounts)
 	}
 	return text, err
 }

@@ -19,26 +19,26 @@ import (
 // olderSocket is where older programs look for the socket.
 const olderSocket = "/tmp/osaurus-bridge.sock"
 
-// bridgeFiles are a room's socket and token for the bridge. They lie in a folder of the guest that
-// is mounted into the room: programs there cannot replace them, and the guest writes them without
-// opening a path of the room.
+// bridgeFiles are a room's socket and token for the bridge. They are in a guest folder that is
+// mounted into the room: programs there cannot replace them, and the guest writes them without
+// opening a path in the room.
 type bridgeFiles struct {
-	socket *relay.Socket // nil: the host serves no bridge
+	socket *relay.Socket // nil if the host serves no bridge
 	token  []byte
 }
 
-// The names of those files.
+// bridgeSocket and bridgeTokens are the paths of the socket and of the token folder.
 func bridgeSocket(files string) string { return filepath.Join(files, "bridge.sock") }
 func bridgeTokens(files string) string { return filepath.Join(files, "osaurus") }
 
-// openBridge makes the files for the bridge, before the room is made.
+// openBridge creates the bridge files, before the room is built.
 func (r *Room) openBridge(o Options, token []byte) (err error) {
 	by := o.Relay()
 	if by == nil {
 		return nil
 	}
 	tokens := bridgeTokens(r.files)
-	// Programs can open a file whose name they know, but not list the folder.
+	// Programs can open the token by name but cannot list the folder.
 	const passable = 0o711
 	if err := errors.Join(os.RemoveAll(tokens), os.Mkdir(tokens, passable), os.Chmod(tokens, passable)); err != nil {
 		return fault.New(fault.Unavailable, "make room", r.spec.User, err)
@@ -46,7 +46,7 @@ func (r *Room) openBridge(o Options, token []byte) (err error) {
 	if r.bridgeFiles.socket, err = by.Room(bridgeSocket(r.files), r.spec.Uid, process.Mark); err != nil {
 		return err
 	}
-	return r.tell(token)
+	return r.setToken(token)
 }
 
 // close ends the connections of the room's programs to the bridge.
@@ -56,8 +56,8 @@ func (o bridgeFiles) close() {
 	}
 }
 
-// tell replaces the token of the room's programs, or removes it.
-func (r *Room) tell(token []byte) error {
+// setToken replaces the token of the room's programs. An empty token removes it.
+func (r *Room) setToken(token []byte) error {
 	if r.bridgeFiles.socket == nil || bytes.Equal(token, r.bridgeFiles.token) {
 		return nil
 	}
@@ -69,13 +69,13 @@ func (r *Room) tell(token []byte) error {
 		err = r.writeToken(path, token)
 	}
 	if err != nil {
-		return fault.New(fault.Execution, "hand the room its token", r.spec.User, err)
+		return fault.New(fault.Execution, "set the room's token", r.spec.User, err)
 	}
 	r.bridgeFiles.token = token
 	return nil
 }
 
-// writeToken replaces the file. The new one belongs to the agent before it holds the token.
+// writeToken replaces the token file. It changes the owner before it writes the token.
 func (r *Room) writeToken(path string, token []byte) error {
 	fresh := path + ".new"
 	_ = os.Remove(fresh)
@@ -93,7 +93,7 @@ func (r *Room) writeToken(path string, token []byte) error {
 	return os.Rename(fresh, path)
 }
 
-// bridge mounts the bridge's socket, the token, and the program that asks the bridge.
+// bridge mounts the bridge's socket, the token folder and the bridge client.
 func (b *builder) bridge() error {
 	if b.Bridge {
 		if err := b.showFile(bridgeSocket(b.Files), protocol.BridgeSocket, sealed); err != nil {
@@ -103,16 +103,16 @@ func (b *builder) bridge() error {
 			return err
 		}
 		if err := b.link(protocol.BridgeSocket, olderSocket); err != nil {
-			b.warn("%s is not there: %v", olderSocket, err)
+			b.warn("cannot link %s: %v", olderSocket, err)
 		}
 	}
 	if err := b.showFile(b.Shim, protocol.ShimPath, quiet|unix.MOUNT_ATTR_RDONLY); err != nil {
-		b.warn("%s is the layer's own: %v", protocol.ShimPath, err)
+		b.warn("cannot mount %s, using the layer's file: %v", protocol.ShimPath, err)
 	}
 	return nil
 }
 
-// link makes a symbolic link in a new folder.
+// link makes a symbolic link in the new root.
 func (b *builder) link(to, path string) error {
 	dir, err := openBeneath(b.root, filepath.Dir(path)[1:], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

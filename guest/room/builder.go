@@ -15,9 +15,8 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// builder makes the root of a room, in the room's own mount namespace. An agent may have made
-// the files there in an earlier life of the room: paths are opened without following links, and
-// mounts go onto open descriptors.
+// builder builds the root of a room in the room's own mount namespace. Files there may come from an
+// agent, so builder opens paths without following links and mounts onto open descriptors.
 type builder struct {
 	plan
 	warn func(string, ...any)
@@ -26,7 +25,8 @@ type builder struct {
 	shell string
 }
 
-// point is where the new root is mounted, in this namespace only. The others are paths in the room.
+// point is where the new root is mounted, in this namespace only. The other paths are inside the
+// room.
 const (
 	point = "/run/osaurus/room"
 
@@ -35,8 +35,8 @@ const (
 	output    = "/output"
 )
 
-// shmPart and runPart bound a room's file systems in memory, as parts of its limit: killing
-// programs frees none of that memory, and a room full of it could not even clean up.
+// shmPart and runPart bound /dev/shm and /run to a fraction of the room's memory limit. Killing
+// programs does not free that memory, so a room that filled it could not clean up.
 const (
 	shmPart, runPart = 4, 8
 	maxRun           = 16 << 20
@@ -47,11 +47,11 @@ func runSize(memory uint64) string {
 	return "size=" + strconv.FormatUint(min(memory/runPart, maxRun), 10)
 }
 
-// maxTerminals is more than an agent needs, and the kernel's are few.
+// maxTerminals bounds the pseudo-terminals of one room: the kernel has a limited number.
 const maxTerminals = "64"
 
-// heavy are folders of a home that people do not read on the host. They lie on the data disk,
-// which is faster than a share. The values are names of folders of the layer.
+// heavy maps folders of the home to folders of the layer. They are on the data disk, which is
+// faster than a share, because people do not read them on the host.
 func heavy() map[string]string {
 	return map[string]string{".venv": "venv", ".cache": "cache", ".osaurus/node_workspace": "node_workspace"}
 }
@@ -64,7 +64,7 @@ const (
 
 func (b *builder) make() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("part from the guest's mounts: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	layer := "lowerdir=" + b.Base + ",upperdir=" + b.Layer + "/upper,workdir=" + b.Layer + "/work"
 	if err := unix.Mount("overlay", point, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layer); err != nil {
@@ -97,12 +97,12 @@ func (b *builder) enter() error {
 		return fmt.Errorf("change root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let the guest's root go: %w", err)
+		return fmt.Errorf("unmount the guest's root: %w", err)
 	}
 	return errors.Join(unix.Chdir("/"), unix.Close(b.root))
 }
 
-// newFS makes a file system that is mounted nowhere yet.
+// newFS creates a file system that is not attached to any path yet.
 func newFS(kind string, attributes int, options ...string) (int, error) {
 	f, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -121,7 +121,7 @@ func newFS(kind string, attributes int, options ...string) (int, error) {
 	return unix.Fsmount(f, unix.FSMOUNT_CLOEXEC, attributes)
 }
 
-// bindOf clones the mount of an open file, to be mounted elsewhere.
+// bindOf clones the mount of an open file. Mount the result with mountOnto.
 func bindOf(fd, attributes int) (int, error) {
 	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -129,12 +129,12 @@ func bindOf(fd, attributes int) (int, error) {
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: uint64(attributes)}); err != nil {
 		_ = unix.Close(tree)
-		return -1, fmt.Errorf("set what a mount allows: %w", err)
+		return -1, fmt.Errorf("set mount attributes: %w", err)
 	}
 	return tree, nil
 }
 
-// mountOnto mounts a tree, which it closes, onto what is open.
+// mountOnto mounts tree onto the open file or folder. It closes tree.
 func mountOnto(tree, onto int) error {
 	defer unix.Close(tree)
 	if err := unix.MoveMount(tree, "", onto, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
@@ -143,12 +143,12 @@ func mountOnto(tree, onto int) error {
 	return nil
 }
 
-// openBeneath opens something below a folder without following any link.
+// openBeneath opens a path below a folder without following links.
 func openBeneath(dir int, name string, flags int) (int, error) {
 	return open(dir, name, flags, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
 }
 
-// openNoLinks opens an absolute path of the guest without following any link.
+// openNoLinks opens an absolute path of the guest without following links.
 func openNoLinks(path string, flags int) (int, error) {
 	return open(unix.AT_FDCWD, path, flags, unix.RESOLVE_NO_SYMLINKS)
 }
@@ -161,7 +161,7 @@ func open(dir int, name string, flags int, resolve uint64) (int, error) {
 	return fd, nil
 }
 
-// folder opens a folder below another, making what is missing of it.
+// folder opens a folder below dir and creates missing parts of the path.
 func folder(dir int, path string) (int, error) {
 	at, err := unix.Dup(dir)
 	if err != nil {
@@ -186,7 +186,7 @@ func folder(dir int, path string) (int, error) {
 	return at, nil
 }
 
-// mountAt puts a tree onto a folder of the new root.
+// mountAt mounts tree onto a folder of the new root.
 func (b *builder) mountAt(path string, tree int, err error) error {
 	if err != nil {
 		return err

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// reserve is the memory that rooms leave to PID 1 and the kernel, so that the guest still
-	// answers when its agents use all of theirs.
+	// reserve is kept from rooms for PID 1 and the kernel, so that the guest still answers when
+	// agents use all of their memory.
 	reserve = 128 << 20
-	// cpuPeriod is the kernel's own, in microseconds.
+	// cpuPeriod is the kernel's default, in microseconds.
 	cpuPeriod = 100_000
 )
 
 // group is a directory of the cgroup2 file system.
 type group string
 
-// prepareGroups makes the group of all rooms.
+// prepareGroups creates the parent group of all rooms.
 func prepareGroups(all group) error {
 	const controllers = "+cpu +memory +pids +io"
 	if err := group(filepath.Dir(string(all))).write("cgroup.subtree_control", controllers); err != nil {
@@ -41,15 +41,16 @@ func prepareGroups(all group) error {
 	}
 	return errors.Join(
 		all.write("cgroup.subtree_control", controllers),
-		// No bound, but there always is one then: the kernel patches itself for the first and the last, and
-		// where QEMU emulates the processors (7.2 does), that can hang them all.
+		// This limit has no effect, but it keeps CPU limits in use. The kernel patches its code
+		// when the first limit is set and the last is removed, which can hang emulated processors
+		// (QEMU 7.2).
 		firsts.write("cpu.max", fmt.Sprintf("%d %d", protocol.MaxCPUMillis/1000*cpuPeriod, cpuPeriod)),
 		all.write("memory.max", strconv.FormatUint(max(totalMemory(), 2*reserve)-reserve, 10)),
 		all.noSwap())
 }
 
-// make makes the group of a room. Each command gets a group in it with an equal share of the
-// processor, so that a new one does not queue behind the threads of another.
+// make creates the group of a room. Each command gets a child group with an equal share of the
+// processor, so that a new command does not wait behind the threads of another.
 func (g group) make() error {
 	if err := os.MkdirAll(string(g), 0o755); err != nil {
 		return err
@@ -65,8 +66,9 @@ func (g group) noSwap() error {
 	return err
 }
 
-// limit sets what a room may use, except memory. Device is the data disk. Reading the base is not
-// limited: its pages are shared, and other rooms would wait for one that a slow room is reading.
+// limit sets all limits of a room except memory. Device is the data disk. Reads of the base are not
+// limited: its pages are shared, and other rooms would wait for pages that a throttled room is
+// reading.
 func (g group) limit(l *guestpb.Limits, device uint64) error {
 	cpu := "max"
 	if l.CpuMaxMillis != 0 {
@@ -81,22 +83,21 @@ func (g group) limit(l *guestpb.Limits, device uint64) error {
 		g.write("cpu.max", fmt.Sprintf("%s %d", cpu, cpuPeriod)),
 		g.write("pids.max", strconv.FormatUint(uint64(l.Pids), 10)),
 	)
-	if major := unix.Major(device); major != 0 { // 0 is memory
+	if major := unix.Major(device); major != 0 { // 0: not a block device
 		err = errors.Join(err, g.write("io.max", fmt.Sprintf("%d:%d rbps=%s wbps=%s", major, unix.Minor(device), rate, rate)))
 	}
 	return err
 }
 
 const (
-	// settleWithin is how long a lowered limit waits for the room to write to disk what it holds
-	// beyond that.
+	// settleWithin bounds the wait for a room to write out memory above a lowered limit.
 	settleWithin = 10 * time.Second
 	settleCheck  = 20 * time.Millisecond
 )
 
-// limitMemory sets the limit of memory. With memory.max alone the kernel would kill for what a room
-// holds beyond its new limit, even if that is on its way to the disk. So memory.high comes first,
-// which holds programs up and kills none.
+// limitMemory sets the memory limit. With memory.max alone the kernel would kill programs for pages
+// that are still being written to disk. So it sets memory.high first, which slows programs down
+// without killing them.
 func (g group) limitMemory(limit uint64) error {
 	text := strconv.FormatUint(limit, 10)
 	if g.number("memory.current") > limit {
@@ -110,14 +111,14 @@ func (g group) limitMemory(limit uint64) error {
 	return errors.Join(g.write("memory.max", text), g.write("memory.high", "max"))
 }
 
-// unwritten reports whether the group holds what is not on disk yet.
+// unwritten reports whether the group has dirty pages.
 func (g group) unwritten() bool {
 	text := g.text("memory.stat")
 	return value(text, "file_dirty")+value(text, "file_writeback") > 0
 }
 
-// kill kills all processes in the group and below and removes the group. It fails if that takes
-// too long.
+// kill kills all processes in the group and its children and removes it. It fails if that takes too
+// long.
 func (g group) kill() error {
 	const patience, look = 5 * time.Second, 2 * time.Millisecond
 	if err := g.write("cgroup.kill", "1"); errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +134,7 @@ func (g group) kill() error {
 	}
 }
 
-// remove removes the group and the groups in it, when all are empty.
+// remove removes the group and its children. All must be empty.
 func (g group) remove() error {
 	below, err := os.ReadDir(string(g))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +154,7 @@ func (g group) remove() error {
 }
 
 func (g group) write(file, text string) error {
-	f, err := os.OpenFile(filepath.Join(string(g), file), os.O_WRONLY, 0) // never made
+	f, err := os.OpenFile(filepath.Join(string(g), file), os.O_WRONLY, 0) // without O_CREATE
 	if err != nil {
 		return err
 	}
@@ -162,14 +163,14 @@ func (g group) write(file, text string) error {
 	return err
 }
 
-// number reads a file that holds a number.
+// number reads a file that contains one number.
 func (g group) number(file string) uint64 {
 	b, _ := os.ReadFile(filepath.Join(string(g), file))
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	return n
 }
 
-// value reads a number by its name in a file of lines "name number".
+// value returns the number after name in text, which has lines "name number".
 func value(text, name string) uint64 {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {

@@ -10,11 +10,11 @@ import (
 	"osaurus-sandbox/internal/seccomp"
 )
 
-// refused is the seccomp filter of rooms, for agents and for a room's root. Namespaces, cgroups and
-// the lack of capabilities bound what an agent may do. The filter takes away what those leave open,
-// and parts of the kernel that have had many holes. Among sockets, only the usual families remain:
-// the host answers on vsock, and packet sockets are for root. Netlink remains for addresses, routes
-// and the list of sockets: messages of other families count as no room's memory.
+// refused is the seccomp filter of rooms, for agents and for a room's root. It denies what
+// namespaces, cgroups and missing capabilities do not, and parts of the kernel with a history of
+// holes. Only the usual socket families are allowed: the host answers on vsock, and packet sockets
+// are for root. Netlink is allowed for addresses, routes and socket lists only, because messages of
+// its other families are not charged to the room's memory.
 //
 // ptrace stays for debuggers: it reaches only the same user in the same room. clone3 stays because
 // the guest's own fork needs it and a filter cannot see its flags. With it, new namespaces need a
@@ -24,17 +24,17 @@ func refused() seccomp.Filter {
 		Plus(seccomp.NetlinkBut(unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG))
 }
 
-// rootCapabilities are all that the root of a room has: what installing packages takes.
+// rootCapabilities are the capabilities of a room's root: those that installing packages needs.
 const rootCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
 	1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL
 
-// dropBounding drops all capabilities except some from the thread's bounding set.
+// dropBounding drops all capabilities except keep from the thread's bounding set.
 func dropBounding(keep uint64) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if keep&(1<<c) != 0 {
 			continue
 		}
-		// EINVAL is a capability that is newer than the kernel.
+		// EINVAL: the kernel does not know this capability.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
@@ -42,7 +42,7 @@ func dropBounding(keep uint64) error {
 	return nil
 }
 
-// keepOnly drops all of the thread's capabilities except some.
+// keepOnly drops all capabilities of the thread except keep.
 func keepOnly(keep uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{
@@ -50,22 +50,22 @@ func keepOnly(keep uint64) error {
 		{Effective: uint32(keep >> 32), Permitted: uint32(keep >> 32)},
 	}
 	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("give capabilities up: %w", err)
+		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	return nil
 }
 
-// raise makes capabilities effective again that the thread still may use.
+// raise makes permitted capabilities effective again.
 func raise(with uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("ask for capabilities: %w", err)
+		return fmt.Errorf("read capabilities: %w", err)
 	}
 	data[0].Effective |= uint32(with)
 	data[1].Effective |= uint32(with >> 32)
 	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("take capabilities up: %w", err)
+		return fmt.Errorf("raise capabilities: %w", err)
 	}
 	return nil
 }

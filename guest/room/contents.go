@@ -14,8 +14,7 @@ import (
 	"osaurus-sandbox/guest/process"
 )
 
-// devices makes /dev: what programs expect and nothing that is a device of the
-// guest.
+// devices makes /dev with the usual pseudo-devices, without the guest's own devices.
 func (b *builder) devices() error {
 	tree, err := newFS("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode=0755", "size=64k")
 	if err := b.mountAt("dev", tree, err); err != nil {
@@ -55,7 +54,7 @@ func (b *builder) devices() error {
 	return b.seal("/dev")
 }
 
-// memory makes /run, and the folder that shares are put in.
+// memory makes /run and the folder for shares.
 func (b *builder) memory() error {
 	tree, err := newFS("tmpfs", quiet, "mode=0755", runSize(b.Memory))
 	if err := b.mountAt("run", tree, err); err != nil {
@@ -65,17 +64,17 @@ func (b *builder) memory() error {
 	return b.mountAt(workspace, tree, err)
 }
 
-// temporary puts /tmp on the data disk, where it is bounded by the room's quota and
-// not by memory: packages are built there.
+// temporary puts /tmp on the data disk, where the room's quota limits it instead of its memory:
+// packages are built there.
 func (b *builder) temporary() error {
 	return b.bindFolder(b.Layer+"/tmp", "tmp", quiet)
 }
 
-// jobs shows what the room's jobs write, to be read.
+// jobs mounts the logs of the room's jobs, read-only.
 func (b *builder) jobs() error { return b.bindFolder(b.Layer+"/jobs", jobLogs, sealed) }
 
-// shares shows what all agents share, where the host gave it to the guest: a folder
-// of the guest's own is nothing to write to.
+// shares mounts the shared folder if the host has provided it. Without a share there, agents would
+// write to a folder of the guest.
 func (b *builder) shares() error {
 	for _, path := range []string{shared, output} {
 		var st unix.Statfs_t
@@ -89,8 +88,8 @@ func (b *builder) shares() error {
 	return nil
 }
 
-// bindFolder shows a folder of the guest in the room. It is looked up as the
-// agent: on a share, owners are kept as they were shown to who asked first.
+// bindFolder mounts a folder of the guest in the room. It looks the folder up as the agent, because
+// the kernel caches owners on a share as the first user sees them.
 func (b *builder) bindFolder(from, to string, attributes int) error {
 	source := -1
 	if err := b.asAgent(1<<unix.CAP_DAC_READ_SEARCH, func() (err error) {
@@ -104,8 +103,8 @@ func (b *builder) bindFolder(from, to string, attributes int) error {
 	return b.mountAt(to, tree, err)
 }
 
-// asAgent runs f with this thread touching files as the room's user, who may have
-// some capabilities for it: the folders above what is shown may be root's alone.
+// asAgent runs f while this thread accesses files as the room's user, with the given capabilities:
+// only root may enter some of the parent folders.
 func (b *builder) asAgent(with uint64, f func() error) error {
 	return process.As(&syscall.Credential{Uid: b.UID, Gid: b.UID}, func() error {
 		if with != 0 {
@@ -117,8 +116,8 @@ func (b *builder) asAgent(with uint64, f func() error) error {
 	})
 }
 
-// home shows the agent's own folder of the workspace, and in it the folders that
-// lie on the data disk. It is only ever looked into as the agent.
+// home mounts the agent's folder of the workspace, and in it the folders that are on the data disk.
+// It is accessed only as the agent.
 func (b *builder) home() error {
 	if err := b.ensureHome(); err != nil {
 		return err
@@ -136,14 +135,14 @@ func (b *builder) home() error {
 	defer unix.Close(home)
 	for name, where := range heavy() {
 		if err := b.heavy(home, name, where); err != nil {
-			// Whatever the agent has put there is its own affair.
+			// The agent may have put something else there.
 			b.warn("%s/%s stays on the share: %v", b.Home, name, err)
 		}
 	}
 	return b.seal(workspace)
 }
 
-// seal makes a mount of the new root read-only, but not those in it.
+// seal makes a mount of the new root read-only, without the mounts below it.
 func (b *builder) seal(path string) error {
 	at, err := openBeneath(b.root, path[1:], unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -156,7 +155,7 @@ func (b *builder) seal(path string) error {
 	return nil
 }
 
-// ensureHome makes the home if the host has not.
+// ensureHome creates the home if the host has not.
 func (b *builder) ensureHome() error {
 	return b.asAgent(1<<unix.CAP_DAC_READ_SEARCH, func() error {
 		fd, err := openNoLinks(b.Home, unix.O_PATH|unix.O_DIRECTORY)
@@ -177,7 +176,7 @@ func (b *builder) ensureHome() error {
 			return err
 		}
 		defer unix.Close(made)
-		// On a share the host has the last word on who owns what.
+		// On a share the host decides about owners.
 		_ = unix.Fchownat(made, "", int(b.UID), int(b.UID), unix.AT_EMPTY_PATH)
 		return nil
 	})
@@ -204,19 +203,19 @@ func (b *builder) heavy(home int, name, where string) error {
 	return mountOnto(tree, at)
 }
 
-// settings puts the guest's name servers, the room's host names and its own over the
-// files of /etc. The guest writes into the files that are shown, so a change is seen.
+// settings mounts the guest's resolv.conf and the room's hosts and hostname over the files in /etc.
+// The guest changes these files in place, so rooms see each change.
 func (b *builder) settings() error {
 	for from, to := range map[string]string{b.Resolvers: "/etc/resolv.conf", hostsFile(b.Files): "/etc/hosts", hostnameFile(b.Files): "/etc/hostname"} {
 		if err := b.showFile(from, to, sealed); err != nil {
-			b.warn("%s is the layer's own: %v", to, err)
+			b.warn("cannot mount %s, using the layer's file: %v", to, err)
 		}
 	}
 	return nil
 }
 
-// showFile mounts a file of the guest over one of the room. A link that is there
-// goes: it would lead the mount elsewhere.
+// showFile mounts a file of the guest over a file of the room. It removes a link there first, since
+// a mount must not follow it.
 func (b *builder) showFile(from, to string, attributes int) error {
 	source, err := openNoLinks(from, unix.O_PATH)
 	if err != nil {

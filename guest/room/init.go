@@ -21,15 +21,15 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// first is the first process of a room. It has namespaces of its own, and makes the room in them
-// when it is sent a plan.
+// first is the first process of a room. It has namespaces of its own and builds the room in them
+// when it receives a plan.
 type first struct {
 	child *process.Child
-	held  *os.File // the process itself, whatever becomes of its pid
-	line  *os.File // to its input and from its output
+	held  *os.File // pidfd
+	line  *os.File // its standard input and output
 }
 
-// begin starts a first process.
+// begin starts the first process of a room.
 func begin(o Options) (*first, error) {
 	const op = "start the first process of a room"
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -46,7 +46,7 @@ func begin(o Options) (*first, error) {
 	defer null.Close()
 	f.child, err = o.Processes.Start(process.Spec{
 		Args: []string{o.Program, InitCommand}, Dir: "/",
-		// One thread at a time and a small heap: it waits, and little else.
+		// One thread at a time and a small heap: it mostly waits.
 		Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
 		Files:      [3]uintptr{theirs.Fd(), theirs.Fd(), null.Fd()},
 		Place:      initPlace{group(filepath.Join(o.Cgroup, inits))},
@@ -60,14 +60,14 @@ func begin(o Options) (*first, error) {
 	if err == nil {
 		f.held = os.NewFile(uintptr(pidfd), "room")
 	}
-	if err != nil || f.ended() { // then the pid may have been another's
+	if err != nil || f.ended() { // the pid may have been reused
 		f.end()
-		return nil, fault.New(fault.Execution, op, "", errors.Join(errors.New("it has ended"), err))
+		return nil, fault.New(fault.Execution, op, "", errors.Join(errors.New("the process ended"), err))
 	}
 	return f, nil
 }
 
-// ended says whether it is no more.
+// ended reports whether the process has ended.
 func (f *first) ended() bool {
 	select {
 	case <-f.child.Done():
@@ -77,17 +77,17 @@ func (f *first) ended() bool {
 	}
 }
 
-// end ends it, and with it all that is in its namespaces.
+// end kills the process and with it everything in its namespaces.
 func (f *first) end() {
 	f.child.Release()
 	_ = f.line.Close()
 }
 
-// makePatience is how long the first process of a room may need for its mounts.
-// Nothing of an agent runs before, so only the disk or a share can make it slow.
+// makePatience is how long the first process of a room may take for its mounts. No program of the
+// agent runs yet, so only a disk or share can be slow.
 const makePatience = 30 * time.Second
 
-// open sends a first process the plan and waits until the room is made.
+// open sends the plan to the first process and waits until the room is built.
 func (r *Room) open(f *first, o Options) error {
 	const op = "make room"
 	r.init, r.pidfd = f.child, f.held
@@ -97,11 +97,11 @@ func (r *Room) open(f *first, o Options) error {
 	err := errors.Join(r.plan(f.line, o), r.await(f.line), <-connected)
 	if err != nil {
 		r.init.Release()
-		return fault.New(fault.Execution, op, r.spec.User, err).Advise("Look at the guest's console log; `reset` gives the agent a fresh layer.")
+		return fault.New(fault.Execution, op, r.spec.User, err).Advise("See the guest's console log, or run `reset` to give the agent a fresh layer.")
 	}
 	r.ptmx, err = os.OpenFile(fmt.Sprintf("/proc/%d/root/dev/pts/ptmx", r.init.PID()), unix.O_PATH, 0)
 	if err == nil {
-		r.desk, err = r.makeDesk()
+		r.shellDir, err = r.makeShellDir()
 	}
 	if err != nil || r.dead() {
 		r.init.Release()
@@ -110,25 +110,25 @@ func (r *Room) open(f *first, o Options) error {
 	return nil
 }
 
-// plan tells the first process what to make.
+// plan sends the first process its plan.
 func (r *Room) plan(to io.Writer, o Options) error {
 	err := json.NewEncoder(to).Encode(plan{
 		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
 		Base: o.Base, Layer: r.layer, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Bridge: r.bridgeFiles.socket != nil,
 	})
 	if err != nil {
-		return fmt.Errorf("tell its first process what to make: %w", err)
+		return fmt.Errorf("send the plan to the first process: %w", err)
 	}
 	return nil
 }
 
-// await reads what the first process reports.
+// await reads the report of the first process.
 func (r *Room) await(from *os.File) error {
 	_ = from.SetReadDeadline(time.Now().Add(makePatience))
 	var said report
 	err := json.NewDecoder(io.LimitReader(from, maxReport)).Decode(&said)
 	if err != nil {
-		return fmt.Errorf("wait for its first process: %w", err)
+		return fmt.Errorf("wait for the first process: %w", err)
 	}
 	if said.Failure != "" {
 		return errors.New(said.Failure)
@@ -138,27 +138,26 @@ func (r *Room) await(from *os.File) error {
 	return nil
 }
 
-// InitCommand is the argument with which the guest program becomes the first
-// process of a room.
+// InitCommand is the argument that makes the guest program run as the first process of a room.
 const InitCommand = "room-init"
 
-// plan tells the first process of a room what to make.
+// plan describes the room that the first process builds.
 type plan struct {
 	User     string
 	UID      uint32
 	Home     string
 	Hostname string
-	Memory   uint64 // the limit of the room
+	Memory   uint64 // limit in bytes
 	Base     string // the read-only base of the guest
 	Layer    string // the room's own folder on the data disk
-	Files    string // the room's folder among the guest's own
-	// Resolvers is the guest's file of name servers, Shim its program that asks the
-	// bridge; either lies over one of the room.
+	Files    string // the guest's folder for this room, in memory
+	// Resolvers is the guest's resolv.conf and Shim its bridge client. Both are mounted over files
+	// of the room.
 	Resolvers, Shim string
-	Bridge          bool // there is a way to the bridge
+	Bridge          bool // the host serves a bridge
 }
 
-// report is its answer.
+// report is the first process's answer to a plan.
 type report struct {
 	Failure  string
 	Warnings []string
@@ -166,14 +165,14 @@ type report struct {
 }
 
 const (
-	// maxReport bounds what is read of it: a few warnings.
+	// maxReport bounds the size of a report: a few warnings.
 	maxReport = 16 << 10
-	// maxWarnings is more than there are things to warn of.
+	// maxWarnings bounds the warnings in a report.
 	maxWarnings = 16
 )
 
-// Init runs the first process of a room: it reads a plan from standard input, makes the room's root,
-// reports, gives up its privileges, and reaps. It does not return.
+// Init runs the first process of a room. It reads a plan from standard input, builds the room's
+// root, reports, drops its privileges and reaps orphans. It does not return.
 func Init() {
 	// The file system user and the capabilities belong to the thread.
 	runtime.LockOSThread()
@@ -185,13 +184,13 @@ func Init() {
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil || r.Failure != "" {
 		os.Exit(1)
 	}
-	// The manager does not read any more.
+	// The manager has stopped reading.
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for fd := range 3 {
 			_ = unix.Dup3(int(null.Fd()), fd, 0)
 		}
 	}
-	debug.FreeOSMemory() // what making took; from now on it waits
+	debug.FreeOSMemory() // from now on it only reaps
 	reap()
 }
 
@@ -199,10 +198,10 @@ func Init() {
 func protect() {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPWR, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGIO)
-	taken := make(chan os.Signal, 1) // not read
+	taken := make(chan os.Signal, 1) // never read
 	signal.Notify(taken, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGSTKFLT, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL)
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
-	// Keeps the room's processes, even its root, from reading its memory.
+	// Keep the room's processes, even root, from reading this process's memory.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
@@ -214,11 +213,11 @@ func build(r *report) error {
 	if err := network.Loopback(); err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}
-	// Of this room's network alone: ping needs no privilege. A kernel without it is fine.
+	// Allow ping without privileges in this room. The kernel may lack the setting.
 	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0)
-	var p plan // until it comes, this is any room's first process
+	var p plan // until then this process is not tied to a room
 	if err := json.NewDecoder(io.LimitReader(os.Stdin, maxReport)).Decode(&p); err != nil {
-		return fmt.Errorf("read what to make: %w", err)
+		return fmt.Errorf("read the plan: %w", err)
 	}
 	if err := unix.Sethostname([]byte(p.Hostname)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
@@ -243,7 +242,7 @@ func build(r *report) error {
 
 // reap reaps orphans and never returns.
 func reap() {
-	children := make(chan os.Signal, 1) // one slot is enough: each look sees everything
+	children := make(chan os.Signal, 1) // one slot is enough: each pass reaps all
 	signal.Notify(children, unix.SIGCHLD)
 	for {
 		pid, err := unix.Wait4(-1, nil, 0, nil)

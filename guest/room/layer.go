@@ -16,18 +16,18 @@ import (
 	"osaurus-sandbox/internal/removeall"
 )
 
-// folders makes the folders of a layer, counted for the room.
+// folders creates the folders of a layer and assigns them to the room's quota.
 func (r *Room) folders(m *Manager) error {
 	const op = "make room"
 	name := r.spec.User
 	if uid, ok := uidOf(r.layer); ok && uid != r.spec.Uid {
-		return fault.Newf(fault.Rejected, op, name, "its layer is of user id %d, not %d", uid, r.spec.Uid).
+		return fault.Newf(fault.Rejected, op, name, "its layer belongs to user id %d, not %d", uid, r.spec.Uid).
 			Advise("Remove the room with its layer first.")
 	}
 	if err := m.discard(filepath.Join(r.layer, "tmp")); err != nil {
 		return fault.New(fault.Execution, op, name, err)
 	}
-	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.settle(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
+	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.recordBase(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
 	counted := true
 	for _, f := range r.parts() {
 		path := filepath.Join(r.layer, f.name)
@@ -57,22 +57,21 @@ func (r *Room) folders(m *Manager) error {
 	return nil
 }
 
-// baseFile names the base that a layer was begun on.
+// baseFile is the file that records the base of a layer.
 const baseFile = "base"
 
-// outgrown discards a layer that was begun on another base, and reports whether it did. Its files
-// would hide those of the new base: a list of packages that are not installed, libraries of another
-// distribution.
-func (m *Manager) outgrown(layer string) (bool, error) {
+// discardOutdated discards a layer that was made for another base, and reports whether it did. Its
+// files would hide those of the new base, such as the package database or libraries.
+func (m *Manager) discardOutdated(layer string) (bool, error) {
 	was, err := os.ReadFile(filepath.Join(layer, baseFile))
 	if is := m.opts.BaseName(); err != nil || len(was) == 0 || is == "" || string(was) == is {
-		return false, nil // it fits, or the base has no name
+		return false, nil // same base, or a base without a name
 	}
 	return true, m.discard(layer)
 }
 
-// settle notes which base a layer is on.
-func (m *Manager) settle(layer string) error {
+// recordBase records the base of a layer.
+func (m *Manager) recordBase(layer string) error {
 	path, name := filepath.Join(layer, baseFile), m.opts.BaseName()
 	if was, err := os.ReadFile(path); name == "" || err == nil && string(was) == name {
 		return nil
@@ -80,7 +79,7 @@ func (m *Manager) settle(layer string) error {
 	return os.WriteFile(path, []byte(name), 0o600)
 }
 
-// What a room has as its /etc/hosts and /etc/hostname.
+// hostsFile and hostnameFile are mounted over the room's /etc/hosts and /etc/hostname.
 func hostsFile(files string) string    { return filepath.Join(files, "hosts") }
 func hostnameFile(files string) string { return filepath.Join(files, "hostname") }
 
@@ -99,14 +98,14 @@ func (r *Room) parts() []part {
 	return list
 }
 
-// uidOf reads the user id that a layer belongs to.
+// uidOf returns the user id that owns a layer.
 func uidOf(layer string) (uint32, bool) {
 	b, err := os.ReadFile(layer + "/uid")
 	n, failed := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
 	return uint32(n), err == nil && failed == nil
 }
 
-// trash is where folders wait to be deleted, which can take long.
+// trash holds folders that are being deleted in the background.
 const trash = ".trash"
 
 // discard moves a folder to the trash and deletes it in the background, without following links.
@@ -124,7 +123,7 @@ func (m *Manager) discard(path string) error {
 	return empty(bin, name)
 }
 
-// sweep deletes what an earlier boot left in the trash.
+// sweep empties the trash of earlier boots.
 func (m *Manager) sweep() error {
 	bin := filepath.Join(m.opts.Data, trash)
 	old, err := os.ReadDir(bin)
@@ -141,7 +140,8 @@ func (m *Manager) sweep() error {
 	return empty(bin, names...)
 }
 
-// empty deletes folders in the trash in the background. The next boot sweeps up the rest.
+// empty deletes folders in the trash in the background. If the guest stops first, the next boot
+// continues.
 func empty(bin string, names ...string) error {
 	root, err := os.OpenRoot(bin)
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 	"osaurus-sandbox/guest/process"
 )
 
-// Defaults of a room's limits.
+// Default limits of a room.
 const (
-	defaultWeight = 100 // the kernel's own
-	defaultPids   = 512 // a build of many jobs; a fork bomb ends there
+	defaultWeight = 100 // the kernel's default
+	defaultPids   = 512 // enough for a parallel build; stops a fork bomb
 )
 
-// defaults fills in limits that are zero.
+// defaults returns a copy of l with zero limits replaced by defaults.
 func (m *Manager) defaults(l *guestpb.Limits) *guestpb.Limits {
 	var st unix.Statfs_t
-	_ = unix.Statfs(m.opts.Data, &st) // without it there are no blocks
+	_ = unix.Statfs(m.opts.Data, &st) // on failure Blocks is 0
 	l = proto.CloneOf(l)
 	if l == nil {
 		l = &guestpb.Limits{}
@@ -35,13 +35,13 @@ func (m *Manager) defaults(l *guestpb.Limits) *guestpb.Limits {
 	l.CpuWeight = cmp.Or(l.CpuWeight, defaultWeight)
 	l.Pids = cmp.Or(l.Pids, defaultPids)
 	l.MemoryBytes = cmp.Or(l.MemoryBytes, totalMemory()/2)
-	// Half, so that one agent that fills its own leaves another some.
+	// Half of the disk, so that one agent cannot fill it.
 	l.DiskBytes = cmp.Or(l.DiskBytes, st.Blocks*uint64(st.Bsize)/2)
 	l.DiskFiles = cmp.Or(l.DiskFiles, st.Files/2)
 	return l
 }
 
-// SetLimits changes what a room may use, while it is used.
+// SetLimits changes the limits of a running room.
 func (m *Manager) SetLimits(ctx context.Context, user string, l *guestpb.Limits) error {
 	e, err := m.lock(ctx, user, false)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *Room) limit(l *guestpb.Limits) error {
 	return err
 }
 
-// fit resizes the room's file systems in memory to its limit, except those that hold more.
+// fit resizes /dev/shm and /run for a new memory limit, except those that already hold more.
 func (r *Room) fit(memory uint64) error {
 	return process.InNamespaces(int(r.pidfd.Fd()), unix.CLONE_NEWNS, func() error {
 		for path, size := range map[string]string{"/dev/shm": shmSize(memory), "/run": runSize(memory)} {
@@ -93,13 +93,13 @@ func (r *Room) fit(memory uint64) error {
 	})
 }
 
-// Requests of ioctl that golang.org/x/sys/unix does not have.
+// ioctl requests missing from golang.org/x/sys/unix.
 const (
 	fsGetXattr = 0x801c581f // FS_IOC_FSGETXATTR
 	fsSetXattr = 0x401c5820 // FS_IOC_FSSETXATTR
 )
 
-// Of the kernel's linux/fs.h and linux/quota.h.
+// From linux/fs.h and linux/quota.h.
 type fsxattr struct {
 	flags, extentSize, extents, project, cowExtentSize uint32
 	_                                                  [8]byte
@@ -116,10 +116,10 @@ const (
 	getQuota       = 0x800007<<8 | projectQuota
 	setQuota       = 0x800008<<8 | projectQuota
 	validLimits    = 1 | 4 // QIF_BLIMITS, QIF_ILIMITS
-	quotaBlock     = 1024  // what limits are counted in
+	quotaBlock     = 1024  // unit of limits in bytes
 )
 
-// setProject makes a directory, and all that is made in it later, count for a project.
+// setProject assigns a directory, and everything created in it later, to a quota project.
 func setProject(dir string, id uint32) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -141,28 +141,27 @@ func setProject(dir string, id uint32) error {
 	return nil
 }
 
-// setLimits bounds what a project may hold on the disk of a directory.
+// setLimits sets a project's quota on the disk that holds dir.
 func setLimits(dir *os.File, project uint32, bytes, files uint64) error {
 	q := dqblk{blockHard: bytes / quotaBlock, fileHard: files, valid: validLimits}
 	return quotactl(dir, setQuota, project, &q)
 }
 
-// held reads the usage and limits of a project.
+// held returns the usage and quota of a project.
 func held(dir *os.File, project uint32) (dqblk, error) {
 	var q dqblk
 	err := quotactl(dir, getQuota, project, &q)
 	return q, err
 }
 
-// atLimit reports whether a project can hold no more, give or take what a
-// write is rounded up to.
+// atLimit reports whether a project has used its quota, within the rounding of a write.
 func (q dqblk) atLimit() bool {
 	const slack = 64 << 10
 	return q.blockHard != 0 && q.space+slack >= q.blockHard*quotaBlock || q.fileHard != 0 && q.files >= q.fileHard
 }
 
 func quotactl(dir *os.File, command, project uint32, q *dqblk) error {
-	raw, err := dir.SyscallConn() // the room may be removed meanwhile
+	raw, err := dir.SyscallConn() // fails if the room was removed meanwhile
 	if err != nil {
 		return err
 	}

@@ -23,28 +23,27 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Options say what rooms are made of.
+// Options configure a Manager.
 type Options struct {
 	Processes *process.Manager
-	Program   string // this program, to be the first process of rooms
+	Program   string // path of this program, which runs as the first process of rooms
 	Base      string // the read-only base
-	// BaseName is what the base is known by, or empty. It is asked when a room is made.
+	// BaseName returns the name of the base, or "". It is called when a room is made.
 	BaseName func() string
-	Data     string // where the layers are
-	Run      string // a folder of the guest's own, in memory
-	// Resolvers is the file of name servers that rooms see. The guest writes
-	// into it, and does not replace it.
+	Data     string // folder of layers
+	Run      string // folder of the guest in memory
+	// Resolvers is the resolv.conf that rooms see. The guest writes to it without replacing it.
 	Resolvers string
-	Shim      string // the guest's program that asks the bridge
-	// Relay is the way to the bridge, or nil where the host serves none. It is
-	// asked when a room is made.
+	Shim      string // path of the bridge client
+	// Relay returns the relay to the bridge, or nil if the host serves none. It is called when a
+	// room is made.
 	Relay  func() *relay.Relay
-	Cgroup string // the group of all rooms; the one above must be the root
-	// ModulesLoaded is closed when the modules are loaded that rooms' networks need.
+	Cgroup string // parent group of all rooms, directly below the root group
+	// ModulesLoaded is closed when the kernel modules for room networks are loaded.
 	ModulesLoaded <-chan struct{}
 }
 
-// Manager makes rooms and knows them.
+// Manager creates, changes and removes rooms.
 type Manager struct {
 	opts    Options
 	prepare func() error // once
@@ -57,18 +56,18 @@ type Manager struct {
 	next int
 }
 
-// NewManager returns a keeper of no rooms.
+// NewManager returns a manager without rooms.
 func NewManager(o Options) *Manager {
 	m := &Manager{opts: o, entries: map[string]*entry{}, slots: map[int]bool{}}
-	m.prepare = sync.OnceValue(m.foundations)
+	m.prepare = sync.OnceValue(m.setUp)
 	return m
 }
 
-// Prepare makes what all rooms need. Its errors are reported when a room is made.
+// Prepare sets up what all rooms share. Errors are reported when a room is made.
 func (m *Manager) Prepare() { _ = m.prepare() }
 
-// foundations makes what all rooms need.
-func (m *Manager) foundations() error {
+// setUp creates the folders and the cgroup that all rooms share.
+func (m *Manager) setUp() error {
 	if _, err := os.Stat(m.opts.Base); err != nil {
 		return fmt.Errorf("find the base: %w", err)
 	}
@@ -77,21 +76,21 @@ func (m *Manager) foundations() error {
 	}
 	return errors.Join(
 		prepareGroups(group(m.opts.Cgroup)),
-		os.MkdirAll(m.opts.Data, 0o700), os.Chmod(m.opts.Data, 0o700), // agents pass here only through their mounts
+		os.MkdirAll(m.opts.Data, 0o700), os.Chmod(m.opts.Data, 0o700), // agents get here only through their mounts
 		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep())
 }
 
-// namespaceLimit is what keeps rooms from making user namespaces.
+// namespaceLimit must be 0, so that rooms cannot create user namespaces.
 const namespaceLimit = "/proc/sys/user/max_user_namespaces"
 
 func missing(user string) error {
-	return fault.Newf(fault.NotFound, "find room", user, "there is no such room in this boot").Advise("Make it first.")
+	return fault.Newf(fault.NotFound, "find room", user, "no such room in this boot").Advise("Create it first.")
 }
 
-// Program is the guest program's path, outside of the rooms.
+// Program returns the path of the guest program, outside of rooms.
 func (m *Manager) Program() string { return m.opts.Program }
 
-// Ensure makes a room, or changes one to match the spec, and gives its programs the token.
+// Ensure creates a room, or changes it to match the spec, and sets its token.
 func (m *Manager) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
 	e, err := m.lock(ctx, spec.User, true)
 	if err != nil {
@@ -121,15 +120,15 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
-		return nil, fault.Newf(fault.Rejected, op, spec.User, "it is there with another user id, home or host name").
+		return nil, fault.Newf(fault.Rejected, op, spec.User, "the room exists with another user id, home or host name").
 			Advise("Remove it first; its layer can stay.")
 	}
 	if old.unsettled || old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
 		old = old.with(old.spec)
-		old.unsettled = true // until all that is asked for is done, whatever fails
+		old.unsettled = true // until every step has succeeded
 		e.room.Store(old)
 		if err := old.network(spec, m.opts); err != nil {
-			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Set it again; if that fails too: osaurus-sandbox restart")
+			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Try again; if it still fails: osaurus-sandbox restart")
 		}
 	}
 	if !proto.Equal(old.spec.Limits, spec.Limits) {
@@ -140,17 +139,17 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 	settled := old.with(spec)
 	settled.unsettled = false
 	e.room.Store(settled)
-	return &guestpb.EnsureResponse{Warnings: old.lacks}, settled.tell(token)
+	return &guestpb.EnsureResponse{Warnings: old.lacks}, settled.setToken(token)
 }
 
-// with is the same room with another spec: readers have the old one.
+// with returns a copy of the room with another spec. Readers keep the old one.
 func (r *Room) with(spec *guestpb.Room) *Room {
 	changed := *r
 	changed.spec = spec
 	return &changed
 }
 
-// make makes a room where there is none, or a dead one.
+// make creates a room to replace none or a dead one.
 func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
@@ -162,15 +161,15 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 		lines: newCommandLines(), slot: e.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
 	if err := errors.Join(r.group.kill(), network.Disconnect(r.slot)); err != nil {
-		return nil, fault.Newf(fault.Unavailable, op, spec.User, "clear what is left of the last one: %w", err)
+		return nil, fault.Newf(fault.Unavailable, op, spec.User, "remove the previous room's group: %w", err)
 	}
 	if e.room.Load() == nil {
-		// Jobs end with the boot, not with the room: their logs can be read afterwards.
+		// Keep logs of jobs from this boot: they can be read after the room has ended.
 		if err := m.discard(filepath.Join(r.layer, "jobs")); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
-	if r.anew, err = m.outgrown(r.layer); err != nil {
+	if r.anew, err = m.discardOutdated(r.layer); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err).Advise("If the data disk is full or damaged, reset it.")
 	}
 	if err := r.folders(m); err != nil {
@@ -183,7 +182,7 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 	return r, nil
 }
 
-// start gives a room its limits, its access to the bridge and its first process.
+// start sets up a room's limits, its bridge files and its first process.
 func (m *Manager) start(r *Room, token []byte) error {
 	const op = "make room"
 	if err := r.group.make(); err != nil {
@@ -202,14 +201,14 @@ func (m *Manager) start(r *Room, token []byte) error {
 	return r.open(f, m.opts)
 }
 
-// forget closes what was open for the room. An open deleted folder would keep the disk from being
-// made read-only.
+// forget closes the room's descriptors. An open deleted folder would keep the disk from being
+// remounted read-only.
 func (r *Room) forget() {
 	r.bridgeFiles.close()
 	_ = r.disk.Close()
 }
 
-// Get returns a room in which commands can run. It remakes one whose first process has ended.
+// Get returns a user's room. It rebuilds the room if its first process has ended.
 func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
 	e, err := m.lock(ctx, user, false)
 	if err != nil {
@@ -228,16 +227,16 @@ func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
 	return e.room.Load(), nil
 }
 
-// Remove ends a room and forgets it. With layer it discards its files too, as a reset does.
+// Remove ends a room. With layer set, it also discards the room's files, as a reset does.
 func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	const op = "end room"
-	e, err := m.lock(ctx, user, true) // the layer may be there without a room in this boot
+	e, err := m.lock(ctx, user, true) // the layer may exist without a room in this boot
 	if err != nil {
 		return err
 	}
 	defer e.unlock()
 	if r := e.room.Load(); r != nil {
-		r.init.Release() // all that is in its namespaces dies with it
+		r.init.Release() // kills everything in its namespaces
 		if !r.dead() {
 			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
 		}
@@ -260,7 +259,8 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	return nil
 }
 
-// rooms returns the rooms that exist, by user, or that of one user. It does not wait for rooms in the making.
+// rooms returns the room of a user, or all rooms sorted by user. It does not wait for rooms that
+// are being made.
 func (m *Manager) rooms(user string) ([]*Room, error) {
 	m.mu.Lock()
 	var list []*Room
@@ -279,15 +279,15 @@ func (m *Manager) rooms(user string) ([]*Room, error) {
 
 // entry holds a user's room, and serializes changes to it.
 type entry struct {
-	turn chan struct{} // a lock that can be waited for with a context
+	turn chan struct{} // a lock that can be taken with a context
 	slot int
-	gone bool // the room was forgotten
-	// room is the last one made, or nil. Changing it takes the turn, reading it does not: making
-	// a room can take long.
+	gone bool // removed from the manager
+	// room is the current room, or nil. Writers hold turn; readers do not, because making a room
+	// can take long.
 	room atomic.Pointer[Room]
 }
 
-// lock waits for a user's turn. With add the user may be a new one.
+// lock takes the lock of a user's entry. With add it creates a missing entry.
 func (m *Manager) lock(ctx context.Context, user string, add bool) (*entry, error) {
 	for {
 		e, err := m.entry(user, add)
@@ -302,11 +302,11 @@ func (m *Manager) lock(ctx context.Context, user string, add bool) (*entry, erro
 		if !e.gone {
 			return e, nil
 		}
-		e.unlock() // for the next who waited
+		e.unlock() // wake the next waiter
 	}
 }
 
-// entry finds a user's entry, or with add makes one.
+// entry returns a user's entry. With add it creates a missing one.
 func (m *Manager) entry(user string, add bool) (*entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -317,18 +317,18 @@ func (m *Manager) entry(user string, add bool) (*entry, error) {
 		return nil, missing(user)
 	}
 	if len(m.slots) == network.MaxRooms {
-		return nil, fault.Newf(fault.Rejected, "make room", user, "there are %d rooms", network.MaxRooms).Advise("Delete an agent that is not needed any more.")
+		return nil, fault.Newf(fault.Rejected, "make room", user, "the limit of %d rooms is reached", network.MaxRooms).Advise("Delete an agent that you do not need.")
 	}
 	for m.slots[m.next] {
-		m.pass()
+		m.advance()
 	}
 	e := &entry{turn: make(chan struct{}, 1), slot: m.next}
 	m.entries[user], m.slots[m.next] = e, true
-	m.pass()
+	m.advance()
 	return e, nil
 }
 
-// pass goes on to the next slot.
-func (m *Manager) pass() { m.next = (m.next + 1) % network.MaxRooms }
+// advance moves on to the next slot.
+func (m *Manager) advance() { m.next = (m.next + 1) % network.MaxRooms }
 
 func (e *entry) unlock() { <-e.turn }

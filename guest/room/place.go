@@ -15,17 +15,17 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// place is a process.Place in a room.
+// place implements process.Place for a room.
 type place struct {
 	room *Room
 	root bool
-	// hidden keeps the command out of the room's pid namespace, so that nothing there sees or
-	// stops it.
+	// hidden keeps the command out of the room's pid namespace, so that the room's processes cannot
+	// see or stop it.
 	hidden bool
 }
 
-// entered are the namespaces of a room. A cgroup namespace is not among them: inside of one, the
-// kernel refuses to start a child in a group outside of it.
+// entered are the namespaces of a room. There is no cgroup namespace: from inside one, the kernel
+// refuses to start a child in a group outside of it.
 const entered = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 // Enter moves the calling thread into the room.
@@ -39,7 +39,7 @@ func (p place) Enter() error {
 // join moves the calling thread into the room's namespaces.
 func (p place) join() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("leave the other threads' root: %w", err)
+		return fmt.Errorf("unshare the root: %w", err)
 	}
 	namespaces := entered
 	if p.hidden {
@@ -59,8 +59,8 @@ func (p place) confine() error {
 	return p.room.filter.Install(false)
 }
 
-// dropCapabilities takes away what a program that the thread starts could get.
-// An agent's program loses the rest when it stops being root.
+// dropCapabilities limits the capabilities of programs that the thread starts. An agent's program
+// loses the rest when it changes its user.
 func (p place) dropCapabilities() error {
 	keep := uint64(0)
 	if p.root {
@@ -75,7 +75,7 @@ func (p place) dropCapabilities() error {
 	return keepOnly(keep)
 }
 
-// Credential is the agent's user; root's is that of the thread.
+// Credential returns the agent's user, or nil for root.
 func (p place) Credential() *syscall.Credential {
 	if p.root {
 		return nil
@@ -83,29 +83,29 @@ func (p place) Credential() *syscall.Credential {
 	return &syscall.Credential{Uid: p.room.spec.Uid, Gid: p.room.spec.Uid}
 }
 
-// Cgroup is where the room's commands have their groups.
+// Cgroup returns the room's group.
 func (p place) Cgroup() string { return string(p.room.group) }
 
-// Multiplexer is the room's own ptmx.
+// Multiplexer returns the room's ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }
 
-// inits is the group of the first processes of all rooms: a room at its limit of processes or
-// memory still has one that reaps. User names have no dot.
+// inits is the group of all first processes, so that they can reap even when their room is at its
+// limits. User names have no dot.
 const inits = ".init"
 
-// initPlace is the place from which they start: the guest's own root.
+// initPlace is the Place of first processes: the guest's root.
 type initPlace struct{ group group }
 
 func (initPlace) Enter() error                    { return nil }
 func (initPlace) Credential() *syscall.Credential { return nil }
 func (t initPlace) Cgroup() string                { return string(t.group) }
 
-// ReadOnlyPlace is Place for a command that can change nothing below a folder.
+// ReadOnlyPlace is like Place, for a command that cannot change anything below folder.
 func (r *Room) ReadOnlyPlace(root bool, folder string) process.Place {
 	return readOnly{place{room: r, root: root}, folder}
 }
 
-// readOnly is a place in which a folder is mounted read-only, over itself.
+// readOnly is a place where a folder is read-only.
 type readOnly struct {
 	place
 	folder string
@@ -123,7 +123,7 @@ func (p readOnly) Enter() error {
 		return fmt.Errorf("mount apart from the room: %w", err)
 	}
 	if err := p.seal(); err != nil {
-		return fault.Wrap("make read-only", p.folder, err).Advise("Name a folder that is there, by a path without links.")
+		return fault.Wrap("make read-only", p.folder, err).Advise("Name an existing folder, by a path without links.")
 	}
 	if err := domain(); err != nil {
 		return fault.New(fault.Unavailable, "make read-only", p.folder, err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")
@@ -131,7 +131,7 @@ func (p readOnly) Enter() error {
 	return p.confine()
 }
 
-// seal puts the folder over itself, with all that is mounted in it.
+// seal mounts the folder, with all mounts below it, read-only over itself.
 func (p readOnly) seal() error {
 	at, err := p.find()
 	if err != nil {
@@ -149,7 +149,7 @@ func (p readOnly) seal() error {
 	return mountOnto(tree, at)
 }
 
-// find opens the folder as the agent, whose it may be.
+// find opens the folder with the agent's permissions.
 func (p readOnly) find() (at int, err error) {
 	err = process.As(p.Credential(), func() error {
 		at, err = openNoLinks(p.folder, unix.O_PATH|unix.O_DIRECTORY)
@@ -158,9 +158,8 @@ func (p readOnly) find() (at int, err error) {
 	return at, err
 }
 
-// domain puts the thread into a Landlock domain. Through /proc it could otherwise reach into the
-// agent's other commands, where the folder is writable. The domain forbids nothing else that an
-// agent can do.
+// domain puts the thread into a Landlock domain. Without it, the program could use /proc to reach
+// the agent's other commands, where the folder is writable. The domain restricts nothing else.
 func domain() error {
 	rules, err := landlock.LandlockCreateRuleset(&landlock.RulesetAttr{HandledAccessFS: unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_REFER}, 0)
 	if err != nil {
@@ -172,10 +171,10 @@ func domain() error {
 		return err
 	}
 	defer unix.Close(root)
-	// Without a rule, nothing could be moved from one folder to another.
+	// Without this rule, files could not be moved between folders.
 	moving := landlock.PathBeneathAttr{AllowedAccess: unix.LANDLOCK_ACCESS_FS_REFER, ParentFd: root}
 	if err := landlock.LandlockAddPathBeneathRule(rules, &moving, 0); err != nil {
-		return fmt.Errorf("let a Landlock domain move files: %w", err)
+		return fmt.Errorf("allow moves in a Landlock domain: %w", err)
 	}
 	if err := landlock.LandlockRestrictSelf(rules, 0); err != nil {
 		return fmt.Errorf("enter a Landlock domain: %w", err)
@@ -183,13 +182,13 @@ func domain() error {
 	return nil
 }
 
-// PluginPlace is Place for a program of a plugin. The relay can tell it from the agent's other
-// programs, and it cannot reach into those. Offline it has only a loopback of its own.
+// PluginPlace is like Place, for a program of a plugin. The relay can tell it from the agent's
+// other programs, and it cannot access those. Offline programs have only a loopback network.
 func (r *Room) PluginPlace(plugin config.PluginID, offline bool) process.Place {
 	return pluginPlace{place{room: r}, plugin, offline}
 }
 
-// pluginPlace is where a plugin's programs run.
+// pluginPlace implements process.Place for a plugin's programs.
 type pluginPlace struct {
 	place
 	plugin  config.PluginID
@@ -206,13 +205,13 @@ func (p pluginPlace) Enter() error {
 	}
 	if p.offline {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("leave the network: %w", err)
+			return fmt.Errorf("unshare the network: %w", err)
 		}
 		if err := network.Loopback(); err != nil {
 			return fmt.Errorf("loopback: %w", err)
 		}
 	}
-	// Through another program of the agent it could ask the bridge in that program's name.
+	// Otherwise it could control another program of the agent and call the bridge as that program.
 	if err := domain(); err != nil {
 		return fault.New(fault.Unavailable, "run plugin", string(p.plugin), err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")
 	}

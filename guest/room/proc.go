@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// visible are the files at the top of /proc that ps, top and language runtimes need.
+// visible lists the files in /proc that ps, top and language runtimes need.
 func visible() []string {
 	return []string{"cgroups", "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sysvipc", "uptime", "version"}
 }
 
-// processes makes /proc without other users' processes. Of the files about the whole kernel only
-// the visible ones remain, read-only. Kernels differ in the others, so all of them are covered.
+// processes makes /proc without other users' processes. It covers all files about the whole kernel
+// except the visible ones, which are read-only.
 func (b *builder) processes() error {
-	file, folder, err := b.nothing("proc")
+	file, folder, err := b.covers("proc")
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (b *builder) processes() error {
 		name := e.Name()
 		_, notProcess := strconv.Atoi(name)
 		switch {
-		case notProcess == nil, e.Type() == fs.ModeSymlink: // which leads to what is a process's own
+		case notProcess == nil, e.Type() == fs.ModeSymlink: // links lead into process folders
 		case name == "sys", slices.Contains(visible(), name):
 			err = b.cover("proc/"+name, func(at int) int { return at })
 		case e.IsDir():
@@ -54,9 +54,9 @@ func (b *builder) processes() error {
 	return nil
 }
 
-// nothing makes an empty file and an empty folder to cover others with, in a folder that is mounted
-// over afterwards. A cover of /dev/null would accept writes.
-func (b *builder) nothing(under string) (file, folder int, err error) {
+// covers makes an empty file and an empty folder to mount over others. They are created in a folder
+// that is itself mounted over later. /dev/null would not do: it accepts writes.
+func (b *builder) covers(under string) (file, folder int, err error) {
 	tree, err := newFS("tmpfs", still, "mode=0555", "size=4k")
 	if err := b.mountAt(under, tree, err); err != nil {
 		return -1, -1, err
@@ -67,7 +67,7 @@ func (b *builder) nothing(under string) (file, folder int, err error) {
 	}
 	defer unix.Close(at)
 	if err := errors.Join(unix.Mknodat(at, "file", unix.S_IFREG|0o444, 0), unix.Mkdirat(at, "folder", 0o555)); err != nil {
-		return -1, -1, fmt.Errorf("make nothing: %w", err)
+		return -1, -1, fmt.Errorf("make empty file and folder: %w", err)
 	}
 	if file, err = openBeneath(at, "file", unix.O_PATH); err != nil {
 		return -1, -1, err
@@ -79,7 +79,7 @@ func (b *builder) nothing(under string) (file, folder int, err error) {
 	return file, folder, nil
 }
 
-// list reads a folder of the root.
+// list reads a folder of the new root.
 func (b *builder) list(path string) ([]fs.DirEntry, error) {
 	fd, err := openBeneath(b.root, path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -90,8 +90,8 @@ func (b *builder) list(path string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// cover mounts something over a path of the root, read-only, if the path is still there:
-// what with says, of what is there.
+// cover mounts a file or folder read-only over a path of the new root, unless the path has gone.
+// The callback with receives the open path and returns what to mount over it.
 func (b *builder) cover(path string, with func(at int) int) error {
 	at, err := openBeneath(b.root, path, unix.O_PATH)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// maxProcesses and maxCommand keep a list within one message.
+	// maxProcesses and maxCommand keep the list within one message.
 	maxProcesses = 2000
 	maxCommand   = 256
-	// commandsWithin bounds how long a list waits for the command lines in it: to read one takes a lock
-	// that a program without memory holds for long.
+	// commandsWithin bounds how long a list waits for command lines. Reading one takes a lock that
+	// a program which is short of memory can hold for long.
 	commandsWithin = time.Second
-	// ticks is the kernel's USER_HZ, in which it tells times.
+	// ticks is the kernel's USER_HZ, the unit of times in /proc.
 	ticks = 100
 )
 
-// Processes lists what runs in rooms, and says whether there is more.
+// Processes lists the processes of a user's room, or of all rooms. More reports that the list was
+// cut.
 func (m *Manager) Processes(user string) (list []*guestpb.RoomProcess, more bool, err error) {
 	rooms, err := m.rooms(user)
 	if err != nil {
@@ -56,10 +57,10 @@ func (m *Manager) Processes(user string) (list []*guestpb.RoomProcess, more bool
 	return list, more, nil
 }
 
-// commandLines reads the command lines of a room's processes, for one list at a time: a read that
-// hangs holds one thread, and the next lists of that room wait for it.
+// commandLines reads the command lines of a room's processes, for one list at a time, so that a
+// hanging read blocks only one thread per room.
 type commandLines struct {
-	turn chan struct{} // of one
+	turn chan struct{} // a lock
 	read func(pid int32) []byte
 }
 
@@ -67,7 +68,7 @@ func newCommandLines() commandLines {
 	return commandLines{make(chan struct{}, 1), commandLine}
 }
 
-// fill gives processes the command lines that come in time. The others keep their names.
+// fill sets the command lines that can be read in time. The other processes keep their names.
 func (c commandLines) fill(list []*guestpb.RoomProcess, within time.Duration) {
 	late := time.After(within)
 	select {
@@ -95,10 +96,10 @@ func (c commandLines) fill(list []*guestpb.RoomProcess, within time.Duration) {
 	}
 }
 
-// waiting is the state of a process that cannot be interrupted, and may hold that lock.
+// waiting is the state of a process in uninterruptible sleep, which may hold that lock.
 const waiting = "D"
 
-// processes are the pids in the groups below, as the guest numbers them.
+// processes returns the pids in the child groups, in the guest's pid namespace.
 func (g group) processes() []int {
 	var pids []int
 	groups, _ := filepath.Glob(filepath.Join(string(g), "*", "cgroup.procs"))
@@ -113,7 +114,7 @@ func (g group) processes() []int {
 	return pids
 }
 
-// describe reads what the kernel says of a process; nil if it has ended.
+// describe returns a process's details from /proc, or nil if it has ended.
 func describe(pid int, booted time.Time) *guestpb.RoomProcess {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -127,7 +128,7 @@ func describe(pid int, booted time.Time) *guestpb.RoomProcess {
 	return p
 }
 
-// commandLine is what a process was started with; nil if it has none, or has ended.
+// commandLine returns a process's command line, or nil if it has none or has ended.
 func commandLine(pid int32) []byte {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
@@ -139,14 +140,14 @@ func commandLine(pid int32) []byte {
 	return bytes.ReplaceAll(bytes.TrimRight(buf[:n], "\x00"), []byte{0}, []byte{' '})
 }
 
-// parseStat reads a line of /proc/PID/stat. The name in it is the process's own
-// choice, so the fields are counted from the last parenthesis.
+// parseStat parses a line of /proc/PID/stat. A process chooses its own name, so fields are counted
+// from the last parenthesis.
 func parseStat(line string, booted time.Time) *guestpb.RoomProcess {
 	first, last := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if first < 0 || last < first {
 		return nil
 	}
-	// What proc(5) counts from 3: state, ppid, ...
+	// Positions after the name of fields 3, 4, 14, 15, 22 and 24 of proc(5).
 	const state, ppid, utime, stime, start, rss = 0, 1, 11, 12, 19, 21
 	f := strings.Fields(line[last+1:])
 	if len(f) <= rss {
@@ -165,7 +166,7 @@ func parseStat(line string, booted time.Time) *guestpb.RoomProcess {
 	}
 }
 
-// bootTime is when the kernel's clock began.
+// bootTime returns the time at which the kernel booted.
 func bootTime() time.Time {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)

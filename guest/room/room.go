@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package room makes the rooms of agents: for each a user, a root, namespaces, limits and a filter of system calls, in which its commands run.
+// Package room creates a room for each agent: a user, a root file system, namespaces, limits and a seccomp filter for the agent's commands.
 package room
 
 import (
@@ -20,12 +20,12 @@ import (
 	"osaurus-sandbox/internal/seccomp"
 )
 
-// Room is a room that exists or has ended: see Dead. The garbage collector closes the descriptors
-// that commands use.
+// Room is a room that is running or has ended (see Dead). The garbage collector closes its
+// descriptors, since commands may still use them.
 type Room struct {
 	spec        *guestpb.Room
-	layer       string // its folder on the data disk
-	files       string // its folder among the guest's own, in memory
+	layer       string // folder on the data disk
+	files       string // the guest's folder for the room, in memory
 	bridgeFiles bridgeFiles
 	disk        *os.File
 	group       group
@@ -34,33 +34,33 @@ type Room struct {
 	init        *process.Child
 	pidfd       *os.File // of its first process
 	ptmx        *os.File // O_PATH
-	desk        *os.File // O_PATH
-	memory      *os.File // memory.events of the group
+	shellDir    *os.File // O_PATH
+	memory      *os.File // memory.events
 	pids        *os.File // pids.events
 	shell       string
 	made        time.Time
-	quota       bool // the disk counts
-	anew        bool // its layer was begun on another base, and is gone
+	quota       bool // the disk supports quotas
+	anew        bool // its layer was for another base and was discarded
 	lacks       []string
-	starts      chan struct{} // one for each start that may be under way
+	starts      chan struct{} // semaphore of maxStarts
 
-	unsettled bool // its network may be another than the spec's
+	unsettled bool // its network may differ from the spec
 	lines     commandLines
 }
 
-// Place is where a command of the room runs: as its agent, or as its root.
+// Place returns the place for a command of the room, run as its agent or as its root.
 func (r *Room) Place(root bool) process.Place { return place{room: r, root: root} }
 
-// HiddenPlace is Place for a program of the guest's own that runs as the room's agent:
-// it sees what the agent does and may no more, and the agent's processes do not see it.
+// HiddenPlace is like Place, for a program of the guest that runs as the room's agent. It has the
+// agent's view and permissions, and the agent's processes cannot see it.
 func (r *Room) HiddenPlace() process.Place { return place{room: r, hidden: true} }
 
-// maxStarts is how many commands of one room are being started at once. The rest
-// of a crowd waits its turn, and leaves the guest's first process free to answer.
+// maxStarts bounds the commands of one room that start at once. Others wait, so that PID 1 stays
+// responsive.
 const maxStarts = 4
 
-// Admit waits until one more command of the room may be started. When it has
-// been, release must be called.
+// Admit waits until one more command of the room may start. The caller must call release once it
+// has started.
 func (r *Room) Admit(ctx context.Context) (release func(), err error) {
 	select {
 	case r.starts <- struct{}{}:
@@ -73,8 +73,8 @@ func (r *Room) Admit(ctx context.Context) (release func(), err error) {
 // User is the Linux user of the room's agent.
 func (r *Room) User() string { return r.spec.User }
 
-// Dead is closed when the room's first process has ended, and with it all
-// others in it.
+// Dead returns a channel that is closed when the room's first process, and so every process in it,
+// has ended.
 func (r *Room) Dead() <-chan struct{} { return r.init.Done() }
 
 func (r *Room) dead() bool {
@@ -86,10 +86,10 @@ func (r *Room) dead() bool {
 	}
 }
 
-// Home is the agent's home, in the room and in the guest.
+// Home returns the agent's home. The path is the same in the room and in the guest.
 func (r *Room) Home() string { return r.spec.Home }
 
-// Environment is that of a login, of the agent or of the room's root.
+// Environment returns the login environment of the agent or of the room's root.
 func (r *Room) Environment(root bool) []string {
 	user, home, path := r.spec.User, r.spec.Home, r.spec.Home+"/.local/bin:"+protocol.SystemPath
 	if root {
@@ -98,37 +98,37 @@ func (r *Room) Environment(root bool) []string {
 	return []string{"HOME=" + home, "USER=" + user, "LOGNAME=" + user, "SHELL=" + r.shell, "PATH=" + path, "LANG=C.UTF-8"}
 }
 
-// desk is where the guest's own files for a room's shells are, in the room's memory.
-const desk = "/run/osaurus-shells"
+// shellDir is the folder in the room, in memory, for the guest's files for shells.
+const shellDir = "/run/osaurus-shells"
 
-// makeDesk makes that folder. Nothing of the agent has run in the room yet, so the
-// path is what the first process has made.
-func (r *Room) makeDesk() (*os.File, error) {
-	path := fmt.Sprintf("/proc/%d/root%s", r.init.PID(), desk)
+// makeShellDir creates shellDir. No program of the agent has run in the room yet, so the path can
+// be trusted.
+func (r *Room) makeShellDir() (*os.File, error) {
+	path := fmt.Sprintf("/proc/%d/root%s", r.init.PID(), shellDir)
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// Desk opens a folder that is root's, that only this room sees, and that lies in
-// memory. It also returns its path in the room.
+// Desk opens the room's folder for shells, and returns it with its path in the room. The folder
+// belongs to root, is in memory, and only this room sees it.
 func (r *Room) Desk() (*os.File, string, error) {
-	fd, err := unix.FcntlInt(r.desk.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := unix.FcntlInt(r.shellDir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, "", fault.New(fault.Unavailable, "open the room's folder for shells", r.spec.User, err)
 	}
-	return os.NewFile(uintptr(fd), desk), desk, nil
+	return os.NewFile(uintptr(fd), shellDir), shellDir, nil
 }
 
-// jobLogs is where a room shows what its jobs write.
+// jobLogs is the folder of job logs in the room.
 const jobLogs = "/run/osaurus-jobs"
 
-// JobLogs returns the folder of the logs of jobs, in the guest and in the room. It is read-only in
-// the room.
+// JobLogs returns the paths of the folder of job logs in the guest and in the room, where it is
+// read-only.
 func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "jobs"), jobLogs }
 
-// network gives the room the network that is asked for, instead of the one that it has.
+// network replaces the room's network by the one in the spec.
 func (r *Room) network(spec *guestpb.Room, o Options) error {
 	if err := network.Disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
 		return err

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/guest/network"
 )
 
-// Usage is what rooms use.
+// Usage returns the resource usage of a user's room, or of all rooms.
 func (m *Manager) Usage(user string) ([]*guestpb.RoomUsage, error) {
 	list, err := m.rooms(user)
 	var out []*guestpb.RoomUsage
@@ -23,7 +23,7 @@ func (m *Manager) Usage(user string) ([]*guestpb.RoomUsage, error) {
 	return out, err
 }
 
-// openEvents opens what each command looks at.
+// openEvents opens the event counters that Marks reads for each command.
 func (r *Room) openEvents() (err error) {
 	if r.memory, err = os.Open(filepath.Join(string(r.group), "memory.events")); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (r *Room) openEvents() (err error) {
 	return err
 }
 
-// usage is what the room uses.
+// usage returns the room's resource usage.
 func (r *Room) usage() *guestpb.RoomUsage {
 	statistic := func(name string) uint64 {
 		return group("/sys/class/net/" + network.Cable(r.slot) + "/statistics").number(name)
@@ -41,7 +41,7 @@ func (r *Room) usage() *guestpb.RoomUsage {
 		User:     r.spec.User,
 		CpuNanos: int64(value(r.group.text("cpu.stat"), "usage_usec")) * int64(time.Microsecond), MemoryBytes: r.group.number("memory.current"),
 		MemoryPeakBytes: r.group.number("memory.peak"), Pids: uint32(r.group.number("pids.current")),
-		// What the guest's end of the cable sends, the room receives.
+		// The counters are those of the guest's end: what it sends, the room receives.
 		ReceivedBytes: statistic("tx_bytes"), SentBytes: statistic("rx_bytes"),
 		OomKills: value(r.group.text("memory.events"), "oom_kill"),
 		Limits:   r.spec.Limits, MadeUnixNano: r.made.UnixNano(),
@@ -54,29 +54,29 @@ func (r *Room) usage() *guestpb.RoomUsage {
 	return u
 }
 
-// Marks are how often a room has met its limits.
+// Marks counts how often a room has met its limits.
 type Marks struct{ kills, ooms, pids uint64 }
 
-// Marks are taken before a command and compared after it.
+// Marks returns the current counts. Take them before a command and pass them to Met after it.
 func (r *Room) Marks() Marks {
 	memory := reread(r.memory)
 	return Marks{value(memory, "oom_kill"), value(memory, "oom"), value(reread(r.pids), "max")}
 }
 
-// reread reads a small file of the kernel from its beginning.
+// reread reads an open kernel file again from its beginning.
 func reread(f *os.File) string {
 	var buf [512]byte // a few counters
 	n, _ := f.ReadAt(buf[:], 0)
 	return string(buf[:n])
 }
 
-// Met says which limits the room has met since the marks: of memory, where a process was killed,
-// and of processes, where one was not started; and whether its disk is full now. Killed says that
-// the command ended by SIGKILL.
+// Met reports which limits the room has met since the marks: oom if a process was killed for lack
+// of memory, pids if one could not be started. Quota reports that its disk is full now. Killed
+// tells it that the command ended by SIGKILL.
 func (r *Room) Met(since Marks, killed bool) (oom, pids, quota bool) {
 	now := r.Marks()
-	// The kernel counts the kill of a command that has not run its program yet as one of PID 1's,
-	// whose memory it shares.
+	// A command that is killed before its execve still shares PID 1's memory, and the kernel counts
+	// the kill there.
 	oom = now.kills > since.kills || killed && now.ooms > since.ooms
 	if r.quota {
 		q, err := held(r.disk, r.spec.Uid)
@@ -85,10 +85,10 @@ func (r *Room) Met(since Marks, killed bool) (oom, pids, quota bool) {
 	return oom, now.pids > since.pids, quota
 }
 
-// Starved reports whether the room stands still for want of memory: it is at its
-// limit, and the kernel drops what a program needs next instead of killing it.
+// Starved reports whether the room is stalled by lack of memory: it is at its limit, and the kernel
+// keeps evicting pages that programs need instead of killing one.
 func (r *Room) Starved() bool {
-	const fullParts, standstill = 50, 10.0 // of its memory; hundredths of the last 10 s
+	const fullParts, standstill = 50, 10.0 // 1/50 of the memory; percent of the last 10 s
 	limit := r.group.number("memory.max")
 	if limit == 0 || r.group.number("memory.current") < limit-limit/fullParts {
 		return false
