@@ -54,8 +54,7 @@ func TestSilentGuest(t *testing.T) {
 	})
 }
 
-// A guest that was silent and is slow since is given the time that it takes, and not started
-// again: what runs in it would be lost.
+// A slow guest is not restarted: its programs would be lost.
 func TestSlowGuest(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -74,7 +73,7 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
-// stall stalls the machine for a reason, or lets it go on for nil.
+// stall pauses the VM for a reason; nil lets it continue.
 func (g *fakeGuest) stall(why error) {
 	g.mu.Lock()
 	g.stalled = why
@@ -90,8 +89,8 @@ func (g *fakeGuest) Stalled() error {
 	return g.stalled
 }
 
-// A guest whose machine stands still since the host's disk is full is not started again, however
-// long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
+// A VM that is paused because the host's disk is full is not restarted, and the status says why.
+// Once it continues it has the usual time to answer.
 func TestStalled(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -126,65 +125,6 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// A silent guest can be leased, but nothing acquires it to start a command.
-func TestLeaseOfASilentGuest(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w, _ := reach(t, machine.Unresponsive)
-		defer w.close()
-		l, ok := w.AcquireRunning()
-		if !ok || l.Guest != w.running() {
-			t.Fatal("the guest is not leased")
-		}
-		l.Release()
-		if _, err := w.Acquire(t.Context()); fault.KindOf(err) != fault.Unavailable {
-			t.Errorf("Acquire: %v", err)
-		}
-	})
-}
-
-// A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
-// as before.
-func TestLateEnd(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, provisioned)
-		defer w.close()
-		w.must(w.Start(t.Context(), by))
-		w.backend.set(func(b *fakeBackend) { b.immortal = true })
-		if err := w.Stop(t.Context(), by); fault.KindOf(err) != fault.Execution {
-			t.Errorf("Stop: %v", err)
-		}
-		w.wantState(machine.Failed)
-		w.running().die(nil)
-		timetest.Wait()
-		w.wantState(machine.Failed)
-		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
-			t.Errorf("%+v", s)
-		}
-		w.backend.set(func(b *fakeBackend) { b.immortal = false })
-		w.must(w.Start(t.Context(), by))
-	})
-}
-
-func TestStopOfAGuestThatFellSilent(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
-		defer w.close()
-		w.must(w.Start(t.Context(), by))
-		began := time.Now()
-		w.must(w.Stop(t.Context(), by))
-		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("a guest that answers had %v to stop", took)
-		}
-		w.must(w.Start(t.Context(), by))
-		w.running().freeze()
-		began = time.Now()
-		w.must(w.Stop(t.Context(), by))
-		if took := time.Since(began); took > 6*time.Second {
-			t.Errorf("a guest that does not was waited for for %v", took)
-		}
-	})
-}
-
 func TestDeadMachine(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -208,11 +148,11 @@ func TestDeadMachine(t *testing.T) {
 		time.Sleep(settle)
 		w.running().die(nil)
 		timetest.Wait()
-		w.wantState(machine.Stopped) // it powered itself off: somebody in it wanted that
+		w.wantState(machine.Stopped) // it powered itself off
 	})
 }
 
-// A guest that crashes soon after each start is not started for ever.
+// A guest that crashes after each start is not restarted forever.
 func TestCrashLoopEnds(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -221,7 +161,7 @@ func TestCrashLoopEnds(t *testing.T) {
 		for range 20 {
 			w.running().die(errors.New("panic"))
 			time.Sleep(time.Minute)
-			_ = w.command(t.Context(), machine.Exec) // starts it if that may be
+			_ = w.command(t.Context(), machine.Exec) // starts it if allowed
 		}
 		if w.boots() > 3 {
 			t.Errorf("%d boots", w.boots())
@@ -230,7 +170,7 @@ func TestCrashLoopEnds(t *testing.T) {
 	})
 }
 
-// Nor is one that powers itself off.
+// A guest that powers off after each start is not restarted forever.
 func TestPowerOffLoopEnds(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -251,7 +191,7 @@ func TestPowerOffLoopEnds(t *testing.T) {
 	})
 }
 
-// What runs for a while forgives what ended early before it, however it ends itself.
+// A guest that ran for a while resets the count of failures, however it ends.
 func TestEarlyEndsAreForgiven(t *testing.T) {
 	for name, end := range map[string]func(*world) error{
 		"it powers itself off": func(w *world) error { w.running().die(nil); return nil },
@@ -310,23 +250,5 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		w.wantState(machine.Running) // it was started again
-	})
-}
-
-// A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
-// and answers all the same is not silent.
-func TestGuestThatOnlyAnswers(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
-		w.must(w.Start(t.Context(), by))
-		time.Sleep(settle)
-		timetest.Wait()
-		w.running().forget()
-		revision := w.Status().Revision
-		time.Sleep(time.Hour)
-		if s := w.Status(); s.State != machine.Running || s.Revision != revision || w.boots() != 1 {
-			t.Errorf("%v, %d changes, %d boots", s.State, s.Revision-revision, w.boots())
-		}
 	})
 }
