@@ -151,13 +151,13 @@ func newAgentDelete(c console) *cobra.Command {
 	return confirmed(c, cmd, func(args []string) (string, string) { return "delete " + args[0], lossOf(workspace, secrets) })
 }
 
-// lossOf says what is lost with an agent.
+// lossOf says what deleting an agent destroys.
 func lossOf(workspace, secrets bool) string {
 	fate := map[bool]string{true: "is deleted", false: "is kept"}
 	return fmt.Sprintf("What the agent runs ends, and what it installed is deleted. Its home folder %s. Its store of secrets %s.", fate[workspace], fate[secrets])
 }
 
-// printLeft says what a deleted agent leaves behind.
+// printLeft says what remains of a deleted agent.
 func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
 	if r.Pending {
 		writef(w, "What it has in the guest is removed when the guest starts the next time.\n")
@@ -220,7 +220,7 @@ func printAgent(w io.Writer, a *controlpb.Agent) error {
 	return table.Flush()
 }
 
-// reaches returns what an agent can reach, for a column.
+// reaches describes the agent's network access for a table.
 func reaches(a *controlpb.Agent) string {
 	network := settingText(a, "network")
 	if network == string(config.NetworkOutbound) && settingText(a, "hostServices") == "true" {

@@ -37,7 +37,7 @@ cannot change it there. It stays when the agent is deleted.`,
 	return cmd
 }
 
-// artifact finds the artifact of an argument.
+// artifact returns the artifact with the id in arg.
 func artifact(ctx context.Context, client *control.Client, arg string) (*controlpb.Artifact, error) {
 	id, err := parseID("artifact", arg)
 	if err != nil {
@@ -73,8 +73,8 @@ func newArtifactsList(c console) *cobra.Command {
 	return jsonFlag(cmd, "print JSON, one a line")
 }
 
-// openable reports whether opening an artifact runs nothing: documents, pictures,
-// sound and film. A folder with an ending may be a program of a Mac.
+// openable reports whether opening an artifact cannot run code: documents, pictures, sound and
+// video. Folders are never openable, since macOS treats some as programs.
 func openable(f *controlpb.Artifact) bool {
 	ending := strings.ToLower(path.Ext(f.Name))
 	if f.Folder {
@@ -189,11 +189,10 @@ func newArtifactsSave(c console) *cobra.Command {
 	})
 }
 
-// toOut reports whether what is saved is to be written to standard output, which is the
-// file then, and nothing else.
+// toOut reports whether to save to standard output, which then gets nothing but the file.
 func toOut(args []string) bool { return len(args) == 2 && args[1] == "-" }
 
-// artifactContent is what the daemon answers of an artifact's files.
+// artifactContent is the daemon's stream of an artifact's files.
 type artifactContent = iter.Seq2[*controlpb.ReadArtifactResponse, error]
 
 func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) error {
@@ -211,7 +210,7 @@ func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) erro
 	return nil
 }
 
-// save writes an artifact into a folder, all of it or nothing. It replaces no file.
+// save writes an artifact into a folder, completely or not at all. It replaces no file.
 func save(to string, f *controlpb.Artifact, content artifactContent) (err error) {
 	root, err := os.OpenRoot(to)
 	if err != nil {

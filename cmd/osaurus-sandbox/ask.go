@@ -16,14 +16,14 @@ import (
 	"osaurus-sandbox/secrets/agefile"
 )
 
-// typedLine reads the next line that a person types, until the context ends.
+// typedLine reads a line until the context ends.
 func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
 	type line struct {
 		text string
 		err  error
 	}
 	typed := make(chan line, 1)
-	go func() { // stays behind if nobody types, since nothing ends its read
+	go func() { // blocks until the next line if the context ends first
 		text, err := from.ReadString('\n')
 		typed <- line{text, err}
 	}()
@@ -35,10 +35,10 @@ func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
 	}
 }
 
-// someoneThere reports whether a person can be asked.
+// someoneThere reports whether a person can answer questions.
 func someoneThere(c console) bool { return terminalWidth(c.err) > 0 && isTerminal(c.in) }
 
-// confirmed makes cmd ask what question says before it runs, unless --yes is given.
+// confirmed makes cmd ask for confirmation before it runs, unless --yes is given.
 func confirmed(c console, cmd *cobra.Command, question func(args []string) (what, loss string)) *cobra.Command {
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -48,7 +48,7 @@ func confirmed(c console, cmd *cobra.Command, question func(args []string) (what
 	return withJSON(cmd)
 }
 
-// confirm asks a person whether they mean it, unless they have said yes.
+// confirm asks a person for confirmation unless yes is set.
 func confirm(ctx context.Context, c console, yes bool, what, loss string) error {
 	if yes {
 		return nil
@@ -63,18 +63,18 @@ func confirm(ctx context.Context, c console, yes bool, what, loss string) error 
 		return nil
 	}
 	if err != nil {
-		writef(c.err, "\n") // no answer ended the line
+		writef(c.err, "\n") // end the line of the question
 	}
 	return fault.Newf(fault.UserDenied, what, "", "you did not say yes").Advise("Nothing was changed. Answer y, or say --yes with the command.")
 }
 
-// readSecret reads a secret: all of standard input without its last newline, or
-// a line that is typed and not shown.
+// readSecret reads all of standard input without its last newline or, on a terminal, a line
+// without echo.
 func readSecret(ctx context.Context, c console, what string) (secrets.Value, error) {
 	if isTerminal(c.in) {
 		return readHidden(ctx, c.in.(*os.File), c.err, what)
 	}
-	const newline = 2 // bytes, at most
+	const newline = 2 // bytes, for \r\n
 	text, err := io.ReadAll(io.LimitReader(c.in, secrets.MaxValueSize+newline+1))
 	if err != nil {
 		return secrets.Value{}, fault.New(fault.Execution, "read", what, err)
@@ -85,8 +85,8 @@ func readSecret(ctx context.Context, c console, what string) (secrets.Value, err
 	return secrets.ParseValue(string(text))
 }
 
-// readHidden asks for a line on a terminal and does not show it. The terminal is
-// as it was afterwards, also if somebody pressed Ctrl-C.
+// readHidden asks for a line on a terminal without echo. It restores the terminal even after
+// Ctrl-C.
 func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string) (secrets.Value, error) {
 	const op = "read"
 	restore, err := hideTyping(terminal)
@@ -105,8 +105,8 @@ func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string
 	return secrets.ParseValue(strings.TrimSuffix(text, "\n"))
 }
 
-// passphrasePrompt asks on the terminal that this program was started on, even
-// if its input comes from elsewhere; nil if there is none.
+// passphrasePrompt returns a prompt on this program's terminal, even if standard input is
+// redirected. It returns nil if there is no terminal.
 func passphrasePrompt(c console) agefile.Prompt {
 	const name = "/dev/tty"
 	terminal, err := os.OpenFile(name, os.O_RDWR, 0)

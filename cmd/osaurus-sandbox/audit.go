@@ -27,8 +27,7 @@ func newAudit(c console) *cobra.Command {
 	return cmd
 }
 
-// withAudit reads the audit where it is kept: it needs no daemon, and does not
-// take one's word.
+// withAudit opens the audit log directly. Checking it must not depend on the daemon.
 func withAudit(ctx context.Context, do func(*store.DB, *audit.Log) error) error {
 	home, err := config.FindHome()
 	if err != nil {
@@ -88,7 +87,7 @@ func newAuditList(c console) *cobra.Command {
 	return withJSON(cmd)
 }
 
-// aboutWhat is for whom something was done, what, and what came of it.
+// aboutWhat describes an entry: the agent, the subject and the result.
 func aboutWhat(e audit.Entry) string {
 	text := strings.TrimSpace(e.Subject + " " + e.Detail)
 	if e.Agent == "" {
@@ -97,7 +96,7 @@ func aboutWhat(e audit.Entry) string {
 	return strings.TrimSpace(string(e.Agent) + ": " + text)
 }
 
-// auditLine is an entry with the names that it has in the API.
+// auditLine returns an entry with the field names of the API.
 func auditLine(e audit.Entry) any {
 	return struct {
 		Seq     audit.Seq        `json:"seq"`
@@ -113,7 +112,7 @@ func auditLine(e audit.Entry) any {
 	}{e.Seq, e.Time, e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash}
 }
 
-// auditProof is of how many entries the audit is, and the hash of the last.
+// auditProof is the number of entries and the hash of the last.
 type auditProof struct {
 	Records int64  `json:"records"`
 	Head    string `json:"head"`

@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// bootFlags are what boot was asked for.
+// bootFlags are the flags of boot.
 type bootFlags struct {
 	pack, arch, memory string
 	cpus               int
@@ -51,7 +51,7 @@ such command. It is 125 if the sandbox failed before the command ran; 255 if it 
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the command is the command's
+	f.SetInterspersed(false) // the rest belongs to the command
 	f.StringVar(&flags.pack, "pack", "", `what the guest is made of: auto, alpine, debian, a pack's name, or a path (default: the setting "pack")`)
 	archFlag(cmd, &flags.arch)
 	f.IntVar(&flags.cpus, "cpus", 0, `virtual processors (default: the setting "cpus")`)
@@ -104,7 +104,7 @@ func runBoot(ctx context.Context, c console, flags bootFlags, args []string) err
 	return err
 }
 
-// newBootDir makes the folder of this boot, and removes those of boots that were killed.
+// newBootDir creates a folder for this boot and removes those of boots that were killed.
 func newBootDir(home config.Home) (string, error) {
 	run, err := home.Make(home.Run())
 	if err != nil {
@@ -114,7 +114,7 @@ func newBootDir(home config.Home) (string, error) {
 	for _, dir := range old {
 		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "boot-"))
 		if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			_ = os.RemoveAll(dir) // what stays, the next boot removes
+			_ = os.RemoveAll(dir) // the next boot tries again
 		}
 	}
 	dir := filepath.Join(run, fmt.Sprintf("boot-%d", os.Getpid()))
@@ -124,14 +124,14 @@ func newBootDir(home config.Home) (string, error) {
 	return dir, nil
 }
 
-// keepConsole keeps the console of a boot that failed, and says where.
+// keepConsole saves the console log of a failed boot and adds its path to the error.
 func keepConsole(home config.Home, log string, failed error) error {
 	logs, err := home.Make(home.Logs())
 	if err != nil {
 		return failed
 	}
 	kept := filepath.Join(logs, "boot-console.log")
-	if os.Rename(log, kept) != nil { // the machine may not even have had one
+	if os.Rename(log, kept) != nil { // there may be no log
 		return failed
 	}
 	advice := "The guest's console is in " + kept + "."
@@ -141,8 +141,8 @@ func keepConsole(home config.Home, log string, failed error) error {
 	return fault.Wrap("", "", failed).Advise(advice)
 }
 
-// explain prefers the machine's error over that of the connection, which knows only that
-// it broke. The machine has two seconds to end.
+// explain prefers the machine's error, because the connection's only says that it broke. It waits
+// two seconds for it.
 func explain(m vm.Machine, err error) error {
 	if _, isExit := errors.AsType[exit](err); isExit || err == nil {
 		return err
@@ -158,11 +158,10 @@ func explain(m vm.Machine, err error) error {
 	return cmp.Or(m.Err(), err)
 }
 
-// shareRoot is where the guest of boot finds its shares, by their tags.
+// shareRoot is the guest's folder in which shares are mounted by tag.
 const shareRoot = "/mnt"
 
-// spec is the machine that the flags and settings describe, but for its image
-// and its files.
+// spec returns the machine for the flags and settings, without its image and files.
 func (f bootFlags) spec(s config.Settings) (boot.Spec, error) {
 	spec := boot.Spec{
 		Driver: driver(), Name: fmt.Sprintf("boot-%d", os.Getpid()), Hostname: "sandbox",
@@ -194,15 +193,14 @@ func parseMemory(text string) (int64, error) {
 		return 0, wrong
 	}
 	shift, ok := map[byte]uint{'M': 20, 'm': 20, 'G': 30, 'g': 30}[text[len(text)-1]]
-	n, err := strconv.ParseUint(text[:len(text)-1], 10, 24) // what fits no computer is the driver's to refuse
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 24) // the driver refuses sizes that are too large
 	if !ok || err != nil {
 		return 0, wrong
 	}
 	return int64(n) << shift, nil
 }
 
-// parseShare reads FOLDER:TAG or FOLDER:TAG:ro. What may be a tag, the driver
-// knows.
+// parseShare parses FOLDER:TAG or FOLDER:TAG:ro. The driver checks the tag.
 func parseShare(text string) (boot.Share, error) {
 	rest, readOnly := strings.CutSuffix(text, ":ro")
 	at := strings.LastIndexByte(rest, ':')
@@ -221,8 +219,8 @@ func parseShare(text string) (boot.Share, error) {
 	}, nil
 }
 
-// packRef reads which pack a person at a shell means. Unlike in the settings,
-// a path may be relative: it has a slash in it.
+// packRef parses a pack on the command line. Unlike in the settings, a path may be relative if it
+// contains a slash.
 func packRef(text string) (config.PackRef, error) {
 	if strings.ContainsRune(text, os.PathSeparator) {
 		absolute, err := filepath.Abs(text)

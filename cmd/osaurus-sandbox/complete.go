@@ -23,7 +23,7 @@ func applyUse(cmd *cobra.Command) {
 	}
 	if cmd.HasSubCommands() {
 		cmd.Args = cobra.NoArgs
-		if cmd.RunE == nil { // else cobra takes an unknown word for a call for help
+		if cmd.RunE == nil { // otherwise cobra prints help for an unknown subcommand
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	} else {
@@ -42,7 +42,7 @@ func applyUse(cmd *cobra.Command) {
 	}
 }
 
-// places are the arguments that a Use names.
+// places are the arguments in a Use line.
 type places struct {
 	words    []string
 	required int
@@ -50,8 +50,8 @@ type places struct {
 	endless  bool // any word may be repeated
 }
 
-// placesOf parses a Use such as "verify AGENT [PLUGIN...]". Of alternatives it keeps
-// the first, and it skips flags.
+// placesOf parses a Use line such as "verify AGENT [PLUGIN...]". It takes the first of several
+// alternatives and skips flags.
 func placesOf(use string) places {
 	p := places{endless: strings.Contains(use, "...")}
 	alternative, depth := false, 0
@@ -74,7 +74,7 @@ func placesOf(use string) places {
 	return p
 }
 
-// check returns what checks the number of arguments.
+// check returns a check of the number of arguments.
 func (p places) check() cobra.PositionalArgs {
 	switch {
 	case p.endless:

@@ -116,7 +116,7 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 	var before, after config.Settings
 	err = config.Edit(home, func(f *config.File) error {
 		before = f.Settings()
-		for _, key := range slices.Sorted(maps.Keys(texts)) { // new keys are written in the order they are set
+		for _, key := range slices.Sorted(maps.Keys(texts)) { // writes new keys in a stable order
 			if err := f.Set(key, texts[key]); err != nil {
 				return err
 			}
@@ -142,7 +142,7 @@ func changedKeys(settings []*controlpb.Setting) (keys []string) {
 	return keys
 }
 
-// effects is when each of the settings that were changed takes effect.
+// effects maps each changed setting to when it takes effect.
 func effects(keys []string, of func(string) config.Effect) map[string]config.Effect {
 	changed := map[string]config.Effect{}
 	for _, key := range keys {
@@ -164,7 +164,7 @@ func printEffects(w io.Writer, changed map[string]config.Effect) error {
 	return nil
 }
 
-// loadSettings is the home and what is chosen in it.
+// loadSettings returns the home and its settings.
 func loadSettings() (config.Home, config.Settings, error) {
 	home, err := config.FindHome()
 	if err != nil {

@@ -54,15 +54,15 @@ files at a time. Secrets in files are copied as they are.`,
 	})
 }
 
-// copying is what is to be copied, all of it in one direction.
+// copying is a copy in one direction.
 type copying struct {
 	agent   string
-	out     bool // of the agent's room
+	out     bool // out of the agent's room
 	sources []string
 	target  string
 }
 
-// stream is standard input or output, as a place.
+// stream means standard input or output.
 const stream = "-"
 
 func parseCopy(args []string, asJSON bool) (copying, error) {
@@ -96,12 +96,12 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 	case way.out && target == stream && asJSON:
 		return wrong("- and --json", "Standard output is for the file or for what was done: say one of them.")
 	case several && !strings.HasSuffix(target, "/"):
-		way.target = path.Join(target, ".") + "/" // a folder, which has to be there
+		way.target = path.Join(target, ".") + "/" // a folder that must exist
 	}
 	return way, nil
 }
 
-// parsePlace reads AGENT:PATH, or a place on this computer, which has no agent.
+// parsePlace parses AGENT:PATH. The agent is empty for a path on this computer.
 func parsePlace(text string) (agent, file string) {
 	agent, file, colon := strings.Cut(text, ":")
 	if !colon || agent == "" || strings.Contains(agent, "/") {
@@ -110,7 +110,7 @@ func parsePlace(text string) (agent, file string) {
 	return agent, file
 }
 
-// do copies, the guest having been started.
+// do copies. The guest must be running.
 func (w copying) do(ctx context.Context, c console, client *control.Client) (all copyfiles.Sum, err error) {
 	shown, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: w.agent})
 	if err != nil {
@@ -120,7 +120,7 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 		return all, err
 	}
 	var report progress.Func
-	if terminalWidth(c.err) > 0 && w.sources[0] != stream && w.target != stream { // whose other end may be on the screen too
+	if terminalWidth(c.err) > 0 && w.sources[0] != stream && w.target != stream { // a piped program may draw on the same terminal
 		report = showProgress(c.err)
 	}
 	for _, source := range w.sources {
@@ -145,10 +145,10 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 	return all, nil
 }
 
-// hasGuest has the guest run, so that what is shown of its start is over when copying begins.
+// hasGuest starts the guest if needed, so that its progress is finished before the copy's begins.
 func hasGuest(ctx context.Context, c console, client *control.Client) error {
 	now, err := client.Status(ctx, &controlpb.StatusRequest{})
-	if err != nil || machine.State(now.Status.State).HasGuest() { // to start it again would be on record
+	if err != nil || machine.State(now.Status.State).HasGuest() { // starting a running guest would add an audit entry
 		return err
 	}
 	stop := showStart(ctx, c, client)
@@ -157,7 +157,7 @@ func hasGuest(ctx context.Context, c console, client *control.Client) error {
 	return err
 }
 
-// get copies something out of the room.
+// get copies one source out of the room.
 func (w copying) get(ctx context.Context, c console, client *control.Client, source, name string, meter io.Writer) (copyfiles.Sum, error) {
 	if path.IsAbs(source) {
 		name = path.Base(path.Clean(source))
@@ -174,7 +174,7 @@ func (w copying) get(ctx context.Context, c console, client *control.Client, sou
 	return copyfiles.Place(ctx, counted, name, w.target)
 }
 
-// put copies something into the room.
+// put copies one source into the room.
 func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum copyfiles.Sum, err error) {
 	target, name := w.target, ""
 	pack := func(to io.Writer) (copyfiles.Sum, error) { return copyfiles.Pack(ctx, to, source, name) }
@@ -184,11 +184,11 @@ func (w copying) put(ctx context.Context, c console, client *control.Client, sou
 			return sum, err
 		}
 		defer kept.Close()
-		target, name = path.Split(target) // and not into a folder that is called so
+		target, name = path.Split(target) // as this name, not into a folder of this name
 		pack = func(to io.Writer) (copyfiles.Sum, error) { return copyfiles.PackFile(ctx, to, kept, name) }
 	} else if name, err = filepath.Abs(source); err != nil {
 		return sum, err
-	} else if _, err = os.Stat(source); err != nil { // nothing is begun in the room for it
+	} else if _, err = os.Stat(source); err != nil { // fail before anything is created in the room
 		return sum, err
 	}
 	name = filepath.Base(name)
@@ -199,8 +199,8 @@ func (w copying) put(ctx context.Context, c console, client *control.Client, sou
 	return sum, err
 }
 
-// keepInput keeps all of what comes in, in a file that has no name, so that however this program
-// ends nothing is left: an archive says beforehand how long a file is. Who waits for it can be interrupted.
+// keepInput saves standard input to an unlinked temporary file, because an archive must state the
+// size of a file before its content. The context can interrupt it.
 func keepInput(ctx context.Context, in io.Reader) (f *os.File, err error) {
 	if f, err = os.CreateTemp("", "osaurus-sandbox-cp-"); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func keepInput(ctx context.Context, in io.Reader) (f *os.File, err error) {
 		return nil, err
 	}
 	read := make(chan error, 1)
-	go func() { // which stays behind if nothing comes: nothing else ends its read
+	go func() { // keeps waiting for input if the context ends first
 		_, err := io.Copy(f, in)
 		read <- err
 	}()
@@ -229,14 +229,14 @@ func keepInput(ctx context.Context, in io.Reader) (f *os.File, err error) {
 	return f, err
 }
 
-// sumJSON is what was copied, for programs.
+// sumJSON is the result of a copy as JSON.
 type sumJSON struct {
 	Files   int      `json:"files"`
 	Bytes   int64    `json:"bytes"`
 	LeftOut []string `json:"left_out,omitempty"`
 }
 
-// printLeftOut says what was not copied.
+// printLeftOut lists what was not copied.
 func printLeftOut(w io.Writer, sum sumJSON) error {
 	if n := len(sum.LeftOut); n > 0 {
 		more := ""

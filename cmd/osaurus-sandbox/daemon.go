@@ -25,23 +25,22 @@ import (
 )
 
 const (
-	// clientName is what the audit calls this program.
+	// clientName identifies this program in the audit log.
 	clientName = "osaurus-sandbox"
-	// daemonLimit is how long a daemon may take until it answers, or until it
-	// has given its home back: it starts in a moment and may have a database to
-	// repair; one that ends has a guest to stop.
+	// daemonLimit bounds the wait for a daemon to answer or to exit. A starting daemon may have to
+	// repair its database, and an exiting one stops its guest.
 	daemonLimit = 60 * time.Second
 	daemonPoll  = 20 * time.Millisecond
-	// maxComplaint bounds what is read of a daemon's last words.
+	// maxComplaint bounds how much of a failed daemon's output is read.
 	maxComplaint = 16 << 10
-	// maxStartLog bounds what is kept of the last words of daemons, which may be stack traces.
+	// maxStartLog bounds the log of daemons' last output, which may contain stack traces.
 	maxStartLog = 1 << 20
 )
 
-// reach connects to the daemon that runs. None is fault.Unavailable.
+// reach connects to the running daemon. It fails with Unavailable if none runs.
 func reach(ctx context.Context) (*control.Client, error) { return reachAs(ctx, clientName) }
 
-// reachAs is reach under another name in the audit.
+// reachAs is reach with another client name for the audit log.
 func reachAs(ctx context.Context, name string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
@@ -62,8 +61,8 @@ func greet(ctx context.Context, home config.Home, name string) (*control.Client,
 	return client, nil
 }
 
-// withClient is a command that talks to the daemon from its first line to its
-// last. One that looks at its arguments before does so without.
+// withClient returns a RunE that connects to the running daemon first. Commands that check their
+// arguments before connecting do not use it.
 func withClient(do func(cmd *cobra.Command, client *control.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		client, err := need(cmd.Context())
@@ -78,12 +77,12 @@ func withClient(do func(cmd *cobra.Command, client *control.Client, args []strin
 // need connects to the daemon, and starts it if none runs.
 func need(ctx context.Context) (*control.Client, error) { return needAs(ctx, clientName) }
 
-// needAs is need under another name in the audit.
+// needAs is need with another client name for the audit log.
 func needAs(ctx context.Context, name string) (*control.Client, error) {
 	return needWith(ctx, name)
 }
 
-// needWith is needAs that passes flags to a daemon that it starts.
+// needWith is needAs with flags for a daemon that it starts.
 func needWith(ctx context.Context, name string, flags ...string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
@@ -91,13 +90,13 @@ func needWith(ctx context.Context, name string, flags ...string) (*control.Clien
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
-	var ended <-chan error // the end of the daemon that was started here
+	var ended <-chan error // reports the exit of the daemon started here
 	for {
 		client, err := greet(ctx, home, name)
 		if fault.KindOf(err) != fault.Unavailable {
 			return client, err
 		}
-		// Somebody who has the home is about to answer, or to end.
+		// If another daemon has the home, wait for it to answer or to exit.
 		if _, owned := homelock.Holder(home); !owned && ended == nil {
 			if ended, err = startDaemon(home, flags); err != nil {
 				return nil, err
@@ -105,7 +104,7 @@ func needWith(ctx context.Context, name string, flags ...string) (*control.Clien
 		}
 		select {
 		case failed := <-ended:
-			// Another one may have been quicker.
+			// Another program may have started a daemon first.
 			if client, err := greet(ctx, home, name); err == nil {
 				return client, nil
 			}
@@ -121,8 +120,8 @@ func needWith(ctx context.Context, name string, flags ...string) (*control.Clien
 	}
 }
 
-// startDaemon starts a daemon that outlives this program. If it ends, its last
-// words come over the channel.
+// startDaemon starts a daemon that outlives this program. If it exits, the channel receives its
+// error.
 func startDaemon(home config.Home, flags []string) (ended <-chan error, err error) {
 	const op = "start the daemon"
 	program, err := os.Executable()
@@ -146,10 +145,10 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	}
 	slog.New(slog.NewTextHandler(words, nil)).Info("a daemon is started")
 	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
-	cmd.Dir = "/" // it should keep no disk busy
+	cmd.Dir = "/" // so that it keeps no file system busy
 	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))
 	cmd.Stdout, cmd.Stderr = words, words
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not meant for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that Ctrl-C does not reach it
 	if err := cmd.Start(); err != nil {
 		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
 	}
@@ -162,8 +161,7 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	return said, nil
 }
 
-// complaint is the error that a program ended with, from its exit code and
-// what it has printed: see finish.
+// complaint returns a failed program's error, from its exit code and the output of finish.
 func complaint(code int, words io.Reader) error {
 	f := fault.Newf(kindOf(code), "start the daemon", "", "it ended at once")
 	lines := bufio.NewScanner(words)
@@ -178,7 +176,7 @@ func complaint(code int, words io.Reader) error {
 	return f
 }
 
-// quit ends a daemon and returns when it is gone.
+// quit stops a daemon and waits for it to exit.
 func quit(ctx context.Context, client *control.Client, home config.Home) error {
 	if _, err := client.Quit(ctx, &controlpb.QuitRequest{}); err != nil {
 		return err
@@ -186,7 +184,7 @@ func quit(ctx context.Context, client *control.Client, home config.Home) error {
 	return released(ctx, home)
 }
 
-// released returns when nobody has the home any more.
+// released waits until no daemon has the home.
 func released(ctx context.Context, home config.Home) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
@@ -241,8 +239,8 @@ home: "Authorization: Bearer TOKEN".`,
 	return cmd
 }
 
-// quietFlag is what a daemon in the background is started with, and restFlag too
-// where it is to do away with the guest.
+// quietFlag is set for daemons in the background. restFlag keeps such a daemon from starting a
+// guest.
 const quietFlag, restFlag = "quiet", "at-rest"
 
 // build names the build of this program by its version and commit.

@@ -101,7 +101,7 @@ func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {
 	return err
 }
 
-// plural is a number of something that people read.
+// plural formats a count with a noun.
 func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -143,12 +143,10 @@ func splitArgs(cmd *cobra.Command, args []string, asRoot bool) (agent string, co
 	return "", args, nil
 }
 
-// maxJSONOutput bounds each stream of a command whose end is told as JSON: it
-// is held in memory until then.
+// maxJSONOutput bounds each stream with --json, which holds the output in memory.
 const maxJSONOutput = 1 << 20
 
-// execJSON runs a command and prints how it ended with what it wrote. What is
-// not UTF-8 of that is replaced.
+// execJSON runs a command and prints its result and output as JSON. Invalid UTF-8 is replaced.
 func execJSON(ctx context.Context, c console, command engine.Command, run starter) error {
 	var out, errs bytes.Buffer
 	command.MaxOutput = maxJSONOutput
@@ -156,13 +154,13 @@ func execJSON(ctx context.Context, c console, command engine.Command, run starte
 	var w witness
 	_, err := runCommand(ctx, console{c.in, &out, &errs}, command, w.watch(run))
 	if _, isExit := errors.AsType[exit](err); !w.ended || err != nil && !isExit {
-		return err // it did not run, or nobody knows how it ended
+		return err // it did not run, or its result is unknown
 	}
 	e := w.exit
 	return errors.Join(err, printJSON(c.out, struct {
 		Stdout    string  `json:"stdout"`
 		Stderr    string  `json:"stderr"`
-		ExitCode  int     `json:"exit_code"` // as a shell shows it
+		ExitCode  int     `json:"exit_code"` // as a shell reports it
 		Signal    int     `json:"signal"`
 		TimedOut  bool    `json:"timed_out"`
 		OOM       bool    `json:"oom"`
@@ -176,8 +174,8 @@ func execJSON(ctx context.Context, c console, command engine.Command, run starte
 	}))
 }
 
-// asLine is a command for a shell: a single argument is the shell's to read,
-// several are words that it takes as they are.
+// asLine returns a command line for a shell. A single argument is passed as it stands, several are
+// quoted.
 func asLine(args []string) string {
 	if len(args) == 1 {
 		return args[0]
@@ -189,7 +187,7 @@ func asLine(args []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// execInSession runs a command in a persistent shell and prints what came of it.
+// execInSession runs a command in a persistent shell and prints its result.
 func execInSession(ctx context.Context, c console, client *control.Client, agent string, command engine.ShellCommand, asJSON bool) error {
 	stop := showStart(ctx, c, client)
 	result, err := runInSession(ctx, client, agent, command)
@@ -213,13 +211,12 @@ func execInSession(ctx context.Context, c console, client *control.Client, agent
 	return nil
 }
 
-// lastAnswer is how long an answer is waited for of a call that nobody can cancel:
-// it has just ended, or has not yet come to the guest.
+// lastAnswer is how long to wait for the result of a command that could not be interrupted,
+// because it has just ended or has not yet started.
 const lastAnswer = time.Second
 
-// runInSession runs a command in a session. The first signal ends that command, and
-// no other of the session; what it wrote until then is its answer. The second ends
-// this program, and the command with it.
+// runInSession runs a command in a session. The first signal interrupts this command only, and its
+// output so far is the result. The second signal ends this program and the command.
 func runInSession(ctx context.Context, client *control.Client, agent string, command engine.ShellCommand) (engine.ShellResult, error) {
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -237,7 +234,7 @@ func runInSession(ctx context.Context, client *control.Client, agent string, com
 	return result, err
 }
 
-// printResult prints what a command wrote, and beside it what else there is to know.
+// printResult prints a command's output, and warnings to standard error.
 func printResult(c console, r engine.ShellResult) error {
 	if r.Restarted {
 		writef(c.err, failurePrefix+"this is a new shell, without what was changed in the one before: %s\n", r.RestartCause)
@@ -265,14 +262,14 @@ func printResultJSON(c console, r engine.ShellResult) error {
 	return printJSON(c.out, struct {
 		Stdout       string  `json:"stdout"`
 		Stderr       string  `json:"stderr"`
-		ExitCode     int     `json:"exit_code"` // as a shell shows it
+		ExitCode     int     `json:"exit_code"` // as a shell reports it
 		TimedOut     bool    `json:"timed_out"`
 		Cancelled    bool    `json:"cancelled"`
-		Exited       bool    `json:"exited"` // the shell, with this command
+		Exited       bool    `json:"exited"` // the shell exited with this command
 		Restarted    bool    `json:"restarted"`
 		RestartCause string  `json:"restart_cause,omitempty"`
 		Truncated    bool    `json:"truncated"`
-		Dir          string  `json:"dir"` // of the shell, afterwards
+		Dir          string  `json:"dir"` // the shell's working directory afterwards
 		Late         []late  `json:"late,omitempty"`
 		Duration     float64 `json:"duration"` // seconds
 	}{

@@ -19,13 +19,13 @@ import (
 const (
 	exitOK = 0
 
-	// A command that runs another (boot, exec) keeps all codes but these for it, as
-	// env and timeout do.
-	exitSandbox     = 125 // no command ran: the sandbox failed, or was asked wrongly
-	exitCannotRun   = 126 // the command is there and cannot be run
-	exitNoCommand   = 127 // there is no such command
+	// Commands that run another command (boot, exec) use only these codes themselves, as env and
+	// timeout do.
+	exitSandbox     = 125 // no command ran: the sandbox failed, or the arguments were wrong
+	exitCannotRun   = 126 // the command exists but cannot be run
+	exitNoCommand   = 127 // the command does not exist
 	exitInterrupted = 128 // plus the signal
-	exitLost        = 255 // the sandbox failed when the command had begun: ssh has the same
+	exitLost        = 255 // the sandbox failed after the command had begun, as in ssh
 )
 
 // exitCodes is printed by help.
@@ -40,10 +40,10 @@ const exitCodes = `Exit codes:
   exec --timeout: 143 the time was over, 137 also if SIGTERM was ignored, or the command's own; with --session 130
 `
 
-// exitCode is the exit code for an error, from its kind alone.
+// exitCode returns the exit code for an error's kind.
 func exitCode(err error) int { return fault.KindOf(err).ExitCode() }
 
-// kindOf is the kind of fault that an exit code of this program stands for.
+// kindOf returns the error kind for an exit code of this program.
 func kindOf(code int) fault.Kind {
 	for _, kind := range fault.Kinds() {
 		if kind.ExitCode() == code {
@@ -53,14 +53,13 @@ func kindOf(code int) fault.Kind {
 	return fault.Execution
 }
 
-// How the lines begin that say why a command failed, and what to do next.
+// Prefixes of the lines that report an error and its advice.
 const (
 	failurePrefix = "osaurus-sandbox: "
 	advicePrefix  = "advice: "
 )
 
-// exit ends the program with a code of a command's own choice. Err, if there
-// is one, is printed first.
+// exit ends the program with a specific exit code. It prints err first, if set.
 type exit struct {
 	code int
 	err  error
@@ -75,17 +74,17 @@ func (e exit) Error() string {
 
 func (e exit) Unwrap() error { return e.err }
 
-// lost is why nobody knows how a command ended that had begun: whoever runs it again
-// runs it twice.
+// lost marks an error after which a command's result is unknown, so running it again may repeat
+// its effects.
 type lost struct{ error }
 
 func (l lost) Unwrap() error { return l.error }
 
-// runsCommand marks, as an annotation, a command that runs another.
+// runsCommand is the annotation of commands that run another command.
 const runsCommand = "runs-command"
 
-// forSandbox tells what the sandbox failed at from what the command in it
-// ended with. An interruption keeps its own code.
+// forSandbox gives errors of the sandbox other exit codes than the command's own. Interruptions
+// keep theirs.
 func forSandbox(ctx context.Context, err error) error {
 	_, isExit := errors.AsType[exit](err)
 	_, isInterrupted := errors.AsType[interrupted](context.Cause(ctx))
@@ -98,8 +97,7 @@ func forSandbox(ctx context.Context, err error) error {
 	return exit{exitSandbox, err}
 }
 
-// finish prints why a command failed and what to do next, and returns the
-// program's exit code.
+// finish prints an error and its advice, and returns the program's exit code.
 func finish(ctx context.Context, w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
@@ -110,12 +108,12 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 	} else if e, ok := errors.AsType[exit](err); ok {
 		code, err = e.code, e.err
 	} else if i, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
-		// What a command says of its broken-off work is no news.
+		// The error of interrupted work tells the user nothing new.
 		code, err = exitInterrupted+int(i.signal), i
 	}
 	if err != nil {
 		p := paintFor(w)
-		text := strings.ReplaceAll(string(lines(err.Error())), "\n", "\n  ") // only the first line is this program's word
+		text := strings.ReplaceAll(string(lines(err.Error())), "\n", "\n  ") // indent all lines but the first, which starts with the prefix
 		writef(w, "%s%s\n", p.bad(failurePrefix), safe(text))
 		if advice := fault.AdviceOf(err); advice != "" {
 			writef(w, "%s%s\n", p.busy(advicePrefix), advice)
@@ -124,15 +122,14 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 	return code
 }
 
-// readerLeft reports whether an error is that nobody reads the output any more. In a
-// pipeline that is no failure, as of `status | head`: shells expect what SIGPIPE does.
+// readerLeft reports whether the output's reader is gone. Pipelines such as `status | head` treat
+// that as SIGPIPE, not as an error.
 func readerLeft(err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ok && e.Path == os.Stdout.Name() && errors.Is(e.Err, syscall.EPIPE)
 }
 
-// misused is the error for a command line that could not be understood: args are
-// what cmd was given, without its flags.
+// misused returns the error for an invalid command line; args are cmd's arguments without flags.
 func misused(cmd *cobra.Command, args []string, err error) error {
 	advice := "See " + cmd.CommandPath() + " --help."
 	if cmd.HasSubCommands() {
@@ -145,7 +142,7 @@ func misused(cmd *cobra.Command, args []string, err error) error {
 	return fault.New(fault.InvalidArgs, "", "", err).Advise(advice)
 }
 
-// nearest are the commands below cmd that are written much like the first of args.
+// nearest returns subcommands of cmd with a name similar to args[0].
 func nearest(cmd *cobra.Command, args []string) []string {
 	const typos = 2
 	if len(args) == 0 {

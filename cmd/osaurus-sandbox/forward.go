@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	// maxForwarded bounds the connections of one forward at a time; more wait until one has
-	// ended. Two that are full have all the connections that the daemon lets an agent have. A
-	// browser has six for each address.
+	// maxForwarded bounds the concurrent connections of one forward; more wait. Browsers open six
+	// per address, and two full forwards use all the connections that the daemon allows an agent.
 	maxForwarded = 32
-	// complainEvery is how often it is said that connections fail: a page tries again and again.
+	// complainEvery limits error messages: web pages retry again and again.
 	complainEvery = time.Second
 )
 
@@ -62,24 +61,24 @@ that you use on 127.0.0.1. If that matters, use another browser profile or a pri
 	})
 }
 
-// forwarder has ports of this computer lead to those of an agent.
+// forwarder forwards ports of this computer to an agent's room.
 type forwarder struct {
 	console
-	agent string
-	doors []door
-	slots chan struct{} // of connections
+	agent        string
+	portForwards []portForward
+	slots        chan struct{} // one per connection
 
 	mu         sync.Mutex
 	complained time.Time
 }
 
-// door is a port of this computer, and the port of the agent that it leads to.
-type door struct {
+// portForward is a listening port and the agent's port that it forwards to.
+type portForward struct {
 	net.Listener
 	port config.Port
 }
 
-// listen opens PORT, or LOCAL:PORT.
+// listen opens the port in PORT or LOCAL:PORT.
 func (f *forwarder) listen(ctx context.Context, text string) error {
 	const op = "open port"
 	local, there, two := strings.Cut(text, ":")
@@ -107,23 +106,23 @@ func (f *forwarder) listen(ctx context.Context, text string) error {
 		}
 		return fault.New(kind, op, local, err).Advise(fmt.Sprintf("Open another one for it: osaurus-sandbox forward %s %s", f.agent, other))
 	}
-	f.doors = append(f.doors, door{l, port})
+	f.portForwards = append(f.portForwards, portForward{l, port})
 	return nil
 }
 
 func (f *forwarder) close() {
-	for _, d := range f.doors {
+	for _, d := range f.portForwards {
 		_ = d.Close()
 	}
 }
 
-// run forwards until the context ends, or the daemon.
+// run forwards until the context ends or the daemon closes the connection.
 func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool) error {
 	var ports []config.Port
-	for _, d := range f.doors {
+	for _, d := range f.portForwards {
 		ports = append(ports, d.port)
 	}
-	ctx, end := context.WithCancel(ctx) // the way's is below it, so that who sees the way end by it sees it ended
+	ctx, end := context.WithCancel(ctx) // ends before the connection to the daemon does, so that its end is not reported as an error
 	defer end()
 	stop := showStart(ctx, f.console, client)
 	way, err := client.Forward(ctx, f.agent, ports)
@@ -132,17 +131,17 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 		return err
 	}
 	defer way.Close()
-	for _, d := range f.doors {
+	for _, d := range f.portForwards {
 		if err := f.say(d, asJSON); err != nil {
 			return err
 		}
 	}
-	failed := make(chan error, len(f.doors))
+	failed := make(chan error, len(f.portForwards))
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer f.close()
 	defer end()
-	for _, d := range f.doors {
+	for _, d := range f.portForwards {
 		work.Go(func() {
 			for {
 				conn, err := d.Accept()
@@ -166,7 +165,7 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 	select {
 	case <-way.Done():
 		if ctx.Err() != nil {
-			return nil // which is how it is ended
+			return nil // Ctrl-C is the normal end
 		}
 		return way.Err()
 	case err := <-failed:
@@ -174,19 +173,19 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 	}
 }
 
-// say says what a door leads to.
-func (f *forwarder) say(d door, asJSON bool) error {
+// say prints where a portForward leads.
+func (f *forwarder) say(d portForward, asJSON bool) error {
 	if asJSON {
 		return printJSONLine(f.out, struct {
 			Address string      `json:"address"`
 			Agent   string      `json:"agent"`
-			Port    config.Port `json:"port"` // of the agent
+			Port    config.Port `json:"port"` // in the room
 		}{d.Addr().String(), f.agent, d.port})
 	}
 	return writef(f.out, "http://%s is port %v of %s\n", d.Addr(), d.port, f.agent)
 }
 
-// complain says why a connection could not be carried, unless it was just said.
+// complain prints an error of a connection, at most once per complainEvery.
 func (f *forwarder) complain(ctx context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

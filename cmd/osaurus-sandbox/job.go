@@ -126,7 +126,7 @@ func jobState(j *controlpb.Job) string {
 	return state
 }
 
-// withJob is withClient for a command whose arguments are an agent and the beginning of a job's id.
+// withJob is withClient for commands with the arguments AGENT and a prefix of a job's id.
 func withJob(do func(cmd *cobra.Command, client *control.Client, agent, id string) error) func(*cobra.Command, []string) error {
 	return withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 		const length = 32
@@ -219,8 +219,8 @@ func newJobKill(c console) *cobra.Command {
 	return withJSON(cmd)
 }
 
-// tailBytes is how far back the last lines are looked for: the most that the
-// daemon reads back at once.
+// tailBytes is how much output is searched for the last lines. The daemon reads back no more at
+// once.
 const tailBytes = 64 << 10
 
 func newJobTail(c console) *cobra.Command {
@@ -261,10 +261,10 @@ func newJobTail(c console) *cobra.Command {
 	return withJSON(cmd)
 }
 
-// jobOutput is what the daemon answers of a job's output, part by part.
+// jobOutput is the daemon's stream of a job's output.
 type jobOutput = connect.ServerStreamForClient[controlpb.TailJobResponse]
 
-// each shows all parts as they come.
+// each calls show for each part.
 func each(stream *jobOutput, show func(*controlpb.TailJobResponse) error) error {
 	for stream.Receive() {
 		if err := show(stream.Msg()); err != nil {
@@ -274,9 +274,8 @@ func each(stream *jobOutput, show func(*controlpb.TailJobResponse) error) error 
 	return stream.Err()
 }
 
-// tailLines shows the last lines of what has been written by now, and where that is followed
-// all that comes: the first part is then what there was, if anything; else it is all parts,
-// and they are one.
+// tailLines shows the last lines of the output so far and, with follow, everything after it. When
+// following, the first part holds the earlier output.
 func tailLines(stream *jobOutput, lines int, follow bool, show func(*controlpb.TailJobResponse) error) error {
 	if !stream.Receive() {
 		return stream.Err()

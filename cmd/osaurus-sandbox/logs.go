@@ -62,8 +62,7 @@ func printLog(w io.Writer, l *controlpb.LogsResponse) error {
 	return writef(w, "%-7s  %s\n", l.Source, l.Text)
 }
 
-// logsWithoutDaemon prints what daemons have left in the home: nobody else can say why
-// one does not come up.
+// logsWithoutDaemon prints the logs of past daemons, which explain why none starts.
 func logsWithoutDaemon(cmd *cobra.Command, source string, since time.Time) error {
 	home, err := config.FindHome()
 	if err != nil {
@@ -77,7 +76,7 @@ func logsWithoutDaemon(cmd *cobra.Command, source string, since time.Time) error
 	return control.LeftLogs(home, source, since, func(l *controlpb.LogsResponse) error { return show(cmd.OutOrStdout(), l) })
 }
 
-// parseSince reads how far back, as a duration or a time; empty is everything.
+// parseSince parses a duration or a time. Empty means no limit.
 func parseSince(text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
@@ -141,7 +140,7 @@ func printEvent(w io.Writer, e *controlpb.EventsResponse) error {
 	return writef(w, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
 }
 
-// printTopic prints what a program of an agent has told.
+// printTopic prints an event of an agent's program.
 func printTopic(w io.Writer, e *controlpb.ReadTopicsResponse) error {
 	if e.GapTo != 0 {
 		return writef(w, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)

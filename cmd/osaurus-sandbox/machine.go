@@ -16,12 +16,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// machineCommand is a command that changes what the sandbox is doing.
+// machineCommand is a command that changes the state of the sandbox.
 type machineCommand struct {
 	use, short, long string
-	// confirm, if not empty, is what a person is told before they say yes.
+	// confirm, if not empty, is the warning shown before asking for confirmation.
 	confirm string
-	flags   []string // of a daemon that has to be started for it
+	flags   []string // for a daemon that has to be started
 	do      func(context.Context, *control.Client) (*controlpb.Status, error)
 }
 
@@ -108,21 +108,21 @@ goes on, and starts the guest again for the next command that needs it. With --d
 		Example: `  osaurus-sandbox down
   osaurus-sandbox down --daemon`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, noDaemon := cmd.Context(), map[string]bool{"daemon": false} // for programs: a person did ask for it
+			ctx, noDaemon := cmd.Context(), map[string]bool{"daemon": false} // JSON for programs
 			home, err := config.FindHome()
 			if err != nil {
 				return err
 			}
 			client, err := control.Connect(ctx, home, clientName)
 			if fault.KindOf(err) == fault.Unavailable {
-				// Then no guest runs: it would have ended with its daemon.
+				// No guest runs: it ends with its daemon.
 				return reply(cmd, noDaemon, released(ctx, home), nil)
 			}
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			if daemon { // of whatever version it is
+			if daemon { // even one of another version
 				return reply(cmd, noDaemon, quit(ctx, client, home), nil)
 			}
 			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
@@ -135,19 +135,19 @@ goes on, and starts the guest again for the next command that needs it. With --d
 	return withJSON(cmd)
 }
 
-// asking makes a call of the API that has no arguments into what a machineCommand does.
+// asking adapts an API call without arguments to machineCommand.do.
 func asking[Q any, R interface{ GetStatus() *controlpb.Status }](call func(*control.Client, context.Context, *Q) (R, error)) func(context.Context, *control.Client) (*controlpb.Status, error) {
 	return func(ctx context.Context, client *control.Client) (*controlpb.Status, error) {
 		return answer(call(client, ctx, new(Q)))
 	}
 }
 
-// answer returns the status of an answer.
+// answer returns the status in a response.
 func answer[R interface{ GetStatus() *controlpb.Status }](r R, err error) (*controlpb.Status, error) {
 	return r.GetStatus(), err
 }
 
-// provision follows the journey for its result only: withProgress shows it.
+// provision returns the last status of provisioning. withProgress shows its progress.
 func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, err error) {
 	for r, err := range control.Messages(s.Provision(ctx, &controlpb.ProvisionRequest{})) {
 		if err != nil {
@@ -192,7 +192,7 @@ func newStatus(c console) *cobra.Command {
 	return withJSON(cmd)
 }
 
-// printStatusLine prints what changes most.
+// printStatusLine prints the status on one line.
 func printStatusLine(w io.Writer, s *controlpb.Status) error {
 	line := paintFor(w).state(s.State)
 	if s.Operation != "" {

@@ -1,4 +1,4 @@
-// Command osaurus-sandbox boots Linux guests for AI agents on this computer, and says how they are.
+// Command osaurus-sandbox runs a Linux VM in which AI agents work.
 package main
 
 //go:generate go test -count=1 -run TestCommandReference . -update
@@ -20,18 +20,18 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// console is where a command reads and writes.
+// console has a command's standard streams.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
 func main() {
-	local.Helper() // of the UNSAFE backend, if it was started as one
-	_ = noCore()   // to lower a limit is always allowed
+	local.Helper() // runs the helper of the local backend if started as one
+	_ = noCore()   // lowering a limit always succeeds
 	keepInherited()
-	// A reader that went away is an error of Write, to be cleaned up after, and
-	// not the sudden end that Go makes of it on standard output.
+	// Make a closed pipe an error of Write, so that commands can clean up. By default Go ends the
+	// program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilInterrupted(context.Background())
 	code := run(ctx, console{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
@@ -39,9 +39,8 @@ func main() {
 	os.Exit(code)
 }
 
-// untilInterrupted returns a context that ends with the first SIGINT, SIGTERM
-// or SIGHUP, so that work ends orderly. The second signal is not caught any
-// more: it ends the program at once, and its machines with it.
+// untilInterrupted returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, so that
+// work can clean up. The second signal ends the program and its machines at once.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -57,8 +56,8 @@ func untilInterrupted(parent context.Context) (context.Context, context.CancelFu
 	return ctx, func() { cancel(nil) }
 }
 
-// endings are the signals that end what runs. SIGHUP is none of them where
-// nohup has had it ignored.
+// endings returns the signals that end the program. SIGHUP is left out if it is ignored, as under
+// nohup.
 func endings() []os.Signal {
 	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -67,12 +66,12 @@ func endings() []os.Signal {
 	return list
 }
 
-// interrupted is why a context ended: somebody sent a signal.
+// interrupted is the cause of a context that ended with a signal.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "ended by a signal: " + i.signal.String() }
 
-// noteBegin makes all commands note that their command line was understood.
+// noteBegin makes all commands set began once their command line was parsed.
 func noteBegin(cmd *cobra.Command, began *bool) {
 	for _, sub := range cmd.Commands() {
 		noteBegin(sub, began)
@@ -101,9 +100,9 @@ func run(ctx context.Context, c console, args []string) int {
 	return finish(ctx, c.err, err)
 }
 
-// noCore has this program and what it starts leave no image of their memory when
-// they crash: secrets are in it, and QEMU's is the whole guest. On Linux a limit of
-// 1 also keeps the core from a collector of the system, which 0 does not.
+// noCore prevents core dumps of this program and its children: they contain secrets, and QEMU's
+// the whole guest. On Linux, a limit of 1 also keeps them from a crash collector; a limit of 0
+// does not.
 func noCore() error {
 	limit := unix.Rlimit{}
 	if runtime.GOOS == "linux" {
@@ -112,11 +111,10 @@ func noCore() error {
 	return unix.Setrlimit(unix.RLIMIT_CORE, &limit)
 }
 
-// keepInherited has nothing that this program starts find what whoever started this
-// program left open: the daemon would hold a script's lock for days, and QEMU is not to
-// be trusted with a file that it was not given.
+// keepInherited closes inherited files to child processes. Otherwise a daemon could hold a
+// script's lock for days, and QEMU could use files it was never given.
 func keepInherited() {
-	open, _ := os.ReadDir("/dev/fd") // where there is none, descriptors cannot be known
+	open, _ := os.ReadDir("/dev/fd") // without it, open files are unknown
 	for _, f := range open {
 		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > syscall.Stderr {
 			syscall.CloseOnExec(fd)
@@ -162,8 +160,8 @@ func newRoot(c console) *cobra.Command {
 	return root
 }
 
-// alsoCalled has the commands below cmd be found by the words that other programs have for
-// the same. Those of root have one name: its remove takes a whole guest away.
+// alsoCalled adds the aliases that users know from other programs. Commands of root get none,
+// because its remove deletes the guest.
 func alsoCalled(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		alsoCalled(sub)
@@ -178,13 +176,13 @@ func alsoCalled(cmd *cobra.Command) {
 	}
 }
 
-// group is commands that help shows together.
+// group is a section of commands in help.
 type group struct {
 	title    string
 	commands []*cobra.Command
 }
 
-// inGroups puts commands below root, in an order in which a newcomer reads.
+// inGroups adds groups of commands to root, in the order a newcomer needs them.
 func inGroups(root *cobra.Command, groups []group) {
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})

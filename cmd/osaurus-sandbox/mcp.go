@@ -40,7 +40,7 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 					return err
 				}
 			}
-			os.Stdout = os.Stderr // whatever prints by mistake does not print into the protocol
+			os.Stdout = os.Stderr // keeps stray prints out of the protocol
 			return mcp.Serve(cmd.Context(), c.in, c.out, o)
 		},
 	}
@@ -50,9 +50,8 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 	return cmd
 }
 
-// programPath is where this program is, for those who do not have it in their path: as it
-// is called, if that is this very program, since what a package manager's link leads
-// to is gone with the next release.
+// programPath returns this program's path for configuration files. It prefers the path by which it
+// was called, since a link in PATH survives an upgrade and its target does not.
 func programPath() string {
 	path, err := os.Executable()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// setup is how a client is to start this program.
+// setup configures how a client starts this program.
 type setup struct {
 	agent, profile   string
 	readOnly, dryRun bool
@@ -60,15 +60,15 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 			var sandbox admitted
 			file, err := edit(client, s.dryRun, func(path string, text []byte) (change, error) {
 				added, err := client.Add(text, command)
-				if err == nil && !s.dryRun { // the agent first: an entry without one cannot connect
+				if err == nil && !s.dryRun { // first: the entry does not work without the agent
 					sandbox, err = s.admit(cmd.Context())
 				}
-				if client.Has(text) { // the copy is of what was there before the first time
+				if client.Has(text) { // the backup holds the file before the first install
 					text, _, _ = readClient(path + backupSuffix)
 				}
 				return change{file: added, copy: text}, err
 			})
-			if err == nil && !s.dryRun { // its rights last: what cannot be connected changes nobody's
+			if err == nil && !s.dryRun { // last: if installing fails, the agent's rights stay
 				err = s.allow(cmd.Context(), client, sandbox.agent)
 			}
 			switch {
@@ -104,7 +104,7 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 	return cmd
 }
 
-// clientEditJSON is what became of a client's file, for programs.
+// clientEditJSON is a clientEdit as JSON.
 type clientEditJSON struct {
 	Client  string `json:"client"`
 	File    string `json:"file"`
@@ -179,7 +179,7 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 					Client      string `json:"client"`
 					File        string `json:"file"`
 					Agent       string `json:"agent"`
-					AgentExists *bool  `json:"agent_exists"` // null if that is not known
+					AgentExists *bool  `json:"agent_exists"` // null if unknown
 					Entry       string `json:"entry"`
 				}{client.ID, path, s.agent, there, client.Snippet(command)})
 			}
@@ -195,7 +195,7 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 	return cmd
 }
 
-// hasAgent reports whether an agent exists, or nil if no daemon runs or answers.
+// hasAgent reports whether an agent exists, or returns nil if no daemon answers.
 func hasAgent(ctx context.Context, ref string) *bool {
 	client, err := reach(ctx)
 	if err != nil {
@@ -209,7 +209,7 @@ func hasAgent(ctx context.Context, ref string) *bool {
 	return new(err == nil)
 }
 
-// resolve is which client is meant, and how it is to start this program.
+// resolve returns the client with an id and the command that starts this program for it.
 func (s *setup) resolve(id string) (install.Client, install.Command, error) {
 	client, err := install.Find(id)
 	if err != nil {
@@ -234,13 +234,13 @@ func (s *setup) resolve(id string) (install.Client, install.Command, error) {
 	return client, command, nil
 }
 
-// admitted is as whom a client may work, and whether there is a sandbox to work in.
+// admitted is the agent that a client works as, and whether a sandbox exists.
 type admitted struct {
 	agent string
 	state machine.State
 }
 
-// admit makes the client's agent if it is not there.
+// admit creates the client's agent if needed.
 func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 	daemon, err := need(ctx)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *setup) admit(ctx context.Context) (in admitted, err error) {
 	return in, err
 }
 
-// allow lets the agent of a client that has it do what it may.
+// allow applies --read-only to a client's agent.
 func (s *setup) allow(ctx context.Context, client install.Client, agent string) error {
 	may := fmt.Sprint(!s.readOnly)
 	daemon, err := need(ctx)
@@ -279,11 +279,12 @@ func (s *setup) allow(ctx context.Context, client install.Client, agent string) 
 	return nil
 }
 
-// ownTools is what nobody should take for granted of an app that was connected.
+// ownTools warns that connecting an app does not restrict it.
 const ownTools = `The app's own tools for commands and files still work on this computer, outside of the sandbox: only the tools that are added work inside.
 If you do not want that, turn the app's own tools off in its settings.`
 
-// tell says as whom a client works, what that may do, and what it does not change.
+// tell says which agent a client works as, what the agent may do, and what the app can still do
+// without it.
 func (s *setup) tell(w io.Writer, client install.Client, in admitted) error {
 	may := "may do everything in its room in the sandbox: run commands, write files, install"
 	if s.readOnly {
@@ -297,10 +298,10 @@ func (s *setup) tell(w io.Writer, client install.Client, in admitted) error {
 	return err
 }
 
-// backupSuffix is what the file as it was before is called after.
+// backupSuffix is appended to the name of a client's file for the backup.
 const backupSuffix = ".before-osaurus-sandbox"
 
-// clientFile is where a client keeps its servers: what a link leads to, if it is one.
+// clientFile returns the path of a client's configuration file, with links resolved.
 func clientFile(client install.Client) (string, error) {
 	user, err := os.UserHomeDir()
 	if err != nil {
@@ -318,17 +319,16 @@ func clientFile(client install.Client) (string, error) {
 	return path, nil
 }
 
-// change is what a client's file is to be, and what is to be kept of it beside it.
-// Where there is nothing in one, there is to be none.
+// change is the new content of a client's file and its backup. A file without content is removed.
 type change struct{ file, copy []byte }
 
-// clientEdit is what became of a client's file.
+// clientEdit is the result of an edit.
 type clientEdit struct {
 	path, diff string
 	changed    bool
 }
 
-// edit changes a client's file, unless do changes nothing of it.
+// edit changes a client's file as do says, unless that changes nothing.
 func edit(client install.Client, dryRun bool, do func(path string, text []byte) (change, error)) (e clientEdit, err error) {
 	const op = "edit the configuration of"
 	if e.path, err = clientFile(client); err != nil {
@@ -367,7 +367,7 @@ func edit(client install.Client, dryRun bool, do func(path string, text []byte) 
 	return e, err
 }
 
-// readClient reads a client's file. None is an empty one that is to be the user's alone.
+// readClient reads a client's file. A missing file is empty and private to the user.
 func readClient(path string) (text []byte, mode fs.FileMode, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -380,9 +380,9 @@ func readClient(path string) (text []byte, mode fs.FileMode, err error) {
 	return text, info.Mode().Perm(), err
 }
 
-// undo is a client's file as it was before install, if nothing else has changed in it
-// since, and otherwise without this program: most clients write into their files. No
-// copy stays: what was taken out is what this program had put in, and nothing else.
+// undo returns a client's file before install if nothing else has changed, and otherwise the
+// current file without this program's entry. Most clients write to their files. The backup is
+// removed.
 func undo(client install.Client, path string, text []byte) (change, error) {
 	removed, err := client.Remove(text)
 	if err != nil {

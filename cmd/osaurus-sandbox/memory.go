@@ -30,7 +30,7 @@ forgotten for one that a program stores. Searches find your facts first.`,
 	return cmd
 }
 
-// facts are those of an agent, the oldest first.
+// facts returns an agent's facts, oldest first.
 func facts(ctx context.Context, client *control.Client, agent string) iter.Seq2[*controlpb.ListFactsResponse, error] {
 	return control.Messages(client.Memory.List(ctx, &controlpb.ListFactsRequest{Agent: agent}))
 }

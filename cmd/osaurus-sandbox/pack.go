@@ -36,7 +36,7 @@ computer exported.`,
 	return cmd
 }
 
-// packs is the store of packs.
+// packs returns the store of packs.
 func packs() (pack.Store, error) {
 	home, err := config.FindHome()
 	return pack.Store{Dir: home.Packs()}, err
@@ -52,7 +52,7 @@ func newPackList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// What can be opened is listed, also beside what cannot.
+			// List the readable packs even if others are broken.
 			list, broken := store.List()
 			manifests := []pack.Manifest{}
 			for _, p := range list {
@@ -91,7 +91,7 @@ func newPackShow() *cobra.Command {
 	})
 }
 
-// openPack opens a pack that is here: by its name, or in a folder.
+// openPack opens a local pack by name or folder.
 func openPack(text string) (pack.Pack, error) {
 	ref, err := packRef(text)
 	if err != nil {
@@ -208,7 +208,7 @@ func newPackExport(c console) *cobra.Command {
 	})
 }
 
-// replyPack says which pack is there now.
+// replyPack prints the name of a new pack.
 func replyPack(cmd *cobra.Command, p pack.Pack, err error) error {
 	return reply(cmd, map[string]string{"pack": p.Manifest.Name}, err, func(w io.Writer, _ map[string]string) error {
 		return writef(w, "%s\n", p.Manifest.Name)
@@ -257,13 +257,13 @@ func newPackRemove() *cobra.Command {
 	})
 }
 
-// packSources finds and makes packs.
+// packSources returns the sources of packs.
 func packSources(home config.Home) *sources.Sources {
 	return sources.New(home.Packs(), home.Downloads())
 }
 
-// choosePack is the pack that a person means by text, or else the one of the
-// settings. It is made if it can be and is not there.
+// choosePack returns the pack named by text or, if that is empty, by the settings. It builds the
+// pack if needed.
 func choosePack(ctx context.Context, home config.Home, s config.Settings, text, arch string, report progress.Func) (pack.Pack, error) {
 	ref := s.Pack
 	if text != "" {
@@ -276,13 +276,13 @@ func choosePack(ctx context.Context, home config.Home, s config.Settings, text, 
 	return choice.Pack, err
 }
 
-// baker makes images of packs, with the toolbox of the settings in them.
+// baker returns a builder of images with the toolbox of the settings.
 func baker(home config.Home, s config.Settings) boot.ToolboxBuilder {
 	return boot.NewToolboxBuilder(home, s, driver(), image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]})
 }
 
-// findImage is the image of a pack as it is here, built if there is none. It
-// says what the guest will lack.
+// findImage returns the pack's current image, building it if there is none. It warns about what
+// the guest will lack.
 func findImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report progress.Func) (image.Image, error) {
 	i, missing, err := b.Find(ctx, p, report)
 	if err == nil && len(missing) > 0 {
@@ -291,12 +291,11 @@ func findImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report p
 	return i, err
 }
 
-// buildImage makes the image of a pack as it should be: whole, and with the
-// toolbox where the network allows that.
+// buildImage builds a pack's image, with the toolbox if the network allows.
 func buildImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report progress.Func) error {
-	// What is baked is baked of the bare one.
+	// The image with the toolbox is made from the bare one.
 	bare := func() (image.Image, error) { return b.Images.Ensure(ctx, p, report) }
-	if err := mend(ctx, b.Images, report, bare); err != nil {
+	if err := repairImage(ctx, b.Images, report, bare); err != nil {
 		return err
 	}
 	var missing []string
@@ -304,7 +303,7 @@ func buildImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report 
 		i, missing, err = b.Find(ctx, p, report)
 		return i, err
 	}
-	if err := mend(ctx, b.Images, report, best); err != nil || len(missing) == 0 {
+	if err := repairImage(ctx, b.Images, report, best); err != nil || len(missing) == 0 {
 		return err
 	}
 	_, err := b.Build(ctx, p, report)
@@ -315,8 +314,8 @@ func buildImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report 
 	return err
 }
 
-// mend has an image built again that has changed since it was built, or lacks a file.
-func mend(ctx context.Context, store image.Store, report progress.Func, find func() (image.Image, error)) error {
+// repairImage rebuilds an image that was damaged or lacks a file.
+func repairImage(ctx context.Context, store image.Store, report progress.Func, find func() (image.Image, error)) error {
 	i, err := find()
 	if err != nil {
 		return err

@@ -9,14 +9,13 @@ import (
 	"osaurus-sandbox/vm/vz"
 )
 
-// driver is what runs machines on this host.
+// driver returns this system's driver.
 func driver() vm.Driver { return &vz.Driver{} }
 
-// checkDriver says what the driver finds here.
+// checkDriver returns what the driver found to be missing or slow.
 func checkDriver(ctx context.Context, arch vm.Arch) []vm.Finding { return vz.Check(ctx, arch) }
 
-// opener is the program that opens a file as a double click would, if there is a
-// desktop.
+// opener returns the program that opens files like a double click.
 func opener() string { return "/usr/bin/open" }
 
 const getTermios, setTermios = unix.TIOCGETA, unix.TIOCSETA

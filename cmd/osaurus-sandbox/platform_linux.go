@@ -11,19 +11,18 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// driver is what runs machines on this host.
+// driver returns this system's driver.
 func driver() vm.Driver { return &qemu.Driver{} }
 
-// checkDriver says what the driver finds here.
+// checkDriver returns what the driver found to be missing or slow.
 func checkDriver(ctx context.Context, arch vm.Arch) []vm.Finding { return qemu.Check(ctx, arch) }
 
-// opener is the program that opens a file as a double click would, if there is a
-// desktop.
+// opener returns the program that opens files like a double click, or "" without a desktop.
 func opener() string {
 	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
 		return ""
 	}
-	program, _ := exec.LookPath("xdg-open") // without it there is none
+	program, _ := exec.LookPath("xdg-open") // "" if not installed
 	return program
 }
 

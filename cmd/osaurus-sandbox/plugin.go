@@ -43,7 +43,7 @@ example, and "plugin schema" prints the format.`,
 	return cmd
 }
 
-// oneLine is a text where there is no room for more.
+// oneLine shortens a text to one line.
 func oneLine(text string) string {
 	return printable.Line(printable.Text(text), 60)
 }
@@ -70,7 +70,7 @@ func newPluginList(c console) *cobra.Command {
 	})
 }
 
-// revisionText is a plugin's revision, as a person reads it.
+// revisionText describes a plugin's revision.
 func revisionText(p *controlpb.Plugin) string {
 	if p.Revision == 0 {
 		return "by hand"
@@ -86,14 +86,14 @@ func newPluginShow(c console) *cobra.Command {
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0]})
 			if err == nil && r.Plugin == nil {
-				err = fault.Newf(fault.InvalidArgs, "show plugin", args[0], "its file is broken: %s", r.Error).Advise("Mend it: osaurus-sandbox plugin edit " + args[0])
+				err = fault.Newf(fault.InvalidArgs, "show plugin", args[0], "its file is broken: %s", r.Error).Advise("Fix it: osaurus-sandbox plugin edit " + args[0])
 			}
 			return reply(cmd, r.GetPlugin(), err, printPlugin)
 		}),
 	})
 }
 
-// printPlugin prints what a person wants to know before they install a plugin.
+// printPlugin prints what a person should know before installing a plugin.
 func printPlugin(w io.Writer, p *controlpb.Plugin) error {
 	table := newTable(w)
 	table.field("id", p.Id)
@@ -112,7 +112,7 @@ func printPlugin(w io.Writer, p *controlpb.Plugin) error {
 	return table.Flush()
 }
 
-// asksFor is what a plugin wants that not every program of an agent has.
+// asksFor lists the permissions that a plugin requests beyond those of other programs.
 func asksFor(p *controlpb.Plugin) []string {
 	var list []string
 	if p.Network != "" && p.Network != "none" {
@@ -163,14 +163,15 @@ does the download, and only from public addresses.`,
 	return withJSON(cmd)
 }
 
-// isFile reports whether a source is a file, also one that is not there: a mistyped name is nobody's repository.
+// isFile reports whether a source is a file. A mistyped file name counts too, rather than as a
+// repository.
 func isFile(source string) bool {
 	_, err := os.Stat(source)
 	return err == nil || source == "-" || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "/") ||
 		strings.HasSuffix(source, ".json") && !strings.Contains(source, "://")
 }
 
-// printImported says what was kept, where it came from, and what is to be known of it.
+// printImported prints what was imported, from where, and any warnings.
 func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) error {
 	for _, f := range r.Warnings {
 		writef(c.err, "%s: %s: %s\n    %s\n", f.Severity, f.Path, f.Text, f.Fix)
@@ -260,7 +261,7 @@ func newPluginRemove(c console) *cobra.Command {
 	})
 }
 
-// recipeAt returns a revision of a plugin's recipe; 0 is the current one.
+// recipeAt returns a revision of a plugin's recipe; 0 means the current one.
 func recipeAt(ctx context.Context, client *control.Client, plugin string, revision uint32) (plugins.Recipe, error) {
 	r, err := client.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin, Revision: revision})
 	if err != nil {
@@ -287,7 +288,7 @@ func newPluginHistory(c console) *cobra.Command {
 	})
 }
 
-// revisionOf reads the number of a revision.
+// revisionOf parses a revision number.
 func revisionOf(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 {
@@ -332,7 +333,7 @@ func newPluginDiff(c console) *cobra.Command {
 	})
 }
 
-// beforeCurrent is the newest revision that is not the current.
+// beforeCurrent returns the newest revision before the current one.
 func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (uint32, error) {
 	r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: plugin})
 	if err != nil {

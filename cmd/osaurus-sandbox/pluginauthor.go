@@ -23,7 +23,7 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// readRecipe reads a file that should be a recipe, or standard input if that is "-".
+// readRecipe reads a recipe from a file, or from standard input if path is "-".
 func readRecipe(c console, path string) ([]byte, error) {
 	in := c.in
 	if path != "-" {
@@ -34,14 +34,14 @@ func readRecipe(c console, path string) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	text, err := io.ReadAll(io.LimitReader(in, plugins.MaxRecipe+1)) // what is longer is refused as such
+	text, err := io.ReadAll(io.LimitReader(in, plugins.MaxRecipe+1)) // the limit is checked when it is parsed
 	if err != nil {
 		return nil, fault.New(fault.Execution, "read recipe", path, err)
 	}
 	return text, nil
 }
 
-// writeNew writes a file that is not there yet, unless force.
+// writeNew writes a file. It replaces an existing one only with force.
 func writeNew(path string, text []byte, force bool) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !force {
@@ -135,18 +135,18 @@ who call a tool do more than you mean. - is standard input.`,
 	return withJSON(cmd)
 }
 
-// findings are what is wrong with files.
+// findings are the problems of several files.
 type findings struct {
 	Findings []fileFinding `json:"findings"`
 }
 
-// fileFinding is what is wrong with a file.
+// fileFinding is a problem in a file.
 type fileFinding struct {
 	File string `json:"file"`
 	plugins.Finding
 }
 
-// printFindings prints what is wrong as compilers do, with the remedy below.
+// printFindings prints problems in the style of compilers, each with its fix below.
 func printFindings(w io.Writer, all findings) error {
 	p := paintFor(w)
 	for _, f := range all.Findings {
@@ -198,7 +198,7 @@ name, use "plugin rename".`,
 	})
 }
 
-// editPlugin has a person change a recipe until it has no faults. It is nil if nothing changed.
+// editPlugin lets a person edit a recipe until it is valid. It returns nil if nothing changed.
 func editPlugin(ctx context.Context, c console, client *control.Client, plugin string) (*controlpb.Plugin, error) {
 	shown, err := client.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin})
 	if err != nil {
@@ -214,7 +214,7 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 	}
 	edited, err := edited(ctx, c, path)
 	if err != nil {
-		return nil, err // and what was written stays
+		return nil, err // keeps the edited file
 	}
 	var kept *controlpb.Plugin
 	if !bytes.Equal(edited, shown.Recipe) {
@@ -225,8 +225,8 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 	return kept, os.RemoveAll(dir)
 }
 
-// keepEdited keeps a recipe as what a plugin is now, or leaves the plugin what it was. Its name
-// is empty if its file was broken.
+// keepEdited saves an edited recipe unless its name changed. name is empty if the old file was
+// broken.
 func keepEdited(ctx context.Context, client *control.Client, plugin, name string, text []byte) (*controlpb.Plugin, error) {
 	r, err := plugins.Parse(text)
 	if err != nil {
@@ -240,7 +240,7 @@ func keepEdited(ctx context.Context, client *control.Client, plugin, name string
 	return answer.GetPlugin(), err
 }
 
-// edited runs the editor on a file, until what is in it is a recipe or the person gives up.
+// edited runs the editor until the file is a valid recipe or the person gives up.
 func edited(ctx context.Context, c console, path string) ([]byte, error) {
 	answers := bufio.NewReader(c.in)
 	for {
@@ -269,7 +269,7 @@ func edited(ctx context.Context, c console, path string) ([]byte, error) {
 	}
 }
 
-// editAgain asks whether to go on. Where nobody is there to ask, no.
+// editAgain asks whether to edit again. Without a person to ask, the answer is no.
 func editAgain(ctx context.Context, c console, answers *bufio.Reader) (bool, error) {
 	if !someoneThere(c) {
 		return false, nil
@@ -283,7 +283,7 @@ func editAgain(ctx context.Context, c console, answers *bufio.Reader) (bool, err
 	return answer == "" || answer == "y" || answer == "yes", nil
 }
 
-// runEditor runs the person's editor as git does: what the variable says is a shell's command.
+// runEditor runs the user's editor. Like git, it passes the variable to a shell.
 func runEditor(ctx context.Context, c console, path string) error {
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, editor, path)
@@ -327,7 +327,7 @@ instead. Either all of this is done or nothing.`,
 	return withJSON(cmd)
 }
 
-// registerPlugin has a plugin be registered, and shows how far that is.
+// registerPlugin registers a plugin and shows its progress.
 func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.RegisterPluginRequest, show progress.Func) (*controlpb.RegisteredPlugin, error) {
 	const step = "register"
 	var p *controlpb.RegisteredPlugin

@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// newPluginInstalls are the commands about which agents have which plugins.
+// newPluginInstalls returns the commands that manage agents' plugins.
 func newPluginInstalls(c console) []*cobra.Command {
 	return []*cobra.Command{
 		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(c), newPluginStatus(c),
@@ -44,7 +44,7 @@ func newPluginUpdate(c console) *cobra.Command {
 	})
 }
 
-// pluginInstallCommand makes a command that installs, as the request says.
+// pluginInstallCommand returns a command that installs a plugin with the options in r.
 func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(2)
 	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -66,8 +66,8 @@ func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cob
 	return withJSON(cmd)
 }
 
-// noteShutGate says how an agent is let call the tools that it has just been given, if it
-// may not: they all run commands. The plugin is installed, whether that is known or not.
+// noteShutGate warns if the agent may not call the plugin's tools yet, since all of them run
+// commands. Errors are ignored: the plugin is installed anyway.
 func noteShutGate(ctx context.Context, c console, client *control.Client, p *controlpb.InstalledPlugin) {
 	if len(p.Tools) == 0 {
 		return
@@ -78,7 +78,7 @@ func noteShutGate(ctx context.Context, c console, client *control.Client, p *con
 	}
 }
 
-// withTools names a plugin's tools.
+// withTools lists a plugin's tools.
 func withTools(p *controlpb.InstalledPlugin) string {
 	switch {
 	case p.Disabled:
@@ -89,7 +89,7 @@ func withTools(p *controlpb.InstalledPlugin) string {
 	return ", with the tools " + strings.Join(p.Tools, ", ")
 }
 
-// installPlugin installs a plugin, and shows how far that is.
+// installPlugin installs a plugin and shows its progress.
 func installPlugin(ctx context.Context, client *control.Client, r *controlpb.InstallPluginRequest, show progress.Func) (*controlpb.InstalledPlugin, error) {
 	var p *controlpb.InstalledPlugin
 	last := ""
@@ -149,8 +149,8 @@ func newPluginDisable() *cobra.Command {
 	})
 }
 
-// pluginOfAgentCommand makes a command that does something with a plugin of an agent, and says
-// to programs with which.
+// pluginOfAgentCommand returns a command that acts on an agent's plugin and prints which one as
+// JSON.
 func pluginOfAgentCommand(cmd *cobra.Command, do func(ctx context.Context, client *control.Client, plugin, agent string) error) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(2)
 	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -177,7 +177,7 @@ is only reported, since the agent may have wanted it: --mend all restores that t
 	return withJSON(cmd)
 }
 
-// unsound is the failure of a look at plugins that are not as they should be.
+// unsound returns an error that names the plugins that are not as installed.
 func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 	var ids []string
 	for _, report := range r.GetReports() {
@@ -228,7 +228,7 @@ func newPluginStatus(c console) *cobra.Command {
 	})
 }
 
-// howPlugin is how a plugin is, in a few words.
+// howPlugin describes the state of a plugin in a few words.
 func howPlugin(p *controlpb.InstalledPlugin) string {
 	words := []string{p.Status}
 	if p.Disabled {

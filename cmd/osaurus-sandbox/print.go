@@ -22,30 +22,30 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// withJSON has a command print JSON where somebody says --json: see reply.
+// withJSON adds the flag --json to a command: see reply.
 func withJSON(cmd *cobra.Command) *cobra.Command { return jsonFlag(cmd, "print JSON") }
 
-// jsonFlag is withJSON for a command in which the flag means something else too.
+// jsonFlag is withJSON with another usage text.
 func jsonFlag(cmd *cobra.Command, usage string) *cobra.Command {
 	cmd.Flags().Bool("json", false, usage)
 	return cmd
 }
 
-// alwaysJSON is withJSON for a command that prints nothing else: whoever says it
-// everywhere is not wrong here.
+// alwaysJSON is withJSON for a command that prints only JSON, so that --json is accepted
+// everywhere.
 func alwaysJSON(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().Bool("json", true, "print JSON, as it always does")
 	return cmd
 }
 
-// wantsJSON reports whether a command is to print JSON.
+// wantsJSON reports whether --json is set.
 func wantsJSON(cmd *cobra.Command) bool {
 	yes, _ := cmd.Flags().GetBool("json")
 	return yes
 }
 
-// reply prints what came of a command: as JSON, or as show has it for people, to whom it
-// prints nothing where that is nil. It returns the error with which the command ended before.
+// reply prints a command's answer, as JSON or with show for people; a nil show prints nothing. It
+// returns err.
 func reply[A any](cmd *cobra.Command, answer A, err error, show func(io.Writer, A) error) error {
 	switch {
 	case err != nil:
@@ -61,7 +61,7 @@ func reply[A any](cmd *cobra.Command, answer A, err error, show func(io.Writer, 
 	return show(cmd.OutOrStdout(), answer)
 }
 
-// replyEach is reply for answers that come one after the other: each is a line of JSON.
+// replyEach is reply for a stream of answers. In JSON, each is one line.
 func replyEach[M proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error], show func(io.Writer, M) error) error {
 	if wantsJSON(cmd) {
 		show = printLine
@@ -82,7 +82,7 @@ func replyTable[M proto.Message, I any](cmd *cobra.Command, answer M, err error,
 	return reply(cmd, answer, err, func(w io.Writer, _ M) error { return printTable(w, header, items, cells) })
 }
 
-// replyRows is replyTable for items that arrive one by one: each is a line of JSON.
+// replyRows is replyTable for a stream of items. In JSON, each is one line.
 func replyRows[M any, I proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error], item func(M) I, header string, cells func(I) []any) error {
 	list, err := collect(answers, item)
 	if !wantsJSON(cmd) {
@@ -107,7 +107,7 @@ func collect[M, I any](answers iter.Seq2[M, error], item func(M) I) (list []I, e
 	return list, nil
 }
 
-// printJSON prints JSON for people and programs.
+// printJSON prints indented JSON.
 func printJSON(w io.Writer, v any) error {
 	text, err := printable.Document(v)
 	if err == nil {
@@ -125,19 +125,19 @@ func printJSONLine(w io.Writer, v any) error {
 	return err
 }
 
-// inJSON is a message as JSON. What is zero, false or empty is there too: a program that
-// looks for it need not know what it would be. Messages that are not set, such as times, are not.
+// inJSON converts a message to JSON. It includes fields that are zero, false or empty, so that
+// programs find every field. Unset messages, such as times, are left out.
 func inJSON(m proto.Message) (json.RawMessage, error) {
 	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 }
 
-// printProto prints a message as JSON for people and programs.
+// printProto prints a message as indented JSON.
 func printProto(w io.Writer, m proto.Message) error {
 	text, err := inJSON(m)
 	if err != nil {
 		return err
 	}
-	return printJSON(w, text) // its spaces are arbitrary
+	return printJSON(w, text) // protojson varies its spaces
 }
 
 // printLine prints a message as one line of JSON.
@@ -149,7 +149,7 @@ func printLine[M proto.Message](w io.Writer, m M) error {
 	return printJSONLine(w, text)
 }
 
-// table is rows whose cells stand in columns. Flush writes them.
+// table aligns cells in columns. Flush writes it.
 type table struct{ *tabwriter.Writer }
 
 func newTable(w io.Writer) table {
@@ -157,7 +157,7 @@ func newTable(w io.Writer) table {
 	return table{tabwriter.NewWriter(w, 0, width, gap, ' ', 0)}
 }
 
-// row adds a row, as writef writes it.
+// row adds a row. Its cells are formatted like arguments of writef.
 func (t table) row(cells ...any) {
 	for i, cell := range cells {
 		if i > 0 {
@@ -168,15 +168,14 @@ func (t table) row(cells ...any) {
 	writef(t, "\n")
 }
 
-// field adds a row of a name and what it is, unless that is empty.
+// field adds a row with a name and a value, unless the value is empty.
 func (t table) field(name string, text any) {
 	if text := safef("%s", text); text != "" {
 		t.row(name, text)
 	}
 }
 
-// printTable prints what there is of each item, below a header, if there is one, whose words
-// are separated by tabs.
+// printTable prints a row per item below a header, whose words are separated by tabs.
 func printTable[I any](w io.Writer, header string, items []I, cells func(I) []any) error {
 	t := newTable(w)
 	if header != "" {
@@ -196,17 +195,16 @@ func when(t *timestamppb.Timestamp) string {
 	return t.AsTime().Local().Format(time.DateTime)
 }
 
-// paint colours words where a person reads them on a terminal, and leaves them
-// as they are elsewhere.
+// paint colours words on a terminal, and does nothing elsewhere.
 type paint bool
 
-// paintFor is what w can show: https://no-color.org and dumb terminals are honoured.
+// paintFor returns the paint for w. It honours https://no-color.org and dumb terminals.
 func paintFor(w io.Writer) paint {
 	terminal := os.Getenv("TERM")
 	return paint(terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && terminal != "" && terminal != "dumb")
 }
 
-// All colours are of the same length, so that columns stay in line.
+// All colour codes have the same length, so that columns stay aligned.
 func (p paint) good(text string) safe { return p.in("32", text) }
 func (p paint) bad(text string) safe  { return p.in("31", text) }
 func (p paint) busy(text string) safe { return p.in("33", text) }
@@ -218,7 +216,7 @@ func (p paint) in(colour, text string) safe {
 	return "\x1b[" + safe(colour) + "m" + safef("%s", text) + "\x1b[0m"
 }
 
-// state colours the name of a state of the sandbox.
+// state colours the name of a sandbox state.
 func (p paint) state(name string) safe {
 	switch machine.State(name) {
 	case machine.Running:
@@ -229,18 +227,18 @@ func (p paint) state(name string) safe {
 	return p.busy(name)
 }
 
-// safe is text that goes to a person's terminal as it is.
+// safe is text that is printed to a terminal unchanged.
 type safe string
 
-// writef is fmt.Fprintf for people. What an agent, a guest or a recipe says is among
-// the arguments as likely as not: none of them makes another line, nor does anything
-// to the terminal. Only what is safe stays as it is.
+// writef is fmt.Fprintf for people's terminals. Arguments may come from an agent, a guest or a
+// recipe, so it escapes line breaks and control characters in them, except in arguments of type
+// safe.
 func writef(w io.Writer, format string, args ...any) error {
 	_, err := io.WriteString(w, string(safef(format, args...)))
 	return err
 }
 
-// safef is the text that writef writes.
+// safef returns the text that writef would write.
 func safef(format string, args ...any) safe {
 	for i, arg := range args {
 		switch v := arg.(type) {
@@ -258,9 +256,8 @@ func safef(format string, args ...any) safe {
 	return safe(fmt.Sprintf(format, args...))
 }
 
-// lines is a text of more lines than one, each as harmless as an argument of
-// writef. Where they must not be taken for what this program says, each is to begin
-// with something of its own.
+// lines escapes a text but keeps its line breaks. If the lines could be mistaken for this
+// program's own output, the caller must add a prefix to each.
 func lines(text string) safe {
 	list := strings.Split(text, "\n")
 	for i, line := range list {
@@ -273,9 +270,8 @@ func lines(text string) safe {
 	return safe(strings.Join(list, "\n"))
 }
 
-// harmlessJSON says the same in JSON without a character that a terminal obeys, or
-// that changes the order in which it is read: encoders leave some of those as they
-// are. Outside of strings there are none.
+// harmlessJSON escapes characters in JSON that control a terminal or change the reading direction.
+// Some encoders leave them as they are. They occur only inside strings.
 func harmlessJSON(text []byte) string {
 	var b strings.Builder
 	for _, r := range string(text) {
@@ -288,9 +284,8 @@ func harmlessJSON(text []byte) string {
 	return b.String()
 }
 
-// framed breaks a text into lines that begin with a mark and are at most so many
-// columns wide, so that a terminal breaks none of them: what it says can look like
-// nothing but what stands behind the mark.
+// framed wraps a text to a number of columns and starts each line with a mark. The terminal then
+// wraps no line itself, so the text cannot imitate output without the mark.
 func framed(text, mark string, columns int) safe {
 	room := max(columns-len(mark), 1)
 	var b strings.Builder
@@ -299,7 +294,7 @@ func framed(text, mark string, columns int) safe {
 		used := 0
 		for _, r := range strings.ReplaceAll(line, "\t", " ") {
 			width := 1
-			if r > unicode.MaxASCII { // some are wide; those that are not lose nothing but room
+			if r > unicode.MaxASCII { // counts as two columns, as some are wide
 				width = 2
 			}
 			if used += width; used > room {

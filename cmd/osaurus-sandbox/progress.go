@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// barWidth is the length of a bar in cells, where the terminal has room.
+	// barWidth is the length of a bar in columns.
 	barWidth = 24
-	// plainEvery is how often a step reports where lines stay on the screen.
+	// plainEvery is how often a step reports its progress without a terminal.
 	plainEvery = 10 * time.Second
-	// done is the last word about a step.
+	// done marks a finished step.
 	done = "done"
-	// clearLine takes from a terminal what is on the line.
+	// clearLine clears the current line of a terminal.
 	clearLine = "\r\x1b[K"
 )
 
-// showProgress draws a bar for each step where w is a terminal, and elsewhere
-// writes a line when a step begins, now and then, and when it ends.
+// showProgress draws a bar for each step on a terminal. Elsewhere it writes a line at a step's
+// beginning and end, and now and then between.
 func showProgress(w io.Writer) progress.Func {
 	if columns := terminalWidth(w); columns > 0 {
 		colours := paintFor(w)
@@ -41,7 +41,7 @@ func showProgress(w io.Writer) progress.Func {
 	return p.show
 }
 
-// terminalWidth is how many columns w has, or 0 if it is no terminal.
+// terminalWidth returns the number of columns of w, or 0 if it is not a terminal.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -51,10 +51,10 @@ func terminalWidth(w io.Writer) int {
 	if err != nil {
 		return 0
 	}
-	return cmp.Or(int(size.Col), 80) // a terminal that does not know its size
+	return cmp.Or(int(size.Col), 80) // the terminal does not know its size
 }
 
-// isTerminal reports whether a person may be at the other end of r.
+// isTerminal reports whether r is a terminal.
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	if !ok {
@@ -89,7 +89,7 @@ func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 	fmt.Fprint(w, clearLine, line, end)
 }
 
-// lasting writes lines that stay.
+// lasting reports progress in lines that are never overwritten.
 type lasting struct {
 	w    io.Writer
 	step string
@@ -112,8 +112,8 @@ func (p *lasting) show(e progress.Event) {
 	}
 }
 
-// howFar is a step in words: "34.5 of 69.2 MB, 11.2 MB/s, 3s left". A step
-// that counts nothing says only when it is done.
+// howFar describes the progress of a step: "34.5 of 69.2 MB, 11.2 MB/s, 3s left". A step without a
+// count is only reported as done.
 func howFar(e progress.Event) string {
 	var parts []string
 	switch {
@@ -136,19 +136,17 @@ func howFar(e progress.Event) string {
 
 func megabytes(n int64) float64 { return float64(n) / 1e6 }
 
-// toldAfter is how long a command may take to begin before a person is shown what
-// it waits for.
+// toldAfter is how long a command may be silent before it shows what it waits for.
 const toldAfter = time.Second
 
-// withProgress shows the steps of what the sandbox does while do waits for it.
+// withProgress runs do and shows the sandbox's progress meanwhile.
 func withProgress(ctx context.Context, c console, client *control.Client, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
 	stop := showJourney(ctx, c, client, 0)
 	defer stop()
 	return do()
 }
 
-// showStart shows a person at a terminal how the sandbox starts, where something that
-// they have asked for has to wait for that, until stop is called.
+// showStart shows on a terminal how the sandbox starts, until stop is called.
 func showStart(ctx context.Context, c console, client *control.Client) (stop func()) {
 	if terminalWidth(c.err) == 0 {
 		return func() {}
@@ -156,20 +154,20 @@ func showStart(ctx context.Context, c console, client *control.Client) (stop fun
 	return showJourney(ctx, c, client, toldAfter)
 }
 
-// showingStart is start that shows how the sandbox starts, until the command writes
-// something itself.
+// showingStart is start that also shows how the sandbox starts, until the command writes
+// something.
 func showingStart(c console, client *control.Client, start starter) starter {
 	return func(ctx context.Context, command engine.Command) (process, error) {
 		stop := showStart(ctx, c, client)
 		defer stop()
-		var once sync.Once // its output may come before start returns
+		var once sync.Once // the command may write before start returns
 		command.Stdout, command.Stderr = onFirst{command.Stdout, &once, stop}, onFirst{command.Stderr, &once, stop}
 		return start(ctx, command)
 	}
 }
 
-// showJourney shows the steps of what the sandbox does, from after a while until
-// stop is called; it may be called again.
+// showJourney shows the sandbox's progress after a short delay, until stop is called. stop may be
+// called more than once.
 func showJourney(ctx context.Context, c console, client *control.Client, after time.Duration) (stop func()) {
 	watch, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
@@ -187,11 +185,11 @@ func showJourney(ctx context.Context, c console, client *control.Client, after t
 		})
 		for r, err := range control.Messages(client.WatchStatus(watch, &controlpb.WatchStatusRequest{})) {
 			if err != nil {
-				break // without it the command still does what it should
+				break // progress is optional: the command still works
 			}
 			steps.show(r.Status)
 		}
-		if undone && terminalWidth(c.err) > 0 { // it is on the line still
+		if undone && terminalWidth(c.err) > 0 { // finish the unfinished line
 			fmt.Fprint(c.err, clearLine)
 		}
 	}()
@@ -201,22 +199,22 @@ func showJourney(ctx context.Context, c console, client *control.Client, after t
 	}
 }
 
-// steps shows a journey.
+// steps shows the steps of a journey.
 type steps struct {
 	report progress.Func
-	shown  map[string]bool // what was shown, or was over before; nil before the first status
+	shown  map[string]bool // steps already shown or finished; nil before the first status
 }
 
 func newSteps(report progress.Func) *steps { return &steps{report: report} }
 
-// show shows what is new of a journey.
+// show shows the new steps of a journey.
 func (s *steps) show(status *controlpb.Status) {
 	j := status.GetJourney()
 	report := s.report
 	if s.shown == nil {
 		s.shown = map[string]bool{}
 		if status.GetOperation() == "" || !underWay(j) {
-			report = func(progress.Event) {} // it is an old one
+			report = func(progress.Event) {} // of an earlier journey
 		}
 	}
 	once := func(key string, e progress.Event) {
@@ -240,12 +238,12 @@ func (s *steps) show(status *controlpb.Status) {
 	}
 }
 
-// underWay reports whether a journey has steps before it.
+// underWay reports whether a journey has unfinished steps.
 func underWay(j *controlpb.Journey) bool {
 	return slices.ContainsFunc(j.GetSteps(), func(s *controlpb.Step) bool { return s.Status == "pending" || s.Status == "in_progress" })
 }
 
-// stepName is a step for people.
+// stepName returns a step's name for people.
 func stepName(s *controlpb.Step) string {
 	name := map[string]string{
 		"pack": "find what the guest is made of", "image": "make the image", "toolbox": "install the toolbox",

@@ -45,7 +45,7 @@ func newPromptList(c console) *cobra.Command {
 	return withJSON(cmd)
 }
 
-// askedFor is what a prompt asks for, in a few words.
+// askedFor describes what a prompt asks for.
 func askedFor(p *controlpb.Prompt) string {
 	if p.Plugin == "" {
 		return "secret " + p.Secret
@@ -53,10 +53,9 @@ func askedFor(p *controlpb.Prompt) string {
 	return "secret " + p.Secret + " of plugin " + p.Plugin
 }
 
-// printPrompt shows all of a prompt. What the agent says stands apart from what
-// this program says.
+// printPrompt prints a prompt. The agent's text is framed, to set it apart from this program's.
 func printPrompt(w io.Writer, p *controlpb.Prompt) error {
-	const usual = 80 // columns, of a terminal that comes to read it later
+	const usual = 80 // columns, if the output is not a terminal
 	var text safe
 	if p.Text != "" {
 		text = framed(p.Text, "  | ", cmp.Or(terminalWidth(w), usual))
@@ -115,7 +114,7 @@ goes into the store of secrets, and nowhere else.`,
 	})
 }
 
-// findPrompt is the prompt that is meant: by its id, or the oldest.
+// findPrompt returns the prompt with an id, or the oldest that waits.
 func findPrompt(cmd *cobra.Command, client *control.Client, id string) (*controlpb.Prompt, error) {
 	r, err := client.Prompts.List(cmd.Context(), &controlpb.ListPromptsRequest{})
 	if err != nil {
@@ -136,14 +135,13 @@ func newPromptCancel(c console) *cobra.Command {
 		Example: `  osaurus-sandbox prompt cancel 1f0c9a3e`,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			r, err := client.Prompts.Cancel(cmd.Context(), &controlpb.CancelPromptRequest{Id: args[0]})
-			// To say no twice is to say no.
+			// Cancelling twice is not an error.
 			return replySettled(cmd, "cancelled", r.GetTaken() || r.GetPrompt().GetState() == "cancelled", r.GetPrompt(), err)
 		}),
 	})
 }
 
-// replySettled says how a prompt ended. If it did so before, that is an error:
-// nothing was done.
+// replySettled prints how a prompt ended. If it had ended before, it returns an error.
 func replySettled(cmd *cobra.Command, done string, taken bool, p *controlpb.Prompt, err error) error {
 	if err == nil && !taken {
 		err = fault.Newf(fault.Rejected, "answer prompt", p.Id, "it was %s before, by %s: nothing was kept", p.State, p.Cause).

@@ -25,11 +25,10 @@ type process interface {
 // starter starts a command in a guest.
 type starter func(context.Context, engine.Command) (process, error)
 
-// runCommand runs a command in the guest with the console's streams and
-// signals; an exit code other than 0 is an exit error, and lost what went wrong
-// after it had begun. The first signal goes to
-// the command. The second, or one before the command runs, means that nobody
-// waits for anything any more: then patient is false.
+// runCommand runs a command in the guest with the console's streams and signals. An exit code
+// other than 0 is an exit error; errors after the command has begun are wrapped in lost. The first
+// signal goes to the command. patient is false after the second signal, or one before the command
+// runs: then the caller must stop waiting.
 func runCommand(ctx context.Context, c console, cmd engine.Command, start starter) (patient bool, err error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, endings()...)
@@ -54,7 +53,7 @@ func runCommand(ctx context.Context, c console, cmd engine.Command, start starte
 					return
 				}
 				go func() {
-					// If it cannot be delivered, the second one helps.
+					// If this fails, a second signal ends the program.
 					_ = process.Signal(run, engine.HostSignal(s.(syscall.Signal)))
 				}()
 			case <-process.Done():
@@ -67,7 +66,7 @@ func runCommand(ctx context.Context, c console, cmd engine.Command, start starte
 	case run.Err() != nil:
 		return false, context.Cause(ctx)
 	case errors.Is(err, syscall.EPIPE):
-		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as a pipeline's reader expects
+		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as pipelines expect
 	case err != nil:
 		return true, lost{err}
 	case exited.Status() != 0:
@@ -76,8 +75,7 @@ func runCommand(ctx context.Context, c console, cmd engine.Command, start starte
 	return true, nil
 }
 
-// runForPerson is runCommand for somebody who is told, and sees by the exit code, that the
-// command was ended because its time was over.
+// runForPerson is runCommand that reports a timeout by message and exit code.
 func runForPerson(ctx context.Context, c console, cmd engine.Command, start starter) error {
 	var w witness
 	_, err := runCommand(ctx, c, cmd, w.watch(start))
@@ -88,14 +86,14 @@ func runForPerson(ctx context.Context, c console, cmd engine.Command, start star
 	return err
 }
 
-// witness remembers whether a command began, and how it ended.
+// witness records whether a command began and how it ended.
 type witness struct {
 	begun bool
 	exit  engine.Exit
 	ended bool
 }
 
-// watch is a starter of commands whose beginning and end the witness sees.
+// watch returns a starter that records its commands in the witness.
 func (w *witness) watch(start starter) starter {
 	return func(ctx context.Context, cmd engine.Command) (process, error) {
 		p, err := start(ctx, cmd)
@@ -118,11 +116,11 @@ func (p watched) Wait() (engine.Exit, error) {
 	return exited, err
 }
 
-// timeIsOver is what a person is told of a command that was ended by --timeout.
+// timeIsOver is printed after --timeout ended a command.
 const timeIsOver = failurePrefix + "it was ended because its time was over\n" + advicePrefix + "Give it more with --timeout, or run it in the background: osaurus-sandbox job start.\n"
 
-// cannotRun gives a command that the guest would not start the exit code that
-// shells use. What fails before a guest is asked is the sandbox's own failure.
+// cannotRun gives a command that the guest could not start the exit code of shells. Errors from
+// before the guest was asked are the sandbox's own.
 func cannotRun(err error) error {
 	switch kind := fault.KindOf(err); {
 	case !guestAsked(err):
@@ -134,7 +132,7 @@ func cannotRun(err error) error {
 	return err
 }
 
-// guestAsked reports whether an error is of a guest that was asked to run a command.
+// guestAsked reports whether an error comes from a guest that was asked to run a command.
 func guestAsked(err error) bool {
 	for e, ok := errors.AsType[*fault.Error](err); ok; e, ok = errors.AsType[*fault.Error](e.Err) {
 		if e.Op == engine.OpRun {

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Backends of the execution SPI that can be tried from here.
+// Backends of the execution SPI that the conformance kit can test.
 const (
 	backendRoom  = "room"
 	backendLocal = "local-UNSAFE"
@@ -26,7 +26,7 @@ func newSandbox(c console) *cobra.Command {
 		Use:     "sandbox",
 		Short:   "Try the backends that run commands for agents",
 		Example: `  osaurus-sandbox sandbox test --agent alice`,
-		Hidden:  true, // it is for those who change the code: docs/spi.md
+		Hidden:  true, // for developers: docs/spi.md
 	}
 	cmd.AddCommand(newSandboxTest(c))
 	return cmd
@@ -51,7 +51,7 @@ The kit works in new folders, which it removes. It takes a few minutes.`,
 				return err
 			}
 			defer done()
-			each := func(r enginetest.Result) { _ = r.Print(c.out) } // the last line's failure is told
+			each := func(r enginetest.Result) { _ = r.Print(c.out) } // printing the last line reports a broken output
 			if wantsJSON(cmd) {
 				each = nil
 			}
@@ -74,7 +74,7 @@ The kit works in new folders, which it removes. It takes a few minutes.`,
 	return withJSON(cmd)
 }
 
-// suiteOf makes a backend ready for the kit. done gives back what it took.
+// suiteOf prepares a backend for the kit. done releases it.
 func suiteOf(ctx context.Context, backend, agent string) (suite enginetest.Suite, done func(), err error) {
 	const op = "test backend"
 	switch backend {
@@ -101,7 +101,7 @@ func suiteOf(ctx context.Context, backend, agent string) (suite enginetest.Suite
 		if err != nil {
 			return suite, nil, fault.New(fault.Unavailable, op, backend, err).Advise("Make room in the temporary folder, or set TMPDIR.")
 		}
-		var seen sync.Map // the record of this run: who commands ran for
+		var seen sync.Map // the agents that commands ran for
 		record := func(r spi.Request) error { seen.Store(r.Tenant, true); return nil }
 		audited := func(_ context.Context, t spi.Tenant) (bool, error) { _, ok := seen.Load(t); return ok, nil }
 		return enginetest.Suite{Name: backendLocal, Sandbox: spi.Recorded(unsafe, record), Root: root, Audited: audited},

@@ -36,8 +36,7 @@ you say --secrets. In the output of an agent's programs, secrets are replaced by
 	return cmd
 }
 
-// agentOf is the agent that is meant on the command line. Who has its id needs
-// no daemon, and may mean an agent that is gone.
+// agentOf returns the agent's id. An id works without the daemon, and also for a deleted agent.
 func agentOf(ctx context.Context, text string) (config.AgentID, error) {
 	if text == secrets.HostName {
 		return secrets.Host, nil
@@ -57,7 +56,7 @@ func agentOf(ctx context.Context, text string) (config.AgentID, error) {
 	return config.ParseAgentID(r.Agent.GetId())
 }
 
-// secretKey is what the arguments AGENT NAME and the flag --plugin name.
+// secretKey returns the key for the arguments AGENT NAME and the flag --plugin.
 func secretKey(ctx context.Context, args []string, plugin string) (k secrets.Key, err error) {
 	if k.Agent, err = agentOf(ctx, args[0]); err != nil {
 		return k, err
@@ -71,7 +70,7 @@ func secretKey(ctx context.Context, args []string, plugin string) (k secrets.Key
 	return k, err
 }
 
-// secretStore is the store that the settings name.
+// secretStore opens the store that the settings choose.
 func secretStore(c console) (secrets.Store, error) {
 	home, settings, err := loadSettings()
 	if err != nil {
@@ -84,7 +83,7 @@ func pluginFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: only it can read the secret")
 }
 
-// called names a secret to a person, who may have called its agent by its name.
+// called describes a secret, with the agent's name as the user wrote it.
 func called(k secrets.Key, agent string) string {
 	if _, err := config.ParseAgentID(agent); err != nil && k.Agent != secrets.Host {
 		k.Agent = config.AgentID(agent)
@@ -92,7 +91,7 @@ func called(k secrets.Key, agent string) string {
 	return k.String()
 }
 
-// replyKey says what was done with a secret.
+// replyKey prints what was done with a secret.
 func replyKey(cmd *cobra.Command, done, agent string, k secrets.Key, err error) error {
 	return reply(cmd, k, err, func(w io.Writer, k secrets.Key) error {
 		return writef(w, "%s %s\n", done, called(k, agent))
@@ -210,8 +209,8 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 	return withJSON(cmd)
 }
 
-// newPassphrase is a passphrase from standard input; on a terminal it is typed
-// twice, since nobody sees it.
+// newPassphrase reads a passphrase from standard input. On a terminal it must be typed twice,
+// since it is not shown.
 func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	first, err := readSecret(ctx, c, "the new passphrase")
 	if err != nil || !isTerminal(c.in) {
@@ -224,11 +223,10 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	return first, err
 }
 
-// withSecrets has the daemon that runs see to the secrets of an agent, so that each change is
-// in the audit and what it writes is freed of them at once. Without one, or where the store is
-// closed to the daemon and may not be to this program (a passphrase can be typed here), it is
-// done here. The daemon is asked for their names before, which are in no store that is closed
-// to it: what it refuses to change after that is not for this program to change.
+// withSecrets lets the daemon change an agent's secrets, so that changes are in the audit log and
+// its output is redacted at once. It uses the store directly if no daemon runs, or if the daemon
+// cannot open the store and this program can, because a passphrase can be typed here. Only the
+// first request, a list of names, may lead to that: a change that the daemon refuses is final.
 func withSecrets(ctx context.Context, c console, agent config.AgentID, byDaemon func(*control.Client, []*controlpb.SecretKey) error, here func(secrets.Store) error) error {
 	client, err := reach(ctx)
 	if err == nil {

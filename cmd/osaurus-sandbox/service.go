@@ -32,7 +32,7 @@ func thisService() (autostart.Service, error) {
 	return autostart.New(home)
 }
 
-// replyService says how a service is, or what became of it.
+// replyService prints the state of a service.
 func replyService(cmd *cobra.Command, s autostart.Service, show func(io.Writer, autostart.Status) error) error {
 	status, err := s.Status(cmd.Context())
 	return reply(cmd, status, err, show)
@@ -54,7 +54,7 @@ func newServiceInstall(c console) *cobra.Command {
 				return err
 			}
 			if err := s.Ready(cmd.Context()); err != nil {
-				return err // and the daemon goes on
+				return err // the daemon keeps running
 			}
 			if client, err := control.Connect(cmd.Context(), home, clientName); err == nil {
 				err = quit(cmd.Context(), client, home)

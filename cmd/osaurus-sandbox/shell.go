@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// keysSize is the most that is read of a terminal at a time: a paste comes in pieces.
+// keysSize bounds one read from the terminal. A large paste takes several.
 const keysSize = 4 << 10
 
 func newShell(c console) *cobra.Command {
@@ -65,8 +65,8 @@ func sessionFlag(cmd *cobra.Command, to *string) {
 	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
 }
 
-// attach has a terminal be a shell's until that ends or the person leaves. Until there is
-// a shell it is as it was: its Ctrl-C ends the wait, and lines begin at its left edge.
+// attach connects this terminal to a shell until that exits or the person detaches. The terminal
+// stays in its normal mode until the shell answers, so that Ctrl-C still works.
 func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell engine.Shell) error {
 	stop := showStart(ctx, c, client)
 	view, ready := newScreen(c.out), make(chan struct{})
@@ -80,7 +80,7 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 	if err != nil {
 		return errors.Join(err, a.Close())
 	}
-	// Whatever happens: a terminal that is left raw is a broken one.
+	// Restore the terminal in every case.
 	leave := sync.OnceValue(func() error { return errors.Join(view.restore(), restore()) })
 	defer func() { _ = leave() }()
 	code, words, err := work(own, a, leave)
@@ -96,10 +96,9 @@ func attach(ctx context.Context, c console, own *os.File, client *control.Client
 	return nil
 }
 
-// work carries keys to a shell, until it ends or the person leaves, and returns how
-// that came to its end.
+// work passes keys to a shell until it exits or the person detaches, and returns the reason.
 func work(own *os.File, a *control.Attachment, leave func() error) (code int, words string, err error) {
-	defer a.Close() // nothing is shown after that
+	defer a.Close() // nothing may be shown after that
 	guarded := func(do func()) {
 		defer func() {
 			if trouble := recover(); trouble != nil {
@@ -130,7 +129,7 @@ func work(own *os.File, a *control.Attachment, leave func() error) (code int, wo
 	return end.Code, words, err
 }
 
-// keepSize gives a shell's terminal the size that this one has.
+// keepSize resizes a shell's terminal with this one.
 func keepSize(own *os.File, changes <-chan os.Signal, a *control.Attachment) {
 	for {
 		select {
@@ -139,13 +138,13 @@ func keepSize(own *os.File, changes <-chan os.Signal, a *control.Attachment) {
 			return
 		}
 		if a.Resize(terminalSize(own)) != nil {
-			return // it has ended
+			return // the shell has exited
 		}
 	}
 }
 
-// keysOf reads a terminal until it ends or over is closed. What is typed after
-// that is lost to the one Read that still waits.
+// keysOf reads a terminal until it ends or over is closed. The pending read swallows what is typed
+// next.
 func keysOf(own *os.File, over <-chan struct{}) <-chan []byte {
 	typed := make(chan []byte)
 	go func() {
@@ -169,19 +168,17 @@ func keysOf(own *os.File, over <-chan struct{}) <-chan []byte {
 }
 
 const (
-	// detachKey, pressed twice, leaves a shell. One key alone would be taken from
-	// programs that know it, such as vim's jump to a tag.
+	// detachKey, pressed twice, detaches from the shell. Pressed once it goes to the program,
+	// since some use it: in vim it jumps to a tag.
 	detachKey     = 0x1d // Ctrl-]
 	detachKeyName = "Ctrl-]"
-	// detachWait is how long the first one is kept back for the second: as long
-	// as two presses of a key take a person in no hurry.
+	// detachWait is how long the first detachKey is held back for the second.
 	detachWait = 500 * time.Millisecond
 )
 
-// carryKeys carries what is typed until the detach key is pressed twice in a
-// row, or there is nothing more.
+// carryKeys passes on what is typed until the detach key is pressed twice or the input ends.
 func carryKeys(typed <-chan []byte, to io.Writer) error {
-	var late <-chan time.Time // a detach key is kept back until then
+	var late <-chan time.Time // a detach key is held back until then
 	for {
 		var keys []byte
 		select {
@@ -213,18 +210,18 @@ func carryKeys(typed <-chan []byte, to io.Writer) error {
 }
 
 const (
-	// resetScreen undoes what a program may have switched on before its terminal was left:
-	// attributes, keypad, arrow keys, mouse, focus, pasting, a hidden cursor.
+	// resetScreen undoes what a program may have enabled: attributes, keypad, arrow keys, mouse,
+	// focus, paste mode, a hidden cursor.
 	resetScreen = "\x1b[0m\x1b>\x1b[?1l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?25h"
 	// enterOther and leaveOther switch between the terminal's two screens. Leaving moves the
-	// cursor, so it is done only for a program that has entered.
+	// cursor, so it is sent only after an enter.
 	enterOther, leaveOther = "\x1b[?1049h", "\x1b[?1049l"
 )
 
-// screen writes to a terminal and notices whether its other screen is shown.
+// screen writes to a terminal and tracks which screen is shown.
 type screen struct {
 	io.Writer
-	end   []byte // of what was written: a sequence may come in two parts
+	end   []byte // the last bytes written, since a sequence may be split
 	other bool
 }
 
@@ -239,7 +236,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// restore undoes what programs have switched on and not off.
+// restore undoes what programs enabled and left on.
 func (s *screen) restore() error {
 	text := resetScreen
 	if s.other {

@@ -31,7 +31,7 @@ hours expires. The beginning of a task's id is enough.`,
 	return cmd
 }
 
-// withTask is withClient for a command whose first argument is the beginning of a task's id.
+// withTask is withClient for commands whose first argument is a prefix of a task's id.
 func withTask(do func(cmd *cobra.Command, client *control.Client, id string, args []string) error) func(*cobra.Command, []string) error {
 	return withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 		const length = 36
@@ -82,7 +82,7 @@ func newTaskList(c console) *cobra.Command {
 
 func printTask(w io.Writer, t *controlpb.Task) error {
 	table := newTable(w)
-	// Only a text or a result has more lines than one.
+	// Only the text and the result can have several lines.
 	long := func(name, text string) {
 		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 			if line != "" || name == "" {

@@ -13,11 +13,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// usualSize is the size of a terminal where there is none to take it from.
+// usualSize is the size of a command's terminal if this program has none.
 func usualSize() engine.TerminalSize { return engine.TerminalSize{Rows: 24, Cols: 80} }
 
-// execTerminal runs a command on a terminal as large as the one that this
-// program is on, whose keys are then all the command's.
+// execTerminal runs a command on a terminal of the same size as this program's, and passes all
+// keys to it.
 func execTerminal(ctx context.Context, c console, command engine.Command, run starter) error {
 	own, isTerminal := c.in.(*os.File)
 	if isTerminal {
@@ -29,7 +29,7 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 	}
 	view, shown := newScreen(c.out), terminalWidth(c.out) > 0
 	c.out = view
-	var undo []func() error // what is done to the terminals
+	var undo []func() error // restores the terminals
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
@@ -43,7 +43,7 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 		}
 		restore, err := makeRaw(own)
 		if err != nil {
-			return nil, err // and the end of the context ends the command
+			return nil, err // the context's end also ends the command
 		}
 		undo = append(undo, restore)
 		go follow(own, resized, p)
@@ -59,11 +59,11 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 	return err
 }
 
-// follow gives a command's terminal the size that this program's has.
+// follow resizes a command's terminal with this program's.
 func follow(own *os.File, resized <-chan os.Signal, p process) {
 	for {
 		if p.Resize(terminalSize(own)) != nil {
-			return // it has ended
+			return // the command has ended
 		}
 		select {
 		case <-resized:
@@ -81,8 +81,7 @@ func terminalSize(f *os.File) engine.TerminalSize {
 	return engine.TerminalSize{Rows: size.Row, Cols: size.Col}
 }
 
-// makeRaw has a terminal hand over each key as it is and show none of them, and
-// returns what undoes that.
+// makeRaw switches a terminal to raw mode without echo. restore undoes that.
 func makeRaw(f *os.File) (restore func() error, err error) {
 	return changeTerminal(f, func(raw *unix.Termios) {
 		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
@@ -93,8 +92,7 @@ func makeRaw(f *os.File) (restore func() error, err error) {
 	})
 }
 
-// hideTyping has a terminal show nothing of the lines that are typed, and
-// returns what undoes that.
+// hideTyping turns a terminal's echo off. restore undoes that.
 func hideTyping(f *os.File) (restore func() error, err error) {
 	return changeTerminal(f, func(hidden *unix.Termios) {
 		hidden.Iflag |= unix.ICRNL

@@ -31,7 +31,7 @@ Those that change something work only if the agent's setting autonomousExec.enab
 	return cmd
 }
 
-// toolsOf are the tools that an agent may call.
+// toolsOf returns the tools that an agent may call.
 func toolsOf(ctx context.Context, agent string, lean bool) ([]*controlpb.Tool, error) {
 	client, err := need(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func newToolDescribe(c console) *cobra.Command {
 	})
 }
 
-// printTool prints a tool for a person.
+// printTool prints a tool's description and arguments.
 func printTool(w io.Writer, t *controlpb.Tool) error {
 	var schema struct {
 		Properties map[string]struct {
@@ -115,7 +115,7 @@ func printTool(w io.Writer, t *controlpb.Tool) error {
 	})
 }
 
-// choices are the values that an argument may have, for a person.
+// choices lists the allowed values of an argument.
 func choices(values []any) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
@@ -158,11 +158,11 @@ the whole answer is printed, as a model gets it. If the call fails, the exit cod
 	return withJSON(cmd)
 }
 
-// maxToolInput bounds what is read of standard input: the API takes no more.
+// maxToolInput bounds standard input to what the API accepts.
 const maxToolInput = 1 << 20
 
-// toolArguments makes a JSON object of what is on the command line. Values of
-// KEY=VALUE are texts: the tool knows which are numbers.
+// toolArguments builds a JSON object from the command line. Values of KEY=VALUE are strings, which
+// the tool converts.
 func toolArguments(c console, args []string) (string, error) {
 	if len(args) == 1 && args[0] == "-" {
 		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput+1))
@@ -188,8 +188,7 @@ func toolArguments(c console, args []string) (string, error) {
 	return string(text), err
 }
 
-// printEnvelope prints what a tool answered, and makes its failure this
-// program's.
+// printEnvelope prints a tool's result, or returns its failure as an error.
 func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 	var e struct {
 		OK       bool
@@ -198,7 +197,7 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 		Kind     fault.Kind
 		Message  string
 		Expected string
-		// What ran has written, where it failed.
+		// The output of a command that failed.
 		Stdout, Stderr, Output string
 	}
 	if err := json.Unmarshal([]byte(envelope), &e); err != nil {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// minTick is how often the guest can be asked: each time costs it some work.
+	// minTick is the shortest interval. Each measurement costs the guest some work.
 	minTick = 200 * time.Millisecond
-	// maxFirst is how long somebody waits at most for the first look, which has rates as well.
+	// maxFirst bounds the wait for the first table, since rates need two measurements.
 	maxFirst = time.Second
 )
 
@@ -52,12 +52,12 @@ press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It 
 	return withJSON(cmd)
 }
 
-// watchTop shows what agents use, again and again. Ctrl-C is its usual end.
+// watchTop prints usage repeatedly. Ctrl-C is the normal end.
 func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent string, every time.Duration, count int, show func(io.Writer, tick) error) error {
 	var before *controlpb.AgentUsageResponse
 	for looks := 0; ; {
 		now, err := client.Agents.Usage(ctx, &controlpb.AgentUsageRequest{Agent: agent})
-		begins := before == nil && now.GetRunning() // a rate needs two looks
+		begins := before == nil && now.GetRunning() // rates need two measurements
 		if err == nil && !begins {
 			err = show(w, newTick(before, now))
 			looks++
@@ -81,7 +81,7 @@ func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent st
 	}
 }
 
-// tick is what agents use at one moment.
+// tick is the usage at one time.
 type tick struct {
 	Time    time.Time   `json:"time"`
 	Running bool        `json:"running"` // a guest runs
@@ -90,7 +90,7 @@ type tick struct {
 	Agents  []agentTick `json:"agents"`
 }
 
-// agentTick is what one agent uses. Rates are since the agents were last asked.
+// agentTick is an agent's usage. Rates cover the time since the last tick.
 type agentTick struct {
 	Agent          string  `json:"agent"`
 	CPUPercent     float64 `json:"cpu_percent"` // of one processor
@@ -119,7 +119,7 @@ func newTick(before, now *controlpb.AgentUsageResponse) tick {
 		}
 		e := earlier[u.Agent]
 		if e == nil || !u.Since.AsTime().Equal(e.Since.AsTime()) {
-			e = &controlpb.AgentUsage{} // the room was made since, and counts from nothing
+			e = &controlpb.AgentUsage{} // the room is new, and so are its counters
 		}
 		if seconds > 0 {
 			a.CPUPercent = max(0, a.CPUSeconds-e.Cpu.AsDuration().Seconds()) / seconds * 100
@@ -138,7 +138,7 @@ func rate(before, now uint64, seconds float64) float64 {
 	return float64(now-before) / seconds
 }
 
-// plainTop prints a table that stays.
+// plainTop prints a table without clearing the last one.
 func plainTop(w io.Writer, t tick) error {
 	_, err := fmt.Fprintln(w, topText(t))
 	return err
@@ -158,7 +158,7 @@ func topText(t tick) string {
 		return b.String()
 	}
 	writef(&b, "%s  %s, %s memory\n", t.Time.Local().Format(time.TimeOnly), plural(int(t.CPUs), "processor"), bytesText(t.Memory))
-	_ = printTable(&b, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT", t.Agents, func(a agentTick) []any { // into memory
+	_ = printTable(&b, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT", t.Agents, func(a agentTick) []any { // a buffer does not fail
 		return []any{a.Agent, fmt.Sprintf("%.0f%%", a.CPUPercent), bytesText(a.Memory) + " of " + bytesText(a.MemoryLimit),
 			fmt.Sprintf("%d of %d", a.Processes, a.ProcessesLimit), bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)) + "/s", bytesText(uint64(a.SentRate)) + "/s"}
 	})
@@ -186,7 +186,7 @@ func newPs(c console) *cobra.Command {
 	})
 }
 
-// first is the first argument, or empty.
+// first returns the first argument, or "".
 func first(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -194,7 +194,7 @@ func first(args []string) string {
 	return args[0]
 }
 
-// bytesText is a number of bytes for a person: "1.5M".
+// bytesText formats a size for people: "1.5M".
 func bytesText(n uint64) string {
 	const step = 1024
 	value, unit := float64(n), 0
