@@ -18,10 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exportTar writes the tree below root as a reproducible tar archive in the PAX format: sorted by
-// name, times in whole seconds, owners by number, extended attributes, hard links as links.
-// Directories on other file systems are written empty, and sockets are left out. The tree must
-// not change meanwhile.
+// exportTar writes the tree below root as a reproducible PAX archive: sorted by name, with times in
+// whole seconds, numeric owners, extended attributes and hard links. Directories on other file
+// systems are written empty, and sockets are skipped. The tree must not change meanwhile.
 func exportTar(w io.Writer, root string) error {
 	buf := bufio.NewWriterSize(w, 1<<20)
 	t := &exporter{tar: tar.NewWriter(buf), root: filepath.Clean(root), links: map[inode]string{}, buf: make([]byte, 1<<20)}
@@ -36,8 +35,8 @@ type inode struct{ dev, ino uint64 }
 type exporter struct {
 	tar    *tar.Writer
 	root   string
-	device uint64           // of the root
-	links  map[inode]string // the first name of a file with several
+	device uint64           // device number of root
+	links  map[inode]string // first name of each file with several
 	buf    []byte
 }
 
@@ -70,7 +69,7 @@ func (t *exporter) dir(name string) error {
 	return nil
 }
 
-// entry writes one file, or the header of a directory.
+// entry writes one file or the header of a directory.
 func (t *exporter) entry(name string) (st unix.Stat_t, err error) {
 	full := filepath.Join(t.root, name)
 	if err := unix.Lstat(full, &st); err != nil {
@@ -135,7 +134,7 @@ func (t *exporter) content(full string) error {
 	return nil
 }
 
-// attributes adds the extended attributes, except the overlay file system's own.
+// attributes adds the extended attributes, except those of overlayfs.
 func attributes(full string, h *tar.Header) error {
 	list := make([]byte, 64<<10) // the kernel's limit
 	n, err := unix.Llistxattr(full, list)

@@ -12,12 +12,13 @@ import (
 
 const (
 	fetchTimeout = 15 * time.Second
-	// maxBody bounds how much of an answer is read.
+	// maxBody bounds how much of a response is read.
 	maxBody = 64 << 10
 )
 
-// fetch gets a URL and writes its status and size, to prove that a guest has a network. It needs no
-// other program. It uses no proxy and follows no redirection: any answer is enough.
+// fetch requests a URL and writes the status and size of the response, to check that a guest has a
+// network without needing curl. It uses no proxy and follows no redirects, since any response is
+// enough.
 func fetch(ctx context.Context, w io.Writer, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Command osaurus-guest is the first process of a guest, and the only one of its own that runs as root.
+// Command osaurus-guest is the guest's init and agent. It runs as PID 1, as the first process of
+// each room, and as the worker for file operations.
 package main
 
 import (
@@ -19,8 +20,8 @@ const usage = `osaurus-guest is the first process of a guest. Other uses:
 	osaurus-guest export-tar DIRECTORY > FILE
 	osaurus-guest fetch URL`
 
-// The main goroutine keeps the first thread: a thread that enters a room ends there, and the first
-// thread cannot end.
+// Keep the main goroutine on the first thread: a thread that enters a room must end, and the first
+// thread cannot.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -31,7 +32,7 @@ func main() {
 	var err error
 	switch {
 	case command == room.InitCommand && len(args) == 1:
-		room.Init() // has pid 1 in its room too
+		room.Init() // PID 1 of a room
 	case command == files.WorkerCommand && len(args) == 1:
 		files.Work()
 	case os.Getpid() == 1:

@@ -16,26 +16,26 @@ import (
 	"osaurus-sandbox/guest/process"
 )
 
-// Every room has an address of 198.18.0.0/15, which is set aside for networks that
-// meet no other (RFC 2544), and a cable to the guest: a pair of veth devices. The guest's end has
-// the same address everywhere. There is no network between rooms, only routes. The address of a
-// room says whether it may reach the host: see fence.
+// Every room has an address in 198.18.0.0/15, a range that is not routed on the internet (RFC
+// 2544), and a cable to the guest: a pair of veth devices. The guest's end of every cable has the
+// same address. Rooms are not connected to each other. The address of a room decides whether it may
+// reach the host: see fence.
 const (
 	cablePrefix = "room" // followed by the slot; the firewall matches it
 	insideName  = "eth0"
-	// MaxRooms is more than fit a guest, and fits the bits of an address.
+	// MaxRooms is limited by the bits of an address.
 	MaxRooms = 1 << 12
 )
 
-var _ [1<<15 - MaxRooms]struct{} // one bit of an address says which kind it is
+var _ [1<<15 - MaxRooms]struct{} // one bit of an address is for host services
 
-// Cable is the name of the guest's end of a cable.
+// Cable returns the name of the guest's end of a cable.
 func Cable(slot int) string { return cablePrefix + strconv.Itoa(slot) }
 
 // gateway is the guest's end of each cable.
 func gateway() [4]byte { return [4]byte{198, 18, 0, 1} }
 
-// address is the room's end: one of fenced, or beside the gateway one that is not.
+// address returns the address of a room. Unless free, it is one of the fenced addresses.
 func address(slot int, free bool) [4]byte {
 	if free {
 		return [4]byte{198, 18, 1<<7 | byte(slot>>8), byte(slot)}
@@ -43,21 +43,21 @@ func address(slot int, free bool) [4]byte {
 	return [4]byte{198, 19, byte(slot >> 8), byte(slot)}
 }
 
-// fenced are the addresses of rooms that may not reach the host.
+// fenced returns the network of rooms that may not reach the host.
 func fenced() ([4]byte, byte) { return [4]byte{198, 19, 0, 0}, 16 }
 
-// Connect connects the network namespace of a process to the guest's network by the cable of a
-// slot. HostServices lets it reach the host.
+// Connect connects the network namespace of a process to the guest's network, with the cable of a
+// slot. HostServices allows it to reach the host.
 func Connect(slot int, hostServices bool, pid, pidfd int) error {
 	own := address(slot, hostServices)
 	if err := firewall(); err != nil {
-		return fmt.Errorf("load the rules of rooms' networks: %w", err)
+		return fmt.Errorf("load the firewall rules: %w", err)
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return err
 	}
 	if err := layCable(Cable(slot), pid); err != nil {
-		return fmt.Errorf("lay a cable: %w", err)
+		return fmt.Errorf("create cable: %w", err)
 	}
 	outside := func() error {
 		return configure(Cable(slot), func(n netlink, index uint32) error {
@@ -82,13 +82,13 @@ func Connect(slot int, hostServices bool, pid, pidfd int) error {
 	return nil
 }
 
-// withoutIPv6 takes IPv6 from a device of the thread's network, before it is up: it
-// has no way out, and without an address nothing waits for one. A room's loopback
-// keeps it.
+// withoutIPv6 disables IPv6 on a device of the thread's network namespace, before the device is up.
+// There is no IPv6 route to the outside, and programs would wait for one. The room's loopback keeps
+// IPv6.
 func withoutIPv6(device string) error {
 	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", []byte("1"), 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the kernel has none
+		return nil // a kernel without IPv6
 	}
 	return err
 }
@@ -108,8 +108,7 @@ func Disconnect(slot int) error {
 	return nil
 }
 
-// layCable makes a pair of network devices, one here and one in the namespace of
-// a process.
+// layCable creates a veth pair, with one end here and one in the network namespace of a process.
 func layCable(name string, pid int) error {
 	n, err := openNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -145,12 +144,12 @@ func configure(name string, f func(netlink, uint32) error) error {
 	return f(n, uint32(ifc.Index))
 }
 
-// linkMessage begins with struct ifinfomsg.
+// linkMessage returns a message with struct ifinfomsg.
 func linkMessage(kind, flags uint16, index, up uint32) message {
 	m := message{kind: kind, flags: flags, body: make([]byte, unix.SizeofIfInfomsg)}
 	native.PutUint32(m.body[4:], index)
 	native.PutUint32(m.body[8:], up)  // flags
-	native.PutUint32(m.body[12:], up) // which of them change
+	native.PutUint32(m.body[12:], up) // mask of flags to change
 	return m
 }
 
@@ -158,7 +157,7 @@ func setUp(index uint32) message {
 	return linkMessage(unix.RTM_NEWLINK, unix.NLM_F_ACK, index, unix.IFF_UP)
 }
 
-// addAddress gives a device an address and says who is at the other end.
+// addAddress sets a device's address and that of its peer.
 func addAddress(index uint32, own, other [4]byte) message {
 	m := message{
 		kind: unix.RTM_NEWADDR, flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_REPLACE,
@@ -170,7 +169,7 @@ func addAddress(index uint32, own, other [4]byte) message {
 	return m
 }
 
-// addRoute sends a network through a device, by way of a gateway if one is named.
+// addRoute routes a network through a device, via the gateway by unless that is nil.
 func addRoute(index uint32, to [4]byte, bits byte, by *[4]byte) message {
 	scope := byte(unix.RT_SCOPE_LINK)
 	if by != nil {
@@ -189,27 +188,27 @@ func addRoute(index uint32, to [4]byte, bits byte, by *[4]byte) message {
 	return m
 }
 
-// Of linux/fib_rules.h: what becomes of a packet that a rule fits.
+// Actions of a rule, from linux/fib_rules.h.
 const (
 	actToTable  = 1
 	actProhibit = 8
 )
 
-// The rules come before the usual tables. The lower number comes first.
+// Priorities of the rules, ahead of the main table. Lower numbers are checked first.
 const (
 	preferNames = 100 + iota
 	preferFence
 )
 
-// namePort is where name servers listen, which may be on the host.
+// namePort is the port of DNS servers, which may run on the host.
 const namePort = 53
 
-// fence keeps rooms from the network that only the guest and the host are in: QEMU answers at
-// every address there with what listens on the host's loopback. Rooms may still ask name servers
-// there. Rooms with host services have addresses that the rules do not match.
+// fence blocks rooms from the network between guest and host, where QEMU forwards every address to
+// the host's loopback. DNS is still allowed. Rooms with host services have addresses that the rules
+// do not match.
 func fence(uplink netip.Prefix) error {
 	if !uplink.Addr().Is4() {
-		return nil // rooms have no other way out
+		return nil // without an uplink, rooms reach nothing
 	}
 	n, err := openNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -224,14 +223,14 @@ func fence(uplink netip.Prefix) error {
 		}),
 		addRule(preferFence, actProhibit, uplink),
 	} {
-		if err := n.do(m); err != nil && !errors.Is(err, unix.EEXIST) { // from an earlier lease
-			return fmt.Errorf("keep rooms from %v: %w", uplink, err)
+		if err := n.do(m); err != nil && !errors.Is(err, unix.EEXIST) { // exists since an earlier lease
+			return fmt.Errorf("block rooms from %v: %w", uplink, err)
 		}
 	}
 	return nil
 }
 
-// addRule makes a rule for packets of fenced rooms to a network.
+// addRule returns a routing rule for packets from fenced rooms to a network.
 func addRule(preference uint32, action byte, to netip.Prefix, more ...func(*message)) message {
 	rooms, bits := fenced()
 	dst := to.Addr().As4()

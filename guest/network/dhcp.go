@@ -16,12 +16,12 @@ import (
 
 const (
 	serverPort, clientPort = 67, 68
-	// The wait for an answer doubles from firstWait to lastWait. It begins short because the kernel
-	// drops what is sent before it has noticed that the link is up.
+	// The wait for an answer doubles from firstWait to lastWait. It starts short because the kernel
+	// drops packets until it has noticed that the link is up.
 	firstWait, lastWait = 50 * time.Millisecond, 8 * time.Second
-	// minLease keeps an odd server from making us ask all the time.
+	// minLease limits how often a server with very short leases makes us renew.
 	minLease = time.Minute
-	// maxPacket is more than a server may send to one who named no size.
+	// maxPacket is larger than any answer to a client that sends no maximum size.
 	maxPacket = 1500
 )
 
@@ -30,7 +30,7 @@ type lease struct {
 	duration time.Duration
 }
 
-// acquire asks until a server has given an address or the context ends.
+// acquire asks for a lease until a server grants one or the context ends.
 func acquire(ctx context.Context, ifc *net.Interface, hostname string) (lease, error) {
 	conn, err := listen(ifc.Name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c client) acquire(ctx context.Context) (lease, error) {
 		if err == nil {
 			return got, nil
 		}
-		select { // also after a refusal: not again at once
+		select { // wait after a refusal too
 		case <-over:
 		case <-ctx.Done():
 		}
@@ -67,7 +67,7 @@ func (c client) acquire(ctx context.Context) (lease, error) {
 	}
 }
 
-// exchange goes through discover, offer, request and acknowledgement once.
+// exchange does one discover, offer, request and acknowledgement.
 func (c client) exchange(wait time.Duration) (lease, error) {
 	a := ask{kind: discover, xid: c.xid, mac: c.ifc.HardwareAddr, hostname: c.hostname}
 	offered, err := c.roundTrip(a, wait, offer)
@@ -97,7 +97,7 @@ func (c client) roundTrip(a ask, wait time.Duration, want byte) (reply, error) {
 		}
 		m, err := parse(buf[:n], a.xid, a.mac)
 		switch {
-		case err != nil: // not for us
+		case err != nil: // not an answer to us
 		case m.kind == want:
 			return m, nil
 		case m.kind == nack:

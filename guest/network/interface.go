@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// first returns the first network device of the machine. It asks the kernel and not
-// /sys, which is nowhere for a moment while the root changes.
+// first returns the machine's first network device. It does not read /sys, which is missing while
+// the root changes.
 func first() (*net.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b net.Interface) int { return a.Index - b.Index })
-	const ethernet = 6 // bytes of an address
+	const ethernet = 6 // address length
 	for _, i := range all {
 		if i.Flags&net.FlagLoopback == 0 && len(i.HardwareAddr) == ethernet {
 			return &i, nil
@@ -45,12 +45,12 @@ func control(name string, op uint, set func(*unix.Ifreq) error) error {
 	return os.NewSyscallError("configure "+name, unix.IoctlIfreq(fd, op, r))
 }
 
-// up takes an interface up.
+// up sets an interface up.
 func up(name string) error {
 	return configure(name, func(n netlink, index uint32) error { return n.do(setUp(index)) })
 }
 
-// apply gives an interface its address and makes it the way out.
+// apply sets an interface's address and the default route.
 func apply(name string, s Settings) error {
 	addr := s.Address.Addr().As4()
 	mask := net.CIDRMask(s.Address.Bits(), 32)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netlink is a socket to the kernel's network of the namespace in which it was opened.
+// netlink is a netlink socket. It acts on the network namespace in which it was opened.
 type netlink struct{ fd int }
 
 func openNetlink(family int) (netlink, error) {
@@ -22,7 +22,7 @@ func openNetlink(family int) (netlink, error) {
 
 func (n netlink) close() { _ = unix.Close(n.fd) }
 
-// message is a netlink message. Method do writes its header.
+// message is a netlink message without its header, which do adds.
 type message struct {
 	kind, flags uint16
 	body        []byte
@@ -30,7 +30,7 @@ type message struct {
 
 var native = binary.NativeEndian
 
-// attribute appends one with the bytes of its value.
+// attribute appends an attribute.
 func (m *message) attribute(kind uint16, value []byte) {
 	m.body = native.AppendUint16(m.body, uint16(unix.SizeofNlAttr+len(value)))
 	m.body = native.AppendUint16(m.body, kind)
@@ -43,12 +43,12 @@ func (m *message) number(kind uint16, value uint32) {
 	m.attribute(kind, native.AppendUint32(nil, value))
 }
 
-// network is a number in the order of the network, as nftables has them.
+// network appends a big-endian number, as nftables uses them.
 func (m *message) network(kind uint16, value uint32) {
 	m.attribute(kind, binary.BigEndian.AppendUint32(nil, value))
 }
 
-// nest appends an attribute that holds what fill appends.
+// nest appends an attribute with the attributes that fill appends.
 func (m *message) nest(kind uint16, fill func()) {
 	at := len(m.body)
 	m.body = native.AppendUint16(m.body, 0)
@@ -64,8 +64,8 @@ func (m *message) pad() {
 	}
 }
 
-// do sends messages at once and returns the first error that the kernel
-// answers to one that asked for an answer.
+// do sends messages in one batch and returns the first error that the kernel reports for those with
+// NLM_F_ACK.
 func (n netlink) do(list ...message) error {
 	var out []byte
 	answers := 0
@@ -74,7 +74,7 @@ func (n netlink) do(list ...message) error {
 		out = native.AppendUint16(out, m.kind)
 		out = native.AppendUint16(out, m.flags|unix.NLM_F_REQUEST)
 		out = native.AppendUint32(out, uint32(i)) // sequence
-		out = native.AppendUint32(out, 0)         // the kernel gives the port
+		out = native.AppendUint32(out, 0)         // port, set by the kernel
 		out = append(out, m.body...)
 		if m.flags&unix.NLM_F_ACK != 0 {
 			answers++

@@ -16,25 +16,25 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// Settings are what an interface needs.
+// Settings are the IP settings of an interface.
 type Settings struct {
 	Address netip.Prefix
-	Gateway netip.Addr // may be invalid: none
+	Gateway netip.Addr // invalid if there is none
 	DNS     []netip.Addr
 }
 
-// Network is the guest's network. Its zero value is a guest without one.
+// Network is the guest's network. The zero value is a guest without a network.
 type Network struct {
 	mu    sync.Mutex
 	state *guestpb.NetworkState // nil before Start
 }
 
-// Loopback takes lo up.
+// Loopback sets the loopback interface up.
 func Loopback() error { return up("lo") }
 
-// Start takes the network up in the background as the plan says and keeps it
-// so until the context ends. The returned channel is closed when the first attempt
-// has succeeded or failed for good. Publish is called with settings that are in use.
+// Start configures the network in the background as the plan says, and renews its lease until the
+// context ends. The returned channel is closed when the first attempt has succeeded or failed for
+// good. Start calls publish with the settings that are in use.
 func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func(Settings)) <-chan struct{} {
 	settled := make(chan struct{})
 	if plan.GetKind() == guestpb.Network_KIND_NONE {
@@ -65,7 +65,7 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 	return settled
 }
 
-// State says how the network is.
+// State returns the state of the network.
 func (n *Network) State() *guestpb.NetworkState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +81,7 @@ func (n *Network) set(s *guestpb.NetworkState) {
 	n.state = s
 }
 
-// note says what is wrong with a network that is up all the same.
+// note records an error of a network that is still up.
 func (n *Network) note(err error) {
 	s := n.State()
 	s.Trouble = err.Error()
@@ -123,8 +123,8 @@ func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*
 	}, note)
 }
 
-// keep gets a lease and renews it until the context ends. It notes a renewal that fails and tries
-// again after the same time.
+// keep gets a lease and renews it until the context ends. It reports a failed renewal to note and
+// retries after the same time.
 func keep(ctx context.Context, get func() (lease, error), note func(error)) error {
 	last, err := get()
 	if err != nil {
@@ -144,7 +144,7 @@ func keep(ctx context.Context, get func() (lease, error), note func(error)) erro
 	}
 }
 
-// fixed reads a static plan, which was checked when it came.
+// fixed parses a static plan.
 func fixed(plan *guestpb.Network) (Settings, error) {
 	s := Settings{}
 	var err error

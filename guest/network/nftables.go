@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table holds the rules of all rooms. They match the prefix of cables' names, so they are loaded once.
+// table is the nftables table for all rooms. Its rules match the prefix of cable names, so they are
+// loaded once.
 const table = "rooms"
 
-// Of linux/netfilter.h: numbers of hooks, and the priorities of chains.
+// Hooks and chain priorities from linux/netfilter.h.
 const (
 	hookInput, hookForward, hookPostrouting = 1, 2, 4
 
@@ -22,10 +23,10 @@ const (
 
 	verdictDrop, verdictAccept = 0, 1
 
-	established = 1<<1 | 1<<2 // and related, as the key "state" of conntrack has them
+	established = 1<<1 | 1<<2 // "ct state established,related"
 )
 
-// firewall loads the rules, if they are not there:
+// firewall loads these rules unless they are loaded already:
 //
 //	table inet rooms {
 //		set connections { type iface_index; size 4096; flags dynamic; }
@@ -39,8 +40,8 @@ const (
 //			ip saddr 198.18.0.0/15 oifname != "room*" masquerade }
 //	}
 //
-// So a room reaches what the guest reaches, except what fence denies it, and neither the guest
-// nor another room.
+// A room can reach what the guest can reach, except what fence blocks. It cannot reach the guest or
+// another room.
 func firewall() error {
 	n, err := openNetlink(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -65,12 +66,13 @@ func firewall() error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	return growTable() // an earlier call may have failed here
+	return growTable() // retried in case an earlier call failed here
 }
 
-// edge begins or ends a batch, which is taken whole or not at all.
+// edge returns the message that begins or ends a batch. The kernel applies a batch completely or
+// not at all.
 func edge(kind uint16) message {
-	// struct nfgenmsg: family, version, and the subsystem in the network's order
+	// struct nfgenmsg: family, version, subsystem (big-endian)
 	return message{kind: kind, body: []byte{unix.AF_UNSPEC, 0, 0, unix.NFNL_SUBSYS_NFTABLES}}
 }
 
@@ -100,7 +102,7 @@ func newChain(name, kind string, hook, priority, policy uint32) message {
 	return m
 }
 
-// expression appends expressions of a rule.
+// expression appends one or more expressions to a rule.
 type expression func(*message)
 
 func newRule(chain string, list ...expression) message {
@@ -123,7 +125,7 @@ func (m *message) one(name string, fill func()) {
 	})
 }
 
-// compare goes on with the rule if the register holds that, or something else.
+// compare ends the rule unless the register equals with, or differs from it, depending on how.
 func (m *message) compare(how uint32, with []byte) {
 	m.one("cmp", func() {
 		m.network(unix.NFTA_CMP_SREG, unix.NFT_REG_1)
@@ -132,7 +134,7 @@ func (m *message) compare(how uint32, with []byte) {
 	})
 }
 
-// mask keeps some bits of the register.
+// mask clears all bits of the register except bits.
 func (m *message) mask(bits []byte) {
 	m.one("bitwise", func() {
 		m.network(unix.NFTA_BITWISE_SREG, unix.NFT_REG_1)
@@ -143,14 +145,14 @@ func (m *message) mask(bits []byte) {
 	})
 }
 
-// device is whether a packet comes from or goes to a cable.
+// device matches packets that come from or go to a cable, or others, depending on key and how.
 func device(key, how uint32) expression {
 	return func(m *message) {
 		m.one("meta", func() {
 			m.network(unix.NFTA_META_DREG, unix.NFT_REG_1)
 			m.network(unix.NFTA_META_KEY, key)
 		})
-		m.compare(how, []byte(cablePrefix)) // the beginning of the name
+		m.compare(how, []byte(cablePrefix)) // compares the name's prefix
 	}
 }
 
@@ -165,9 +167,9 @@ func connection(states uint32) expression {
 	}
 }
 
-// fromRooms is whether a packet has the address of a room.
+// fromRooms matches packets with the source address of a room.
 func fromRooms() expression {
-	const sourceOffset, sourceSize = 12, 4 // in the header of IPv4
+	const sourceOffset, sourceSize = 12, 4 // in the IPv4 header
 	return func(m *message) {
 		m.one("meta", func() {
 			m.network(unix.NFTA_META_DREG, unix.NFT_REG_1)
@@ -200,15 +202,17 @@ func masquerade() expression {
 	return func(m *message) { m.one("masq", func() {}) }
 }
 
-// The kernel keeps all connections of the guest in one table, and drops new ones when it is full.
+// The kernel tracks all connections of the guest in one table and drops new ones when the table is
+// full.
 const (
-	// maxConnections bounds those of one room: enough for a crawler, and a small part of the table.
+	// maxConnections bounds the connections of one room: enough for a crawler, and a small part of
+	// the table.
 	maxConnections = 4 << 10
 	// tableSize is enough for sixteen rooms at their limit. A full table takes some 20 MB.
 	tableSize = 16 * maxConnections
 )
 
-// growTable makes the kernel's table of connections that large, unless it is larger already.
+// growTable raises the size of the kernel's connection table to tableSize.
 func growTable() error {
 	const path = "/proc/sys/net/netfilter/nf_conntrack_max"
 	text, err := os.ReadFile(path)
@@ -221,19 +225,19 @@ func growTable() error {
 	return os.WriteFile(path, []byte(strconv.Itoa(tableSize)), 0)
 }
 
-// Of linux/netfilter/nf_tables.h.
+// From linux/netfilter/nf_tables.h.
 const (
 	connlimitCount, connlimitFlags = 1, 2 // NFTA_CONNLIMIT_*
 	connlimitOver                  = 1    // NFT_CONNLIMIT_F_INV
 
-	starting = 1 << 3 // a new connection, as the key "state" of conntrack has it
+	starting = 1 << 3 // "ct state new"
 )
 
-// counts is the set that has the connections of each room, by its cable.
+// counts is the set that counts connections by cable.
 const counts = "connections"
 
 func newCounts() message {
-	const keyType, keyLen, id = 4, 4, 1 // a number; ids are of this batch alone
+	const keyType, keyLen, id = 4, 4, 1 // ids are local to the batch
 	m := nftMessage(unix.NFT_MSG_NEWSET, 0)
 	m.text(unix.NFTA_SET_TABLE, table)
 	m.text(unix.NFTA_SET_NAME, counts)
@@ -245,7 +249,7 @@ func newCounts() message {
 	return m
 }
 
-// overcrowded is whether the cable that a new connection comes from has too many.
+// overcrowded matches new connections from a cable that has too many.
 func overcrowded() expression {
 	return func(m *message) {
 		m.one("meta", func() {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// The parts of RFC 2131 and 2132 that a client with one interface needs.
+// Parts of RFC 2131 and 2132 that a client with one interface needs.
 const (
-	headerSize = 240 // up to and with the magic cookie
+	headerSize = 240 // including the magic cookie
 	magic      = 0x63825363
 
 	opRequest, opReply = 1, 2
 	ethernet           = 1
-	broadcastFlag      = 0x8000 // answer to everyone: we have no address yet
+	broadcastFlag      = 0x8000 // ask for a broadcast answer: we have no address yet
 
 	optPad, optEnd                      = 0, 255
 	optMask, optRouter, optDNS          = 1, 3, 6
@@ -26,10 +26,10 @@ const (
 	optType, optServer, optParams       = 53, 54, 55
 	discover, offer, request, ack, nack = 1, 2, 3, 5, 6
 
-	maxDNS = 3 // what libc's resolver looks at
+	maxDNS = 3 // libc's resolver uses three
 )
 
-// reply is a message of a server.
+// reply is a message from a server.
 type reply struct {
 	kind    byte
 	address netip.Addr // offered to us
@@ -40,18 +40,18 @@ type reply struct {
 	lease   time.Duration
 }
 
-// ask is what a client says.
+// ask is a message from the client.
 type ask struct {
 	kind     byte
 	xid      uint32
 	mac      net.HardwareAddr
 	hostname string
-	address  netip.Addr // wanted; invalid: any
-	server   netip.Addr // chosen; invalid: any
+	address  netip.Addr // requested; invalid for any
+	server   netip.Addr // chosen; invalid for any
 }
 
 func (a ask) bytes() []byte {
-	b := make([]byte, headerSize, 576) // what every server must accept
+	b := make([]byte, headerSize, 576) // size that every server must accept
 	b[0], b[1], b[2] = opRequest, ethernet, byte(len(a.mac))
 	binary.BigEndian.PutUint32(b[4:], a.xid)
 	binary.BigEndian.PutUint16(b[10:], broadcastFlag)
@@ -68,14 +68,14 @@ func (a ask) bytes() []byte {
 		add(optServer, a.server.AsSlice())
 	}
 	if a.hostname != "" {
-		add(optHostname, []byte(a.hostname)) // at most 64 bytes: checked with the boot
+		add(optHostname, []byte(a.hostname)) // at most 64 bytes, checked at boot
 	}
 	add(optParams, []byte{optMask, optRouter, optDNS, optLease})
 	return append(b, optEnd)
 }
 
-// parse reads a server's answer to the question xid of mac. It believes
-// nothing: a packet that is cut, of somebody else or odd is an error.
+// parse parses a server's answer to request xid of mac. It rejects truncated and malformed packets,
+// and answers to other clients.
 func parse(b []byte, xid uint32, mac net.HardwareAddr) (reply, error) {
 	var m reply
 	if len(b) < headerSize {
@@ -83,9 +83,9 @@ func parse(b []byte, xid uint32, mac net.HardwareAddr) (reply, error) {
 	}
 	switch {
 	case b[0] != opReply || binary.BigEndian.Uint32(b[236:]) != magic:
-		return m, errors.New("no answer of a DHCP server")
+		return m, errors.New("not a DHCP answer")
 	case binary.BigEndian.Uint32(b[4:]) != xid || string(b[28:28+len(mac)]) != string(mac):
-		return m, errors.New("an answer to somebody else")
+		return m, errors.New("answer to another client")
 	}
 	m.address = netip.AddrFrom4([4]byte(b[16:20]))
 	for o := b[headerSize:]; len(o) > 0 && o[0] != optEnd; {
@@ -94,7 +94,7 @@ func parse(b []byte, xid uint32, mac net.HardwareAddr) (reply, error) {
 			continue
 		}
 		if len(o) < 2 || len(o) < 2+int(o[1]) {
-			return m, errors.New("an option is cut")
+			return m, errors.New("truncated option")
 		}
 		if err := m.take(o[0], o[2:2+int(o[1])]); err != nil {
 			return m, err
@@ -139,11 +139,11 @@ func (m *reply) take(code byte, v []byte) error {
 	return nil
 }
 
-// lease turns an acknowledgement into what can be used.
+// asLease returns the lease in an acknowledgement.
 func (m reply) asLease() (lease, error) {
 	ones, bits := m.mask.Size()
 	if m.mask == nil {
-		ones, bits = 24, 32 // servers of one small network may leave it out
+		ones, bits = 24, 32 // a server may omit the mask
 	}
 	if bits != 32 || ones == 0 || !m.address.Is4() || !m.address.IsValid() || m.address.IsUnspecified() || m.address.IsMulticast() || m.address.IsLoopback() {
 		return lease{}, fmt.Errorf("the server gave %v with mask %v", m.address, m.mask)

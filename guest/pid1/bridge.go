@@ -16,14 +16,14 @@ import (
 	"osaurus-sandbox/guest/relay"
 )
 
-// shim is the program that asks the bridge, where the guest keeps it.
+// shim is the path of the bridge client in the guest.
 const shim = own + "/host"
 
-// openBridge lets programs of the guest itself ask the host, if it serves a bridge, and
-// rooms have ways of their own.
+// openBridge starts the relay to the host's bridge, if the host serves one, and opens the socket
+// for programs outside of rooms.
 func (m *machine) openBridge(key []byte) {
 	if len(key) != protocol.KeySize {
-		return // none: the service has checked it
+		return // no bridge; the service has checked other lengths
 	}
 	r := relay.New(protocol.BridgeKey(key), dialBridge)
 	m.relay.Store(r)
@@ -32,9 +32,8 @@ func (m *machine) openBridge(key []byte) {
 	}
 }
 
-// hostWindow is what the kernel holds of the host's answers for a connection to the bridge,
-// while a program does not read them; by default it would be twice that. With half of it the
-// kernel would send the host a packet for whatever is read.
+// hostWindow is the kernel's receive buffer for a connection to the bridge: half the default, to
+// save memory. With a quarter, the kernel would send a credit update for every read.
 const hostWindow = 128 << 10
 
 // dialBridge connects to the host's bridge.
@@ -58,8 +57,8 @@ func dialBridge(ctx context.Context) (relay.Conn, error) {
 	return c, nil
 }
 
-// showShim has the program be found in the guest's root, read-only. What is there
-// is replaced: it is of an earlier boot.
+// showShim mounts the bridge client in the guest's root, read-only. It replaces a file from an
+// earlier boot.
 func showShim() error {
 	if err := os.MkdirAll(filepath.Dir(protocol.ShimPath), 0o755); err != nil {
 		return err

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openConsole makes the console the standard streams. The kernel may have had
-// none when it started this process: its driver can be one of our modules, or
-// a hypervisor's console that is not the kernel's own.
+// openConsole opens the console as the standard streams. The kernel may have started this process
+// without one, if the driver is one of our modules or the hypervisor's console is not the kernel's.
 func (m *machine) openConsole() {
 	for _, path := range []string{"/dev/console", "/dev/hvc0"} {
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -26,8 +25,7 @@ func (m *machine) openConsole() {
 		_ = unix.Close(fd)
 		return
 	}
-	// Without a console, what is said goes nowhere, and children still find
-	// three open streams.
+	// Without a console, messages are lost, but children still get three open streams.
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for std := range 3 {
 			_ = unix.Dup3(int(null.Fd()), std, 0)
@@ -39,8 +37,8 @@ func (m *machine) openConsole() {
 // button is an input device that may have a power key.
 type button struct{ f *os.File }
 
-// openButtons opens the machine's input devices. There are none where the
-// kernel or the image has no driver for them.
+// openButtons opens the machine's input devices. There are none if the kernel has no driver for
+// them.
 func openButtons() []button {
 	var list []button
 	paths, _ := filepath.Glob("/dev/input/event*")
@@ -52,10 +50,10 @@ func openButtons() []button {
 	return list
 }
 
-// watch calls pressed when the power key goes down.
+// watch calls pressed when the power key is pressed.
 func (b button) watch(pressed func()) {
 	const (
-		size     = 24 // of the kernel's struct input_event
+		size     = 24 // sizeof(struct input_event)
 		keyEvent = 1
 		keyPower = 116
 		down     = 1
@@ -73,14 +71,13 @@ func (b button) watch(pressed func()) {
 	}
 }
 
-// Requests that golang.org/x/sys/unix does not have; the same on amd64 and arm64.
+// ioctl requests missing from golang.org/x/sys/unix, equal on amd64 and arm64.
 const (
 	rndAddEntropy = 0x40085203 // RNDADDENTROPY
 	ext4Resize    = 0x40086610 // EXT4_IOC_RESIZE_FS
 )
 
-// addEntropyTo mixes bytes into the pool behind /dev/random and says that all
-// their bits are random.
+// addEntropyTo mixes bytes into the pool of /dev/random and credits all their bits as entropy.
 func addEntropyTo(f *os.File, b []byte) error {
 	pool := struct {
 		bits, size int32
@@ -91,12 +88,12 @@ func addEntropyTo(f *os.File, b []byte) error {
 	return ioctl(f, rndAddEntropy, unsafe.Pointer(&pool))
 }
 
-// growTo makes a mounted ext4 file system as large as its device.
+// growTo grows a mounted ext4 file system to a number of blocks.
 func growTo(root *os.File, blocks uint64) error {
 	return ioctl(root, ext4Resize, unsafe.Pointer(&blocks))
 }
 
-// deviceSize is the size of a block device in bytes.
+// deviceSize returns the size of a block device in bytes.
 func deviceSize(path string) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {

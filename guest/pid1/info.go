@@ -18,10 +18,11 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// maxFile is more than any of the files that Info reads.
+// maxFile bounds the size of files that Info reads.
 const maxFile = 64 << 10
 
-// Info says how the machine is, by what needs no disk: one that hangs must not silence it.
+// Info returns the state of the machine. It does not access a disk, so that it works when a disk
+// hangs.
 func (m *machine) Info() *guestpb.InfoResponse {
 	i := &guestpb.InfoResponse{
 		UptimeNanos: int64(uptime()), TimeUnixNano: time.Now().UnixNano(),
@@ -56,7 +57,7 @@ func read(path string) string {
 	return string(b)
 }
 
-// memory returns the bytes that /proc/meminfo tells.
+// memory parses total and available bytes from /proc/meminfo.
 func memory(text string) (total, available uint64) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -74,7 +75,7 @@ func memory(text string) (total, available uint64) {
 	return total, available
 }
 
-// osRelease reads the assignments of an os-release file.
+// osRelease parses an os-release file.
 func osRelease(text string) map[string]string {
 	out := map[string]string{}
 	for s := bufio.NewScanner(bytes.NewBufferString(text)); s.Scan() && len(out) < protocol.MaxList; {

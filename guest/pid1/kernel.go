@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setting is a file of /proc/sys and what is written there.
+// setting is a sysctl: a file of /proc/sys and its value.
 type setting struct{ name, value string }
 
-// kernelSettings are what the kernel is told before anything of an agent runs. One
-// that a kernel does not know is of something that it does not have.
+// kernelSettings are the sysctls to set before any program of an agent runs. Settings that the
+// kernel does not have are skipped.
 func kernelSettings() []setting {
 	return []setting{
-		// The root of a user namespace reaches much of the kernel that
-		// is otherwise root's alone. Nothing in a room needs one.
+		// Root in a user namespace can reach much of the kernel that is otherwise reserved for real
+		// root. Rooms do not need user namespaces.
 		{"user/max_user_namespaces", "0"},
 		{"kernel/unprivileged_bpf_disabled", "1"},
 		{"kernel/perf_event_paranoid", "3"},
@@ -31,28 +31,27 @@ func kernelSettings() []setting {
 		{"kernel/sysrq", "0"},
 		{"kernel/io_uring_disabled", "2"},
 		{"vm/unprivileged_userfaultfd", "0"},
-		// A debugger reaches what it started.
+		// A debugger can attach to its own descendants only.
 		{"kernel/yama/ptrace_scope", "1"},
-		// In folders that all may write to, as /tmp is.
+		// Protect links in world-writable folders such as /tmp.
 		{"fs/protected_symlinks", "1"},
 		{"fs/protected_hardlinks", "1"},
 		{"fs/protected_fifos", "2"},
 		{"fs/protected_regular", "2"},
-		// What is one number for the whole guest, one agent could use up. Open
-		// files count as memory of a room and processes as its pids; that is
-		// their bound.
+		// One agent could use up limits that count for the whole guest. Open files are bounded by
+		// the room's memory limit, and processes by its pids limit.
 		{"fs/file-max", "9223372036854775807"},
 		{"kernel/pid_max", "4194304"},
 		{"kernel/threads-max", "4194304"},
 		{"kernel/pty/max", "65536"},
-		// What a socket of netlink or of ping is sent and nobody reads counts as no
-		// room's memory. Thirty full packets are enough for who does read.
+		// Unread messages in netlink and ping sockets are not charged to the room's memory. Thirty
+		// full packets are enough for a program that reads.
 		{"net/core/rmem_default", "65536"},
 		{"net/core/rmem_max", "65536"},
 	}
 }
 
-// lastKernelSettings are for when all modules are loaded.
+// lastKernelSettings are the sysctls to set once all modules are loaded.
 func lastKernelSettings() []setting { return []setting{{"kernel/modules_disabled", "1"}} }
 
 func (m *machine) set(list []setting) {
@@ -64,8 +63,8 @@ func (m *machine) set(list []setting) {
 	}
 }
 
-// startProcessors starts those that the kernel was told to leave alone while it
-// boots (maxcpus=), and lets this process use them.
+// startProcessors starts the processors that maxcpus= kept off during boot, and lets this process
+// use them.
 func startProcessors(warn func(what string, err error)) {
 	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu*/online")
 	for _, f := range files {
@@ -79,11 +78,10 @@ func startProcessors(warn func(what string, err error)) {
 	runtime.SetDefaultGOMAXPROCS()
 }
 
-// patchForGood has the kernel patch itself now for what every agent could have it patch itself
-// for at any time, most of it again and again: it begins with the first socket that asks, and
-// ends with the last. With several processors running, that can hang a guest that QEMU emulates
-// (RATIONALE.md). So a socket for each stays open for as long as this process. What a kernel
-// refuses, it does not patch itself for.
+// patchForGood makes the kernel apply code patches now that agents could otherwise trigger at any
+// time. The kernel patches its code when the first socket uses certain options and again when the
+// last is closed, which can hang emulated processors (RATIONALE.md). So this process keeps one
+// socket open for each. Errors are ignored: an option that the kernel refuses causes no patch.
 func patchForGood() {
 	number := func(level, option, value int) func(int) error {
 		return func(fd int) error { return unix.SetsockoptInt(fd, level, option, value) }
@@ -106,20 +104,20 @@ func patchForGood() {
 	}
 }
 
-// signTo has a socket of TCP sign what it would send to an address that nobody has.
+// signTo enables TCP MD5 signatures on a socket, for an unused address.
 func signTo(fd int) error {
 	s := unix.TCPMD5Sig{Addr: unix.SockaddrStorage{Family: unix.AF_INET}, Keylen: 1}
 	return unix.SetsockoptTCPMD5Sig(fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &s)
 }
 
-// labelAlone has a socket own a flow label of IPv6, for the loopback's address.
+// labelAlone reserves an exclusive IPv6 flow label for the loopback address.
 func labelAlone(fd int) error {
-	const ( // of linux/in6.h
+	const ( // linux/in6.h
 		manage            = 32 // IPV6_FLOWLABEL_MGR
 		size              = 32 // struct in6_flowlabel_req: the address, then label,
 		share, flags      = 21, 22
 		exclusive, create = 1, 1
 	)
-	request := [size]byte{15: 1, share: exclusive, flags: create} // the lower half of flags
+	request := [size]byte{15: 1, share: exclusive, flags: create} // low byte of flags
 	return unix.SetsockoptString(fd, unix.IPPROTO_IPV6, manage, string(request[:]))
 }

@@ -23,33 +23,33 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// machine is the guest's machine, as the service's System.
+// machine implements service.System for the guest's machine.
 type machine struct {
 	modules   modules
 	network   network.Network
-	random    *os.File // /dev/random, which is nowhere for a moment while the root changes
+	random    *os.File // /dev/random, opened early: its path is missing while the root changes
 	listeners []io.Closer
 	service   *service.Service
 	rooms     *room.Manager
-	prepared  chan error // what became of prepare, once
+	prepared  chan error // result of prepare
 	late      sync.WaitGroup
 	loaded    chan struct{} // closed when the late modules are loaded
 	ending    atomic.Bool
-	hasData   atomic.Bool                 // the root lies on a data disk
-	relay     atomic.Pointer[relay.Relay] // to the bridge; nil where there is none
+	hasData   atomic.Bool                 // the root is on a data disk
+	relay     atomic.Pointer[relay.Relay] // nil if the host serves no bridge
 
-	speaking sync.Mutex // held while the console takes a line, for as long as the host has it wait
+	speaking sync.Mutex // held while a line is written to the console, which the host can delay
 	console  io.Writer
 
 	mu       sync.Mutex // never held across I/O: Info takes it
 	warnings []string
 	steps    []*guestpb.Step
 	mounts   []*guestpb.Mount
-	base     string            // what it is known by
+	base     string            // name of the base
 	release  map[string]string // the root's os-release
 }
 
-// baseName is what the base is known by, once the host has spoken.
+// baseName returns the name of the base, which is known after the host's Hello.
 func (m *machine) baseName() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,7 +67,7 @@ func (m *machine) log(format string, args ...any) {
 	fmt.Fprintf(m.console, "osaurus-guest %.3f %s\r\n", uptime().Seconds(), fmt.Sprintf(format, args...))
 }
 
-// step notes that a part of the boot is done.
+// step logs that a part of the boot is done.
 func (m *machine) step(name string) {
 	at := uptime()
 	m.mu.Lock()
@@ -76,7 +76,7 @@ func (m *machine) step(name string) {
 	m.log("%s", name)
 }
 
-// warn notes something that went wrong without ending the boot.
+// warn records and logs an error that does not stop the boot.
 func (m *machine) warn(what string, err error) {
 	text := fmt.Sprintf("%s: %v", what, err)
 	m.mu.Lock()
@@ -93,11 +93,11 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// networkPatience is how long a boot waits for the network, so that the first
-// command finds it. Where no server answers, asking goes on without the boot.
+// networkPatience is how long a boot waits for the network, so that the first command can use it.
+// If no server answers, DHCP continues in the background.
 const networkPatience = time.Second
 
-// Boot does what the host asks for.
+// Boot implements service.System.
 func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	m.step("hello")
 	if _, err := m.SetTime(time.Unix(0, hello.TimeUnixNano)); err != nil {
@@ -115,8 +115,8 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 			m.warn("set host name", err)
 		}
 	}
-	// The network takes its time beside the mounts; its name servers are
-	// written down when there is a root to write to.
+	// The network starts in parallel with the mounts. Its name servers are written once the root is
+	// mounted.
 	rooted := make(chan struct{})
 	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(s network.Settings) {
 		<-rooted
@@ -151,7 +151,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	case <-time.After(networkPatience):
 	}
 	patchForGood()
-	m.rooms.Prepare() // before the other processors start: the kernel patches itself for the first limits
+	m.rooms.Prepare() // before the other processors start: the kernel patches its code for the first limits
 	startProcessors(m.warn)
 	m.step("processors")
 	m.late.Go(m.afterBoot)
@@ -159,7 +159,7 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	return nil
 }
 
-// afterBoot does what most commands do not wait for.
+// afterBoot finishes what most commands do not depend on.
 func (m *machine) afterBoot() {
 	if err := m.modules.load(late, m.warn); err != nil {
 		m.warn("load late modules", err)
@@ -174,7 +174,7 @@ func (m *machine) afterBoot() {
 	}
 }
 
-// SetTime sets the clock.
+// SetTime implements service.System.
 func (m *machine) SetTime(t time.Time) (time.Duration, error) {
 	ahead := time.Since(t)
 	tv := unix.NsecToTimeval(t.UnixNano())
@@ -184,7 +184,7 @@ func (m *machine) SetTime(t time.Time) (time.Duration, error) {
 	return ahead, nil
 }
 
-// addEntropy credits the host's random bytes to the kernel's pool.
+// addEntropy adds the host's random bytes to the kernel's entropy pool.
 func (m *machine) addEntropy(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (m *machine) addEntropy(b []byte) error {
 	return addEntropyTo(m.random, b)
 }
 
-// bootErr says which part of the boot failed.
+// bootErr returns the error for a failed part of the boot.
 func bootErr(op, subject string, err error, advice string) error {
 	kind := fault.Execution
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modules is where the image puts the kernel's modules: files, and lists of
-// their names in the order in which to load them. It is held open, since its
-// path is gone when the root changes. Nil is an image whose kernel needs none.
+// modules is the image's folder of kernel modules, with lists of their names in loading order. It
+// is kept open because its path is gone once the root changes. It is nil if the kernel needs no
+// modules.
 type modules struct{ *os.Root }
 
 const (
 	moduleDir = "/modules"
-	order     = "order" // for the boot
-	late      = "late"  // for what nothing waits for
+	order     = "order" // needed to boot
+	late      = "late"  // loaded in the background
 )
 
 func openModules() (modules, error) {
@@ -31,8 +31,8 @@ func openModules() (modules, error) {
 	return modules{root}, err
 }
 
-// load loads the modules of a list. One that does not load is left to warn
-// about: what needs it will fail by itself, and some (a button) nothing needs.
+// load loads the modules of a list. It only warns about a module that does not load: some are
+// optional, and users of the others report their own errors.
 func (m modules) load(list string, warn func(string, error)) error {
 	if m.Root == nil {
 		return nil
@@ -64,7 +64,7 @@ func (m modules) insert(name string) error {
 	return nil
 }
 
-// drop gives the memory of the modules' files back.
+// drop removes the module files to free their memory.
 func (m modules) drop() error {
 	if m.Root == nil {
 		return nil

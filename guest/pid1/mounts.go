@@ -15,16 +15,15 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// resolvers are the name servers, as rooms see them.
+// resolvers is the resolv.conf that is mounted in rooms.
 const resolvers = own + "/resolv.conf"
 
 const cgroups = "/sys/fs/cgroup"
 
-// quiet are the flags of mounts that hold neither programs with privileges nor
-// devices.
+// quiet are the flags of mounts without setuid programs and devices.
 const quiet = unix.MS_NOSUID | unix.MS_NODEV
 
-// mount makes the directory if it is missing and mounts on it.
+// mount creates target if it is missing and mounts source on it.
 func mount(source, target, fstype string, flags uintptr, data string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
@@ -35,8 +34,8 @@ func mount(source, target, fstype string, flags uintptr, data string) error {
 	return nil
 }
 
-// mountKernel mounts what the kernel shows of itself. It is moved along when
-// the root changes.
+// mountKernel mounts /proc, /sys and other kernel file systems. They are moved when the root
+// changes.
 func mountKernel() error {
 	for _, f := range []struct {
 		source, target, fstype string
@@ -49,7 +48,7 @@ func mountKernel() error {
 		{"devpts", "/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "mode=0620,ptmxmode=0666"},
 		{"tmpfs", "/dev/shm", "tmpfs", quiet, "mode=1777"},
 	} {
-		// Some kernels mount /dev by themselves.
+		// Some kernels mount /dev on their own.
 		if err := mount(f.source, f.target, f.fstype, f.flags, f.data); err != nil && !errors.Is(err, unix.EBUSY) {
 			return err
 		}
@@ -62,8 +61,8 @@ func mountKernel() error {
 	return mount("cgroup2", cgroups, "cgroup2", quiet|unix.MS_NOEXEC, "nsdelegate,memory_recursiveprot")
 }
 
-// mountShare mounts a VirtioFS share. Whoever wrote to a share that lies above
-// may have put a link in the way: links are not followed.
+// mountShare mounts a virtiofs share. It does not follow links in the path, which may be on another
+// share that agents can write to.
 func mountShare(want *guestpb.Mount) error {
 	const op = "mount share"
 	path := string(want.Path)
@@ -75,7 +74,7 @@ func mountShare(want *guestpb.Mount) error {
 	})
 	if err != nil {
 		return fault.New(fault.Rejected, op, want.Tag, &os.PathError{Op: "open", Path: path, Err: err}).
-			Advise("A link on the way to a mount is not followed: choose another path.")
+			Advise("The path of a mount must not contain links: choose another path.")
 	}
 	defer unix.Close(fd)
 	flags := uintptr(quiet)
@@ -85,16 +84,16 @@ func mountShare(want *guestpb.Mount) error {
 	err = unix.Mount(want.Tag, fmt.Sprintf("/proc/self/fd/%d", fd), "virtiofs", flags, "")
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return fault.New(fault.NotFound, op, want.Tag, err).Advise("The machine has no share of this tag.")
+		return fault.New(fault.NotFound, op, want.Tag, err).Advise("The machine has no share with this tag.")
 	case errors.Is(err, unix.ENODEV):
-		return fault.New(fault.Unavailable, op, want.Tag, err).Advise("The image has no virtiofs module: build it anew.")
+		return fault.New(fault.Unavailable, op, want.Tag, err).Advise("The image has no virtiofs module: rebuild it.")
 	case err != nil:
 		return fault.New(fault.Execution, op, want.Tag, err)
 	}
 	return nil
 }
 
-// replace writes a file of /etc whatever it was before: often a link.
+// replace writes a file in /etc. It removes the old file first, which is often a link.
 func replace(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -122,6 +121,6 @@ func writeResolvers(dns []netip.Addr) error {
 	for _, a := range dns {
 		text += "nameserver " + a.String() + "\n"
 	}
-	// The same for rooms, which see this very file and would not see another.
+	// Write the file for rooms in place: they have it mounted and would not see a new one.
 	return errors.Join(replace("/etc/resolv.conf", text), os.WriteFile(resolvers, []byte(text), 0o644))
 }

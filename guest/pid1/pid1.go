@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package pid1 makes a booting kernel into a guest: modules, mounts, clock, network, and the service that the host speaks to.
+// Package pid1 is the guest's init: it loads modules, mounts file systems, sets up clock and network, and serves the guest protocol to the host.
 package pid1
 
 import (
@@ -20,19 +20,18 @@ import (
 	"osaurus-sandbox/guest/service"
 )
 
-// Where the cgroups of the host's commands are, and those of rooms.
+// Parent cgroups of the host's commands and of rooms.
 const (
 	commands = cgroups + "/commands"
 	rooms    = cgroups + "/rooms"
 )
 
-// Run is the life of PID 1. It never returns: the machine ends with it. It must
-// be called on the first thread of the process, locked to it.
+// Run runs PID 1 and never returns. It must be called on the process's first thread, locked to it.
 func Run(version string) {
 	unix.Umask(0o022)
-	// While it starts a child, this process is seen in a room, as the agent.
+	// While this process starts a child in a room, the agent can see it there.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		panic(err) // no kernel has refused that yet
+		panic(err) // does not fail on Linux
 	}
 	m := newMachine()
 	go func() {
@@ -44,8 +43,8 @@ func Run(version string) {
 	select {}
 }
 
-// serve boots so far that the host can be answered, lets the rest of the boot
-// go on beside, and answers.
+// serve boots far enough to answer the host, continues the boot in the background, and serves the
+// host's calls.
 func (m *machine) serve(version string) error {
 	if err := mountKernel(); err != nil {
 		return err
@@ -72,16 +71,16 @@ func (m *machine) serve(version string) error {
 		return fmt.Errorf("listen on vsock port %d: %w", protocol.DataPort, err)
 	}
 	m.limits()
-	keeper, err := process.NewManager(process.Options{Init: true, Cgroup: commands})
+	processes, err := process.NewManager(process.Options{Init: true, Cgroup: commands})
 	if err != nil {
 		return err
 	}
-	m.rooms = m.newRooms(keeper)
-	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, keeper, m.rooms, own+"/data/jobs", version)
+	m.rooms = m.newRooms(processes)
+	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, processes, m.rooms, own+"/data/jobs", version)
 	go m.handleSignals()
 	go func() {
 		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {
-			m.warn("take lines and connections for rooms", err)
+			m.warn("serve lines and connections for rooms", err)
 		}
 	}()
 	go func() {
@@ -91,19 +90,19 @@ func (m *machine) serve(version string) error {
 	if err := m.service.Serve(hostOnly{l}); !m.ending.Load() {
 		return err
 	}
-	select {} // PowerOff has closed the listeners and goes on
+	select {} // PowerOff has closed the listeners and ends the process
 }
 
-// newRooms returns a keeper of no rooms yet.
-func (m *machine) newRooms(keeper *process.Manager) *room.Manager {
+// newRooms returns the manager of rooms.
+func (m *machine) newRooms(processes *process.Manager) *room.Manager {
 	return room.NewManager(room.Options{
-		Processes: keeper, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
+		Processes: processes, Program: own + "/guest", Base: own + "/base", BaseName: m.baseName, Data: own + "/data/rooms", Run: own + "/rooms",
 		Resolvers: resolvers, Shim: shim, Relay: m.relay.Load, Cgroup: rooms, ModulesLoaded: m.loaded,
 	})
 }
 
-// hostOnly accepts connections of the host. Programs in this guest could
-// otherwise connect to it, and through vsock's loopback to the service.
+// hostOnly accepts connections from the host only. Programs in the guest could otherwise reach the
+// service through vsock's loopback.
 type hostOnly struct{ net.Listener }
 
 func (l hostOnly) Accept() (net.Conn, error) {
@@ -119,21 +118,20 @@ func (l hostOnly) Accept() (net.Conn, error) {
 	}
 }
 
-// handleSignals does what processes of the guest expect init to do on signals: power
-// off. The rest is taken so that it cannot end this process, and with it the
-// machine.
+// handleSignals powers off on the signals that programs send to init for that. It catches others so
+// that they cannot end this process and with it the machine.
 func (m *machine) handleSignals() {
 	off := make(chan os.Signal, 1)
 	signal.Notify(off, unix.SIGTERM, unix.SIGINT, unix.SIGPWR, unix.SIGUSR1, unix.SIGUSR2)
-	ignored := make(chan os.Signal, 1) // not read
+	ignored := make(chan os.Signal, 1) // never read
 	signal.Notify(ignored, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGABRT, unix.SIGTRAP, unix.SIGSYS, unix.SIGSTKFLT,
-		unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL) // sent by somebody: real ones still end us
+		unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL) // if sent by a process; real faults still end this process
 	<-off
 	m.PowerOff(protocol.DefaultGrace)
 }
 
-// limits sets what children inherit: many tools need more than the kernel's
-// 1024 open files, and few raise it themselves. Core dumps are of no use.
+// limits sets the resource limits that children inherit. Many tools need more than the default of
+// 1024 open files but do not raise the limit. Core dumps are disabled.
 func (m *machine) limits() {
 	const soft, hard = 64 << 10, 512 << 10
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// killPatience is how long killed processes may need to be gone.
+	// killPatience bounds the wait for killed processes.
 	killPatience = 2 * time.Second
-	// writePatience bounds writing everything out: a share whose host is
-	// dead would hold it for ever.
+	// writePatience bounds the final sync, which would hang on a share whose host is dead.
 	writePatience = 20 * time.Second
 	aliveCheck    = 5 * time.Millisecond
 )
 
-// PowerOff ends all processes, leaves the disks clean, and turns the machine
-// off. It does not return. A second call waits for the first.
+// PowerOff ends all processes, unmounts the disks cleanly and turns the machine off. It does not
+// return. A second call waits for the first.
 func (m *machine) PowerOff(grace time.Duration) {
 	if m.ending.Swap(true) {
 		select {}
@@ -27,9 +26,9 @@ func (m *machine) PowerOff(grace time.Duration) {
 		_ = l.Close()
 	}
 	m.log("power off")
-	// Every process but this one, which also reaps them.
+	// To all processes except this one, which reaps them.
 	_ = unix.Kill(-1, unix.SIGTERM)
-	_ = unix.Kill(-1, unix.SIGHUP) // interactive shells ignore the other
+	_ = unix.Kill(-1, unix.SIGHUP) // interactive shells ignore SIGTERM
 	if !aloneWithin(grace) {
 		_ = unix.Kill(-1, unix.SIGKILL)
 		if !aloneWithin(killPatience) {
@@ -49,8 +48,8 @@ func (m *machine) PowerOff(grace time.Duration) {
 	select {}
 }
 
-// aloneWithin waits until no other process is left. All of them descend from
-// this one, and come to it when their parents end: without a child it is alone.
+// aloneWithin waits until no other process is left. All processes are descendants of PID 1 and
+// become its children when their parents end, so it checks that there is no child.
 func aloneWithin(patience time.Duration) bool {
 	const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT | unix.WALL
 	for end := time.Now().Add(patience); ; time.Sleep(aliveCheck) {
@@ -63,12 +62,12 @@ func aloneWithin(patience time.Duration) bool {
 	}
 }
 
-// leaveDisks writes everything and makes the file systems read-only, so that
-// their journals are clean: first the overlay, then what it lies on.
+// leaveDisks syncs and makes the file systems read-only, so that their journals are clean. The
+// overlay comes first, then the disks below it.
 func (m *machine) leaveDisks() {
 	m.late.Wait()
 	if m.service != nil {
-		m.service.Close() // the logs of jobs are open, and on the data disk
+		m.service.Close() // closes the logs of jobs, which are on the data disk
 	}
 	m.mu.Lock()
 	mounts := m.mounts
@@ -89,8 +88,8 @@ func (m *machine) leaveDisks() {
 	}
 }
 
-// remountReadOnly waits a little for mounts of rooms, which go some moments after
-// the last process in them.
+// remountReadOnly retries for a short time, because mounts of rooms disappear shortly after their
+// last process.
 func remountReadOnly(path string) error {
 	for end := time.Now().Add(killPatience); ; time.Sleep(aliveCheck) {
 		err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")

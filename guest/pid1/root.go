@@ -14,25 +14,22 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// Where things are, before and after the root changes. What the guest program
-// keeps for itself is under own.
+// Paths before and after the root changes. The guest program keeps its own files under own.
 const (
 	baseDisk, dataDisk = "/dev/vda", "/dev/vdb"
 
 	own     = "/run/osaurus"
 	newRoot = "/newroot"
 
-	// The overlay's part of the data disk. Beside it are rooms, and jobs with the logs of
-	// the guest's own.
+	// The overlay's folders on the data disk, next to rooms and jobs (logs of root's jobs).
 	systemUpper, systemWork = "/system/upper", "/system/work"
 )
 
-// diskPatience bounds the wait for a disk that the bus shows to get its node.
+// diskPatience bounds the wait for the device node of a disk that is on the bus.
 const diskPatience = 5 * time.Second
 
-// prepare makes the root file system: an overlay of the read-only base and the
-// data disk, or of the base and memory where there is no data disk. Without
-// any disk the initramfs stays the root.
+// prepare mounts the root file system: an overlay of the read-only base and the data disk, or
+// memory if there is no data disk. Without any disk the initramfs stays the root.
 func (m *machine) prepare() error {
 	disks := countDisks()
 	if disks == 0 {
@@ -64,7 +61,7 @@ func (m *machine) prepare() error {
 	}
 	options := "lowerdir=/base,upperdir=" + upper + systemUpper + ",workdir=" + upper + systemWork
 	if err := mount("overlay", newRoot, "overlay", 0, options); err != nil {
-		return bootErr("mount root", newRoot, err, "The image needs the overlay module: build it anew.")
+		return bootErr("mount root", newRoot, err, "The image has no overlay module: rebuild it.")
 	}
 	if err := m.switchRoot(upper); err != nil {
 		return bootErr("change root", newRoot, err, "")
@@ -72,7 +69,7 @@ func (m *machine) prepare() error {
 	return m.finishRoot()
 }
 
-// finishRoot mounts what every root has, and sets the kernel up for agents.
+// finishRoot makes the mounts that every root has, and sets the sysctls for agents.
 func (m *machine) finishRoot() error {
 	if err := mount("tmpfs", "/tmp", "tmpfs", quiet, "mode=1777"); err != nil {
 		return bootErr("mount memory", "/tmp", err, "")
@@ -93,16 +90,16 @@ func (m *machine) finishRoot() error {
 
 func (m *machine) mountBase() error {
 	if err := awaitDisk(baseDisk); err != nil {
-		return bootErr("find base disk", baseDisk, err, "The image needs the virtio_blk module: build it anew.")
+		return bootErr("find base disk", baseDisk, err, "The image has no virtio_blk module: rebuild it.")
 	}
 	if err := mount(baseDisk, "/base", "ext4", unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
-		return bootErr("mount base", baseDisk, err, "The image is damaged: build it anew.")
+		return bootErr("mount base", baseDisk, err, "The image is damaged: rebuild it.")
 	}
 	return nil
 }
 
-// mountData mounts the data disk, with quotas if the kernel can, and has it
-// grow in the background if its device is larger than the file system.
+// mountData mounts the data disk, with quotas if the kernel supports them. If the device is larger
+// than the file system, it grows the file system in the background.
 func (m *machine) mountData(target string) error {
 	if err := awaitDisk(dataDisk); err != nil {
 		return bootErr("find data disk", dataDisk, err, "")
@@ -110,7 +107,7 @@ func (m *machine) mountData(target string) error {
 	const flags = quiet | unix.MS_NOATIME
 	err := mount(dataDisk, target, "ext4", flags, "prjquota")
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		// No quota_v2 module, or a file system made without project quotas.
+		// No quota_v2 module, or a file system without project quotas.
 		m.warn("project quotas", err)
 		err = mount(dataDisk, target, "ext4", flags, "")
 	}
@@ -130,8 +127,8 @@ func (m *machine) mountData(target string) error {
 	return nil
 }
 
-// grow makes the data disk's file system as large as the disk. The kernel
-// answers at once if it is already.
+// grow grows the data disk's file system to the size of the disk. It is fast if there is nothing to
+// do.
 func (m *machine) grow(root *os.File) error {
 	size, err := deviceSize(dataDisk)
 	if err != nil {
@@ -142,14 +139,14 @@ func (m *machine) grow(root *os.File) error {
 		return err
 	}
 	err = growTo(root, size/uint64(st.Bsize))
-	if errors.Is(err, unix.EPERM) { // root may: it is what the kernel answers for a file system that has noted errors
-		return errors.New("its file system has noted errors, and works on: reset it, or mend it with e2fsck while the sandbox is down")
+	if errors.Is(err, unix.EPERM) { // the kernel's answer for a file system with recorded errors
+		return errors.New("the file system has recorded errors but keeps working: reset it, or repair it with e2fsck while the sandbox is down")
 	}
 	return err
 }
 
-// switchRoot makes newRoot the root. The process stays: what was opened keeps
-// working, and the program is not started a second time.
+// switchRoot makes newRoot the root without starting this program again, so its open files stay
+// valid.
 func (m *machine) switchRoot(upper string) error {
 	if err := mount("tmpfs", newRoot+"/run", "tmpfs", quiet, "mode=0755"); err != nil {
 		return err
@@ -183,8 +180,8 @@ func (m *machine) switchRoot(upper string) error {
 	return os.Chdir("/")
 }
 
-// bindPrograms makes the programs of the initramfs reachable in a folder: this one,
-// which helpers run again, and the one that asks the bridge.
+// bindPrograms mounts programs of the initramfs into dir: this one, which helpers execute again,
+// and the bridge client.
 func bindPrograms(dir string) error {
 	return errors.Join(bindProgram("/init", dir+"/guest"), bindProgram("/osaurus-host", dir+"/host"))
 }
@@ -199,7 +196,7 @@ func bindProgram(from, path string) error {
 	return nil
 }
 
-// countDisks counts the virtio disks that the bus shows.
+// countDisks counts the virtio disks on the bus.
 func countDisks() int {
 	const block = "0x0002"
 	n := 0

@@ -18,20 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a command with all processes that it has started.
+// Child is a running command, including all processes that it has started.
 type Child struct {
 	manager *Manager
 	id      uint64
 	pid     int
 	cgroup  string
 	done    chan struct{}
-	status  syscall.WaitStatus // after done
-	start   *start             // until it runs its program
+	status  syscall.WaitStatus // valid once done is closed
+	start   *start             // nil once the program runs
 
 	release sync.Once
 }
 
-// makeGroup makes the child's cgroup and opens it.
+// makeGroup creates the child's cgroup and opens it.
 func (c *Child) makeGroup(in, mark string) (fd int, err error) {
 	name := strconv.FormatUint(c.id, 10)
 	if mark != "" {
@@ -45,23 +45,23 @@ func (c *Child) makeGroup(in, mark string) (fd int, err error) {
 	return unix.Open(c.cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// ID is a number that no other child of the manager has or had.
+// ID returns a number that the manager never uses again.
 func (c *Child) ID() uint64 { return c.id }
 
-// PID is the process id of the first process.
+// PID returns the process id of the first process.
 func (c *Child) PID() int { return c.pid }
 
-// Done is closed when the first process has ended and was reaped.
+// Done returns a channel that is closed when the first process has been reaped.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Status is how the first process ended. It is valid after Done.
+// Status returns how the first process ended. It is valid after Done.
 func (c *Child) Status() syscall.WaitStatus { return c.status }
 
 // Killed reports whether a process ended by SIGKILL.
 func Killed(s syscall.WaitStatus) bool { return s.Signaled() && s.Signal() == unix.SIGKILL }
 
-// Signal sends a signal to the process group of the first process, if that has
-// not ended: afterwards it fails with ESRCH.
+// Signal sends a signal to the process group of the first process. It fails with ESRCH if that
+// process has ended.
 func (c *Child) Signal(sig syscall.Signal) error {
 	c.manager.mu.Lock()
 	defer c.manager.mu.Unlock()
@@ -71,35 +71,34 @@ func (c *Child) Signal(sig syscall.Signal) error {
 	return unix.Kill(-c.pid, sig)
 }
 
-// Kill kills the command and everything that it started, wherever that went.
+// Kill kills the command and all processes that it started.
 func (c *Child) Kill() {
 	if c.cgroup != "" {
-		// Fails only when the group is gone, and with it all that was in it.
+		// Fails only if the group and its processes are gone.
 		_ = os.WriteFile(filepath.Join(c.cgroup, "cgroup.kill"), []byte("1"), 0)
 		return
 	}
-	// The number of a process group is not given to another process while
-	// somebody is in the group.
+	// The kernel does not reuse the number of a process group that has members.
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
 }
 
 const (
-	// endWithin is how long Release waits for a killed command. One that waits for a share ends
-	// only when that answers.
+	// endWithin is how long Release waits for a killed command. A process that waits for a share
+	// ends only when the share answers.
 	endWithin = 5 * time.Second
-	// How long its group may need afterwards to become empty, and how often to look. What
-	// is still in it then leaves it behind, which costs a few kilobytes.
+	// emptyWithin is how long Release then waits for the group to become empty. A group that is
+	// left behind costs a few kilobytes.
 	emptyWithin = 2 * time.Second
 	emptyCheck  = 2 * time.Millisecond
 )
 
-// Release kills what runs of a command and returns when nothing of it remains, or
-// after a while: Done says whether it has ended. It may be called often.
+// Release kills the command and waits a limited time for all its processes to end. Done tells
+// whether the first one has. Release may be called more than once.
 func (c *Child) Release() {
 	c.release.Do(func() {
 		select {
 		case <-c.done:
-			// Mostly nothing is left, and an empty group can be removed.
+			// Usually no process is left and the group can be removed at once.
 			if c.cgroup != "" && unix.Rmdir(c.cgroup) == nil {
 				return
 			}
@@ -128,8 +127,8 @@ func (c *Child) removeGroup() {
 	}
 }
 
-// Processes are the pids of all that runs of a command. Without a cgroup it is the
-// first process only.
+// Processes returns the pids of the command's processes. Without a cgroup it returns only the
+// first.
 func (c *Child) Processes() []int {
 	var pids []int
 	if c.cgroup == "" {
@@ -140,9 +139,9 @@ func (c *Child) Processes() []int {
 		}
 		return pids
 	}
-	b, _ := os.ReadFile(filepath.Join(c.cgroup, "cgroup.procs")) // fails when the group is gone
+	b, _ := os.ReadFile(filepath.Join(c.cgroup, "cgroup.procs")) // fails if the group is gone
 	for line := range strings.Lines(string(b)) {
-		// 0 is a process that this namespace does not see.
+		// 0 is a process that is not visible in this pid namespace.
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
@@ -150,20 +149,19 @@ func (c *Child) Processes() []int {
 	return pids
 }
 
-// SignalAll sends a signal to all that runs of a command, wherever it went.
+// SignalAll sends a signal to all processes of the command.
 func (c *Child) SignalAll(sig syscall.Signal) {
 	if c.cgroup == "" {
 		_ = c.Signal(sig)
 		return
 	}
-	held := map[int]int{} // descriptors by pid
+	held := map[int]int{} // pidfds by pid
 	for _, pid := range c.Processes() {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd
 		}
 	}
-	// A number that could have become a stranger's before it was held on to is
-	// not in the group any more.
+	// A pid that was reused before the pidfd was opened is no longer in the group.
 	for _, pid := range c.Processes() {
 		if fd, ok := held[pid]; ok {
 			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
@@ -174,11 +172,12 @@ func (c *Child) SignalAll(sig syscall.Signal) {
 	}
 }
 
-// markSeparator is between the number of a child's group and its mark.
+// markSeparator separates the child's number from its mark in the name of a group.
 const markSeparator = "."
 
-// Mark returns the mark of the child that a process belongs to, or "". The kernel says it: a process
-// cannot leave its group. The caller makes sure that the pid is still that of the process.
+// Mark returns the mark of the child that a process belongs to, or "". It can be trusted, because a
+// process cannot leave its cgroup. The caller must check afterwards that the pid has not been
+// reused.
 func Mark(pid int) (string, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
@@ -187,10 +186,10 @@ func Mark(pid int) (string, error) {
 	return markIn(text)
 }
 
-// markIn reads what the kernel says of a process's groups.
+// markIn parses /proc/PID/cgroup.
 func markIn(text []byte) (string, error) {
 	for line := range bytes.Lines(text) {
-		where, ok := strings.CutPrefix(string(bytes.TrimSuffix(line, []byte("\n"))), "0::") // of cgroup2
+		where, ok := strings.CutPrefix(string(bytes.TrimSuffix(line, []byte("\n"))), "0::") // cgroup2
 		if !ok {
 			continue
 		}
@@ -200,5 +199,5 @@ func markIn(text []byte) (string, error) {
 		}
 		return mark, nil
 	}
-	return "", errors.New("the process has no group of cgroup2")
+	return "", errors.New("the process is in no cgroup2 group")
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// image is what a child becomes.
+// image describes the program that a child executes.
 type image struct {
 	path       string
 	program    int // descriptor to run instead of path, or noFD
@@ -24,7 +24,7 @@ type image struct {
 	dir        string
 	files      [3]uintptr
 	tty        bool                // the first file becomes the controlling terminal
-	user       *syscall.Credential // nil: the user of the calling thread
+	user       *syscall.Credential // nil for the user of the calling thread
 	namespaces uintptr
 	group      int // descriptor of a cgroup's directory, or noFD
 }
@@ -32,27 +32,26 @@ type image struct {
 // noFD marks an unset descriptor.
 const noFD = -1
 
-// cloneArgs is struct clone_args of the kernel.
+// cloneArgs is the kernel's struct clone_args.
 type cloneArgs struct {
 	flags, _, _, _, exitSignal, _, _, _, _, _, cgroup uint64
 }
 
-// start is a child that may not run its program yet. It works on this process's memory until
-// then, so a start is kept as long as its child.
+// start is the state of a child that has not executed its program yet. The child uses this memory
+// until then, so a start must live as long as its child.
 type start struct {
-	pipe     *os.File // ends when the child runs its program, or ends
+	pipe     *os.File // closed when the child executes its program or ends
 	args     cloneArgs
 	calls    []call
-	pointers []any   // what the calls point to
+	pointers []any   // keeps the arguments of calls alive
 	failed   uintptr // -errno of the call that failed
 }
 
-// fork makes a child that becomes the image, and returns its pid at once.
+// fork starts a child that executes the image, and returns its pid without waiting for it.
 //
-// syscall.ForkExec would block a thread, and with it the garbage collector, until execve
-// succeeds. The child belongs to the agent by then, who may stop it or leave it no processor.
-// A plain fork takes twice as long: it copies the page tables. So the child shares this
-// process's memory, and nobody waits for it.
+// syscall.ForkExec would block a thread, and with it the garbage collector, until execve succeeds.
+// An agent could delay that by stopping the child. A plain fork copies the page tables and takes
+// twice as long. So the child shares this process's memory and the parent does not wait for it.
 func (i *image) fork() (pid int, s *start, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -76,8 +75,8 @@ func (i *image) fork() (pid int, s *start, err error) {
 	return pid, s, nil
 }
 
-// await returns when the child runs its program or has ended. It fails with the child's error,
-// or with os.ErrDeadlineExceeded: then the child may still work on the start.
+// await waits until the child has executed its program or ended. It returns the child's error, or
+// os.ErrDeadlineExceeded, after which the child may still use the start.
 func (s *start) await(within time.Duration) error {
 	defer s.pipe.Close()
 	_ = s.pipe.SetReadDeadline(time.Now().Add(within))
@@ -93,18 +92,18 @@ func (s *start) await(within time.Duration) error {
 	return err
 }
 
-// call is a system call: its number and arguments.
+// call is the number and arguments of a system call.
 type call [7]uintptr
 
-// prepare lists the system calls that make the child the image. The child makes one after the
-// other without a stack: it can run no Go code in the memory of a running Go program.
+// prepare lists the system calls that the child makes to execute the image. The child runs them
+// without a stack, since it cannot run Go code in the memory of a running Go program.
 func (s *start) prepare(i *image, pipe uintptr) error {
 	path, err1 := syscall.BytePtrFromString(i.path)
 	argv, err2 := syscall.SlicePtrFromStrings(i.args)
 	envv, err3 := syscall.SlicePtrFromStrings(i.env)
 	dir, err4 := syscall.BytePtrFromString(i.dir)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return syscall.EINVAL // a zero byte
+		return syscall.EINVAL // an argument contains a zero byte
 	}
 	add := func(number uintptr, arguments ...uintptr) {
 		c := call{number}
@@ -118,7 +117,7 @@ func (s *start) prepare(i *image, pipe uintptr) error {
 		from, how = len(held), unix.AT_EMPTY_PATH
 		held = append(held, uintptr(i.program))
 	}
-	// Copy all of them above their final numbers first, so that none overwrites another.
+	// First duplicate all descriptors above their final numbers, so that none overwrites another.
 	spare := max(slices.Max(held)+1, uintptr(len(held)))
 	for n, fd := range held {
 		add(unix.SYS_DUP3, fd, spare+uintptr(n), unix.O_CLOEXEC)
@@ -130,7 +129,7 @@ func (s *start) prepare(i *image, pipe uintptr) error {
 		}
 		add(unix.SYS_DUP3, spare+uintptr(n), uintptr(n), uintptr(flags))
 	}
-	// Before the child is the agent's, who could keep these open by stopping it.
+	// Close before the change of user: the agent could keep these open by stopping the child.
 	add(unix.SYS_CLOSE_RANGE, uintptr(len(held)), math.MaxUint32, 0)
 	if i.user != nil {
 		add(unix.SYS_SETGROUPS, 0, 0)
@@ -153,7 +152,7 @@ func (s *start) prepare(i *image, pipe uintptr) error {
 // signalsSize is the size of the kernel's sigset_t.
 const signalsSize = 8
 
-// clone forks with all signals blocked, so that none ends the child before it has its own session.
+// clone forks with all signals blocked, so that none ends the child before it has a session.
 func (s *start) clone() (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -172,8 +171,8 @@ func (s *start) clone() (int, error) {
 	return pid, nil
 }
 
-// runBlocking makes the runtime take run for a blocking system call: clone3 may wait for locks
-// of the kernel, and the garbage collector must not wait with it.
+// runBlocking tells the runtime that run is a blocking system call, so that the garbage collector
+// does not wait while clone3 waits for kernel locks.
 //
 //go:nosplit
 //go:norace
@@ -192,6 +191,6 @@ func entersyscall()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
-// run forks by clone3 and returns the child's pid, or -errno. The child makes its calls, of
-// which the last is execveat. It ends when one fails.
+// run calls clone3 and returns the child's pid, or -errno. The child makes the calls, ending with
+// execveat, and exits if one fails.
 func run(args *cloneArgs, size uintptr, first *call, failed *uintptr) int

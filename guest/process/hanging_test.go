@@ -48,7 +48,7 @@ func TestHangingShare(t *testing.T) {
 			t.Error(err)
 		}
 		for range 2 {
-			if _, err := start(place, filepath.Join(share.Dir, "program")); !isLate(err, "a folder that it needs") {
+			if _, err := start(place, filepath.Join(share.Dir, "program")); !isLate(err, "a share that it needs") {
 				t.Error(err)
 			}
 		}
@@ -80,7 +80,7 @@ func TestHangingShare(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := start(nil, script)
-		if !isLate(err, "a folder that it needs") {
+		if !isLate(err, "a share that it needs") {
 			t.Error(err)
 		}
 		runtime.GC() // what it works on must not go
@@ -116,8 +116,8 @@ func TestHangingShare(t *testing.T) {
 	})
 }
 
-// isLate reports whether an error says that a program has not begun in time, and where it may have
+// isLate reports whether an error says that a program has not started in time, and where it may have
 // had to wait.
 func isLate(err error, where string) bool {
-	return fault.KindOf(err) == fault.Timeout && strings.Contains(err.Error(), "it has not begun after") && strings.Contains(fault.AdviceOf(err), where)
+	return fault.KindOf(err) == fault.Timeout && strings.Contains(err.Error(), "it has not started after") && strings.Contains(fault.AdviceOf(err), where)
 }

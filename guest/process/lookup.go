@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Lookup finds the program that a command names: a name with a slash is a path
-// (from dir), another is looked for in the PATH of env.
+// Lookup returns the path of a program. A name with a slash is a path relative to dir; other names
+// are searched in the PATH of env.
 func Lookup(name, dir string, env []string) (string, error) {
 	const op = "find program"
 	if strings.Contains(name, "/") {
@@ -30,7 +30,7 @@ func Lookup(name, dir string, env []string) (string, error) {
 	var denied error
 	for _, d := range filepath.SplitList(variable(env, "PATH")) {
 		if !filepath.IsAbs(d) {
-			continue // a relative entry would run what lies in the working directory
+			continue // a relative entry would run programs of the working directory
 		}
 		p := filepath.Join(d, name)
 		switch err := executable(p); {
@@ -47,8 +47,8 @@ func Lookup(name, dir string, env []string) (string, error) {
 		Advise("Install it, or give the program's full path.")
 }
 
-// checkDir fails unless dir is a directory: the kernel's own answer could not
-// be told from that to a missing program.
+// checkDir fails unless dir is a directory. Execve returns the same error for a missing directory
+// and a missing program.
 func checkDir(dir string) error {
 	st, err := os.Stat(dir)
 	if err == nil && !st.IsDir() {
@@ -60,7 +60,7 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// startFault gives the failure to start a program its kind.
+// startFault returns a fault for a program that could not be started.
 func startFault(op, subject string, err error) error {
 	kind := fault.Execution
 	switch {
@@ -85,7 +85,7 @@ func executable(p string) error {
 	return nil
 }
 
-// variable returns the last value of a variable, as execvp would see it.
+// variable returns the last value of a variable in env.
 func variable(env []string, name string) string {
 	value := ""
 	for _, e := range env {
@@ -96,8 +96,8 @@ func variable(env []string, name string) string {
 	return value
 }
 
-// MergeEnv lets variables replace those of the same name before them: some
-// programs look at the first.
+// MergeEnv concatenates lists. A later variable replaces an earlier one of the same name, because
+// some programs use the first that they find.
 func MergeEnv(lists ...[]string) []string {
 	var out []string
 	at := map[string]int{}

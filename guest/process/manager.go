@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package process starts commands in the guest, keeps hold of everything that they start, and reaps what has ended.
+// Package process starts commands in the guest, tracks all their processes, and reaps them.
 package process
 
 import (
@@ -18,48 +18,45 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Options say where a manager works.
+// Options configure a Manager.
 type Options struct {
-	// Cgroup is a directory of a cgroup2 file system where each command gets a
-	// group of its own. Without one, a command is held by its process group
-	// only, which it can leave: fit for tests.
+	// Cgroup is a cgroup2 directory in which each command gets its own group. If it is empty,
+	// commands are tracked by process group, which they can leave: use that for tests only.
 	Cgroup string
-	// Init makes the manager reap every child of this process, also those that
-	// it inherited. It is for PID 1: nothing else in the process can then wait
-	// for a child, so every child must be started by Start.
+	// Init makes the manager reap every child of this process, including inherited ones. It is for
+	// PID 1. All children must then be started with Start, since nothing else can wait for them.
 	Init bool
 }
 
-// Manager starts children and reaps them. Nothing else in its process waits for children, so a pid
-// stays taken until the manager has noted the child's end, and a signal sent under its lock reaches
-// no other process.
+// Manager starts and reaps children. Only it waits for children, so a pid is not reused before the
+// manager has recorded the child's end, and a signal sent under its lock cannot reach another
+// process.
 type Manager struct {
 	opts  Options
 	chld  chan os.Signal
 	ended chan struct{}
-	// patience is how long looking for a program may take, and how long a child may
-	// take to become it.
+	// patience bounds the search for a program, and then the time until the child executes it.
 	patience time.Duration
 
 	mu       sync.Mutex
 	children map[int]*Child
-	next     uint64 // id of the next child
+	next     uint64 // last id
 	orphans  uint64
-	stuck    int // threads that wait for a share after their start was given up
+	stuck    int // threads that still wait for a share after their start timed out
 }
 
-// execWithin is enough for a child in a room with a hundredth of a processor. A child may be
-// stopped before its execve, or wait for a share that hangs.
+// execWithin is long enough for a child in a room with 1% of a processor. It is needed because a
+// child may be stopped before its execve, or wait for a share that hangs.
 const execWithin = 30 * time.Second
 
-// NewManager returns a manager that reaps until Close.
+// NewManager returns a manager. It reaps until Close.
 func NewManager(opts Options) (*Manager, error) {
 	if opts.Cgroup != "" {
 		if err := os.MkdirAll(opts.Cgroup, 0o755); err != nil {
 			return nil, fmt.Errorf("make cgroup for commands: %w", err)
 		}
 	}
-	// One slot is enough: a signal says "look", and each look sees everything.
+	// One slot is enough: each signal makes reap look at all children.
 	m := &Manager{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}}
 	signal.Notify(m.chld, unix.SIGCHLD)
 	go func() {
@@ -90,7 +87,7 @@ func (m *Manager) Close() {
 // closeCheck is how often Close looks for children.
 const closeCheck = 5 * time.Millisecond
 
-// Orphans returns how many processes were reaped that were not started here.
+// Orphans returns the number of reaped processes that Start did not start.
 func (m *Manager) Orphans() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +117,7 @@ func (m *Manager) reap() {
 	}
 }
 
-// wait reaps a child that has ended, or with -1 any; the pid is 0 if there is none.
+// wait reaps a child that has ended, or any child if pid is -1. It returns 0 if there is none.
 func wait(pid int) (got int, status syscall.WaitStatus) {
 	for {
 		got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
@@ -130,34 +127,34 @@ func wait(pid int) (got int, status syscall.WaitStatus) {
 	}
 }
 
-// note records a child's end. The manager's lock is held.
+// note records a child's end. The caller holds m.mu.
 func (m *Manager) note(c *Child, status syscall.WaitStatus) {
 	delete(m.children, c.pid)
 	c.status = status
 	close(c.done)
 }
 
-// Spec is a program to start; the files become its descriptors 0 to 2.
+// Spec describes a program to start.
 type Spec struct {
-	Args []string // Args[0] is looked up as Lookup does, in the place
-	// Program, if not nil, is what is run whatever Args[0] is: also a file that the
-	// place does not show.
+	Args []string // Args[0] is resolved by Lookup in the place
+	// Program, if not nil, is executed instead of Args[0]. The file need not be visible in the
+	// place.
 	Program *os.File
 	Env     []string
 	Dir     string
-	// Files are open in this process. With TTY the first is a terminal, which
-	// becomes the child's controlling one.
+	// Files are open descriptors of this process that become descriptors 0 to 2 of the child. With
+	// TTY, the first becomes its controlling terminal.
 	Files [3]uintptr
 	TTY   bool
-	Place Place // nil: the root of this process, as its user
-	// Namespaces are flags (CLONE_NEWNS and the like) of new ones for the child.
+	Place Place // nil for the root and user of this process
+	// Namespaces are CLONE_NEW* flags of the namespaces to create for the child.
 	Namespaces uintptr
 }
 
-// Start starts a child in a session and group of its own. Its errors are
-// *fault.Error: NotFound if there is no such program or directory, Rejected if
-// it may not be executed, Unavailable where there is no room for one more, Timeout where
-// it does not begin: a folder that it needs may not answer.
+// Start starts a child in its own session and process group. Its errors are *fault.Error: NotFound
+// if the program or directory does not exist, Rejected if it may not be executed, Unavailable if
+// resources are exhausted, Timeout if it does not start in time, for example because a share does
+// not answer.
 func (m *Manager) Start(s Spec) (*Child, error) {
 	m.mu.Lock()
 	m.next++
@@ -174,8 +171,8 @@ func (m *Manager) Start(s Spec) (*Child, error) {
 	return c, err
 }
 
-// launch forks and waits for the child's program. It holds no lock, and no porter while
-// it waits: a place at its limits can make that slow.
+// launch forks and waits until the child has executed its program. It holds no lock while it waits,
+// because that can be slow in a room at its limits.
 func (m *Manager) launch(s Spec, c *Child) error {
 	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: noFD, group: noFD}
 	groups := m.opts.Cgroup
@@ -230,17 +227,17 @@ func (m *Manager) launch(s Spec, c *Child) error {
 	return nil
 }
 
-// late says that a program has not begun in time. What has held it up is not known.
+// late returns the error for a program that has not started in time. The cause is not known.
 func (s Spec) late(after time.Duration) error {
-	advice := "Try again later: its room may be at a limit, or a folder that it needs on a share that hangs."
+	advice := "Try again later. Its room may be at a limit, or a share that it needs may hang."
 	if s.Dir != "/" {
-		advice = "Try again later, or in another folder: " + s.Dir + " may be on a share that hangs, or its room at a limit."
+		advice = "Try again later or in another folder: " + s.Dir + " may be on a share that hangs, or the room may be at a limit."
 	}
-	return fault.Newf(fault.Timeout, "start program", s.Args[0], "it has not begun after %v", after).Advise(advice)
+	return fault.Newf(fault.Timeout, "start program", s.Args[0], "it has not started after %v", after).Advise(advice)
 }
 
-// fork forks a child. The lock keeps other children from inheriting its pipe, and reap from
-// finding it before it is known.
+// fork forks a child. It holds the lock so that other children do not inherit the pipe, and so that
+// reap does not see the child before it is registered.
 func (m *Manager) fork(i *image, c *Child) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

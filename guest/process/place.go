@@ -14,22 +14,22 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Place says where a child runs, and as which user.
+// Place is where a child runs, and as which user.
 type Place interface {
-	// Enter moves the calling thread into the place: namespaces, capabilities,
-	// no_new_privs, seccomp. There is no way back: the thread ends afterwards.
+	// Enter moves the calling thread into the place: namespaces, capabilities, no_new_privs,
+	// seccomp. This cannot be undone, so the thread must end afterwards.
 	Enter() error
-	// Credential is who the child becomes; nil is root, with what Enter left
-	// of it.
+	// Credential returns the user of the child. Nil is root with the capabilities that Enter has
+	// left.
 	Credential() *syscall.Credential
-	// Cgroup is the directory in which each child gets a group of its own.
+	// Cgroup returns the directory in which each child gets its own group.
 	Cgroup() string
 }
 
-// Marked is a Place that marks its children and their descendants. Function Mark reads the mark of
-// a process.
+// Marked is a Place that marks its children and their descendants. The function Mark returns the
+// mark of a process.
 type Marked interface {
-	// Mark has no slash; an empty one is none.
+	// Mark returns the mark, which must not contain a slash, or "" for none.
 	Mark() string
 }
 
@@ -40,11 +40,12 @@ func markOf(p Place) string {
 	return ""
 }
 
-// As runs f while the calling thread accesses files as a user; nil is root. On a share the kernel
-// caches owners as the first user sees them, and root must not follow paths among an agent's files.
+// As runs f while the calling thread accesses files as the user c, or root if c is nil. Use it for
+// an agent's files: root must not follow paths there, and on a share the kernel caches owners as
+// the first user sees them.
 func As(c *syscall.Credential, f func() error) error {
 	if c != nil {
-		_ = syscall.Setfsgid(int(c.Gid)) // these two never fail for root
+		_ = syscall.Setfsgid(int(c.Gid)) // neither fails for root
 		_ = syscall.Setfsuid(int(c.Uid))
 		defer func() {
 			_ = syscall.Setfsuid(0)
@@ -54,13 +55,13 @@ func As(c *syscall.Credential, f func() error) error {
 	return f()
 }
 
-// maxStuck bounds the threads that wait for a share that hangs: the runtime ends a process of
-// ten thousand threads.
+// maxStuck bounds the threads that wait for a share that hangs: the Go runtime aborts at ten
+// thousand threads.
 const maxStuck = 256
 
-// onThread runs look and then fork on a new thread that has entered the place of the program.
-// To enter and to look may wait for a share, which nobody can interrupt: a start that takes too
-// long is given up, and its thread forks nothing and ends when the share answers.
+// onThread runs look and then fork on a new thread in the program's place. Entering and looking may
+// block on a share and cannot be interrupted. After a timeout onThread returns; its thread then
+// does not fork, and ends when the share answers.
 func (m *Manager) onThread(s Spec, look, fork func() error) error {
 	m.mu.Lock()
 	stuck := m.stuck
@@ -68,11 +69,10 @@ func (m *Manager) onThread(s Spec, look, fork func() error) error {
 	if stuck >= maxStuck {
 		return fault.Newf(fault.Unavailable, "start program", s.Args[0], "%d starts wait for a share that hangs", stuck).Advise("Try again later.")
 	}
-	var decided atomic.Bool // it forks, or it was given up
+	var decided atomic.Bool // set by fork or by the timeout, whichever comes first
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread has left this process's namespaces and ends with the
-		// goroutine.
+		// Never unlocked: the thread is in other namespaces and must end with the goroutine.
 		runtime.LockOSThread()
 		err := s.Place.Enter()
 		if err != nil {
@@ -108,12 +108,13 @@ func (m *Manager) countStuck(n int) {
 	m.stuck += n
 }
 
-// InNamespaces runs f on a new thread that has entered namespaces of a process.
+// InNamespaces runs f on a new thread in the given kinds of namespaces of a process.
 func InNamespaces(pidfd, kinds int, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		// The kernel lets a thread enter a mount namespace only if it shares its root with no other.
+		// A thread can enter a mount namespace only if it does not share its root with other
+		// threads.
 		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(pidfd, kinds)); err != nil {
 			done <- err
 			return

@@ -13,9 +13,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// OpenPipe makes a pipe for a child in a place (nil: the guest's own), which reads from it
-// as its descriptor 0, and writes to it as another. Theirs, which the caller closes, is what
-// the child gets.
+// OpenPipe makes a pipe for a descriptor of a child: the child reads from descriptor 0 and writes
+// to others. A nil place is the guest's root. The caller passes theirs to the child and closes it.
 func OpenPipe(p Place, descriptor int) (ours *os.File, theirs int, err error) {
 	const op = "make pipe"
 	var ends [2]int
@@ -26,7 +25,7 @@ func OpenPipe(p Place, descriptor int) (ours *os.File, theirs int, err error) {
 	if descriptor == 0 {
 		near, theirs = theirs, near
 	}
-	// Only our end is non-blocking: programs do not expect it of theirs.
+	// Only our end is non-blocking: programs do not expect that of their streams.
 	_ = unix.SetNonblock(near, true)
 	ours = os.NewFile(uintptr(near), "pipe")
 	if err := give(theirs, p); err != nil {
@@ -36,8 +35,8 @@ func OpenPipe(p Place, descriptor int) (ours *os.File, theirs int, err error) {
 	return ours, theirs, nil
 }
 
-// give makes the user of a place own a pipe or a terminal: programs also open it by name, as
-// /dev/stdout.
+// give changes the owner of a pipe or terminal to the user of a place, because programs also open
+// it by name, as /dev/stdout.
 func give(fd int, p Place) error {
 	if p == nil || p.Credential() == nil {
 		return nil
@@ -46,12 +45,12 @@ func give(fd int, p Place) error {
 	return unix.Fchown(fd, int(c.Uid), int(c.Gid))
 }
 
-// holdsMost is more than a terminal holds, which does not say how much that is.
+// holdsMost is more than a terminal can buffer. The kernel does not report that size.
 const holdsMost = 64 << 10
 
-// Carry hands out what comes out of a pipe or a terminal until that ends. Once a deadline for
-// it is over, its writers are to have ended: what they have left is handed out, and no more, since
-// others may have it open who write on.
+// Carry reads a pipe or terminal to its end and passes the data to take. To stop it after the
+// command has ended, set a read deadline: Carry then passes on what is buffered and returns, even
+// if other processes keep writing.
 func Carry(f *os.File, buf []byte, take func([]byte) error) error {
 	for {
 		n, err := f.Read(buf)
@@ -80,7 +79,7 @@ func Carry(f *os.File, buf []byte, take func([]byte) error) error {
 	return nil
 }
 
-// holds is the most that there can be in a pipe or a terminal.
+// holds returns the size of the buffer of a pipe or terminal, or an upper bound.
 func holds(f *os.File) int {
 	most := holdsMost
 	if raw, err := f.SyscallConn(); err == nil {
@@ -93,9 +92,8 @@ func holds(f *os.File) int {
 	return most
 }
 
-// readLeft reads what there is, and waits for nothing; 0 says that there is nothing. A deadline
-// that is over keeps Read from looking, also where it is over because this process had no
-// processor until then.
+// readLeft reads buffered data without waiting. It returns 0 if there is none. Read cannot be used,
+// since it fails without reading once the deadline has passed.
 func readLeft(f *os.File, b []byte) int {
 	raw, err := f.SyscallConn()
 	if err != nil || f.SetReadDeadline(time.Time{}) != nil {
@@ -103,34 +101,34 @@ func readLeft(f *os.File, b []byte) int {
 	}
 	n := 0
 	_ = raw.Read(func(fd uintptr) bool {
-		n, _ = unix.Read(int(fd), b) // which may block in neither
+		n, _ = unix.Read(int(fd), b) // does not block: the descriptor is non-blocking
 		return true
 	})
 	return max(n, 0)
 }
 
-// Terminals is a Place that has terminals of its own.
+// Terminals is a Place that has its own pseudo-terminals.
 type Terminals interface {
-	// Multiplexer is a descriptor of the place's ptmx, opened with O_PATH.
+	// Multiplexer returns a descriptor of the place's ptmx, opened with O_PATH.
 	Multiplexer() int
 }
 
 // Size is the size of a terminal in characters.
 type Size struct{ Rows, Cols uint16 }
 
-// OpenTerminal makes a terminal in a place (nil: the guest's own). Ours is the
-// side of the viewer. Theirs, which the caller closes, is what a child gets as its
-// descriptors 0 to 2 with Spec.TTY.
+// OpenTerminal makes a pseudo-terminal in a place, or in the guest's root if p is nil. Ours is the
+// viewer's side. The caller passes theirs to a child as descriptors 0 to 2 with Spec.TTY, and
+// closes it.
 func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
 	const op = "open terminal"
 	path := "/dev/ptmx"
 	if t, ok := p.(Terminals); ok {
-		// Opened again through its descriptor, no path of the place is walked.
+		// Reopen through the descriptor, so that no path of the place is followed.
 		path = "/proc/self/fd/" + strconv.Itoa(t.Multiplexer())
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, -1, fault.New(fault.Unavailable, op, "", err).Advise("Close a terminal that is not needed any more.")
+		return nil, -1, fault.New(fault.Unavailable, op, "", err).Advise("Close a terminal that you do not need.")
 	}
 	// NewFile takes a non-blocking descriptor into the poller, so that reads
 	// can be ended.
@@ -159,7 +157,7 @@ func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
 	return ours, theirs, nil
 }
 
-// Resize changes the size of a terminal, which tells the programs on it.
+// Resize changes the size of a terminal. The kernel signals its programs.
 func Resize(ours *os.File, size Size) error {
 	raw, err := ours.SyscallConn()
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// chunkSize is what is carried at a time: a request or an answer, mostly.
+	// chunkSize is the size of a copy buffer. Most requests and answers fit into one.
 	chunkSize = 16 << 10
-	// sendBuffer is half of what the kernel holds for a program that does not read, beyond
-	// one chunk; by default it would be seven times that.
+	// sendBuffer is the send buffer for a program; the kernel uses twice that. Its default is seven
+	// times as large.
 	sendBuffer = 16 << 10
-	// stall is how long a program may leave its answer unread. The host, which has
-	// long handed it over, cannot bound that.
+	// stall is how long a program may leave its answer unread. The host cannot bound this, because
+	// it has already handed the answer over.
 	stall = time.Minute
-	// linger is how long a program that still sends is heard after the host has
-	// closed: it has not yet read why.
+	// linger is how long the relay keeps reading from a program after the host has closed, so that
+	// the program can read the host's error.
 	linger = 500 * time.Millisecond
 )
 
 type chunk [chunkSize]byte
 
-// connect joins a program with the host.
+// connect connects a program to the host.
 func (s *Socket) connect(c *net.UnixConn) {
 	defer hangUp(c)
 	from, err := s.sender(c)
@@ -37,7 +37,7 @@ func (s *Socket) connect(c *net.UnixConn) {
 		return
 	}
 	defer s.untrack(c)
-	_ = c.SetWriteBuffer(sendBuffer) // then it holds more
+	_ = c.SetWriteBuffer(sendBuffer) // on failure the default stays
 	ctx, cancel := context.WithTimeout(s.life, dialPatience)
 	host, err := s.relay.dial(ctx)
 	cancel()
@@ -55,7 +55,7 @@ func (s *Socket) connect(c *net.UnixConn) {
 	s.relay.join(c, host)
 }
 
-// join carries the bytes of both sides until the host closes the connection or the program has gone.
+// join copies data in both directions until the host closes the connection or the program has gone.
 func (r *Relay) join(program, host Conn) {
 	t := &turns{host: host}
 	var down sync.WaitGroup
@@ -68,20 +68,20 @@ func (r *Relay) join(program, host Conn) {
 		t.halfClosed()
 		waitGone(program)
 		shut(host)
-	} else { // the host takes no more, and may have said why
+	} else { // the host reads no more and may have sent an error
 		_ = program.SetReadDeadline(time.Now().Add(linger))
 		_, _ = io.Copy(io.Discard, program)
 	}
 	down.Wait()
 }
 
-// turns holds back a program's half-close until the host has begun to answer the last request. The host takes
-// an earlier end of the input for a program that has gone, and cancels what it asked for.
+// turns delays a program's half-close until the host has begun to answer the last request. The host
+// treats an earlier end of input as a program that has gone, and cancels the request.
 type turns struct {
 	mu      sync.Mutex
 	host    Conn
-	waiting bool // the host has not begun to answer what the program sent last
-	ended   bool // the program sends no more
+	waiting bool // the host has not begun to answer the last request
+	ended   bool // the program has half-closed
 }
 
 func (t *turns) asked() { t.set(func() { t.waiting = true }) }
@@ -99,7 +99,8 @@ func (t *turns) set(change func()) {
 	}
 }
 
-// waitGone returns when the program has closed both directions of its connection, or the read deadline passes.
+// waitGone waits until the program has closed both directions of its connection or the read
+// deadline passes.
 func waitGone(program Conn) {
 	raw, err := program.SyscallConn()
 	if err != nil {
@@ -112,7 +113,8 @@ func waitGone(program Conn) {
 	})
 }
 
-// carry copies bytes until there are no more, and calls before ahead of each write. Its error is a failed write.
+// carry copies from from to to until the end, and calls before ahead of each write. It returns an
+// error only if a write fails.
 func (r *Relay) carry(to, from Conn, before func()) error {
 	raw, err := from.SyscallConn()
 	if err != nil {
@@ -135,8 +137,8 @@ func (r *Relay) carry(to, from Conn, before func()) error {
 	}
 }
 
-// receive waits for bytes, and takes a chunk for them when they are there. None
-// are the end, whatever ended it.
+// receive waits for data and takes a chunk from the pool only once there is some. It returns 0 at
+// the end or after an error.
 func (r *Relay) receive(raw syscall.RawConn) (b *chunk, n int) {
 	err := raw.Read(func(fd uintptr) bool {
 		b = r.chunks.Get().(*chunk)
@@ -160,8 +162,8 @@ func (r *Relay) receive(raw syscall.RawConn) (b *chunk, n int) {
 	return b, n
 }
 
-// shut ends a connection even where copies of its descriptor are open: a command that is starting
-// has copies of all descriptors until its execve.
+// shut ends a connection even if copies of its descriptor are open: a starting command has copies
+// of all descriptors until its execve.
 func shut(c Conn) {
 	_ = c.CloseRead()
 	_ = c.CloseWrite()

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// sender identifies the program at the other end, for the host.
+// sender identifies the program at the other end.
 func (s *Socket) sender(c *net.UnixConn) (protocol.Caller, error) {
 	p, err := peerOf(c)
 	if err != nil {
@@ -22,13 +22,13 @@ func (s *Socket) sender(c *net.UnixConn) (protocol.Caller, error) {
 	defer func() { _ = unix.Close(p.pidfd) }()
 	uid, ok := s.userOf(p.cred.Uid)
 	if !ok {
-		return protocol.Caller{}, errors.New("a stranger")
+		return protocol.Caller{}, errors.New("the user may not use this socket")
 	}
 	plugin, err := p.plugin(s.mark)
 	return protocol.Caller{Key: s.relay.key, UID: uid, Plugin: plugin}, err
 }
 
-// peer is the process that connected, as the kernel noted it then.
+// peer is the connecting process, as recorded by the kernel.
 type peer struct {
 	cred  unix.Ucred
 	pidfd int
@@ -46,8 +46,8 @@ func peerOf(c *net.UnixConn) (peer, error) {
 		if cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); failed != nil {
 			return
 		}
-		// Kernels before 6.5 say only the number. Whoever ends while it waits here, and has
-		// all others taken until another process has it, is that one.
+		// Kernels before 6.5 give only the pid. A process could be mistaken for another if it ended
+		// here and all other pids were used up until its own was reused.
 		if pidfd, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); failed == unix.ENOPROTOOPT {
 			pidfd, failed = unix.PidfdOpen(int(cred.Pid), 0)
 		}
@@ -58,8 +58,8 @@ func peerOf(c *net.UnixConn) (peer, error) {
 	return peer{*cred, pidfd}, nil
 }
 
-// plugin is the plugin that the process is of. One that is gone is of none that can be
-// known, and an error.
+// plugin returns the plugin that the process belongs to. It fails if the process has ended, since
+// its plugin can no longer be known.
 func (p peer) plugin(mark func(pid int) (string, error)) (config.PluginID, error) {
 	if mark == nil {
 		return "", nil
@@ -68,8 +68,8 @@ func (p peer) plugin(mark func(pid int) (string, error)) (config.PluginID, error
 	if err != nil {
 		return "", err
 	}
-	if err := unix.PidfdSendSignal(p.pidfd, 0, nil, 0); err != nil { // the number may be another's by now
-		return "", fmt.Errorf("who connected is gone: %w", err)
+	if err := unix.PidfdSendSignal(p.pidfd, 0, nil, 0); err != nil { // the pid may have been reused
+		return "", fmt.Errorf("the process that connected has ended: %w", err)
 	}
 	if id == "" {
 		return "", nil

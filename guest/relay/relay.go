@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package relay connects programs in the guest to the host's bridge, and tells it their Linux user and plugin.
+// Package relay connects programs in the guest to the host's bridge, and tells the host their Linux user and plugin.
 package relay
 
 import (
@@ -16,28 +16,23 @@ import (
 )
 
 const (
-	// maxOpen bounds the connections of one socket. More programs than an agent has
-	// reason to run at once can ask at once; the rest wait in the kernel until one
-	// has its answer. It is what an agent can hold of this process: two descriptors
-	// and, where it does not read its answers, some 180 KiB each: sendBuffer twice, a
-	// chunk, and the window of the host. The host closes what is beyond its own bound,
-	// which is higher.
+	// maxOpen bounds the connections of one socket. Further connections wait in the kernel. Each
+	// costs this process two descriptors and, if the program does not read, some 180 KiB: twice
+	// sendBuffer, a chunk, and the host's window. The host's own limit is higher.
 	maxOpen = 96
-	// maxShared bounds those of all sockets together, at half of the memory that rooms
-	// leave to the guest itself. A socket with fewer than assured open may always have
-	// another one: four rooms that are full do not keep the next from asking, nor
-	// thirty after it.
+	// maxShared bounds the connections of all sockets, so that they use at most half of the memory
+	// reserved for the guest. A socket with fewer than assured connections may exceed it, so that
+	// full rooms do not block others.
 	maxShared = 384
 	assured   = 8
-	// dialPatience bounds the way to the host. Its device answers by itself, so
-	// only a machine that stands still takes long.
+	// dialPatience bounds a dial to the host. The vsock device answers at once unless the machine
+	// is paused.
 	dialPatience = 5 * time.Second
-	// acceptPause is the pause after a connection could not be taken, for want of memory
-	// or descriptors, which others may give back.
+	// acceptPause is the pause after accept has failed for lack of memory or descriptors.
 	acceptPause = 100 * time.Millisecond
 )
 
-// Conn is a connection of either kind: a *net.UnixConn, a *vsock.Conn.
+// Conn is a *net.UnixConn or a *vsock.Conn.
 type Conn interface {
 	net.Conn
 	syscall.Conn
@@ -45,52 +40,53 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// Relay is the way of all sockets to the host.
+// Relay forwards the connections of all sockets to the host.
 type Relay struct {
 	key  protocol.BridgeKey
 	dial func(context.Context) (Conn, error)
-	// chunks are for what is under way: a connection that waits has none.
+	// chunks are the copy buffers. An idle connection has none.
 	chunks sync.Pool
 
 	mu    sync.Mutex
-	freed sync.Cond // a connection has ended, or a socket
+	freed sync.Cond // signalled when a connection or socket ends
 	open  int
 }
 
-// New returns a relay that has the key of this boot, and its way to the host.
+// New returns a relay that authenticates with the key of this boot and connects to the host with
+// dial.
 func New(key protocol.BridgeKey, dial func(context.Context) (Conn, error)) *Relay {
 	r := &Relay{key: key, dial: dial, chunks: sync.Pool{New: func() any { return new(chunk) }}}
 	r.freed.L = &r.mu
 	return r
 }
 
-// Socket is a Unix socket for programs of one user, or of all.
+// Socket is a Unix socket for programs of one user or of all users.
 type Socket struct {
 	relay    *Relay
 	listener *net.UnixListener
 	userOf   func(peer uint32) (uid uint32, ok bool)
-	mark     func(pid int) (string, error) // nil: none has one
-	life     context.Context               // ends with Close
+	mark     func(pid int) (string, error) // nil if no program belongs to a plugin
+	life     context.Context               // cancelled by Close
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
-	// Relay.mu guards these.
+	// Guarded by Relay.mu.
 	open  int
 	conns map[Conn]struct{}
 }
 
-// Room makes the socket of a room. Programs of its user and of root count as that user, others are
-// refused. Mark returns the plugin that a process belongs to, or "".
+// Room creates the socket of a room. Programs of the room's user and of root connect as that user;
+// others are refused. Mark returns the plugin that a process belongs to, or "".
 func (r *Relay) Room(path string, uid uint32, mark func(pid int) (string, error)) (*Socket, error) {
 	return r.listen(path, mark, func(peer uint32) (uint32, bool) { return uid, peer == uid || peer == 0 })
 }
 
-// Guest makes the socket of the guest itself, which every user may use in its own name.
+// Guest creates the guest's own socket. Every user may connect, under its own uid.
 func (r *Relay) Guest(path string) (*Socket, error) {
 	return r.listen(path, nil, func(peer uint32) (uint32, bool) { return peer, true })
 }
 
-// listen makes a socket that everybody may connect to who sees it.
+// listen creates a socket with permission for everyone to connect.
 func (r *Relay) listen(path string, mark func(int) (string, error), userOf func(uint32) (uint32, bool)) (*Socket, error) {
 	const op = "make the bridge's socket"
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -107,8 +103,7 @@ func (r *Relay) listen(path string, mark func(int) (string, error), userOf func(
 	return s, nil
 }
 
-// Close ends the socket and all its connections. It returns when nothing of them
-// is left.
+// Close closes the socket and all its connections, and waits for them to end.
 func (s *Socket) Close() error {
 	s.end()
 	err := s.listener.Close()
@@ -141,8 +136,8 @@ func (s *Socket) serve() {
 	}
 }
 
-// enter waits until the socket may have one more connection. It may not when it
-// has ended.
+// enter waits until the socket may have one more connection. It returns false if the socket is
+// closed.
 func (s *Socket) enter() bool {
 	r := s.relay
 	r.mu.Lock()
@@ -167,7 +162,7 @@ func (s *Socket) leave() {
 	r.freed.Broadcast()
 }
 
-// track has Close end a connection.
+// track registers a connection to be ended by Close.
 func (s *Socket) track(c Conn) bool {
 	s.relay.mu.Lock()
 	defer s.relay.mu.Unlock()

@@ -20,19 +20,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// command is one running Exec.
+// command is one running Exec call.
 type command struct {
 	child  *process.Child
 	stream execStream
-	sendMu sync.Mutex // a stream has one sender at a time
+	sendMu sync.Mutex // serializes Send on the stream
 
 	stdin    *os.File // nil without standard input
-	terminal *os.File // nil without one; then it is stdin and the output too
+	terminal *os.File // with a terminal, also stdin and the output; nil without
 	outputs  []*output
 	idle     *idle
 
-	room  *room.Room // nil: the guest's own root
-	marks room.Marks // the room's, before it started
+	room  *room.Room // nil for the guest's own root
+	marks room.Marks // taken before the command started
 }
 
 func (c *command) send(m *guestpb.ExecResponse) error {
@@ -41,8 +41,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 	return c.stream.Send(m)
 }
 
-// begin starts the command with pipes for the streams that the host wants, or
-// with a terminal.
+// begin starts the command with a terminal, or with pipes for the streams that the host asked for.
 func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execStream) (_ *command, err error) {
 	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
 	spec := process.Spec{Args: protocol.Texts(start.Args), Env: protocol.Texts(start.Env), Dir: protocol.Folder("/", start.Dir)}
@@ -73,7 +72,7 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 	if err != nil {
 		return nil, err
 	}
-	if c.child, err = s.keeper.Start(spec); err != nil {
+	if c.child, err = s.processes.Start(spec); err != nil {
 		return nil, c.full(err)
 	}
 	s.mu.Lock()
@@ -82,7 +81,7 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 	return c, nil
 }
 
-// locate sets the place and the environment of the command.
+// locate sets the place and environment of the command.
 func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
 	if len(start.Room) == 0 {
 		return nil
@@ -106,16 +105,16 @@ func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, 
 	return nil
 }
 
-// full gives a reason to a room that can take no more processes.
+// full turns a failed fork in a room at its limit of processes into an error that says so.
 func (c *command) full(err error) error {
 	if c.room == nil || !errors.Is(err, unix.EAGAIN) {
 		return err
 	}
 	return fault.Newf(fault.Rejected, "start command", c.room.User(), "the room is at its limit of processes: %w", err).
-		Advise("End some of them, or raise the agent's limit limits.processes.")
+		Advise("End some of them, or raise the agent's limits.processes.")
 }
 
-// openTerminal makes the terminal of a command.
+// openTerminal opens the command's terminal.
 func (c *command) openTerminal(start *guestpb.Start, spec *process.Spec) (theirs []int, err error) {
 	size := process.Size{Rows: uint16(start.Pty.Rows), Cols: uint16(start.Pty.Cols)}
 	ours, fd, err := process.OpenTerminal(spec.Place, size)
@@ -132,10 +131,10 @@ func (c *command) openTerminal(start *guestpb.Start, spec *process.Spec) (theirs
 	return []int{fd}, nil
 }
 
-// defaultTerm is what nearly every terminal understands.
+// defaultTerm is a terminal type that nearly all terminals support.
 const defaultTerm = "xterm-256color"
 
-// openPipes makes the pipes that the host wants; the rest is empty, or nowhere.
+// openPipes opens pipes for the streams that the host asked for, and /dev/null for the others.
 func (c *command) openPipes(start *guestpb.Start, spec *process.Spec) (theirs []int, err error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -162,7 +161,7 @@ func (c *command) openPipes(start *guestpb.Start, spec *process.Spec) (theirs []
 	return theirs, nil
 }
 
-// end leaves nothing of a command.
+// end kills what is left of a command and releases its resources.
 func (s *Service) end(c *command) {
 	c.child.Release()
 	c.close()
@@ -183,12 +182,11 @@ func (c *command) close() {
 	}
 }
 
-// endOfInput is what a terminal takes for the end of its input (VEOF, as a new
-// one has it).
+// endOfInput is the end-of-file character (VEOF) of a new terminal.
 const endOfInput = 4
 
-// feed carries standard input and what else the host has to say. A write to a
-// pipe that is full waits, and with it the host.
+// feed passes input, resizes and signals from the host to the command. A write to a full pipe
+// blocks, which slows the host down.
 func (c *command) feed(from inputStream) {
 	for {
 		m, err := from.Receive()
@@ -201,7 +199,7 @@ func (c *command) feed(from inputStream) {
 				return
 			}
 			_, _ = c.stdin.Write([]byte{endOfInput})
-			continue // it may be resized still
+			continue // the terminal can still be resized
 		}
 		c.idle.touch()
 		if size := m.GetResize(); size != nil {

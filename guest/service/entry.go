@@ -12,16 +12,15 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// entryTime is how long a connection may take to say what it is for: the host says so
-// at once.
+// entryTime bounds the wait for a connection's entry, which the host sends at once.
 const entryTime = 10 * time.Second
 
-// acceptPause is how long a listener that has failed is left alone: it may lack memory or
-// descriptors for a moment, and without it no command would run any more.
+// acceptPause is the pause after a failed accept. Memory or descriptors may be short for a moment,
+// and giving up would end all commands.
 const acceptPause = 100 * time.Millisecond
 
-// ServeEntries takes the connections of a listener that begin with an entry, until that is closed:
-// lines for commands, and connections that it hands over to the workers of rooms.
+// ServeEntries serves connections that begin with an entry, until the listener is closed. They are
+// lines for commands, or connections for the workers of rooms.
 func (s *Service) ServeEntries(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -39,8 +38,7 @@ func (s *Service) ServeEntries(l net.Listener) error {
 	}
 }
 
-// enter returns when PID 1 has nothing more to do with a connection. Whoever does not know
-// what to say first has no answer.
+// enter serves one connection. It closes a connection with an invalid entry without an answer.
 func (s *Service) enter(c net.Conn) {
 	if c.SetReadDeadline(time.Now().Add(entryTime)) != nil {
 		return
@@ -53,7 +51,7 @@ func (s *Service) enter(c net.Conn) {
 	if e.User == "" {
 		l := &line{conn: c}
 		if err != nil {
-			_ = l.fail(err) // and the line ends
+			_ = l.fail(err) // then the line ends
 			return
 		}
 		l.serve(s)

@@ -24,7 +24,7 @@ func TestFilesWithoutRooms(t *testing.T) {
 		_, err := c.Room("agent-alice").StatFile(t.Context(), engine.File{Root: "/", Path: "etc"})
 		return err
 	}
-	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "makes no rooms") {
+	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "has no rooms") {
 		t.Errorf("with the key: %v", err)
 	}
 	for name, tc := range map[string]struct {

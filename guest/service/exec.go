@@ -18,18 +18,18 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// execStream takes what a command says.
+// execStream sends a command's output and exit to the host.
 type execStream interface {
 	Send(*guestpb.ExecResponse) error
 }
 
-// inputStream has what a command is told as well.
+// inputStream is an execStream that also receives input.
 type inputStream interface {
 	execStream
 	Receive() (*guestpb.ExecRequest, error)
 }
 
-// Exec runs one command, which may take input.
+// Exec runs one command, with input from the stream.
 func (s *Service) Exec(ctx context.Context, stream *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Service) Exec(ctx context.Context, stream *connect.BidiStream[guestpb.E
 	return s.exec(ctx, first.GetStart(), stream)
 }
 
-// exec runs a command until its end is sent.
+// exec runs a command and sends its exit.
 func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStream) error {
 	if err := protocol.CheckStart(start); err != nil {
 		return err
@@ -61,12 +61,12 @@ func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStr
 	return c.follow(ctx, start)
 }
 
-// Signal signals a command's process group.
+// Signal sends a signal to a command's process group.
 func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.SignalResponse, error) {
 	const op, maxSignal = "send signal", 64
 	sig := syscall.Signal(r.Signal)
 	if sig < 1 || sig > maxSignal {
-		return nil, fault.Newf(fault.InvalidArgs, op, "", "there is no signal %d", sig)
+		return nil, fault.Newf(fault.InvalidArgs, op, "", "unknown signal %d", sig)
 	}
 	s.mu.Lock()
 	child := s.running[r.Id]
@@ -81,8 +81,8 @@ func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.
 	return &guestpb.SignalResponse{}, nil
 }
 
-// follow carries the streams until the command has ended, and ends it when the
-// host is gone or the time is over.
+// follow copies the streams until the command has ended. It ends the command when the host is gone
+// or a time limit is over.
 func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	if input, ok := c.stream.(inputStream); ok && (c.stdin != nil || c.terminal != nil) {
 		go c.feed(input)
@@ -129,10 +129,11 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	return c.send(&guestpb.ExecResponse{What: &guestpb.ExecResponse_Exit{Exit: exit}})
 }
 
-// starved says why a command may not have come to its end in time.
+// starved reports whether the command's room is stalled by lack of memory, which explains a
+// timeout.
 func (c *command) starved() bool { return c.room != nil && c.room.Starved() }
 
-// sum says how the command ended.
+// sum fills in how the command ended.
 func (c *command) sum(exit *guestpb.Exit) error {
 	st := c.child.Status()
 	if st.Signaled() {
@@ -158,18 +159,18 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	}
 	select {
 	case <-c.room.Dead():
-		return fault.Newf(fault.Unavailable, "run command", c.room.User(), "the room was ended, and all that ran in it").
-			Advise("Run it again: the room is made anew.")
+		return fault.Newf(fault.Unavailable, "run command", c.room.User(), "the room has ended, with all its processes").
+			Advise("Run the command again: that starts a new room.")
 	case <-time.After(deathNotice):
 		return nil
 	}
 }
 
-// deathNotice is how much later than its processes a room's first process may be seen
-// to have ended, on a busy host: it is the last.
+// deathNotice is how long the end of a room's first process may be noticed after that of its other
+// processes, on a busy host.
 const deathNotice = time.Second
 
-// terminate asks the command to end and kills it if it does not.
+// terminate sends SIGTERM and kills the command if it has not ended after grace.
 func (c *command) terminate(grace time.Duration) {
 	_ = c.child.Signal(unix.SIGTERM)
 	t := time.NewTimer(grace)

@@ -15,13 +15,13 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
-// serve runs the host's commands on a line, until that is closed.
+// serve runs the host's commands on a line until the line is closed.
 func (l *line) serve(s *Service) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	starts := make(chan *guestpb.ExecRequest)
 	go func() {
-		defer cancel() // hanging up ends the running command
+		defer cancel() // ends the running command if the host hangs up
 		defer close(starts)
 		receive(ctx, bufio.NewReader(l.conn), starts)
 	}()
@@ -33,7 +33,7 @@ func (l *line) serve(s *Service) {
 	}
 }
 
-// execWithout is exec without input. A panic costs no more than the command, as on a stream.
+// execWithout is exec without input. It recovers from a panic, which then fails only this command.
 func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -46,7 +46,7 @@ func (s *Service) execWithout(ctx context.Context, start *guestpb.Start, l *line
 	return s.exec(ctx, start, l)
 }
 
-// receive reads what the host sends on a line. It reads on while a command runs, to see the end of
+// receive reads requests from a line. It keeps reading while a command runs, to notice the end of
 // the line.
 func receive(ctx context.Context, from *bufio.Reader, starts chan<- *guestpb.ExecRequest) {
 	var buf []byte
@@ -77,7 +77,7 @@ type line struct {
 // Send implements execStream.
 func (l *line) Send(m *guestpb.ExecResponse) error { return l.write(protocol.FrameMessage, m) }
 
-// fail says why there is no command, or that its end is not known.
+// fail sends an error: the command did not start, or its exit is not known.
 func (l *line) fail(err error) error { return l.write(protocol.FrameFault, faultrpc.Fault(err)) }
 
 func (l *line) write(kind protocol.Frame, m proto.Message) (err error) {

@@ -13,21 +13,21 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// output is one stream of a command to the host.
+// output copies one output stream of a command to the host.
 type output struct {
 	file   *os.File
 	stderr bool
 	wrap   func([]byte) *guestpb.ExecResponse
 
-	// With a bound, what is beyond the head is kept until the end, and of that
-	// the last.
+	// With a bound, the beginning (head) is sent at once. Of the rest only the last bytes (tail)
+	// are kept, and sent at the end.
 	bounded bool
-	head    uint64 // that may still be sent as it comes
+	head    uint64 // bytes that may still be sent at once
 	tail    tail
 }
 
-// headPart is how much of a bounded output is its head, in hundredths: what a
-// program says last matters more than what it says first.
+// headPart is the percentage of a bounded output that is its head. The end of an output usually
+// matters more than its beginning.
 const headPart = 40
 
 func newOutput(file *os.File, stderr bool, bound uint64) *output {
@@ -47,22 +47,22 @@ func stderrMessage(b []byte) *guestpb.ExecResponse {
 	return &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stderr{Stderr: b}}
 }
 
-// finish has the pump end at the end of the stream or, if somebody keeps it open, after
-// sandbox.Linger, with what is in it then.
+// finish makes pump stop at the end of the stream. If another process keeps the stream open, pump
+// stops after sandbox.Linger and sends what is buffered.
 func (o *output) finish() {
 	_ = o.file.SetReadDeadline(time.Now().Add(engine.Linger))
 }
 
-// pump carries the stream. It reads on only when the host has taken what was
-// read before, so a slow host slows the command and costs one chunk.
+// pump copies the stream. It reads the next chunk only after the host has taken the last, so a slow
+// host slows the command down instead of using memory.
 func (o *output) pump(c *command) {
 	err := process.Carry(o.file, make([]byte, protocol.Chunk), func(b []byte) error {
 		c.idle.touch()
-		defer c.idle.touch() // a slow host is not the command's idleness
+		defer c.idle.touch() // time spent waiting for a slow host does not count as idle
 		return o.carry(c, b)
 	})
 	if err != nil {
-		return // the host is gone: the call's context says so too
+		return // the host is gone, which also cancels the context
 	}
 	for b := range o.tail.chunks(protocol.Chunk) {
 		if c.send(o.wrap(b)) != nil {
@@ -71,7 +71,7 @@ func (o *output) pump(c *command) {
 	}
 }
 
-// carry sends what is of the head and keeps what may be of the tail.
+// carry sends the part of b that belongs to the head and adds the rest to the tail.
 func (o *output) carry(c *command, b []byte) error {
 	if !o.bounded {
 		return c.send(o.wrap(b))
@@ -85,11 +85,11 @@ func (o *output) carry(c *command, b []byte) error {
 	return c.send(o.wrap(b[:now]))
 }
 
-// tail keeps the last bytes of what is written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	size    int
-	kept    []byte // a ring once it is full
-	at      int    // where the oldest is
+	kept    []byte // ring buffer once full
+	at      int    // index of the oldest byte
 	dropped uint64
 }
 
@@ -108,7 +108,7 @@ func (t *tail) write(b []byte) {
 	}
 }
 
-// chunks are the bytes in order, in pieces.
+// chunks yields the bytes in order, in pieces of at most size.
 func (t *tail) chunks(size int) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for _, part := range [][]byte{t.kept[t.at:], t.kept[:t.at]} {
@@ -123,12 +123,12 @@ func (t *tail) chunks(size int) func(yield func([]byte) bool) {
 	}
 }
 
-// idle ends a command that neither writes nor is written to.
+// idle detects a command without input and output.
 type idle struct {
 	after time.Duration
-	timer *time.Timer // nil: never
+	timer *time.Timer // nil for no limit
 	once  sync.Once
-	over  chan struct{} // closed when it was idle for so long
+	over  chan struct{} // closed after the idle time
 }
 
 func newIdle(nanos int64) *idle {

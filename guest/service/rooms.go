@@ -14,24 +14,24 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// rooms answers the service Rooms.
+// rooms implements the Rooms service.
 type rooms struct {
-	keeper *room.Manager
-	// leave ends what the guest keeps running for a user, before the room goes.
+	manager *room.Manager
+	// leave ends the user's shells, jobs and file worker before the room is removed.
 	leave func(user string)
 }
 
-// usable says whether there are rooms, and whether a user's name could be one's.
+// usable fails if this guest has no rooms or user is not a valid user name.
 func (s rooms) usable(user string) error {
-	if s.keeper == nil {
-		return fault.Newf(fault.Unavailable, "find room", user, "this guest makes no rooms")
+	if s.manager == nil {
+		return fault.Newf(fault.Unavailable, "find room", user, "this guest has no rooms")
 	}
 	return protocol.CheckUser(user)
 }
 
-// countable is usable where no name means all of them.
+// countable is like usable but accepts "", which means all rooms.
 func (s rooms) countable(user string) error {
-	if user == "" && s.keeper != nil {
+	if user == "" && s.manager != nil {
 		return nil
 	}
 	return s.usable(user)
@@ -47,14 +47,14 @@ func (s rooms) Ensure(ctx context.Context, r *guestpb.EnsureRequest) (*guestpb.E
 	if err := protocol.CheckToken(r.Token); err != nil {
 		return nil, err
 	}
-	return s.keeper.Ensure(ctx, r.Room, r.Token)
+	return s.manager.Ensure(ctx, r.Room, r.Token)
 }
 
 func (s rooms) SetLimits(ctx context.Context, r *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
 	if err := errors.Join(s.usable(r.User), protocol.CheckLimits(r.Limits)); err != nil {
 		return nil, err
 	}
-	return &guestpb.SetLimitsResponse{}, s.keeper.SetLimits(ctx, r.User, r.Limits)
+	return &guestpb.SetLimitsResponse{}, s.manager.SetLimits(ctx, r.User, r.Limits)
 }
 
 func (s rooms) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
@@ -62,7 +62,7 @@ func (s rooms) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.Res
 		return nil, err
 	}
 	s.leave(r.User)
-	return &guestpb.ResetResponse{}, s.keeper.Remove(ctx, r.User, true)
+	return &guestpb.ResetResponse{}, s.manager.Remove(ctx, r.User, true)
 }
 
 func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error) {
@@ -70,14 +70,14 @@ func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.R
 		return nil, err
 	}
 	s.leave(r.User)
-	return &guestpb.RemoveResponse{}, s.keeper.Remove(ctx, r.User, r.Layer)
+	return &guestpb.RemoveResponse{}, s.manager.Remove(ctx, r.User, r.Layer)
 }
 
 func (s rooms) Usage(_ context.Context, r *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {
 	if err := s.countable(r.User); err != nil {
 		return nil, err
 	}
-	list, err := s.keeper.Usage(r.User)
+	list, err := s.manager.Usage(r.User)
 	return &guestpb.UsageResponse{Rooms: list}, err
 }
 
@@ -85,15 +85,15 @@ func (s rooms) Processes(_ context.Context, r *guestpb.ProcessesRequest) (*guest
 	if err := s.countable(r.User); err != nil {
 		return nil, err
 	}
-	list, more, err := s.keeper.Processes(r.User)
+	list, more, err := s.manager.Processes(r.User)
 	return &guestpb.ProcessesResponse{Processes: list, Truncated: more}, err
 }
 
-// fileRoom finds where the files of a user are touched.
+// fileRoom returns the room for a user's file operations.
 func (s *Service) fileRoom(ctx context.Context, user string) (files.Room, error) {
 	r, err := s.find(ctx, user)
-	if fault.KindOf(err) == fault.NotFound { // which would be taken for the file's
-		return files.Room{}, fault.New(fault.Unavailable, "touch files", user, err).Advise("The agent was reset or deleted meanwhile: try again.")
+	if fault.KindOf(err) == fault.NotFound { // the caller would take NotFound for a missing file
+		return files.Room{}, fault.New(fault.Unavailable, "touch files", user, err).Advise("The agent has been reset or deleted: try again.")
 	}
 	if err != nil {
 		return files.Room{}, err
@@ -101,12 +101,12 @@ func (s *Service) fileRoom(ctx context.Context, user string) (files.Room, error)
 	return files.Room{Place: r.HiddenPlace(), Env: r.Environment(false), Dead: r.Dead(), Program: s.rooms.Program()}, nil
 }
 
-// jobRoom finds where the jobs of a user run.
+// jobRoom returns the room for a user's jobs.
 func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 	if user == "" {
 		logs, err := s.rootLog()
 		if err != nil {
-			return job.Room{}, fault.New(fault.Execution, "make the folder of logs", "", err)
+			return job.Room{}, fault.New(fault.Execution, "create the folder for logs", "", err)
 		}
 		return job.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Logs: logs, LogsInside: logs, Met: func(bool) (bool, bool) { return false, false }}, nil
 	}
@@ -124,7 +124,7 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 
 // find returns the room of a user.
 func (s *Service) find(ctx context.Context, user string) (*room.Room, error) {
-	if err := (rooms{keeper: s.rooms}).usable(user); err != nil {
+	if err := (rooms{manager: s.rooms}).usable(user); err != nil {
 		return nil, err
 	}
 	return s.rooms.Get(ctx, user)

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package service is the guest's end of the guest protocol.
+// Package service implements the guest's side of the guest protocol.
 package service
 
 import (
@@ -26,32 +26,31 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
-// System is the machine that the service speaks for.
+// System is the machine that the service controls.
 type System interface {
-	// Boot does what the host's first Hello asks. It is called once.
+	// Boot boots as the host's first Hello asks. It is called once.
 	Boot(*guestpb.HelloRequest) error
-	// Info says how the machine is.
+	// Info returns the state of the machine.
 	Info() *guestpb.InfoResponse
-	// SetTime sets the clock and returns how far it was ahead.
+	// SetTime sets the clock and returns how far it was ahead of t.
 	SetTime(time.Time) (time.Duration, error)
-	// PowerOff ends everything that runs and then the machine. It does not
-	// return on a real machine.
+	// PowerOff ends all processes and turns the machine off. It does not return on a real machine.
 	PowerOff(grace time.Duration)
 }
 
-// Service answers the host.
+// Service answers the host's calls.
 type Service struct {
-	system  System
-	keeper  *process.Manager
-	rooms   *room.Manager // nil: there are none
-	shells  *shell.Keeper
-	jobs    *job.Keeper
-	files   *files.Keeper
-	rootLog func() (string, error) // makes the folder for the logs of root's jobs, once
-	version string
+	system    System
+	processes *process.Manager
+	rooms     *room.Manager // nil if this guest has no rooms
+	shells    *shell.Keeper
+	jobs      *job.Keeper
+	files     *files.Keeper
+	rootLog   func() (string, error) // creates the folder for logs of root's jobs, once
+	version   string
 
 	mu     sync.Mutex
-	key    *protocol.Key // of the first Hello
+	key    *protocol.Key // from the first Hello
 	booted chan struct{} // closed when System.Boot has returned
 	err    error         // what it returned
 
@@ -59,20 +58,20 @@ type Service struct {
 	slots   slots
 }
 
-// New returns a service for a system. Commands are started by the keeper. Without a
-// keeper of rooms there are none. Logs is a folder for what jobs of root write, where what an
-// earlier boot left goes.
-func New(system System, keeper *process.Manager, rooms *room.Manager, logs, version string) *Service {
+// New returns a service for a system. It starts commands with processes. Rooms may be nil for a
+// guest without rooms. Logs is a folder for the logs of root's jobs; logs of earlier boots are
+// deleted.
+func New(system System, processes *process.Manager, rooms *room.Manager, logs, version string) *Service {
 	s := &Service{
-		system: system, keeper: keeper, rooms: rooms, version: version, booted: make(chan struct{}),
+		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
 		running: map[uint64]*process.Child{},
 	}
-	s.shells = shell.NewKeeper(shell.Options{Processes: keeper, Find: s.shellRoom})
-	s.jobs = job.NewKeeper(job.Options{Processes: keeper, Find: s.jobRoom})
+	s.shells = shell.NewKeeper(shell.Options{Processes: processes, Find: s.shellRoom})
+	s.jobs = job.NewKeeper(job.Options{Processes: processes, Find: s.jobRoom})
 	s.rootLog = sync.OnceValues(func() (string, error) {
 		return logs, errors.Join(os.RemoveAll(logs), os.MkdirAll(logs, 0o700))
 	})
-	s.files = files.NewKeeper(files.Options{Processes: keeper, Find: s.fileRoom})
+	s.files = files.NewKeeper(files.Options{Processes: processes, Find: s.fileRoom})
 	return s
 }
 
@@ -82,8 +81,8 @@ func (s *Service) Close() {
 	s.jobs.Close()
 }
 
-// leave ends the shells and jobs of a user, and the worker for their files. It waits for none that
-// waits for a share: the room that they are in says so.
+// leave ends a user's shells, jobs and file worker. It does not wait for processes that hang on a
+// share: removing their room reports those.
 func (s *Service) leave(user string) {
 	var all sync.WaitGroup
 	for _, forget := range []func(string){s.shells.Forget, s.jobs.Forget, s.files.Forget} {
@@ -97,11 +96,11 @@ func (s *Service) leave(user string) {
 	}
 }
 
-// leaveWithin is more than killed shells and jobs take on a busy guest to say what they had left to say.
+// leaveWithin bounds the wait for killed shells and jobs to finish their output on a busy guest.
 const leaveWithin = 10 * time.Second
 
-// Serve answers connections of a listener until that is closed. Connections
-// that are open then stay: the last answer of a machine goes over one.
+// Serve serves connections until the listener is closed. It leaves open connections open, since the
+// answer to Shutdown is sent over one.
 func (s *Service) Serve(l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
@@ -113,7 +112,7 @@ func (s *Service) Serve(l net.Listener) error {
 	return server.Serve(l)
 }
 
-// ServeTerminals registers the services Shells and Jobs.
+// ServeTerminals registers the Shells and Jobs services.
 func ServeTerminals(mux *http.ServeMux, s *shell.Keeper, j *job.Keeper) {
 	mux.Handle(guestpbconnect.NewShellsHandler(shells{s}, options()...))
 	mux.Handle(guestpbconnect.NewJobsHandler(j, options()...))
@@ -123,8 +122,7 @@ func options() []connect.HandlerOption {
 	return []connect.HandlerOption{protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor())}
 }
 
-// guard lets Hello pass, and any other call once the machine has booted, if it
-// carries the key.
+// guard accepts Hello, and other calls with the right key once the machine has booted.
 func (s *Service) guard(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +140,7 @@ func (s *Service) guard(next http.Handler) http.Handler {
 	})
 }
 
-// admit checks a key, and that the machine has booted.
+// admit checks the key and that the machine has booted.
 func (s *Service) admit(got protocol.Key) error {
 	const op = "check boot key"
 	s.mu.Lock()
@@ -162,7 +160,7 @@ func (s *Service) admit(got protocol.Key) error {
 	}
 }
 
-// Hello is the first call of the protocol.
+// Hello is the first call of the host. It boots the machine.
 func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
 	version, err := protocol.Negotiate(r.VersionMin, r.VersionMax)
 	if err != nil {
@@ -176,7 +174,7 @@ func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.
 		return nil, err
 	}
 	if n := len(r.Entropy); n > protocol.MaxEntropy {
-		return nil, fault.Newf(fault.InvalidArgs, "take entropy", "", "%d bytes are more than %d", n, protocol.MaxEntropy)
+		return nil, fault.Newf(fault.InvalidArgs, "add entropy", "", "%d bytes exceed the limit of %d", n, protocol.MaxEntropy)
 	}
 	if err := s.greet(key, r); err != nil {
 		return nil, err
@@ -192,19 +190,19 @@ func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.
 	return &guestpb.HelloResponse{Version: version, GuestVersion: s.version}, nil
 }
 
-// greet takes the first key that comes, and no other after it.
+// greet accepts the key of the first Hello, and only that key afterwards.
 func (s *Service) greet(key protocol.Key, hello *guestpb.HelloRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.key != nil {
 		if !s.key.Equal(key) {
 			return fault.Newf(fault.Rejected, "greet", "", "another host has said hello in this boot").
-				Advise("A guest listens to one host: stop the machine and start it anew.")
+				Advise("A guest accepts one host: restart the machine.")
 		}
 		return nil
 	}
 	s.key = &key
-	// Not bound to the call: a host that lost its connection asks again.
+	// Not bound to the call: a host that lost its connection calls again.
 	go func() {
 		s.err = s.system.Boot(hello)
 		close(s.booted)
@@ -212,16 +210,16 @@ func (s *Service) greet(key protocol.Key, hello *guestpb.HelloRequest) error {
 	return nil
 }
 
-// Ping answers.
+// Ping does nothing. The host uses it to check the connection.
 func (s *Service) Ping(context.Context, *guestpb.PingRequest) (*guestpb.PingResponse, error) {
 	return &guestpb.PingResponse{}, nil
 }
 
-// Info says how the guest is.
+// Info returns the state of the guest.
 func (s *Service) Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
 	info := s.system.Info()
 	info.GuestVersion = s.version
-	info.OrphansReaped = s.keeper.Orphans()
+	info.OrphansReaped = s.processes.Orphans()
 	s.mu.Lock()
 	info.Running = uint32(len(s.running))
 	s.mu.Unlock()
@@ -237,13 +235,13 @@ func (s *Service) SetTime(_ context.Context, r *guestpb.SetTimeRequest) (*guestp
 	return &guestpb.SetTimeResponse{OffsetNanos: int64(offset)}, nil
 }
 
-// Shutdown powers the machine off once its answer has left.
+// Shutdown powers the machine off after it has been answered.
 func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
 	g, err := grace(r.GraceNanos)
 	if err != nil {
 		return nil, err
 	}
-	// The server ends a call's context when the answer is written.
+	// The server cancels a call's context once the answer is written.
 	context.AfterFunc(ctx, func() { s.system.PowerOff(g) })
 	return &guestpb.ShutdownResponse{}, nil
 }

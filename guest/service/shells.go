@@ -16,10 +16,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// shells answers the service Shells: the stream, and the rest by its manager.
+// shells implements the Shells service. The embedded Keeper implements all methods except Attach.
 type shells struct{ *shell.Keeper }
 
-// Attach carries what a person sees and types.
+// Attach connects a person's terminal to a shell.
 func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
@@ -37,7 +37,7 @@ func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.S
 		for {
 			m, err := stream.Receive()
 			if err != nil {
-				return // they have gone
+				return // the person has left
 			}
 			if r := m.GetResize(); r != nil {
 				err = v.Resize(r)
@@ -49,7 +49,7 @@ func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.S
 			}
 		}
 	}()
-	// The first answer comes at once, also where nothing is to be shown yet.
+	// Send a first answer at once, even if there is no output yet.
 	if err := stream.Send(shown(nil)); err != nil {
 		return err
 	}
@@ -71,10 +71,10 @@ func shown(b []byte) *guestpb.ShellAttachResponse {
 	return &guestpb.ShellAttachResponse{What: &guestpb.ShellAttachResponse_Output{Output: b}}
 }
 
-// desks are the guest's own, for shells of its root.
+// desks is the folder of files for shells in the guest's own root.
 const desks = "/run/osaurus/shells"
 
-// shellRoom finds where the shells of a user run.
+// shellRoom returns the room for a user's shells.
 func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
 	if user == "" {
 		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Desk: func() (*os.File, string, error) {

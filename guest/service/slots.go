@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// sparedCommands of protocol.MaxCommands are for rooms that run few.
+	// sparedCommands of protocol.MaxCommands are reserved for rooms with few commands.
 	sparedCommands = 28
-	// fewCommands is how many a room may run of the spared ones.
+	// fewCommands is the number of commands up to which a room may use the reserved ones.
 	fewCommands = 4
 )
 
-// slots bound the commands that run: all of them, and so that no room has all. Its
-// zero value has none taken.
+// slots bounds the running commands, in total and so that one room cannot use all. The zero value
+// is ready to use.
 type slots struct {
 	mu    sync.Mutex
 	total int
-	taken map[string]int // by room; the guest's own root is the room without a name
+	taken map[string]int // by room; "" is the guest's own root
 }
 
-// take takes a slot for a command of a room. It must be released.
+// take takes a slot for a command of a room. The caller must call release.
 func (s *slots) take(room string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *slots) take(room string) (release func(), err error) {
 		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running", s.total).
 			Advise("Wait until one has ended.")
 	case s.total >= protocol.MaxCommands-sparedCommands && own >= fewCommands:
-		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running, and %d of them here: what is left is for others", s.total, own).
+		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running, %d of them in this room; the remaining slots are reserved for other rooms", s.total, own).
 			Advise("Wait until one of its commands has ended.")
 	}
 	if s.taken == nil {

@@ -1,4 +1,4 @@
-// Package processtest has what tests of the guest's commands need of the host that they run on.
+// Package processtest provides cgroups and hanging shares for tests of the guest's commands.
 package processtest
 
 import (
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leftLimit is how long commands that are being killed may still be in a group.
+// leftLimit bounds the wait for killed commands to leave a group.
 const leftLimit = 30 * time.Second
 
-// Cgroup is a fresh group, which must be empty when the test ends; or "" with a loud
-// line where this host has none to write to.
+// Cgroup returns a new group, which must be empty when the test ends. If this host has no writable
+// cgroup, it logs that and returns "".
 func Cgroup(t testing.TB) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {

@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangs is how long a share hangs at most: longer than what is tried on it may take.
+// hangs bounds how long a share hangs: longer than any test takes.
 const hangs = time.Minute
 
-// Share is a folder on a share that answers nothing until it is let go, and then with an
-// error: whoever it was asked by cannot even be killed meanwhile.
+// Share is a folder on a share that does not answer until LetGo is called, and then answers with an
+// error. A process that waits for it cannot even be killed.
 type Share struct {
 	Dir   string
-	Asked <-chan struct{} // closed when it was asked something
+	Asked <-chan struct{} // closed on the first request
 	LetGo func()
 }
 
-// HangingShare makes a share. The test is skipped where this host lets nobody make one.
+// HangingShare mounts a share that hangs. It skips the test if this host does not allow that.
 func HangingShare(t testing.TB) Share {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -36,7 +36,7 @@ func HangingShare(t testing.TB) Share {
 		t.Skipf("no shares here: %v", err)
 	}
 	letGo := func() { _ = unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH) }
-	// Also where a test does not come so far: a process of which a thread waits does not end.
+	// In case the test stops early: a process with a waiting thread cannot exit.
 	late := time.AfterFunc(hangs, letGo)
 	asked, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -53,11 +53,11 @@ func HangingShare(t testing.TB) Share {
 	return Share{dir, asked, letGo}
 }
 
-// hang answers the kernel's first request, tells of those that come after it, and returns when
-// the share is let go.
+// hang answers the kernel's first request, calls asked for later ones, and returns when the share
+// is let go.
 func hang(fd int, asked func()) error {
 	const (
-		most          = 1 << 17 // bytes of a request
+		most          = 1 << 17 // largest request
 		initOpcode    = 26
 		version       = 7
 		minor         = 31
@@ -70,7 +70,7 @@ func hang(fd int, asked func()) error {
 		switch {
 		case err == unix.ENODEV:
 			return nil
-		case err == unix.EINTR, err == unix.ENOENT: // one that was taken back
+		case err == unix.EINTR, err == unix.ENOENT: // request was cancelled
 			continue
 		case err != nil:
 			return err
@@ -83,7 +83,7 @@ func hang(fd int, asked func()) error {
 		}
 		reply := make([]byte, headerSize+initReplySize)
 		binary.NativeEndian.PutUint32(reply, uint32(len(reply)))
-		copy(reply[8:], request[8:16]) // which request
+		copy(reply[8:], request[8:16]) // request id
 		binary.NativeEndian.PutUint32(reply[headerSize:], version)
 		binary.NativeEndian.PutUint32(reply[headerSize+4:], minor)
 		if _, err := unix.Write(fd, reply); err != nil {
