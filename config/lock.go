@@ -20,7 +20,7 @@ func (h Home) Lock(name string) (unlock func(), err error) {
 	op := "lock " + name
 	lock, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, privateFile)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, dir, err).Advise("See that the folder is writable and that its disk has room.")
+		return nil, fault.New(fault.Unavailable, op, dir, err).Advise("Check that the folder is writable and that its disk has space.")
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		lock.Close()

@@ -19,7 +19,7 @@ func WriteFile(path string, data []byte) error { return ReplaceFile(path, data, 
 // ReplaceFile is WriteFile for a file that is not the user's alone.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	if err := writeFile(path, data, mode); err != nil {
-		return fault.New(fault.Unavailable, "write", path, err).Advise("See that the folder is writable and that its disk has room.")
+		return fault.New(fault.Unavailable, "write", path, err).Advise("Check that the folder is writable and that its disk has space.")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/diff"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -219,4 +220,12 @@ func likeness(a, b string) int {
 		tail++
 	}
 	return head + tail
+}
+
+// maxDiff bounds a diff in an answer, in characters.
+const maxDiff = 8_000
+
+// Diff returns a unified diff of two versions of a file.
+func Diff(path, before, after string) (text string, cut bool) {
+	return clip(diff.Unified(path, before, after), maxDiff, 0)
 }

@@ -26,7 +26,7 @@ func newArtifacts(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "artifacts",
 		Aliases: []string{"artifact"},
-		Short:   "See, open and keep what agents have handed over",
+		Short:   "List, open and save what agents have shared",
 		Long: `What an agent hands over with its tool share_artifact is copied to this computer, into a folder for each conversation. The agent
 cannot change it there. It stays when the agent is deleted.`,
 		Example: `  osaurus-sandbox artifacts list alice
@@ -54,7 +54,7 @@ func newArtifactsList(c console) *cobra.Command {
 	var conversation string
 	cmd := &cobra.Command{
 		Use:   "list [AGENT]",
-		Short: "List what was handed over, the newest first",
+		Short: "List artifacts, newest first",
 		Example: `  osaurus-sandbox artifacts list
   osaurus-sandbox artifacts list alice --conversation chat-7 --json`,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
@@ -87,7 +87,7 @@ func openable(f *controlpb.Artifact) bool {
 func newArtifactsOpen(c console) *cobra.Command {
 	return jsonFlag(&cobra.Command{
 		Use:   "open ARTIFACT",
-		Short: "Open what was handed over, or print where it is",
+		Short: "Open an artifact, or print its path",
 		Long: `Opens documents, pictures, sound and film as a double click does, where there is a desktop. For everything else it prints the path,
 because opening it could run a program that an agent has written.`,
 		Example: `  osaurus-sandbox artifacts open 42
@@ -120,7 +120,7 @@ func newArtifactsDelete(c console) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:     "delete ARTIFACT...",
-		Short:   "Delete what was handed over",
+		Short:   "Delete artifacts",
 		Example: `  osaurus-sandbox artifacts delete 42 43 --yes`,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
 			var list []*controlpb.Artifact
@@ -153,13 +153,13 @@ func newArtifactsDelete(c console) *cobra.Command {
 func newArtifactsSave(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "save ARTIFACT [FOLDER | -]",
-		Short: "Copy what was handed over to where you want it",
+		Short: "Copy an artifact to a folder",
 		Long:  "Copies it under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file to\nstandard output.",
 		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`,
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			if wantsJSON(cmd) && toOut(args) {
-				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json exclude each other").Advise("Standard output is for the file or for its path: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json cannot be combined").Advise("Standard output can have the file or its path, not both.")
 			}
 			return nil
 		},

@@ -54,7 +54,7 @@ func confirm(ctx context.Context, c console, yes bool, what, loss string) error 
 		return nil
 	}
 	if !someoneThere(c) {
-		return fault.Newf(fault.InvalidArgs, what, "", "nobody is there to ask").Advise("Say --yes if you mean it. " + loss)
+		return fault.Newf(fault.InvalidArgs, what, "", "there is no terminal to ask on").Advise("Use --yes to confirm. " + loss)
 	}
 	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])
 	line, err := typedLine(ctx, bufio.NewReader(c.in))
@@ -65,7 +65,7 @@ func confirm(ctx context.Context, c console, yes bool, what, loss string) error 
 	if err != nil {
 		writef(c.err, "\n") // end the line of the question
 	}
-	return fault.Newf(fault.UserDenied, what, "", "you did not say yes").Advise("Nothing was changed. Answer y, or say --yes with the command.")
+	return fault.Newf(fault.UserDenied, what, "", "not confirmed").Advise("Nothing was changed. Answer y, or use --yes.")
 }
 
 // readSecret reads all of standard input without its last newline or, on a terminal, a line

@@ -19,7 +19,7 @@ import (
 func newAudit(c console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show who did what, and check that the record is whole",
+		Short: "Show who did what, and check that the record is complete",
 		Example: `  osaurus-sandbox audit list --since 24h
   osaurus-sandbox audit verify`,
 	}
@@ -83,7 +83,7 @@ func newAuditList(c console) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (24h), or a time")
 	cmd.Flags().StringVar(&agent, "agent", "", "only what was asked for this agent")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many")
+	cmd.Flags().IntVar(&limit, "limit", 0, "the most entries to print")
 	return withJSON(cmd)
 }
 
@@ -121,7 +121,7 @@ type auditProof struct {
 func newAuditVerify(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "verify",
-		Short: "Prove that no entry was changed or taken away",
+		Short: "Check that no entry was changed or removed",
 		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
 named. Somebody who can write the file could write all of it anew: to notice that, keep the printed hash somewhere else.`,
 		Example: `  osaurus-sandbox audit verify`,

@@ -243,7 +243,7 @@ func printLeftOut(w io.Writer, sum sumJSON) error {
 		if n > 1 {
 			more = fmt.Sprintf(" and %d more", n-1)
 		}
-		return writef(w, "left out, being a link that leads elsewhere, a pipe or a device: %s%s\n", sum.LeftOut[0], more)
+		return writef(w, "skipped (a link that leads elsewhere, a pipe or a device): %s%s\n", sum.LeftOut[0], more)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	cmd.Stdout, cmd.Stderr = words, words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that Ctrl-C does not reach it
 	if err := cmd.Start(); err != nil {
-		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("See what hinders it: osaurus-sandbox serve")
+		return nil, fault.New(fault.Execution, op, program, errors.Join(err, words.Close())).Advise("To see why, run: osaurus-sandbox serve")
 	}
 	said := make(chan error, 1)
 	go func() {
@@ -163,7 +163,7 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 
 // complaint returns a failed program's error, from its exit code and the output of finish.
 func complaint(code int, words io.Reader) error {
-	f := fault.Newf(kindOf(code), "start the daemon", "", "it ended at once")
+	f := fault.Newf(kindOf(code), "start the daemon", "", "it exited at once")
 	lines := bufio.NewScanner(words)
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), failurePrefix); ok {
@@ -196,7 +196,7 @@ func released(ctx context.Context, home config.Home) error {
 		select {
 		case <-time.After(daemonPoll):
 		case <-ctx.Done():
-			return fault.Wrap("wait for the daemon's end", has.String(), ctx.Err()).Advise(fmt.Sprintf("If it still does not end: kill -KILL %d", has.PID))
+			return fault.Wrap("wait for the daemon's end", has.String(), ctx.Err()).Advise(fmt.Sprintf("If it still does not exit: kill -KILL %d", has.PID))
 		}
 	}
 }
@@ -232,7 +232,7 @@ home: "Authorization: Bearer TOKEN".`,
 	f := cmd.Flags()
 	f.StringVar(&tcp.Address, "listen", "", "listen on this TCP address too, as in 127.0.0.1:8137")
 	f.BoolVar(&tcp.Exposed, "expose", false, "allow an address that other computers can reach")
-	f.StringArrayVar(&tcp.Hosts, "host", nil, "another name that the TCP listener is called by")
+	f.StringArrayVar(&tcp.Hosts, "host", nil, "another host name that clients may use for the TCP listener")
 	f.StringArrayVar(&tcp.Origins, "origin", nil, "a web page's origin that may call the TCP listener")
 	f.BoolVar(&quiet, quietFlag, false, "write to the log in the home only")
 	f.BoolVar(&rest, restFlag, false, "start no guest until it is needed, whatever the setting autoStart says")

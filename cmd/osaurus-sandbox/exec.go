@@ -237,7 +237,7 @@ func runInSession(ctx context.Context, client *control.Client, agent string, com
 // printResult prints a command's output, and warnings to standard error.
 func printResult(c console, r engine.ShellResult) error {
 	if r.Restarted {
-		writef(c.err, failurePrefix+"this is a new shell, without what was changed in the one before: %s\n", r.RestartCause)
+		writef(c.err, failurePrefix+"this is a new shell, without the changes made in the one before: %s\n", r.RestartCause)
 	}
 	for _, late := range r.Late {
 		writef(c.err, failurePrefix+"written since by %s:\n%s\n", late.Command, lines(late.Output.String()))

@@ -104,7 +104,7 @@ func (f *forwarder) listen(ctx context.Context, text string) error {
 		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 			kind = fault.Rejected
 		}
-		return fault.New(kind, op, local, err).Advise(fmt.Sprintf("Open another one for it: osaurus-sandbox forward %s %s", f.agent, other))
+		return fault.New(kind, op, local, err).Advise(fmt.Sprintf("Choose another port: osaurus-sandbox forward %s %s", f.agent, other))
 	}
 	f.portForwards = append(f.portForwards, portForward{l, port})
 	return nil

@@ -80,8 +80,8 @@ func newJobStart(c console) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&dir, "cwd", "", "the folder it runs in; relative to the agent's home, which is the default")
-	f.StringArrayVar(&env, "env", nil, "another variable of its environment, as NAME=value")
-	f.StringArrayVar(&secrets, "secret", nil, "have this secret of the agent in its environment too")
+	f.StringArrayVar(&env, "env", nil, "set an environment variable, as NAME=value")
+	f.StringArrayVar(&secrets, "secret", nil, "put this secret of the agent into the environment")
 	f.StringVar(&label, "label", "", "what you call it")
 	return withJSON(cmd)
 }
@@ -164,7 +164,7 @@ func printJob(w io.Writer, j *controlpb.Job) error {
 func newJobShow(c console) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:     "show AGENT JOB",
-		Short:   "Show how a job is doing",
+		Short:   "Show a job's status",
 		Example: `  osaurus-sandbox job show alice 3f2a`,
 		RunE: withJob(func(cmd *cobra.Command, client *control.Client, agent, id string) error {
 			r, err := client.Jobs.Poll(cmd.Context(), &controlpb.PollJobRequest{Agent: agent, Id: id})

@@ -162,7 +162,7 @@ func newStatus(c console) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the sandbox is",
+		Short: "Show the sandbox's status",
 		Long:  "Answers at once, whatever state the guest is in. It starts nothing: if no daemon runs, the exit code is 6.",
 		Example: `  osaurus-sandbox status
   osaurus-sandbox status --watch

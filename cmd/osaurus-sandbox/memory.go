@@ -81,7 +81,7 @@ func newMemorySearch(c console) *cobra.Command {
 			return reply(cmd, r, err, printFacts)
 		}),
 	}
-	cmd.Flags().Uint32Var(&limit, "limit", 10, "at most so many facts, up to 100")
+	cmd.Flags().Uint32Var(&limit, "limit", 10, "the most facts to print, up to 100")
 	return withJSON(cmd)
 }
 
@@ -129,7 +129,7 @@ func newMemoryDelete(c console) *cobra.Command {
   osaurus-sandbox memory delete alice --all`,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
 			if all != (len(args) == 1) {
-				return fault.Newf(fault.InvalidArgs, "delete memory", "", "no fact is named, or --all and one").Advise("Write its id, or --all.")
+				return fault.Newf(fault.InvalidArgs, "delete memory", "", "name one fact or use --all").Advise("Write its id, or --all.")
 			}
 			if all {
 				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "All that the agent remembers will be gone."); err != nil {

@@ -209,8 +209,8 @@ func newPluginExport(c console) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&output, "output", "", "write it to this `FILE`")
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
-	cmd.Flags().Uint32Var(&revision, "revision", 0, "as it was then (default: as it is)")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
+	cmd.Flags().Uint32Var(&revision, "revision", 0, "which revision (default: the current one)")
 	return alwaysJSON(cmd)
 }
 

@@ -29,7 +29,7 @@ func readRecipe(c console, path string) ([]byte, error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return nil, fault.New(fault.NotFound, "read recipe", path, err).Advise("Name a file that is there and that you can read.")
+			return nil, fault.New(fault.NotFound, "read recipe", path, err).Advise("Name a file that exists and that you can read.")
 		}
 		defer f.Close()
 		in = f
@@ -49,14 +49,14 @@ func writeNew(path string, text []byte, force bool) error {
 	}
 	f, err := os.OpenFile(path, flags, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return fault.Newf(fault.Rejected, "write", path, "the file is there already").Advise("Choose another name, or say --force to replace it.")
+		return fault.Newf(fault.Rejected, "write", path, "the file exists").Advise("Choose another name, or use --force to replace it.")
 	}
 	if err == nil {
 		_, err = f.Write(text)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fault.New(fault.Unavailable, "write", path, err).Advise("See that the folder is writable and that its disk has room.")
+		return fault.New(fault.Unavailable, "write", path, err).Advise("Check that the folder is writable and that its disk has space.")
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func newPluginInit(c console) *cobra.Command {
   osaurus-sandbox plugin init "Word Count" --output - | less`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output == "-" && wantsJSON(cmd) {
-				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json exclude each other").Advise("Standard output is for the recipe or for where it is: say one of them.")
+				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json cannot be combined").Advise("Standard output can have the recipe or its path, not both.")
 			}
 			r := plugins.Skeleton(args[0])
 			id, err := r.ID()
@@ -96,7 +96,7 @@ func newPluginInit(c console) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&output, "output", "", "the `FILE`; - is standard output (default: the plugin's id and .json)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	return withJSON(cmd)
 }
 
@@ -104,7 +104,7 @@ func newPluginLint(c console) *cobra.Command {
 	var strict bool
 	cmd := &cobra.Command{
 		Use:   "lint FILE...",
-		Short: "Check recipes: what is wrong, where, and what to do",
+		Short: "Check recipes for mistakes",
 		Long: `A recipe with errors is refused, and the exit code is 2. Warnings are about what probably does not do what you mean, or lets those
 who call a tool do more than you mean. - is standard input.`,
 		Example: `  osaurus-sandbox plugin lint word-count.json
@@ -126,7 +126,7 @@ who call a tool do more than you mean. - is standard input.`,
 				return err
 			}
 			if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
-				return fault.Newf(fault.InvalidArgs, "lint", "", "%s, %s", plural(n, "error"), plural(more, "warning")).Advise("The remedies stand below each.")
+				return fault.Newf(fault.InvalidArgs, "lint", "", "%s, %s", plural(n, "error"), plural(more, "warning")).Advise("The fix is below each.")
 			}
 			return nil
 		},
@@ -341,7 +341,7 @@ func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.Re
 		p = m.GetPlugin()
 	}
 	if p == nil {
-		return nil, fault.Newf(fault.Execution, "register plugin", r.Agent, "the daemon did not say what came of it")
+		return nil, fault.Newf(fault.Execution, "register plugin", r.Agent, "the daemon did not report a result")
 	}
 	return p, nil
 }

@@ -74,7 +74,7 @@ func noteShutGate(ctx context.Context, c console, client *control.Client, p *con
 	}
 	r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: p.Agent})
 	if err == nil && settingText(r.Agent, string(tools.Exec)) == "false" {
-		writef(c.err, "%s may only read so far, and call none of them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
+		writef(c.err, "%s may only read so far, and cannot call them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
 	}
 }
 
@@ -111,7 +111,7 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 		last = step
 	}
 	if p == nil {
-		return nil, fault.Newf(fault.Execution, "install plugin", r.Plugin, "the daemon did not say what came of it")
+		return nil, fault.Newf(fault.Execution, "install plugin", r.Plugin, "the daemon did not report a result")
 	}
 	return p, nil
 }
@@ -173,7 +173,7 @@ is only reported, since the agent may have wanted it: --mend all restores that t
 			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
 		}),
 	}
-	cmd.Flags().StringVar(&mend, "mend", "missing", "what is restored: nothing, missing, all")
+	cmd.Flags().StringVar(&mend, "mend", "missing", "what to restore: nothing, missing, all")
 	return withJSON(cmd)
 }
 

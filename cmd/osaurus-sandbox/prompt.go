@@ -41,7 +41,7 @@ func newPromptList(c console) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also those that have ended last")
+	cmd.Flags().BoolVar(&all, "all", false, "also those that ended recently")
 	return withJSON(cmd)
 }
 

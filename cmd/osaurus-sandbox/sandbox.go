@@ -62,7 +62,7 @@ The kit works in new folders, which it removes. It takes a few minutes.`,
 			err = reply(cmd, report, nil, func(w io.Writer, r enginetest.Report) error { return r.PrintTotal(w) })
 			if err == nil && !report.OK() {
 				err = fault.Newf(fault.Execution, "test backend", backend, "not kept: %s", plural(report.Failed, "promise")).
-					Advise("Do not use it for what these promises are needed for.")
+					Advise("Do not use it where these promises matter.")
 			}
 			return err
 		},

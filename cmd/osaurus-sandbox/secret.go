@@ -179,7 +179,7 @@ func newSecretPassphrase(c console) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use:   "passphrase",
-		Short: "Put a passphrase on the encrypted file's key, or change it",
+		Short: "Set or change the passphrase of the encrypted file",
 		Long: `For secrets that are kept in the encrypted file. Without a passphrase, whoever can read the home can decrypt it. With one, the
 daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
 		Example: `  osaurus-sandbox secret passphrase
@@ -192,7 +192,7 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 			file, ok := store.(*agefile.Store)
 			if !ok {
 				return fault.Newf(fault.InvalidArgs, "set passphrase", "", "secrets are not kept in a file").
-					Advise("The system's own store has a password of its own. To keep them in a file: osaurus-sandbox config set secrets=file")
+					Advise("The system's store has its own password. To keep them in a file: osaurus-sandbox config set secrets=file")
 			}
 			if remove {
 				err = file.Unprotect(cmd.Context())
@@ -205,7 +205,7 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 			return reply(cmd, map[string]bool{"passphrase": !remove}, err, nil)
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "take the passphrase off")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the passphrase")
 	return withJSON(cmd)
 }
 

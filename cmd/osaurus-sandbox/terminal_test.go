@@ -134,7 +134,7 @@ func TestPersonIsAsked(t *testing.T) {
 		for _, line := range []string{"n", "", "yeah"} {
 			term := onTerminal(t, nil, what)
 			term.answer(prompt, line)
-			if code, shown := term.end(); code != fault.ExitUserDenied || !strings.Contains(shown, "will be gone") || !strings.Contains(shown, "you did not say yes") {
+			if code, shown := term.end(); code != fault.ExitUserDenied || !strings.Contains(shown, "will be gone") || !strings.Contains(shown, "not confirmed") {
 				t.Errorf("%s, %q: %d, %q", what, line, code, shown)
 			}
 		}

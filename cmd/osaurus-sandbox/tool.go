@@ -61,7 +61,7 @@ func newToolList(c console) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&lean, "lean", false, "only the few that most work needs")
+	cmd.Flags().BoolVar(&lean, "lean", false, "only the tools that most work needs")
 	return withJSON(cmd)
 }
 
@@ -168,7 +168,7 @@ func toolArguments(c console, args []string) (string, error) {
 		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput+1))
 		if err == nil && len(text) > maxToolInput {
 			err = fault.Newf(fault.InvalidArgs, "read arguments", "-", "they are more than %d bytes", maxToolInput).
-				Advise("Put what is long into a file in the agent's home, and name that.")
+				Advise("Put long text into a file in the agent's home, and pass its path.")
 		}
 		return string(text), err
 	}
@@ -223,7 +223,7 @@ func printEnvelope(c console, tool, envelope string, asJSON bool) error {
 	if !e.OK {
 		failed := fault.New(e.Kind, "call tool", tool, errors.New(e.Message))
 		if e.Expected != "" {
-			failed = failed.Advise("Expected is: " + strings.TrimSuffix(e.Expected, ".") + ".")
+			failed = failed.Advise("Expected: " + strings.TrimSuffix(e.Expected, ".") + ".")
 		}
 		return failed
 	}

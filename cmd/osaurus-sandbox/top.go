@@ -48,7 +48,7 @@ press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It 
 		}),
 	}
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two measurements")
-	cmd.Flags().IntVar(&count, "count", 0, "end after so many measurements (default never)")
+	cmd.Flags().IntVar(&count, "count", 0, "stop after this many measurements (default never)")
 	return withJSON(cmd)
 }
 

@@ -21,7 +21,7 @@ const (
 	// times its size.
 	MaxSize = 1 << 40
 
-	adviseRoom = "See that the folder is writable and that its disk has room."
+	adviseRoom = "Check that the folder is writable and that its disk has space."
 )
 
 // Create makes a new, empty disk. It takes hardly any room until the guest
