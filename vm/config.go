@@ -15,9 +15,8 @@ const (
 // HostArch is the architecture of this host.
 func HostArch() Arch { return Arch(runtime.GOARCH) }
 
-// Config is everything that a machine is made of. It is plain data, checked by
-// Validate: no driver keeps a reference to it after New, but to the Subtrees of
-// shares. Paths are absolute.
+// Config describes a machine to Driver.New. Drivers copy it, except that a share's
+// Subtrees stay shared with the caller. Paths are absolute.
 type Config struct {
 	// Name is shown in process lists, logs and errors.
 	Name string
@@ -32,18 +31,17 @@ type Config struct {
 	// KernelArgs are appended to the driver's own (console, panic).
 	KernelArgs []string
 
-	// Disks appear in the guest as /dev/vda, /dev/vdb, … in this order.
-	Disks []Disk
-	// Shares are folders of the host, mounted in the guest by their tags.
+	// Disks become /dev/vda, /dev/vdb and so on in the guest.
+	Disks  []Disk
 	Shares []Share
-	// Network is the guest's way out; zero means NetworkNone.
+	// Network is the guest's network. The zero value means NetworkNone.
 	Network NetworkKind
 
-	// ConsoleLog is the file that the guest's console is written to. It is
-	// rotated once (".1") and bounded. Empty means that nothing is kept.
+	// ConsoleLog is the log file of the guest's console, bounded by rotating it once
+	// (".1"). Empty means no log.
 	ConsoleLog string
-	// StateDir is a directory where the driver may keep what must outlive
-	// one run of the same machine, such as a machine identifier.
+	// StateDir is where the driver keeps files between runs of the same machine,
+	// such as its identifier.
 	StateDir string
 }
 
@@ -61,37 +59,35 @@ const (
 	NetworkNAT  NetworkKind = "nat"  // outbound through the host, with DHCP and DNS
 )
 
-// Share is a folder of the host that the guest can mount over VirtioFS.
+// Share is a folder of the host that the guest can mount by tag over VirtioFS.
 type Share struct {
 	Tag       string // at most MaxTag bytes of [A-Za-z0-9._-]
 	Path      string // an existing folder
 	ReadOnly  bool   // enforced on the host
 	Ownership Ownership
-	// Subtrees, when not nil, gives parts of the share an owner and limits.
-	// It may be changed while the machine runs. A driver without
-	// OwnershipSubtree ignores both.
+	// Subtrees gives folders of the share owners and limits. It may be nil, and may
+	// change while the machine runs. Drivers without OwnershipSubtree ignore it.
 	Subtrees *Subtrees
-	// MinFree is how many bytes must stay free on the host's file system:
-	// a write that would go below fails with ENOSPC in the guest. A driver
-	// without OwnershipSubtree cannot keep it.
+	// MinFree is how many bytes guests leave free on the host's file system: a write
+	// that needs them fails with ENOSPC. Drivers without OwnershipSubtree ignore it.
 	MinFree int64
 }
 
 // MaxTag is the longest tag of a share: the device has a field of 36 bytes.
 const MaxTag = 36
 
-// Ownership is who the files of a share seem to belong to. On disk they all
+// Ownership decides which owner the guest sees for files of a share. On disk, all
 // belong to the user who runs the host program.
 type Ownership string
 
 const (
-	// OwnershipSubtree shows the owner of the subtree that a file is in, root
-	// elsewhere.
+	// OwnershipSubtree shows the owner of the file's subtree, and root outside of
+	// subtrees.
 	OwnershipSubtree Ownership = "subtree"
-	// OwnershipAsker shows whoever asks as the owner: what Apple's server does.
+	// OwnershipAsker shows each guest user as the owner, as Apple's server does.
 	OwnershipAsker Ownership = "asker"
-	// OwnershipEverybody shows whoever asks as the owner, and gives everybody else the owner's
-	// permissions: the guest's kernel keeps one owner of a file for all its users, and may check one who
-	// asks against another who has just asked.
+	// OwnershipEverybody is OwnershipAsker with the owner's permissions for all. The
+	// guest's kernel caches one owner per file, so it may check a user against the
+	// owner that another user was shown.
 	OwnershipEverybody Ownership = "everybody"
 )

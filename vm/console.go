@@ -13,26 +13,24 @@ import (
 )
 
 const (
-	// MaxConsole bounds a console's file. With the one rotated file beside it
-	// a guest that prints for ever costs the host twice this: enough for days
-	// of an ordinary guest's messages.
+	// MaxConsole bounds a console log in bytes. With the rotated log beside it, a
+	// guest that prints for ever takes twice this. It holds days of usual messages.
 	MaxConsole = 4 << 20
-	// consoleTail is what is kept in memory for errors: a kernel's panic
-	// report with its stack and registers is about 4 KiB.
+	// consoleTail is how many bytes are kept in memory for errors. A kernel's panic
+	// report has about 4 KiB.
 	consoleTail = 16 << 10
-	// consoleLines and consoleLine bound what an error quotes of it.
+	// consoleLines and consoleLine bound what an error quotes: lines, and characters of each.
 	consoleLines = 12
 	consoleLine  = 200
 )
 
-// Console keeps what a guest prints: bounded on disk, and the end of it in
-// memory. Write never fails and never waits for anything but the disk, so that
-// a full disk or a flood costs log lines and not the guest.
+// Console logs what a guest prints to a bounded file and keeps the last of it in
+// memory. Write never fails: on a full disk, lines are lost and the guest runs on.
 type Console struct {
 	path string
 
 	mu   sync.Mutex
-	file *os.File // nil if nothing is kept, or after a failure
+	file *os.File // nil without a log, or after a failure
 	size int64
 	tail []byte
 
@@ -40,8 +38,8 @@ type Console struct {
 	once     sync.Once
 }
 
-// OpenConsole begins the log of a new run at path; that of the run before is
-// kept as path.1. With an empty path only the end is kept, in memory.
+// OpenConsole starts a new log at path and keeps the previous one as path.1. If path
+// is empty, there is no log.
 func OpenConsole(path string) (*Console, error) {
 	c := &Console{path: path, panicked: make(chan struct{})}
 	if path == "" {
@@ -49,12 +47,12 @@ func OpenConsole(path string) (*Console, error) {
 	}
 	if err := c.rotate(); err != nil {
 		return nil, fault.New(fault.Unavailable, "open console log", path, err).
-			Advise("Make the folder " + filepath.Dir(path) + " writable, or make room on its disk.")
+			Advise("Make the folder " + filepath.Dir(path) + " writable and free space on its disk.")
 	}
 	return c, nil
 }
 
-// rotate moves the present file, if any, out of the way and begins a new one.
+// rotate renames the log, if there is one, and creates a new one.
 func (c *Console) rotate() error {
 	if c.file != nil {
 		c.file.Close()
@@ -92,7 +90,7 @@ func (c *Console) Write(p []byte) (int, error) {
 		n, err := c.file.Write(p[:min(int64(len(p)), MaxConsole-c.size)])
 		c.size += int64(n)
 		if err != nil {
-			break // a full disk: this output is lost, the next may fit
+			break // the disk is full now, and may have space later
 		}
 		p = p[n:]
 	}
@@ -102,15 +100,15 @@ func (c *Console) Write(p []byte) (int, error) {
 // panicMark begins the first line of a Linux kernel's panic report.
 const panicMark = "Kernel panic - not syncing"
 
-// Tail returns the last lines as a person may see them: bounded, and without
-// the control characters that could play with a terminal.
+// Tail returns the last lines, shortened and without control characters, so that
+// they are safe to show on a terminal.
 func (c *Console) Tail() string {
 	lines := c.lines()
 	return strings.Join(lines[max(0, len(lines)-consoleLines):], "\n")
 }
 
-// Panic returns the beginning of the kernel's panic report as Tail does, or ""
-// if there is none. A guest may lie about that, to its own harm.
+// Panic returns the first lines of the kernel's panic report in the form of Tail, or
+// "" without one. A guest can fake a report, and then its machine ends.
 func (c *Console) Panic() string {
 	lines := c.lines()
 	i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, panicMark) })
@@ -120,8 +118,8 @@ func (c *Console) Panic() string {
 	return strings.Join(lines[i:min(len(lines), i+consoleLines)], "\n")
 }
 
-// Panicked is closed when a panic report begins. A driver whose machines
-// outlive their kernel ends them then; the report is complete a moment later.
+// Panicked returns a channel that is closed when a panic report begins. The rest of
+// the report takes a moment longer.
 func (c *Console) Panicked() <-chan struct{} { return c.panicked }
 
 func (c *Console) lines() []string {

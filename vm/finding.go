@@ -24,8 +24,8 @@ const (
 	FindingMissing FindingStatus = "missing" // no machine runs until it is fixed
 )
 
-// CheckFiles checks that this process may have want files open. With fewer, guests
-// run out of open files in shared folders: a share takes a quarter of the limit.
+// CheckFiles checks that this process may open as many files as wanted. Each shared
+// folder uses up to a quarter of the limit. fix is the advice if it is too low.
 func CheckFiles(want uint64, fix string) Finding {
 	f := Finding{What: "open files", Status: FindingOK}
 	var limit unix.Rlimit

@@ -8,33 +8,32 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Life is the part of a Machine that is about its state: which it is, who watches it,
-// and how it ended. It is the same for every driver, as a part of its Power.
+// Life implements the state of a Machine: State, Watch, Done and Err. Drivers get one
+// from NewPower.
 type Life struct {
 	name string
 	mu   sync.Mutex
-	now  *moment
+	now  *entry
 	over bool
 	err  error
 	done chan struct{}
 }
 
-// moment is a state and, once past is closed, what came after it. The chain
-// lets each watcher walk at its own pace; what all have passed is garbage.
-type moment struct {
+// entry is a link in the chain of states. Each watcher follows the chain at its own
+// pace, so a slow one loses nothing.
+type entry struct {
 	state State
-	past  chan struct{}
-	next  *moment // nil for the last one
+	left  chan struct{} // closed when next is set or the life is over
+	next  *entry        // nil for the last one
 }
 
-// NewLife returns the life of a machine that was not started yet; its errors
-// name it.
+// NewLife returns the life of a machine that has not started. The name is for errors.
 func NewLife(name string) *Life {
-	return &Life{name: name, now: &moment{state: Stopped, past: make(chan struct{})}, done: make(chan struct{})}
+	return &Life{name: name, now: &entry{state: Stopped, left: make(chan struct{})}, done: make(chan struct{})}
 }
 
-// Move changes the state to one and reports true if the present state is one
-// of from; otherwise, and once the life is over, nothing happens.
+// Move changes the state to the given one if the current state is in from and the
+// life is not over. It reports whether it did.
 func (l *Life) Move(to State, from ...State) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +44,8 @@ func (l *Life) Move(to State, from ...State) bool {
 	return true
 }
 
-// End ends the life: in Stopped if err is nil, otherwise in Failed. Only the
-// first call counts. The devices must be gone before it.
+// End moves to Stopped if err is nil, otherwise to Failed, and closes Done. Only the
+// first call counts. Release the machine's devices first.
 func (l *Life) End(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,15 +60,15 @@ func (l *Life) End(err error) {
 		l.step(final)
 	}
 	l.over, l.err = true, err
-	close(l.now.past)
+	close(l.now.left)
 	close(l.done)
 }
 
 func (l *Life) step(to State) {
 	last := l.now
-	l.now = &moment{state: to, past: make(chan struct{})}
+	l.now = &entry{state: to, left: make(chan struct{})}
 	last.next = l.now
-	close(last.past)
+	close(last.left)
 }
 
 // State implements Machine.
@@ -92,8 +91,8 @@ func (l *Life) Ended() bool {
 	}
 }
 
-// Misfit is the error of a method that does not fit the state.
-func (l *Life) Misfit(op string) error {
+// StateError returns the error for an operation that the current state does not allow.
+func (l *Life) StateError(op string) error {
 	e := fault.Newf(fault.Rejected, op, l.name, "it is %s", l.State())
 	if l.Ended() {
 		return e.Advise("A machine runs once: make a new one.")
@@ -118,7 +117,7 @@ func (l *Life) Watch(ctx context.Context) <-chan State {
 		defer close(states)
 		for {
 			select {
-			case <-at.past:
+			case <-at.left:
 			case <-ctx.Done():
 				return
 			}

@@ -1,4 +1,4 @@
-// Package vm is what a virtual machine is to the rest of the program: a Driver makes Machines from a Config, and callers never ask which driver it is.
+// Package vm defines virtual machines and their drivers: a Driver makes a Machine from a Config.
 package vm
 
 import (
@@ -10,95 +10,86 @@ import (
 type Driver interface {
 	// Name is the driver's name: "qemu", "vz".
 	Name() string
-	// Capabilities says what machines of this driver can do on this host for
-	// the given architecture. It asks the host, so it may take a moment; it
-	// fails with fault.Unavailable and advice where nothing can be run.
+	// Capabilities says what machines of an architecture can do on this host. It
+	// fails with fault.Unavailable and advice if the host cannot run any.
 	Capabilities(ctx context.Context, arch Arch) (Capabilities, error)
-	// New validates the configuration and prepares a machine, which is
-	// Stopped. Whatever is wrong with the configuration is found here and
-	// not by Start. Nothing runs yet; Close must be called.
+	// New validates the configuration and returns a stopped machine. The caller must
+	// Close it.
 	New(ctx context.Context, cfg Config) (Machine, error)
 }
 
-// Capabilities is what a driver can do here. Callers adapt to it and never
-// switch on the driver's name.
+// Capabilities is what a driver can do on this host. Callers adapt to it instead of
+// switching on the driver's name.
 type Capabilities struct {
-	Accelerator string        // "kvm", "tcg", "apple"
-	ResetEnds   bool          // a guest that reboots or panics ends its machine; elsewhere it may only fall silent
-	Ownership   []Ownership   // the policies that shares can have, the default first
-	Network     []NetworkKind // the kinds of network there are
+	Accelerator string      // "kvm", "tcg", "apple"
+	ResetEnds   bool        // a guest's reboot or panic ends its machine; without, the guest may only stop answering
+	Ownership   []Ownership // of shares; the first is the default
+	Network     []NetworkKind
 }
 
-// Machine is one run of a virtual machine: it is started once, ends once, and
-// is then only good for Close. All methods may be called from any goroutine
-// and in any state; one that does not fit the state fails with fault.Rejected.
+// Machine is one run of a virtual machine: it starts once and ends once. Methods may be
+// called from any goroutine. They fail with fault.Rejected if the state does not allow
+// them.
 type Machine interface {
-	// Start powers the machine on and returns when its processors run. The
-	// context bounds the start only, not the machine's life. A start that
-	// fails ends the machine.
+	// Start powers the machine on and returns when its processors run. The context
+	// bounds only the start. If Start fails, the machine has ended.
 	Start(ctx context.Context) error
-	// RequestStop presses the power button. The guest may ignore it: see
-	// Shutdown for the way to stop a machine.
+	// RequestStop presses the power button, which the guest may ignore. To stop a
+	// machine, use Shutdown.
 	RequestStop(ctx context.Context) error
-	// Kill ends the machine at once, as if its cable were pulled, and
-	// returns when it is gone, or fails. Killing a stopped machine is fine.
+	// Kill ends the machine at once and returns when it is gone. It does nothing if
+	// the machine is not running.
 	Kill(ctx context.Context) error
-	// Pause stops the machine's processors; Resume lets them go on.
+	// Pause stops the machine's processors until Resume.
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
 
-	// State is the present state, from memory: it never blocks.
+	// State returns the current state. It never blocks.
 	State() State
-	// Watch delivers every change of state from now on, in order, until the
-	// context ends or the machine has ended, then closes the channel. A slow
-	// reader delays only itself and loses nothing.
+	// Watch returns a channel that receives each change of state, and is closed when
+	// the context or the machine ends. A slow reader loses nothing and delays no one.
 	Watch(ctx context.Context) <-chan State
-	// Done is closed when the machine has ended, orderly or not, and its
-	// devices are gone; and when one that was killed and does not end is given
-	// up, which may still have its disks open. Kill and Close say so of that
-	// one, as long as it is there.
+	// Done is closed when the machine has ended and released its devices. It is also
+	// closed when a killed machine does not end in time and may still have its disks
+	// open: then Kill and Close fail until it is gone.
 	Done() <-chan struct{}
-	// Err is nil before Done is closed and after an orderly end; otherwise
-	// it says why the machine ended. An end by Kill or Close is orderly, and
-	// so is a guest that powers off or, with ResetEnds, reboots. A guest
-	// kernel's panic is not: its error quotes the end of the console.
+	// Err says why the machine ended. It is nil before Done is closed, after Kill or
+	// Close, and after the guest powered off or, with ResetEnds, rebooted. After a
+	// kernel panic, the error quotes the console.
 	Err() error
 
-	// Stalled says why the machine makes no progress although nobody paused it, with
-	// advice, or nil. It is Paused then, and goes on by itself when the cause is gone.
+	// Stalled says why the machine has paused by itself, with advice, or returns nil.
+	// The machine resumes when the cause is gone.
 	Stalled() error
 
-	// Dial connects to an AF_VSOCK port of the guest. It waits while the
-	// guest has no vsock driver yet, until the context ends (fault.Timeout for
-	// a deadline) or the machine does. It fails at once, as fault.Unavailable
-	// with ECONNREFUSED in its chain, when nothing listens on the port.
+	// Dial connects to an AF_VSOCK port of the guest. It waits until the guest has
+	// loaded its vsock driver, the context ends (fault.Timeout for a deadline) or the
+	// machine ends. If nothing listens on the port, it fails at once with
+	// fault.Unavailable wrapping ECONNREFUSED.
 	Dial(ctx context.Context, port uint32) (net.Conn, error)
-	// Listen accepts the guest's connections to an AF_VSOCK port of the
-	// host. It may be called before Start. The peer's port is in the
-	// connection's RemoteAddr. Accept returns net.ErrClosed after Close, and
-	// when the machine has ended. A closed listener's port is free again.
+	// Listen accepts the guest's connections to an AF_VSOCK port of the host. It may
+	// be called before Start. Accept returns net.ErrClosed after the listener is
+	// closed or the machine has ended.
 	Listen(port uint32) (net.Listener, error)
 
-	// Close kills the machine if it runs and releases everything that it
-	// held. It returns when Done is closed and no process, socket or
-	// descriptor is left, or fails because something is. A second Close
-	// does nothing more.
+	// Close kills the machine if it runs, and returns when all its processes, sockets
+	// and descriptors are gone. It may be called again.
 	Close() error
 }
 
-// State is where a machine is in its life.
+// State is a machine's state.
 type State string
 
 const (
-	Stopped  State = "stopped"  // not started, or ended orderly
+	Stopped  State = "stopped"  // not started, or ended without an error
 	Starting State = "starting" // Start was called
 	Running  State = "running"  // its processors run
 	Pausing  State = "pausing"
 	Paused   State = "paused"
 	Resuming State = "resuming"
 	Stopping State = "stopping" // it is ending
-	Failed   State = "failed"   // it ended in a way nobody asked for
+	Failed   State = "failed"   // ended with an error
 )
 
-// Ended reports whether a machine in this state, once started, is over.
+// Ended reports whether a started machine in this state has ended.
 func (s State) Ended() bool { return s == Stopped || s == Failed }

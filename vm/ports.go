@@ -9,29 +9,28 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Ports is the part of a Machine that is about AF_VSOCK and the same for every
-// driver: it says what the driver's device does in the words of Machine.
+// Ports implements Dial and Listen of Machine on top of a driver's vsock device.
 // Drivers embed one.
 type Ports struct {
 	life   *Life
 	device PortDevice
 }
 
-// PortDevice is a driver's vsock device, as Machine describes it but for the
-// kinds of its errors.
+// PortDevice is a driver's vsock device. Its methods do what Machine says, with errors
+// of any kind.
 type PortDevice interface {
 	Dial(ctx context.Context, port uint32) (net.Conn, error)
 	Listen(port uint32) (net.Listener, error)
 }
 
-// NewPorts returns the ports of the machine that has this life.
+// NewPorts returns the ports of a machine, which are closed when its life ends.
 func NewPorts(life *Life, device PortDevice) Ports { return Ports{life, device} }
 
 // Dial implements Machine.
 func (p Ports) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	const op = "dial guest port"
 	if p.life.Ended() {
-		return nil, p.life.Misfit(op)
+		return nil, p.life.StateError(op)
 	}
 	c, err := p.device.Dial(ctx, port)
 	if err != nil {
@@ -48,7 +47,7 @@ func (p Ports) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 func (p Ports) Listen(port uint32) (net.Listener, error) {
 	const op = "listen on host port"
 	if p.life.Ended() {
-		return nil, p.life.Misfit(op)
+		return nil, p.life.StateError(op)
 	}
 	l, err := p.device.Listen(port)
 	if err != nil {

@@ -7,47 +7,46 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Power is the part of a Machine that is about its beginning and its end, and the
-// same for every driver: it is switched on once, and ends because that was asked
-// for, because its start was given up, or by itself. Drivers embed one.
+// Power implements the start and the end of a Machine: it starts once, and ends by
+// Kill, by Close, by a failed start or by itself. Drivers embed one.
 type Power struct {
 	*Life
-	cable Cable
-	stays string // what to do about a machine that is killed and not gone
+	backend     Backend
+	stuckAdvice string
 
 	mu      sync.Mutex
-	on      bool  // there is somebody who follows it to its end
-	asked   bool  // the end was asked for, by Kill or Close
-	failure error // why the start was given up
-	stuck   error // why it may still be there although its life has ended
+	on      bool  // started
+	asked   bool  // Kill or Close was called
+	failure error // why AbortStart was called
+	stuck   error // why Abandon was called; nil again after End
 }
 
-// Cable is how a driver ends what it runs.
-type Cable interface {
-	// Pull ends the machine at once, and reports whether it still ran. Whoever
-	// follows it calls End when it is gone. Pull may be called again.
-	Pull() bool
-	// Release lets go of all that a machine holds that does not run.
+// Backend is what Power needs of a driver's machine.
+type Backend interface {
+	// ForceOff starts to end the machine and reports whether it was still running.
+	// The driver calls End when the machine is gone. ForceOff may be called again.
+	ForceOff() bool
+	// Release frees the resources of a machine that is not running.
 	Release()
 }
 
-// NewPower returns the power of a machine that was not started yet. Stays is the
-// advice about one that is killed and does not end.
-func NewPower(name string, cable Cable, stays string) *Power {
-	return &Power{Life: NewLife(name), cable: cable, stays: stays}
+// NewPower returns the power of a machine that has not started. stuckAdvice is the
+// advice if a killed machine does not end.
+func NewPower(name string, backend Backend, stuckAdvice string) *Power {
+	return &Power{Life: NewLife(name), backend: backend, stuckAdvice: stuckAdvice}
 }
 
-// On starts the machine: power must see to it that somebody follows it to its end,
-// and has started nothing if it fails. The state is Starting from then on.
-func (p *Power) On(op string, power func() error) error {
+// Launch moves to Starting and calls start. After start, the driver must call End when
+// the machine ends. If start fails, it must leave nothing running.
+func (p *Power) Launch(op string, start func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.Move(Starting, Stopped) {
-		return p.Misfit(op)
+		return p.StateError(op)
 	}
-	if err := power(); err != nil {
+	if err := start(); err != nil {
 		err = fault.Wrap(op, p.name, err)
-		p.cable.Release()
+		p.backend.Release()
 		p.Life.End(err)
 		return err
 	}
@@ -55,17 +54,19 @@ func (p *Power) On(op string, power func() error) error {
 	return nil
 }
 
-// GiveUp ends a machine whose start came to nothing, and returns what Start does.
-func (p *Power) GiveUp(op string, why error) error {
+// AbortStart ends a machine that did not start, waits until it is gone and returns the
+// error for Start.
+func (p *Power) AbortStart(op string, why error) error {
 	p.mu.Lock()
-	p.failure = why // unless it has ended: then it has its verdict
-	p.cable.Pull()
+	p.failure = why // no effect if it has ended already
+	p.backend.ForceOff()
 	p.mu.Unlock()
-	return p.Fallen(op)
+	return p.FailedStart(op)
 }
 
-// Fallen waits for the end of a machine that ends as it starts, and returns what Start does.
-func (p *Power) Fallen(op string) error {
+// FailedStart waits for the end of a machine that is ending during its start, and
+// returns the error for Start.
+func (p *Power) FailedStart(op string) error {
 	<-p.Done()
 	if err := p.Err(); err != nil {
 		return err
@@ -73,9 +74,9 @@ func (p *Power) Fallen(op string) error {
 	return fault.Newf(fault.Rejected, op, p.name, "it was killed")
 }
 
-// Verdict is what to End a machine with that has ended by itself in such a way,
-// unless somebody ended it.
-func (p *Power) Verdict(how error) error {
+// EndError returns the error to pass to End: none if Kill or Close was called, that of
+// AbortStart if there is one, otherwise how, which says how the machine ended.
+func (p *Power) EndError(how error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -87,14 +88,14 @@ func (p *Power) Verdict(how error) error {
 	return how
 }
 
-// Panicked is the error of a machine whose guest's kernel panicked, with its report.
-func (p *Power) Panicked(report string) error {
+// PanicError returns the error for a kernel panic with this report.
+func (p *Power) PanicError(report string) error {
 	return fault.Newf(fault.Execution, "run machine", p.name, "the guest's kernel panicked:\n%s", report).
 		Advise("Start it again; if it panics again, another pack or more memory may help.")
 }
 
-// Abandon ends the life of a machine that cannot be made to end. Kill and Close
-// say so from then on, until it is gone after all.
+// Abandon ends the life of a machine that cannot be killed. Kill and Close return why
+// until the driver calls End.
 func (p *Power) Abandon(why error) {
 	p.mu.Lock()
 	p.stuck = why
@@ -102,7 +103,7 @@ func (p *Power) Abandon(why error) {
 	p.Life.End(why)
 }
 
-// End ends the life of a machine that is gone.
+// End ends the life after the machine is gone. See Life.End.
 func (p *Power) End(err error) {
 	p.mu.Lock()
 	p.stuck = nil
@@ -114,7 +115,7 @@ func (p *Power) End(err error) {
 func (p *Power) Kill(ctx context.Context) error {
 	p.mu.Lock()
 	on := p.on
-	if on && !p.Ended() && p.cable.Pull() {
+	if on && !p.Ended() && p.backend.ForceOff() {
 		p.asked = true
 	}
 	p.mu.Unlock()
@@ -127,7 +128,7 @@ func (p *Power) Kill(ctx context.Context) error {
 		defer p.mu.Unlock()
 		return p.stuck
 	case <-ctx.Done():
-		return fault.Wrap("kill machine", p.name, ctx.Err()).Advise(p.stays)
+		return fault.Wrap("kill machine", p.name, ctx.Err()).Advise(p.stuckAdvice)
 	}
 }
 
@@ -135,7 +136,7 @@ func (p *Power) Kill(ctx context.Context) error {
 func (p *Power) Close() error {
 	p.mu.Lock()
 	if !p.on && !p.Ended() {
-		p.cable.Release()
+		p.backend.Release()
 		p.Life.End(nil)
 	}
 	p.mu.Unlock()

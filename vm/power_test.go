@@ -24,7 +24,7 @@ func newPlug() *plug {
 	return p
 }
 
-func (p *plug) Pull() bool {
+func (p *plug) ForceOff() bool {
 	if p.dead || p.deaf {
 		return !p.dead
 	}
@@ -38,12 +38,12 @@ func (p *plug) Release() { p.released++ }
 // over is what follows the machine to its end.
 func (p *plug) over() {
 	p.Release()
-	p.End(p.Verdict(p.how))
+	p.End(p.EndError(p.how))
 }
 
 func (p *plug) start(t *testing.T) {
 	t.Helper()
-	if err := p.On("start", func() error { return nil }); err != nil || p.State() != vm.Starting {
+	if err := p.Launch("start", func() error { return nil }); err != nil || p.State() != vm.Starting {
 		t.Fatalf("On = %v, and the machine is %s", err, p.State())
 	}
 }
@@ -61,7 +61,7 @@ func (p *plug) ended(t *testing.T, why error) {
 	if p.released != 1 {
 		t.Errorf("what it held was let go of %d times", p.released)
 	}
-	if err := p.On("start", func() error { return nil }); fault.KindOf(err) != fault.Rejected {
+	if err := p.Launch("start", func() error { return nil }); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("On of a machine that has ended = %v, want rejected", err)
 	}
 }
@@ -79,7 +79,7 @@ func TestPowerOfAMachineThatIsNotStarted(t *testing.T) {
 	p.ended(t, nil)
 
 	p = newPlug()
-	if err := p.On("start", func() error { return fault.New(fault.Unavailable, "", "", errWhy).Advise("Do that.") }); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Do that." {
+	if err := p.Launch("start", func() error { return fault.New(fault.Unavailable, "", "", errWhy).Advise("Do that.") }); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Do that." {
 		t.Errorf("On = %v, advice %q", err, fault.AdviceOf(err))
 	}
 	if p.State() != vm.Failed {
@@ -114,8 +114,8 @@ func TestPowerTellsWhoEndedIt(t *testing.T) {
 func TestPowerOfAStartThatIsGivenUp(t *testing.T) {
 	p := newPlug()
 	p.start(t)
-	if err := p.GiveUp("start", errWhy); !errors.Is(err, errWhy) {
-		t.Errorf("GiveUp = %v", err)
+	if err := p.AbortStart("start", errWhy); !errors.Is(err, errWhy) {
+		t.Errorf("AbortStart = %v", err)
 	}
 	p.ended(t, errWhy)
 
@@ -124,8 +124,8 @@ func TestPowerOfAStartThatIsGivenUp(t *testing.T) {
 	if err := p.Kill(t.Context()); err != nil {
 		t.Errorf("Kill = %v", err)
 	}
-	if err := p.GiveUp("start", errWhy); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("GiveUp of a machine that was killed = %v, want rejected", err)
+	if err := p.AbortStart("start", errWhy); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("AbortStart of a machine that was killed = %v, want rejected", err)
 	}
 	p.ended(t, nil)
 }

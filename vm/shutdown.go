@@ -5,26 +5,23 @@ import (
 	"time"
 )
 
-// How long each step of Shutdown may take, and how often the button is pressed
-// (a press before the guest listens is lost).
 const (
+	// ButtonGrace is how long Shutdown presses the power button before it kills.
 	ButtonGrace = 5 * time.Second
+	// buttonEvery is the pause between presses: the guest misses those that come
+	// before its driver is loaded.
 	buttonEvery = time.Second
 )
 
-// Shutdown stops a machine the gentle way first: it calls powerOff, which asks
-// the guest to power itself off, then presses the power button, and at last
-// kills. Grace is how long the guest has after powerOff. A nil powerOff skips
-// that step. A paused machine is resumed first, since it could not answer.
-// Shutdown returns when the machine has ended; the error is that of the last
-// step.
+// Shutdown ends a machine and returns when it has ended. It calls powerOff, which asks
+// the guest to power off within grace, then presses the power button, then kills.
+// powerOff may be nil. A paused machine is resumed first, so that it can answer.
 func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func(context.Context) error) error {
 	if m.State().Ended() {
 		return nil
 	}
 	if m.State() == Paused {
-		// If this fails, so will the gentle steps, and the last one works.
-		_ = m.Resume(ctx)
+		_ = m.Resume(ctx) // if it fails, the machine is killed below
 	}
 	if powerOff != nil {
 		ask, cancel := context.WithTimeout(ctx, grace)
@@ -45,7 +42,7 @@ func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func
 			return nil
 		}
 	}
-	// The caller's patience may be over, but the machine must not stay.
+	// Kill even if the caller's context has ended: the machine must not keep running.
 	return m.Kill(context.WithoutCancel(ctx))
 }
 

@@ -20,9 +20,8 @@ type Subtree struct {
 	MaxBytes, MaxFiles int64
 }
 
-// Subtrees is the changing set of a share's subtrees, shared between whoever
-// manages agents and the device that serves the share. The zero value is an
-// empty set; it must not be copied.
+// Subtrees is a share's set of subtrees. The supervisor changes it while the share's
+// device reads it. The zero value is empty. Do not copy it.
 type Subtrees struct {
 	mu      sync.RWMutex
 	byPath  map[string]Subtree
@@ -55,8 +54,7 @@ func (s *Subtrees) Remove(path string) {
 	s.version++
 }
 
-// All returns the subtrees, sorted by path, and a number that grows with each
-// change. A nil set is empty.
+// All returns the subtrees, sorted by path, and the set's version. A nil set is empty.
 func (s *Subtrees) All() ([]Subtree, uint64) {
 	if s == nil {
 		return nil, 0
@@ -66,7 +64,7 @@ func (s *Subtrees) All() ([]Subtree, uint64) {
 	return slices.SortedFunc(maps.Values(s.byPath), func(a, b Subtree) int { return cmp.Compare(a.Path, b.Path) }), s.version
 }
 
-// Version is All's number alone.
+// Version returns a number that grows with each change.
 func (s *Subtrees) Version() uint64 {
 	if s == nil {
 		return 0

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// endPatience is how long a machine may take to be gone once its cable was
-	// pulled or QEMU has ended: more than a device then waits for what
-	// hangs, which is five seconds for each of its two queues (vhostuser).
+	// endPatience is how long a machine may take to end after ForceOff or after
+	// QEMU has ended. It is more than a device waits for a hanging operation,
+	// which is five seconds for each of its two queues (vhostuser).
 	endPatience = 30 * time.Second
 
 	stays = "QEMU is killed but not gone, or what served it: it waits for a disk or share of the host. See that these answer, or restart the host."
@@ -51,7 +51,7 @@ type machine struct {
 
 var (
 	_ vm.Machine = (*machine)(nil)
-	_ vm.Cable   = (*machine)(nil)
+	_ vm.Backend = (*machine)(nil)
 )
 
 func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (*machine, error) {
@@ -69,14 +69,14 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 
 func (m *machine) Start(ctx context.Context) error {
 	const op = "start machine"
-	if err := m.On(op, m.launch); err != nil {
+	if err := m.Launch(op, m.launch); err != nil {
 		return err
 	}
 	if err := m.run.connect(ctx, m.event); err != nil {
 		if ctx.Err() == nil && m.run.exits() {
-			return m.Fallen(op)
+			return m.FailedStart(op)
 		}
-		return m.GiveUp(op, fault.Wrap(op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
+		return m.AbortStart(op, fault.Wrap(op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
 	}
 	// A guest may have ended already: that was a start too.
 	m.Move(vm.Running, vm.Starting)
@@ -114,7 +114,7 @@ func (m *machine) follow() {
 		<-gone
 	}
 	m.Release()
-	m.End(m.Verdict(m.outcome()))
+	m.End(m.EndError(m.outcome()))
 }
 
 // abandon ends a machine's life although QEMU or what serves it does not end.
@@ -130,7 +130,7 @@ func (m *machine) outcome() error {
 	cause, report := m.run.process.cause(), m.run.console.Panic()
 	switch {
 	case cause == nil && m.shutdown == "guest-reset" && report != "":
-		return m.Panicked(report)
+		return m.PanicError(report)
 	case cause == nil && (m.shutdown == "guest-shutdown" || m.shutdown == "guest-reset"):
 		return nil
 	case cause != nil && m.run.control == nil:
@@ -143,7 +143,7 @@ func (m *machine) outcome() error {
 		Advise("Something ended QEMU: see the host's kernel log (sudo dmesg) for a lack of memory, then start the machine again.")
 }
 
-func (m *machine) Pull() bool {
+func (m *machine) ForceOff() bool {
 	if !m.run.alive() {
 		return false
 	}
@@ -185,7 +185,7 @@ func (m *machine) stopping() {
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
-		return m.Misfit(op)
+		return m.StateError(op)
 	}
 	return m.tell(ctx, op, "system_powerdown")
 }
@@ -202,7 +202,7 @@ func (m *machine) Resume(ctx context.Context) error {
 // does not answer the state is the old one again, until it does: see event.
 func (m *machine) change(ctx context.Context, op, command string, from, during, to vm.State) error {
 	if !m.Move(during, from) {
-		return m.Misfit(op)
+		return m.StateError(op)
 	}
 	if err := m.tell(ctx, op, command); err != nil {
 		m.Move(from, during)

@@ -3,10 +3,7 @@ package vmtest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -73,25 +70,6 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("Close = %v", err)
 		}
 		r.afterwards(t, g, nil)
-	})
-	t.Run("ManyDevices", func(t *testing.T) {
-		cfg := r.image.Config(t)
-		for i := range vm.MaxDisks {
-			disk := filepath.Join(t.TempDir(), "disk")
-			if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			cfg.Disks = append(cfg.Disks, vm.Disk{Path: disk, ReadOnly: i%2 == 0})
-		}
-		for i := range vm.MaxShares {
-			cfg.Shares = append(cfg.Shares, vm.Share{Tag: fmt.Sprint("share-", i), Path: t.TempDir()})
-		}
-		for _, kind := range r.caps.Network {
-			cfg.Network = kind
-		}
-		if err := New(t, r.Driver, cfg).Start(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 	t.Run("CloseWhileStarting", func(t *testing.T) {
 		for after := range 6 {

@@ -13,12 +13,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// wantFiles is how many descriptors this process should be allowed: the
-// framework holds one for every file that a guest has open in a share.
+// wantFiles is the recommended limit of open files: the framework holds one
+// descriptor for every file that a guest has open in a share.
 const wantFiles = 8192
 
-// Check says what this Mac has and lacks for machines of an architecture, each
-// with what mends it.
+// Check reports whether this Mac can run machines of an architecture, with a fix for
+// each problem.
 func Check(_ context.Context, arch vm.Arch) []vm.Finding {
 	return []vm.Finding{checkHost(arch), checkEntitlement(), checkFiles()}
 }
@@ -34,8 +34,8 @@ func checkHost(arch vm.Arch) vm.Finding {
 	return f
 }
 
-// checkEntitlement has the framework look at a machine, which it does not do
-// for a program that was not signed for it.
+// checkEntitlement validates a small configuration, which fails in a program that
+// is not signed with the entitlement.
 func checkEntitlement() vm.Finding {
 	f := vm.Finding{What: "entitlement", Status: vm.FindingOK, Detail: entitlement}
 	if err := tryMachine(); err != nil {
@@ -44,7 +44,6 @@ func checkEntitlement() vm.Finding {
 	return f
 }
 
-// tryMachine makes the smallest configuration and no machine of it.
 func tryMachine() error {
 	const op = "try a machine"
 	self, err := os.Executable()

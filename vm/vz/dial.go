@@ -19,7 +19,7 @@ import (
 const (
 	// guestCID is the vsock address that the framework gives every guest.
 	guestCID = 3
-	// redial is how soon a guest that has never answered is tried again.
+	// redial is the pause between connection attempts to a booting guest.
 	redial = 20 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ type switchboard struct {
 
 	mu        sync.Mutex
 	over      bool
-	answered  bool // the guest was connected to, or has connected
+	answered  bool // a connection has been made in either direction
 	listeners map[uint32]*listener
 	conns     map[*conn]struct{}
 }
@@ -39,9 +39,9 @@ func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
 	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*listener{}, conns: map[*conn]struct{}{}}
 }
 
-// Dial connects to a port of the guest. The framework does not say whether a
-// guest refuses or is not there yet. So, until it has been heard of once, it is
-// taken to be not there.
+// Dial connects to a port of the guest. The framework does not tell a refused
+// connection from a guest that is still booting. Until the first connection, Dial
+// assumes that the guest is booting and tries again.
 func (s *switchboard) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	for {
 		c, err := s.connect(ctx, port)
@@ -50,7 +50,7 @@ func (s *switchboard) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 			return c, nil
 		case ctx.Err() != nil:
 			return nil, err
-		case s.heard():
+		case s.hasAnswered():
 			if isRefusal(err) {
 				return nil, fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err)
 			}
@@ -66,7 +66,7 @@ func (s *switchboard) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	}
 }
 
-// connect makes one attempt. The framework may take for ever to answer it.
+// connect makes one attempt, which the framework may never answer.
 func (s *switchboard) connect(ctx context.Context, port uint32) (net.Conn, error) {
 	type answer struct {
 		c   *conn
@@ -76,7 +76,7 @@ func (s *switchboard) connect(ctx context.Context, port uint32) (net.Conn, error
 	go func() {
 		c, err := s.device.Connect(port)
 		if err != nil {
-			answers <- answer{err: err} // with no connection, not a nil one
+			answers <- answer{err: err}
 			return
 		}
 		adopted, err := s.adopt(c, c.SourcePort(), c.DestinationPort())
@@ -94,7 +94,7 @@ func (s *switchboard) connect(ctx context.Context, port uint32) (net.Conn, error
 	case <-s.closed:
 		err = net.ErrClosed
 	}
-	go func() { // it is too late
+	go func() { // close a connection that arrives too late
 		if a := <-answers; a.err == nil {
 			a.c.Close()
 		}
@@ -102,8 +102,8 @@ func (s *switchboard) connect(ctx context.Context, port uint32) (net.Conn, error
 	return nil, err
 }
 
-// isRefusal reports whether an attempt met no listener. The framework calls
-// it a reset.
+// isRefusal reports whether nothing listens on the port. The framework reports that
+// as a reset.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*vz.NSError](err)
 	if !ok || e.Domain != domainPOSIX {
@@ -113,13 +113,13 @@ func isRefusal(err error) bool {
 	return code == syscall.ECONNRESET || code == syscall.ECONNREFUSED
 }
 
-func (s *switchboard) heard() bool {
+func (s *switchboard) hasAnswered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answered
 }
 
-// adopt makes the framework's connection one of ours.
+// adopt wraps and registers a connection of the framework.
 func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32) (*conn, error) {
 	c := &conn{VirtioSocketConnection: inner, board: s, host: host, guest: guest}
 	s.mu.Lock()
@@ -152,8 +152,8 @@ func (s *switchboard) Listen(port uint32) (net.Listener, error) {
 	return l, nil
 }
 
-// close closes all connections and listeners: the framework may leave the ends
-// of a machine's connections open.
+// close closes all connections and listeners, since the framework may leave them
+// open when the machine ends.
 func (s *switchboard) close() {
 	s.mu.Lock()
 	if s.over {
@@ -173,8 +173,7 @@ func (s *switchboard) close() {
 	}
 }
 
-// conn is a connection with the addresses that it has in the guest's eyes; the
-// framework's own are those of a nameless socket.
+// conn is a connection with vsock addresses. The framework's have none.
 type conn struct {
 	*vz.VirtioSocketConnection
 	board       *switchboard

@@ -27,7 +27,7 @@ func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities,
 	return capabilities(), nil
 }
 
-// capabilities are the same on every Mac.
+// capabilities returns what every Mac supports.
 func capabilities() vm.Capabilities {
 	return vm.Capabilities{
 		Accelerator: "apple",
@@ -62,11 +62,11 @@ func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 	return m, nil
 }
 
-// checkLimits asks the framework how large a machine may be on this Mac.
+// checkLimits checks a machine's size against the framework's limits on this Mac.
 func checkLimits(cfg *vm.Config) error {
 	tooLarge := func(field string, got, most any) error {
 		return fault.Newf(fault.InvalidArgs, "check machine", field, "%v", got).
-			Advise(fmt.Sprintf("On this Mac a machine may have at most %v.", most))
+			Advise(fmt.Sprintf("Use at most %v on this Mac.", most))
 	}
 	if most := vz.VirtualMachineConfigurationMaximumAllowedCPUCount(); uint(cfg.CPUs) > most {
 		return tooLarge("CPUs", cfg.CPUs, most)
@@ -77,8 +77,8 @@ func checkLimits(cfg *vm.Config) error {
 	return nil
 }
 
-// newMachine makes the framework's machine. Its configuration is validated
-// first: the framework answers a bad one with an exception that ends the process.
+// newMachine makes the framework's machine. It validates the configuration first,
+// because the framework throws an exception on a bad one, which ends the process.
 func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*machine, error) {
 	const op = "make machine"
 	hardware, err := assemble(cfg, id, line)
@@ -88,7 +88,7 @@ func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (
 	if ok, err := hardware.Validate(); err != nil {
 		return nil, explain(op, cfg.Name, err)
 	} else if !ok {
-		return nil, explain(op, cfg.Name, errors.New("the framework refuses the configuration and gives no reason"))
+		return nil, explain(op, cfg.Name, errors.New("the framework rejects the configuration without a reason"))
 	}
 	apple, err := vz.NewVirtualMachine(hardware)
 	if err != nil {
@@ -98,8 +98,8 @@ func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (
 	if len(sockets) != 1 {
 		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
 	}
-	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]), cable: make(chan struct{})}
-	m.Power = vm.NewPower(cfg.Name, m, silent)
+	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]), forceOff: make(chan struct{})}
+	m.Power = vm.NewPower(cfg.Name, m, noAnswerAdvice)
 	m.Ports = vm.NewPorts(m.Life, m.sockets)
 	return m, nil
 }

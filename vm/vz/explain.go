@@ -17,21 +17,21 @@ const (
 	domainPOSIX = "NSPOSIXErrorDomain"
 )
 
-// entitlement is what macOS asks of a program that makes machines.
+// entitlement is the one that programs need to run virtual machines.
 const entitlement = "com.apple.security.virtualization"
 
-const signIt = "Sign this program with the entitlement " + entitlement + ", and again after every copy or strip: make app."
+const signIt = "Sign this program with the entitlement " + entitlement + " by running make app. Copying or stripping it removes the signature."
 
-// explain makes an error of the framework one that says what is missing.
+// explain gives an error of the framework its kind and advice.
 func explain(op, subject string, err error) *fault.Error {
-	kind, advice := fault.Execution, "See what macOS says of it: log show --last 5m --predicate 'process CONTAINS \"Virtualization\"'"
+	kind, advice := fault.Execution, "See the log of macOS: log show --last 5m --predicate 'process CONTAINS \"Virtualization\"'"
 	switch {
-	case fault.AdviceOf(err) != "": // one of ours
+	case fault.AdviceOf(err) != "": // made by this program
 		kind, advice = fault.KindOf(err), fault.AdviceOf(err)
 	case errors.Is(err, vz.ErrUnsupportedOSVersion):
-		kind, advice = fault.Unavailable, "Update macOS: machines need 13."
+		kind, advice = fault.Unavailable, "Update to macOS 13 or later."
 	case errors.Is(err, vz.ErrBuildTargetOSVersion):
-		kind, advice = fault.Unavailable, "Build this program with a later Xcode: it was built for an older macOS."
+		kind, advice = fault.Unavailable, "Build this program with a newer Xcode: it was built for an older macOS."
 	case strings.Contains(err.Error(), entitlement):
 		kind, advice = fault.Unavailable, signIt
 	case strings.Contains(err.Error(), "not available on this hardware"):
@@ -47,15 +47,15 @@ func explain(op, subject string, err error) *fault.Error {
 func explainCode(code vz.ErrorCode, fallback string) (fault.Kind, string) {
 	switch code {
 	case vz.ErrorInvalidVirtualMachineConfiguration, vz.ErrorInvalidDiskImage:
-		return fault.InvalidArgs, "Change what the framework names."
+		return fault.InvalidArgs, "Fix what the framework names in the configuration."
 	case vz.ErrorInvalidVirtualMachineState, vz.ErrorInvalidVirtualMachineStateTransition:
-		return fault.Rejected, "Try again: the machine was changing its state."
+		return fault.Rejected, "Try again: the machine was changing state."
 	case vz.ErrorVirtualMachineLimitExceeded:
-		return fault.Unavailable, "Stop another virtual machine: macOS runs no more of them at once."
+		return fault.Unavailable, "Stop another virtual machine: macOS limits how many run at once."
 	case vz.ErrorOutOfDiskSpace:
-		return fault.Unavailable, "Free some space on the disk."
+		return fault.Unavailable, "Free disk space."
 	case vz.ErrorNotSupported:
-		return fault.Unavailable, "Start the machine anew: this Mac cannot do it."
+		return fault.Unavailable, "Restart the machine: this Mac does not support the operation."
 	}
 	return fault.Execution, fallback
 }

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// panicGrace is what a kernel has to finish its report before its machine
-	// is ended. It resets itself after ten seconds: see kernelArgs.
+	// panicGrace is how long a kernel has to print its panic report before its
+	// machine is ended.
 	panicGrace = time.Second
-	// pullEvery is how often a machine that is to end is tried to be stopped:
-	// the framework refuses while it changes from one state to another.
-	pullEvery = 100 * time.Millisecond
-	// pullPatience is how long that may take: far more than the second that
-	// the framework needs.
-	pullPatience = 30 * time.Second
+	// stopEvery is the pause between attempts to stop a machine: the framework
+	// refuses while the machine changes state.
+	stopEvery = 100 * time.Millisecond
+	// stopTimeout is how long stopping may take. The framework needs a second.
+	stopTimeout = 30 * time.Second
 )
 
-// states are what the framework's mean here. No machine is ever saved or restored.
+// states maps the framework's states, except those of saving and restoring, which are
+// not used.
 var states = map[vz.VirtualMachineState]vm.State{
 	vz.VirtualMachineStateStarting: vm.Starting,
 	vz.VirtualMachineStateRunning:  vm.Running,
@@ -35,20 +35,19 @@ var states = map[vz.VirtualMachineState]vm.State{
 	vz.VirtualMachineStateStopping: vm.Stopping,
 }
 
-// follow goes with a machine from its start to its end. It alone reads the
-// framework's states, which go to one reader only, tell no reasons, and do not
-// end by themselves. While it runs the machine is referenced, and with it all
-// that the framework's machine must not lose.
+// follow tracks a started machine until its end. It is the only reader of the
+// framework's channel of states, which is never closed. It keeps the machine reachable,
+// so that the objects that the framework uses are not collected.
 func (m *machine) follow(op string, powered <-chan error) {
 	var (
 		changes  = m.apple.StateChangedNotify()
-		cable    = m.cable
+		forceOff = m.forceOff
 		panicked = m.serial.panicked()
-		again    <-chan time.Time // when to try to stop it
-		stopped  chan error       // an attempt to do so is under way
-		patience <-chan time.Time // when to give that up
-		over     error            // why it has ended
-		isOver   bool
+		retry    <-chan time.Time // when to try to stop it
+		stopped  chan error       // the result of an attempt to stop it
+		timeout  <-chan time.Time // when to give up stopping it
+		endErr   error            // why it has ended
+		hasEnded bool
 	)
 	for {
 		select {
@@ -61,22 +60,22 @@ func (m *machine) follow(op string, powered <-chan error) {
 		case s := <-changes:
 			switch s {
 			case vz.VirtualMachineStateStopped:
-				isOver = true
+				hasEnded = true
 			case vz.VirtualMachineStateError:
-				isOver, over = true, m.broken()
+				hasEnded, endErr = true, m.frameworkError()
 			default:
 				m.move(s)
 			}
 		case <-panicked:
 			panicked = nil
-			time.AfterFunc(panicGrace, func() { m.Pull() })
-		case <-cable:
-			cable = nil
-			again, patience = time.After(0), time.After(pullPatience)
-		case <-again:
-			again = nil
+			time.AfterFunc(panicGrace, func() { m.ForceOff() })
+		case <-forceOff:
+			forceOff = nil
+			retry, timeout = time.After(0), time.After(stopTimeout)
+		case <-retry:
+			retry = nil
 			if powered != nil {
-				again = time.After(pullEvery)
+				retry = time.After(stopEvery)
 				break
 			}
 			stopped = make(chan error, 1)
@@ -88,21 +87,21 @@ func (m *machine) follow(op string, powered <-chan error) {
 				stopped <- m.apple.Stop()
 			}()
 		case <-stopped:
-			// The state says whether it has; that may be known already.
-			stopped, again = nil, time.After(pullEvery)
-		case <-patience:
-			// Followed all the same: what it has must not be taken from it.
-			patience = nil
+			// The change of state says whether it stopped.
+			stopped, retry = nil, time.After(stopEvery)
+		case <-timeout:
+			// Keep following: the framework still uses the machine's objects.
+			timeout = nil
 			m.abandon()
 		}
-		if isOver && powered == nil {
-			m.finish(over)
+		if hasEnded && powered == nil {
+			m.finish(endErr)
 			return
 		}
 	}
 }
 
-// move follows the framework's machine into a state.
+// move changes to the framework's state.
 func (m *machine) move(s vz.VirtualMachineState) {
 	to, known := states[s]
 	if known && to != m.State() {
@@ -110,23 +109,23 @@ func (m *machine) move(s vz.VirtualMachineState) {
 	}
 }
 
-// broken is the error of a machine that the framework gave up.
-func (m *machine) broken() error {
-	return explain("run machine", m.name, fmt.Errorf("the framework reports an error of the virtual machine; its guest said last:\n%s", m.serial.tail()))
+// frameworkError returns the error for a machine in the framework's error state.
+func (m *machine) frameworkError() error {
+	return explain("run machine", m.name, fmt.Errorf("the framework reports an error of the virtual machine; its console ends with:\n%s", m.serial.tail()))
 }
 
-// finish ends the machine, which is over because of err.
+// finish releases a machine that has ended with err.
 func (m *machine) finish(err error) {
 	m.Release()
 	if report := m.serial.report(); report != "" {
-		err = m.Panicked(report)
+		err = m.PanicError(report)
 	}
-	m.End(m.Verdict(err))
+	m.End(m.EndError(err))
 }
 
-// abandon ends a machine's life although the framework does not.
+// abandon gives up on a machine that the framework does not stop.
 func (m *machine) abandon() {
 	m.sockets.close()
-	m.Abandon(fault.Newf(fault.Timeout, "kill machine", m.name, "the framework has not stopped it for %v", pullPatience).
-		Advise("End its process com.apple.Virtualization.VirtualMachine in the Activity Monitor."))
+	m.Abandon(fault.Newf(fault.Timeout, "kill machine", m.name, "the framework did not stop it within %v", stopTimeout).
+		Advise("End its process com.apple.Virtualization.VirtualMachine in Activity Monitor."))
 }

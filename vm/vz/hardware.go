@@ -11,10 +11,9 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// kernelArgs are the driver's own. There is no other console than hvc0: a
-// kernel that has its driver as a module is not heard before it is loaded. After
-// a panic the kernel waits, which is when the machine is ended: see panicGrace.
-// No reset is known to end a machine of the framework.
+// kernelArgs are the driver's kernel arguments. The only console is hvc0. After a panic
+// the kernel waits, so that the machine can be ended (see panicGrace): a reset may not
+// end a machine of the framework.
 var kernelArgs = []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames=0"}
 
 // assemble puts a machine's hardware together.
@@ -57,8 +56,8 @@ func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*v
 	return hardware, nil
 }
 
-// addDisks adds raw disks. Cached and Fsync are what a Linux guest's file
-// system survives: with automatic caching ext4 has been seen to break.
+// addDisks adds raw disks, cached and with fsync: ext4 was seen to break with automatic
+// caching.
 func addDisks(h *vz.VirtualMachineConfiguration, disks []vm.Disk) error {
 	var all []vz.StorageDeviceConfiguration
 	for i, d := range disks {
@@ -111,7 +110,7 @@ func addNetwork(h *vz.VirtualMachineConfiguration, network vm.NetworkKind, id *v
 	if err != nil {
 		return err
 	}
-	mac, err := vz.NewMACAddress(fixedMAC(id)) // six bytes: of others vz makes nil
+	mac, err := vz.NewMACAddress(fixedMAC(id)) // six bytes: vz returns nil for other lengths
 	if err != nil {
 		return err
 	}
@@ -151,9 +150,8 @@ func addEntropy(h *vz.VirtualMachineConfiguration) error {
 	return nil
 }
 
-// addBalloon adds the device and nobody inflates it: the framework gives
-// nothing back to macOS, and vz's way to reach the running device releases it
-// once too often.
+// addBalloon adds a balloon, which is never inflated: the framework does not return the
+// memory to macOS, and vz releases the running device once too often.
 func addBalloon(h *vz.VirtualMachineConfiguration) error {
 	device, err := vz.NewVirtioTraditionalMemoryBalloonDeviceConfiguration()
 	if err != nil {

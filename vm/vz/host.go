@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// oldest is the release of macOS that machine identifiers came with.
+// oldest is the first release of macOS with machine identifiers.
 var oldest = release{13, 0}
 
 // release is a release of macOS.
@@ -33,17 +33,17 @@ func parseRelease(text string) (release, error) {
 		r.minor, err = strconv.Atoi(minor)
 	}
 	if err != nil || r.major < 0 || r.minor < 0 {
-		return release{}, fmt.Errorf("macOS calls its version %q", text)
+		return release{}, fmt.Errorf("unknown macOS version %q", text)
 	}
 	return r, nil
 }
 
-// findHost looks at this Mac, and fails with advice where it can run no guests of an
-// architecture. It returns the release of macOS.
+// findHost returns the release of macOS, or an error with advice if this Mac cannot run
+// guests of an architecture.
 func findHost(arch vm.Arch) (release, error) {
 	const op = "look for a driver"
 	if arch != nativeArch() {
-		return release{}, fault.Newf(fault.Unavailable, op, string(arch), "macOS runs guests of its own architecture only").
+		return release{}, fault.Newf(fault.Unavailable, op, string(arch), "macOS only runs guests of its own architecture").
 			Advise(fmt.Sprintf("Use a pack for %s.", nativeArch()))
 	}
 	text, err := productVersion()
@@ -59,10 +59,10 @@ func findHost(arch vm.Arch) (release, error) {
 			Advise(fmt.Sprintf("Update to macOS %s or later.", oldest))
 	}
 	if !virtualizes() {
-		return release{}, fault.Newf(fault.Unavailable, op, "processor", "it does not virtualize (kern.hv_support is 0)").
+		return release{}, fault.Newf(fault.Unavailable, op, "processor", "it has no virtualization (kern.hv_support is 0)").
 			Advise(otherMac)
 	}
 	return r, nil
 }
 
-const otherMac = "Use a Mac of 2012 or later that is no virtual machine itself."
+const otherMac = "Use a Mac from 2012 or later that is not a virtual machine."

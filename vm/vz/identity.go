@@ -15,13 +15,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// identityFile keeps a machine's identifier in its state directory: the machine's
-// address in the network comes from it.
+// identityFile stores a machine's identifier in its state directory. The machine's
+// network address is derived from it.
 const identityFile = "machine-identifier"
 
-// keptIdentity returns the identifier kept in a state directory, or a new one,
-// which it keeps. One that is damaged is replaced: nothing is lost with it but the
-// address. Without a directory every machine is a new one.
+// keptIdentity returns the identifier stored in a state directory, or stores a new one.
+// It replaces a damaged one, which only changes the machine's address.
 func keptIdentity(dir string) (*vz.GenericMachineIdentifier, error) {
 	const op = "keep machine identifier"
 	path := filepath.Join(dir, identityFile)
@@ -30,7 +29,7 @@ func keptIdentity(dir string) (*vz.GenericMachineIdentifier, error) {
 		if err != nil && !os.IsNotExist(err) {
 			return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make the file readable for you, or remove it.")
 		}
-		if len(b) > 0 { // vz panics on nothing
+		if len(b) > 0 { // vz panics on an empty slice
 			id, err := vz.NewGenericMachineIdentifierWithData(b)
 			if err != nil {
 				return nil, explain(op, path, err)
@@ -45,7 +44,7 @@ func keptIdentity(dir string) (*vz.GenericMachineIdentifier, error) {
 		return nil, explain(op, path, err)
 	}
 	if dir != "" {
-		// These bytes are the framework's memory: no longer there than id is.
+		// Clone: the bytes are in the framework's memory and freed with id.
 		if err := config.WriteFile(path, bytes.Clone(id.DataRepresentation())); err != nil {
 			return nil, fault.Wrap(op, path, err)
 		}
@@ -53,8 +52,8 @@ func keptIdentity(dir string) (*vz.GenericMachineIdentifier, error) {
 	return id, nil
 }
 
-// fixedMAC derives an address from an identifier. All machines of a Mac are on
-// one network, so that each must have its own; macOS leases addresses by it.
+// fixedMAC derives a MAC address from an identifier. Machines of a Mac share a network,
+// so each needs its own. macOS leases IP addresses by it.
 func fixedMAC(id *vz.GenericMachineIdentifier) net.HardwareAddr {
 	sum := sha256.Sum256(id.DataRepresentation())
 	const local, group = 2, 1

@@ -10,15 +10,12 @@ import (
 	"github.com/mdlayher/vsock"
 )
 
-// backlog is how many connections a listener holds until Accept; what is
-// beyond is closed. It takes the burst of a guest that starts its programs all
-// at once, and bounds the descriptors that a hostile one can take.
+// backlog is how many connections a listener queues for Accept. It closes further ones,
+// which bounds the descriptors that a hostile guest can use.
 const backlog = 128
 
-// listener gives vz's listener the manners of a net.Listener. In v3.7.1 its
-// Accept does not return once it is closed, so a goroutine waits there in the
-// callers' stead, and what still arrives is closed. That goroutine stays until
-// the process ends, one for each listener that there ever was.
+// listener adapts vz's listener to net.Listener. In v3.7.1, vz's Accept does not return
+// after Close, so a goroutine calls it, which leaks until the process ends.
 type listener struct {
 	board *switchboard
 	inner *vz.VirtioSocketListener
@@ -41,7 +38,7 @@ func (l *listener) receive() {
 	for {
 		c, err := l.inner.AcceptVirtioSocketConnection()
 		if err != nil || c == nil {
-			// A connection that came to nothing; a later vz may also mean the end.
+			// A failed connection. Later versions of vz may return an error after Close.
 			select {
 			case <-l.done:
 				return
@@ -69,7 +66,7 @@ func (l *listener) offer(c net.Conn) {
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
-	case <-l.done: // wins over what is queued
+	case <-l.done: // even if connections are queued
 	default:
 		select {
 		case c := <-l.queue:
@@ -93,7 +90,7 @@ func (l *listener) Close() error {
 	l.over = true
 	close(l.done)
 	l.mu.Unlock()
-	for len(l.queue) > 0 { // an Accept may take one too
+	for len(l.queue) > 0 { // Accept may run at the same time
 		select {
 		case c := <-l.queue:
 			c.Close()
@@ -101,8 +98,8 @@ func (l *listener) Close() error {
 		}
 	}
 	err := l.inner.Close()
-	// Only now is the port free: closing the framework's listener removes
-	// whichever has it.
+	// Free the port last: closing the framework's listener removes any listener of
+	// the port.
 	l.board.mu.Lock()
 	delete(l.board.listeners, l.port)
 	l.board.mu.Unlock()

@@ -23,13 +23,13 @@ type machine struct {
 	serial   *serial
 	sockets  *switchboard
 
-	cable chan struct{} // closed by Pull
-	once  sync.Once
+	forceOff chan struct{} // closed by ForceOff
+	once     sync.Once
 }
 
 var (
 	_ vm.Machine = (*machine)(nil)
-	_ vm.Cable   = (*machine)(nil)
+	_ vm.Backend = (*machine)(nil)
 )
 
 func (m *machine) Start(ctx context.Context) error {
@@ -37,16 +37,16 @@ func (m *machine) Start(ctx context.Context) error {
 	watching, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	states := m.Watch(watching)
-	if err := m.On(op, func() error { return m.begin(ctx, op) }); err != nil {
+	if err := m.Launch(op, func() error { return m.begin(ctx, op) }); err != nil {
 		return err
 	}
 	if err := m.reach(ctx, op, states, vm.Running); err != nil {
-		return m.GiveUp(op, err)
+		return m.AbortStart(op, err)
 	}
 	return nil
 }
 
-// begin powers the machine on, and follows it from then.
+// begin powers the machine on.
 func (m *machine) begin(ctx context.Context, op string) error {
 	if err := m.serial.open(); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (m *machine) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-func (m *machine) Pull() bool {
-	m.once.Do(func() { close(m.cable) })
+func (m *machine) ForceOff() bool {
+	m.once.Do(func() { close(m.forceOff) })
 	return true
 }
 
@@ -70,18 +70,18 @@ func (m *machine) Release() {
 	m.serial.close()
 }
 
-// Stalled implements vm.Machine. The framework pauses no machine by itself.
+// Stalled returns nil: the framework does not pause machines by itself.
 func (*machine) Stalled() error { return nil }
 
 func (m *machine) RequestStop(ctx context.Context) error {
 	const op = "press power button"
 	if m.State() != vm.Running {
-		return m.Misfit(op)
+		return m.StateError(op)
 	}
 	return m.call(ctx, op, func() error {
 		pressed, err := m.apple.RequestStop()
 		if err == nil && !pressed {
-			err = errors.New("the framework does not press it and gives no reason")
+			err = errors.New("the framework refuses without a reason")
 		}
 		return err
 	})
@@ -95,14 +95,14 @@ func (m *machine) Resume(ctx context.Context) error {
 	return m.change(ctx, "resume machine", m.apple.Resume, vm.Paused, vm.Running)
 }
 
-// change takes the machine from one state to another. If the framework does
-// not answer in time the machine changes its state when it does.
+// change moves the machine from one state to another. If the framework does not answer
+// in time, the state changes later.
 func (m *machine) change(ctx context.Context, op string, do func() error, from, to vm.State) error {
 	watching, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	states := m.Watch(watching)
 	if m.State() != from {
-		return m.Misfit(op)
+		return m.StateError(op)
 	}
 	if err := m.call(ctx, op, do); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m *machine) change(ctx context.Context, op string, do func() error, from, 
 	return m.reach(ctx, op, states, to)
 }
 
-// call makes a call of the framework, which has no deadline of its own.
+// call calls the framework and returns when it answers or the context ends.
 func (m *machine) call(ctx context.Context, op string, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -125,13 +125,13 @@ func (m *machine) call(ctx context.Context, op string, do func() error) error {
 	}
 }
 
-// reach waits until a watcher sees a state.
+// reach waits for a state.
 func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, want vm.State) error {
 	for {
 		select {
 		case s, open := <-states:
 			if !open {
-				return m.Misfit(op)
+				return m.StateError(op)
 			}
 			if s == want {
 				return nil
@@ -142,10 +142,9 @@ func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, 
 	}
 }
 
-// silent is the advice about a framework that does not answer.
-const silent = "The framework does not answer: try again, or kill the machine."
+const noAnswerAdvice = "The framework does not answer: try again, or kill the machine."
 
 func (m *machine) impatient(ctx context.Context, op string) error {
 	return fault.Wrap(op, m.name, ctx.Err()).
-		Advise(silent)
+		Advise(noAnswerAdvice)
 }

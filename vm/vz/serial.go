@@ -14,13 +14,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// lastWords is how long a machine's last output may take to arrive after its
-// end: it is in the pipe already, unless macOS holds on to the other end.
-const lastWords = time.Second
+// drainTimeout is how long to wait for the end of a console's output after its machine
+// has ended, in case macOS keeps the pipe open.
+const drainTimeout = time.Second
 
-// serial is the guest's console: a pipe from the framework to the bounded log,
-// and one to it that nobody writes to, since one at its end could be taken for
-// a terminal that hung up.
+// serial is the guest's console. One pipe carries its output to the log. The other is
+// its input, which is kept open without data: closed, it could look like a hang-up.
 type serial struct {
 	log string
 
@@ -41,18 +40,18 @@ func newSerial(log string) (_ *serial, err error) {
 		}
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "open console", "", err).Advise("Close some programs, or raise the limit: ulimit -n 8192")
+		return nil, fault.New(fault.Unavailable, "open console", "", err).Advise("Raise the limit of open files: ulimit -n 8192")
 	}
 	return s, nil
 }
 
-// attachment is the serial port. vz remembers the numbers of the descriptors
-// and not the files: they must stay open as long as the machine runs.
+// attachment returns the serial port. vz only stores descriptor numbers, so the files
+// must stay open while the machine runs.
 func (s *serial) attachment() (*vz.FileHandleSerialPortAttachment, error) {
 	return vz.NewFileHandleSerialPortAttachment(s.input, s.output)
 }
 
-// open begins the log.
+// open starts the log.
 func (s *serial) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,15 +62,15 @@ func (s *serial) open() error {
 	s.console, s.copied = c, make(chan struct{})
 	go func() {
 		defer close(s.copied)
-		_, _ = io.Copy(c, s.fromGuest) // ends when close wants it to
+		_, _ = io.Copy(c, s.fromGuest) // until close
 	}()
 	return nil
 }
 
-// panicked is closed when the guest's kernel panics.
+// panicked returns a channel that is closed when the guest's kernel panics.
 func (s *serial) panicked() <-chan struct{} { return s.console.Panicked() }
 
-// report is what the kernel said when it panicked, or "".
+// report returns the kernel's panic report, or "".
 func (s *serial) report() string {
 	if s.console == nil {
 		return ""
@@ -79,11 +78,11 @@ func (s *serial) report() string {
 	return s.console.Panic()
 }
 
-// tail is the end of what the guest said.
+// tail returns the end of the console.
 func (s *serial) tail() string { return s.console.Tail() }
 
-// close closes the files, once all that the guest said is in the log. The
-// machine must have ended.
+// close writes the rest of the output to the log and closes the files. The machine must
+// have ended.
 func (s *serial) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +90,7 @@ func (s *serial) close() {
 	s.input.Close()
 	s.idle.Close()
 	if s.console != nil {
-		_ = s.fromGuest.SetReadDeadline(time.Now().Add(lastWords))
+		_ = s.fromGuest.SetReadDeadline(time.Now().Add(drainTimeout))
 		<-s.copied
 		_ = s.console.Close()
 	}

@@ -27,7 +27,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"entitlement": {fault.Unavailable, "com.apple.security.virtualization"},
 		"hardware":    {fault.Unavailable, "Use a Mac"},
-		"silently":    {fault.Execution, "gives no reason"},
+		"silently":    {fault.Execution, "without a reason"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Setenv("VZ_STANDIN_REFUSES", reason)
