@@ -12,13 +12,13 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// mountPoints are the directories that a guest mounts something on. Nobody can
-// add one to a base later.
+// mountPoints returns the directories that a guest mounts something on. A base is
+// read-only, so they must exist in it.
 func mountPoints() []string {
 	return []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/workspace", "/output"}
 }
 
-// buildBase writes the read-only base of a pack's root file system.
+// buildBase writes the base from a pack's root file system.
 func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Func) error {
 	root := p.Manifest.Root
 	packed, err := p.Open(ctx, root)
@@ -31,8 +31,8 @@ func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Fun
 	return WriteBase(ctx, io.TeeReader(packed, meter), p.Path(root), dir)
 }
 
-// WriteBase writes a base into a folder, out of a tar archive that nobody needs
-// to vouch for; name is the archive's for errors. It is read to its very end.
+// WriteBase writes a base to a folder from a tar archive, which need not be trusted. It
+// reads the archive to its end. The name is for errors.
 func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 	safe, err := untar.NewReader(archive, name)
 	if err != nil {
@@ -47,8 +47,7 @@ func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 	return ext4.Write(ctx, f, safe, ext4.Options{Label: "osaurus-base", Dirs: mountPoints()})
 }
 
-// copyKernel copies the kernel as it is: packs hold what a boot loader takes.
-// An image lives without its pack.
+// copyKernel copies the pack's kernel, so that the image works without its pack.
 func copyKernel(ctx context.Context, p pack.Pack, path string) error {
 	in, err := p.Open(ctx, p.Manifest.Kernel)
 	if err != nil {

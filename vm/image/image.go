@@ -1,4 +1,4 @@
-// Package image makes what a machine boots out of a pack, once for each content, and keeps it sealed.
+// Package image builds boot images from packs and stores them, each under its digest.
 package image
 
 import (
@@ -15,25 +15,22 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// Image is what a machine boots. It is plain data; its files belong to a Store.
+// Image names the files that a machine boots. The files belong to a Store.
 type Image struct {
 	Arch vm.Arch
-	// Kernel, Initrd and Base are files: the first two for the boot loader,
-	// the last an ext4 file system that never changes.
+	// Kernel, Initrd and Base are paths. Base is a read-only ext4 file system.
 	Kernel, Initrd, Base string
-	// Digest is what the image is known by: of the same pack and the same
-	// guest program it is the same on every host.
+	// Digest identifies the image. The same pack and guest program give the same
+	// digest on every host.
 	Digest pack.Digest
-	// BaseDigest is what the base alone is known by.
+	// BaseDigest identifies the base.
 	BaseDigest pack.Digest
 
 	boot, base part
 }
 
-// Verify reads the image and fails with fault.Rejected, naming the file and
-// both digests, when a byte of it is not what was built, and with
-// fault.NotFound when a file is missing. All processors help:
-// it takes about a quarter of a second for 400 MB on two of them.
+// Verify reads the image. It fails with fault.Rejected if a file has changed, and with
+// fault.NotFound if one is missing. 400 MB take a quarter of a second on two processors.
 func (i Image) Verify(ctx context.Context) error {
 	if err := i.VerifyBoot(ctx); err != nil {
 		return err
@@ -41,31 +38,31 @@ func (i Image) Verify(ctx context.Context) error {
 	return i.VerifyBase(ctx)
 }
 
-// VerifyBoot is Verify for what a machine starts with: kernel and initramfs.
+// VerifyBoot is Verify for the kernel and the initramfs.
 func (i Image) VerifyBoot(ctx context.Context) error { return i.boot.verify(ctx) }
 
-// VerifyBase is Verify for the base, of which nothing is run before the guest
-// has been greeted.
+// VerifyBase is Verify for the base. The guest runs nothing from it before the host
+// connects.
 func (i Image) VerifyBase(ctx context.Context) error { return i.base.verify(ctx) }
 
-// Store is a folder of built images. Any number of programs may use it at once.
+// Store is a folder of built images, which several programs may use at once.
 type Store struct {
 	Dir string
-	// Programs returns what the guest is given for an architecture, by the names
-	// of files in the initramfs. Among them is init, its first program.
+	// Programs returns the files to add to the initramfs of an architecture, by name.
+	// One of them is init.
 	Programs func(vm.Arch) (map[string][]byte, error)
 }
 
-// An image is two parts, since they change at different times: a new guest
-// program makes a new initramfs, but not a new base.
+// An image has two parts, because they change at different times: a new guest program
+// needs a new initramfs, but no new base.
 const (
 	bootKind  = "boot" // kernel and initramfs
 	baseKind  = "base"
-	bakedKind = "baked" // a base that something was added to
+	bakedKind = "baked" // a base with packages added
 )
 
-// The names of an image's files, and the formats of what is in them. Raising
-// a format builds everything anew.
+// The names of an image's files and the formats of its parts. Raise a format to rebuild
+// all parts of its kind.
 const (
 	kernelName = "vmlinux"
 	initrdName = "initramfs"
@@ -75,10 +72,9 @@ const (
 	baseFormat = 1
 )
 
-// Ensure returns the image of a pack, and builds what is missing of it. While
-// it builds, other programs that want to build wait. A pack is verified before
-// anything is built of it. Nothing is read of what is there already: that is
-// what Verify is for.
+// Ensure returns the image of a pack and builds missing parts. It verifies the pack
+// before building, but not parts that exist: see Image.Verify. Only one program builds
+// at a time.
 func (s Store) Ensure(ctx context.Context, p pack.Pack, report progress.Func) (Image, error) {
 	verified := sync.OnceValue(func() error { return p.Verify(ctx, report) })
 	boot, err := s.ensureBoot(ctx, p, verified, report)
@@ -97,10 +93,9 @@ func (s Store) Ensure(ctx context.Context, p pack.Pack, report progress.Func) (I
 	return newImage(p.Manifest.Arch, boot, base), nil
 }
 
-// EnsureBaked is Ensure for a base that something is added to: recipe stands
-// for what. Where there is no such base, bake makes it in a folder: it writes
-// the base with WriteBase, and what it wants to have kept beside it. It is
-// given the image with the bare base.
+// EnsureBaked is Ensure for a base with packages added; recipe identifies them. If the
+// base does not exist, bake builds it: it gets the image with the bare base and a folder
+// to call WriteBase for. Other files that it writes to the folder are kept too.
 func (s Store) EnsureBaked(ctx context.Context, p pack.Pack, recipe []string, report progress.Func,
 	bake func(ctx context.Context, bare Image, dir string) error) (Image, error) {
 	bare, err := s.Ensure(ctx, p, report)
@@ -116,7 +111,7 @@ func (s Store) EnsureBaked(ctx context.Context, p pack.Pack, recipe []string, re
 	return newImage(bare.Arch, bare.boot, base), nil
 }
 
-// IsBaked reports whether EnsureBaked would find its base.
+// IsBaked reports whether the base for EnsureBaked exists.
 func (s Store) IsBaked(p pack.Pack, recipe []string) bool {
 	_, err := openPart(s.place(bakedKind, label(p), bakedKey(p, recipe)))
 	return err == nil
@@ -164,11 +159,11 @@ func newImage(arch vm.Arch, boot, base part) Image {
 	}
 }
 
-// label is the part of a folder's name that people recognize, and that old
-// and new images have in common.
+// label is the readable part of a folder's name, which old and new images of a
+// distribution share.
 func label(p pack.Pack) string { return p.Manifest.Distribution + "-" + string(p.Manifest.Arch) }
 
-// key is a digest over words, each of which counts.
+// key returns a digest of words.
 func key(words ...string) pack.Digest {
 	return sha256.Sum256(fmt.Appendf(nil, "%q", words))
 }

@@ -17,56 +17,54 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// moduleSet is what a guest loads of its kernel's modules. Built into the
-// kernel is as good.
+// moduleSet lists the kernel modules that a guest loads, unless they are built in.
 type moduleSet struct {
-	// boot is loaded first of all, in this order: to be heard, to find the
-	// disks and to answer the host. A kernel without one of them is refused.
+	// boot is loaded first, in this order: console, disks, vsock. Kernels without one
+	// of them are rejected.
 	boot []string
-	// bootIfThere is for kernels that do not do it by themselves: older ones
-	// ask the crypto layer for ext4's checksums, which cannot load it.
-	bootIfThere []string
-	// late is loaded in the background after the guest has answered. Kernels
-	// without one of them lose what it is for: the power button, entropy.
+	// optionalBoot is loaded before boot if the kernel has it: older kernels need
+	// crc32c for ext4's checksums and cannot load it on demand.
+	optionalBoot []string
+	// late is loaded after the guest has answered. Without these modules, a guest has
+	// no power button or less entropy.
 	late []string
-	// rooms comes after late, and is for the network of rooms. A kernel without
-	// one of them is refused too: no room would have a network.
+	// rooms is loaded after late, for the network of rooms. Kernels without one of
+	// them are rejected.
 	rooms []string
 }
 
-// needed is the same for all kernels: a name that one does not know is skipped
-// or refused, as its list says. quota_v2 is not asked for by anything, but
-// without it a file system with quotas cannot be mounted.
+// needed returns the modules for any kernel. quota_v2 is needed to mount a file system
+// with quotas, although no module depends on it.
 func needed() moduleSet {
 	return moduleSet{
 		boot: []string{
 			"virtio_pci", "virtio_console", "virtio_blk", "vmw_vsock_virtio_transport",
 			"ext4", "quota_v2", "overlay", "virtiofs", "virtio_net", "af_packet",
 		},
-		bootIfThere: []string{"crc32c_generic"},
-		late:        []string{"evdev", "button", "gpio_keys", "virtio_rng"},
-		rooms:       []string{"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq"},
+		optionalBoot: []string{"crc32c_generic"},
+		late:         []string{"evdev", "button", "gpio_keys", "virtio_rng"},
+		rooms:        []string{"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq"},
 	}
 }
 
-// Modules are the names of what an image takes of a pack's modules, besides what
-// those need.
+// Modules returns the names of the modules that an image needs, without their
+// dependencies.
 func Modules() []string {
 	set := needed()
-	return slices.Concat(set.boot, set.bootIfThere, set.late, set.rooms)
+	return slices.Concat(set.boot, set.optionalBoot, set.late, set.rooms)
 }
 
-// The guest finds its modules in modulesDir, unpacked, and the names of their
-// files, in the order to load them and one a line, in two lists.
+// modulesDir contains the unpacked modules and two lists of their files, one a line, in
+// the order to load them.
 const (
 	modulesDir = "modules"
 	orderList  = "order"
 	lateList   = "late"
 )
 
-// buildInitramfs writes the first root of a guest: its programs, the modules,
-// and the two devices without which no Go program starts. It is not
-// compressed, because unpacking takes the guest longer than loading does.
+// buildInitramfs writes an initramfs with the guest's programs, its modules and the two
+// devices that a Go program needs to start. It is not compressed, because unpacking it
+// takes longer than loading it.
 func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte, path string) error {
 	boot, late, err := pickModules(ctx, p)
 	if err != nil {
@@ -81,8 +79,8 @@ func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte
 	return errors.Join(WriteCPIO(out, initramfs(programs, boot, late)), out.Flush())
 }
 
-// noModules is the error of a pack of which no initramfs can be built. Where it lacks
-// a module, it may be older than this program, which needs more than the one before.
+// noModules returns the error for a pack without the needed modules, which an older
+// version of this program may have built.
 func noModules(p pack.Pack, err error) error {
 	failed := fault.Wrap("build initramfs", p.Path(p.Manifest.Modules), err)
 	if failed.Kind != fault.NotFound {
@@ -90,7 +88,7 @@ func noModules(p pack.Pack, err error) error {
 	}
 	failed.Kind = fault.Unavailable
 	from := map[pack.PackageTool]string{pack.APK: "alpine", pack.APT: "debian"}[p.Manifest.PackageTool]
-	return failed.Advise(fmt.Sprintf("Build the pack anew: `osaurus-sandbox pack remove %s`, and then `osaurus-sandbox pack build %s`. If it came from elsewhere, take it anew from there.",
+	return failed.Advise(fmt.Sprintf("Run `osaurus-sandbox pack remove %s` and `osaurus-sandbox pack build %s`. If the pack was imported, get a new one.",
 		p.Manifest.Name, from))
 }
 
@@ -119,7 +117,7 @@ func initramfs(programs map[string][]byte, boot, late []kernel.Module) []CPIOEnt
 	return entries
 }
 
-// pickModules returns the modules of a pack to load at boot, and later.
+// pickModules returns a pack's modules to load at boot, and those to load later.
 func pickModules(ctx context.Context, p pack.Pack) (boot, late []kernel.Module, err error) {
 	set := needed()
 	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) }
@@ -130,7 +128,7 @@ func pickModules(ctx context.Context, p pack.Pack) (boot, late []kernel.Module, 
 	present := func(names []string) []string {
 		return slices.DeleteFunc(names, func(n string) bool { return !tree.Has(n) })
 	}
-	first := slices.Concat(present(set.bootIfThere), set.boot)
+	first := slices.Concat(present(set.optionalBoot), set.boot)
 	if boot, err = tree.Order(first...); err != nil {
 		return nil, nil, err
 	}

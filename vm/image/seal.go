@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// part is a folder of sealed files: half of an image.
+// part is a folder with files of an image and their seal.
 type part struct {
 	dir  string
 	seal seal
@@ -25,7 +25,7 @@ type part struct {
 
 func (p part) path(name string) string { return filepath.Join(p.dir, name) }
 
-// seal says what the files of a part are.
+// seal lists the files of a part with their digests.
 type seal struct {
 	Format int          `json:"format"`
 	Files  []sealedFile `json:"files"`
@@ -34,28 +34,28 @@ type seal struct {
 type sealedFile struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
-	// SHA256 is over the digests of the file's chunks, so that several
-	// processors can make it.
+	// SHA256 is computed from the digests of the file's chunks, so that processors
+	// can share the work.
 	SHA256 pack.Digest `json:"sha256OfChunks"`
 }
 
 const (
 	sealName   = "seal.json"
 	sealFormat = 1
-	// maxSeal bounds a seal in bytes. One has three lines for each of a few files.
+	// maxSeal bounds a seal in bytes.
 	maxSeal = 64 << 10
-	// chunkSize is small enough that all processors have work on a kernel.
+	// chunkSize is small enough to split a kernel among all processors.
 	chunkSize = 1 << 20
 )
 
-// newSeal seals the files of a folder and writes the seal beside them.
+// newSeal hashes the files of a folder and writes their seal.
 func newSeal(ctx context.Context, dir string) (seal, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return seal{}, err
 	}
 	s := seal{Format: sealFormat}
-	for _, e := range entries { // in the order of their names
+	for _, e := range entries {
 		sum, size, err := hashFile(ctx, filepath.Join(dir, e.Name()))
 		if err != nil {
 			return seal{}, err
@@ -69,8 +69,8 @@ func newSeal(ctx context.Context, dir string) (seal, error) {
 	return s, os.WriteFile(filepath.Join(dir, sealName), append(text, '\n'), 0o600)
 }
 
-// openPart reads the seal of a part, and none of its files. The error of a
-// part that is not there is fs.ErrNotExist.
+// openPart reads the seal of a part, but not its files. It fails with fs.ErrNotExist if
+// there is no part.
 func openPart(dir string) (part, error) {
 	p := part{dir: dir}
 	f, err := os.Open(p.path(sealName))
@@ -86,12 +86,12 @@ func openPart(dir string) (part, error) {
 		return part{}, err
 	}
 	if p.seal.Format != sealFormat {
-		return part{}, fmt.Errorf("it has format %d, this program writes %d", p.seal.Format, sealFormat)
+		return part{}, fmt.Errorf("format %d is not supported, only %d", p.seal.Format, sealFormat)
 	}
 	return p, nil
 }
 
-// digest stands for all files of a part.
+// digest identifies the content of a part.
 func (s seal) digest() pack.Digest {
 	words := []string{"seal"}
 	for _, f := range s.Files {
@@ -120,11 +120,11 @@ func (p part) verify(ctx context.Context) error {
 }
 
 const (
-	rebuild = "The file is not as it was built: build the image again with `osaurus-sandbox pack build PACK`, and have the disk checked if that comes again."
-	retry   = "The image may be whole, so it is left as it is: mend what the error says, and try again."
+	rebuild = "Rebuild the image with `osaurus-sandbox pack build PACK`. If it happens again, check the disk."
+	retry   = "Fix the cause and try again. The image was kept."
 )
 
-// hashFile returns the digest over the digests of a file's chunks.
+// hashFile returns a file's digest, see sealedFile, and its size.
 func hashFile(ctx context.Context, path string) (pack.Digest, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {

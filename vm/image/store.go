@@ -18,24 +18,24 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// A store has a folder for each kind of part, in which are
+// A store has a folder for each kind of part with
 //
 //	LABEL-KEY/   the parts: their files and seal.json
-//	building/    one that is being built, or was when its builder was killed
-//	lock         held while one is built or removed
+//	building/    a part that is being built, or was when the program was killed
+//	lock         locked while a part is built or removed
 const (
 	building = "building"
 	lockName = "lock"
-	// keyDigits are enough of a key that no two are alike.
+	// keyDigits is how many digits of a key a folder's name contains.
 	keyDigits = 16
-	// keep is how many parts of a label are kept: the present and the one
-	// before, for whoever goes back to the previous version.
+	// keep is how many parts of a label are kept: the current one and the one
+	// before, for users who return to the previous version.
 	keep = 2
 )
 
-// ensure returns the part of a key. Where there is none, it is built in a
-// folder of its own, sealed, and only then put in its place: whoever is killed
-// in between leaves nothing that could be taken for a part.
+// ensure returns the part with this key, and builds it if it does not exist. A new part
+// is built and sealed in a temporary folder and then renamed, so that a killed program
+// leaves no incomplete part.
 func (s Store) ensure(ctx context.Context, kind, label string, key pack.Digest, report progress.Func,
 	build func(ctx context.Context, dir string) error) (part, error) {
 	dir := s.place(kind, label, key)
@@ -50,7 +50,7 @@ func (s Store) ensure(ctx context.Context, kind, label string, key pack.Digest, 
 		return part{}, err
 	}
 	defer held.Release()
-	if p, ok := use(dir); ok { // someone else has built it
+	if p, ok := use(dir); ok { // another program has built it
 		return p, nil
 	}
 	p, err := buildPart(ctx, folder, dir, build)
@@ -60,16 +60,16 @@ func (s Store) ensure(ctx context.Context, kind, label string, key pack.Digest, 
 	return p, prune(folder, label)
 }
 
-// place is where the part of a key is.
+// place returns the folder of a part.
 func (s Store) place(kind, label string, key pack.Digest) string {
 	return filepath.Join(s.Dir, kind, label+"-"+key.String()[:keyDigits])
 }
 
-// buildPart builds a part. The caller has the lock of the folder.
+// buildPart builds a part. The caller holds the folder's lock.
 func buildPart(ctx context.Context, folder, dir string, build func(ctx context.Context, dir string) error) (_ part, err error) {
 	const op = "build image"
 	temp := filepath.Join(folder, building)
-	// What is left of a killed builder, and what has no readable seal, goes.
+	// Remove what a killed program left, and a part without a readable seal.
 	for _, old := range []string{temp, dir} {
 		if err := os.RemoveAll(old); err != nil {
 			return part{}, fault.New(fault.Execution, op, old, err)
@@ -99,11 +99,10 @@ func buildPart(ctx context.Context, folder, dir string, build func(ctx context.C
 	return part{dir, s}, nil
 }
 
-// DiscardBroken verifies an image, and removes what is broken of it, so that
-// Ensure builds that again. Why it was broken is the first result. Where it
-// cannot be told whether the image is whole, nothing is removed, and the second
-// says why: see broken. What is whole stays: a baked base takes long to make,
-// and may need a network.
+// DiscardBroken verifies an image and removes its broken parts, so that Ensure builds
+// them again. It returns why they were broken. If it cannot tell whether a part is
+// broken, it keeps the part and returns err. It keeps good parts too, since a baked base
+// takes long to build and needs a network.
 func (s Store) DiscardBroken(ctx context.Context, i Image) (why, err error) {
 	for _, p := range []part{i.boot, i.base} {
 		wrong := p.verify(ctx)
@@ -121,8 +120,7 @@ func (s Store) DiscardBroken(ctx context.Context, i Image) (why, err error) {
 	return why, nil
 }
 
-// discard removes a broken part, unless another program has built it again
-// since that was seen.
+// discard removes a broken part, unless another program has rebuilt it meanwhile.
 func discard(ctx context.Context, p part) error {
 	held, err := pack.AcquireLock(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
 	if err != nil {
@@ -138,16 +136,14 @@ func discard(ctx context.Context, p part) error {
 	return nil
 }
 
-// broken reports whether an error of verify means that the part itself is: a
-// file is missing or changed, or the disk cannot read it any more. Any other,
-// such as too many open files or an end of the context, says nothing of it.
+// broken reports whether an error of verify means that the part is broken: a file is
+// missing, changed or unreadable. Other errors, such as too many open files, do not.
 func broken(err error) bool {
 	kind := fault.KindOf(err)
 	return err != nil && (kind == fault.Rejected || kind == fault.NotFound || errors.Is(err, syscall.EIO))
 }
 
-// Clear removes every image. A machine that runs from one of them has its files
-// open, and loses nothing.
+// Clear removes all images. Running machines are not affected: they have the files open.
 func (s Store) Clear(ctx context.Context) error {
 	for _, kind := range []string{bootKind, baseKind, bakedKind} {
 		folder := filepath.Join(s.Dir, kind)
@@ -175,9 +171,8 @@ func (s Store) Clear(ctx context.Context) error {
 	return nil
 }
 
-// prune removes all but the last used parts of a label. A machine that runs
-// from one of them has its files open, and loses nothing. The caller has the
-// lock of the folder.
+// prune removes all parts of a label except those used last. The caller holds the
+// folder's lock.
 func prune(folder, label string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -205,7 +200,7 @@ func prune(folder, label string) error {
 	return nil
 }
 
-// use opens a part and notes that it is in use now, for prune.
+// use opens a part and updates its time of use, for prune.
 func use(dir string) (part, bool) {
 	p, err := openPart(dir)
 	if err != nil {
@@ -213,10 +208,10 @@ func use(dir string) (part, bool) {
 	}
 	now := time.Now()
 	err = os.Chtimes(dir, now, now)
-	return p, !errors.Is(err, fs.ErrNotExist) // it was not removed in between
+	return p, !errors.Is(err, fs.ErrNotExist) // removed since openPart
 }
 
-// syncAll makes a folder and the files in it last.
+// syncAll syncs a folder and its files to disk.
 func syncAll(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

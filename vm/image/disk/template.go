@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// The template is what mke2fs makes of an empty file of MinSize: deflated,
-// each block that is not zero with its number before it. To make a disk from
-// it, a host needs no mkfs.
+// template is a file system of MinSize made by mke2fs, so that hosts need no mkfs. It is
+// deflated and contains each non-zero block after its number.
 //
 //go:generate go run ./template ext4.template
 //go:embed ext4.template
@@ -20,11 +19,11 @@ var template string
 
 const (
 	blockSize = 4096
-	// recordSize is a block with its number before it.
+	// recordSize is the size of a block and its number.
 	recordSize = 4 + blockSize
 )
 
-// expand writes the template's blocks to their places.
+// expand writes the template's blocks to a disk.
 func expand(w io.WriterAt) error {
 	r := bufio.NewReader(flate.NewReader(strings.NewReader(template)))
 	for record := make([]byte, recordSize); ; {

@@ -9,7 +9,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// lists are what depmod and the kernel's build say about its modules, by name.
+// lists holds the content of the module lists that depmod and the kernel's build write.
 type lists struct {
 	needs    map[string][]string // modules.dep: dependencies
 	softdeps map[string][]string // modules.softdep: optional dependencies
@@ -58,7 +58,7 @@ func (l *lists) readDep(line string) {
 	}
 }
 
-// readSoftdep reads "softdep NAME pre: A B post: C", of which C comes after NAME.
+// readSoftdep reads "softdep NAME pre: A B post: C". It ignores post dependencies.
 func (l *lists) readSoftdep(line string) {
 	words := strings.Fields(line)
 	if len(words) < 2 || words[0] != "softdep" {
@@ -94,7 +94,7 @@ func (l *lists) closure(names []string) map[string]bool {
 	return all
 }
 
-// canonical is a module's name as the kernel writes it.
+// canonical returns a module's name as the kernel writes it.
 func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // ModuleName splits the name of a module's file: virtio-rng.ko.gz is the module

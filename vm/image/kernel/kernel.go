@@ -1,4 +1,4 @@
-// Package kernel unpacks Linux kernels into the form that every driver loads, and picks the kernel modules that a guest needs.
+// Package kernel unpacks Linux kernels to the form that drivers boot, and selects the kernel modules that a guest needs.
 package kernel
 
 import (
@@ -17,19 +17,16 @@ import (
 )
 
 const (
-	// MaxSize bounds a kernel, packed or not. The largest known Image has
-	// 60 MB.
+	// MaxSize bounds a kernel in bytes, packed or not. The largest known has 60 MB.
 	MaxSize = 128 << 20
-	// maxWrappings is how often a kernel may be packed: gzip around zboot
-	// around gzip is already more than anybody does.
+	// maxWrappings is how often a kernel may be packed, such as gzip in zboot.
 	maxWrappings = 3
-	// headSize is enough of a kernel to tell what it is.
+	// headSize is how much of a kernel is read to recognize its form.
 	headSize = 0x208
 )
 
-// Plain returns the loadable form of a kernel, which may be that already, or
-// packed with gzip, or an EFI zboot image with a gzip or zstd payload, as
-// Alpine's and Fedora's arm64 kernels are.
+// Unpack returns a kernel in its loadable form. The input may be loadable, packed with
+// gzip, or an EFI zboot image with a gzip or zstd payload, like Alpine's arm64 kernel.
 func Unpack(arch vm.Arch, b []byte) ([]byte, error) {
 	plain, err := unpack(arch, b)
 	if err != nil {
@@ -38,7 +35,7 @@ func Unpack(arch vm.Arch, b []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Write reads a kernel and writes its loadable form, as Plain returns it, to a file.
+// Write reads a kernel and writes it to a file in its loadable form. See Unpack.
 func Write(arch vm.Arch, r io.Reader, path string) error {
 	b, err := readAll(r, MaxSize)
 	if err != nil {
@@ -50,7 +47,7 @@ func Write(arch vm.Arch, r io.Reader, path string) error {
 	return os.WriteFile(path, b, 0o644)
 }
 
-// Check fails unless the file is a kernel in its loadable form.
+// Check checks that a file is a kernel in its loadable form.
 func Check(arch vm.Arch, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -70,7 +67,7 @@ func Check(arch vm.Arch, path string) error {
 
 func refuse(path string, err error) error {
 	return fault.New(fault.Rejected, "read kernel", path, err).
-		Advise("Use a kernel of the guest's architecture, as its distribution ships it.")
+		Advise("Use a distribution's kernel for the guest's architecture.")
 }
 
 func unpack(arch vm.Arch, b []byte) ([]byte, error) {
@@ -134,28 +131,27 @@ func formOf(b []byte) string {
 	case bytes.HasPrefix(b, []byte("\x7fELF")):
 		return "an ELF file"
 	}
-	return "of no known form"
+	return "of an unknown form"
 }
 
-// checkLength tells a whole Image from one that was cut. Its header has the
-// memory it needs, which is somewhat more than the file for what is zero at
-// the start; a file of less than half of it lacks something.
+// checkLength rejects a truncated arm64 Image. Its header says how much memory it needs,
+// which is a little more than the size of the file.
 func checkLength(arch vm.Arch, b []byte) error {
 	if arch != vm.ARM64 {
 		return nil
 	}
 	if memory := binary.LittleEndian.Uint64(b[0x10:]); memory/2 > uint64(len(b)) {
-		return fmt.Errorf("it has %d bytes of an Image of %d: it was cut", len(b), memory)
+		return fmt.Errorf("it is truncated: %d of %d bytes", len(b), memory)
 	}
 	return nil
 }
 
-// zbootPayload finds the packed Image in an EFI zboot file: an offset at 8, a
-// size at 12, and at 0x18 the name of the algorithm.
+// zbootPayload returns the packed Image in an EFI zboot file. The header has its offset
+// at 8, its size at 12 and the name of the algorithm at 0x18.
 func zbootPayload(b []byte) (payload []byte, algorithm string, err error) {
 	offset, size := uint64(binary.LittleEndian.Uint32(b[8:])), uint64(binary.LittleEndian.Uint32(b[12:]))
 	if offset+size > uint64(len(b)) {
-		return nil, "", fmt.Errorf("its payload ends at %d, behind its end at %d: it was cut", offset+size, len(b))
+		return nil, "", fmt.Errorf("it is truncated: %d of %d bytes", len(b), offset+size)
 	}
 	name, _, _ := bytes.Cut(b[0x18:0x38], []byte{0})
 	return b[offset : offset+size], string(name), nil
@@ -178,7 +174,7 @@ func decompress(b []byte, algorithm string) ([]byte, error) {
 		defer z.Close()
 		return readAll(z, MaxSize)
 	}
-	return nil, fmt.Errorf("it is packed with %q; gzip and zstd are known", algorithm)
+	return nil, fmt.Errorf("compression %q is not supported, only gzip and zstd", algorithm)
 }
 
 func readAll(r io.Reader, limit int64) ([]byte, error) {

@@ -16,9 +16,9 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// Export writes a pack into one archive, a .tar.zst: the manifest first, then
-// the files. The same pack gives the same bytes. Its files are checked while
-// they are read, and where one has changed no archive is left.
+// Export writes a pack to a .tar.zst archive: the manifest first, then the files. The
+// same pack gives the same bytes. Export fails and leaves no archive if a file of the
+// pack has changed.
 func Export(ctx context.Context, p Pack, path string, report progress.Func) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".export-*")
 	if err != nil {
@@ -36,7 +36,7 @@ func Export(ctx context.Context, p Pack, path string, report progress.Func) erro
 }
 
 func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) error {
-	// The files are compressed already, all but the kernel's padding.
+	// Fastest, because the files are compressed already.
 	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
@@ -76,13 +76,13 @@ func archiveHeader(name string, size int64) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatPAX}
 }
 
-// bundle is a pack on its way in: a folder or an archive.
+// bundle is a pack to import: a folder or an archive.
 type bundle struct {
 	path     string
 	manifest Manifest
-	// next opens the next file of the pack and says which it is.
+	// next returns the name and content of the next file.
 	next  func() (string, io.ReadCloser, error)
-	end   func() error // fails where something follows
+	end   func() error // fails if more files follow
 	close func()
 	seen  map[string]bool
 }
@@ -129,18 +129,18 @@ func (b *bundle) openArchive(file *os.File) error {
 		h, err := archive.Next()
 		switch {
 		case err == io.EOF:
-			return "", nil, b.refuse(errors.New("it ends before all files came"))
+			return "", nil, b.rejected(errors.New("it lacks files of the pack"))
 		case err != nil:
 			return "", nil, err
 		case h.Typeflag != tar.TypeReg:
-			return "", nil, b.refuse(fmt.Errorf("%q is not a regular file", h.Name))
+			return "", nil, b.rejected(fmt.Errorf("%q is not a regular file", h.Name))
 		}
 		return h.Name, io.NopCloser(archive), nil
 	}
 	b.end = func() error {
 		h, err := archive.Next()
 		if err == nil {
-			return b.refuse(fmt.Errorf("%q is no file of the pack", h.Name))
+			return b.rejected(fmt.Errorf("%q is not a file of the pack", h.Name))
 		}
 		if err == io.EOF {
 			return nil
@@ -149,7 +149,7 @@ func (b *bundle) openArchive(file *os.File) error {
 	}
 	name, r, err := b.next()
 	if err == nil && name != ManifestName {
-		err = b.refuse(fmt.Errorf("it begins with %q, not with %s", name, ManifestName))
+		err = b.rejected(fmt.Errorf("its first file is %q instead of %s", name, ManifestName))
 	}
 	if err != nil {
 		return err
@@ -181,10 +181,10 @@ func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func)
 		}
 		return nil
 	}
-	return b.refuse(fmt.Errorf("%q is no file of the pack, or comes twice", name))
+	return b.rejected(fmt.Errorf("%q is not a file of the pack, or a duplicate", name))
 }
 
-func (b *bundle) refuse(err error) error {
+func (b *bundle) rejected(err error) error {
 	return fault.New(fault.Rejected, "import pack", b.path, err).
 		Advise("Nothing was imported. " + getAgain)
 }

@@ -20,13 +20,12 @@ const ManifestName = "manifest.json"
 const (
 	// format is the manifest format that this program writes and reads.
 	format = 1
-	// maxManifest bounds a manifest in bytes. Ours have about 1 KiB; a
-	// Debian pack that lists every package has room.
+	// maxManifest bounds a manifest in bytes. Those of this program have about 1 KiB.
 	maxManifest = 256 << 10
-	// MaxFile bounds each file of a pack. The largest known is a Debian root
-	// file system of 350 MB; four gigabytes fill no disk by surprise.
+	// MaxFile bounds a file of a pack in bytes. The largest known, a Debian root file
+	// system, has 350 MB.
 	MaxFile = 4 << 30
-	// maxText bounds what is shown to people: version, origins.
+	// maxText bounds the version and the origins in bytes.
 	maxText = 256
 	// maxOrigins bounds the list of origins.
 	maxOrigins = 64
@@ -40,7 +39,7 @@ const (
 	APT PackageTool = "apt" // Debian, Ubuntu
 )
 
-// Manifest says what a pack is and pins each of its files.
+// Manifest describes a pack and pins each of its files.
 type Manifest struct {
 	Format       int         `json:"format"`
 	Name         string      `json:"name"`         // unique in a store, such as alpine-3.24.1-amd64
@@ -53,19 +52,19 @@ type Manifest struct {
 	Modules File `json:"modules"` // a tar, plain, .gz or .zst, of lib/modules/RELEASE with modules.dep
 	Root    File `json:"root"`    // a tar, plain, .gz or .zst, of the root file system
 
-	// Origins says what the pack was made of. It is for people: nothing is
-	// decided by it, and it does not count for the pack's digest.
+	// Origins lists what the pack was made from, for information only. The pack's
+	// digest does not cover it.
 	Origins []Origin `json:"origins,omitempty"`
 }
 
 // File is one file of a pack.
 type File struct {
-	Name   string `json:"name"` // a plain name, in the pack's folder
+	Name   string `json:"name"` // in the pack's folder
 	Size   int64  `json:"size"`
 	SHA256 Digest `json:"sha256"`
 }
 
-// Origin is something that a pack was made of.
+// Origin is a file or package that a pack was made from.
 type Origin struct {
 	Name   string `json:"name"`
 	SHA256 Digest `json:"sha256,omitzero"`
@@ -74,8 +73,7 @@ type Origin struct {
 // Files returns the files of the pack: kernel, modules, root.
 func (m Manifest) Files() []File { return []File{m.Kernel, m.Modules, m.Root} }
 
-// Digest tells packs apart: it covers everything that matters to their guests,
-// and neither names nor origins.
+// Digest identifies the content of a pack. It does not cover names and origins.
 func (m Manifest) Digest() Digest {
 	m.Name, m.Origins = "", nil
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
@@ -88,8 +86,7 @@ func (m Manifest) Digest() Digest {
 	return sha256.Sum256(text)
 }
 
-// ParseManifest reads a manifest and checks everything in it that can be
-// checked without the files. Errors name the key that is wrong.
+// ParseManifest parses and validates a manifest. Errors name the invalid key.
 func ParseManifest(text []byte) (Manifest, error) {
 	m, err := parseManifest(text)
 	if err != nil {
@@ -108,7 +105,7 @@ func parseManifest(text []byte) (Manifest, error) {
 		return m, err
 	}
 	if head.Format != format {
-		return m, fmt.Errorf("format is %d, this program reads %d", head.Format, format)
+		return m, fmt.Errorf("format %d is not supported, only %d", head.Format, format)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -116,18 +113,18 @@ func parseManifest(text []byte) (Manifest, error) {
 		return m, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return m, errors.New("something follows the manifest")
+		return m, errors.New("unexpected data after the manifest")
 	}
 	return m, m.check()
 }
 
-// ValidName reports whether a pack can have the name, which is a folder's name too.
+// ValidName reports whether a name is valid for a pack and its folder.
 func ValidName(name string) bool {
 	_, err := config.ParsePackName(name)
 	return err == nil
 }
 
-// checkName says what is wrong with a name in a manifest: all are as packs' are.
+// checkName checks a name in a manifest. The rules for pack names apply to all.
 func checkName(key, name string) error {
 	if _, err := config.ParsePackName(name); err != nil {
 		return fmt.Errorf("%s %q is not allowed: %s", key, name, fault.AdviceOf(err))
@@ -172,7 +169,7 @@ func (m Manifest) check() error {
 	return nil
 }
 
-// plainText reports whether s can be shown on a terminal as it is.
+// plainText reports whether s is short and safe to show on a terminal.
 func plainText(s string) bool {
 	return len(s) <= maxText && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -1,4 +1,4 @@
-// Package pack is what a guest is made of: a folder with a manifest, a kernel, its modules and a root file system, each pinned by size and digest.
+// Package pack manages packs: folders with a kernel, its modules, a root file system and a manifest that pins them by size and digest.
 package pack
 
 import (
@@ -17,15 +17,15 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// Pack is a folder whose manifest has been read. That its files are the ones
-// the manifest pins is known only after Verify, or file by file through Open.
+// Pack is a folder with a valid manifest. Use Verify or Pack.Open to check the content of
+// its files.
 type Pack struct {
 	Dir      string
 	Manifest Manifest
 }
 
-// Open reads the manifest of the pack in a folder and checks that its files
-// are there with the right sizes. It reads none of them.
+// Open opens the pack in a folder. It reads the manifest and checks the sizes of the
+// files, but not their content.
 func Open(dir string) (Pack, error) {
 	m, err := openManifest(dir)
 	if err != nil {
@@ -80,15 +80,14 @@ func (p Pack) checkSize(f File) error {
 	return nil
 }
 
-// Path is where a file of the pack is.
+// Path returns the path of a file of the pack.
 func (p Pack) Path(f File) string { return filepath.Join(p.Dir, f.Name) }
 
-// Digest tells packs apart. See Manifest.Digest.
+// Digest identifies the content of the pack. See Manifest.Digest.
 func (p Pack) Digest() Digest { return p.Manifest.Digest() }
 
-// Open opens a file of the pack, for reading until the context ends. Where its
-// bytes are not the pinned ones, reading ends with an error in place of io.EOF,
-// so whoever reads to the end needs no Verify.
+// Open opens a file of the pack for reading until the context ends. If its content is not
+// what the manifest pins, Read returns an error instead of io.EOF.
 func (p Pack) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	file, err := os.Open(p.Path(f))
 	if err != nil {
@@ -100,8 +99,8 @@ func (p Pack) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	}{newCheckedReader(ctx, file, p.Path(f), f), file}, nil
 }
 
-// Walk visits the entries of one of the pack's archives. Unless visit stops it,
-// the file is then known to be the one that the manifest pins.
+// Walk calls visit for the entries of one of the pack's archives. It fails if the file is
+// not what the manifest pins.
 func (p Pack) Walk(ctx context.Context, f File, visit func(*tar.Header, io.Reader) error) error {
 	file, err := p.Open(ctx, f)
 	if err != nil {
@@ -111,8 +110,8 @@ func (p Pack) Walk(ctx context.Context, f File, visit func(*tar.Header, io.Reade
 	return untar.Walk(file, p.Path(f), visit)
 }
 
-// Verify reads every file of the pack and fails with fault.Rejected, naming
-// the file and both digests, when one is not what the manifest pins.
+// Verify reads all files of the pack. It fails with fault.Rejected if one is not what the
+// manifest pins.
 func (p Pack) Verify(ctx context.Context, report progress.Func) error {
 	for _, f := range p.Manifest.Files() {
 		if err := p.verify(ctx, f, report); err != nil {
@@ -140,8 +139,8 @@ func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 	return nil
 }
 
-// Seal makes a pack of a folder: it fills in the sizes and digests of the
-// files that m names and writes the manifest beside them.
+// Seal makes a folder a pack: it adds the sizes and digests of the files to m and writes
+// the manifest.
 func Seal(ctx context.Context, dir string, m Manifest) (Pack, error) {
 	m.Format = format
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
@@ -173,8 +172,8 @@ func writeManifest(dir string, m Manifest) error {
 	return nil
 }
 
-// WriteZstd writes a file through zstd, so that the same content gives the
-// same bytes, as a step that counts the content.
+// WriteZstd writes a file compressed with zstd and reports the step's progress. The same
+// content gives the same bytes.
 func WriteZstd(path, step string, report progress.Func, write func(io.Writer) error) error {
 	meter := report.Start(step, 0, 0)
 	defer meter.Finish()

@@ -15,14 +15,13 @@ import (
 	"osaurus-sandbox/vm/image/kernel"
 )
 
-// Store is a folder of packs, each in a folder of its own name. A pack comes
-// there whole or not at all; what a killed program leaves begins with a dot
-// and is cleared away by the next that makes the same pack. One that others
-// have damaged since can be removed, and is replaced by the next that makes it.
+// Store is a folder with a folder for each pack. Packs are added completely or not at all:
+// what a killed program leaves has a name with a leading dot, and the next program that
+// makes the pack removes it. A damaged pack can be removed or made again.
 type Store struct{ Dir string }
 
-// List returns the packs, sorted by name. Where some cannot be opened the
-// others are returned too, beside the error.
+// List returns the packs, sorted by name. It returns both packs and an error if it cannot
+// open some.
 func (s Store) List() ([]Pack, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,7 +46,7 @@ func (s Store) List() ([]Pack, error) {
 	return packs, errors.Join(broken...)
 }
 
-// Get returns the pack of a name.
+// Get returns the pack with this name.
 func (s Store) Get(name string) (Pack, error) {
 	if err := s.look("open pack", name); err != nil {
 		return Pack{}, err
@@ -55,25 +54,24 @@ func (s Store) Get(name string) (Pack, error) {
 	return s.open(name)
 }
 
-// place is where the pack of a name is.
+// place returns the folder of a pack.
 func (s Store) place(name string) string { return filepath.Join(s.Dir, name) }
 
-// making is where a pack is made, and aside where a broken one waits until the
-// one that replaces it has come to its place.
+// making returns the folder where a pack is made, and aside the folder for a broken pack
+// until its replacement is complete.
 func (s Store) making(name string) string { return filepath.Join(s.Dir, "."+name+".making") }
 func (s Store) aside(name string) string  { return filepath.Join(s.Dir, "."+name+".broken") }
 
-// look fails with fault.NotFound where there is nothing by a name. What is
-// there need not be whole: the error of Open cannot tell a pack without a file
-// from no pack.
+// look fails with fault.NotFound if the pack's folder does not exist. Open fails with the
+// same kind if the folder lacks a file.
 func (s Store) look(op, name string) error {
 	if !ValidName(name) {
-		return fault.Newf(fault.InvalidArgs, op, name, "no pack can have this name")
+		return fault.Newf(fault.InvalidArgs, op, name, "invalid pack name")
 	}
 	_, err := os.Lstat(s.place(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.NotFound, op, name, nil).
-			Advise("See `osaurus-sandbox pack list` for what is there, and make one with `osaurus-sandbox pack build` or `osaurus-sandbox pack import`.")
+			Advise("List packs with `osaurus-sandbox pack list`, or add one with `osaurus-sandbox pack build` or `osaurus-sandbox pack import`.")
 	}
 	if err != nil {
 		return fault.Wrap(op, name, err)
@@ -81,30 +79,26 @@ func (s Store) look(op, name string) error {
 	return nil
 }
 
-// open opens a pack that is there. Its advice works for every pack: also for
-// one that only its importer can have again, or whose release is not the one
-// that is built now.
+// open opens an existing pack. Its advice works for all packs, including imported ones.
 func (s Store) open(name string) (Pack, error) {
 	p, err := Open(s.place(name))
 	if broken(err) || fault.KindOf(err) == fault.InvalidArgs { // its manifest
-		err = fault.Wrap("", "", err).Advise("Delete it with `osaurus-sandbox pack remove " + name + "`, and have it built or imported again: " +
+		err = fault.Wrap("", "", err).Advise("Remove it with `osaurus-sandbox pack remove " + name + "`, and build or import it again: " +
 			"`osaurus-sandbox pack build alpine`, `osaurus-sandbox pack build debian` or `osaurus-sandbox pack import FILE`.")
 	}
 	return p, err
 }
 
-// broken reports whether an error of Open is that a file is missing or is
-// surely not the pinned one. Others, such as too many open files, say nothing
-// of the pack; and a manifest that is not understood may be of a newer program.
+// broken reports whether an error of Open means that a file is missing or not what the
+// manifest pins. An invalid manifest does not count: a newer program may have written it.
 func broken(err error) bool {
 	kind := fault.KindOf(err)
 	return err != nil && (kind == fault.NotFound || kind == fault.Rejected)
 }
 
-// Build returns the pack of a name, and makes it where it is not there, or
-// lacks a file or has one of the wrong size: fill puts its files into an empty
-// folder and returns a manifest that names them. A broken pack stays until the
-// new one is whole. Of several programs that want the same pack one builds and the others wait.
+// Build returns the pack with this name. If it does not exist or is broken, fill makes it:
+// it writes the files to an empty folder and returns a manifest that names them. A broken
+// pack is kept until the new one is complete. Only one program builds a pack at a time.
 func (s Store) Build(ctx context.Context, name string, report progress.Func, fill func(ctx context.Context, dir string) (Manifest, error)) (Pack, error) {
 	return s.add(ctx, name, report, func(dir string) (Pack, error) {
 		m, err := fill(ctx, dir)
@@ -116,11 +110,11 @@ func (s Store) Build(ctx context.Context, name string, report progress.Func, fil
 	})
 }
 
-// add makes a pack under the lock of its name, in a folder that then becomes
-// the pack's.
+// add holds the pack's lock while fill makes the pack in a temporary folder, and then
+// renames the folder.
 func (s Store) add(ctx context.Context, name string, report progress.Func, fill func(dir string) (Pack, error)) (Pack, error) {
 	if !ValidName(name) {
-		return Pack{}, fault.Newf(fault.InvalidArgs, "make pack", name, "no pack can have this name")
+		return Pack{}, fault.Newf(fault.InvalidArgs, "make pack", name, "invalid pack name")
 	}
 	held, err := s.lock(ctx, name, report)
 	if err != nil {
@@ -130,12 +124,12 @@ func (s Store) add(ctx context.Context, name string, report progress.Func, fill 
 	temp := s.making(name)
 	switch p, err := s.Get(name); {
 	case err == nil:
-		os.RemoveAll(s.aside(name)) // of who was killed just after it had been replaced
+		os.RemoveAll(s.aside(name)) // left by a killed program
 		return p, nil
 	case !broken(err):
 		return Pack{}, err
 	case s.look("", name) == nil:
-		report.Note(err.Error() + "; it is made again")
+		report.Note(err.Error() + "; making it again")
 	}
 	if err := freshFolder(temp); err != nil {
 		return Pack{}, fault.New(fault.Execution, "make pack", name, err)
@@ -148,7 +142,7 @@ func (s Store) add(ctx context.Context, name string, report progress.Func, fill 
 	if err := kernel.Check(p.Manifest.Arch, p.Path(p.Manifest.Kernel)); err != nil {
 		return Pack{}, fault.Wrap("make pack", name, err)
 	}
-	if err := s.settle(p, name); err != nil {
+	if err := s.install(p, name); err != nil {
 		return Pack{}, fault.New(fault.Execution, "make pack", name, err)
 	}
 	return s.open(name)
@@ -156,14 +150,13 @@ func (s Store) add(ctx context.Context, name string, report progress.Func, fill 
 
 func (s Store) lock(ctx context.Context, name string, report progress.Func) (*Lock, error) {
 	return AcquireLock(ctx, filepath.Join(s.Dir, "."+name+".lock"), func(owner string) {
-		report.Note(fmt.Sprintf("waiting for %s, which is making the pack %s", owner, name))
+		report.Note(fmt.Sprintf("waiting for %s to make the pack %s", owner, name))
 	})
 }
 
-// settle brings a pack to the disk and then to its place. A folder does not
-// replace one that has files, so a broken pack is set aside first; whoever is
-// killed in between leaves no pack, as one who was killed before it was made.
-func (s Store) settle(p Pack, name string) error {
+// install syncs a new pack to disk and renames its folder. A rename cannot replace a folder
+// with files, so it moves a broken pack aside first.
+func (s Store) install(p Pack, name string) error {
 	for _, f := range append(p.Manifest.Files(), File{Name: ManifestName}) {
 		if err := config.Sync(p.Path(f)); err != nil {
 			return err
@@ -177,13 +170,13 @@ func (s Store) settle(p Pack, name string) error {
 		return err
 	}
 	if err := os.Rename(p.Dir, place); err != nil {
-		os.Rename(aside, place) // where there was one: what was there stays
+		os.Rename(aside, place) // restore the broken pack, if there was one
 		return err
 	}
 	return errors.Join(config.Sync(s.Dir), os.RemoveAll(aside))
 }
 
-// Remove deletes a pack, whatever is left of it.
+// Remove deletes a pack, even a broken one.
 func (s Store) Remove(ctx context.Context, name string) error {
 	const op = "remove pack"
 	if err := s.look(op, name); err != nil {
@@ -205,10 +198,9 @@ func (s Store) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Import adds the pack in a folder, or in an archive that Export made, after
-// checking every digest. A pack that is there already is returned as it is, or
-// replaced where it is broken; one of the same name with other content is never
-// replaced.
+// Import adds a pack from a folder or from an archive made by Export, and checks all
+// digests. It returns an existing pack, or replaces it if it is broken. It never replaces
+// a pack of the same name with other content.
 func (s Store) Import(ctx context.Context, path string, report progress.Func) (Pack, error) {
 	from, err := openBundle(path)
 	if err != nil {
@@ -216,11 +208,11 @@ func (s Store) Import(ctx context.Context, path string, report progress.Func) (P
 	}
 	defer from.close()
 	m := from.manifest
-	other := fault.Newf(fault.Rejected, "import pack", path, "another pack named %s is there", m.Name).
-		Advise("Change the name in its " + ManifestName + ", or delete the other first: `osaurus-sandbox pack remove " + m.Name + "`.")
+	other := fault.Newf(fault.Rejected, "import pack", path, "another pack named %s exists", m.Name).
+		Advise("Change the name in its " + ManifestName + ", or remove the other pack: `osaurus-sandbox pack remove " + m.Name + "`.")
 	p, err := s.add(ctx, m.Name, report, func(dir string) (Pack, error) {
 		if old, err := openManifest(s.place(m.Name)); err == nil && old.Digest() != m.Digest() {
-			return Pack{}, other // although it is broken
+			return Pack{}, other // even if it is broken
 		}
 		for range m.Files() {
 			if err := from.copyNext(ctx, dir, report); err != nil {
@@ -242,7 +234,7 @@ func freshFolder(path string) error {
 	return os.MkdirAll(path, 0o755)
 }
 
-// writeTo copies a file of a pack into a folder.
+// writeTo copies a file of a pack to a folder.
 func writeTo(dir string, f File, r io.Reader, report progress.Func) error {
 	meter := report.Start("copy "+f.Name, 0, f.Size)
 	defer meter.Finish()

@@ -15,14 +15,14 @@ var (
 	magicZstd = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// stream is a decompressed archive, bounded, that counts both of its sides.
+// stream decompresses an archive and enforces the limits on its size.
 type stream struct {
-	packed   counter // the archive
-	unpacked counter // what comes out of it
+	packed   counter
+	unpacked counter
 	close    func()
 }
 
-// open looks at the archive's first bytes and decompresses what they announce.
+// open detects the compression from the archive's first bytes.
 func (s *stream) open() error {
 	in := bufio.NewReader(&s.packed)
 	head, err := in.Peek(len(magicZstd))
@@ -47,7 +47,7 @@ func (s *stream) open() error {
 	return nil
 }
 
-// Read reads on, until what came out is too much.
+// Read reads decompressed data and fails beyond the limits.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.unpacked.Read(p)
 	switch {
@@ -59,7 +59,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// counter counts what is read through it and remembers how reading failed.
+// counter counts the bytes read and keeps the error of the reader.
 type counter struct {
 	r   io.Reader
 	n   int64

@@ -1,4 +1,4 @@
-// Package untar reads tar archives that nobody vouches for: what comes out is a tree that can be written without leaving the folder it is written to.
+// Package untar reads untrusted tar archives: its entries can be written to a folder without escaping it.
 package untar
 
 import (
@@ -13,23 +13,22 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Op is what is being done where an archive is refused.
+// Op is the operation in errors of this package.
 const Op = "read archive"
 
-// Reader yields the entries of an archive, plain or compressed with gzip or
-// zstd, after checking each. It promises that
+// Reader checks and returns the entries of an archive, which may be compressed with gzip
+// or zstd. It guarantees that
 //
-//   - names are relative and clean, without "." and "..", the root being ".";
-//   - every entry but the root comes after the folder it is in, which is
-//     always a folder and never a link; folders that the archive leaves out
-//     are put in, owned by root with mode 0755;
-//   - nothing but a folder comes twice, and a folder stays one;
-//   - a hard link names a regular file that came before;
+//   - names are relative and clean, without "..", and the root is ".";
+//   - each entry comes after its parent, which is a folder and not a link; missing
+//     parents are added, owned by root with mode 0755;
+//   - only folders are repeated, and remain folders;
+//   - hard links name an earlier regular file;
 //   - devices are in dev;
-//   - there are only regular files, folders, links, devices and pipes, with
-//     no other metadata than mode, owner, time and extended attributes.
+//   - entries are regular files, folders, links, devices or pipes, with only mode, owner,
+//     time and extended attributes as metadata.
 //
-// Symbolic links may point anywhere: they mean something only inside the guest.
+// Symbolic links may point anywhere: only the guest follows them.
 type Reader struct {
 	name    string
 	stream  *stream
@@ -37,10 +36,10 @@ type Reader struct {
 	kinds   map[string]byte // of every entry so far, by name
 	entries int
 	names   int           // bytes
-	queue   []*tar.Header // what Next yields before it reads on
+	queue   []*tar.Header // for Next to return
 }
 
-// NewReader begins to read an archive, whose name is for errors.
+// NewReader returns a reader of an archive. The name is for errors.
 func NewReader(r io.Reader, name string) (*Reader, error) {
 	s := &stream{packed: counter{r: r}, close: func() {}}
 	reader := &Reader{name: name, stream: s, tar: tar.NewReader(s), kinds: map[string]byte{}}
@@ -50,13 +49,12 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 	return reader, nil
 }
 
-// Close releases what decompressing needs. It does not close the archive.
+// Close releases the decompressor. It does not close the archive.
 func (r *Reader) Close() { r.stream.close() }
 
-// Next returns the next entry; its content, if it is a regular file, is then
-// read from r. After the last entry it reads the archive to its very end and
-// returns io.EOF. Any other error is final, and of kind fault.Rejected where
-// the archive is at fault.
+// Next returns the next entry. Read returns its content. After the last entry, Next reads
+// the rest of the archive and returns io.EOF. Any other error is final. It is
+// fault.Rejected if the archive is invalid.
 func (r *Reader) Next() (*tar.Header, error) {
 	if len(r.queue) == 0 {
 		h, err := r.tar.Next()
@@ -84,8 +82,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drain reads what follows the end of the archive, so that whoever hashes the
-// file below has seen all of it.
+// drain reads what follows the end of the tar archive, so that a caller that hashes the
+// file gets all of it.
 func (r *Reader) drain() error {
 	if _, err := io.Copy(io.Discard, r.stream); err != nil {
 		return r.refuse("", err)
@@ -93,8 +91,7 @@ func (r *Reader) drain() error {
 	return io.EOF
 }
 
-// admit checks an entry and queues it, with the folders that are missing
-// above it before it.
+// admit checks an entry and queues it after its missing parents.
 func (r *Reader) admit(h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return errors.New("it has a global header")
@@ -112,7 +109,7 @@ func (r *Reader) admit(h *tar.Header) error {
 	}
 	if h.Typeflag == tar.TypeLink {
 		if kind := r.kinds[clean.Linkname]; kind != tar.TypeReg {
-			return fmt.Errorf("it is a hard link to %q, which is no file that came before", clean.Linkname)
+			return fmt.Errorf("it is a hard link to %q, which is not an earlier file", clean.Linkname)
 		}
 	}
 	return r.push(clean)
@@ -133,7 +130,7 @@ func (r *Reader) admitParents(name string) error {
 				return err
 			}
 		case kind != tar.TypeDir:
-			return fmt.Errorf("%q, which it is in, is not a folder", parent)
+			return fmt.Errorf("its parent %q is not a folder", parent)
 		}
 	}
 	return nil
@@ -151,7 +148,7 @@ func (r *Reader) push(h *tar.Header) error {
 		kind = tar.TypeReg
 	}
 	if before, known := r.kinds[h.Name]; known && (before != tar.TypeDir || kind != tar.TypeDir) {
-		return errors.New("it comes twice")
+		return errors.New("it is a duplicate")
 	}
 	r.kinds[h.Name] = kind
 	r.queue = append(r.queue, h)
@@ -184,7 +181,7 @@ func cleanName(name string) (string, error) {
 // XattrPrefix is the prefix of PAX records that are extended attributes.
 const XattrPrefix = "SCHILY.xattr."
 
-// cleanHeader returns what of an entry's header is let through.
+// cleanHeader returns a header with only the allowed metadata.
 func cleanHeader(name string, h *tar.Header) (*tar.Header, error) {
 	c := &tar.Header{
 		Typeflag: h.Typeflag, Name: name, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid,
@@ -212,7 +209,7 @@ func cleanHeader(name string, h *tar.Header) (*tar.Header, error) {
 	return c, cleanKind(c, h)
 }
 
-// cleanKind fills in what depends on the kind of entry.
+// cleanKind copies the fields that depend on the kind of entry.
 func cleanKind(c, h *tar.Header) error {
 	if c.Name == "." && h.Typeflag != tar.TypeDir {
 		return errors.New("the root is not a folder")
@@ -241,13 +238,13 @@ func cleanKind(c, h *tar.Header) error {
 		}
 		c.Devmajor, c.Devminor = h.Devmajor, h.Devminor
 	default:
-		return fmt.Errorf("it is of the unknown kind %q", h.Typeflag)
+		return fmt.Errorf("it has the unknown type %q", h.Typeflag)
 	}
 	return nil
 }
 
-// refuse is the error for an entry, or for the archive. Where the bytes could
-// not even be read, that is the error, and the archive is not to blame.
+// refuse returns the error for an invalid entry or archive. If the archive could not be
+// read, it returns that error instead.
 func (r *Reader) refuse(entry string, err error) error {
 	if r.stream.packed.err != nil {
 		return r.stream.packed.err
@@ -256,5 +253,5 @@ func (r *Reader) refuse(entry string, err error) error {
 		err = fmt.Errorf("%q: %w", entry, err)
 	}
 	return fault.New(fault.Rejected, Op, r.name, err).
-		Advise("The archive is damaged or was made to do harm: take it again from where it came.")
+		Advise("The archive is damaged or malicious: get it again from its source.")
 }

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Walk visits the entries of an archive as a Reader yields them, each with its
-// content, and stops at the first error that visit returns. The name is for errors.
+// Walk calls visit for each entry that a Reader returns, and stops at the first error. The
+// name is for errors.
 func Walk(r io.Reader, name string, visit func(h *tar.Header, content io.Reader) error) error {
 	in, err := NewReader(r, name)
 	if err != nil {
@@ -29,8 +29,8 @@ func Walk(r io.Reader, name string, visit func(h *tar.Header, content io.Reader)
 	}
 }
 
-// Filter copies an archive to w as a plain tar, entry by entry as Walk visits
-// them. The same archive gives the same bytes.
+// Filter copies the entries that a Reader returns to w as an uncompressed archive. The
+// same archive gives the same bytes.
 func Filter(ctx context.Context, w io.Writer, r io.Reader, name string) error {
 	out := tar.NewWriter(w)
 	err := Walk(r, name, func(h *tar.Header, content io.Reader) error {

@@ -1,4 +1,4 @@
-// Command template makes the template that data disks are expanded from. It needs mke2fs and is run by `go generate`, when the file system's options change.
+// Command template makes the template for data disks. It needs mke2fs. Run it with `go generate` after changing the file system's options.
 package main
 
 import (
@@ -18,7 +18,7 @@ const (
 	size      = 1 << 30 // disk.MinSize
 	blockSize = 4096
 
-	// Fixed, so that a template differs only when its options do.
+	// Fixed, so that the same options give the same template.
 	uuid     = "6f736175-7275-4173-8000-64617461000a"
 	hashSeed = "6f736175-7275-4173-8000-68617368000a"
 	now      = "1750000000"
@@ -47,14 +47,14 @@ func run(output string) error {
 	if err := os.Truncate(image, size); err != nil {
 		return err
 	}
-	// No configuration of the host's has a say: everything is named here.
+	// Use none of the host's mke2fs configuration.
 	config := filepath.Join(dir, "mke2fs.conf")
 	if err := os.WriteFile(config, []byte("[defaults]\n"), 0o600); err != nil {
 		return err
 	}
 	mke2fs := exec.Command("mke2fs", "-q", "-F", "-b", fmt.Sprint(blockSize), "-I", "256", "-i", "16384", "-L", "data", "-U", uuid,
-		"-m", "0", // nothing is kept back for root: quotas do that
-		"-J", "size=64", // what a disk of 8 GiB, the usual size, would get
+		"-m", "0", // reserve nothing for root: quotas limit the others
+		"-J", "size=64", // the default for a disk of 8 GiB
 		"-O", "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"+
 			"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed,quota,project",
 		"-E", "quotatype=prjquota,lazy_itable_init=1,lazy_journal_init=1,nodiscard,hash_seed="+hashSeed,
