@@ -43,11 +43,3 @@ func TestNames(t *testing.T) {
 func check[T ~string](parse func(string) (T, error)) func(string) error {
 	return func(s string) error { _, err := parse(s); return err }
 }
-
-// One agent has one id, however it was written.
-func TestAgentIDIsInCapitals(t *testing.T) {
-	id, err := ParseAgentID("0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e")
-	if want := AgentID("0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"); err != nil || id != want {
-		t.Errorf("%s, %v, want %s", id, err, want)
-	}
-}

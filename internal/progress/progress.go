@@ -1,4 +1,4 @@
-// Package progress is how long work tells whoever watches how far it has come.
+// Package progress reports the progress of long operations.
 package progress
 
 import (

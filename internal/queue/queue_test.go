@@ -10,8 +10,8 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// Turns of one key are given in the order in which they were asked for; who has left is
-// passed over, and another key waits for nobody.
+// Turns of one key are given in the order of the requests. A caller that has left is
+// skipped, and another key does not wait.
 func TestTurns(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		var q Queues[string]

@@ -30,7 +30,7 @@ func TestDelete(t *testing.T) {
 		t.Errorf("%v %v", w.userMap(), w.subtrees())
 	}
 	w.want(w.exec("alice"), fault.NotFound)
-	// Who comes after it has the folder that was kept, and another uid.
+	// The next agent of that name gets the kept folder and another uid.
 	after := w.create("alice")
 	if after.UID == before.UID || after.ID == before.ID || after.User != before.User {
 		t.Errorf("%+v after %+v", after, before)
@@ -39,7 +39,7 @@ func TestDelete(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.home.AgentHome("alice"), "kept")); err != nil {
 		t.Error(err)
 	}
-	// An agent can make folders that not even their owner can read.
+	// An agent can make folders that their owner cannot read.
 	locked := filepath.Join(w.home.AgentHome("alice"), "a", "b")
 	w.must(os.MkdirAll(locked, 0o700))
 	w.must(os.Symlink(string(w.home), filepath.Join(locked, "link")))
@@ -52,23 +52,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// Who deletes an agent and leaves when it is gone has asked for all of it, and cannot again.
-func TestDeleteAndLeave(t *testing.T) {
-	w := newWorld(t)
-	w.create("alice")
-	w.must(w.exec("alice"))
-	ctx, leave := context.WithCancel(t.Context())
-	w.backend.Guest().When("remove agent-alice", leave)
-	if pending, err := w.Delete(ctx, "alice", true, by); err != nil || pending || ctx.Err() == nil {
-		t.Errorf("%v %v", pending, err)
-	}
-	if _, err := os.Stat(w.home.AgentHome("alice")); !errors.Is(err, os.ErrNotExist) || w.backend.HasLayer("agent-alice") {
-		t.Errorf("%v", err)
-	}
-}
-
-// A daemon that is killed while the guest removes what a deleted agent has there leaves no home, and
-// neither does a command that was just beginning: nobody could ask for its end again.
+// A home folder is set aside before the guest removes the room, so that a killed daemon leaves none.
+// A folder that a last command makes again is removed too.
 func TestKilledWhileItDeletes(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")
@@ -87,7 +72,7 @@ func TestKilledWhileItDeletes(t *testing.T) {
 	if list, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(list) > 0 {
 		t.Errorf("%v %v", list, err)
 	}
-	// And what one that is killed then leaves goes with the next start.
+	// The next start removes folders that were set aside.
 	w.must(os.Mkdir(filepath.Join(filepath.Dir(dir), ".removed-10001"), 0o700))
 	w.reopen()
 	if list, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(list) > 0 {
@@ -95,8 +80,8 @@ func TestKilledWhileItDeletes(t *testing.T) {
 	}
 }
 
-// What an agent had in a guest is removed when one runs, before anybody of the
-// same name can meet it.
+// A deleted agent's layer is removed when a guest runs, before the next agent
+// of its name gets a room.
 func TestDeleteWithoutGuest(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")
@@ -139,8 +124,7 @@ func TestDeleteFromSilentGuest(t *testing.T) {
 	w.must(w.exec("alice"))
 }
 
-// What is changed while a guest is silent finds it as it was when it answers again, and counts
-// there without anybody asking.
+// Changes that are made while a guest is silent take effect when it answers again.
 func TestChangesInASilentGuest(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.sandbox.Set(map[string]string{"autoRestart": "false"}, by)
@@ -153,7 +137,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 	g.Mute(true)
 	soon, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err = w.Set(soon, "carol", map[string]string{"limits.memoryMB": "256"}, by) // nobody knows yet that it is silent
+	_, err = w.Set(soon, "carol", map[string]string{"limits.memoryMB": "256"}, by) // not yet known to be silent
 	w.want(err, fault.Unavailable)
 	w.becomes(machine.Unresponsive)
 	if a, err := w.Rename(t.Context(), "alice", "dora", by); err != nil || a.Folder != "alice" {
@@ -184,21 +168,6 @@ func TestChangesInASilentGuest(t *testing.T) {
 	w.until("the network is none", func() bool { room, _ := g.RoomConfig("agent-carol"); return room.Network == engine.RoomAlone })
 }
 
-// A call that failed may have made a room: its home stays where it is.
-func TestRenameAfterFailure(t *testing.T) {
-	w := newWorld(t)
-	w.create("alice")
-	w.must(w.exec("alice"))
-	g := w.backend.Guest()
-	g.Refuse(fault.Newf(fault.Timeout, "limit room", "", "silence").Advise("Wait."))
-	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "256"}, by)
-	w.want(err, fault.Timeout)
-	g.Refuse(nil)
-	_, err = w.Rename(t.Context(), "alice", "carol", by)
-	w.must(err)
-	w.must(w.exec("carol"))
-}
-
 // becomes waits for a state of the sandbox.
 func (w *world) becomes(want machine.State) {
 	w.t.Helper()
@@ -212,13 +181,13 @@ func (w *world) becomes(want machine.State) {
 	}
 }
 
-// until waits for what is done without anybody asking.
+// until waits for background work.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
 	timetest.Eventually(w.t, what, is)
 }
 
-// patience is for what takes seconds on a host that has nothing else to do.
+// patience bounds waits that take seconds on an idle host.
 const patience = 2 * time.Minute
 
 func TestRename(t *testing.T) {
@@ -235,12 +204,12 @@ func TestRename(t *testing.T) {
 	if m := w.userMap(); m["agent-alice"] != string(alice.ID) {
 		t.Errorf("%v", m)
 	}
-	// Who takes the name next cannot have the user.
+	// The next agent of that name gets another user.
 	other := w.create("alice")
 	if other.User == alice.User {
 		t.Errorf("%+v", other)
 	}
-	// With a room in the guest, the home stays until there is none.
+	// The home stays while the agent has a room.
 	w.must(w.exec("carol"))
 	dora, err := w.Rename(t.Context(), "carol", "dora", by)
 	if err != nil || dora.Folder != "carol" {
@@ -271,34 +240,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// A home follows as soon as no guest runs: what begins in the next one, whoever has asked for it
-// before it ran, finds it where it is then.
-func TestHomesFollow(t *testing.T) {
-	w := newWorld(t)
-	alice := w.create("alice")
-	w.must(w.exec("alice"))
-	_, err := w.Rename(t.Context(), "alice", "carol", by)
-	w.must(err)
-	if a, err := w.Get("carol"); err != nil || a.Folder != alice.Folder {
-		t.Errorf("while there is a room: %+v %v", a, err)
-	}
-	w.must(w.sandbox.Stop(t.Context(), by))
-	for {
-		changed := w.Changed()
-		if a, err := w.Get("carol"); err != nil {
-			t.Fatal(err)
-		} else if a.Folder == "carol" {
-			break
-		}
-		select {
-		case <-changed:
-		case <-time.After(time.Minute):
-			t.Fatal("the home is where it was")
-		}
-	}
-}
-
-// A daemon that was killed while a folder moved goes on where it was.
+// A rename of the home folder continues after the daemon was killed.
 func TestRenameCutShort(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")

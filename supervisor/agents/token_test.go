@@ -10,12 +10,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// holds says whose a token is, if it counts.
+// holds returns the holder of a valid token.
 func (w *world) holds(token string, uid uint32) (bridge.Holder, bool) {
 	return w.tokens.Find(token, uid)
 }
 
-// void waits until a token counts no more.
+// void waits until a token is invalid.
 func (w *world) void(token string, uid uint32) {
 	w.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -28,7 +28,7 @@ func (w *world) void(token string, uid uint32) {
 	}
 }
 
-// A room is handed its agent's token, the same as long as the room may have it.
+// A room keeps its agent's token until it is revoked.
 func TestTokens(t *testing.T) {
 	w := newWorld(t)
 	alice, bob := w.create("alice"), w.create("bob")
@@ -89,7 +89,7 @@ func TestTokensEndWithTheAgent(t *testing.T) {
 	alice := w.create("alice")
 	w.must(w.exec("alice"))
 	first := w.backend.Guest().Token("agent-alice")
-	w.backend.Guest().Refuse(errors.New("silent")) // the guest does not even hear of it
+	w.backend.Guest().Refuse(errors.New("silent")) // the guest does not answer
 	_, err := w.Delete(t.Context(), "alice", false, by)
 	w.must(err)
 	if _, ok := w.holds(first, alice.UID); ok {
@@ -104,8 +104,7 @@ func TestTokensEndWithTheAgent(t *testing.T) {
 	}
 }
 
-// However a guest ends, what was handed out in it counts no more, and what is handed
-// out in the next one does.
+// Tokens become invalid when the guest ends, in any way. The next guest gets valid ones.
 func TestTokensEndWithTheGuest(t *testing.T) {
 	for name, end := range map[string]func(*world) error{
 		"stopped":   func(w *world) error { return w.sandbox.Stop(t.Context(), by) },
@@ -133,16 +132,5 @@ func TestTokensEndWithTheGuest(t *testing.T) {
 				t.Error("alice has no token in the next boot")
 			}
 		})
-	}
-}
-
-func TestTokensEndWithTheDaemon(t *testing.T) {
-	w := newWorld(t)
-	alice := w.create("alice")
-	w.must(w.exec("alice"))
-	tokens, first := w.tokens, w.backend.Guest().Token("agent-alice")
-	w.reopen()
-	if _, ok := tokens.Find(first, alice.UID); ok {
-		t.Error("a token outlived the daemon")
 	}
 }

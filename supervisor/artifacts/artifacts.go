@@ -1,4 +1,4 @@
-// Package artifacts keeps what agents hand over to people: copies in a folder of the home, and who handed over what, and when.
+// Package artifacts stores files that agents share with people: copies in a folder of the home, and a record of each in the database.
 package artifacts
 
 import (
@@ -24,13 +24,12 @@ import (
 )
 
 const (
-	// MaxSize bounds one artifact, all of its files together: results for a person, not
-	// disk images. More is refused.
+	// MaxSize bounds the total size of an artifact: it is for results, not for disk images.
 	MaxSize = 256 << 20
-	// MaxFiles bounds how many files one has. More are refused.
+	// MaxFiles bounds the number of files in an artifact.
 	MaxFiles = 1_000
-	// Keep and KeepBytes are what is kept of one agent, so that none fills the person's
-	// disk. One more is refused until somebody deletes some.
+	// Keep and KeepBytes bound the artifacts of one agent, so that no agent fills the disk.
+	// Sharing fails at the limit until a person deletes some.
 	Keep      = 1_000
 	KeepBytes = 4 << 30
 )
@@ -43,50 +42,50 @@ const (
 
 const (
 	privateDir  fs.FileMode = 0o700
-	privateFile fs.FileMode = 0o600 // and never to be executed
-	// drafts is how the names of what is not kept yet begin. No session's does.
+	privateFile fs.FileMode = 0o600 // never executable
+	// drafts is the prefix of folders of drafts. No session has such a name.
 	drafts = ".draft-"
 )
 
 // ID is an artifact's number.
 type ID int64
 
-// Artifact is what an agent has handed over.
+// Artifact is a file or folder that an agent has shared.
 type Artifact struct {
 	ID          ID
 	Agent       config.AgentID
-	AgentName   config.AgentName // when it was handed over
+	AgentName   config.AgentName // at the time of sharing
 	Session     config.SessionID
 	Name        string // in the session's folder
 	Description string
 	Folder      bool
-	Type        string // of its content, by what it begins with
+	Type        string // MIME type, detected from the content
 	Files       int
 	Size        int64
-	// SHA256 is the digest of the file, or of a folder that of what sha256sum would say
-	// of its files, sorted by their paths.
+	// SHA256 is the digest of the file. For a folder, it is the digest of the output of
+	// sha256sum for its files, sorted by path.
 	SHA256  string
 	Created time.Time
 }
 
-// Options are what artifacts are kept with.
+// Options configure Artifacts.
 type Options struct {
 	Home   config.Home
 	DB     *store.DB
 	Record events.Recorder
 }
 
-// Artifacts are those of a home. The methods may be called from any goroutine; their
-// errors are *fault.Error.
+// Artifacts are the artifacts of a home. The methods may be called from any goroutine.
+// Their errors are *fault.Error.
 type Artifacts struct {
 	Options
-	root *os.Root // all files are touched through it
+	root *os.Root // all files are accessed through it
 
 	mu     sync.Mutex
-	drafts map[config.AgentID]int // how many are under way
+	drafts map[config.AgentID]int // number of open drafts
 }
 
-// Open opens the artifacts of a home, and clears away what was never kept.
+// Open opens the artifacts of a home and removes drafts that an earlier daemon left.
 func Open(ctx context.Context, o Options) (*Artifacts, error) {
 	dir, err := o.Home.Make(o.Home.Artifacts())
 	if err != nil {
@@ -102,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Artifacts, error) {
 	return a, nil
 }
 
-// Close gives the folder back.
+// Close closes the folder.
 func (a *Artifacts) Close() error { return a.root.Close() }
 
 func (a *Artifacts) fault(op, subject string, err error) error {
@@ -112,15 +111,15 @@ func (a *Artifacts) fault(op, subject string, err error) error {
 	return fault.New(fault.Unavailable, op, subject, err).Advise("See that " + a.Home.Artifacts() + " is a folder of yours, and that its disk has room.")
 }
 
-// within is an artifact's path in the folder of all.
+// within returns the path below the folder of artifacts.
 func (f Artifact) within() string { return path.Join(string(f.Session), f.Name) }
 
-// Path is where an artifact is on this computer.
+// Path returns the absolute path of an artifact.
 func (a *Artifacts) Path(f Artifact) string {
 	return path.Join(a.Home.Artifacts(), f.within())
 }
 
-// columns are those of a row, as scan reads them.
+// columns lists the columns that scan reads.
 const columns = "id, agent, agent_name, session, name, description, folder, type, files, size, sha256, created"
 
 func scan(row store.Row) (f Artifact, err error) {
@@ -128,18 +127,17 @@ func scan(row store.Row) (f Artifact, err error) {
 	return f, err
 }
 
-// Filter says which artifacts are meant. Empty is any.
+// Filter selects artifacts. Empty fields match any.
 type Filter struct {
-	// Agent is an id, or a name that the agent had. Who has gone is found too.
+	// Agent is the agent's id, or its name when it shared. The agent may be deleted.
 	Agent   string
 	Session config.SessionID
 }
 
-// page is how many are read from the database at a time: no reader keeps a
-// transaction open while its client is slow.
+// page bounds the rows of one read, so that a slow client keeps no transaction open.
 const page = 64
 
-// List yields artifacts, the newest first.
+// List yields artifacts, newest first.
 func (a *Artifacts) List(ctx context.Context, f Filter) iter.Seq2[Artifact, error] {
 	return store.Pages(page, func(last Artifact) ([]Artifact, error) {
 		return store.Select(ctx, a.DB, "list artifacts", scan, "SELECT "+columns+` FROM artifacts WHERE id < ?1 AND ?2 IN ('', agent, agent_name) AND ?3 IN ('', session)
@@ -160,7 +158,7 @@ func (a *Artifacts) Get(ctx context.Context, id ID) (f Artifact, err error) {
 	return f, err
 }
 
-// Delete deletes an artifact, also one whose files a person has moved away.
+// Delete deletes an artifact, even if its files are gone.
 func (a *Artifacts) Delete(ctx context.Context, id ID, by machine.Cause) error {
 	const op = "delete artifact"
 	f, err := a.Get(ctx, id)
@@ -182,7 +180,7 @@ func (a *Artifacts) Delete(ctx context.Context, id ID, by machine.Cause) error {
 	return nil
 }
 
-// remove removes what is at a path, if it is there.
+// remove removes a file or folder, if it exists.
 func (a *Artifacts) remove(name string) error {
 	dir, err := a.root.OpenRoot(path.Dir(name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -314,13 +314,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A long description is cut, and is one line that moves no cursor.
-func TestDescription(t *testing.T) {
-	if got := oneLine("  a\n\x1b[2Jb\u202e  " + strings.Repeat("ä", 1000)); !strings.HasPrefix(got, "a ·[2Jb· ää") || len(got) > maxDescription {
-		t.Errorf("%q", got)
-	}
-}
-
 // What was under way when the daemon died is gone when it is opened again.
 func TestDraftsAreCleared(t *testing.T) {
 	r := newRig(t)

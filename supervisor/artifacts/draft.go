@@ -26,27 +26,26 @@ import (
 )
 
 const (
-	// maxDrafts is how many one agent has under way: each may hold the largest
-	// artifact on the disk. One more is refused.
+	// maxDrafts bounds the open drafts of an agent: each may take MaxSize on the disk.
 	maxDrafts = 4
-	// item is what a draft is called in its own folder.
+	// item is the name of the draft in its folder.
 	item = "item"
-	// folderType is the type of a folder, as desktops call it.
+	// folderType is the MIME type that desktops use for folders.
 	folderType = "inode/directory"
-	// sniffed is how much of a file its type is told by.
+	// sniffed is the number of bytes that http.DetectContentType looks at.
 	sniffed = 512
-	// maxDescription bounds what is said of an artifact, in bytes. More is cut.
+	// maxDescription bounds descriptions, in bytes. Longer ones are cut.
 	maxDescription = 1_000
 )
 
-// Owner is who hands something over, and in which session.
+// Owner is the agent that shares a file, and its session.
 type Owner struct {
 	Agent   config.AgentID
 	Name    config.AgentName
 	Session config.SessionID // or empty
 }
 
-// Draft is an artifact that is being made. It is for one goroutine.
+// Draft is an artifact that is not complete yet. It is for one goroutine.
 type Draft struct {
 	of   *Artifacts
 	own  string // its folder
@@ -58,7 +57,7 @@ type Draft struct {
 // sum is a file of a draft, with its digest.
 type sum struct{ path, digest string }
 
-// Draft begins an artifact. It must be kept or discarded.
+// Draft begins an artifact. The caller must call Keep or Discard.
 func (a *Artifacts) Draft(o Owner, name string) (*Draft, error) {
 	const op = "share"
 	if err := checkTop(name); err != nil {
@@ -77,8 +76,8 @@ func (a *Artifacts) Draft(o Owner, name string) (*Draft, error) {
 	return &Draft{of: a, own: own, made: Artifact{Agent: o.Agent, AgentName: o.Name, Session: cmp.Or(o.Session, Loose), Name: name}}, nil
 }
 
-// File makes a file of the draft: at a path below it, with the folders above, or
-// with "" the draft itself. The size is what is expected, and only refused here.
+// File creates a file of the draft and its parent folders. With an empty name the draft
+// is that file. A size above MaxSize is refused at once; other sizes are not checked here.
 func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 	const op = "share"
 	if size > MaxSize {
@@ -99,7 +98,7 @@ func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 		return nil, fault.Newf(fault.Rejected, op, d.made.Name, "it has more than %d files", MaxFiles).Advise("Share an archive of them.")
 	}
 	f, err := d.of.root.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
-	if errors.Is(err, fs.ErrExist) { // where capitals do not matter, two names of the guest are one
+	if errors.Is(err, fs.ErrExist) { // two names of the guest may be one on a file system that ignores case
 		return nil, fault.Newf(fault.InvalidArgs, op, name, "this computer takes two of its names for one").Advise("Give one of them another name.")
 	}
 	if err != nil {
@@ -139,8 +138,7 @@ func (f *file) Close() error {
 	return d.of.fault("share", d.made.Name, errors.Join(f.to.Sync(), f.to.Close()))
 }
 
-// Keep makes the draft an artifact. It gets a number where its session has one of
-// the name.
+// Keep makes the draft an artifact. Its name gets a number if the session has one of that name.
 func (d *Draft) Keep(ctx context.Context, description string, by machine.Cause) (Artifact, error) {
 	const op = "share"
 	defer d.close()
@@ -189,10 +187,10 @@ func (d *Draft) Keep(ctx context.Context, description string, by machine.Cause) 
 	return f, nil
 }
 
-// Discard throws the draft away, unless it was kept.
+// Discard removes the draft unless it was kept.
 func (d *Draft) Discard() error { return d.close() }
 
-// close takes the draft's own folder away.
+// close removes the draft's folder.
 func (d *Draft) close() error {
 	if d.gone {
 		return nil
@@ -207,7 +205,7 @@ func (d *Draft) close() error {
 	return a.fault("share", d.made.Name, removeall.Remove(a.root, d.own))
 }
 
-// digest is that of the file, or of a folder what sha256sum says of its files.
+// digest returns Artifact.SHA256.
 func (d *Draft) digest() string {
 	if !d.made.Folder {
 		return d.sums[0].digest
@@ -220,7 +218,7 @@ func (d *Draft) digest() string {
 	return fmt.Sprintf("%x", all.Sum(nil))
 }
 
-// admit refuses what is too much of one agent.
+// admit refuses an artifact beyond the agent's limits.
 func admit(ctx context.Context, tx *sql.Tx, f Artifact) error {
 	var count, size int64
 	if err := tx.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM artifacts WHERE agent = ?", f.Agent).Scan(&count, &size); err != nil {
@@ -233,8 +231,8 @@ func admit(ctx context.Context, tx *sql.Tx, f Artifact) error {
 		Advise("Ask the person to delete some: osaurus-sandbox artifacts delete.")
 }
 
-// free is a name that nothing has in the session, neither in the index nor on the
-// disk, where people do as they like.
+// free returns a name that is unused in the session's rows and in its folder, where people
+// may have put files.
 func (a *Artifacts) free(ctx context.Context, tx *sql.Tx, f Artifact) (string, error) {
 	wanted := f.Name
 	for n := 1; ; n++ {
@@ -254,7 +252,7 @@ func (a *Artifacts) free(ctx context.Context, tx *sql.Tx, f Artifact) (string, e
 	}
 }
 
-// sync makes the names in a folder outlast a power cut.
+// sync syncs a folder, so that its names survive a power cut.
 func (a *Artifacts) sync(dir string) error {
 	f, err := a.root.Open(dir)
 	if err != nil {
@@ -263,8 +261,7 @@ func (a *Artifacts) sync(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// oneLine is what is said of an artifact, as it is shown in a table: nothing in it
-// moves a terminal's cursor.
+// oneLine makes a description safe to print in a table.
 func oneLine(text string) string {
 	return printable.Cut(strings.Join(strings.Fields(printable.Text(text)), " "), maxDescription)
 }

@@ -13,18 +13,15 @@ import (
 )
 
 const (
-	// maxName is the longest name in bytes: what every file system takes, with room for
-	// a number.
+	// maxName bounds names, in bytes: every file system takes it, with room for a number.
 	maxName = 200
-	// maxPath is the longest path below an artifact, so that programs can still open
-	// it, wherever it is copied.
+	// maxPath bounds paths below an artifact, so that programs can open copies of it anywhere.
 	maxPath = 512
-	// Loose is the session of what is shared in none.
+	// Loose is the session of artifacts that were shared outside of sessions.
 	Loose config.SessionID = "default"
 )
 
-// checkName refuses what a name from the guest must not be here: it is shown to
-// people, in terminals too, who shall see what it is.
+// checkName refuses names that are misleading or unsafe when they are shown in a terminal.
 func checkName(name string) error {
 	refuse := func(why string) error {
 		return fault.New(fault.InvalidArgs, "name artifact", fmt.Sprintf("%.80q", name), errors.New(why)).Advise("Give the file another name.")
@@ -44,8 +41,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkTop refuses what an artifact itself must not be called: it is listed, and
-// written in command lines.
+// checkTop checks the name of an artifact, which people type in command lines.
 func checkTop(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -56,7 +52,7 @@ func checkTop(name string) error {
 	return nil
 }
 
-// checkPath refuses what a path below an artifact must not be.
+// checkPath checks a path below an artifact.
 func checkPath(name string) error {
 	if len(name) > maxPath {
 		return fault.Newf(fault.InvalidArgs, "name artifact", fmt.Sprintf("%.80q", name), "its path is longer than %d bytes", maxPath).Advise("Share an archive of it.")
@@ -69,7 +65,7 @@ func checkPath(name string) error {
 	return nil
 }
 
-// numbered is a name with a number, for the second of its name: report-2.md.
+// numbered adds a number to a name: report-2.md.
 func numbered(name string, n int) string {
 	if n == 1 {
 		return name

@@ -9,9 +9,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Read tells the files of an artifact, sorted by their paths: "" is that of one that is
-// a file. What people have put beside them is told too, if it is a file. What they
-// have moved away is fault.NotFound.
+// Read calls tell for each file of an artifact, sorted by path. The path is empty if the
+// artifact is a file. Files that people have added are included. It fails with NotFound if
+// the artifact was moved away.
 func (a *Artifacts) Read(ctx context.Context, f Artifact, tell func(path string, content io.Reader) error) error {
 	const op = "read artifact"
 	err := a.read(ctx, f, tell)

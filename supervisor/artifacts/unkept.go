@@ -12,11 +12,11 @@ import (
 	"osaurus-sandbox/internal/removeall"
 )
 
-// aimed is the file in a draft's own folder that says where its files are moved
-// to. A daemon that dies right after that leaves them there without a row.
+// aimed is the file in a draft's folder that names the destination. A daemon that dies after
+// the move and before the commit leaves files there without a row.
 const aimed = "aimed"
 
-// aim notes where the draft is moved to.
+// aim records the draft's destination.
 func (d *Draft) aim(place string) error {
 	a := d.of
 	f, err := a.root.OpenFile(path.Join(d.own, aimed), os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
@@ -31,8 +31,7 @@ func (d *Draft) aim(place string) error {
 	return a.fault("share", d.made.Name, err)
 }
 
-// clear removes the drafts that a daemon before this one has left, and what it has
-// moved into its place and not kept.
+// clear removes drafts of earlier daemons, and files that they moved without a row.
 func (a *Artifacts) clear(ctx context.Context) error {
 	entries, err := fs.ReadDir(a.root.FS(), ".")
 	if err != nil {
@@ -46,7 +45,7 @@ func (a *Artifacts) clear(ctx context.Context) error {
 	return err
 }
 
-// takeBack removes what was moved out of a draft's own folder and has no row.
+// takeBack removes a draft's moved files unless they have a row.
 func (a *Artifacts) takeBack(ctx context.Context, own string) error {
 	if _, err := a.root.Lstat(path.Join(own, item)); !errors.Is(err, fs.ErrNotExist) {
 		return err // it was not moved

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// label is what the system calls the service of the usual home.
+	// label names the service of the default home.
 	label = "osaurus-sandbox"
 	// limit is how long the system's own manager may take for one answer. It
 	// waits for the daemon's end, and so for the guest's.

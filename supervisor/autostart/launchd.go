@@ -25,7 +25,7 @@ func (launchd) file(label string) (string, error) {
 	return filepath.Join(home, "Library", "LaunchAgents", domain+label+".plist"), nil
 }
 
-// describe: ExitTimeOut is more than what the daemon takes to stop a guest.
+// describe sets ExitTimeOut longer than the daemon takes to stop a guest.
 func (launchd) describe(s Service) []byte {
 	return fmt.Appendf(nil, `<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
@@ -68,7 +68,7 @@ func escape(text string) string {
 	return b.String()
 }
 
-// target is the session of the user who asks.
+// target returns the launchd domain of the current user.
 func (launchd) target() string { return fmt.Sprintf("gui/%d", os.Getuid()) }
 
 func (l launchd) reach() []string { return []string{"launchctl", "print", l.target()} }

@@ -21,7 +21,7 @@ func (systemd) file(label string) (string, error) {
 	return filepath.Join(dir, "systemd", "user", label+".service"), nil
 }
 
-// describe: TimeoutStopSec is more than what the daemon takes to stop a guest.
+// describe sets TimeoutStopSec longer than the daemon takes to stop a guest.
 func (systemd) describe(s Service) []byte {
 	return fmt.Appendf(nil, `[Unit]
 Description=Osaurus Sandbox

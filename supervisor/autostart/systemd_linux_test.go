@@ -90,7 +90,7 @@ func clearGroups(t *testing.T, before map[string]bool) {
 	}
 }
 
-// clearGroup removes a cgroup and those in it, of which none has a process.
+// clearGroup removes a cgroup and its children, which have no processes.
 func clearGroup(t *testing.T, dir string) {
 	inner, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
 	for _, file := range inner {

@@ -287,37 +287,6 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-func TestSlowGuest(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		f := healthyFake(t)
-		f.info = func(context.Context) (guest.Info, error) {
-			time.Sleep(2100 * time.Millisecond)
-			return healthy(), nil
-		}
-		r := run(t, f)["vsock"]
-		if fault.KindOf(r.Err) != fault.Timeout || !strings.Contains(r.Advice(), "osaurus-sandbox status") {
-			t.Errorf("%+v", r)
-		}
-	})
-}
-
-// TestSilentGuest: a guest without an answer to Info fails only the checks that use Info.
-func TestSilentGuest(t *testing.T) {
-	f := healthyFake(t)
-	f.info = func(context.Context) (guest.Info, error) { return guest.Info{}, errors.New("no answer") }
-	results := run(t, f)
-	for _, name := range []string{"vsock", "clock", "nat", "dns"} {
-		if r := results[name]; r.Passed() || r.Advice() == "" {
-			t.Errorf("%s: %+v", name, r)
-		}
-	}
-	for _, name := range []string{"exec", "disk-guest", "agent-user", "virtiofs-to-host"} {
-		if r := results[name]; !r.Passed() {
-			t.Errorf("%s: %+v", name, r)
-		}
-	}
-}
-
 // TestEverythingHangs: checks run concurrently, so all end after the timeout of one.
 func TestEverythingHangs(t *testing.T) {
 	const limit = 30 * time.Second
@@ -338,43 +307,6 @@ func TestEverythingHangs(t *testing.T) {
 		}
 		if len(results) != len(afterStart) {
 			t.Errorf("%d results", len(results))
-		}
-	})
-}
-
-func TestNetworkStaysPending(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		f := healthyFake(t)
-		f.info = func(context.Context) (guest.Info, error) {
-			info := healthy()
-			info.Network.Status = guest.NetworkPending
-			return info, nil
-		}
-		results := run(t, f)
-		for _, name := range []string{"nat", "dns"} {
-			if r := results[name]; fault.KindOf(r.Err) != fault.Timeout || !strings.Contains(r.Advice(), "firewall or VPN") {
-				t.Errorf("%s: %+v", name, r)
-			}
-		}
-	})
-}
-
-func TestEndsEarly(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		f := healthyFake(t)
-		for i := range f.answers {
-			f.answers[i].hang = true
-		}
-		target, err := doctor.ParseTarget("http://example.com/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		for range doctor.Diagnose(t.Context(), f, fakeAgents{f}, target) {
-			break
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
 		}
 	})
 }

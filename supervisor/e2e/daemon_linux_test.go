@@ -22,7 +22,7 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// daemonHome, when set, has the test program be a daemon of that home.
+// daemonHome, when set, makes the test program a daemon of that home.
 const daemonHome = "OSAURUS_E2E_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve does what it reads, a word a line, and says how each went.
+// serve executes the commands that it reads, one a line, and prints each result.
 func serve(home config.Home) {
 	events := &journal{}
 	s, err := machine.New(context.Background(), options(home, events))
@@ -94,7 +94,7 @@ func reached(s *machine.Machine, want machine.State) (err error) {
 	return err
 }
 
-// daemon is a process that has a home.
+// daemon is a process that owns a home.
 type daemon struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -132,7 +132,7 @@ func newDaemon(t *testing.T, home config.Home) *daemon {
 
 func (d *daemon) pid() int { return d.cmd.Process.Pid }
 
-// ask has the daemon do something; its answer comes later.
+// ask sends a command to the daemon without waiting for the answer.
 func (d *daemon) ask(word string) {
 	d.t.Helper()
 	if _, err := fmt.Fprintln(d.in, word); err != nil {
@@ -140,7 +140,7 @@ func (d *daemon) ask(word string) {
 	}
 }
 
-// answer waits for an answer, which must be of this kind: "start ok".
+// answer waits for an answer with this prefix: "start ok".
 func (d *daemon) answer(want string) {
 	d.t.Helper()
 	select {
@@ -159,7 +159,7 @@ func (d *daemon) do(word string) {
 	d.answer(word + " ok")
 }
 
-// close ends the daemon the orderly way.
+// close shuts the daemon down.
 func (d *daemon) close() {
 	d.t.Helper()
 	if err := d.in.Close(); err != nil {
@@ -170,7 +170,7 @@ func (d *daemon) close() {
 	}
 }
 
-// begin has the daemon do something and returns when it is under way.
+// begin starts an operation of the daemon and waits until it is in progress.
 func (d *daemon) begin(moment string) {
 	d.t.Helper()
 	switch moment {
@@ -187,7 +187,7 @@ func (d *daemon) begin(moment string) {
 	}
 }
 
-// lives are a sandbox's daemons, one after the other.
+// lives runs successive daemons of one sandbox.
 type lives struct {
 	*daemon
 	t    *testing.T
@@ -203,8 +203,7 @@ func newLives(t *testing.T) *lives {
 	return l
 }
 
-// killed kills the daemon, whose machine goes with it. The next one knows, and
-// has a sandbox that works.
+// killed kills the daemon. Its machine must end too, and the next daemon must notice and work.
 func (l *lives) killed(t *testing.T) {
 	t.Helper()
 	found := machines(t, l.pid())
@@ -221,7 +220,7 @@ func (l *lives) killed(t *testing.T) {
 	l.do("exec")
 }
 
-// end ends the last daemon, of which nothing may be left.
+// end shuts the last daemon down, which must leave no process.
 func (l *lives) end() {
 	l.t.Helper()
 	l.daemon.t = l.t
@@ -231,8 +230,7 @@ func (l *lives) end() {
 	}
 }
 
-// TestDaemon has one daemon of a sandbox after the other stopped and killed, at all
-// sorts of moments.
+// TestDaemon stops and kills daemons of a sandbox during their operations.
 func TestDaemon(t *testing.T) {
 	l := newLives(t)
 	t.Run("Stopped", l.stopped)
@@ -252,7 +250,7 @@ func TestDaemon(t *testing.T) {
 	l.end()
 }
 
-// gone waits until a process that was a machine is no more.
+// gone waits for the end of a machine's process.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	timetest.Eventually(t, "the machine is gone", func() bool {
@@ -261,8 +259,8 @@ func gone(t *testing.T, pid int) {
 	})
 }
 
-// stopped stops daemons. While one is stopped nobody can take its home. Let go, it does
-// what it was about to do; given up and killed, it makes room for another.
+// stopped sends SIGSTOP to daemons. A stopped daemon keeps its home. Once continued, it completes
+// its operation; once killed, another daemon can take the home.
 func (l *lives) stopped(t *testing.T) {
 	type cell struct {
 		moment string

@@ -18,15 +18,14 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// everything says that the whole of the matrix is to be tried, which takes
-// minutes, and not only each sort of harm once.
+// everything reports whether to try every combination, which takes minutes.
 func everything() bool { return os.Getenv("OSAURUS_FAULTS") == "all" }
 
-// moment is what is under way when harm is done.
+// moment is an operation that is in progress during the damage.
 type moment struct {
 	from  machine.State
-	begin func(s *sandbox, ctx context.Context) error // nil: nothing is
-	ready func(s *sandbox)                            // it is under way
+	begin func(s *sandbox, ctx context.Context) error // nil for no operation
+	ready func(s *sandbox)                            // waits until it is in progress
 }
 
 func moments() map[string]moment {
@@ -55,9 +54,8 @@ func moments() map[string]moment {
 	}
 }
 
-// crowd has 200 callers run a command at once. Each comes back with a result or
-// with a kind: that the guest refuses more than it runs at once, or is too slow
-// for so many on a busy host, is no failure.
+// crowd runs 200 commands at once. Each call returns a result or an error with a kind: a guest
+// may refuse some of them, or be too slow on a busy host.
 func crowd(s *sandbox, ctx context.Context) error {
 	const callers = 200
 	var all sync.WaitGroup
@@ -87,22 +85,22 @@ func crowd(s *sandbox, ctx context.Context) error {
 	return nil
 }
 
-// TestFaults does all sorts of harm at all sorts of moments: see strikes. Every
-// call comes back within its deadline and with a kind if it fails, the state is
-// true soon after, a start by hand works, and nothing is left behind.
+// TestFaults damages a sandbox during its operations: see damages. Every call must return in
+// time, errors must have a kind, the state must be true soon after, a start by hand must work,
+// and nothing may be left behind.
 func TestFaults(t *testing.T) {
 	meddler := &meddler{Driver: driver()}
-	type cell struct{ strike, moment string }
-	// In an order in which few machines need to be started.
+	type cell struct{ damage, moment string }
+	// This order needs few starts of machines.
 	cells := []cell{
 		{"qemu continued", "crowd"}, {"guest continued", "idle"}, {"guest stopped", "idle"},
 		{"guest killed", "reset"}, {"qemu stopped", "stop"}, {"qemu killed", "start"},
 	}
 	if everything() {
 		cells = nil
-		for _, strike := range []string{"qemu continued", "guest continued", "qemu killed", "guest killed", "qemu stopped", "guest stopped"} {
+		for _, damage := range []string{"qemu continued", "guest continued", "qemu killed", "guest killed", "qemu stopped", "guest stopped"} {
 			for _, moment := range []string{"idle", "exec", "crowd", "stop", "start", "reset"} {
-				cells = append(cells, cell{strike, moment})
+				cells = append(cells, cell{damage, moment})
 			}
 		}
 	}
@@ -110,10 +108,10 @@ func TestFaults(t *testing.T) {
 	s.must(s.Start(t.Context(), by))
 	before := descriptors(t)
 	for _, cell := range cells {
-		t.Run(cell.strike+" "+cell.moment, func(t *testing.T) {
+		t.Run(cell.damage+" "+cell.moment, func(t *testing.T) {
 			began := time.Now()
 			here := &sandbox{s.Machine, t, s.home}
-			here.endure(strikes(meddler, cell.moment)[cell.strike], moments()[cell.moment])
+			here.endure(damages(meddler, cell.moment)[cell.damage], moments()[cell.moment])
 			t.Logf("%v", time.Since(began).Round(time.Millisecond))
 		})
 	}
@@ -124,7 +122,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// descriptors is how many this process has open.
+// descriptors returns the number of open descriptors.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -135,16 +133,15 @@ func descriptors(t *testing.T) int {
 }
 
 const (
-	// callLimit is the longest that a call may take: one to a start whose first
-	// machine never answers, which has 90 s, and is then started again.
+	// callLimit bounds every call. The longest one is a start whose first machine never answers
+	// within its 90 s and is started again.
 	callLimit = 150 * time.Second
-	// truth is how long the state may be wrong: five seconds, which package
-	// supervisor's tests hold it to in virtual time, and what a host takes longer that is
-	// busy with other guests.
+	// truth is how long the state may be wrong. The tests of package machine demand five
+	// seconds in virtual time; a host that runs other guests takes longer.
 	truth = 30 * time.Second
 )
 
-func (s *sandbox) endure(hit strike, m moment) {
+func (s *sandbox) endure(hit damage, m moment) {
 	t := s.t
 	if m.from == machine.Running {
 		s.must(s.Start(t.Context(), by))
@@ -163,15 +160,14 @@ func (s *sandbox) endure(hit strike, m moment) {
 		go func() { result <- m.begin(s, ctx) }()
 		m.ready(s)
 	}
-	// What is being stopped may be gone before it can be hit, which is fine too.
+	// A machine that stops may be gone already.
 	if found := machines(t, os.Getpid()); len(found) == 0 {
-		t.Logf("there was nothing left to hit")
+		t.Logf("the machine is gone already")
 	} else if hit.hit != nil {
 		hit.hit(s)
 		s.isTrue()
 		if hit.mend != nil {
 			time.Sleep(pause)
-			// Whatever was harmed runs no more; a guest that boots has never answered.
 			timetest.Eventually(s.t, "nothing answers", func() bool { return time.Since(s.Status().AnsweredAt) > pause*3/4 })
 			hit.mend(s)
 		}
@@ -184,7 +180,7 @@ func (s *sandbox) endure(hit strike, m moment) {
 		}
 		t.Logf("the call: %v", err)
 		if hit.mends && err != nil {
-			t.Errorf("what was mended in time failed: %v", err)
+			t.Errorf("a call failed although the damage was repaired in time: %v", err)
 		}
 	case <-time.After(callLimit + time.Second):
 		t.Fatal("the call did not come back")
@@ -201,7 +197,7 @@ func (s *sandbox) endure(hit strike, m moment) {
 	}
 }
 
-// isTrue waits until the state is what is the case.
+// isTrue waits until the state matches the processes.
 func (s *sandbox) isTrue() {
 	s.t.Helper()
 	began := time.Now()

@@ -26,16 +26,15 @@ import (
 )
 
 const (
-	// arch is what boots fastest under emulation.
+	// arch boots fastest under emulation.
 	arch = "arm64"
 	by   = machine.Cause("test")
 
-	// patience is more than anything takes on a host that is busy with other
-	// tests too, but for what has a limit of its own.
+	// patience bounds every wait without its own limit, on a host that runs other tests too.
 	patience = 2 * time.Minute
 )
 
-// newHome is bareHome with the images that tests share, which nobody removes.
+// newHome is bareHome with the images that tests share. Tests must not remove them.
 func newHome(t *testing.T) config.Home {
 	t.Helper()
 	home := bareHome(t)
@@ -43,7 +42,7 @@ func newHome(t *testing.T) config.Home {
 	return home
 }
 
-// bareHome makes a home whose sandbox boots the smallest guest there is.
+// bareHome makes a home whose sandbox boots the smallest guest.
 func bareHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
@@ -54,7 +53,7 @@ func bareHome(t *testing.T) config.Home {
 	return home
 }
 
-// options are a supervisor's for a home.
+// options returns a machine's options for a home.
 func options(home config.Home, record machine.Recorder) machine.Options {
 	return machine.Options{
 		Home: home, Driver: driver(), Arch: arch, Record: record,
@@ -62,7 +61,7 @@ func options(home config.Home, record machine.Recorder) machine.Options {
 	}
 }
 
-// sandbox is a supervisor with what tests ask of it.
+// sandbox is a machine with helpers for tests.
 type sandbox struct {
 	*machine.Machine
 	t    *testing.T
@@ -94,7 +93,7 @@ func (s *sandbox) must(err error) {
 	}
 }
 
-// run runs a shell command in the guest and returns what it says.
+// run runs a shell command in the guest and returns its output.
 func (s *sandbox) run(script string) string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -110,7 +109,7 @@ func (s *sandbox) run(script string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// becomes waits for a state and returns how long that took.
+// becomes waits for a state and returns the duration.
 func (s *sandbox) becomes(want machine.State) time.Duration {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -126,7 +125,7 @@ func (s *sandbox) becomes(want machine.State) time.Duration {
 	return time.Since(began)
 }
 
-// machines are the QEMU processes that a process has started.
+// machines returns the QEMU processes that a process has started.
 func machines(t *testing.T, parent int) []int {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -147,7 +146,7 @@ func machines(t *testing.T, parent int) []int {
 		}
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
 		if err != nil || !bytes.Contains(args, []byte("\x00-kernel\x00")) {
-			continue // it is only asked what it can do
+			continue // it only reports capabilities
 		}
 		pid, err := strconv.Atoi(strings.Fields(string(stat))[0])
 		if err != nil {
@@ -158,7 +157,7 @@ func machines(t *testing.T, parent int) []int {
 	return found
 }
 
-// qemuPID is the one QEMU process of a process.
+// qemuPID returns the only QEMU process of a process.
 func qemuPID(t *testing.T, parent int) int {
 	t.Helper()
 	found := machines(t, parent)
@@ -176,7 +175,7 @@ func send(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// journal keeps events.
+// journal records events.
 type journal struct {
 	mu     sync.Mutex
 	events []machine.Event

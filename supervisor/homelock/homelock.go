@@ -21,26 +21,25 @@ import (
 
 const (
 	lockName = "sandbox"
-	// maxSize bounds what is read of an owner's file.
+	// maxSize bounds the bytes read of the lock file.
 	maxSize = 4096
-	// patience is how long Take waits for a lock whose owner, by all that can
-	// be seen, has just ended: its last descriptors may take a moment to close.
+	// patience is how long Take waits for a lock whose owner seems to have ended:
+	// its descriptors may take a moment to close.
 	patience = 2 * time.Second
 	poll     = 50 * time.Millisecond
 )
 
-// Owner is a program that has, or had, a home. PID alone would prove nothing,
-// since pids are used again: together with the time at which the process
-// started, and the boot of the computer that both belong to, it does.
+// Owner is a program that has, or had, a home. PIDs are reused, so the start time and the
+// boot of the computer identify the process too.
 type Owner struct {
 	PID     int       `json:"pid"`
-	Started uint64    `json:"started"` // in the system's own unit
+	Started uint64    `json:"started"` // in a unit of the operating system
 	Boot    string    `json:"boot"`
 	Program string    `json:"program"`
 	Since   time.Time `json:"since"`
 }
 
-// Self is this process.
+// Self returns this process as an owner.
 func Self() (Owner, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -50,8 +49,7 @@ func Self() (Owner, error) {
 	return Owner{PID: os.Getpid(), Started: started, Boot: boot, Program: filepath.Base(os.Args[0]), Since: time.Now()}, err
 }
 
-// Lives reports whether the owner is still running: a process of its pid that
-// started in another moment, or in another boot, is somebody else.
+// Lives reports whether the owner is still running.
 func (o Owner) Lives() bool {
 	boot, err := bootID()
 	if err != nil || boot != o.Boot {
@@ -65,16 +63,14 @@ func (o Owner) String() string {
 	return fmt.Sprintf("%s, process %d, since %s", o.Program, o.PID, o.Since.Local().Format("2006-01-02 15:04:05"))
 }
 
-// Lock is a home that was taken. It is held until Release or until the process
-// ends, in whatever way.
+// Lock is the lock of a home. It is held until Release or the end of the process.
 type Lock struct {
 	file   *os.File
 	before Owner
 }
 
-// Take takes a home. If another program has it, that is a fault.Rejected that
-// names the program. Nothing is ever done to that program. The context ends a
-// wait, and nothing else.
+// Take locks a home. It fails with Rejected if another program has it, and names that
+// program. ctx bounds the wait only.
 func Take(ctx context.Context, home config.Home) (*Lock, error) {
 	const op = "take"
 	dir, err := home.Make(home.Locks())
@@ -129,12 +125,12 @@ func (l *Lock) wait(ctx context.Context, home config.Home) error {
 	}
 }
 
-// Before is the program that had the home last and did not give it back: it
-// was killed, or the computer went down.
+// Before returns the last owner if it ended without Release: it was killed, or the
+// computer crashed.
 func (l *Lock) Before() (Owner, bool) { return l.before, l.before.PID != 0 }
 
-// Lost reports whether the home was deleted or moved, or its lock file replaced: the
-// lock protects nothing then.
+// Lost reports whether the home was deleted or moved, or its lock file replaced. The
+// lock then protects nothing.
 func (l *Lock) Lost() bool {
 	here, err := os.Stat(l.file.Name())
 	if err != nil {
@@ -144,12 +140,12 @@ func (l *Lock) Lost() bool {
 	return err == nil && !os.SameFile(here, held)
 }
 
-// Release gives the home back.
+// Release unlocks the home.
 func (l *Lock) Release() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
-// Holder is the program that has a home, as far as it says so.
+// Holder returns the program that has a home, if it is known.
 func Holder(home config.Home) (Owner, bool) {
 	file, err := os.Open(filepath.Join(home.Locks(), lockName))
 	if err != nil {
@@ -174,7 +170,7 @@ func (l *Lock) write(o Owner) error {
 		return err
 	}
 	text = append(text, '\n')
-	if _, err := l.file.WriteAt(text, 0); err != nil { // over what is there: a full disk takes nothing away
+	if _, err := l.file.WriteAt(text, 0); err != nil { // in place, so that a full disk loses nothing
 		return err
 	}
 	return errors.Join(l.file.Truncate(int64(len(text))), l.file.Sync())

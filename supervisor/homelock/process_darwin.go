@@ -2,7 +2,7 @@ package homelock
 
 import "golang.org/x/sys/unix"
 
-// startTime is when a process started, in microseconds since 1970.
+// startTime returns the start of a process, in microseconds since 1970.
 func startTime(pid int) (uint64, error) {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -12,5 +12,5 @@ func startTime(pid int) (uint64, error) {
 	return uint64(t.Sec)*1e6 + uint64(t.Usec), nil
 }
 
-// bootID is another one after every boot of the computer.
+// bootID returns an id that changes with every boot of the computer.
 func bootID() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }

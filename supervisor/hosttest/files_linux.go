@@ -16,8 +16,8 @@ import (
 // guest's own.
 const workspace = "/workspace"
 
-// on calls do with the path that a file has on this host, and puts the path that it
-// has in the guest into errors.
+// on calls do with the file's path on this host, and replaces that path in errors with
+// the one in the guest.
 func (r room) on(file engine.File, do func(engine.File) error) error {
 	if err := r.guest.enter(r.user); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package hosttest is a fake of what a supervisor runs: its guest is this host, so that what is built on it can be tried without a boot.
+// Package hosttest provides a fake machine.Backend whose guest runs programs on this host, for tests that need no boot.
 package hosttest
 
 import (
@@ -21,20 +21,20 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// Backend is a supervisor's backend without machines. Its data disk outlives
-// its guests: the layers of rooms are on it.
+// Backend implements machine.Backend without VMs. The layers of rooms outlive
+// its guests.
 type Backend struct {
-	Broken error // what a boot fails with
-	Stuck  bool  // a boot has no end
-	// Workspace is what a guest has at /workspace; where it is empty, agents have no files.
+	Broken error // the error of boots
+	Stuck  bool  // boots never end
+	// Workspace is the folder at /workspace in the guest. Without it, agents have no files.
 	Workspace string
-	// Program is what a guest has at hatch.Program; where it is empty, nothing.
+	// Program is the program at protocol.ShimPath in the guest, or empty.
 	Program string
-	// Base is what guests boot from. It is changed while none runs.
+	// Base names the base image. Tests change it while no guest runs.
 	Base string
 
 	mu    sync.Mutex
-	disk  map[config.LinuxUser]string // who has a layer, and on which base
+	disk  map[config.LinuxUser]string // the base of each user's layer
 	guest *Guest                      // the last one
 }
 
@@ -91,22 +91,22 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, tracker *progress
 	return g, boot.Machine{Pack: "none", CPUs: 1}, nil
 }
 
-// Guest runs commands on this host, whoever they are for.
+// Guest runs the commands of all users on this host.
 type Guest struct {
 	backend   *Backend
 	done      chan struct{}
 	once      sync.Once
-	closed    error // what came of once
+	closed    error // the result of once
 	terminals *terminals
 
 	mu     sync.Mutex
 	rooms  map[config.LinuxUser]engine.RoomConfig
 	tokens map[config.LinuxUser]string
-	asked  []string // what was asked of rooms, in order
+	asked  []string // requests about rooms, in order
 	when   func(string)
-	refuse error // what it answers about rooms, if it refuses
-	mute   error // what it answers to everything, if it does not answer
-	full   bool  // the disks of rooms are
+	refuse error // the error of requests about rooms
+	mute   error // the error of all requests
+	full   bool  // the disks of rooms are full
 	runs   map[*command]bool
 }
 
@@ -190,7 +190,7 @@ func (g *Guest) exec(ctx context.Context, user config.LinuxUser, c engine.Comman
 	return p, nil
 }
 
-// errGone is what is known of a command whose guest has ended.
+// errGone is the error of commands whose guest has ended.
 var errGone = fault.Newf(fault.Unavailable, engine.OpRun, "", "the machine ended before it did").Advise("See `osaurus-sandbox status` for why; then run it again.")
 
 func (g *Guest) add(p *command) {
@@ -213,7 +213,7 @@ func (g *Guest) remove(p *command) {
 	delete(g.runs, p)
 }
 
-// end ends the commands of which lost says something: that is all that is known of their end.
+// end kills the commands for which lost returns an error, and gives them that error.
 // Guest.mu is held.
 func (g *Guest) end(lost func(*command) error) {
 	for p := range g.runs {
@@ -224,7 +224,7 @@ func (g *Guest) end(lost func(*command) error) {
 	}
 }
 
-// endRoom ends what runs in a room. Guest.mu is held.
+// endRoom kills the commands of a room. Guest.mu is held.
 func (g *Guest) endRoom(user config.LinuxUser) {
 	delete(g.rooms, user)
 	g.end(func(p *command) error {
@@ -239,7 +239,7 @@ type command struct {
 	cmd  *exec.Cmd
 	room config.LinuxUser
 	kill context.CancelFunc
-	lost error // why its end is not known, if it is not
+	lost error // why its end is unknown
 	done chan struct{}
 	exit engine.Exit
 	err  error

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/guest/embedded"
 )
 
-// Program is osaurus-host as rooms have it, in a file of the test's own.
+// Program writes osaurus-host to a temporary file.
 func Program(t testing.TB) string {
 	t.Helper()
 	programs, err := embedded.Programs(runtime.GOARCH)
@@ -18,8 +18,8 @@ func Program(t testing.TB) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "osaurus-host")
-	// Another process writes it: what this one has open for writing, so may a child that it is
-	// just starting elsewhere, and then it cannot be run.
+	// Another process writes the file: a child that starts now could inherit a descriptor
+	// for writing, and then the file could not be executed.
 	write := exec.Command("sh", "-c", `cat > "$1" && chmod 700 "$1"`, "sh", file)
 	write.Stdin = bytes.NewReader(programs["osaurus-host"])
 	if out, err := write.CombinedOutput(); err != nil {

@@ -11,22 +11,21 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Asked is what was asked of rooms so far, in order: "ensure agent-alice".
+// Asked returns the requests about rooms so far: "ensure agent-alice".
 func (g *Guest) Asked() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.asked)
 }
 
-// Refuse has every question about rooms fail from now on, or none for nil.
+// Refuse makes requests about rooms fail with err. Nil ends that.
 func (g *Guest) Refuse(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refuse = err
 }
 
-// Mute has the guest answer nothing about itself and its rooms from now on, as one that is
-// silent does, or answer again.
+// Mute makes the guest silent, or answer again.
 func (g *Guest) Mute(silent bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +35,7 @@ func (g *Guest) Mute(silent bool) {
 	}
 }
 
-// Fill has the disks of all rooms be full from now on, as commands tell when they end.
+// Fill makes commands report a full disk.
 func (g *Guest) Fill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +48,7 @@ func (g *Guest) isFull() bool {
 	return g.full
 }
 
-// RoomConfig returns what a user's room was made with.
+// RoomConfig returns the configuration of a user's room.
 func (g *Guest) RoomConfig(user config.LinuxUser) (engine.RoomConfig, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,15 +56,14 @@ func (g *Guest) RoomConfig(user config.LinuxUser) (engine.RoomConfig, bool) {
 	return r, ok
 }
 
-// Token is what the programs of a user's room would show to the bridge.
+// Token returns the bridge token of a user's room.
 func (g *Guest) Token(user config.LinuxUser) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.tokens[user]
 }
 
-// When has something be done in the moment in which something is asked of rooms:
-// "ensure agent-alice".
+// When calls do during a request about a room: "ensure agent-alice".
 func (g *Guest) When(asked string, do func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +74,7 @@ func (g *Guest) When(asked string, do func()) {
 	}
 }
 
-// ask notes a question and does what it asks for, of which a caller who has left hears nothing.
+// ask records a request and performs it, even if ctx has ended.
 func (g *Guest) ask(ctx context.Context, what string, user string, do func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,7 +90,7 @@ func (g *Guest) ask(ctx context.Context, what string, user string, do func() err
 	return cmp.Or(do(), ctx.Err())
 }
 
-// enter is what a command in a room begins with.
+// enter fails unless the user has a room.
 func (g *Guest) enter(user config.LinuxUser) error {
 	if _, ok := g.RoomConfig(user); user != "" && !ok {
 		return noRoom(user)

@@ -25,8 +25,8 @@ import (
 // greetLimit is how long a service in this process may take to answer.
 const greetLimit = 30 * time.Second
 
-// terminals are shells, jobs and files of the guest's own code, with this host's
-// programs, each user in a home of its own. Walls there are none.
+// terminals serves shells, jobs and files with the guest's own code, and runs this host's
+// programs without isolation. Each user has a home.
 type terminals struct {
 	guestpbconnect.UnimplementedGuestHandler
 	guest     *Guest
@@ -38,7 +38,7 @@ type terminals struct {
 	client    *guest.Client
 }
 
-// newTerminals serves them over the guest protocol.
+// newTerminals starts a server of the guest protocol.
 func newTerminals(g *Guest) (_ *terminals, err error) {
 	t := &terminals{guest: g, server: &http.Server{Protocols: new(http.Protocols), ReadHeaderTimeout: greetLimit}}
 	t.server.Protocols.SetUnencryptedHTTP2(true)
@@ -78,7 +78,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	return t, err
 }
 
-// anyRoom takes connections for files, whoever's they are.
+// anyRoom accepts connections for the files of any room.
 type anyRoom struct{ net.Listener }
 
 func (l anyRoom) Accept() (net.Conn, error) {
@@ -90,7 +90,7 @@ func (l anyRoom) Accept() (net.Conn, error) {
 		if _, err := protocol.ReadDataHeader(c); err == nil {
 			return c, nil
 		}
-		_ = c.Close() // of who has left already; others still come
+		_ = c.Close() // the client has left
 	}
 }
 
@@ -99,7 +99,7 @@ func (*terminals) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.He
 	return &guestpb.HelloResponse{Version: r.VersionMax}, nil
 }
 
-// home is a user's home folder, and its login environment.
+// home returns a user's home folder and login environment.
 func (t *terminals) home(user string) (dir string, env []string, err error) {
 	if _, ok := t.guest.RoomConfig(config.LinuxUser(user)); !ok {
 		return "", nil, noRoom(config.LinuxUser(user))
@@ -132,7 +132,7 @@ func (t *terminals) jobRoom(_ context.Context, user string) (job.Room, error) {
 	}, os.MkdirAll(logs, 0o700)
 }
 
-// close ends all of them.
+// close ends the shells, jobs and the server.
 func (t *terminals) close() error {
 	t.shells.Close()
 	t.jobs.Close()
@@ -146,7 +146,7 @@ func (g *Guest) Room(user config.LinuxUser) engine.Room {
 	return room{g.terminals.client.Room(user), g, user}
 }
 
-// room is a room of the guest's own code, but for commands and the places of files.
+// room is a room of the guest's own code. It runs commands and places files itself.
 type room struct {
 	engine.Room
 	guest *Guest

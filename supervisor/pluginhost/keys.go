@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// keys are the secrets of plugins, with what plugins remember.
+// keys implements install.Secrets with the vault and the plugins' stored values.
 type keys struct{ Options }
 
 var _ install.Secrets = keys{}
@@ -41,7 +41,7 @@ func (k keys) Forget(ctx context.Context, a tools.Agent, plugin config.PluginID)
 	return err
 }
 
-// values are the secrets that a plugin declares and has, as NAME=value.
+// values returns the secrets of a plugin, as NAME=value.
 func (k keys) values(ctx context.Context, a tools.Agent, plugin config.PluginID, names []config.SecretName) ([]string, error) {
 	return k.Tools.Vault.Environment(ctx, bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User, Plugin: plugin}, names)
 }

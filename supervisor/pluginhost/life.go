@@ -14,13 +14,13 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// by is who events say it was.
+// by is the cause of events.
 const by machine.Cause = "a plugin"
 
-// daemonFailed is the event of a daemon that is given up.
+// daemonFailed is the event of a daemon that is not restarted anymore.
 const daemonFailed events.Kind = "plugin.daemon_failed"
 
-// newLife returns what no plugin lives in yet.
+// newLife returns the runner of plugins' daemons and event handlers, without plugins.
 func (b *Host) newLife() *life.Life {
 	vault := b.Tools.Vault
 	return life.New(life.Options{
@@ -33,7 +33,7 @@ func (b *Host) newLife() *life.Life {
 	})
 }
 
-// heard is what programs of agents tell.
+// heard implements life.Events with the topics of agents.
 type heard struct{ topics *services.Topics }
 
 var _ life.Events = heard{}

@@ -18,10 +18,10 @@ import (
 	"osaurus-sandbox/supervisor/services"
 )
 
-// Options are the parts of the home.
+// Options configure Host.
 type Options struct {
 	Home config.Home
-	// Tools is what tools act through. A plugin's are made in Registry.
+	// Tools configures the tools of plugins, which are added to Registry.
 	Tools    toolhost.Options
 	Registry *tools.Registry
 	Library  *library.Library
@@ -34,8 +34,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Host is the plugins of a home's agents: who installs them, who makes them of what
-// agents write, and what they run by themselves.
+// Host installs, registers and runs the plugins of a home's agents.
 type Host struct {
 	Options
 	Installer *install.Installer
@@ -45,8 +44,8 @@ type Host struct {
 	watch *watch
 }
 
-// Open has the plugins of agents be there, with their tools and with the one that makes
-// more. Close comes before the agents' and the terminals'.
+// Open loads the installed plugins and adds their tools and the registration tool. Close it
+// before the agents and the terminals.
 func Open(o Options) (*Host, error) {
 	b := &Host{Options: o}
 	b.life = b.newLife()
@@ -67,14 +66,14 @@ func Open(o Options) (*Host, error) {
 	return b, nil
 }
 
-// Close ends what goes on by itself.
+// Close ends background work.
 func (b *Host) Close() {
 	b.watch.close()
 	b.Installer.Close()
 	b.life.Close()
 }
 
-// note takes note of what became of an agent's plugin.
+// note records an event of an agent's plugin.
 func (b *Host) note(kind events.Kind, by string, a tools.Agent, plugin config.PluginID, detail string) {
 	b.Record.Note(events.Event{Kind: kind, Cause: by, Fields: map[string]string{
 		"agent": string(a.Name), "id": string(a.ID), "plugin": string(plugin), "detail": detail,

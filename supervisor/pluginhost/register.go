@@ -15,10 +15,10 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// registered is the event of a plugin that an agent has made.
+// registered is the event of a plugin that an agent has written.
 const registered events.Kind = "plugin.registered"
 
-// newRegistrar returns what makes plugins of what agents write.
+// newRegistrar returns the registrar of plugins that agents write.
 func (b *Host) newRegistrar() *register.Registrar {
 	return register.New(register.Options{
 		Room: b.Tools.Room, Library: b.Library, Secrets: keys{b.Options},
@@ -34,7 +34,7 @@ func (b *Host) newRegistrar() *register.Registrar {
 	})
 }
 
-// noteRegistered tells whoever looks after the agent what it has made, and how to remove that.
+// noteRegistered records what an agent has registered and how to remove it.
 func (b *Host) noteRegistered(n register.Notice) {
 	var names []string
 	for _, t := range n.Made.Tools {
@@ -47,7 +47,7 @@ func (b *Host) noteRegistered(n register.Notice) {
 	}})
 }
 
-// Programs is how agents' programs make plugins.
+// Programs returns the bridge service with which agents' programs register plugins.
 func (b *Host) Programs() bridge.Plugins {
 	return register.Programs{Registrar: b.Registrar, Agent: b.agent, Has: func(agent config.AgentID, plugin config.PluginID) bool {
 		_, has := b.Installer.Find(agent, plugin)
@@ -55,7 +55,7 @@ func (b *Host) Programs() bridge.Plugins {
 	}}
 }
 
-// mirrors are the hosts that the settings have packages come from.
+// mirrors returns the hosts of the package mirrors in the settings.
 func (b *Host) mirrors() (hosts []string) {
 	for _, m := range b.machine().Settings().Mirrors {
 		hosts = append(hosts, plugins.Hosts(string(m))...)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,25 +30,21 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// patience is for what takes a moment on a host that has nothing else to do.
+// patience bounds waits that take a moment on an idle host.
 const patience = time.Minute
 
-// world is a home with an agent and its plugin, in a guest that is this host.
+// world is a home whose guest is this host.
 type world struct {
 	t        *testing.T
 	home     config.Home
 	sandbox  *machine.Machine
 	agents   *agents.Agents
 	host     atomic.Pointer[Host]
-	room     string // what stands for the guest's root
+	room     string // takes the place of the guest's root
 	happened chan install.What
 	silent   atomic.Bool // the guest runs no command
 	refused  chan struct{}
-	started  chan struct{} // a guest, for what plugins need
-	held     chan struct{} // if not nil, commands wait until it is closed, and fail
-	begun    chan config.AgentID
-
-	busy, most atomic.Int32 // commands that wait, and that have waited, at a time
+	started  chan struct{} // receives when a plugin starts the guest
 }
 
 func newWorld(t *testing.T) *world {
@@ -72,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// look begins to look after plugins, with a pause before the second look.
+// look starts the host of plugins, with a pause between its attempts.
 func (w *world) look(again time.Duration) {
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	b := &Host{Options: Options{Tools: toolhost.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
@@ -85,7 +80,7 @@ func (w *world) look(again time.Duration) {
 	w.host.Store(b)
 }
 
-// setter makes an agent that has a plugin.
+// setter creates an agent with a plugin.
 func (w *world) setter(name string) agents.Agent {
 	w.t.Helper()
 	a, err := w.agents.Create(w.t.Context(), agents.New{Name: name}, by)
@@ -96,13 +91,13 @@ func (w *world) setter(name string) agents.Agent {
 	return a
 }
 
-// looked waits until somebody has looked at plugins in vain.
+// looked waits for a failed attempt to repair the plugin.
 func (w *world) looked() {
 	w.t.Helper()
 	select {
 	case <-w.refused:
 	case <-time.After(patience):
-		w.t.Fatal("nobody has looked at the plugin")
+		w.t.Fatal("the plugin was not checked")
 	}
 }
 
@@ -113,7 +108,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// mended waits until the plugin was mended.
+// mended waits until the plugin was repaired.
 func (w *world) mended(when string) {
 	w.t.Helper()
 	end := time.After(patience)
@@ -124,12 +119,12 @@ func (w *world) mended(when string) {
 				return
 			}
 		case <-end:
-			w.t.Fatalf("nobody has mended the plugin after %s", when)
+			w.t.Fatalf("the plugin was not repaired after %s", when)
 		}
 	}
 }
 
-// layer is what stands for install.LayerFile.
+// layer takes the place of install.LayerFile.
 func (w *world) layer() string { return filepath.Join(w.room, "layer") }
 
 // Note implements agents.Recorder.
@@ -167,7 +162,7 @@ func (r room) Exec(ctx context.Context, c engine.Command) (engine.Process, error
 	return r.w.exec(ctx, r.agent, c)
 }
 
-// exec runs a command of this host, with the agent's home and layer where the test has them.
+// exec runs a command on this host with the test's home and layer.
 func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
 	if w.silent.Load() {
 		select {
@@ -175,9 +170,6 @@ func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engi
 		default:
 		}
 		return nil, fault.Newf(fault.Timeout, "run command", "", "the guest does not answer")
-	}
-	if w.held != nil {
-		return nil, w.hold(a.ID)
 	}
 	here := func(text string) string {
 		text = strings.ReplaceAll(text, install.LayerFile, w.layer())
@@ -190,27 +182,14 @@ func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engi
 	return w.agents.RunningRoom(string(a.ID)).Exec(ctx, c)
 }
 
-// hold has a command wait.
-func (w *world) hold(a config.AgentID) error {
-	defer w.busy.Add(-1)
-	for n := w.busy.Add(1); ; {
-		if most := w.most.Load(); n <= most || w.most.CompareAndSwap(most, n) {
-			break
-		}
-	}
-	w.begun <- a
-	<-w.held
-	return fault.Newf(fault.Timeout, "run command", "", "it was held")
-}
-
 func (w *world) Command(context.Context, tools.Agent, config.PluginID, plugins.Recipe, bool, *engine.Command) error {
 	return nil
 }
 func (w *world) Begin(tools.Agent, config.PluginID, plugins.Recipe)         {}
 func (w *world) End(context.Context, config.AgentID, config.PluginID) error { return nil }
 
-// Whatever takes away what a plugin has installed outside of the workspace, it is there again
-// without anybody asking; and nothing is left of plugins whose agent is gone.
+// A plugin's files outside of the workspace are restored after each event that removes them.
+// Plugins of a deleted agent are removed.
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
 	alice := w.setter("alice")
@@ -251,7 +230,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Whoever stops a guest whose plugins could not be looked at has it stay stopped.
+// A guest that was stopped is not started to repair plugins.
 func TestWatchStartsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.setter("alice")
@@ -268,7 +247,7 @@ func TestWatchStartsNothing(t *testing.T) {
 	}
 }
 
-// Nobody waits for a pause that began before another guest ran or an agent was reset.
+// A restart or reset ends the pause between attempts.
 func TestWatchWaitsForNoPause(t *testing.T) {
 	for name, change := range map[string]func(w *world) error{
 		"a restart": func(w *world) error { return w.sandbox.Restart(t.Context(), by) },
@@ -285,37 +264,5 @@ func TestWatchWaitsForNoPause(t *testing.T) {
 			w.must(change(w))
 			w.mended(name)
 		})
-	}
-}
-
-// However often a guest falls silent and answers again, no more agents' plugins are looked at
-// together than in a guest that does not.
-func TestWatchOfAGuestThatFlaps(t *testing.T) {
-	w := newWorld(t)
-	const all = 3 * atOnce
-	for n := range all {
-		w.setter(fmt.Sprint("agent", n))
-	}
-	w.held, w.begun = make(chan struct{}), make(chan config.AgentID, 1000)
-	release := sync.OnceFunc(func() { close(w.held) })
-	defer release()
-	w.look(10 * time.Millisecond)
-	w.must(w.sandbox.Start(t.Context(), by))
-	for range 20 {
-		w.host.Load().watch.changed.Notify()
-		time.Sleep(10 * time.Millisecond) // another look would begin
-	}
-	release()
-	seen, over := map[config.AgentID]bool{}, time.After(patience)
-	for len(seen) < all {
-		select {
-		case a := <-w.begun:
-			seen[a] = true
-		case <-over:
-			t.Fatalf("only %d of %d were looked at", len(seen), all)
-		}
-	}
-	if most := w.most.Load(); most > atOnce {
-		t.Errorf("%d were looked at together", most)
 	}
 }

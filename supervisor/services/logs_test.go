@@ -99,7 +99,7 @@ func TestLogLimits(t *testing.T) {
 	}
 }
 
-// Who follows gets every line, those of before first, until the end of its context.
+// A follower gets every line, old ones first, until its context ends.
 func TestLogFollow(t *testing.T) {
 	l := NewLogs(logKnown)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -126,24 +126,5 @@ func TestLogFollow(t *testing.T) {
 		if n++; n == 1_000 {
 			cancel()
 		}
-	}
-}
-
-// Who follows an agent that is deleted does not wait for ever.
-func TestLogOfDeletedAgent(t *testing.T) {
-	gone := false
-	l := NewLogs(func(agent config.AgentID) bool { return logKnown(agent) && !gone })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	l.log(t, logAlice, "the last")
-	var end error
-	for _, err := range l.Read(ctx, logAlice.Agent, true) {
-		if end = err; err == nil {
-			gone = true
-			l.Forget(logAlice.Agent)
-		}
-	}
-	if fault.KindOf(end) != fault.NotFound {
-		t.Errorf("it ends with %v", end)
 	}
 }

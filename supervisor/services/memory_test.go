@@ -28,7 +28,7 @@ func (m *Memory) store(t testing.TB, who bridge.Caller, contents ...string) {
 	}
 }
 
-// find are the contents that a query finds, in order.
+// find returns the contents that a query finds, in order.
 func (m *Memory) find(t testing.TB, who bridge.Caller, text string) (contents []string) {
 	t.Helper()
 	found, err := m.Query(t.Context(), who, text)
@@ -108,8 +108,7 @@ func TestMemoryRanking(t *testing.T) {
 	if got := m.find(t, alice, " ?! "); len(got) != DefaultFound || got[0] != "server number 3" || got[1] != "the server burns" {
 		t.Errorf("without a word: %q", got)
 	}
-	// What others have in mind changes nothing of the order: from that one could
-	// tell what it is.
+	// Other agents' facts do not change the order, which would reveal them.
 	m.store(t, alice, "red kite", "green kite")
 	before := m.find(t, alice, "red green")
 	for i := range 50 {
@@ -166,8 +165,7 @@ func TestMemoryLimit(t *testing.T) {
 	m.store(t, bob, strings.Repeat("é", MaxFact/2), "\xff\x00")
 }
 
-// Where a person has said all of it, a program makes nothing of that be forgotten,
-// and a person does.
+// A program's fact does not replace those of a person; a person's fact does.
 func TestProgramsForgetNothingOfAPersons(t *testing.T) {
 	m, alice, _ := openMemory(t)
 	m.limit = 2
@@ -221,7 +219,7 @@ func TestMemoryDelete(t *testing.T) {
 	}
 }
 
-// Whatever is asked, it is a list of words.
+// Every query is a list of words.
 func FuzzQuery(f *testing.F) {
 	m, alice, _ := openMemory(f)
 	m.store(f, alice, "needle")

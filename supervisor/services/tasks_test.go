@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/supervisor/store/storetest"
 )
 
-// queue is a queue in a time of its own.
+// queue is a queue with its own clock.
 type queue struct {
 	*Tasks
 	t     testing.TB
@@ -161,7 +161,7 @@ func TestTaskTimeouts(t *testing.T) {
 	_, err := q.Complete(t.Context(), id, leases[2], "")
 	wantKind(t, "too late", err, fault.Rejected)
 
-	// Late, but nobody else has it; and then somebody has.
+	// A late worker keeps its task until another one leases it.
 	late := q.dispatch(alice, "slow", "")
 	_, lease := q.take("")
 	q.pass(time.Hour)
@@ -230,7 +230,7 @@ func TestTaskKey(t *testing.T) {
 	}
 }
 
-// A task that dispatches its like goes on until the limit, and no further.
+// A task that dispatches tasks is refused at the depth limit.
 func TestTaskDepth(t *testing.T) {
 	q, alice, bob := openTasks(t)
 	for depth := 0; ; depth++ {
@@ -310,7 +310,7 @@ func TestTaskLimits(t *testing.T) {
 	}
 }
 
-// Who waits is given a task when one comes, when a lease is over, or none.
+// A waiting worker gets a task when one is queued or its lease ends, or none.
 func TestTaskWait(t *testing.T) {
 	q, alice, bob := openTasks(t)
 	q.now = time.Now

@@ -28,7 +28,7 @@ func (t *Topics) emit(tb testing.TB, who bridge.Caller, topic bridge.Topic, payl
 	}
 }
 
-// list is what a reader gets: "topic payload", or "gap from-to".
+// list formats the events of a filter: "topic payload", or "gap from-to".
 func (t *Topics) list(tb testing.TB, f TopicFilter) (list []string) {
 	tb.Helper()
 	for e, err := range t.List(tb.Context(), f) {
@@ -100,7 +100,7 @@ func TestTopicScopes(t *testing.T) {
 	}
 }
 
-// Each agent's tail is its own; who has missed something is told so.
+// Each agent has its own limit. A reader that missed events gets a gap.
 func TestTopicLimit(t *testing.T) {
 	topics, alice, bob := openTopics(t)
 	topics.keep = 3
@@ -136,8 +136,7 @@ func TestTopicLimit(t *testing.T) {
 	}
 }
 
-// A reader that follows gets everything once and in order, however slow it is, and
-// wherever it goes on.
+// A follower gets every event once and in order, also after it reconnects.
 func TestTopicFollow(t *testing.T) {
 	topics, alice, bob := openTopics(t)
 	const all = eventPage + 40

@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// handover is where tools put what agents hand over to people.
+// handover stores files that agents share with people.
 type handover struct{ Options }
 
 func (h handover) Draft(_ context.Context, a tools.Agent, session config.SessionID, name string) (tools.Draft, error) {

@@ -270,7 +270,7 @@ func TestAfterCode(t *testing.T) {
 	}
 }
 
-// What a script calls is counted and let through as what it is called in.
+// A script's calls pass the gates and count toward the limits of its own call.
 func TestCodeIsGated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

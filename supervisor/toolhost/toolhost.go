@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// by is who events say it was.
+// by is the cause of events.
 const by machine.Cause = "a tool"
 
 // Options are what tools act through.
@@ -25,7 +25,7 @@ type Options struct {
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Artifacts *artifacts.Artifacts
-	// Installer installs for tools and for whoever else does: NewInstaller.
+	// Installer installs packages, for tools and for plugins: see NewInstaller.
 	Installer *tools.Installer
 	Log       *slog.Logger
 }

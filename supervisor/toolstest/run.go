@@ -14,10 +14,10 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// refresh has what a whole run answers be written down, and not compared.
+// refresh writes the answers of a run instead of comparing them.
 var refresh = flag.Bool("refresh", false, "write the answers of tools to testdata, to be reviewed as a diff")
 
-// Case is a call and where its answer is written down.
+// Case is a call whose answer is in a golden file.
 type Case struct {
 	Name string // what it shows: a heading
 	Tool tools.Name
@@ -26,12 +26,12 @@ type Case struct {
 	Wrong bool
 	// At is where it is made.
 	At Place
-	// With changes the call, and Asked answers what a person is asked meanwhile.
+	// With changes the call. Asked answers prompts during the call.
 	With  func(*tools.Call)
 	Asked func(*testing.T, *World)
 }
 
-// Place is where calls are made.
+// Place is an environment for calls.
 type Place string
 
 // The places. Distributions are called as in a pack's manifest.
@@ -40,16 +40,14 @@ const (
 	Room     Place = "room"   // where agents have rooms
 	Debian   Place = "debian" // which has Python and apt
 	Alpine   Place = "alpine" // the bare one, which has apk and no Python
-	// Host is where large things are done that would keep an emulated guest busy
-	// for seconds, and are the same there.
+	// Host is for large files, which would keep an emulated guest busy for seconds.
 	Host Place = "host"
 )
 
-// Run makes all calls that are made in some places, in their order, and holds each
-// answer to what is written down of it.
+// Run makes the calls of these places in order and compares each answer with the golden files.
 func Run(t *testing.T, w *World, places ...Place) {
 	a := w.Agent(t, "ada", map[string]string{"autonomousExec.enabled": "true", "limits.diskMB": "16", "network": "none"})
-	furnish(t, w.Home.AgentHome(a.Name))
+	writeFiles(t, w.Home.AgentHome(a.Name))
 	stock(t, w.Home)
 	// Relative to the folders of the packages that call Run, all beside this one.
 	right, wrong := open(t, "../toolstest/testdata/answers.md"), open(t, "../toolstest/testdata/wrong-calls.md")
@@ -91,7 +89,7 @@ func Run(t *testing.T, w *World, places ...Place) {
 	wrong.finish(t)
 }
 
-// kind reports an answer to a wrong call that does not help who made it.
+// kind reports an answer to a wrong call that does not help the caller.
 func kind(t *testing.T, e tools.Envelope) {
 	f := e.Failure
 	switch {
@@ -105,17 +103,17 @@ func kind(t *testing.T, e tools.Envelope) {
 }
 
 var (
-	// told is what an answer says that is no warning.
+	// told matches help in an answer other than warnings.
 	told = regexp.MustCompile(`"next":|"(idle_)?timed_out":true|"exit_code":[1-9]`)
 
 	// What differs from run to run.
 	jobID   = regexp.MustCompile(`"job_id":"([^"]+)"`)
 	changes = regexp.MustCompile(`"(pid|started)":"[^"]+"`)
-	// What a shell or a program of its distribution says is its own affair.
+	// The messages of shells and programs differ between distributions.
 	theirs = regexp.MustCompile(`"stderr":"(/bin/|sh: |cat: )(\\.|[^"\\])*"`)
 )
 
-// steady is an answer without what differs from run to run.
+// steady removes values that differ from run to run.
 func steady(text, job string) string {
 	if job != "" {
 		text = strings.ReplaceAll(text, job, "JOB")
@@ -123,7 +121,7 @@ func steady(text, job string) string {
 	return theirs.ReplaceAllString(changes.ReplaceAllString(text, `"$1":"…"`), `"stderr":"…"`)
 }
 
-// book is a file with an answer below the heading of each case.
+// book is a golden file with an answer below the heading of each case.
 type book struct {
 	path    string
 	intro   string            // what stands before the first case
@@ -133,7 +131,7 @@ type book struct {
 	seen    []string
 }
 
-// open reads a book.
+// open reads a golden file.
 func open(t *testing.T, path string) *book {
 	t.Helper()
 	b := &book{path: path, want: map[string]string{}, entries: map[tools.Name]string{}}
@@ -152,7 +150,7 @@ func open(t *testing.T, path string) *book {
 	return b
 }
 
-// hold holds what was answered to what is written down.
+// hold compares an answer with the golden file.
 func (b *book) hold(t *testing.T, c Case, answer string) {
 	t.Helper()
 	entry := shorten(c.Args) + "\n" + shorten(answer)
@@ -162,7 +160,7 @@ func (b *book) hold(t *testing.T, c Case, answer string) {
 	}
 }
 
-// write adds what stands below the heading of a case.
+// write adds a case to the file.
 func (b *book) write(c Case, entry string) {
 	b.seen = append(b.seen, c.Name)
 	if b.entries[c.Tool] == "" {
@@ -171,7 +169,7 @@ func (b *book) write(c Case, entry string) {
 	b.entries[c.Tool] += "\n### " + c.Name + "\n\n```json\n" + entry + "\n```\n"
 }
 
-// finish writes the book, or reports what is in it that nobody answers.
+// finish writes the file, or reports entries without a case.
 func (b *book) finish(t *testing.T) {
 	t.Helper()
 	if *refresh {
@@ -191,7 +189,7 @@ func (b *book) finish(t *testing.T) {
 	}
 }
 
-// shorten leaves the middle out of what is long: it is one character many times.
+// shorten cuts the middle out of long texts, which repeat one character.
 func shorten(text string) string {
 	const most, end = 2000, 200
 	if len(text) > most {

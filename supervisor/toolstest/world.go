@@ -1,4 +1,4 @@
-// Package toolstest is what every guest must answer to tools: each tool in what it does and in each way it fails, held to files that people read.
+// Package toolstest calls each tool, right and wrong, and compares the answers with golden files.
 package toolstest
 
 import (
@@ -36,7 +36,7 @@ import (
 
 const by machine.Cause = "test"
 
-// Options are what a world is made of.
+// Options configure a World.
 type Options struct {
 	Home    config.Home
 	Backend machine.Backend
@@ -44,7 +44,7 @@ type Options struct {
 	Tokens  *bridge.Tokens
 }
 
-// World is a home with its agents and their tools, over some guest.
+// World is a home with agents and their tools, over any backend.
 type World struct {
 	Home    config.Home
 	Sandbox *machine.Machine
@@ -53,7 +53,7 @@ type World struct {
 	Tools   *tools.Registry
 }
 
-// New returns a world that ends with the test.
+// New returns a world that is closed at the end of the test.
 func New(t testing.TB, o Options) *World {
 	t.Helper()
 	ctx, log := t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -104,7 +104,7 @@ func New(t testing.TB, o Options) *World {
 	return w
 }
 
-// Agent makes an agent with settings: "autonomousExec.enabled=true".
+// Agent creates an agent with settings.
 func (w *World) Agent(t testing.TB, name string, settings map[string]string) tools.Agent {
 	t.Helper()
 	if _, err := w.Agents.Create(t.Context(), agents.New{Name: name}, by); err != nil {
@@ -120,13 +120,12 @@ func (w *World) Agent(t testing.TB, name string, settings map[string]string) too
 	return toolhost.AgentOf(a)
 }
 
-// forgetful keeps no events.
+// forgetful discards events.
 type forgetful struct{}
 
 func (forgetful) Note(events.Event) {}
 
-// Adopted is the backend of a guest that runs already, and goes on when its
-// supervisor ends.
+// Adopted is the backend of a guest that runs before and after its machine.
 type Adopted struct{ Guest *boot.Guest }
 
 func (Adopted) Check(context.Context) (string, error) { return "adopted", nil }

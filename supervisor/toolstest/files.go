@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// furnish puts into an agent's home what the calls are about.
-func furnish(t *testing.T, home string) {
+// writeFiles writes the files that the calls use into an agent's home.
+func writeFiles(t *testing.T, home string) {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
