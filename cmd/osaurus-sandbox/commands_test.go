@@ -74,7 +74,7 @@ func TestDescribeChoices(t *testing.T) {
 
 // What a tool expected is told as a sentence, whether it was one or not.
 func TestExpected(t *testing.T) {
-	for expected, want := range map[string]string{"a text": "Expected is: a text.", "It is short.": "Expected is: It is short."} {
+	for expected, want := range map[string]string{"a text": "Expected: a text.", "It is short.": "Expected: It is short."} {
 		err := printEnvelope(console{err: &bytes.Buffer{}}, "t", `{"ok":false,"kind":"invalid_args","message":"no","expected":"`+expected+`"}`, false)
 		if got := fault.AdviceOf(err); got != want {
 			t.Errorf("%q, not %q", got, want)
