@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package files touches the files of agents: a worker in each room, as its agent, and the keeper of workers who hands connections over to them.
+// Package files touches the files of agents: a worker in each room, as its agent, and the manager of workers who hands connections over to them.
 package files
 
 import (
@@ -66,7 +66,7 @@ func serve(socket *net.UnixConn) error {
 	server := &http.Server{Handler: mux, MaxHeaderBytes: protocol.MaxHeaders}
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
-			_, _ = socket.Write([]byte{0}) // to a keeper that is gone nobody counts
+			_, _ = socket.Write([]byte{0}) // to a manager that is gone nobody counts
 		}
 	}
 	err := server.Serve(handed{socket})

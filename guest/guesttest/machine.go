@@ -41,7 +41,7 @@ func RunBoot(t *testing.T, connect Connector) {
 		name string
 		run  func(context.Context, *testing.T, *guest.Client)
 	}{
-		{"Info", info}, {"Root", root}, {"Descriptors", descriptors}, {"Orphans", orphans}, {"Init", initSignals},
+		{"Info", info}, {"Root", root}, {"Orphans", orphans},
 		{"Clock", clock}, {"Network", networkUp}, {"Shares", shares}, {"Peers", peers}, {"Export", export},
 	}
 	for _, c := range cases {
@@ -95,12 +95,6 @@ func root(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-func descriptors(ctx context.Context, t *testing.T, c *guest.Client) {
-	if got := output(ctx, t, c, `exec ls /proc/self/fd`); strings.Join(strings.Fields(got), " ") != "0 1 2 3" { // 3 is the directory
-		t.Errorf("a command starts with descriptors %q", got)
-	}
-}
-
 // orphans: whoever loses its parent is reaped, and commands are not confused.
 func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
 	before := mustInfo(ctx, t, c).Orphans
@@ -110,14 +104,6 @@ func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 	eventually(ctx, t, func() bool { return mustInfo(ctx, t, c).Orphans >= before+3*n })
 	eventually(ctx, t, func() bool { return output(ctx, t, c, `grep -l "^State:.Z" /proc/[0-9]*/status; true`) == "" })
-}
-
-// initSignals: nobody ends init with a signal that means nothing to it.
-func initSignals(ctx context.Context, t *testing.T, c *guest.Client) {
-	output(ctx, t, c, `kill -HUP 1; kill -QUIT 1; kill -PIPE 1; kill -KILL 1; kill -SEGV 1; true`)
-	if err := c.Ping(ctx); err != nil {
-		t.Error(err)
-	}
 }
 
 func clock(ctx context.Context, t *testing.T, c *guest.Client) {

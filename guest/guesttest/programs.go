@@ -2,11 +2,7 @@ package guesttest
 
 import (
 	"context"
-	"strings"
 	"testing"
-	"time"
-
-	"osaurus-sandbox/engine"
 )
 
 // ordinary are programs that ask for more of /proc and of the kernel than most. Those that
@@ -41,52 +37,4 @@ func ordinaryPrograms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if exit.Status() != 0 {
 		t.Errorf("packages: %+v %s", exit, out)
 	}
-}
-
-// seenWithin is how long something may take to be painted, on a host that is busy with
-// other guests.
-const seenWithin = 2 * time.Minute
-
-// fullScreen: programs that paint, in a session that a person attaches to.
-func fullScreen(ctx context.Context, t *testing.T, alice, _ *agent) {
-	alice.shell(ctx, t, "seq 300 >/tmp/long; PS1='> '")
-	seen := newWaiter("")
-	a, err := alice.room().AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 24, Cols: 80}, seen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	// shows types, and waits for what is painted then.
-	shows := func(keys, words string) {
-		t.Helper()
-		from := len(seen.String())
-		if _, err := a.Write([]byte(keys)); err != nil {
-			t.Fatal(err)
-		}
-		for end := time.Now().Add(seenWithin); !strings.Contains(seen.String()[from:], words); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("after %q there is no %q in %q", keys, words, seen.String()[from:])
-			}
-		}
-	}
-	resize := func(rows, cols uint16) {
-		t.Helper()
-		if err := a.Resize(engine.TerminalSize{Rows: rows, Cols: cols}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	shows("less /tmp/long\r", "22\r")
-	shows(" ", "44\r")
-	resize(40, 100)
-	shows("g", "37\r")
-	shows("G", "300")
-	shows("q", "> ")
-	shows("echo ba''ck from less; stty size\r", "back from less\r\n40 100")
-	shows("top\r", "PID")
-	resize(24, 80)
-	shows("q", "> ")
-	shows("vi /tmp/long\r", "300")
-	shows(":1s/1/first line/\r", "first line")
-	shows(":wq\r", "> ")
-	shows("head -n 1 /tmp/long; echo ba''ck from vi\r", "first line\r\nback from vi")
 }

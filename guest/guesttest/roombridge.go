@@ -7,10 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/protocol"
 )
 
@@ -24,7 +22,7 @@ func bridgeCases() []roomCase {
 // moreBridgeCases are between the guest's first process and the host, whatever else is in
 // the guest.
 func moreBridgeCases() []roomCase {
-	return []roomCase{{"StolenToken", bridgeStolen}, {"RootOfRoom", bridgeRoomRoot}, {"Idle", bridgeIdle}, {"NewToken", bridgeNewToken}}
+	return []roomCase{{"StolenToken", bridgeStolen}, {"RootOfRoom", bridgeRoomRoot}, {"NewToken", bridgeNewToken}}
 }
 
 // The server of the suite answers with the user whom it takes the caller for.
@@ -182,46 +180,6 @@ func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 		t.Fatal(err)
 	}
 	alice.isAnswered(ctx, t)
-}
-
-// bridgeIdle: a thousand connections of bob's that say nothing keep nobody else from
-// the host.
-func bridgeIdle(ctx context.Context, t *testing.T, alice, bob *agent) {
-	const bound = 30 * time.Second // for what takes some tens of milliseconds
-	before := openFiles(ctx, t, alice.house.Client)
-	said := newWaiter("holding 1000")
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	p, err := bob.room().Exec(ctx, engine.Command{Args: []string{"./intruder", "hold", asIs, "1000"}, Stdout: said, Stderr: said})
-	if err != nil {
-		t.Fatal(err)
-	}
-	said.wait(ctx, t)
-	for range 10 {
-		began := time.Now()
-		if got := alice.asks(ctx, t, asIs, alice.token); !strings.HasPrefix(got, "200 ") {
-			t.Fatalf("alice is told %s", got)
-		}
-		if took := time.Since(began); took > bound {
-			t.Errorf("alice waited %v", took)
-		}
-	}
-	const each, more = 2 * 96, 50 // the guest's bound, and what else comes and goes
-	if n := openFiles(ctx, t, alice.house.Client) - before; n > each+more {
-		t.Errorf("the guest's first process has %d more descriptors", n)
-	}
-	cancel()
-	_, _ = p.Wait()
-	ctx = context.WithoutCancel(ctx)
-	bob.isAnswered(ctx, t)
-	eventually(ctx, t, func() bool { return openFiles(ctx, t, alice.house.Client) < before+more })
-}
-
-// openFiles are the descriptors of the guest's first process.
-func openFiles(ctx context.Context, t *testing.T, c *guest.Client) int {
-	t.Helper()
-	// What is closed while it is listed is an error to ls, and none here.
-	return len(strings.Fields(output(ctx, t, c, "ls /proc/1/fd 2>/dev/null; true")))
 }
 
 // bridgeWithoutKey: a program that is not the relay gets no answer, with whatever token

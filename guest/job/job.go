@@ -32,8 +32,8 @@ type job struct {
 	log     log
 	logFile string // where the room shows it
 	done    chan struct{}
-	child   *process.Child // guarded by the keeper's lock until it is there
-	unmade  bool           // its room ended while it started; guarded by the keeper's lock
+	child   *process.Child // guarded by the manager's lock until it is there
+	unmade  bool           // its room ended while it started; guarded by the manager's lock
 
 	mu        sync.Mutex
 	grown     chan struct{} // closed when there is more output, or it has ended
@@ -59,7 +59,7 @@ func (j *job) running() bool {
 	}
 }
 
-// starting reports whether the job has no process yet. The keeper's lock is held.
+// starting reports whether the job has no process yet. The manager's lock is held.
 func (j *job) starting() bool { return j.child == nil }
 
 // follow keeps the job's output, and notes its end.

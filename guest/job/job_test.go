@@ -23,9 +23,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// rig is a keeper of jobs on this host.
+// rig is a manager of jobs on this host.
 type rig struct {
-	*job.Keeper
+	*job.Manager
 	t    *testing.T
 	logs string
 }
@@ -43,7 +43,7 @@ func newRig(t *testing.T) *rig {
 		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func(bool) (bool, bool) { return true, false },
 		Plugin: func(config.PluginID, bool) process.Place { return nil },
 	}
-	k := job.NewKeeper(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {
+	k := job.NewManager(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {
 		if user != alice && user != bob {
 			return room, fault.New(fault.NotFound, "find room", user, os.ErrNotExist)
 		}

@@ -111,9 +111,9 @@ func (r *Room) makeShellDir() (*os.File, error) {
 	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// Desk opens the room's folder for shells, and returns it with its path in the room. The folder
+// Spool opens the room's folder for shells, and returns it with its path in the room. The folder
 // belongs to root, is in memory, and only this room sees it.
-func (r *Room) Desk() (*os.File, string, error) {
+func (r *Room) Spool() (*os.File, string, error) {
 	fd, err := unix.FcntlInt(r.shellDir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, "", fault.New(fault.Unavailable, "open the room's folder for shells", r.spec.User, err)

@@ -43,9 +43,9 @@ type Service struct {
 	system    System
 	processes *process.Manager
 	rooms     *room.Manager // nil if this guest has no rooms
-	shells    *shell.Keeper
-	jobs      *job.Keeper
-	files     *files.Keeper
+	shells    *shell.Manager
+	jobs      *job.Manager
+	files     *files.Manager
 	rootLog   func() (string, error) // creates the folder for logs of root's jobs, once
 	version   string
 
@@ -66,12 +66,12 @@ func New(system System, processes *process.Manager, rooms *room.Manager, logs, v
 		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
 		running: map[uint64]*process.Child{},
 	}
-	s.shells = shell.NewKeeper(shell.Options{Processes: processes, Find: s.shellRoom})
-	s.jobs = job.NewKeeper(job.Options{Processes: processes, Find: s.jobRoom})
+	s.shells = shell.NewManager(shell.Options{Processes: processes, Find: s.shellRoom})
+	s.jobs = job.NewManager(job.Options{Processes: processes, Find: s.jobRoom})
 	s.rootLog = sync.OnceValues(func() (string, error) {
 		return logs, errors.Join(os.RemoveAll(logs), os.MkdirAll(logs, 0o700))
 	})
-	s.files = files.NewKeeper(files.Options{Processes: processes, Find: s.fileRoom})
+	s.files = files.NewManager(files.Options{Processes: processes, Find: s.fileRoom})
 	return s
 }
 
@@ -113,7 +113,7 @@ func (s *Service) Serve(l net.Listener) error {
 }
 
 // ServeTerminals registers the Shells and Jobs services.
-func ServeTerminals(mux *http.ServeMux, s *shell.Keeper, j *job.Keeper) {
+func ServeTerminals(mux *http.ServeMux, s *shell.Manager, j *job.Manager) {
 	mux.Handle(guestpbconnect.NewShellsHandler(shells{s}, options()...))
 	mux.Handle(guestpbconnect.NewJobsHandler(j, options()...))
 }

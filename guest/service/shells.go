@@ -17,7 +17,7 @@ import (
 )
 
 // shells implements the Shells service. The embedded Keeper implements all methods except Attach.
-type shells struct{ *shell.Keeper }
+type shells struct{ *shell.Manager }
 
 // Attach connects a person's terminal to a shell.
 func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.ShellAttachRequest, guestpb.ShellAttachResponse]) error {
@@ -25,7 +25,7 @@ func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.S
 	if err != nil {
 		return err
 	}
-	v, err := s.Keeper.Attach(ctx, first.GetOpen())
+	v, err := s.Manager.Attach(ctx, first.GetOpen())
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ const desks = "/run/osaurus/shells"
 // shellRoom returns the room for a user's shells.
 func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
 	if user == "" {
-		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Desk: func() (*os.File, string, error) {
+		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Spool: func() (*os.File, string, error) {
 			if err := os.MkdirAll(desks, 0o700); err != nil {
 				return nil, "", err
 			}
@@ -89,5 +89,5 @@ func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error
 	if err != nil {
 		return shell.Room{}, err
 	}
-	return shell.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Desk: r.Desk}, nil
+	return shell.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Spool: r.Spool}, nil
 }

@@ -48,7 +48,7 @@ const prompt = "@ready@"
 
 func startBare(b *testing.B) *bare {
 	b.Helper()
-	keeper, err := process.NewManager(process.Options{})
+	manager, err := process.NewManager(process.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func startBare(b *testing.B) *bare {
 	}
 	defer unix.Close(theirs)
 	fd := uintptr(theirs)
-	child, err := keeper.Start(process.Spec{
+	child, err := manager.Start(process.Spec{
 		Args: []string{"bash", "--norc", "--noprofile", "-i"}, Dir: "/", Files: [3]uintptr{fd, fd, fd}, TTY: true,
 		Env: append(os.Environ(), "PS1="+prompt, "TERM=xterm-256color"),
 	})
@@ -68,7 +68,7 @@ func startBare(b *testing.B) *bare {
 	b.Cleanup(func() {
 		child.Release()
 		_ = ours.Close()
-		keeper.Close()
+		manager.Close()
 	})
 	p := &bare{b: b, pty: ours, buf: make([]byte, 4096)}
 	p.await()

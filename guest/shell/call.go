@@ -132,7 +132,7 @@ func (s *session) takeTurn(ctx context.Context) error {
 }
 
 // begin has the shell begin a call. If it fails, the command has not begun.
-func (s *session) begin(ctx context.Context, l *life, c *call, stdin []byte) (*order, error) {
+func (s *session) begin(ctx context.Context, l *proc, c *call, stdin []byte) (*order, error) {
 	if err := s.awaitPrompt(ctx, l); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (s *session) begin(ctx context.Context, l *life, c *call, stdin []byte) (*o
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		l.desk.withdraw()
+		l.spool.withdraw()
 		l.listen()
 		if !closed(o.begun) {
 			s.call = nil
@@ -159,7 +159,7 @@ func (s *session) begin(ctx context.Context, l *life, c *call, stdin []byte) (*o
 }
 
 // awaitPrompt waits until the shell is at its prompt.
-func (s *session) awaitPrompt(ctx context.Context, l *life) error {
+func (s *session) awaitPrompt(ctx context.Context, l *proc) error {
 	for stray := time.Now().Add(strayWithin); !l.atPrompt(); {
 		s.mu.Lock()
 		person := s.typed || len(s.viewers) > 0
@@ -187,7 +187,7 @@ func (s *session) awaitPrompt(ctx context.Context, l *life) error {
 }
 
 // awaitBegin presses the key until the shell has begun.
-func (s *session) awaitBegin(ctx context.Context, l *life, o *order) error {
+func (s *session) awaitBegin(ctx context.Context, l *proc, o *order) error {
 	for range presses {
 		err := l.press(ctx)
 		switch {
@@ -223,9 +223,9 @@ func (s *session) awaitBegin(ctx context.Context, l *life, o *order) error {
 	return errGone
 }
 
-// order puts a call on the shell's desk; without one, a question whether it
+// order puts a call on the shell's spool; without one, a question whether it
 // listens.
-func (l *life) order(c *call, text, stdin []byte) (*order, error) {
+func (l *proc) order(c *call, text, stdin []byte) (*order, error) {
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +233,7 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 		return nil, errGone
 	}
 	o := &order{nonce: random(), call: c, begun: make(chan struct{}), over: make(chan struct{})}
-	out, errs, err := l.desk.order(o.nonce, s.status, text, stdin)
+	out, errs, err := l.spool.order(o.nonce, s.status, text, stdin)
 	if err != nil {
 		return nil, fault.New(fault.Execution, "use session", string(s.key.id), err)
 	}
@@ -267,10 +267,10 @@ func (l *life) order(c *call, text, stdin []byte) (*order, error) {
 
 // forget leaves nothing of an order that was not begun, or is over, but open
 // streams. The session's lock is held.
-func (l *life) forget(o *order) {
+func (l *proc) forget(o *order) {
 	if l.orders != nil {
 		delete(l.orders, o.nonce)
-		l.desk.sweep.Go(func() { l.desk.clear(o.nonce) }) // nobody waits for that
+		l.spool.sweep.Go(func() { l.spool.clear(o.nonce) }) // nobody waits for that
 	}
 	if c := o.call; c != nil && !closed(o.begun) {
 		c.close()
@@ -278,9 +278,9 @@ func (l *life) forget(o *order) {
 }
 
 // forgetQuestions leaves nothing of questions from before a call that has just begun: it
-// took their place on the desk, so that nobody answers them any more. The session's
+// took their place on the spool, so that nobody answers them any more. The session's
 // lock is held.
-func (l *life) forgetQuestions() {
+func (l *proc) forgetQuestions() {
 	for _, o := range l.orders {
 		if o.call == nil {
 			close(o.over)

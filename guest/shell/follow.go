@@ -29,7 +29,7 @@ const (
 // makes the shell give up all that it runs, nothing is left to say it. Then
 // the shell is asked whether it listens: if it answers, the call is over.
 type watch struct {
-	life   *life
+	proc   *proc
 	order  *order
 	asides int    // how often in a row the shell seemed to be at its prompt
 	probe  *order // the question
@@ -48,11 +48,11 @@ const (
 
 // follow waits for the end of a call that has begun, and ends it when its time is
 // over or nobody wants it any more.
-func (s *session) follow(ctx context.Context, l *life, o *order, timeout time.Duration) (*guestpb.ShellRunResponse, error) {
+func (s *session) follow(ctx context.Context, l *proc, o *order, timeout time.Duration) (*guestpb.ShellRunResponse, error) {
 	c := o.call
 	running, cancel := context.WithTimeout(c.wanted, timeout)
 	defer cancel()
-	w := &watch{life: l, order: o}
+	w := &watch{proc: l, order: o}
 	r := &guestpb.ShellRunResponse{}
 	end := w.wait(running)
 	if end == late {
@@ -89,7 +89,7 @@ func (w *watch) wait(ctx context.Context) outcome {
 			return said
 		case <-answer:
 			return w.unsaid(answered)
-		case <-w.life.ended:
+		case <-w.proc.ended:
 			return w.unsaid(gone)
 		case <-ctx.Done():
 			return late
@@ -109,7 +109,7 @@ func (w *watch) unsaid(instead outcome) outcome {
 
 // look asks the shell whether it listens when it seems to.
 func (w *watch) look(ctx context.Context) {
-	l := w.life
+	l := w.proc
 	if w.asides++; !l.aside() {
 		// Just before a command begins, and just after its end, the shell seems so
 		// too: then it answers when the command is over.
@@ -140,7 +140,7 @@ func (w *watch) interrupt() outcome {
 		signal unix.Signal
 		within time.Duration
 	}{{unix.SIGINT, grace}, {unix.SIGTERM, grace}, {unix.SIGKILL, answerWithin}} {
-		w.life.signal(try.signal)
+		w.proc.signal(try.signal)
 		patience, cancel := context.WithTimeout(context.Background(), try.within)
 		end := w.wait(patience)
 		cancel()
@@ -148,14 +148,14 @@ func (w *watch) interrupt() outcome {
 			return end
 		}
 	}
-	w.life.end("a command in it could not be ended otherwise")
+	w.proc.end("a command in it could not be ended otherwise")
 	return w.unsaid(gone)
 }
 
 // settle puts the terminal's modes back as the line editor had them. A command
 // that died of a signal has the shell restore those from before, and others change
 // them and go.
-func (l *life) settle() {
+func (l *proc) settle() {
 	l.session.mu.Lock()
 	defer l.session.mu.Unlock()
 	l.term.setModes(l.calm)
@@ -164,7 +164,7 @@ func (l *life) settle() {
 // finish completes the answer of a call that has ended. What it has left in the
 // background writes on, into what the next call hands out.
 func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
-	l, c := w.life, w.order.call
+	l, c := w.proc, w.order.call
 	if !r.Exited {
 		l.settle()
 	}

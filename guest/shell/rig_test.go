@@ -25,9 +25,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// rig is a keeper of shells on this host.
+// rig is a manager of shells on this host.
 type rig struct {
-	*shell.Keeper
+	*shell.Manager
 	t       testing.TB
 	home    string
 	session string        // that commands run in
@@ -36,10 +36,10 @@ type rig struct {
 
 // in is the rig for another session.
 func (r *rig) in(t testing.TB, session string) *rig {
-	return &rig{r.Keeper, t, r.home, session, r.starts}
+	return &rig{r.Manager, t, r.home, session, r.starts}
 }
 
-// newRig returns a keeper whose rooms are folders of this host. With bash false
+// newRig returns a manager whose rooms are folders of this host. With bash false
 // they have only /bin/sh, which is busybox's.
 func newRig(t testing.TB, bash bool) *rig {
 	t.Helper()
@@ -55,7 +55,7 @@ func newRig(t testing.TB, bash bool) *rig {
 		Home: r.home,
 	}
 	desks := t.TempDir()
-	room.Desk = func() (*os.File, string, error) {
+	room.Spool = func() (*os.File, string, error) {
 		f, err := os.Open(desks)
 		return f, desks, err
 	}
@@ -64,17 +64,17 @@ func newRig(t testing.TB, bash bool) *rig {
 		room.Env[0] = "PATH=/bin"
 		room.Env[1] = "HOME=/"
 		room.Home = "/"
-		room.Desk = func() (*os.File, string, error) {
+		room.Spool = func() (*os.File, string, error) {
 			f, err := os.Open(filepath.Join(room.Place.(jail).root, "desks"))
 			return f, "/desks", err
 		}
 	}
-	desk := room.Desk
-	room.Desk = func() (*os.File, string, error) {
+	spool := room.Spool
+	room.Spool = func() (*os.File, string, error) {
 		r.starts.Add(1)
-		return desk()
+		return spool()
 	}
-	r.Keeper = shell.NewKeeper(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
+	r.Manager = shell.NewManager(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
 	t.Cleanup(func() {
 		r.Close()
 		processes.Close()

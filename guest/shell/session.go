@@ -21,13 +21,13 @@ import (
 // session is what a session id stands for: one shell after another, and one
 // transcript.
 type session struct {
-	keeper *Keeper
-	key    key
-	turn   chan struct{} // holds one token, which is the right to use the shell
+	manager *Manager
+	key     key
+	turn    chan struct{} // holds one token, which is the right to use the shell
 
 	mu      sync.Mutex
-	life    *life  // nil: no shell
-	rising  *life  // is not ready yet
+	proc    *proc  // nil: no shell
+	rising  *proc  // is not ready yet
 	closed  string // why the session is no more
 	lost    string // why the last shell is no more, until it is said
 	status  int    // $? of the last call
@@ -47,10 +47,10 @@ type session struct {
 // usual is a terminal's size until a person has one.
 var usual = process.Size{Rows: 24, Cols: 80}
 
-func newSession(k *Keeper, name key, transcript string) *session {
+func newSession(k *Manager, name key, transcript string) *session {
 	now := time.Now()
 	s := &session{
-		keeper: k, key: name, turn: make(chan struct{}, 1), calls: map[*call]struct{}{}, viewers: map[*Viewer]struct{}{},
+		manager: k, key: name, turn: make(chan struct{}, 1), calls: map[*call]struct{}{}, viewers: map[*Viewer]struct{}{},
 		size: usual, made: now, used: now,
 	}
 	s.turn <- struct{}{}
@@ -77,7 +77,7 @@ func (s *session) lastUsed() time.Time {
 func (s *session) spare() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.idle() && (s.life == nil || s.life.alone())
+	return s.idle() && (s.proc == nil || s.proc.alone())
 }
 
 // idleAt reports whether the session was idle for long enough to be closed.
@@ -108,7 +108,7 @@ func (s *session) transcript() (text string, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text = s.screen.text()
-	if s.life != nil && s.life.stale && s.call == nil && !s.typed {
+	if s.proc != nil && s.proc.stale && s.call == nil && !s.typed {
 		text = text[:strings.LastIndexByte(text, '\n')+1]
 	}
 	return text, s.screen.version
@@ -118,7 +118,7 @@ func (s *session) transcript() (text string, version uint64) {
 func (s *session) close(cause string) {
 	s.mu.Lock()
 	s.closed = cause
-	l := cmp.Or(s.life, s.rising)
+	l := cmp.Or(s.proc, s.rising)
 	s.mu.Unlock()
 	if l != nil {
 		l.end(cause)
@@ -136,9 +136,9 @@ func (s *session) close(cause string) {
 
 // shell returns the session's shell, and starts one if there is none. The caller
 // has the turn.
-func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error) {
+func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*proc, error) {
 	s.mu.Lock()
-	l, err := s.life, s.over()
+	l, err := s.proc, s.over()
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*life, error)
 	if l != nil {
 		return l, nil
 	}
-	room, err := s.keeper.opts.Find(ctx, s.key.user)
+	room, err := s.manager.opts.Find(ctx, s.key.user)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *session) over() error {
 
 // start starts a shell: bash, or where that is missing what /bin/sh is. A profile
 // that keeps it from coming up is left out, or an agent could lock itself out.
-func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*life, error) {
+func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*proc, error) {
 	k, profile := bash, true
 	for {
 		l, err := s.launch(ctx, room, spec, k, profile)
@@ -240,14 +240,14 @@ func (s *session) state() *guestpb.Session {
 		User: s.key.user, Session: string(s.key.id), State: guestpb.Session_STATE_ENDED, Attached: uint32(len(s.viewers)),
 		Waiting: uint32(s.waiting), MadeUnixNano: s.made.UnixNano(), UsedUnixNano: s.used.UnixNano(),
 	}
-	if s.life == nil {
+	if s.proc == nil {
 		return out
 	}
-	out.Pid, out.Dir = int32(s.life.child.PID()), []byte(s.life.cwd())
+	out.Pid, out.Dir = int32(s.proc.child.PID()), []byte(s.proc.cwd())
 	switch {
 	case s.call != nil:
 		out.State, out.Command = guestpb.Session_STATE_COMMAND, printable.Clip(string(s.call.text))
-	case s.life.atPrompt():
+	case s.proc.atPrompt():
 		out.State = guestpb.Session_STATE_IDLE
 	default:
 		out.State = guestpb.Session_STATE_PERSON

@@ -44,11 +44,11 @@ type Viewer struct {
 }
 
 // Attach puts a person before a session's shell, and makes that if need be.
-func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, error) {
+func (m *Manager) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, error) {
 	if err := protocol.CheckShellOpen(r); err != nil {
 		return nil, err
 	}
-	s, err := k.session(ctx, r.Shell)
+	s, err := m.session(ctx, r.Shell)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (k *Keeper) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, err
 	s.mu.Lock()
 	s.coming++
 	s.size = sizeOf(r.Size)
-	l := s.life
+	l := s.proc
 	settled := l != nil && !l.stale
 	s.mu.Unlock()
 	if !settled {
@@ -84,7 +84,7 @@ func (s *session) came() {
 	s.coming--
 }
 
-func (s *session) attach(l *life) *Viewer {
+func (s *session) attach(l *proc) *Viewer {
 	v := &Viewer{session: s, change: make(chan struct{}, 1), took: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *session) attach(l *life) *Viewer {
 	}
 	s.viewers[v] = struct{}{}
 	s.used = time.Now()
-	if s.life != l {
+	if s.proc != l {
 		v.finish(&guestpb.ShellEnded{Code: int32(l.status), Cause: l.cause})
 	}
 	_ = l.term.resize(s.size, s.screen.full())
@@ -132,7 +132,7 @@ func (v *Viewer) Type(ctx context.Context, b []byte) error {
 	const interrupt = 0x03
 	s := v.session
 	s.mu.Lock()
-	l := s.life
+	l := s.proc
 	s.typed, s.used = true, time.Now()
 	if l != nil && bytes.ContainsAny(b, "\r\n\x03") {
 		l.stale = false // these make a new one
@@ -156,10 +156,10 @@ func (v *Viewer) Resize(r *guestpb.Resize) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size = sizeOf(r)
-	if s.life == nil {
+	if s.proc == nil {
 		return nil
 	}
-	return s.life.term.resize(s.size, false)
+	return s.proc.term.resize(s.size, false)
 }
 
 // Close detaches, and leaves the shell as it is.

@@ -32,8 +32,8 @@ type terminals struct {
 	guest     *Guest
 	dir       string
 	processes *process.Manager
-	shells    *shell.Keeper
-	jobs      *job.Keeper
+	shells    *shell.Manager
+	jobs      *job.Manager
 	server    *http.Server
 	client    *guest.Client
 }
@@ -49,8 +49,8 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	if t.processes, err = process.NewManager(process.Options{}); err != nil {
 		return nil, err
 	}
-	t.shells = shell.NewKeeper(shell.Options{Processes: t.processes, Find: t.shellRoom})
-	t.jobs = job.NewKeeper(job.Options{Processes: t.processes, Find: t.jobRoom})
+	t.shells = shell.NewManager(shell.Options{Processes: t.processes, Find: t.shellRoom})
+	t.jobs = job.NewManager(job.Options{Processes: t.processes, Find: t.jobRoom})
 	l, err := net.Listen("unix", filepath.Join(t.dir, "socket"))
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (t *terminals) home(user string) (dir string, env []string, err error) {
 func (t *terminals) shellRoom(_ context.Context, user string) (shell.Room, error) {
 	home, env, err := t.home(user)
 	desk := home + ".desk"
-	return shell.Room{Env: env, Home: home, Desk: func() (*os.File, string, error) {
+	return shell.Room{Env: env, Home: home, Spool: func() (*os.File, string, error) {
 		if err := os.MkdirAll(desk, 0o700); err != nil {
 			return nil, "", err
 		}

@@ -72,19 +72,3 @@ func answer(c io.ReadWriter, token string) string {
 	}
 	return status[1] + " " + body
 }
-
-// hold SOCKET N opens as many connections, says so, and keeps them.
-func hold(args []string) {
-	n, _ := strconv.Atoi(args[1])
-	var all []net.Conn
-	for range n {
-		c, err := net.Dial("unix", args[0])
-		if err != nil {
-			fmt.Println("error", err)
-			return
-		}
-		all = append(all, c)
-	}
-	fmt.Println("holding", len(all))
-	select {}
-}

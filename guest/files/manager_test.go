@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 // patience is more than anything takes here on a busy host.
 const patience = 30 * time.Second
 
-// newKeeper is a keeper whose rooms are all this host.
-func newKeeper(t *testing.T) *Keeper {
+// newKeeper is a manager whose rooms are all this host.
+func newKeeper(t *testing.T) *Manager {
 	t.Helper()
 	processes, err := process.NewManager(process.Options{})
 	must(t, err)
-	k := NewKeeper(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
+	k := NewManager(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
 		return Room{Env: os.Environ(), Program: "/proc/self/exe", Dead: make(chan struct{})}, nil
 	}})
 	t.Cleanup(func() {
@@ -48,7 +48,7 @@ func newKeeper(t *testing.T) *Keeper {
 }
 
 // hand hands a new connection over, and returns the host's end of it.
-func hand(k *Keeper) (net.Conn, error) {
+func hand(m *Manager) (net.Conn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -62,22 +62,22 @@ func hand(k *Keeper) (net.Conn, error) {
 		return nil, err
 	}
 	defer there.Close() // the worker has its own
-	if err := k.Hand(context.Background(), "alice", there); err != nil {
+	if err := m.Hand(context.Background(), "alice", there); err != nil {
 		_ = here.Close()
 		return nil, err
 	}
 	return here, nil
 }
 
-// conns is how many connections alice's worker has, as the keeper has been told.
-func (k *Keeper) conns() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.workers["alice"].conns
+// conns is how many connections alice's worker has, as the manager has been told.
+func (m *Manager) conns() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.workers["alice"].conns
 }
 
 // As many calls as a room may have at once, and right after them as many again: none is refused,
-// although most connections are new ones and the keeper may not have heard yet that others have ended.
+// although most connections are new ones and the manager may not have heard yet that others have ended.
 func TestBursts(t *testing.T) {
 	k, dir := newKeeper(t), t.TempDir()
 	for range 2 {

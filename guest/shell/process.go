@@ -18,13 +18,13 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// life is one process of a session's shell, from its start to its end.
-type life struct {
+// process is one process of a session's shell, from its start to its end.
+type proc struct {
 	session *session
 	kind    kind
 	child   *process.Child
 	term    terminal
-	desk    *desk
+	spool   *spool
 	said    syscall.RawConn
 	rest    string        // what its descriptor 0 is while it runs no call
 	ready   chan struct{} // closed when it can take calls
@@ -35,7 +35,7 @@ type life struct {
 
 	// Guarded by the session's lock.
 	frames frames
-	orders map[string]*order // calls that lie on the desk, by nonce; nil at the end
+	orders map[string]*order // calls that lie on the spool, by nonce; nil at the end
 	calm   *unix.Termios     // the terminal's modes while its line editor waits
 	stale  bool              // the prompt says what was true before some call
 	cause  string            // why it was ended, if not by itself
@@ -59,13 +59,13 @@ const readyWithin = 20 * time.Second
 var errNotReady = errors.New("the shell did not come up")
 
 // launch starts a shell and returns when it can take calls.
-func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *life, err error) {
+func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *proc, err error) {
 	exports := protocol.Texts(spec.Env)
-	folder, inside, err := room.Desk()
+	folder, inside, err := room.Spool()
 	if err != nil {
 		return nil, err
 	}
-	d, err := openDesk(folder, inside, func(dir string) map[string]string { return k.files(dir, exports, profile) })
+	d, err := openSpool(folder, inside, func(dir string) map[string]string { return k.files(dir, exports, profile) })
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	size := s.size
 	s.screen.tty = ink{} // what the shell before left its terminal in is no more
 	s.mu.Unlock()
-	l := &life{
-		session: s, kind: k, desk: d, orders: map[string]*order{},
+	l := &proc{
+		session: s, kind: k, spool: d, orders: map[string]*order{},
 		ready: make(chan struct{}), fresh: make(chan struct{}, 1), failed: make(chan struct{}), shown: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if err := l.spawn(room, spec, exports, size); err != nil {
@@ -107,13 +107,13 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	if err := s.over(); err != nil {
 		return nil, err // and whoever closed it ends the shell
 	}
-	s.life = l
+	s.proc = l
 	return l, nil
 }
 
 // rise has whoever closes the session end a shell that is not ready yet. If that is
 // done already, it ends here.
-func (s *session) rise(l *life) error {
+func (s *session) rise(l *proc) error {
 	s.mu.Lock()
 	err, closed := s.over(), s.closed
 	if err == nil {
@@ -134,8 +134,8 @@ func (s *session) risen() {
 }
 
 // spawn starts the process on a new terminal.
-func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size process.Size) error {
-	said, err := l.desk.said.SyscallConn()
+func (l *proc) spawn(room Room, spec *guestpb.Shell, exports []string, size process.Size) error {
+	said, err := l.spool.said.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -149,10 +149,10 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		_ = ours.Close()
 		return err
 	}
-	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.desk.inside))
+	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.spool.inside))
 	fd := uintptr(theirs)
-	l.child, err = l.session.keeper.opts.Processes.Start(process.Spec{
-		Args: l.kind.args(l.desk.inside), Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
+	l.child, err = l.session.manager.opts.Processes.Start(process.Spec{
+		Args: l.kind.args(l.spool.inside), Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
 	})
 	if err != nil {
 		_ = ours.Close()
@@ -162,7 +162,7 @@ func (l *life) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 
 // show carries what the terminal shows. What the shell said or a command wrote
 // before that was painted, comes before it.
-func (l *life) show() {
+func (l *proc) show() {
 	defer close(l.shown)
 	buf := make([]byte, 16<<10) // a terminal hands out less at once
 	for {
@@ -185,7 +185,7 @@ func (l *life) show() {
 }
 
 // hear carries what the shell says.
-func (l *life) hear() {
+func (l *proc) hear() {
 	_ = l.said.Read(func(fd uintptr) bool {
 		l.session.mu.Lock()
 		defer l.session.mu.Unlock()
@@ -195,12 +195,12 @@ func (l *life) hear() {
 }
 
 // listen takes what the shell has said. The session's lock is held.
-func (l *life) listen() {
+func (l *proc) listen() {
 	_ = l.said.Control(func(fd uintptr) { l.listenTo(int(fd)) })
 }
 
 // listenTo reads at most what a FIFO holds: whoever floods it only has it read.
-func (l *life) listenTo(fd int) {
+func (l *proc) listenTo(fd int) {
 	buf := make([]byte, 4<<10)
 	for range 64 << 10 / len(buf) {
 		n, err := unix.Read(fd, buf)
@@ -222,7 +222,7 @@ func (l *life) listenTo(fd int) {
 }
 
 // heard takes a frame. The session's lock is held.
-func (l *life) heard(f frame) {
+func (l *proc) heard(f frame) {
 	switch f.kind {
 	case ready:
 		shut(l.ready)
@@ -255,7 +255,7 @@ func (l *life) heard(f frame) {
 
 // bury waits for the end and leaves nothing: what a shell has left running ends
 // with it.
-func (l *life) bury() {
+func (l *proc) bury() {
 	<-l.child.Done()
 	l.child.Release()
 	// Without a cgroup, which is for tests, somebody can still have the terminal.
@@ -269,8 +269,8 @@ func (l *life) bury() {
 	} else {
 		l.status = st.ExitStatus()
 	}
-	if s.life == l {
-		s.life = nil
+	if s.proc == l {
+		s.proc = nil
 		s.lost = l.cause
 		if s.lost == "" {
 			s.lost = fmt.Sprintf("it had ended with status %d", l.status)
@@ -280,18 +280,18 @@ func (l *life) bury() {
 		}
 	}
 	for nonce := range l.orders {
-		l.desk.clear(nonce)
+		l.spool.clear(nonce)
 	}
 	l.orders = nil
 	s.mu.Unlock()
 	// Not under the lock: closing waits for who reads, and they for the lock.
-	l.desk.remove()
+	l.spool.remove()
 	_ = l.term.file.Close()
 	close(l.ended)
 }
 
 // end kills the shell and all that runs in it, and returns when nothing is left.
-func (l *life) end(cause string) {
+func (l *proc) end(cause string) {
 	l.session.mu.Lock()
 	if l.cause == "" {
 		l.cause = cause
@@ -301,14 +301,14 @@ func (l *life) end(cause string) {
 	<-l.ended
 }
 
-// press makes the shell run what lies on its desk, once it is at its prompt.
-func (l *life) press(ctx context.Context) error {
-	return l.term.typeIn(ctx, []byte(l.kind.trigger(l.desk.inside)))
+// press makes the shell run what lies on its spool, once it is at its prompt.
+func (l *proc) press(ctx context.Context) error {
+	return l.term.typeIn(ctx, []byte(l.kind.trigger(l.spool.inside)))
 }
 
 // repaint has the shell make its prompt anew, below one that is not true any more. The
 // caller has the turn.
-func (l *life) repaint(ctx context.Context) {
+func (l *proc) repaint(ctx context.Context) {
 	l.session.mu.Lock()
 	stale := l.stale
 	l.session.mu.Unlock()
@@ -332,7 +332,7 @@ func (l *life) repaint(ctx context.Context) {
 // atPrompt reports whether the shell waits for a line. It asks the kernel, not
 // the shell: whose group has the terminal, and whether its modes are those of a
 // line editor.
-func (l *life) atPrompt() bool {
+func (l *proc) atPrompt() bool {
 	if l.term.foreground() != l.child.PID() {
 		return false
 	}
@@ -343,25 +343,25 @@ func (l *life) atPrompt() bool {
 // aside reports whether the shell seems to be at its prompt although its call is
 // not over: it has the terminal, and its input is the terminal again. So it is when
 // a signal has made it give up what it ran.
-func (l *life) aside() bool {
+func (l *proc) aside() bool {
 	return l.term.foreground() == l.child.PID() && l.rest != "" && l.standardInput() == l.rest
 }
 
 // standardInput is what the shell's descriptor 0 is.
-func (l *life) standardInput() string {
+func (l *proc) standardInput() string {
 	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", l.child.PID()))
 	return to
 }
 
 // cwd is the shell's working directory, as the kernel knows it.
-func (l *life) cwd() string {
+func (l *proc) cwd() string {
 	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", l.child.PID()))
 	return strings.TrimSuffix(dir, " (deleted)")
 }
 
 // signal sends a signal to what has the terminal, if that is not the shell itself:
 // it takes only SIGINT.
-func (l *life) signal(sig unix.Signal) {
+func (l *proc) signal(sig unix.Signal) {
 	if sig == unix.SIGINT {
 		l.term.interrupt()
 		return
@@ -374,7 +374,7 @@ func (l *life) signal(sig unix.Signal) {
 }
 
 // alone reports whether nothing runs but the shell itself.
-func (l *life) alone() bool {
+func (l *proc) alone() bool {
 	return len(l.child.Processes()) <= 1
 }
 

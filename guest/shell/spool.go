@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// desk is the folder of one shell: what the guest and the shell tell each other
+// spool is the folder of one shell: what the guest and the shell tell each other
 // lies on it. It belongs to root in a file system of the room's own, and the
 // agent can only read it. Still nothing is opened or removed by a path of more than one
 // name: the root of the room could have put a link there.
-type desk struct {
-	in     *os.File // the folder that the desk is in
+type spool struct {
+	in     *os.File // the folder that the spool is in
 	name   string
 	dir    *os.File
-	inside string // the desk's path in the room
+	inside string // the spool's path in the room
 	said   *os.File
 	sweep  sync.WaitGroup // those who clear
 }
 
-// openDesk makes a desk with a shell's files in a folder; inside is the folder's
-// path in the room. The desk takes the folder over.
-func openDesk(in *os.File, inside string, files func(dir string) map[string]string) (_ *desk, err error) {
-	d := &desk{in: in, name: random()}
+// openSpool makes a spool with a shell's files in a folder; inside is the folder's
+// path in the room. The spool takes the folder over.
+func openSpool(in *os.File, inside string, files func(dir string) map[string]string) (_ *spool, err error) {
+	d := &spool{in: in, name: random()}
 	d.inside = inside + "/" + d.name
 	defer func() {
 		if err != nil {
@@ -63,9 +63,9 @@ func openDesk(in *os.File, inside string, files func(dir string) map[string]stri
 // callFiles are what is in the folder of a call.
 var callFiles = []string{"text", "in", "out", "err"}
 
-// order puts a call on the desk: the next one that the shell runs. Status is what
+// order puts a call on the spool: the next one that the shell runs. Status is what
 // $? shall be at its beginning.
-func (d *desk) order(nonce string, status int, text, stdin []byte) (out, errs *os.File, err error) {
+func (d *spool) order(nonce string, status int, text, stdin []byte) (out, errs *os.File, err error) {
 	dir, err := folderAt(d.fd(d.dir), nonce)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the call's folder: %w", err)
@@ -103,11 +103,11 @@ func (d *desk) order(nonce string, status int, text, stdin []byte) (out, errs *o
 }
 
 // withdraw takes the next call away, so that it cannot begin any more.
-func (d *desk) withdraw() { _ = unix.Unlinkat(d.fd(d.dir), "next", 0) }
+func (d *spool) withdraw() { _ = unix.Unlinkat(d.fd(d.dir), "next", 0) }
 
 // clear removes what belongs to a call. Streams that are open stay, and so does a
 // call that is no more the next: the shell runs none twice.
-func (d *desk) clear(nonce string) {
+func (d *spool) clear(nonce string) {
 	// By now the root of the room may have put a link in the folder's place.
 	if dir, err := openFolder(d.fd(d.dir), nonce); err == nil {
 		for _, name := range callFiles {
@@ -118,9 +118,9 @@ func (d *desk) clear(nonce string) {
 	_ = unix.Unlinkat(d.fd(d.dir), nonce, unix.AT_REMOVEDIR)
 }
 
-// remove removes the desk, once no shell uses it. What somebody else has put on it
+// remove removes the spool, once no shell uses it. What somebody else has put on it
 // stays until the room ends.
-func (d *desk) remove() {
+func (d *spool) remove() {
 	d.sweep.Wait()
 	if d.dir != nil {
 		for _, name := range []string{"rc", "run", "end", "said", "next"} {
@@ -132,7 +132,7 @@ func (d *desk) remove() {
 	closeAll(d.said, d.dir, d.in)
 }
 
-func (d *desk) fd(f *os.File) int { return int(f.Fd()) }
+func (d *spool) fd(f *os.File) int { return int(f.Fd()) }
 
 func folderAt(dir int, name string) (*os.File, error) {
 	if err := unix.Mkdirat(dir, name, 0o755); err != nil {

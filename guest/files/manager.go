@@ -39,23 +39,23 @@ type Room struct {
 	Program string
 }
 
-// Options are what a keeper is made of.
+// Options are what a manager is made of.
 type Options struct {
 	Processes *process.Manager
 	// Find finds the room of a user, and makes it anew if it has ended.
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Keeper has a worker in each room whose files are asked for, and hands the connections
+// Manager has a worker in each room whose files are asked for, and hands the connections
 // over to it on which they are. It reads nothing that is on them.
-type Keeper struct {
+type Manager struct {
 	Options
 	mu      sync.Mutex
 	workers map[string]*worker
 }
 
-// NewKeeper returns a keeper without workers.
-func NewKeeper(o Options) *Keeper { return &Keeper{Options: o, workers: map[string]*worker{}} }
+// NewManager returns a manager without workers.
+func NewManager(o Options) *Manager { return &Manager{Options: o, workers: map[string]*worker{}} }
 
 // worker is one that runs, or is being started.
 type worker struct {
@@ -63,22 +63,22 @@ type worker struct {
 	err    error
 	child  *process.Child
 	socket *net.UnixConn // connections go to it, and a byte comes back for each that has ended
-	conns  int           // that it has; the keeper's mutex guards it
+	conns  int           // that it has; the manager's mutex guards it
 	idle   *time.Timer
 	ended  chan struct{} // closed when nothing of it is left
 }
 
 // Hand hands a connection over to the worker of a user's room, where there can be one. The
 // caller's end of it may then be closed.
-func (k *Keeper) Hand(ctx context.Context, user string, conn net.Conn) error {
+func (m *Manager) Hand(ctx context.Context, user string, conn net.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	w, err := k.take(ctx, user)
+	w, err := m.take(ctx, user)
 	if err != nil {
 		return err
 	}
 	if err := pass(w.socket, conn); err != nil {
-		k.give(w)
+		m.give(w)
 		return fault.New(fault.Unavailable, "touch files", user, err).Advise(tryAgain)
 	}
 	return nil
@@ -88,43 +88,43 @@ func (k *Keeper) Hand(ctx context.Context, user string, conn net.Conn) error {
 const tryAgain = "The room may be at its limit of memory or processes, or was ended: try again."
 
 // take has a worker for one more connection.
-func (k *Keeper) take(ctx context.Context, user string) (*worker, error) {
+func (m *Manager) take(ctx context.Context, user string) (*worker, error) {
 	const op = "touch files"
-	k.mu.Lock()
-	w := k.workers[user]
+	m.mu.Lock()
+	w := m.workers[user]
 	if w == nil {
 		w = &worker{ready: make(chan struct{}), ended: make(chan struct{})}
-		k.workers[user] = w
+		m.workers[user] = w
 		// Not bound to the connection: others may wait for it.
-		go k.start(context.WithoutCancel(ctx), user, w)
+		go m.start(context.WithoutCancel(ctx), user, w)
 	}
 	// The host has half as many; what it has closed may not be told of yet.
 	if w.conns >= 2*protocol.MaxFileConns {
-		k.mu.Unlock()
+		m.mu.Unlock()
 		return nil, fault.Newf(fault.Rejected, op, user, "too many calls about files of this agent are under way").Advise("Wait for some of them.")
 	}
 	w.conns++
 	if w.idle != nil {
 		w.idle.Stop()
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
-		k.give(w)
+		m.give(w)
 		return nil, ctx.Err()
 	}
 	if w.err != nil {
-		k.give(w)
+		m.give(w)
 		return nil, w.err
 	}
 	return w, nil
 }
 
 // give has one connection less. A worker that says so too often has none.
-func (k *Keeper) give(w *worker) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (m *Manager) give(w *worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	w.conns = max(0, w.conns-1)
 	if w.conns == 0 && w.idle != nil {
 		w.idle.Reset(idleTime)
@@ -132,20 +132,20 @@ func (k *Keeper) give(w *worker) {
 }
 
 // start starts a worker, and sees to its end.
-func (k *Keeper) start(ctx context.Context, user string, w *worker) {
+func (m *Manager) start(ctx context.Context, user string, w *worker) {
 	defer close(w.ended)
-	room, err := k.launch(ctx, user, w)
-	k.mu.Lock()
+	room, err := m.launch(ctx, user, w)
+	m.mu.Lock()
 	w.err = err
 	if err == nil {
-		w.idle = time.AfterFunc(idleTime, func() { k.retire(user, w) })
+		w.idle = time.AfterFunc(idleTime, func() { m.retire(user, w) })
 		if w.conns > 0 {
 			w.idle.Stop()
 		}
-	} else if k.workers[user] == w {
-		delete(k.workers, user)
+	} else if m.workers[user] == w {
+		delete(m.workers, user)
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	close(w.ready)
 	if err != nil {
 		return
@@ -153,17 +153,17 @@ func (k *Keeper) start(ctx context.Context, user string, w *worker) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.count(w)
+		m.count(w)
 	}()
 	select {
 	case <-done: // it was retired, or has ended
 	case <-room.Dead:
 	}
-	k.mu.Lock()
-	if k.workers[user] == w {
-		delete(k.workers, user)
+	m.mu.Lock()
+	if m.workers[user] == w {
+		delete(m.workers, user)
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	w.idle.Stop()
 	_ = w.socket.Close()
 	<-done
@@ -172,23 +172,23 @@ func (k *Keeper) start(ctx context.Context, user string, w *worker) {
 
 // count hears from a worker which of its connections have ended, until the socket to it
 // has.
-func (k *Keeper) count(w *worker) {
+func (m *Manager) count(w *worker) {
 	for word := make([]byte, 1); ; {
 		if _, err := w.socket.Read(word); err != nil {
 			return
 		}
-		k.give(w)
+		m.give(w)
 	}
 }
 
 // retire ends a worker that nobody has used for a while.
-func (k *Keeper) retire(user string, w *worker) {
-	k.mu.Lock()
+func (m *Manager) retire(user string, w *worker) {
+	m.mu.Lock()
 	unused := w.conns == 0
-	if unused && k.workers[user] == w {
-		delete(k.workers, user)
+	if unused && m.workers[user] == w {
+		delete(m.workers, user)
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	if unused {
 		_ = w.socket.Close()
 	}
@@ -196,11 +196,11 @@ func (k *Keeper) retire(user string, w *worker) {
 
 // Forget ends the worker of a user's room, before the room goes: its connections must
 // not answer of a room that is no more.
-func (k *Keeper) Forget(user string) {
-	k.mu.Lock()
-	w := k.workers[user]
-	delete(k.workers, user)
-	k.mu.Unlock()
+func (m *Manager) Forget(user string) {
+	m.mu.Lock()
+	w := m.workers[user]
+	delete(m.workers, user)
+	m.mu.Unlock()
 	if w == nil {
 		return
 	}
@@ -212,9 +212,9 @@ func (k *Keeper) Forget(user string) {
 }
 
 // launch starts a worker in its room.
-func (k *Keeper) launch(ctx context.Context, user string, w *worker) (Room, error) {
+func (m *Manager) launch(ctx context.Context, user string, w *worker) (Room, error) {
 	const op = "start worker for files"
-	room, err := k.Find(ctx, user)
+	room, err := m.Find(ctx, user)
 	if err != nil {
 		return room, err
 	}
@@ -234,7 +234,7 @@ func (k *Keeper) launch(ctx context.Context, user string, w *worker) (Room, erro
 		return room, fault.New(fault.Unavailable, op, user, err)
 	}
 	defer null.Close()
-	w.child, err = k.Processes.Start(process.Spec{
+	w.child, err = m.Processes.Start(process.Spec{
 		Args: []string{"osaurus-guest", WorkerCommand}, Program: program, Dir: "/", Place: room.Place,
 		Env:   append(room.Env, "GOMEMLIMIT=96MiB", "GOTRACEBACK=none"),
 		Files: [3]uintptr{theirs.Fd(), null.Fd(), null.Fd()},

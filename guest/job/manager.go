@@ -42,51 +42,51 @@ type Room struct {
 	Met func(killed bool) (oom, pids bool)
 }
 
-// Options are what a keeper works with.
+// Options are what a manager works with.
 type Options struct {
 	Processes *process.Manager
 	// Find returns a user's room. It fails with NotFound if there is none.
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Keeper keeps the jobs of all users, and answers the service Jobs.
-type Keeper struct {
+// Manager keeps the jobs of all users, and answers the service Jobs.
+type Manager struct {
 	opts Options
 
 	mu   sync.Mutex
 	jobs map[config.JobID]*job
 }
 
-// NewKeeper returns a keeper without jobs.
-func NewKeeper(opts Options) *Keeper {
-	return &Keeper{opts: opts, jobs: map[config.JobID]*job{}}
+// NewManager returns a manager without jobs.
+func NewManager(opts Options) *Manager {
+	return &Manager{opts: opts, jobs: map[config.JobID]*job{}}
 }
 
 // StartJob starts a job.
-func (k *Keeper) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
+func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
 	if err := protocol.CheckJob(r); err != nil {
 		return nil, err
 	}
-	room, err := k.opts.Find(ctx, r.User)
+	room, err := m.opts.Find(ctx, r.User)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil { // of a guest that was frozen, or a room that took its time
 		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waits for it any more: %w", err)
 	}
-	j, err := k.add(r)
+	j, err := m.add(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.launch(j, room, r); err != nil {
-		k.drop(j)
+	if err := m.launch(j, room, r); err != nil {
+		m.drop(j)
 		return nil, err
 	}
-	k.mu.Lock()
+	m.mu.Lock()
 	unmade := j.unmade
-	k.mu.Unlock()
+	m.mu.Unlock()
 	if unmade {
-		k.forget(func(o *job) bool { return o == j })
+		m.forget(func(o *job) bool { return o == j })
 		return nil, fault.Newf(fault.Unavailable, "start job", "", "its room was ended").Advise("Start it again: the room is made anew.")
 	}
 	if err := ctx.Err(); err != nil { // to start took long, and nobody knows the job
@@ -97,9 +97,9 @@ func (k *Keeper) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gue
 }
 
 // add makes a job that takes its place among those that run.
-func (k *Keeper) add(r *guestpb.StartJobRequest) (*job, error) {
+func (m *Manager) add(r *guestpb.StartJobRequest) (*job, error) {
 	j := newJob(r)
-	forgotten, err := k.place(j)
+	forgotten, err := m.place(j)
 	for _, old := range forgotten {
 		old.log.remove()
 	}
@@ -108,10 +108,10 @@ func (k *Keeper) add(r *guestpb.StartJobRequest) (*job, error) {
 
 // place takes a place for a job, and returns those that are not remembered any more. Their logs are
 // removed by the caller: not under the lock, as a busy disk takes its time.
-func (k *Keeper) place(j *job) (forgotten []*job, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	running, ended := k.of(j.user)
+func (m *Manager) place(j *job) (forgotten []*job, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running, ended := m.of(j.user)
 	if len(running) >= config.MaxJobs {
 		return nil, fault.Newf(fault.Rejected, "start job", "", "%d jobs are running", len(running)).
 			Advise("Wait until one has ended, or kill one.")
@@ -120,23 +120,23 @@ func (k *Keeper) place(j *job) (forgotten []*job, err error) {
 		forgotten = ended[maxEnded-1:]
 	}
 	for _, old := range forgotten {
-		delete(k.jobs, old.id)
+		delete(m.jobs, old.id)
 	}
-	k.jobs[j.id] = j
+	m.jobs[j.id] = j
 	return forgotten, nil
 }
 
 // drop forgets a job that did not start.
-func (k *Keeper) drop(j *job) {
-	k.mu.Lock()
-	delete(k.jobs, j.id)
-	k.mu.Unlock()
+func (m *Manager) drop(j *job) {
+	m.mu.Lock()
+	delete(m.jobs, j.id)
+	m.mu.Unlock()
 	j.log.remove()
 }
 
 // of returns a user's jobs, the newest first. The lock is held.
-func (k *Keeper) of(user string) (running, ended []*job) {
-	for _, j := range k.jobs {
+func (m *Manager) of(user string) (running, ended []*job) {
+	for _, j := range m.jobs {
 		switch {
 		case j.user != user:
 		case j.running():
@@ -152,7 +152,7 @@ func (k *Keeper) of(user string) (running, ended []*job) {
 }
 
 // launch starts the job's process.
-func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
+func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	name := string(j.id) + ".log"
 	if err := j.log.open(filepath.Join(room.Logs, name)); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 		return err
 	}
 	defer unix.Close(theirs)
-	child, err := k.opts.Processes.Start(process.Spec{
+	child, err := m.opts.Processes.Start(process.Spec{
 		Args: protocol.Texts(r.Args), Env: process.MergeEnv(room.Env, protocol.Texts(r.Env)), Dir: protocol.Folder(room.Home, r.Dir),
 		Files: [3]uintptr{null.Fd(), uintptr(theirs), uintptr(theirs)}, Place: place,
 	})
@@ -180,19 +180,19 @@ func (k *Keeper) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 		_ = ours.Close()
 		return err
 	}
-	k.mu.Lock()
+	m.mu.Lock()
 	j.child = child
-	k.mu.Unlock()
+	m.mu.Unlock()
 	go j.follow(ours, room.Met)
 	return nil
 }
 
 // ListJobs lists a user's jobs, those that run first, and of each the newest.
-func (k *Keeper) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
-	k.mu.Lock()
-	running, ended := k.of(r.User)
+func (m *Manager) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
+	m.mu.Lock()
+	running, ended := m.of(r.User)
 	running = slices.DeleteFunc(running, (*job).starting)
-	k.mu.Unlock()
+	m.mu.Unlock()
 	list := &guestpb.ListJobsResponse{}
 	for _, j := range append(running, ended...) {
 		list.Jobs = append(list.Jobs, j.describe())
@@ -201,8 +201,8 @@ func (k *Keeper) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guest
 }
 
 // PollJob says how a job is.
-func (k *Keeper) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
-	j, err := k.find(r.User, r.Id)
+func (m *Manager) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
+	j, err := m.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -210,8 +210,8 @@ func (k *Keeper) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb
 }
 
 // WaitJob returns when a job has ended, or the wait is over.
-func (k *Keeper) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
-	j, err := k.find(r.User, r.Id)
+func (m *Manager) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
+	j, err := m.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -230,8 +230,8 @@ func (k *Keeper) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guest
 }
 
 // KillJob signals all that belongs to a job.
-func (k *Keeper) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
-	j, err := k.find(r.User, r.Id)
+func (m *Manager) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
+	j, err := m.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -242,8 +242,8 @@ func (k *Keeper) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestpb
 }
 
 // TailJob reads a part of a job's output.
-func (k *Keeper) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
-	j, err := k.find(r.User, r.Id)
+func (m *Manager) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
+	j, err := m.find(r.User, r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -254,25 +254,25 @@ func (k *Keeper) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guest
 }
 
 // Forget ends all jobs of a user, whose room is about to end, and forgets them.
-func (k *Keeper) Forget(user string) { k.forget(func(j *job) bool { return j.user == user }) }
+func (m *Manager) Forget(user string) { m.forget(func(j *job) bool { return j.user == user }) }
 
 // Close ends all jobs.
-func (k *Keeper) Close() { k.forget(func(*job) bool { return true }) }
+func (m *Manager) Close() { m.forget(func(*job) bool { return true }) }
 
-func (k *Keeper) forget(which func(*job) bool) {
-	k.mu.Lock()
+func (m *Manager) forget(which func(*job) bool) {
+	m.mu.Lock()
 	var chosen []*job
-	for id, j := range k.jobs {
+	for id, j := range m.jobs {
 		switch {
 		case !which(j):
 		case j.starting():
 			j.unmade = true // who starts it ends it
 		default:
 			chosen = append(chosen, j)
-			delete(k.jobs, id)
+			delete(m.jobs, id)
 		}
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	for _, j := range chosen {
 		j.kill(true)
 		<-j.done
@@ -281,14 +281,14 @@ func (k *Keeper) forget(which func(*job) bool) {
 }
 
 // find returns a job of a user. That of another is not there.
-func (k *Keeper) find(user, id string) (*job, error) {
+func (m *Manager) find(user, id string) (*job, error) {
 	name, err := config.ParseJobID(id)
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	j := k.jobs[name]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[name]
 	if j == nil || j.user != user || j.starting() {
 		return nil, fault.Newf(fault.NotFound, "find job", id, "there is none, or not any more").
 			Advise("Jobs end with their agent's room and with the guest; `job list` shows those that are there.")

@@ -18,7 +18,7 @@ import (
 // another waits for it, and nobody else.
 func TestSlowDisk(t *testing.T) {
 	const user, patience = "agent-alice", 30 * time.Second
-	k := NewKeeper(Options{})
+	k := NewManager(Options{})
 	var oldest *job
 	for n := range maxEnded {
 		j := newJob(&guestpb.StartJobRequest{User: user})
@@ -84,7 +84,7 @@ func TestForgottenWhileItStarts(t *testing.T) {
 	}
 	defer processes.Close()
 	logs, place := t.TempDir(), slow{make(chan struct{}), make(chan struct{})}
-	k := NewKeeper(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
+	k := NewManager(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
 		return Room{Home: "/", Logs: logs, Place: place, Met: func(bool) (bool, bool) { return false, false }}, nil
 	}})
 	started := make(chan error, 1)

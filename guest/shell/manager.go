@@ -37,20 +37,20 @@ type Room struct {
 	Place process.Place // nil: where the guest itself is
 	Env   []string      // the user's login environment
 	Home  string
-	// Desk opens a folder of root's that only this room sees, that only root
+	// Spool opens a folder of root's that only this room sees, that only root
 	// can write to, and that lies in memory; it also returns its path in the room.
-	Desk func() (*os.File, string, error)
+	Spool func() (*os.File, string, error)
 }
 
-// Options are what a keeper works with.
+// Options are what a manager works with.
 type Options struct {
 	Processes *process.Manager
 	// Find returns a user's room. It fails with NotFound if there is none.
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Keeper keeps the sessions of all users, and answers the service Shells but for its stream.
-type Keeper struct {
+// Manager keeps the sessions of all users, and answers the service Shells but for its stream.
+type Manager struct {
 	opts  Options
 	stop  chan struct{}
 	watch sync.Once // starts closeIdle, with the first session
@@ -67,49 +67,49 @@ type key struct {
 	id   config.SessionID
 }
 
-// NewKeeper returns a keeper without sessions.
-func NewKeeper(opts Options) *Keeper {
-	return &Keeper{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
+// NewManager returns a manager without sessions.
+func NewManager(opts Options) *Manager {
+	return &Manager{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
 }
 
 // Close ends all sessions.
-func (k *Keeper) Close() {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	close(k.stop)
-	k.idle.Wait()
-	k.closeWhere("the guest closed it", func(*session) bool { return true })
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	close(m.stop)
+	m.idle.Wait()
+	m.closeWhere("the guest closed it", func(*session) bool { return true })
 }
 
 // Forget ends all sessions of a user, whose room is about to end.
-func (k *Keeper) Forget(user string) {
-	k.closeWhere("its room was closed", func(s *session) bool { return s.key.user == user })
+func (m *Manager) Forget(user string) {
+	m.closeWhere("its room was closed", func(s *session) bool { return s.key.user == user })
 }
 
 // CloseSession ends a session, or without an id all of a user's.
-func (k *Keeper) CloseSession(_ context.Context, r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
+func (m *Manager) CloseSession(_ context.Context, r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
 	if r.Session != "" {
-		s, err := k.find(r.User, r.Session)
+		s, err := m.find(r.User, r.Session)
 		if err != nil {
 			return nil, err
 		}
-		return &guestpb.CloseSessionResponse{Closed: uint32(k.closeWhere("it was closed", func(o *session) bool { return o == s }))}, nil
+		return &guestpb.CloseSessionResponse{Closed: uint32(m.closeWhere("it was closed", func(o *session) bool { return o == s }))}, nil
 	}
-	n := k.closeWhere("it was closed", func(s *session) bool { return s.key.user == r.User })
+	n := m.closeWhere("it was closed", func(s *session) bool { return s.key.user == r.User })
 	return &guestpb.CloseSessionResponse{Closed: uint32(n)}, nil
 }
 
-func (k *Keeper) closeWhere(cause string, which func(*session) bool) int {
-	k.mu.Lock()
+func (m *Manager) closeWhere(cause string, which func(*session) bool) int {
+	m.mu.Lock()
 	var chosen []*session
-	for key, s := range k.sessions {
+	for key, s := range m.sessions {
 		if which(s) {
 			chosen = append(chosen, s)
-			delete(k.sessions, key)
+			delete(m.sessions, key)
 		}
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	var all sync.WaitGroup
 	for _, s := range chosen {
 		all.Go(func() { s.close(cause) })
@@ -118,26 +118,26 @@ func (k *Keeper) closeWhere(cause string, which func(*session) bool) int {
 	return len(chosen)
 }
 
-func (k *Keeper) closeIdle() {
+func (m *Manager) closeIdle() {
 	tick := time.NewTicker(idleCheck)
 	defer tick.Stop()
 	for {
 		select {
-		case <-k.stop:
+		case <-m.stop:
 			return
 		case <-tick.C:
 		}
 		now := time.Now()
-		k.closeWhere("nobody used it", func(s *session) bool { return s.idleAt(now) })
+		m.closeWhere("nobody used it", func(s *session) bool { return s.idleAt(now) })
 	}
 }
 
 // Run runs a command in a session's shell.
-func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
+func (m *Manager) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
 	if err := protocol.CheckShellRun(r); err != nil {
 		return nil, err
 	}
-	s, err := k.session(ctx, r.Shell)
+	s, err := m.session(ctx, r.Shell)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +145,8 @@ func (k *Keeper) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.
 }
 
 // Cancel ends the command that runs in a session, or a certain call.
-func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
-	s, err := k.find(r.User, r.Session)
+func (m *Manager) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) (*guestpb.ShellCancelResponse, error) {
+	s, err := m.find(r.User, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -154,15 +154,15 @@ func (k *Keeper) Cancel(ctx context.Context, r *guestpb.ShellCancelRequest) (*gu
 }
 
 // Sessions lists sessions by user and id.
-func (k *Keeper) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
-	k.mu.Lock()
+func (m *Manager) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*guestpb.SessionsResponse, error) {
+	m.mu.Lock()
 	var chosen []*session
-	for _, s := range k.sessions {
+	for _, s := range m.sessions {
 		if r.User == "" || r.User == s.key.user {
 			chosen = append(chosen, s)
 		}
 	}
-	k.mu.Unlock()
+	m.mu.Unlock()
 	list := &guestpb.SessionsResponse{}
 	for _, s := range chosen {
 		list.Sessions = append(list.Sessions, s.state())
@@ -174,8 +174,8 @@ func (k *Keeper) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*guest
 }
 
 // Transcript is the end of what a session has shown.
-func (k *Keeper) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
-	s, err := k.find(r.User, r.Session)
+func (m *Manager) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
+	s, err := m.find(r.User, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -184,10 +184,10 @@ func (k *Keeper) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest
 }
 
 // find returns a session that is there.
-func (k *Keeper) find(user, id string) (*session, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := k.sessions[key{user, config.SessionID(id)}]
+func (m *Manager) find(user, id string) (*session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[key{user, config.SessionID(id)}]
 	if s == nil {
 		return nil, fault.Newf(fault.NotFound, "find session", id, "there is none").Advise("It may have ended; it is made when a command runs in it.")
 	}
@@ -196,22 +196,22 @@ func (k *Keeper) find(user, id string) (*session, error) {
 
 // session returns the session that is meant, and makes it if need be. Where its
 // user has too many, the one goes that was idle for the longest.
-func (k *Keeper) session(ctx context.Context, r *guestpb.Shell) (*session, error) {
+func (m *Manager) session(ctx context.Context, r *guestpb.Shell) (*session, error) {
 	const op = "open session"
-	if _, err := k.opts.Find(ctx, r.User); err != nil {
+	if _, err := m.opts.Find(ctx, r.User); err != nil {
 		return nil, err
 	}
 	name := key{r.User, config.SessionID(r.Session)}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
 		return nil, fault.Newf(fault.Unavailable, op, r.Session, "the guest is ending")
 	}
-	if s := k.sessions[name]; s != nil {
+	if s := m.sessions[name]; s != nil {
 		return s, nil
 	}
 	var theirs []*session
-	for key, s := range k.sessions {
+	for key, s := range m.sessions {
 		if key.user == r.User {
 			theirs = append(theirs, s)
 		}
@@ -223,11 +223,11 @@ func (k *Keeper) session(ctx context.Context, r *guestpb.Shell) (*session, error
 				Advise("Close one that is not needed any more.")
 		}
 		oldest := slices.MinFunc(theirs, func(a, b *session) int { return a.lastUsed().Compare(b.lastUsed()) })
-		delete(k.sessions, oldest.key)
+		delete(m.sessions, oldest.key)
 		go oldest.close("another one took its place")
 	}
-	k.watch.Do(func() { k.idle.Go(k.closeIdle) })
-	s := newSession(k, name, r.Transcript)
-	k.sessions[name] = s
+	m.watch.Do(func() { m.idle.Go(m.closeIdle) })
+	s := newSession(m, name, r.Transcript)
+	m.sessions[name] = s
 	return s, nil
 }
