@@ -25,8 +25,8 @@ type attachment struct {
 	err    error           // after done
 }
 
-// AttachShell implements engine.Shells. The output comes from the room: only a
-// terminal should interpret it.
+// AttachShell implements engine.Shells. Only a terminal should interpret the output, which comes
+// from the room.
 func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (engine.Attachment, error) {
 	const op = "attach to shell"
 	open := &guestpb.ShellOpen{Shell: c.shell(shell), Size: resizeTo(size)}
@@ -42,7 +42,7 @@ func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.T
 	a := &attachment{client: c.Client, stream: stream, cancel: cancel, done: make(chan struct{})}
 	err = a.stream.Send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
 	var first *guestpb.ShellAttachResponse
-	if err == nil || errors.Is(err, io.EOF) { // with EOF, Receive has the reason
+	if err == nil || errors.Is(err, io.EOF) { // on EOF, Receive returns the reason
 		first, err = a.stream.Receive()
 	}
 	if err != nil {

@@ -5,19 +5,17 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// Boot is what the guest does once the host has spoken. The clock and some
-// entropy come with it by themselves.
+// Boot tells the guest how to set itself up. Connect adds the time and some entropy.
 type Boot struct {
 	// Hostname is the guest's name; empty leaves the kernel's.
 	Hostname string
 	Network  NetworkPlan
 	// Mounts are made in this order, before any command runs.
 	Mounts []Mount
-	// Bridge is the key of who serves preface.Port on the host. Without it, programs
-	// in the guest find no bridge.
+	// Bridge is the key of the host's bridge listener. Without it the guest offers no bridge.
 	Bridge *protocol.BridgeKey
-	// Base is what the base is known by: rooms' layers that were begun on another one
-	// are begun anew. Empty, and all stay.
+	// Base identifies the base image. Room layers made on another base are reset; if empty, all
+	// layers are kept.
 	Base string
 }
 
@@ -26,8 +24,8 @@ type NetworkKind string
 
 const (
 	NetworkNone   NetworkKind = "none"   // loopback only
-	NetworkDHCP   NetworkKind = "dhcp"   // ask
-	NetworkStatic NetworkKind = "static" // as the plan says
+	NetworkDHCP   NetworkKind = "dhcp"   // from the network
+	NetworkStatic NetworkKind = "static" // from the plan
 )
 
 // NetworkPlan is how the guest's first network interface is set up.
@@ -40,11 +38,11 @@ type NetworkPlan struct {
 	DNS     []string
 }
 
-// Mount is a VirtioFS share of the machine that the guest mounts.
+// Mount is a VirtioFS share for the guest to mount.
 type Mount struct {
-	Tag      string // the share's
-	Path     string // absolute; made if it is not there
-	ReadOnly bool   // in the guest; what counts is the share's own setting
+	Tag      string // of the share
+	Path     string // absolute; created if missing
+	ReadOnly bool   // in the guest; the host enforces its own setting
 }
 
 func (b Boot) proto() *guestpb.Boot {

@@ -22,8 +22,7 @@ import (
 // Port is the AF_VSOCK port that a guest answers on.
 const Port = protocol.Port
 
-// EntryPort is that of what is not for its services: lines for commands, and connections for
-// the workers of rooms.
+// EntryPort is the AF_VSOCK port for command lines and for connections to file workers.
 const EntryPort = protocol.DataPort
 
 const (
@@ -33,8 +32,7 @@ const (
 	// callTimeout bounds every call that answers at once, whatever the
 	// caller's context says.
 	callTimeout = 10 * time.Second
-	// endDelay is how long after a broken connection the end of its machine may
-	// become known.
+	// endDelay is how long the machine's end may be noticed after its connection broke.
 	endDelay = time.Second
 	// entropySize fills the guest's pool (256 bits) with some to spare.
 	entropySize = 64
@@ -44,7 +42,7 @@ const (
 type Machine interface {
 	// Dial connects to an AF_VSOCK port of the guest.
 	Dial(ctx context.Context, port uint32) (net.Conn, error)
-	// Done is closed when the machine has ended.
+	// Done is closed when the machine ends.
 	Done() <-chan struct{}
 }
 
@@ -57,13 +55,13 @@ func (d Dialer) Dial(ctx context.Context, port uint32) (net.Conn, error) { retur
 // Done implements Machine.
 func (Dialer) Done() <-chan struct{} { return nil }
 
-// ErrSilent says that a guest did not answer in time.
+// ErrSilent reports that a guest did not answer in time.
 var ErrSilent = errors.New("the guest does not answer")
 
 // Client talks to one boot of one guest. It implements engine.Engine. Its
 // methods may be called by many goroutines at once. Their errors are faults:
 // Unavailable when the guest cannot be reached, Timeout when it does not answer,
-// otherwise what the guest said.
+// otherwise the guest's own error.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
 	rooms     guestpbconnect.RoomsClient
@@ -71,19 +69,16 @@ type Client struct {
 	jobs      guestpbconnect.JobsClient
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
-	toRooms   toRooms // for files
+	toRooms   toRooms // to file workers
 	conns     *conns
 	lines     *lines
 	version   string
 }
 
-// Connect waits until a booting guest answers, hands it a new key, the time and
-// some entropy, and has it do what boot says. It returns when the guest is ready
-// to run commands. The context bounds all of that; cancel it if the machine ends.
+// Connect waits for a booting guest, sends it a new key, the time, entropy and boot, and returns when it can run commands. Cancel the context if the machine ends.
 //
-// It fails with InvalidArgs if the guest cannot do what boot says, with
-// Rejected if the guest is of another version or has been greeted by someone
-// else, and with what the guest says if its boot went wrong.
+// It fails with InvalidArgs if boot is invalid, with Rejected if the guest has another version or
+// another client, and with the guest's error if its boot failed.
 func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
 	const op = "greet guest"
 	hello := &guestpb.HelloRequest{
@@ -155,7 +150,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // Version is the release of the guest program.
 func (c *Client) Version() string { return c.version }
 
-// Ping returns when the guest has answered.
+// Ping returns when the guest answers.
 func (c *Client) Ping(ctx context.Context) error {
 	if _, err := c.rpc.Ping(ctx, &guestpb.PingRequest{}); err != nil {
 		return protocol.Decode("ping guest", "", err)
@@ -169,16 +164,14 @@ func (c *Client) SetTime(ctx context.Context, t time.Time) (time.Duration, error
 	return time.Duration(r.GetOffsetNanos()), err
 }
 
-// Shutdown has the guest end all that runs in it (SIGTERM, and SIGKILL after
-// the grace; 0 means five seconds), write everything to its disks, and
-// power off. It returns when the guest has agreed, which is before it is off.
+// Shutdown asks the guest to end all processes (SIGTERM, then SIGKILL after grace; 0 means five
+// seconds), sync its disks and power off. It returns once the guest accepts, before it is off.
 func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
 	_, err := call(ctx, c, "shut guest down", "", c.rpc.Shutdown, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})
 	return err
 }
 
-// Close drops all connections: what still runs for this client in the guest is
-// ended there.
+// Close drops all connections. The guest then ends everything it runs for this client.
 func (c *Client) Close() error {
 	c.conns.close()
 	c.transport.CloseIdleConnections()
@@ -219,14 +212,14 @@ func (c *Client) fault(ctx context.Context, op, subject string, err error) error
 	}
 	select {
 	case <-over:
-		return fault.Newf(fault.Unavailable, op, subject, "the machine ended before it did").
+		return fault.Newf(fault.Unavailable, op, subject, "the machine ended before the call was answered").
 			Advise("See `osaurus-sandbox status` for why; then run it again.")
 	case <-time.After(endDelay):
 		return protocol.Decode(op, subject, err)
 	}
 }
 
-// conns are the connections of one client, so that Close can end them all.
+// conns tracks a client's connections so that Close can end them.
 type conns struct {
 	machine Machine
 	ctx     context.Context

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// jumpCheck is how often KeepTime looks whether the host slept, jumpSize how
-// much wall time must have passed unseen to call it so.
+// jumpCheck is how often KeepTime checks for a jump of the host's clock. jumpSize is the smallest
+// difference that counts as one.
 const (
 	jumpCheck = time.Second
 	jumpSize  = 500 * time.Millisecond
@@ -39,8 +39,7 @@ func (c *Client) KeepTime(ctx context.Context, every time.Duration) {
 	}
 }
 
-// jumped reports whether the wall clock moved by something else than the time
-// that was lived through (which the monotonic clock measures).
+// jumped reports whether the wall clock and the monotonic clock moved by different amounts.
 func jumped(last, now time.Time, lived time.Duration) bool {
 	return (now.Round(0).Sub(last.Round(0)) - lived).Abs() >= jumpSize
 }

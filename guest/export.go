@@ -15,9 +15,8 @@ import (
 const Program = "/run/osaurus/guest"
 
 // ExportTar writes a directory of the guest to w as a tar archive: PAX, sorted,
-// with extended attributes and hard links; what is mounted below the directory
-// is left out. Equal trees make equal archives. The archive is hostile like all
-// that comes out of a guest.
+// with extended attributes and hard links; mounts below it are skipped. Equal trees make equal
+// archives. Treat the archive as hostile, like all guest output.
 func (c *Client) ExportTar(ctx context.Context, dir string, w io.Writer) error {
 	const op = "export"
 	errs := &head{}

@@ -9,8 +9,7 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// Info is how the guest is. All of it is the guest's word: bounded and fit to
-// be shown, but not to be believed.
+// Info is the guest's own report. It is bounded and safe to print but not trustworthy.
 type Info struct {
 	Version      string            // of the guest program
 	Kernel       string            // release
@@ -24,8 +23,8 @@ type Info struct {
 
 	Network NetworkState
 	Mounts  []Mount
-	HasData bool // a data disk keeps what is written
-	// Warnings are what went wrong in the boot without ending it.
+	HasData bool // writes go to a data disk
+	// Warnings are errors that did not stop the boot.
 	Warnings []string
 	Steps    []Step
 
@@ -33,7 +32,7 @@ type Info struct {
 	Orphans uint64 // processes that lost their parent and were reaped
 }
 
-// NetworkState is the network as the guest has it.
+// NetworkState is the guest's network configuration.
 type NetworkState struct {
 	Status  NetworkStatus
 	Address string // CIDR
@@ -42,7 +41,7 @@ type NetworkState struct {
 	Trouble string // why Status is not NetworkUp
 }
 
-// NetworkStatus says how far the network is.
+// NetworkStatus is the progress of the network's setup.
 type NetworkStatus string
 
 const (
@@ -52,13 +51,13 @@ const (
 	NetworkFailed  NetworkStatus = "failed"
 )
 
-// Step is a moment of the boot.
+// Step is a named point of the boot.
 type Step struct {
 	Name string
 	At   time.Duration // since the kernel's start
 }
 
-// Info asks the guest how it is.
+// Info returns the guest's report.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	r, err := call(ctx, c, "ask guest for its state", "", c.rpc.Info, &guestpb.InfoRequest{})
 	if err != nil {

@@ -19,13 +19,12 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc/faultpb"
 )
 
-// idleLines is how many lines are kept for the next commands: more seldom run at once.
+// idleLines is how many idle lines are kept; more commands seldom run at once.
 // Each costs the guest two goroutines.
 const idleLines = 8
 
-// lines are a client's lines to the guest. A command on one of them costs neither end what a
-// stream of HTTP/2 does, which an emulated processor takes as long for as to start a
-// small program.
+// lines is a pool of command connections to the guest. They avoid the cost of an HTTP/2 stream for
+// each command.
 type lines struct {
 	conns *conns
 	key   protocol.Key
@@ -43,8 +42,8 @@ type line struct {
 	idle  chan error // from watch
 }
 
-// take returns a line on which nothing runs. One that breaks after this look fails its command, and
-// is not replaced: a line that nobody hung up breaks with its guest, which would not answer on another either.
+// take returns an idle line. If it breaks later, its command fails without a retry: lines only
+// break when their guest ends.
 func (l *lines) take(ctx context.Context) (*line, error) {
 	for {
 		one := l.spare()
@@ -70,7 +69,7 @@ func (l *lines) spare() *line {
 	return one
 }
 
-// give takes a line back after a command. One whose command may go on is closed, which ends it.
+// give returns a line to the pool. If its command may still run, the line is closed, which ends the command.
 func (l *lines) give(one *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +82,7 @@ func (l *lines) give(one *line) {
 	l.idle = append(l.idle, one)
 }
 
-// open makes a line.
+// open dials a line.
 func (l *lines) open(ctx context.Context) (*line, error) {
 	conn, err := l.conns.enter(ctx, protocol.DataHeader{Key: l.key})
 	if err != nil {
@@ -92,7 +91,7 @@ func (l *lines) open(ctx context.Context) (*line, error) {
 	return &line{conn: conn, from: bufio.NewReader(conn)}, nil
 }
 
-// watch sees what comes while no command runs, which is at most the line's end.
+// watch reads while no command runs, to notice that the line was closed.
 func (l *line) watch() {
 	l.idle = make(chan error, 1)
 	go func() {
@@ -101,7 +100,7 @@ func (l *line) watch() {
 	}()
 }
 
-// quiet ends watch, and reports whether nothing has come.
+// quiet stops watch and reports whether it read nothing.
 func (l *line) quiet() bool {
 	if l.conn.SetReadDeadline(time.Unix(1, 0)) != nil { // long ago
 		return false
@@ -121,7 +120,7 @@ func (l *line) start(s *guestpb.Start) (err error) {
 	return err
 }
 
-// Receive implements answers. Its errors are as Connect's would be.
+// Receive implements answers. Its errors look like Connect's.
 func (l *line) Receive() (*guestpb.ExecResponse, error) {
 	kind, b, err := protocol.ReadFrame(l.from, l.buf)
 	l.buf = b

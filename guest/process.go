@@ -19,15 +19,15 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// DefaultEnv returns the environment of a command of root that has none.
+// DefaultEnv returns the environment for the guest root's commands that set none.
 func DefaultEnv() []string { return protocol.RootEnvironment() }
 
 const (
-	// execLimit is how long a guest may take to start a command.
+	// execLimit bounds how long a guest may take to start a command.
 	execLimit = 15 * time.Second
 	// execGrace is the time between SIGTERM and SIGKILL if Command.Grace is 0.
 	execGrace = 5 * time.Second
-	// execSlack is how long after that the command's end is awaited.
+	// execSlack is how long to wait for the command's end after that.
 	execSlack = 5 * time.Second
 )
 
@@ -48,15 +48,15 @@ type process struct {
 	err     error       // after done
 }
 
-// answers are the messages of the guest about a command.
+// answers receives the guest's messages about a command.
 type answers interface {
 	Receive() (*guestpb.ExecResponse, error)
 }
 
 type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestpb.ExecResponse]
 
-// Exec implements engine.Room. A guest that falls silent does not hold up the
-// caller: starting a command and ending one with a timeout are bounded here too.
+// Exec implements engine.Room. The host bounds starting and timeouts too, so a silent guest does
+// not block the caller.
 func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	start := c.startOf(cmd)
 	if err := protocol.CheckStart(start); err != nil {
@@ -212,7 +212,7 @@ func (p *process) feed() {
 			return
 		}
 		if err != nil {
-			// An error ends the input like EOF does; the reader's owner knows of it.
+			// An error ends the input like EOF; the reader's owner knows about it.
 			_ = p.send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_StdinEnd{StdinEnd: &guestpb.StdinEnd{}}})
 			return
 		}
@@ -246,8 +246,8 @@ func (p *process) follow(ctx context.Context) {
 	}
 }
 
-// deliver writes a part of a stream. The guest bounds output to MaxOutput;
-// callers hold it in memory, so that is checked here again.
+// deliver writes a part of a stream. It enforces MaxOutput again, because callers hold the output
+// in memory.
 func (p *process) deliver(w io.Writer, name string, b []byte, before *uint64) error {
 	if *before += uint64(len(b)); p.cmd.MaxOutput > 0 && *before > p.cmd.MaxOutput {
 		return p.invalid("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)
@@ -269,7 +269,7 @@ func streamEnd(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF):
 		return connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
 	case connect.CodeOf(err) == connect.CodeCanceled:
-		// That is what the transport says of a connection that broke.
+		// The transport returns this for a broken connection.
 		return connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
 	}
 	return err

@@ -12,17 +12,16 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// roomTimeout bounds what makes or ends a room: mounts, and the end of whatever
-// runs in it. On an emulated processor beside others it takes seconds.
+// roomTimeout bounds making and ending a room. On a busy emulated processor that takes seconds.
 const roomTimeout = time.Minute
 
-// HomesDir is where the homes of agents are in the guest.
+// HomesDir is the guest's folder of agent homes.
 const HomesDir = protocol.HomesDir
 
 // SharedDir is the folder in the guest that all agents share.
 const SharedDir = protocol.SharedDir
 
-// SystemPath is where the guest has the programs of its distribution.
+// SystemPath is the guest's default PATH.
 const SystemPath = protocol.SystemPath
 
 // Capabilities implements engine.Engine.

@@ -8,14 +8,14 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// sending is what is on its way to the guest. Where it is more or less than was said, its last
-// bytes are kept back, and the guest keeps what was there, or has appended a part. The transport
-// may read it for longer than the call takes, if the guest answers before it could know all.
+// sending is content that the transport reads for an upload. If its size is not as announced, the
+// last bytes are held back so that the guest does not replace the file. The transport may go on
+// reading after the call returns.
 type sending struct {
 	from io.Reader
 
 	mu   sync.Mutex
-	left uint64 // of what was said
+	left uint64 // bytes still to send
 	sum  hash.Hash
 	err  error
 }
@@ -24,7 +24,7 @@ type sending struct {
 func (s *sending) Read(b []byte) (int, error) {
 	n, err := s.from.Read(b)
 	size := uint64(n)
-	if size == s.left && err == nil { // which nobody else changes
+	if size == s.left && err == nil { // only Read changes left
 		var more int
 		if more, err = io.ReadFull(s.from, make([]byte, 1)); more > 0 {
 			size++
@@ -33,7 +33,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if size > s.left || size < s.left && err == io.EOF {
-		err = fault.Newf(fault.InvalidArgs, "send", "", "it is not of the size that was said")
+		err = fault.Newf(fault.InvalidArgs, "send", "", "the content does not have the announced size")
 	}
 	if err != nil && err != io.EOF {
 		s.err = err
@@ -44,7 +44,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// end is the digest of all, if all has gone, and what went wrong here.
+// end returns the digest if everything was sent, or the error that stopped it.
 func (s *sending) end() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

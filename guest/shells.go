@@ -13,8 +13,7 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// shellSlack is what ending a command and starting a new shell may take beyond
-// the command's timeout.
+// shellSlack is how long ending a command and starting a new shell may take beyond the timeout.
 const shellSlack = 30 * time.Second
 
 // RunShell implements engine.Shells.

@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// roomIdle is how long a connection to a worker is kept for the next call. Two minutes
-	// after the last one the worker ends.
+	// roomIdle is how long an idle connection to a file worker is kept. It must be below the two
+	// minutes after which an idle worker exits.
 	roomIdle = time.Minute
-	// roomSpare is how many are kept of each room: files are mostly touched one after the
-	// other.
+	// roomSpare is how many idle connections are kept for each room; file calls seldom overlap.
 	roomSpare = 2
 )
 
-// toRooms is the way to the workers for files: a connection for each call that is under way,
-// which the next one uses. Calls that are more than a worker takes wait.
+// toRooms sends file calls to the rooms' workers, one connection for each concurrent call. Calls
+// beyond the worker's limit wait.
 type toRooms struct{ *http.Transport }
 
 func newToRooms(cs *conns, key protocol.Key) toRooms {
 	return toRooms{&http.Transport{
-		// The host of a request is the user: each has connections of their own.
+		// The request's host is the user, so connections are pooled by user.
 		DialContext: func(ctx context.Context, _, host string) (net.Conn, error) {
 			user, _, err := net.SplitHostPort(host)
 			if err != nil {
@@ -40,17 +39,17 @@ func newToRooms(cs *conns, key protocol.Key) toRooms {
 	}}
 }
 
-// Do implements connect.HTTPClient: nothing follows where an answer points to.
+// Do implements connect.HTTPClient. It does not follow redirects.
 func (t toRooms) Do(r *http.Request) (*http.Response, error) {
 	user, _ := r.Context().Value(roomOf{}).(config.LinuxUser)
 	r.URL.Host = string(user)
 	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
-		r.Header["Idempotency-Key"] = nil // a worker may have ended with its room: the next one can be asked the same
+		r.Header["Idempotency-Key"] = nil // lets the transport retry if the worker has exited
 	}
 	return t.RoundTrip(protocol.SendContent(r))
 }
 
-// inRoomOf has a request be answered in the room of a user.
+// inRoomOf returns a context that directs a file call to a user's room.
 func inRoomOf(ctx context.Context, user config.LinuxUser) context.Context {
 	return context.WithValue(ctx, roomOf{}, user)
 }

@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// ahead has the pieces that next returns, until it has no more, and gets each while the one
-// before is in use: what comes from a disk and what goes over a connection then wait beside each
-// other. It holds aheadPieces.
+// ahead yields the pieces that next returns, fetching the next piece while the caller uses the
+// last one, so that disk and network work in parallel. It holds at most aheadPieces.
 func ahead[T any](next func() (T, bool)) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		pieces, enough := make(chan T, aheadPieces-2), make(chan struct{})
@@ -38,5 +37,5 @@ func ahead[T any](next func() (T, bool)) iter.Seq[T] {
 	}
 }
 
-// aheadPieces is how many pieces are held: in use, waiting, and being got.
+// aheadPieces counts the pieces in use, queued and being fetched.
 const aheadPieces = 3

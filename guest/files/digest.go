@@ -17,11 +17,10 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// atOnce is how many files are opened at once: while the host answers for one of them, on
-// a share, the next are on their way.
+// atOnce is how many files are read in parallel, which hides the latency of a share.
 const atOnce = 8
 
-// Digest says what many files hold.
+// Digest returns the digests of files.
 func (service) Digest(ctx context.Context, r *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
 	const op = "look at files"
 	if err := protocol.CheckDigests(r); err != nil {
@@ -62,7 +61,7 @@ func (service) Digest(ctx context.Context, r *guestpb.DigestFilesRequest) (*gues
 	return answer, nil
 }
 
-// digest says what one file holds. What cannot be read is there all the same.
+// digest fills in one file's digest. An unreadable file exists but has no digest.
 func digest(ctx context.Context, folder *os.File, rel string, limit uint64, to *guestpb.FileDigest) error {
 	f, err := lookUp(int(folder.Fd()), rel, os.O_RDONLY, 0)
 	switch {
@@ -84,7 +83,7 @@ func digest(ctx context.Context, folder *os.File, rel string, limit uint64, to *
 		return nil
 	}
 	sum := sha256.New()
-	// It may grow meanwhile: then it is read as far as it was, and changed all the same.
+	// A file that grows meanwhile is read up to its old size; the digest differs anyway.
 	if _, err := io.Copy(sum, io.LimitReader(wanted{ctx, f}, int64(is.Size))); err != nil {
 		return err
 	}

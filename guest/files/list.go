@@ -50,7 +50,7 @@ func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb
 			e.Info = info(&st)
 		}
 		if e.Info.Kind == guestpb.FileInfo_KIND_LINK {
-			if to, _ := readLink(int(f.Fd()), name); len(to) <= targets { // without one it is shown without
+			if to, _ := readLink(int(f.Fd()), name); len(to) <= targets { // targets that are too long are left out
 				e.Target = []byte(to)
 				targets -= len(to)
 			}
@@ -60,8 +60,8 @@ func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb
 	return answer, nil
 }
 
-// firstNames are the first names of a folder, by name. All are read, and no
-// more are kept than twice the limit.
+// firstNames returns the first names of a folder in sorted order. It reads all but keeps little
+// more than twice the limit.
 func firstNames(ctx context.Context, f *os.File, limit int) (names []string, more bool, err error) {
 	const batch = 1024
 	for {

@@ -20,56 +20,52 @@ import (
 )
 
 const (
-	// idleTime is how long a worker waits for more work: the next call comes
-	// quickly or not at all, and it costs its agent some megabytes.
+	// idleTime is how long an idle worker, which takes a few megabytes, is kept.
 	idleTime = 2 * time.Minute
-	// startTime bounds how long a connection waits for a worker that is being started, on
-	// a busy guest.
+	// startTime bounds how long a connection waits for a worker to start.
 	startTime = 30 * time.Second
 )
 
-// Room is where a worker works.
+// Room is the environment of a worker.
 type Room struct {
 	Place process.Place
 	Env   []string
-	// Dead is closed when the room has ended.
+	// Dead is closed when the room ends.
 	Dead <-chan struct{}
-	// Program is the guest program, by its path outside of the room, which does not
-	// show it.
+	// Program is the guest program's path outside of the room, which cannot see it.
 	Program string
 }
 
-// Options are what a manager is made of.
+// Options configure a Manager.
 type Options struct {
 	Processes *process.Manager
-	// Find finds the room of a user, and makes it anew if it has ended.
+	// Find returns the room of a user, remaking it if it has ended.
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Manager has a worker in each room whose files are asked for, and hands the connections
-// over to it on which they are. It reads nothing that is on them.
+// Manager runs a worker in each room in use and passes connections to it. It never reads from
+// them.
 type Manager struct {
 	Options
 	mu      sync.Mutex
 	workers map[string]*worker
 }
 
-// NewManager returns a manager without workers.
+// NewManager returns a Manager without workers.
 func NewManager(o Options) *Manager { return &Manager{Options: o, workers: map[string]*worker{}} }
 
-// worker is one that runs, or is being started.
+// worker is a running or starting worker process.
 type worker struct {
-	ready  chan struct{} // closed when it was started, or was not
+	ready  chan struct{} // closed when the start succeeded or failed
 	err    error
 	child  *process.Child
-	socket *net.UnixConn // connections go to it, and a byte comes back for each that has ended
-	conns  int           // that it has; the manager's mutex guards it
+	socket *net.UnixConn // sends connections; receives a byte for each that has ended
+	conns  int           // open connections; guarded by the manager's mutex
 	idle   *time.Timer
-	ended  chan struct{} // closed when nothing of it is left
+	ended  chan struct{} // closed when the process is gone
 }
 
-// Hand hands a connection over to the worker of a user's room, where there can be one. The
-// caller's end of it may then be closed.
+// Hand passes a connection to the worker of a user's room. The caller may then close its copy.
 func (m *Manager) Hand(ctx context.Context, user string, conn net.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -84,10 +80,10 @@ func (m *Manager) Hand(ctx context.Context, user string, conn net.Conn) error {
 	return nil
 }
 
-// tryAgain is what to do about a worker that has ended.
-const tryAgain = "The room may be at its limit of memory or processes, or was ended: try again."
+// tryAgain is the advice for a worker that has ended.
+const tryAgain = "Try again; the room may have ended or hit its limit of memory or processes."
 
-// take has a worker for one more connection.
+// take returns a user's worker, starting one if needed, and counts a connection.
 func (m *Manager) take(ctx context.Context, user string) (*worker, error) {
 	const op = "touch files"
 	m.mu.Lock()
@@ -95,13 +91,13 @@ func (m *Manager) take(ctx context.Context, user string) (*worker, error) {
 	if w == nil {
 		w = &worker{ready: make(chan struct{}), ended: make(chan struct{})}
 		m.workers[user] = w
-		// Not bound to the connection: others may wait for it.
+		// Not bound to this connection, because others may wait for the worker.
 		go m.start(context.WithoutCancel(ctx), user, w)
 	}
-	// The host has half as many; what it has closed may not be told of yet.
+	// The host uses at most half as many, but the worker may report ended connections late.
 	if w.conns >= 2*protocol.MaxFileConns {
 		m.mu.Unlock()
-		return nil, fault.Newf(fault.Rejected, op, user, "too many calls about files of this agent are under way").Advise("Wait for some of them.")
+		return nil, fault.Newf(fault.Rejected, op, user, "too many file calls of this agent are running").Advise("Wait for some of them.")
 	}
 	w.conns++
 	if w.idle != nil {
@@ -121,7 +117,7 @@ func (m *Manager) take(ctx context.Context, user string) (*worker, error) {
 	return w, nil
 }
 
-// give has one connection less. A worker that says so too often has none.
+// give counts a connection as ended. A worker that reports too many stays at 0.
 func (m *Manager) give(w *worker) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +127,7 @@ func (m *Manager) give(w *worker) {
 	}
 }
 
-// start starts a worker, and sees to its end.
+// start starts a worker and cleans up when it ends.
 func (m *Manager) start(ctx context.Context, user string, w *worker) {
 	defer close(w.ended)
 	room, err := m.launch(ctx, user, w)
@@ -156,7 +152,7 @@ func (m *Manager) start(ctx context.Context, user string, w *worker) {
 		m.count(w)
 	}()
 	select {
-	case <-done: // it was retired, or has ended
+	case <-done: // it was retired or has ended
 	case <-room.Dead:
 	}
 	m.mu.Lock()
@@ -170,8 +166,7 @@ func (m *Manager) start(ctx context.Context, user string, w *worker) {
 	w.child.Release()
 }
 
-// count hears from a worker which of its connections have ended, until the socket to it
-// has.
+// count reads the worker's reports of ended connections until the socket is closed.
 func (m *Manager) count(w *worker) {
 	for word := make([]byte, 1); ; {
 		if _, err := w.socket.Read(word); err != nil {
@@ -181,7 +176,7 @@ func (m *Manager) count(w *worker) {
 	}
 }
 
-// retire ends a worker that nobody has used for a while.
+// retire ends an idle worker.
 func (m *Manager) retire(user string, w *worker) {
 	m.mu.Lock()
 	unused := w.conns == 0
@@ -194,8 +189,8 @@ func (m *Manager) retire(user string, w *worker) {
 	}
 }
 
-// Forget ends the worker of a user's room, before the room goes: its connections must
-// not answer of a room that is no more.
+// Forget ends the worker of a user's room before the room is removed, so that no connection
+// reaches an old room.
 func (m *Manager) Forget(user string) {
 	m.mu.Lock()
 	w := m.workers[user]
@@ -247,7 +242,7 @@ func (m *Manager) launch(ctx context.Context, user string, w *worker) (Room, err
 	return room, nil
 }
 
-// pass passes a connection on to who is at the other end of a socket.
+// pass sends a connection's descriptor over a socket.
 func pass(socket *net.UnixConn, conn net.Conn) error {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -264,7 +259,7 @@ func pass(socket *net.UnixConn, conn net.Conn) error {
 	return errors.Join(err, failed)
 }
 
-// socketPair is a socket to a child, and the child's end of it.
+// socketPair returns a socket and the child's end of it.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -279,7 +274,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return socket, theirs, nil
 }
 
-// socketOf is an end of a socket, whose descriptor it closes.
+// socketOf converts a file to a socket and closes the file.
 func socketOf(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	conn, err := net.FileConn(f)

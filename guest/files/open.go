@@ -17,15 +17,13 @@ import (
 )
 
 const (
-	// tries is how often a path is looked up that others change meanwhile: the
-	// kernel says so, and the next try mostly goes well.
+	// tries is how often to look up a path that keeps changing.
 	tries = 16
-	// maxLinks is how many links a name may lead over: Linux's own.
+	// maxLinks bounds the symbolic links on a path, as Linux does.
 	maxLinks = 40
 )
 
-// spot is a name in a folder that is open: what may be made or replaced there
-// without looking the folder up again.
+// spot is a name in an open folder, so that a file can be made or replaced without another lookup.
 type spot struct {
 	root   int // a descriptor
 	folder *os.File
@@ -33,9 +31,8 @@ type spot struct {
 	shown  string // the whole path, for errors
 }
 
-// lookUp opens what is at a path below a folder. It never leaves the folder,
-// neither by links nor by "..", and it does not wait for who is at the other end
-// of a pipe.
+// lookUp opens a path below a folder. Neither links nor ".." lead out of it, and opening a pipe
+// does not block.
 func lookUp(root int, rel string, flags int, mode uint32) (*os.File, error) {
 	if flags&unix.O_PATH == 0 {
 		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
@@ -57,15 +54,15 @@ func lookUp(root int, rel string, flags int, mode uint32) (*os.File, error) {
 	return nil, unix.EAGAIN
 }
 
-// openRoot opens the folder that a path is below.
+// openRoot opens a path's root folder.
 func openRoot(p *guestpb.FilePath) (int, error) {
 	return unix.Open(string(p.GetRoot()), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// shown is a path as a person reads it.
+// shown returns the whole path, for errors.
 func shown(p *guestpb.FilePath) string { return path.Join(string(p.GetRoot()), string(p.GetPath())) }
 
-// open opens what is at a path.
+// open opens a path.
 func open(op string, p *guestpb.FilePath, flags int) (*os.File, error) {
 	root, err := openRoot(p)
 	if err != nil {
@@ -73,7 +70,7 @@ func open(op string, p *guestpb.FilePath, flags int) (*os.File, error) {
 	}
 	defer unix.Close(root)
 	f, err := lookUp(root, string(p.GetPath()), flags, 0)
-	if errors.Is(err, unix.EXDEV) { // so the kernel says of every absolute link, also of one that leads back below the root
+	if errors.Is(err, unix.EXDEV) { // the kernel refuses every absolute link, even one that leads back below the root
 		var s *spot
 		if s, err = find(op, p, false); err == nil {
 			defer s.close()
@@ -86,7 +83,7 @@ func open(op string, p *guestpb.FilePath, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// openFile opens a regular file, and says what it is.
+// openFile opens a regular file and returns its info.
 func openFile(op string, p *guestpb.FilePath, flags int) (*os.File, *guestpb.FileInfo, error) {
 	f, err := open(op, p, flags)
 	if err != nil {
@@ -109,7 +106,7 @@ func notAFile(op, path string, kind guestpb.FileInfo_Kind) error {
 	if kind == guestpb.FileInfo_KIND_FOLDER {
 		return fault.New(fault.InvalidArgs, op, path, unix.EISDIR)
 	}
-	return fault.Newf(fault.Rejected, op, path, "it is no regular file, but a pipe, a socket or a device")
+	return fault.Newf(fault.Rejected, op, path, "not a regular file but a pipe, a socket or a device")
 }
 
 func infoOf(f *os.File) (*guestpb.FileInfo, error) {
@@ -133,8 +130,7 @@ func info(st *unix.Stat_t) *guestpb.FileInfo {
 	return &guestpb.FileInfo{Kind: kind, Size: uint64(st.Size), Mode: st.Mode & 0o7777, ModifiedUnixNano: st.Mtim.Nano()}
 }
 
-// find is where a file is, or would be made: the last name of the path, and
-// where links lead that stand there.
+// find returns where a file is or would be made, following links at the last name.
 func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
 	s := &spot{shown: shown(p)}
 	if s.root, err = openRoot(p); err != nil {
@@ -147,7 +143,7 @@ func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
 			return nil, explain(op, s.shown, err)
 		}
 		to, err := readLink(int(s.folder.Fd()), s.name)
-		if err != nil { // it is no link, or not there
+		if err != nil { // not a link, or missing
 			return s, nil
 		}
 		if path.IsAbs(to) {
@@ -165,7 +161,7 @@ func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
 	return nil, explain(op, s.shown, unix.ELOOP)
 }
 
-// at goes to a path below the root. The folders above it are made if they may be.
+// at moves to a path below the root, making parent folders if allowed.
 func (s *spot) at(rel string, parents bool) error {
 	s.leave()
 	s.name = path.Base(rel)
@@ -180,7 +176,7 @@ func (s *spot) at(rel string, parents bool) error {
 	return err
 }
 
-// folder opens a folder for names in it to be made.
+// folder opens a folder in which to create names.
 func folder(root int, rel string, missing bool) (*os.File, error) {
 	f, err := lookUp(root, rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if !missing || !errors.Is(err, unix.ENOENT) || rel == "." {
@@ -219,8 +215,7 @@ func (s *spot) close() {
 	_ = unix.Close(s.root)
 }
 
-// errnoOf is what the kernel said, without the name of a file that nobody else
-// knows.
+// errnoOf strips an error down to its errno, because the name may be a temporary one.
 func errnoOf(err error) error {
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		return errno
@@ -228,7 +223,7 @@ func errnoOf(err error) error {
 	return err
 }
 
-// explain gives what the kernel says of a path its kind, and says what to do.
+// explain converts a kernel error about a path to a fault with advice.
 func explain(op, path string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil {
 		return err
@@ -244,13 +239,13 @@ func explain(op, path string, err error) error {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
 		return of(fault.InvalidArgs, err)
 	case errors.Is(err, unix.ENXIO):
-		return of(fault.Rejected, errors.New("it is no regular file, but a pipe, a socket or a device"))
+		return of(fault.Rejected, errors.New("not a regular file but a pipe, a socket or a device"))
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return of(fault.Rejected, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return of(fault.Rejected, fmt.Errorf("the disk of the agent is full: %w", errnoOf(err))).Advise("Delete what is not needed, or have a person raise the agent's limits.diskMB or limits.homeMB.")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return of(fault.Execution, errors.New("it grew shorter while it was read"))
+		return of(fault.Execution, errors.New("the file became shorter while it was read"))
 	}
 	return of(fault.Execution, err)
 }

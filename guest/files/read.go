@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// Stat says what is at a path.
+// Stat describes a file.
 func (service) Stat(_ context.Context, r *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error) {
 	const op = "look at"
 	if err := protocol.CheckFilePath(r.File); err != nil {
@@ -61,7 +61,7 @@ func (service) Read(ctx context.Context, r *guestpb.ReadFileRequest, stream *con
 	return stream.Send(&guestpb.ReadFileResponse{Truncated: p.truncated})
 }
 
-// seek goes to where a part of a file begins, and says where that is.
+// seek moves to the start of the requested part and returns its offset.
 func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileRequest) (from int64, err error) {
 	switch {
 	case r.LastLines > 0:
@@ -75,10 +75,10 @@ func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileReque
 		}
 		return f.Seek(0, io.SeekCurrent)
 	}
-	return f.Seek(int64(min(r.Offset, size)), io.SeekStart) // file systems refuse what is too far
+	return f.Seek(int64(min(r.Offset, size)), io.SeekStart) // file systems refuse offsets that are too large
 }
 
-// part is what of a file is being answered.
+// part copies the requested part of a file within its limits.
 type part struct {
 	ctx        context.Context
 	stream     *connect.ServerStream[guestpb.ReadFileResponse]
@@ -88,19 +88,19 @@ type part struct {
 	truncated  bool
 }
 
-// bound is a limit, of which 0 is none.
+// bound returns a limit; 0 means none.
 func bound(limit uint64) uint64 { return cmp.Or(limit, math.MaxUint64) }
 
-// chunk is what was read of a file at once, and what ended that.
+// chunk is the result of one read.
 type chunk struct {
 	data []byte
 	err  error
 }
 
-// smallChunk is what is read at once of a file that says to be smaller.
+// smallChunk is the chunk size for small files.
 const smallChunk = 4 << 10
 
-// copy answers what a file has from where it stands, read in chunks of a size.
+// copy sends the file from its current offset in chunks of a size.
 func (p *part) copy(f io.Reader, size uint64) error {
 	var buffers [aheadPieces][]byte
 	turn := 0
@@ -137,8 +137,7 @@ func (p *part) copy(f io.Reader, size uint64) error {
 	return nil
 }
 
-// take is what of some bytes belongs to the part, and whether it is over with
-// them.
+// take returns the bytes that belong to the part, and whether the part ends there.
 func (p *part) take(data []byte) (_ []byte, over bool) {
 	if p.lines > 0 {
 		for at := 0; ; {
@@ -161,8 +160,7 @@ func (p *part) take(data []byte) (_ []byte, over bool) {
 	return data, over
 }
 
-// fits is how many of some bytes the limits leave. A character is counted where it
-// begins.
+// fits returns how many bytes are within the limits. A character counts at its first byte.
 func (p *part) fits(data []byte) int {
 	data = data[:min(uint64(len(data)), p.left)]
 	if p.characters == math.MaxUint64 {
@@ -180,7 +178,7 @@ func (p *part) fits(data []byte) int {
 	return len(data)
 }
 
-// skipLines reads so many lines away.
+// skipLines skips n lines.
 func skipLines(ctx context.Context, f *os.File, n uint64) error {
 	buffer := make([]byte, protocol.FileChunk)
 	for n > 0 && ctx.Err() == nil {
@@ -197,7 +195,7 @@ func skipLines(ctx context.Context, f *os.File, n uint64) error {
 			}
 		}
 		if err == io.EOF {
-			return nil // there are fewer: nothing is left to read
+			return nil // fewer lines: nothing is left to read
 		}
 		if err != nil {
 			return err
@@ -206,8 +204,7 @@ func skipLines(ctx context.Context, f *os.File, n uint64) error {
 	return ctx.Err()
 }
 
-// lastLines is where the last so many lines of a file begin. It is read from
-// its end.
+// lastLines returns the offset of the last n lines, reading backwards.
 func lastLines(ctx context.Context, f *os.File, n uint64) (int64, error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -227,7 +224,7 @@ func lastLines(ctx context.Context, f *os.File, n uint64) (int64, error) {
 			return 0, err
 		}
 		for i := size - 1; i >= 0; i-- {
-			if buffer[i] != '\n' || at+i == end-1 { // the last line's own end begins none
+			if buffer[i] != '\n' || at+i == end-1 { // a newline at the end starts no line
 				continue
 			}
 			if n--; n == 0 {
@@ -238,8 +235,7 @@ func lastLines(ctx context.Context, f *os.File, n uint64) (int64, error) {
 	return 0, nil
 }
 
-// wanted is what is read as long as somebody waits for it: a file may be as large as
-// its agent likes.
+// wanted reads until its context ends, because files may be very large.
 type wanted struct {
 	ctx context.Context
 	io.Reader

@@ -17,10 +17,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// batchBytes is how much of what is found goes into one message.
+// batchBytes is the size of matches after which a message is sent.
 const batchBytes = 64 << 10
 
-// Search searches below a folder, or in a file.
+// Search searches a folder or a file.
 func (service) Search(ctx context.Context, r *guestpb.SearchRequest, stream *connect.ServerStream[guestpb.SearchResponse]) error {
 	const op = "search"
 	if err := protocol.CheckSearch(r); err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package files touches the files of agents: a worker in each room, as its agent, and the manager of workers who hands connections over to them.
+// Package files accesses the files of agents with a worker process in each room, which runs as the agent.
 package files
 
 import (
@@ -22,14 +22,14 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
-// WorkerCommand is the argument with which the guest program becomes a worker.
+// WorkerCommand is the guest program's argument that starts a worker.
 const WorkerCommand = "files-worker"
 
-// service answers the service Files, with the rights of its process.
+// service implements the service Files with the rights of its process.
 type service struct{}
 
-// Work is the life of a worker: it answers on the connections that come over its standard
-// input, until that is closed. It does not return.
+// Work runs a worker: it serves the connections passed to its standard input until that is closed,
+// then exits.
 func Work() {
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "osaurus-guest: files:", err)
@@ -39,7 +39,7 @@ func Work() {
 }
 
 func work() error {
-	// What it has read is nobody else's, also of the same user.
+	// Hides the worker's memory from other processes of its user.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
@@ -51,33 +51,31 @@ func work() error {
 	return serve(socket)
 }
 
-// Handler answers the service Files at a path, with the rights of this process.
+// Handler returns the service Files, acting with the rights of this process, and its path.
 func Handler() (path string, h http.Handler) {
 	path, h = guestpbconnect.NewFilesHandler(service{}, protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
 	return path, protocol.TakeContent(h)
 }
 
-// serve answers on the connections that come over a socket, until that is closed. It is
-// HTTP/1.1, so that what goes over a connection is written into it by who answers, and read
-// from it by who is asked.
+// serve serves connections passed over a socket until that is closed. It uses HTTP/1.1, where
+// handlers read and write the connection directly.
 func serve(socket *net.UnixConn) error {
 	mux := http.NewServeMux()
 	mux.Handle(Handler())
 	server := &http.Server{Handler: mux, MaxHeaderBytes: protocol.MaxHeaders}
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
-			_, _ = socket.Write([]byte{0}) // to a manager that is gone nobody counts
+			_, _ = socket.Write([]byte{0}) // fails if the manager is gone, which is fine
 		}
 	}
 	err := server.Serve(handed{socket})
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with a word that nobody read
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with unread reports
 		return nil
 	}
 	return err
 }
 
-// Refuse answers whoever asks on a connection that there is no worker, and why. It returns
-// when the connection has ended.
+// Refuse answers a connection's request with an error. It returns when the connection ends.
 func Refuse(conn net.Conn, err error) {
 	refuse := connect.NewErrorWriter()
 	server := &http.Server{MaxHeaderBytes: protocol.MaxHeaders, ReadTimeout: refuseTime}
@@ -94,10 +92,10 @@ func Refuse(conn net.Conn, err error) {
 	_ = server.Serve(l)
 }
 
-// refuseTime is how long a caller who is refused may take to ask.
+// refuseTime bounds how long Refuse waits for the request.
 const refuseTime = 10 * time.Second
 
-// handed is a listener whose connections are handed over by somebody else.
+// handed is a listener that receives connections over a socket.
 type handed struct{ socket *net.UnixConn }
 
 func (l handed) Accept() (net.Conn, error) {
@@ -108,7 +106,7 @@ func (l handed) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:n])
-	if err == nil && len(messages) != 1 { // this process may have no descriptor left for it
+	if err == nil && len(messages) != 1 { // this process may be out of descriptors
 		err = fmt.Errorf("%d messages instead of one with a connection", len(messages))
 	}
 	if err != nil {
@@ -130,10 +128,10 @@ func (l handed) Accept() (net.Conn, error) {
 func (l handed) Close() error   { return l.socket.Close() }
 func (l handed) Addr() net.Addr { return l.socket.LocalAddr() }
 
-// handedConn is a connection of any family: package net knows none of vsock.
+// handedConn is a connection of any family, because package net does not support vsock.
 type handedConn struct{ *os.File }
 
-// Read implements net.Conn: package http looks for a net.Error where a deadline has passed.
+// Read implements net.Conn. It unwraps errors, because package http expects a net.Error for a deadline.
 func (c handedConn) Read(b []byte) (int, error) {
 	n, err := c.File.Read(b)
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
@@ -145,7 +143,7 @@ func (c handedConn) Read(b []byte) (int, error) {
 func (c handedConn) LocalAddr() net.Addr  { return &net.UnixAddr{} }
 func (c handedConn) RemoteAddr() net.Addr { return &net.UnixAddr{} }
 
-// once is a listener for one connection that is there already.
+// once is a listener for a single connection.
 type once struct {
 	conn   chan net.Conn
 	addr   net.Addr

@@ -19,16 +19,16 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// usualMode is that of a new file.
+// usualMode is the mode of a new file.
 const usualMode = 0o644
 
-// Write writes a file: all of it, or what was there stays.
+// Write writes a whole file or leaves the old one.
 func (service) Write(ctx context.Context, r *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	const op = "write"
 	w := &writing{header: r, content: protocol.ContentOf(ctx)}
 	answer, err := w.do(ctx, op)
 	if err != nil {
-		if w.content.Size > 0 { // who is still writing would not hear why it is in vain
+		if w.content.Size > 0 { // the caller reads the error only after it has sent everything
 			_, _ = io.Copy(io.Discard, w.content)
 		}
 		return nil, explain(op, shown(r.File), err)
@@ -47,7 +47,7 @@ func (w *writing) do(ctx context.Context, op string) (*guestpb.WriteFileResponse
 		return nil, err
 	}
 	if said, come := w.header.Size, w.content.Size; said != come {
-		return nil, fault.Newf(fault.InvalidArgs, op, shown(w.header.File), "%d bytes come, and not the %d that were said", come, said)
+		return nil, fault.Newf(fault.InvalidArgs, op, shown(w.header.File), "%d bytes instead of the announced %d", come, said)
 	}
 	s, err := find(op, w.header.File, w.header.Parents)
 	if err != nil {
@@ -70,13 +70,12 @@ func (w *writing) do(ctx context.Context, op string) (*guestpb.WriteFileResponse
 	return &guestpb.WriteFileResponse{Created: created, Size: size}, nil
 }
 
-// before says what mode the file shall have, and refuses what is not to be
-// written.
+// before checks whether the file may be written and returns its mode.
 func (w *writing) before(ctx context.Context, op string, s *spot) (mode uint32, created bool, err error) {
 	old, err := lookUp(int(s.folder.Fd()), s.name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		if len(w.header.IfSha256) > 0 {
-			return 0, false, changed(op, s.shown, "it is not there any more")
+			return 0, false, changed(op, s.shown, "the file no longer exists")
 		}
 		return cmp.Or(w.header.Mode, usualMode), true, nil
 	}
@@ -93,8 +92,7 @@ func (w *writing) before(ctx context.Context, op string, s *spot) (mode uint32, 
 	case w.header.IfAbsent:
 		return 0, false, fault.New(fault.Rejected, op, s.shown, unix.EEXIST)
 	}
-	// A file that its owner protected is not replaced either, although its folder
-	// would allow that.
+	// A write-protected file is not replaced, although its folder would allow it.
 	if err := unix.Faccessat2(int(s.folder.Fd()), s.name, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return 0, false, err
 	}
@@ -104,18 +102,18 @@ func (w *writing) before(ctx context.Context, op string, s *spot) (mode uint32, 
 			return 0, false, err
 		}
 		if !bytes.Equal(sum.Sum(nil), want) {
-			return 0, false, changed(op, s.shown, "it was changed since it was read")
+			return 0, false, changed(op, s.shown, "the file has changed since it was read")
 		}
 	}
 	return is.Mode & 0o777, false, nil
 }
 
 func changed(op, path, how string) error {
-	return fault.New(fault.Rejected, op, path, errors.New(how)).Advise("Read it again, and make the change to what is there now.")
+	return fault.New(fault.Rejected, op, path, errors.New(how)).Advise("Read it again and redo the change.")
 }
 
-// setMode is Chmod. In a folder that agents share, another's look at the file has made it that one's for the
-// kernel; a look of one's own makes it one's own again.
+// setMode is Chmod. In the shared folder the kernel caches the owner seen by the last agent that
+// looked; a Stat of our own corrects that.
 func setMode(f *os.File, mode os.FileMode) error {
 	err := f.Chmod(mode)
 	if errors.Is(err, unix.EPERM) {
@@ -144,7 +142,7 @@ func (w *writing) replace(ctx context.Context, op string, s *spot, mode uint32) 
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil && len(w.header.IfSha256) > 0 {
-		_, _, err = w.before(ctx, op, s) // once more: the bytes may have taken a while to come
+		_, _, err = w.before(ctx, op, s) // again, because receiving may have taken a while
 	}
 	if err == nil && w.header.IfAbsent {
 		err = unix.Renameat2(folder, name, folder, s.name, unix.RENAME_NOREPLACE)
@@ -157,7 +155,7 @@ func (w *writing) replace(ctx context.Context, op string, s *spot, mode uint32) 
 	return size, err
 }
 
-// append writes to the end of what is there.
+// append writes to the end of the file.
 func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 	f, err := lookUp(int(s.folder.Fd()), s.name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, mode)
 	if err != nil {
@@ -171,13 +169,13 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 	return is.GetSize(), errors.Join(err, failed, f.Close())
 }
 
-// fill writes what comes.
+// fill writes the content to a file.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
 	size := w.header.Size
 	for buffer := make([]byte, min(size, protocol.FileChunk)); n < size; n += uint64(len(buffer)) {
 		buffer = buffer[:min(size-n, protocol.FileChunk)]
-		if _, err := io.ReadFull(w.content, buffer); err != nil { // whoever sends it has left
-			return n, fault.Newf(fault.Unavailable, "write", shown(w.header.File), "what was to be written broke off after %d bytes", n)
+		if _, err := io.ReadFull(w.content, buffer); err != nil { // the sender has gone
+			return n, fault.Newf(fault.Unavailable, "write", shown(w.header.File), "the content ended after %d bytes", n)
 		}
 		if _, err := f.Write(buffer); err != nil {
 			return n, err

@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// maxShown clips the arguments that are shown of a job.
+// maxShown bounds the arguments that a job's description lists.
 const maxShown = 32
 
 // job is a background command.
@@ -26,17 +26,17 @@ type job struct {
 	id      config.JobID
 	user    string
 	label   string
-	plugin  string // it was started for
+	plugin  string // empty for none
 	args    [][]byte
 	started time.Time
 	log     log
-	logFile string // where the room shows it
+	logFile string // the log's path inside the room
 	done    chan struct{}
-	child   *process.Child // guarded by the manager's lock until it is there
-	unmade  bool           // its room ended while it started; guarded by the manager's lock
+	child   *process.Child // guarded by the manager's lock until set
+	unmade  bool           // its room ended during the start; guarded by the manager's lock
 
 	mu        sync.Mutex
-	grown     chan struct{} // closed when there is more output, or it has ended
+	grown     chan struct{} // closed on new output and at the end
 	ended     time.Time
 	oom, pids bool
 	killed    bool
@@ -59,10 +59,10 @@ func (j *job) running() bool {
 	}
 }
 
-// starting reports whether the job has no process yet. The manager's lock is held.
+// starting reports whether the job has no process yet. The caller holds the manager's lock.
 func (j *job) starting() bool { return j.child == nil }
 
-// follow keeps the job's output, and notes its end.
+// follow logs the job's output and records its end.
 func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
 	read := make(chan struct{})
 	go func() {
@@ -79,7 +79,7 @@ func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
 	case <-time.After(engine.Linger):
 	}
 	j.child.Release()
-	_ = output.SetReadDeadline(time.Now()) // another command may still have the pipe
+	_ = output.SetReadDeadline(time.Now()) // another process may still hold the pipe
 	<-read
 	_ = output.Close()
 	j.mu.Lock()
@@ -90,7 +90,7 @@ func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
 	j.wake()
 }
 
-// wake tells those who wait for output.
+// wake wakes readers that wait for output.
 func (j *job) wake() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -129,7 +129,7 @@ func (j *job) describe() *guestpb.Job {
 	return out
 }
 
-// tail reads output. Where there is none yet, it waits for some.
+// tail reads output, waiting for some if there is none yet.
 func (j *job) tail(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
 	most := uint64(r.MaxBytes)
 	if most == 0 || most > protocol.Chunk {

@@ -11,28 +11,27 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// logPart is the most that each of a log's two files holds. Together they are the
-// end of the output: enough for a long build, and for an agent's jobs together
-// still a small part of its disk.
+// logPart bounds each of a log's two files. Together they hold the end of the output: enough for a
+// long build, and little compared with an agent's disk.
 const logPart = 4 << 20
 
-// log is a job's output on disk: what is written now, and the part before it. The
-// agent reads the files too. What it holds open does not go with its name, so a file
-// is emptied before it loses that: else an agent could keep more than any limit.
+// log stores a job's output in two files: the current part and the one before. A file is truncated
+// before it is removed, because the agent may hold it open and would otherwise keep space beyond
+// its limit.
 type log struct {
 	mu      sync.Mutex
 	path    string
 	now     *os.File // nil once the log is removed
-	before  *os.File // nil: there is none yet
+	before  *os.File // nil before the first rotation
 	start   uint64   // of now, in all of the output
 	length  uint64   // of now
 	earlier uint64   // of before
 }
 
-// beforeSuffix is added to the log's name for the part before.
+// beforeSuffix is the file name suffix of the previous part.
 const beforeSuffix = ".1"
 
-// open begins the log in a file.
+// open creates the log file.
 func (l *log) open(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if err != nil {
@@ -44,7 +43,7 @@ func (l *log) open(path string) error {
 	return nil
 }
 
-// write appends. A disk that is full costs output, and not the job.
+// write appends output. If the disk is full, output is lost but the job goes on.
 func (l *log) write(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +56,7 @@ func (l *log) write(b []byte) {
 		n, err := l.now.WriteAt(part, int64(l.length))
 		l.length += uint64(n)
 		if err != nil {
-			// What is not kept counts as written and dropped.
+			// Lost output counts as written and dropped.
 			l.restart(uint64(len(b) - n))
 			return
 		}
@@ -65,14 +64,14 @@ func (l *log) write(b []byte) {
 	}
 }
 
-// rotate makes what was written now the part before. The lock is held.
+// rotate turns the current part into the previous one. The caller holds the lock.
 func (l *log) rotate() {
 	l.dropBefore()
 	var f *os.File
 	err := os.Rename(l.path, l.path+beforeSuffix)
 	if err == nil {
 		if f, err = os.OpenFile(l.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644); err != nil {
-			_ = os.Rename(l.path+beforeSuffix, l.path) // or the next rotation finds nothing
+			_ = os.Rename(l.path+beforeSuffix, l.path) // so that the next rotation finds it
 		}
 	}
 	if err != nil {
@@ -83,7 +82,7 @@ func (l *log) rotate() {
 	l.now, l.start, l.length = f, l.start+l.length, 0
 }
 
-// restart gives all that was kept up, and skips some bytes. The lock is held.
+// restart discards the log and skips some bytes. The caller holds the lock.
 func (l *log) restart(skipped uint64) {
 	l.start += l.length + skipped
 	l.length = 0
@@ -91,7 +90,7 @@ func (l *log) restart(skipped uint64) {
 	l.dropBefore()
 }
 
-// dropBefore gives the part before up. The lock is held.
+// dropBefore removes the previous part. The caller holds the lock.
 func (l *log) dropBefore() {
 	if l.before != nil {
 		_, _ = l.before.Truncate(0), l.before.Close()
@@ -99,15 +98,14 @@ func (l *log) dropBefore() {
 	l.before, l.earlier = nil, 0
 }
 
-// size is how much was written, and how much of its beginning is gone.
+// size returns how many bytes were written, and how many of them were dropped.
 func (l *log) size() (written, dropped uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.start + l.length, l.start - l.earlier
 }
 
-// read returns the n bytes from an offset on, or from where the log begins if that is
-// later: fewer where it ends.
+// read returns up to n bytes from an offset, or from the start of the log if that is later.
 func (l *log) read(offset, n uint64) (data []byte, from uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +115,7 @@ func (l *log) read(offset, n uint64) (data []byte, from uint64, err error) {
 		return nil, from, nil
 	}
 	data = make([]byte, n)
-	earlier := min(n, max(l.start, from)-from) // of what is read
+	earlier := min(n, max(l.start, from)-from) // bytes to read from the previous part
 	if earlier > 0 {
 		err = l.fill(data[:earlier], l.before, from-begin)
 	}
@@ -130,7 +128,7 @@ func (l *log) read(offset, n uint64) (data []byte, from uint64, err error) {
 	return data, from, nil
 }
 
-// fill reads what is in a file of the log. The lock is held.
+// fill reads from a file of the log. The caller holds the lock.
 func (l *log) fill(data []byte, f *os.File, at uint64) error {
 	if got, err := f.ReadAt(data, int64(at)); err != nil && !(errors.Is(err, io.EOF) && got > 0) {
 		return fault.New(fault.Execution, "read log", l.path, err)
@@ -147,6 +145,6 @@ func (l *log) remove() {
 	}
 	l.dropBefore()
 	_, _ = l.now.Truncate(0), l.now.Close()
-	_, _ = os.Remove(l.path), os.Remove(l.path+beforeSuffix) // the second need not be there
+	_, _ = os.Remove(l.path), os.Remove(l.path+beforeSuffix) // the second may not exist
 	l.now = nil
 }

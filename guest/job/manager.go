@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package job keeps the background commands of agents: their ids, their output, and how they ended.
+// Package job runs the background commands of agents and logs their output.
 package job
 
 import (
@@ -23,33 +23,31 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxEnded is how many ended jobs of a user are remembered. The oldest go, with
-// their logs.
+// maxEnded is how many ended jobs of a user are kept. The oldest are removed with their logs.
 const maxEnded = 32
 
-// Room is where the jobs of a user run.
+// Room is the environment of a user's jobs.
 type Room struct {
-	Place process.Place // nil: where the guest itself is
-	// Plugin is where the programs of a plugin run; nil where there are none.
+	Place process.Place // nil: outside of all rooms
+	// Plugin returns where a plugin's programs run. It is nil if the user has no plugins.
 	Plugin func(id config.PluginID, offline bool) process.Place
 	Env    []string // the user's login environment
 	Home   string
-	// Logs is where the logs are kept: a folder that nobody but this process writes
-	// to. The room itself sees it, to be read only, at LogsInside.
+	// Logs is a folder that only this process writes to. The room sees it read-only at LogsInside.
 	Logs, LogsInside string
-	// Met says whether the room has met its limits of memory and of processes
-	// since it was found, at the end of a job. Killed says that the job ended by SIGKILL.
+	// Met reports whether the room has hit its memory or process limit since Find returned it.
+	// Killed is true if the job ended by SIGKILL.
 	Met func(killed bool) (oom, pids bool)
 }
 
-// Options are what a manager works with.
+// Options configure a Manager.
 type Options struct {
 	Processes *process.Manager
 	// Find returns a user's room. It fails with NotFound if there is none.
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Manager keeps the jobs of all users, and answers the service Jobs.
+// Manager runs the jobs of all users. It implements the service Jobs.
 type Manager struct {
 	opts Options
 
@@ -57,7 +55,7 @@ type Manager struct {
 	jobs map[config.JobID]*job
 }
 
-// NewManager returns a manager without jobs.
+// NewManager returns a Manager without jobs.
 func NewManager(opts Options) *Manager {
 	return &Manager{opts: opts, jobs: map[config.JobID]*job{}}
 }
@@ -87,16 +85,16 @@ func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gu
 	m.mu.Unlock()
 	if unmade {
 		m.forget(func(o *job) bool { return o == j })
-		return nil, fault.Newf(fault.Unavailable, "start job", "", "its room was ended").Advise("Start it again: the room is made anew.")
+		return nil, fault.Newf(fault.Unavailable, "start job", "", "its room has ended").Advise("Start it again in the new room.")
 	}
-	if err := ctx.Err(); err != nil { // to start took long, and nobody knows the job
+	if err := ctx.Err(); err != nil { // starting took long and the caller does not know the id
 		j.kill(true)
-		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waited for it to its end: %w", err)
+		return nil, fault.Newf(fault.KindOf(err), "start job", "", "the caller has gone: %w", err)
 	}
 	return &guestpb.StartJobResponse{Job: j.describe()}, nil
 }
 
-// add makes a job that takes its place among those that run.
+// add makes a job and registers it.
 func (m *Manager) add(r *guestpb.StartJobRequest) (*job, error) {
 	j := newJob(r)
 	forgotten, err := m.place(j)
@@ -106,8 +104,8 @@ func (m *Manager) add(r *guestpb.StartJobRequest) (*job, error) {
 	return j, err
 }
 
-// place takes a place for a job, and returns those that are not remembered any more. Their logs are
-// removed by the caller: not under the lock, as a busy disk takes its time.
+// place registers a job and returns the old jobs that it forgot. The caller removes their logs
+// without the lock, because a busy disk is slow.
 func (m *Manager) place(j *job) (forgotten []*job, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +124,7 @@ func (m *Manager) place(j *job) (forgotten []*job, err error) {
 	return forgotten, nil
 }
 
-// drop forgets a job that did not start.
+// drop removes a job that did not start.
 func (m *Manager) drop(j *job) {
 	m.mu.Lock()
 	delete(m.jobs, j.id)
@@ -134,7 +132,7 @@ func (m *Manager) drop(j *job) {
 	j.log.remove()
 }
 
-// of returns a user's jobs, the newest first. The lock is held.
+// of returns a user's jobs, newest first. The caller holds the lock.
 func (m *Manager) of(user string) (running, ended []*job) {
 	for _, j := range m.jobs {
 		switch {
@@ -187,7 +185,7 @@ func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	return nil
 }
 
-// ListJobs lists a user's jobs, those that run first, and of each the newest.
+// ListJobs lists a user's jobs: running ones first, then ended ones, newest first.
 func (m *Manager) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	m.mu.Lock()
 	running, ended := m.of(r.User)
@@ -200,7 +198,7 @@ func (m *Manager) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*gues
 	return list, nil
 }
 
-// PollJob says how a job is.
+// PollJob returns the state of a job.
 func (m *Manager) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
 	j, err := m.find(r.User, r.Id)
 	if err != nil {
@@ -209,7 +207,7 @@ func (m *Manager) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestp
 	return &guestpb.PollJobResponse{Job: j.describe()}, nil
 }
 
-// WaitJob returns when a job has ended, or the wait is over.
+// WaitJob returns when a job has ended or the timeout is over.
 func (m *Manager) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
 	j, err := m.find(r.User, r.Id)
 	if err != nil {
@@ -229,7 +227,7 @@ func (m *Manager) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*gues
 	return &guestpb.WaitJobResponse{Job: j.describe()}, nil
 }
 
-// KillJob signals all that belongs to a job.
+// KillJob signals all processes of a job.
 func (m *Manager) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestpb.KillJobResponse, error) {
 	j, err := m.find(r.User, r.Id)
 	if err != nil {
@@ -253,7 +251,7 @@ func (m *Manager) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*gues
 	return j.tail(ctx, r)
 }
 
-// Forget ends all jobs of a user, whose room is about to end, and forgets them.
+// Forget ends and removes all jobs of a user whose room is about to end.
 func (m *Manager) Forget(user string) { m.forget(func(j *job) bool { return j.user == user }) }
 
 // Close ends all jobs.
@@ -266,7 +264,7 @@ func (m *Manager) forget(which func(*job) bool) {
 		switch {
 		case !which(j):
 		case j.starting():
-			j.unmade = true // who starts it ends it
+			j.unmade = true // StartJob ends it
 		default:
 			chosen = append(chosen, j)
 			delete(m.jobs, id)
@@ -280,7 +278,7 @@ func (m *Manager) forget(which func(*job) bool) {
 	}
 }
 
-// find returns a job of a user. That of another is not there.
+// find returns a user's job. It does not find other users' jobs.
 func (m *Manager) find(user, id string) (*job, error) {
 	name, err := config.ParseJobID(id)
 	if err != nil {
@@ -290,13 +288,13 @@ func (m *Manager) find(user, id string) (*job, error) {
 	defer m.mu.Unlock()
 	j := m.jobs[name]
 	if j == nil || j.user != user || j.starting() {
-		return nil, fault.Newf(fault.NotFound, "find job", id, "there is none, or not any more").
-			Advise("Jobs end with their agent's room and with the guest; `job list` shows those that are there.")
+		return nil, fault.Newf(fault.NotFound, "find job", id, "no such job").
+			Advise("Jobs end with their agent's room and with the guest; list them with `job list`.")
 	}
 	return j, nil
 }
 
-// newID makes an id that nobody guesses.
+// newID makes an unguessable id.
 func newID() config.JobID {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails

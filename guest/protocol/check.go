@@ -13,15 +13,15 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// badly makes errors about what a request says.
+// badly returns a function that makes InvalidArgs errors.
 func badly(op string) func(format string, args ...any) error {
 	return func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgs, op, "", fmt.Errorf(format, args...))
 	}
 }
 
-// CheckStart says what is wrong with a command. Both ends ask it: the host so
-// that a mistake is found early, the guest because it trusts no caller.
+// CheckStart validates a command. The host calls it to fail early, the guest because it trusts no
+// caller.
 func CheckStart(s *guestpb.Start) error {
 	bad := badly("check command")
 	if len(s.GetArgs()) == 0 || len(s.Args[0]) == 0 {
@@ -45,7 +45,7 @@ func CheckStart(s *guestpb.Start) error {
 	return nil
 }
 
-// checkSurroundings says what is wrong with what a program is started with.
+// checkSurroundings validates a program's arguments, environment and directory.
 func checkSurroundings(args, env [][]byte, dir []byte) error {
 	bad := badly("check command")
 	if n := len(args) + len(env); n > MaxArgs {
@@ -77,8 +77,7 @@ func checkSurroundings(args, env [][]byte, dir []byte) error {
 	return nil
 }
 
-// Folder is the folder that a program is started in which is asked for one: without any it is
-// the usual one, and one that is not absolute is looked for there.
+// Folder resolves a requested working directory against the usual one.
 func Folder(usual string, asked []byte) string {
 	if path.IsAbs(string(asked)) {
 		return string(asked)
@@ -91,7 +90,7 @@ var (
 	tag      = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 
-// CheckBoot says what is wrong with a boot's wishes.
+// CheckBoot validates boot settings.
 func CheckBoot(b *guestpb.Boot) error {
 	bad := badly("check boot")
 	if h := b.GetHostname(); h != "" && (len(h) > MaxHostname || !hostname.MatchString(h)) {
@@ -155,7 +154,7 @@ func checkPath(b []byte) error {
 	case len(p) > MaxPath:
 		return fmt.Errorf("the path has %d bytes, more than %d", len(p), MaxPath)
 	case !path.IsAbs(p), path.Clean(p) != p, bytes.IndexByte(b, 0) >= 0:
-		return fmt.Errorf("%q is no absolute path in its shortest form", printable.Clip(p))
+		return fmt.Errorf("%q is not a clean absolute path", printable.Clip(p))
 	}
 	return nil
 }

@@ -10,9 +10,8 @@ import (
 // ContentHeader says how many bytes follow a request's message in its body.
 const ContentHeader = "Osaurus-Content"
 
-// Content is what follows the message of a call: the bytes of a file as they are. In messages
-// they would be copied once more, and be the collector's to free, which an emulated guest
-// takes a third of its time for.
+// Content is the file content that follows a call's message. Sending it inside messages would copy
+// it once more and allocate.
 type Content struct {
 	io.Reader
 	Size uint64
@@ -20,18 +19,18 @@ type Content struct {
 
 type contentKey struct{}
 
-// WithContent has a call that is made with the context bring content.
+// WithContent returns a context whose call sends content.
 func WithContent(ctx context.Context, c Content) context.Context {
 	return context.WithValue(ctx, contentKey{}, c)
 }
 
-// ContentOf is what came with a call, which nobody has read yet.
+// ContentOf returns the unread content of a call.
 func ContentOf(ctx context.Context) Content {
 	c, _ := ctx.Value(contentKey{}).(Content)
 	return c
 }
 
-// SendContent is a request with the content of its context behind its message. It can be sent
+// SendContent appends the context's content to a request's body. The request can be sent only
 // once.
 func SendContent(r *http.Request) *http.Request {
 	c, ok := r.Context().Value(contentKey{}).(Content)
@@ -46,7 +45,7 @@ func SendContent(r *http.Request) *http.Request {
 	return both
 }
 
-// TakeContent has a handler see a request's message alone, and the content in its context.
+// TakeContent moves the content from a request's body to its context.
 func TakeContent(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		said := r.Header.Get(ContentHeader)
@@ -66,7 +65,7 @@ func TakeContent(next http.Handler) http.Handler {
 	})
 }
 
-// body is a body of which something else is read.
+// body replaces the reader of a body.
 type body struct {
 	io.Reader
 	io.Closer

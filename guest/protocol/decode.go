@@ -13,5 +13,5 @@ func Decode(op, subject string, err error) error {
 		return decoded
 	}
 	return fault.New(fault.Timeout, op, subject, decoded.(*fault.Error).Err).
-		Advise("The guest did not answer in time: look at its console log, or boot it anew.")
+		Advise("The guest did not answer in time: look at its console log, or restart it.")
 }

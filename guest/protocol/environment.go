@@ -1,12 +1,12 @@
 package protocol
 
-// The bridge in a room, and in the guest itself. Package bridge/wire has copies for the shim.
+// Paths of the bridge, in rooms and in the guest. Package bridge/wire has copies for the shim.
 const (
 	BridgeSocket = "/run/osaurus-bridge.sock"
-	TokenDir     = "/run/osaurus" // a token is in USER.token in it
+	TokenDir     = "/run/osaurus" // holds USER.token
 )
 
-// ShimPath is the program that asks the bridge, in rooms and in the guest.
+// ShimPath is the program that calls the bridge.
 const ShimPath = "/usr/local/bin/osaurus-host"
 
 // SystemPath is the PATH of commands.

@@ -10,22 +10,20 @@ import (
 
 // The limits of files.
 const (
-	// MaxFileConns is how many calls of one room are under way: each has a connection.
+	// MaxFileConns bounds the concurrent file calls of a room. Each uses a connection.
 	MaxFileConns = 16
-	// FileChunk is the most bytes of a file that are read or written at once: what a message or a call of the
-	// kernel costs is then little beside its bytes, and a worker stays small.
+	// FileChunk is the most bytes read or written at once. It balances the cost of each call
+	// against the worker's memory.
 	FileChunk = 256 << 10
-	// MaxTargets bounds the bytes of link targets in a folder list. Later links are listed without theirs.
+	// MaxTargets bounds the bytes of link targets in a folder list. Further links are listed without a target.
 	MaxTargets = 400 << 10
-	// MaxDigests is how many files are read for one answer: with names of the longest that a plugin's
-	// files have, they fit into a message many times.
+	// MaxDigests bounds the files of one digest call, so that their names fit into a message.
 	MaxDigests = 256
-	// MaxPattern bounds an expression to search for: longer ones are programs.
+	// MaxPattern bounds a search pattern.
 	MaxPattern = 4096
 )
 
-// CheckFilePath says what is wrong with a path. That it stays below its root is
-// for the kernel to see.
+// CheckFilePath validates a path. The kernel enforces that it stays below its root.
 func CheckFilePath(p *guestpb.FilePath) error {
 	bad := badly("check path")
 	root, rel := p.GetRoot(), p.GetPath()
@@ -44,10 +42,10 @@ func CheckFilePath(p *guestpb.FilePath) error {
 	return nil
 }
 
-// CheckDigests says what is wrong with a request for digests.
+// CheckDigests validates a request for digests.
 func CheckDigests(r *guestpb.DigestFilesRequest) error {
 	if n := len(r.Paths); n > MaxDigests {
-		return badly("check files")("%d are more than %d", n, MaxDigests)
+		return badly("check files")("%d files are more than %d", n, MaxDigests)
 	}
 	for _, rel := range append(r.Paths, r.Folder.GetPath()) {
 		if err := CheckFilePath(&guestpb.FilePath{Root: r.Folder.GetRoot(), Path: rel}); err != nil {
@@ -57,7 +55,7 @@ func CheckDigests(r *guestpb.DigestFilesRequest) error {
 	return nil
 }
 
-// CheckReadFile says what is wrong with a request to read.
+// CheckReadFile validates a read request.
 func CheckReadFile(r *guestpb.ReadFileRequest) error {
 	bad := badly("check what to read")
 	ways := 0
@@ -75,7 +73,7 @@ func CheckReadFile(r *guestpb.ReadFileRequest) error {
 	return CheckFilePath(r.File)
 }
 
-// CheckWriteFile says what is wrong with a file to write.
+// CheckWriteFile validates a write request.
 func CheckWriteFile(h *guestpb.WriteFileRequest) error {
 	const digest = 32 // of SHA-256
 	bad := badly("check what to write")
@@ -90,7 +88,7 @@ func CheckWriteFile(h *guestpb.WriteFileRequest) error {
 	return CheckFilePath(h.File)
 }
 
-// CheckSearch says what is wrong with a search.
+// CheckSearch validates a search.
 func CheckSearch(r *guestpb.SearchRequest) error {
 	bad := badly("check search")
 	switch {

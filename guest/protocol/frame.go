@@ -10,13 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A line is a connection of its own on which commands run one after the other, those
-// that take no input. Both ends send frames. The host sends a Start when the
-// command before has ended, and closes the line to end the one that runs. The guest
-// answers with the messages that it would on a stream, or a fault in place of the
-// last.
+// A line is a connection that runs commands without input, one after another. Both ends send
+// frames. The host sends a Start for each command and closes the line to end a running one. The
+// guest answers with the same messages as on a stream; a fault may replace the last.
 
-// Frame is what a frame holds.
+// Frame is the kind of a frame.
 type Frame byte
 
 const (
@@ -24,10 +22,10 @@ const (
 	FrameFault                // a Fault
 )
 
-// frameHeader is a Frame and the length of what follows.
+// frameHeader is the size of a frame's header: its kind and its length.
 const frameHeader = 1 + 4
 
-// Kept is what a line keeps of a buffer until its next command: not what a rare large frame took.
+// Kept returns the buffer to keep for the next command, or nil if a rare large frame made it too large.
 func Kept(buf []byte) []byte {
 	if cap(buf) > 2*Chunk {
 		return nil
@@ -51,8 +49,8 @@ func AppendFrame(buf []byte, kind Frame, m proto.Message) ([]byte, error) {
 	return buf, nil
 }
 
-// ReadFrame reads a frame of at most MaxMessage into a buffer, which it returns, grown if
-// it is too small. At the end of a line it fails with io.EOF.
+// ReadFrame reads a frame of at most MaxMessage into a buffer and returns the buffer, which it
+// grows if needed. It returns io.EOF at the end of a line.
 func ReadFrame(r *bufio.Reader, buf []byte) (Frame, []byte, error) {
 	header, err := r.Peek(frameHeader)
 	if err != nil {
@@ -65,7 +63,7 @@ func ReadFrame(r *bufio.Reader, buf []byte) (Frame, []byte, error) {
 	if kind > FrameFault || size > MaxMessage {
 		return 0, buf, fmt.Errorf("a frame of kind %d with %d bytes", kind, size)
 	}
-	_, _ = r.Discard(frameHeader) // it has been peeked at
+	_, _ = r.Discard(frameHeader) // already peeked
 	if int(size) > cap(buf) {
 		buf = make([]byte, size)
 	}

@@ -7,16 +7,16 @@ import (
 	"connectrpc.com/connect"
 )
 
-// The limits of the protocol. Beyond one that bounds a message, the message is
-// refused; beyond one that bounds a flow, the writer waits.
+// The limits of the protocol. A message beyond its limit is refused; a flow beyond its limit
+// blocks the writer.
 const (
-	// MaxMessage bounds one message, so that neither end can make the other
-	// hold more. The largest honest one is a Start.
+	// MaxMessage bounds the memory that one message can take at the other end. The largest regular
+	// message is a Start.
 	MaxMessage = 1 << 20
 	// MaxArgBytes bounds the arguments and environment of a command together.
 	// It is well below Linux's own 2 MiB and leaves room in a message.
 	MaxArgBytes = 512 << 10
-	// MaxArgs bounds their number: each costs memory beyond its bytes.
+	// MaxArgs bounds their number, because each costs memory beyond its bytes.
 	MaxArgs = 16 << 10
 	// MaxArg is Linux's own bound for one of them (MAX_ARG_STRLEN), less the NUL.
 	MaxArg = 128<<10 - 1
@@ -24,36 +24,35 @@ const (
 	MaxPath = 4095
 	// MaxHostname is Linux's __NEW_UTS_LEN.
 	MaxHostname = 64
-	// MaxBase is more than a digest's text, which a base is known by.
+	// MaxBase is longer than the digest that identifies a base.
 	MaxBase = 128
 	// MaxTag is the length of a VirtioFS device's tag.
 	MaxTag = 36
-	// MaxMounts is more shares than a machine has slots for.
+	// MaxMounts is more than a machine's slots for shares.
 	MaxMounts = 32
-	// MaxDNS is how many name servers libc's resolver looks at.
+	// MaxDNS is how many name servers libc's resolver uses.
 	MaxDNS = 3
 	// MaxEntropy is more than the guest's pool can use.
 	MaxEntropy = 512
-	// MaxCommands is how many commands run at once. One more is refused. It
-	// bounds threads, pipes and buffers in the guest; of these, one agent cannot have all.
+	// MaxCommands bounds the commands that run at once, and with them threads, pipes and buffers.
+	// One agent cannot take all.
 	MaxCommands = 128
 	// Chunk is the most bytes of a stream in one message: a pipe's capacity.
 	Chunk = 64 << 10
 	// MaxHeaders bounds the headers of a request or response.
 	MaxHeaders = 16 << 10
-	// MaxList clips a list of an Info.
+	// MaxList bounds each list of an Info.
 	MaxList = 64
 	// MaxTimeout is the longest time limit of a command.
 	MaxTimeout = 30 * 24 * time.Hour
 	// MaxGrace bounds how long a command may outlive its SIGTERM.
 	MaxGrace = 5 * time.Minute
-	// DefaultGrace is used where a grace is not given.
+	// DefaultGrace is used when no grace is given.
 	DefaultGrace = 5 * time.Second
 )
 
-// What HTTP/2 may hold for a slow reader. Commands with input share a connection, so its
-// window must be larger than all of theirs, or a few commands that do not read
-// their input would block every other call.
+// Flow control of HTTP/2. Commands with input share a connection, so its window must exceed the
+// sum of theirs; otherwise commands that ignore their input would block all calls.
 const (
 	streamWindow = 256 << 10
 	connWindow   = (MaxCommands + spareStreams) * streamWindow

@@ -1,4 +1,4 @@
-// Package protocol is what the host and the guest agree on beside the schema in guestpb: versions, ports, keys, headers, limits and checks.
+// Package protocol defines what host and guest share besides the schema in guestpb: versions, ports, keys, headers, limits and checks.
 package protocol
 
 import (
@@ -22,13 +22,13 @@ const Port = 1024
 // KeyHeader carries the key, in hexadecimal.
 const KeyHeader = "Osaurus-Key"
 
-// KeySize makes the key impossible to guess.
+// KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// Key is the secret of one boot. The host makes it, the guest demands it.
+// Key authenticates the host for one boot. The host makes it and the guest requires it.
 type Key [KeySize]byte
 
-// Header is the key as KeyHeader carries it.
+// Header returns the key as KeyHeader carries it.
 func (k Key) Header() string { return hex.EncodeToString(k[:]) }
 
 // Equal compares in constant time.
@@ -46,7 +46,7 @@ func ParseKey(b []byte) (Key, error) {
 func ParseKeyHeader(s string) (Key, error) {
 	var k Key
 	if len(s) != hex.EncodedLen(KeySize) {
-		return k, fault.Newf(fault.Rejected, "check boot key", "", "no key, or not of the right length")
+		return k, fault.Newf(fault.Rejected, "check boot key", "", "missing key or wrong length")
 	}
 	if _, err := hex.Decode(k[:], []byte(s)); err != nil {
 		return k, fault.New(fault.Rejected, "check boot key", "", err)
@@ -60,7 +60,7 @@ func Negotiate(hostMin, hostMax uint32) (uint32, error) {
 	ranges := fmt.Sprintf("host %d–%d, guest %d–%d", hostMin, hostMax, VersionMin, VersionMax)
 	switch v := min(hostMax, VersionMax); {
 	case hostMin > hostMax || hostMin == 0:
-		return 0, fault.Newf(fault.InvalidArgs, op, "", "%s is no range", ranges)
+		return 0, fault.Newf(fault.InvalidArgs, op, "", "%s is not a range", ranges)
 	case v < VersionMin:
 		return 0, fault.Newf(fault.Rejected, op, "", "the guest is too new: %s", ranges).
 			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")

@@ -16,40 +16,40 @@ import (
 // HomesDir is where the homes of agents are.
 const HomesDir = "/workspace/agents"
 
-// SharedDir is what all agents share.
+// SharedDir is the folder that all agents share.
 const SharedDir = "/workspace/shared"
 
 // The limits of rooms.
 const (
-	// MinUID is above what systems and their packages give to their own users.
+	// MinUID is above the ids of system users.
 	MinUID = 1000
-	// MaxUID keeps clear of the numbers that mean nobody.
+	// MaxUID is below the ids that mean "nobody".
 	MaxUID = 1<<31 - 1
-	// MinMemory is what a shell and a small program need.
+	// MinMemory is enough for a shell and a small program.
 	MinMemory = 16 << 20
 	// MinPids lets a shell run a pipe.
 	MinPids = 4
 	// MaxPids is the kernel's own bound on processes (PID_MAX_LIMIT).
 	MaxPids = 1 << 22
-	// MaxWeight is the kernel's own.
+	// MaxWeight is the kernel's limit.
 	MaxWeight = 10000
-	// MaxCPUMillis is more processors than a guest has.
+	// MaxCPUMillis is more than a guest's processors.
 	MaxCPUMillis = 1000 * 1000
-	// MaxDisk is a size that no data disk has.
+	// MaxDisk is larger than any data disk.
 	MaxDisk = 1 << 50
 	// MaxSide bounds the rows and columns of a terminal.
 	MaxSide = 10000
-	// maxUser is what the kernel's records of logins take.
+	// maxUser is the length of a user in login records.
 	maxUser = 32
-	// maxHome is twice what the host calls any home.
+	// maxHome is twice the longest home name of the host.
 	maxHome = 128
-	// MaxTerm is longer than the name of any terminal.
+	// MaxTerm is longer than any terminal type.
 	MaxTerm = 64
-	// MaxToken is more than 256 bits take in any way of writing them.
+	// MaxToken is longer than 256 bits in any encoding.
 	MaxToken = 128
 )
 
-// Without counts, which are unrolled at each start of the guest's program.
+// No repeat counts: they slow down compiling at each start of the guest program.
 var (
 	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
 	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]+$`)
@@ -57,16 +57,15 @@ var (
 	tokenText = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 )
 
-// CheckUser says what is wrong with the name of a room's user, which becomes a
-// name of folders too.
+// CheckUser validates the user of a room. The name is also used for folders.
 func CheckUser(user string) error {
 	if len(user) > maxUser || !userName.MatchString(user) || user == "root" {
-		return fault.Newf(fault.InvalidArgs, "check room", printable.Clip(user), "it is no name of a user of a room: at most 32 small letters, digits, - and _")
+		return fault.Newf(fault.InvalidArgs, "check room", printable.Clip(user), "a room's user has at most 32 lower-case letters, digits, - and _")
 	}
 	return nil
 }
 
-// CheckRoom says what is wrong with a room's spec.
+// CheckRoom validates a room's configuration.
 func CheckRoom(r *guestpb.Room) error {
 	if err := CheckUser(r.GetUser()); err != nil {
 		return err
@@ -90,16 +89,15 @@ func CheckRoom(r *guestpb.Room) error {
 	return CheckLimits(r.Limits)
 }
 
-// CheckToken says what is wrong with what a room's programs show to the bridge. It
-// does not repeat it.
+// CheckToken validates a room's bridge token. Its errors do not contain the token.
 func CheckToken(token []byte) error {
 	if len(token) > MaxToken || !tokenText.Match(token) {
-		return fault.Newf(fault.InvalidArgs, "check token", "", "%d bytes are not at most %d letters, digits, dashes and underscores", len(token), MaxToken)
+		return fault.Newf(fault.InvalidArgs, "check token", "", "%d bytes given; a token is at most %d letters, digits, dashes and underscores", len(token), MaxToken)
 	}
 	return nil
 }
 
-// CheckLimits says what is wrong with a room's limits.
+// CheckLimits validates a room's limits.
 func CheckLimits(l *guestpb.Limits) error {
 	for _, c := range []struct {
 		name         string
@@ -120,7 +118,7 @@ func CheckLimits(l *guestpb.Limits) error {
 	return nil
 }
 
-// CheckSize says what is wrong with the size of a terminal.
+// CheckSize validates the size of a terminal.
 func CheckSize(rows, cols uint32) error {
 	if rows > MaxSide || cols > MaxSide {
 		return fault.Newf(fault.InvalidArgs, "check terminal", "", "%d rows and %d columns are more than %d", rows, cols, MaxSide)
@@ -128,11 +126,11 @@ func CheckSize(rows, cols uint32) error {
 	return nil
 }
 
-// checkPlugin says what is wrong with a plugin that a command shall be of.
+// checkPlugin validates the plugin that a command belongs to.
 func checkPlugin(plugin string, offline bool, room string) error {
 	if plugin == "" {
 		if offline {
-			return errors.New("only a plugin's program is without a network of its room")
+			return errors.New("only a plugin's program can be offline")
 		}
 		return nil
 	}
@@ -143,31 +141,31 @@ func checkPlugin(plugin string, offline bool, room string) error {
 	return err
 }
 
-// checkPlace says what is wrong with where a command shall run, and with its terminal.
+// checkPlace validates where a command runs, and its terminal.
 func checkPlace(s *guestpb.Start) error {
 	if len(s.Room) > 0 {
 		if err := CheckUser(string(s.Room)); err != nil {
 			return err
 		}
 	} else if s.RoomRoot || s.ReadOnly {
-		return errors.New("the root of a room, and what is read-only, need a room")
+		return errors.New("the room's root and read-only commands need a room")
 	}
 	if err := checkPlugin(s.Plugin, s.Offline, string(s.Room)); err != nil {
 		return err
 	}
 	if s.Plugin != "" && (s.RoomRoot || s.ReadOnly) {
-		return errors.New("a plugin's program is its agent's, and nothing else")
+		return errors.New("a plugin's program runs as its agent only")
 	}
 	if s.Pty != nil {
 		if err := CheckSize(s.Pty.Rows, s.Pty.Cols); err != nil {
 			return err
 		}
 		if len(s.Pty.Term) > MaxTerm || !termName.MatchString(s.Pty.Term) {
-			return fmt.Errorf("%q is no name of a terminal", printable.Clip(s.Pty.Term))
+			return fmt.Errorf("%q is not a terminal type", printable.Clip(s.Pty.Term))
 		}
 	}
 	if s.MaxOutputBytes > engine.MaxOutputLimit {
-		return fmt.Errorf("%d bytes of output are more than %d, which the guest would keep", s.MaxOutputBytes, engine.MaxOutputLimit)
+		return fmt.Errorf("output is limited to %[2]d bytes, not %[1]d", s.MaxOutputBytes, engine.MaxOutputLimit)
 	}
 	return nil
 }

@@ -13,31 +13,29 @@ import (
 
 // The limits of shells and jobs.
 const (
-	// MaxShellText bounds a command for a shell and its standard input together: they are
-	// held in memory and in the room's tmpfs. Longer ones belong into files.
+	// MaxShellText bounds a shell command together with its standard input, which stay in memory
+	// and in the room's tmpfs.
 	MaxShellText = 512 << 10
-	// MaxShellTimeout bounds a command in a shell. Longer ones should be jobs: a busy
-	// shell blocks everybody else.
+	// MaxShellTimeout bounds a command in a shell. Longer ones should be jobs, because a busy
+	// shell blocks its other users.
 	MaxShellTimeout = time.Hour
-	// ShellOutputChars is what is kept of each stream, as agents are used to: a few
-	// screens of a model's context. 40 % are the beginning, the rest the end,
-	// where errors stand.
+	// ShellOutputChars is how much of each stream is kept: a few screens. 40 % is the beginning
+	// and the rest the end, where errors are.
 	ShellOutputChars = 15_000
 	ShellHeadChars   = ShellOutputChars * 2 / 5
-	// MaxShellOutputBytes is the most that these characters can have.
+	// MaxShellOutputBytes is the most bytes those characters can take.
 	MaxShellOutputBytes = ShellOutputChars * utf8.UTFMax
-	// TranscriptChars is what is kept of a session's transcript: a screen and a half
-	// for a person who comes back.
+	// TranscriptChars is how much of a session's transcript is kept.
 	TranscriptChars = 10_000
-	// MaxSessions clips a list of sessions: more than the rooms of a guest have.
+	// MaxSessions bounds a list of sessions.
 	MaxSessions = 4096
-	// MaxJobs clips a list of an agent's jobs: more than it keeps of one.
+	// MaxJobs bounds a list of an agent's jobs.
 	MaxJobs = 256
-	// MaxLabel bounds what a job is called.
+	// MaxLabel bounds a job's label.
 	MaxLabel = 200
 )
 
-// CheckShellRun says what is wrong with a command for a shell.
+// CheckShellRun validates a shell command.
 func CheckShellRun(r *guestpb.ShellRunRequest) error {
 	if err := checkShell(r.GetShell()); err != nil {
 		return err
@@ -59,7 +57,7 @@ func CheckShellRun(r *guestpb.ShellRunRequest) error {
 	return err
 }
 
-// CheckShellOpen says what is wrong with a wish to attach to a shell.
+// CheckShellOpen validates a request to attach to a shell.
 func CheckShellOpen(o *guestpb.ShellOpen) error {
 	if err := checkShell(o.GetShell()); err != nil {
 		return err
@@ -80,8 +78,7 @@ func checkShell(s *guestpb.Shell) error {
 	return checkSurroundings(nil, s.Env, s.Dir)
 }
 
-// CheckOwner accepts the user of a room, and the empty one, which is root of the
-// guest.
+// CheckOwner accepts a room's user, or an empty string for the guest's root.
 func CheckOwner(user string) error {
 	if user == "" {
 		return nil
@@ -89,7 +86,7 @@ func CheckOwner(user string) error {
 	return CheckUser(user)
 }
 
-// CheckJob says what is wrong with a job.
+// CheckJob validates a job.
 func CheckJob(r *guestpb.StartJobRequest) error {
 	if err := CheckOwner(r.GetUser()); err != nil {
 		return err
@@ -106,7 +103,7 @@ func CheckJob(r *guestpb.StartJobRequest) error {
 	return checkSurroundings(r.Args, r.Env, r.Dir)
 }
 
-// CheckJobWait says what is wrong with how long to wait for a job.
+// CheckJobWait validates the time to wait for a job.
 func CheckJobWait(nanos int64) error {
 	if nanos < 0 || nanos > int64(engine.MaxJobWait) {
 		return badly("check wait")("%v is not between 0 and %v", time.Duration(nanos), engine.MaxJobWait)
@@ -114,9 +111,8 @@ func CheckJobWait(nanos int64) error {
 	return nil
 }
 
-// CleanTranscript makes a transcript of the other end fit to be kept and
-// shown: valid UTF-8 without what a terminal would obey, and its last
-// TranscriptChars.
+// CleanTranscript returns the last TranscriptChars of a transcript as valid UTF-8 without control
+// characters, safe to store and print.
 func CleanTranscript(s string) string {
 	if most := TranscriptChars * utf8.UTFMax; len(s) > most {
 		s = s[len(s)-most:]
