@@ -17,39 +17,37 @@ import (
 )
 
 const (
-	// maxWaiting bounds the calls that wait for a session's shell: who sends
-	// more at once has lost sight of them.
+	// maxWaiting bounds the calls that wait for a session's shell.
 	maxWaiting = 32
-	// promptCheck is how often a shell is looked at that is not at its prompt.
+	// promptCheck is how often to check whether a shell is back at its prompt.
 	promptCheck = 10 * time.Millisecond
-	// pressAgain is when a shell at its prompt is told again to run a call: the first
-	// key can be lost in what a person was doing, such as a search in the history.
-	// presses is how often, before the shell counts as broken.
+	// pressAgain is when to press the key again: a person's history search, for example, swallows
+	// the first one. After presses attempts the shell counts as broken.
 	pressAgain = 1500 * time.Millisecond
 	presses    = 3
-	// strayWithin is how long a shell may be away from its prompt with nobody who
-	// could have done that: then it reads no lines any more.
+	// strayWithin is how long a shell may be away from its prompt without a person or call using
+	// it, before it counts as broken.
 	strayWithin = 5 * time.Second
 )
 
 // call is a command that runs, or has run, in a session's shell.
 type call struct {
-	id     config.CallID // empty: nobody can name it
+	id     config.CallID // empty: cannot be cancelled by id
 	text   []byte
-	wanted context.Context // ends when somebody cancels it, or its caller has gone
+	wanted context.Context // ends when the call is cancelled or its caller has gone
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
 
 	// Guarded by the session's lock.
 	streams   [2]*stream
 	out, errs kept
-	late      *kept // takes their place when the call has ended
+	late      *kept // replaces them after the call's end
 	began     time.Time
-	lost      string // why the shell before is no more, which this call says
+	lost      string // why the previous shell ended, reported by this call
 	pressed   bool   // a person has pressed Ctrl-C
 }
 
-// run runs a command, whose caller may cancel it as soon as it is here.
+// run runs a command and registers it for cancellation.
 func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
 	c := &call{id: config.CallID(r.Call), text: r.Command, done: make(chan struct{})}
 	c.wanted, c.cancel = context.WithCancel(ctx)
@@ -70,8 +68,7 @@ func (s *session) run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb
 	return a, err
 }
 
-// perform waits for a call's turn and for the prompt, has the shell begin, and
-// follows it to its end.
+// perform waits for the call's turn and the prompt, starts the command and follows it to its end.
 func (s *session) perform(ctx context.Context, c *call, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
 	timeout := cmp.Or(time.Duration(r.TimeoutNanos), engine.ShellTimeout)
 	wait, cancel := context.WithTimeoutCause(c.wanted, timeout, s.busy("another command"))
@@ -102,7 +99,7 @@ func (s *session) perform(ctx context.Context, c *call, r *guestpb.ShellRunReque
 	}
 }
 
-// errGone says that a shell ended, or broke and was ended, before it began a call.
+// errGone reports that a shell ended, or was ended as broken, before it began a call.
 var errGone = errors.New("the shell is gone")
 
 func (s *session) busy(with string) error {
@@ -116,7 +113,7 @@ func (s *session) takeTurn(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.waiting >= maxWaiting {
 		return fault.Newf(fault.Rejected, "use session", string(s.key.id), "%d commands wait for it", s.waiting).
-			Advise("Wait for their ends, or use more sessions.")
+			Advise("Wait for them to end, or use more sessions.")
 	}
 	s.waiting++
 	s.mu.Unlock()
@@ -131,7 +128,7 @@ func (s *session) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// begin has the shell begin a call. If it fails, the command has not begun.
+// begin starts a call's command. If begin fails, the command has not begun.
 func (s *session) begin(ctx context.Context, l *proc, c *call, stdin []byte) (*order, error) {
 	if err := s.awaitPrompt(ctx, l); err != nil {
 		return nil, err
@@ -191,7 +188,7 @@ func (s *session) awaitBegin(ctx context.Context, l *proc, o *order) error {
 	for range presses {
 		err := l.press(ctx)
 		switch {
-		case err != nil && ctx.Err() != nil: // nobody reads what is typed
+		case err != nil && ctx.Err() != nil: // the terminal's input is full
 			return s.busy("something")
 		case err != nil:
 			return errGone
@@ -214,7 +211,7 @@ func (s *session) awaitBegin(ctx context.Context, l *proc, o *order) error {
 				if l.atPrompt() {
 					break pressed
 				}
-				// A person was quicker: their program has the terminal now.
+				// A person's program has the terminal now.
 				again.Reset(pressAgain)
 			}
 		}
@@ -223,8 +220,8 @@ func (s *session) awaitBegin(ctx context.Context, l *proc, o *order) error {
 	return errGone
 }
 
-// order puts a call on the shell's spool; without one, a question whether it
-// listens.
+// order spools a call for the shell, or without one a question that the shell answers at its
+// prompt.
 func (l *proc) order(c *call, text, stdin []byte) (*order, error) {
 	s := l.session
 	s.mu.Lock()
@@ -238,7 +235,7 @@ func (l *proc) order(c *call, text, stdin []byte) (*order, error) {
 		return nil, fault.New(fault.Execution, "use session", string(s.key.id), err)
 	}
 	if c == nil {
-		// Nobody writes into them, but the shell opens them.
+		// The shell opens them but writes nothing.
 		go func() {
 			select {
 			case <-o.over:
@@ -265,21 +262,20 @@ func (l *proc) order(c *call, text, stdin []byte) (*order, error) {
 	return o, nil
 }
 
-// forget leaves nothing of an order that was not begun, or is over, but open
-// streams. The session's lock is held.
+// forget removes an order that never began or is over; open streams stay. The caller holds the
+// session's lock.
 func (l *proc) forget(o *order) {
 	if l.orders != nil {
 		delete(l.orders, o.nonce)
-		l.spool.sweep.Go(func() { l.spool.clear(o.nonce) }) // nobody waits for that
+		l.spool.sweep.Go(func() { l.spool.clear(o.nonce) }) // in the background
 	}
 	if c := o.call; c != nil && !closed(o.begun) {
 		c.close()
 	}
 }
 
-// forgetQuestions leaves nothing of questions from before a call that has just begun: it
-// took their place on the spool, so that nobody answers them any more. The session's
-// lock is held.
+// forgetQuestions removes questions that a newly begun call has replaced on the spool. They get no
+// answer. The caller holds the session's lock.
 func (l *proc) forgetQuestions() {
 	for _, o := range l.orders {
 		if o.call == nil {
@@ -289,7 +285,7 @@ func (l *proc) forgetQuestions() {
 	}
 }
 
-// take keeps and shows what a call's command has written. The lock is held.
+// take stores and shows a command's output. The caller holds the lock.
 func (s *session) take(c *call, into *kept, b []byte) {
 	if c.late != nil {
 		into = c.late
@@ -298,9 +294,9 @@ func (s *session) take(c *call, into *kept, b []byte) {
 	s.tell(b)
 }
 
-// drain takes what the call's streams hold now, and no more: one that is written to
-// for ever has an end too. What the shell says of the call comes before what the
-// call writes, so before is called between. The session's lock is held.
+// drain reads what the call's streams hold at this moment, so that it ends even if they are
+// written to forever. It calls before in between, because the shell's reports precede the call's
+// output. The caller holds the session's lock.
 func (c *call) drain(before func()) {
 	out, errs := c.streams[0].holds(), c.streams[1].holds()
 	before()

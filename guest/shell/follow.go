@@ -14,40 +14,38 @@ import (
 )
 
 const (
-	// lookEvery is how often a shell is looked at whose call runs.
+	// lookEvery is how often to check a shell that runs a call.
 	lookEvery = 50 * time.Millisecond
-	// answerWithin is how long a shell that should be at its prompt may take to
-	// say so.
+	// answerWithin is how long a shell at its prompt may take to answer.
 	answerWithin = 5 * time.Second
-	// grace is how long a command has after SIGINT, and after SIGTERM: most clean up within less.
+	// grace is how long a command has after SIGINT and again after SIGTERM.
 	grace = 2 * time.Second
-	// interrupted is $? of what SIGINT has ended.
+	// interrupted is the exit status after SIGINT.
 	interrupted = 128 + int(unix.SIGINT)
 )
 
-// watch follows a call to its end. The end is usually said; but where a signal
-// makes the shell give up all that it runs, nothing is left to say it. Then
-// the shell is asked whether it listens: if it answers, the call is over.
+// watch waits for a call's end. The shell usually reports it, but a signal can make it drop all
+// that it runs, including the report. Then watch asks a question; an answer means that the call is
+// over.
 type watch struct {
 	proc   *proc
 	order  *order
-	asides int    // how often in a row the shell seemed to be at its prompt
+	asides int    // consecutive times that the shell seemed to be at its prompt
 	probe  *order // the question
 	asked  time.Time
 }
 
-// outcome is what a wait for the end of a call comes to.
+// outcome is the result of waiting for a call's end.
 type outcome int
 
 const (
-	said     outcome = iota // its end, by the shell
-	answered                // the shell listens, and nobody will say the end
+	said     outcome = iota // the shell reported the end
+	answered                // the shell answered a question instead
 	gone                    // the shell has ended
 	late                    // none of these
 )
 
-// follow waits for the end of a call that has begun, and ends it when its time is
-// over or nobody wants it any more.
+// follow waits for the end of a call, ending it on timeout or cancellation.
 func (s *session) follow(ctx context.Context, l *proc, o *order, timeout time.Duration) (*guestpb.ShellRunResponse, error) {
 	c := o.call
 	running, cancel := context.WithTimeout(c.wanted, timeout)
@@ -75,7 +73,7 @@ func (s *session) follow(ctx context.Context, l *proc, o *order, timeout time.Du
 	return r, ctx.Err()
 }
 
-// wait waits for the end of the call, until it is late.
+// wait waits for the end of the call or of the context.
 func (w *watch) wait(ctx context.Context) outcome {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -99,7 +97,7 @@ func (w *watch) wait(ctx context.Context) outcome {
 	}
 }
 
-// unsaid is what there is in the place of an end, unless that was said before.
+// unsaid returns instead, unless the shell has reported the end.
 func (w *watch) unsaid(instead outcome) outcome {
 	if closed(w.order.over) {
 		return said
@@ -107,12 +105,12 @@ func (w *watch) unsaid(instead outcome) outcome {
 	return instead
 }
 
-// look asks the shell whether it listens when it seems to.
+// look asks the shell a question if it seems to be at its prompt.
 func (w *watch) look(ctx context.Context) {
 	l := w.proc
 	if w.asides++; !l.aside() {
-		// Just before a command begins, and just after its end, the shell seems so
-		// too: then it answers when the command is over.
+		// The shell also seems so just before and after a command. It then answers when the
+		// command is over.
 		w.asides, w.asked = 0, time.Now()
 	}
 	if w.probe != nil {
@@ -126,15 +124,14 @@ func (w *watch) look(ctx context.Context) {
 	}
 	probe, err := l.order(nil, nil, nil)
 	if err != nil {
-		return // it has ended, or room for files has: the next look tries again
+		return // it has ended, or there is no space; the next look tries again
 	}
 	w.probe, w.asked = probe, time.Now()
 	l.settle()
 	_ = l.press(ctx)
 }
 
-// interrupt ends the call: SIGINT, SIGTERM and SIGKILL to what has the terminal,
-// and at last the whole shell.
+// interrupt sends SIGINT, SIGTERM and SIGKILL to the foreground group, and finally ends the shell.
 func (w *watch) interrupt() outcome {
 	for _, try := range []struct {
 		signal unix.Signal
@@ -152,17 +149,15 @@ func (w *watch) interrupt() outcome {
 	return w.unsaid(gone)
 }
 
-// settle puts the terminal's modes back as the line editor had them. A command
-// that died of a signal has the shell restore those from before, and others change
-// them and go.
+// settle restores the terminal modes of the line editor, which commands may have changed.
 func (l *proc) settle() {
 	l.session.mu.Lock()
 	defer l.session.mu.Unlock()
 	l.term.setModes(l.calm)
 }
 
-// finish completes the answer of a call that has ended. What it has left in the
-// background writes on, into what the next call hands out.
+// finish completes the response of an ended call. The next call returns later output of its
+// background processes.
 func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	l, c := w.proc, w.order.call
 	if !r.Exited {
@@ -181,8 +176,7 @@ func (s *session) finish(w *watch, r *guestpb.ShellRunResponse) {
 	s.leave(c)
 }
 
-// cancelCall ends what runs, or the calls with an id, and returns when they have
-// ended.
+// cancelCall ends the running call, or the calls with an id, and waits for their end.
 func (s *session) cancelCall(ctx context.Context, id config.CallID) error {
 	s.mu.Lock()
 	var chosen []*call

@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// kept keeps the beginning and the end of a stream, counted in characters: a
-// byte that is no UTF-8 is one character.
+// kept stores the beginning and the end of a stream, counted in characters. An invalid byte of
+// UTF-8 counts as one.
 type kept struct {
 	headChars, tailChars int // the most of each
 
@@ -30,7 +30,7 @@ func (k *kept) write(b []byte) {
 	k.add(b[:whole])
 }
 
-// unfinished is how many bytes at the end of b are the beginning of a character.
+// unfinished returns how many bytes at the end of b are an incomplete character.
 func unfinished(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
@@ -56,7 +56,7 @@ func (k *kept) add(b []byte) {
 		b = b[len(b)-most:]
 	}
 	k.tail = append(k.tail, b...)
-	// Twice as much as is needed, so that what is kept is seldom moved.
+	// Keep up to twice the needed bytes to move them seldom.
 	if len(k.tail) > 2*most {
 		k.tail = append(k.tail[:0], k.tail[len(k.tail)-most:]...)
 	}
@@ -65,7 +65,7 @@ func (k *kept) add(b []byte) {
 // empty reports whether nothing was written.
 func (k *kept) empty() bool { return len(k.head) == 0 && len(k.part) == 0 }
 
-// output is what was kept so far.
+// output returns what is stored so far.
 func (k *kept) output() *guestpb.ShellOutput {
 	k.add(k.part)
 	k.part = nil

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// maxLeft is of how many calls the streams stay open for what they left in the
-	// background. One more closes the oldest, as a terminal that is closed does.
+	// maxLeft is how many ended calls keep their streams open for background processes. One more
+	// closes the oldest.
 	maxLeft = 32
-	// lateChars is what is kept of each of these between two calls.
+	// lateChars bounds the output kept of each between two calls.
 	lateChars = 2000
-	// maxLate is how many of them one call hands out; others wait for the next.
+	// maxLate is how many of them one call returns; the rest wait for the next.
 	maxLate = 16
 )
 
 var errNothingRuns = errors.New("no command runs in it")
 
-// leave keeps the streams of a call that has ended open for what it left in the
-// background. The lock is held.
+// leave keeps an ended call's streams open for its background processes. The caller holds the
+// lock.
 func (s *session) leave(c *call) {
 	c.late = newLate()
 	if c.quiet() {
@@ -37,10 +37,10 @@ func (s *session) leave(c *call) {
 
 func newLate() *kept { return &kept{headChars: lateChars * 2 / 5, tailChars: lateChars * 3 / 5} }
 
-// quiet reports whether nobody writes into the call's streams any more.
+// quiet reports whether the call's streams have no writers.
 func (c *call) quiet() bool { return c.streams[0].ended() && c.streams[1].ended() }
 
-// handOut returns what was written since it was last asked. The lock is held.
+// handOut returns the output since the last handOut. The caller holds the lock.
 func (s *session) handOut() []*guestpb.LateOutput {
 	var list []*guestpb.LateOutput
 	still := s.left[:0]

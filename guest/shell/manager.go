@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package shell keeps the persistent shells of agents: sessions whose commands share one interactive shell on a terminal, which people can attach to.
+// Package shell runs the persistent shells of agents: sessions whose commands share one interactive shell on a terminal that people can attach to.
 package shell
 
 import (
@@ -19,37 +19,35 @@ import (
 )
 
 const (
-	// maxSessions bounds the sessions of one user. Each is a process of a few
-	// megabytes and a terminal; an agent has one for each of its chats.
+	// maxSessions bounds the sessions of one user. Each takes a process of a few megabytes and a
+	// terminal.
 	maxSessions = 16
-	// idleAfter is when a session is closed that nobody uses and in which
-	// nothing runs: its variables are then worth less than its memory.
+	// idleAfter is when an unused session is closed if nothing runs in it.
 	idleAfter = 2 * time.Hour
-	// restless is when it is closed although something runs in it: nobody has
-	// asked for that in a day. What shall run longer is a job.
+	// restless is when it is closed even if something runs in it. Longer work should be a job.
 	restless = 24 * time.Hour
 	// idleCheck is how often idle sessions are looked for.
 	idleCheck = time.Minute
 )
 
-// Room is where the shells of a user run.
+// Room is the environment of a user's shells.
 type Room struct {
-	Place process.Place // nil: where the guest itself is
+	Place process.Place // nil: outside of all rooms
 	Env   []string      // the user's login environment
 	Home  string
-	// Spool opens a folder of root's that only this room sees, that only root
-	// can write to, and that lies in memory; it also returns its path in the room.
+	// Spool opens a folder in memory that only this room sees and only root can write to. It also
+	// returns the folder's path in the room.
 	Spool func() (*os.File, string, error)
 }
 
-// Options are what a manager works with.
+// Options configure a Manager.
 type Options struct {
 	Processes *process.Manager
 	// Find returns a user's room. It fails with NotFound if there is none.
 	Find func(ctx context.Context, user string) (Room, error)
 }
 
-// Manager keeps the sessions of all users, and answers the service Shells but for its stream.
+// Manager runs the sessions of all users. It implements the service Shells except for Attach's stream.
 type Manager struct {
 	opts  Options
 	stop  chan struct{}
@@ -67,7 +65,7 @@ type key struct {
 	id   config.SessionID
 }
 
-// NewManager returns a manager without sessions.
+// NewManager returns a Manager without sessions.
 func NewManager(opts Options) *Manager {
 	return &Manager{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
 }
@@ -82,7 +80,7 @@ func (m *Manager) Close() {
 	m.closeWhere("the guest closed it", func(*session) bool { return true })
 }
 
-// Forget ends all sessions of a user, whose room is about to end.
+// Forget ends all sessions of a user whose room is about to end.
 func (m *Manager) Forget(user string) {
 	m.closeWhere("its room was closed", func(s *session) bool { return s.key.user == user })
 }
@@ -173,7 +171,7 @@ func (m *Manager) Sessions(_ context.Context, r *guestpb.SessionsRequest) (*gues
 	return list, nil
 }
 
-// Transcript is the end of what a session has shown.
+// Transcript returns the end of a session's transcript.
 func (m *Manager) Transcript(_ context.Context, r *guestpb.ShellTranscriptRequest) (*guestpb.ShellTranscriptResponse, error) {
 	s, err := m.find(r.User, r.Session)
 	if err != nil {
@@ -183,19 +181,19 @@ func (m *Manager) Transcript(_ context.Context, r *guestpb.ShellTranscriptReques
 	return &guestpb.ShellTranscriptResponse{Text: text, Version: version}, nil
 }
 
-// find returns a session that is there.
+// find returns an existing session.
 func (m *Manager) find(user, id string) (*session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sessions[key{user, config.SessionID(id)}]
 	if s == nil {
-		return nil, fault.Newf(fault.NotFound, "find session", id, "there is none").Advise("It may have ended; it is made when a command runs in it.")
+		return nil, fault.Newf(fault.NotFound, "find session", id, "no such session").Advise("It may have ended; running a command in it starts it again.")
 	}
 	return s, nil
 }
 
-// session returns the session that is meant, and makes it if need be. Where its
-// user has too many, the one goes that was idle for the longest.
+// session returns a session, creating it if needed. If its user has too many, the one that was
+// idle longest is closed.
 func (m *Manager) session(ctx context.Context, r *guestpb.Shell) (*session, error) {
 	const op = "open session"
 	if _, err := m.opts.Find(ctx, r.User); err != nil {

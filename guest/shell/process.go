@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// process is one process of a session's shell, from its start to its end.
+// proc is one process of a session's shell.
 type proc struct {
 	session *session
 	kind    kind
@@ -26,36 +26,36 @@ type proc struct {
 	term    terminal
 	spool   *spool
 	said    syscall.RawConn
-	rest    string        // what its descriptor 0 is while it runs no call
+	rest    string        // its descriptor 0 while it runs no call
 	ready   chan struct{} // closed when it can take calls
 	fresh   chan struct{} // holds one token when there is a new prompt
-	failed  chan struct{} // closed when it has said that it cannot run calls any more
-	shown   chan struct{} // closed when nothing more comes from the terminal
-	ended   chan struct{} // closed when nothing of it is left
+	failed  chan struct{} // closed when it has reported that it cannot run calls
+	shown   chan struct{} // closed at the end of the terminal's output
+	ended   chan struct{} // closed when all of it is cleaned up
 
 	// Guarded by the session's lock.
 	frames frames
-	orders map[string]*order // calls that lie on the spool, by nonce; nil at the end
-	calm   *unix.Termios     // the terminal's modes while its line editor waits
-	stale  bool              // the prompt says what was true before some call
-	cause  string            // why it was ended, if not by itself
+	orders map[string]*order // spooled calls by nonce; nil at the end
+	calm   *unix.Termios     // the terminal's modes at the prompt
+	stale  bool              // the prompt is outdated by a call
+	cause  string            // why it was ended; empty if it exited
 	status int               // after ended: its exit code, or 128 + n
 }
 
-// order is a call as the shell knows it.
+// order is a spooled call.
 type order struct {
 	nonce  string
-	call   *call         // nil: it only asks whether the shell listens
+	call   *call         // nil for a question whether the shell answers
 	begun  chan struct{} // closed when the shell has begun it
 	over   chan struct{} // closed when it has ended
 	status int           // after over
 }
 
-// readyWithin is how long a shell may take to come up, its profile included. It
-// is generous: emulated guests with much to do are slow.
+// readyWithin bounds a shell's start, including its profile. It is generous for busy emulated
+// guests.
 const readyWithin = 20 * time.Second
 
-// errNotReady says that a shell ended, or was silent, before it could take calls.
+// errNotReady reports that a shell ended or was silent before it could take calls.
 var errNotReady = errors.New("the shell did not come up")
 
 // launch starts a shell and returns when it can take calls.
@@ -71,7 +71,7 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	}
 	s.mu.Lock()
 	size := s.size
-	s.screen.tty = ink{} // what the shell before left its terminal in is no more
+	s.screen.tty = ink{} // the old terminal's state is gone
 	s.mu.Unlock()
 	l := &proc{
 		session: s, kind: k, spool: d, orders: map[string]*order{},
@@ -105,14 +105,14 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.over(); err != nil {
-		return nil, err // and whoever closed it ends the shell
+		return nil, err // the caller of close ends the shell
 	}
 	s.proc = l
 	return l, nil
 }
 
-// rise has whoever closes the session end a shell that is not ready yet. If that is
-// done already, it ends here.
+// rise registers a starting shell so that close can end it. If the session is already closed, rise
+// ends the shell.
 func (s *session) rise(l *proc) error {
 	s.mu.Lock()
 	err, closed := s.over(), s.closed
@@ -126,7 +126,7 @@ func (s *session) rise(l *proc) error {
 	return err
 }
 
-// risen says that the shell is ready, or has failed to be.
+// risen removes the starting shell, whether it is ready or has failed.
 func (s *session) risen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,11 +160,11 @@ func (l *proc) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 	return err
 }
 
-// show carries what the terminal shows. What the shell said or a command wrote
-// before that was painted, comes before it.
+// show copies the terminal's output to the session, after the reports and command output that
+// precede it.
 func (l *proc) show() {
 	defer close(l.shown)
-	buf := make([]byte, 16<<10) // a terminal hands out less at once
+	buf := make([]byte, 16<<10) // a terminal returns less at once
 	for {
 		n, err := l.term.file.Read(buf)
 		l.session.mu.Lock()
@@ -178,13 +178,13 @@ func (l *proc) show() {
 		}
 		l.session.mu.Unlock()
 		if err != nil {
-			return // EIO: nobody has the other side any more
+			return // EIO: the other side is closed
 		}
 		l.session.throttle()
 	}
 }
 
-// hear carries what the shell says.
+// hear reads the shell's reports.
 func (l *proc) hear() {
 	_ = l.said.Read(func(fd uintptr) bool {
 		l.session.mu.Lock()
@@ -194,12 +194,12 @@ func (l *proc) hear() {
 	})
 }
 
-// listen takes what the shell has said. The session's lock is held.
+// listen reads pending reports of the shell. The caller holds the session's lock.
 func (l *proc) listen() {
 	_ = l.said.Control(func(fd uintptr) { l.listenTo(int(fd)) })
 }
 
-// listenTo reads at most what a FIFO holds: whoever floods it only has it read.
+// listenTo reads at most the capacity of a FIFO, so that a flood does not keep it busy.
 func (l *proc) listenTo(fd int) {
 	buf := make([]byte, 4<<10)
 	for range 64 << 10 / len(buf) {
@@ -221,7 +221,7 @@ func (l *proc) listenTo(fd int) {
 	}
 }
 
-// heard takes a frame. The session's lock is held.
+// heard handles a frame. The caller holds the session's lock.
 func (l *proc) heard(f frame) {
 	switch f.kind {
 	case ready:
@@ -253,12 +253,11 @@ func (l *proc) heard(f frame) {
 	}
 }
 
-// bury waits for the end and leaves nothing: what a shell has left running ends
-// with it.
+// bury waits for the shell's end and cleans up. Processes that the shell left running are killed.
 func (l *proc) bury() {
 	<-l.child.Done()
 	l.child.Release()
-	// Without a cgroup, which is for tests, somebody can still have the terminal.
+	// Without a cgroup, as in tests, a process may still hold the terminal.
 	_ = l.term.file.SetReadDeadline(time.Now().Add(time.Second))
 	<-l.shown
 	s := l.session
@@ -284,13 +283,13 @@ func (l *proc) bury() {
 	}
 	l.orders = nil
 	s.mu.Unlock()
-	// Not under the lock: closing waits for who reads, and they for the lock.
+	// Not under the lock: closing waits for readers, which wait for the lock.
 	l.spool.remove()
 	_ = l.term.file.Close()
 	close(l.ended)
 }
 
-// end kills the shell and all that runs in it, and returns when nothing is left.
+// end kills the shell with all its processes and waits for the cleanup.
 func (l *proc) end(cause string) {
 	l.session.mu.Lock()
 	if l.cause == "" {
@@ -301,13 +300,13 @@ func (l *proc) end(cause string) {
 	<-l.ended
 }
 
-// press makes the shell run what lies on its spool, once it is at its prompt.
+// press types the key that makes a shell at its prompt run the spooled call.
 func (l *proc) press(ctx context.Context) error {
 	return l.term.typeIn(ctx, []byte(l.kind.trigger(l.spool.inside)))
 }
 
-// repaint has the shell make its prompt anew, below one that is not true any more. The
-// caller has the turn.
+// repaint makes the shell print a new prompt if the current one is outdated. The caller has the
+// turn.
 func (l *proc) repaint(ctx context.Context) {
 	l.session.mu.Lock()
 	stale := l.stale
@@ -329,9 +328,8 @@ func (l *proc) repaint(ctx context.Context) {
 	}
 }
 
-// atPrompt reports whether the shell waits for a line. It asks the kernel, not
-// the shell: whose group has the terminal, and whether its modes are those of a
-// line editor.
+// atPrompt reports whether the shell waits for a line. It relies on the kernel, not on the shell:
+// the foreground group and the terminal modes.
 func (l *proc) atPrompt() bool {
 	if l.term.foreground() != l.child.PID() {
 		return false
@@ -340,45 +338,43 @@ func (l *proc) atPrompt() bool {
 	return modes != nil && (!l.kind.editing || modes.Lflag&(unix.ICANON|unix.ECHO) == 0)
 }
 
-// aside reports whether the shell seems to be at its prompt although its call is
-// not over: it has the terminal, and its input is the terminal again. So it is when
-// a signal has made it give up what it ran.
+// aside reports whether the shell seems to be at its prompt during a call: it is in the foreground
+// and reads the terminal. That happens after a signal made it drop what it ran.
 func (l *proc) aside() bool {
 	return l.term.foreground() == l.child.PID() && l.rest != "" && l.standardInput() == l.rest
 }
 
-// standardInput is what the shell's descriptor 0 is.
+// standardInput returns the shell's descriptor 0.
 func (l *proc) standardInput() string {
 	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", l.child.PID()))
 	return to
 }
 
-// cwd is the shell's working directory, as the kernel knows it.
+// cwd returns the shell's working directory from the kernel.
 func (l *proc) cwd() string {
 	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", l.child.PID()))
 	return strings.TrimSuffix(dir, " (deleted)")
 }
 
-// signal sends a signal to what has the terminal, if that is not the shell itself:
-// it takes only SIGINT.
+// signal signals the foreground group. The shell itself gets only SIGINT.
 func (l *proc) signal(sig unix.Signal) {
 	if sig == unix.SIGINT {
 		l.term.interrupt()
 		return
 	}
 	group, shell := l.term.foreground(), l.child.PID()
-	// A number that has become a stranger's is not of the shell's session.
+	// A reused id is not in the shell's session.
 	if sid, err := unix.Getsid(group); group > 0 && group != shell && err == nil && sid == shell {
 		_ = unix.Kill(-group, sig)
 	}
 }
 
-// alone reports whether nothing runs but the shell itself.
+// alone reports whether the shell has no other processes.
 func (l *proc) alone() bool {
 	return len(l.child.Processes()) <= 1
 }
 
-// shut closes a channel that may be closed, and reports whether it was open.
+// shut closes a channel unless it is closed and reports whether it was open.
 func shut(c chan struct{}) bool {
 	if closed(c) {
 		return false

@@ -10,37 +10,36 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// screen keeps the transcript of a session: what its terminal showed, as text. It
-// understands what line editors do within a line, and leaves out what full-screen
-// programs paint and everything else that a terminal would obey.
+// screen records the transcript of a session as text. It interprets line editing, and drops the
+// output of full-screen programs and all other control sequences.
 type screen struct {
-	log     []byte // lines that are complete
+	log     []byte // complete lines
 	line    []rune
-	at      int // the cursor's place in line
+	at      int // the cursor in line
 	version uint64
 
-	tty  ink    // what the terminal shows
-	tool ink    // what calls write
-	told []byte // the end of that, which is looked at when somebody asks
+	tty  ink    // state of the terminal's output
+	tool ink    // state of the calls' output
+	told []byte // the end of the calls' output, not parsed yet
 }
 
 const (
-	// maxLine bounds the line that is being written; longer ones are broken.
+	// maxLine bounds the current line; longer ones are broken.
 	maxLine = 4096
-	// maxGap is how far beyond the line's end the cursor goes, which makes spaces: further than
-	// terminals are wide, and not so far that a few bytes for each time cost the guest much.
+	// maxGap bounds how far the cursor may move beyond the line's end, so that a short sequence
+	// cannot add many spaces.
 	maxGap = 512
 )
 
-// show takes what the terminal shows.
+// show records the terminal's output.
 func (s *screen) show(b []byte) {
 	s.catchUp()
 	s.version++
 	s.tty.write(s, b)
 }
 
-// tell takes what a call's command writes, which is not to change the terminal's
-// state. Of a flood only the end is ever looked at.
+// tell records a command's output, which must not change the terminal's state. It keeps only the
+// end of a flood.
 func (s *screen) tell(b []byte) {
 	const most = protocol.TranscriptChars * utf8.UTFMax
 	s.version++
@@ -50,7 +49,7 @@ func (s *screen) tell(b []byte) {
 	}
 }
 
-// catchUp looks at what was told.
+// catchUp parses the output recorded by tell.
 func (s *screen) catchUp() {
 	if len(s.told) > 0 {
 		s.tool.write(s, s.told)
@@ -58,25 +57,25 @@ func (s *screen) catchUp() {
 	}
 }
 
-// fresh reports whether the cursor is at the beginning of an empty line.
+// fresh reports whether the current line is empty.
 func (s *screen) fresh() bool {
 	s.catchUp()
 	return len(s.line) == 0
 }
 
-// text is the transcript.
+// text returns the transcript.
 func (s *screen) text() string {
 	s.catchUp()
 	return protocol.LastChars(string(s.log)+string(s.line), protocol.TranscriptChars)
 }
 
-// full reports whether a full-screen program has the terminal.
+// full reports whether a full-screen program is running.
 func (s *screen) full() bool { return s.tty.full }
 
 func (s *screen) newline() {
 	s.log = append(append(s.log, string(s.line)...), '\n')
 	s.line, s.at = s.line[:0], 0
-	// Twice as much as is needed, so that it is seldom cut.
+	// Keep up to twice the needed text to cut it seldom.
 	if len(s.log) > 2*protocol.TranscriptChars*utf8.UTFMax {
 		s.log = []byte(protocol.LastChars(string(s.log), protocol.TranscriptChars))
 	}
@@ -95,7 +94,7 @@ func (s *screen) put(r rune) {
 	s.at++
 }
 
-// move puts the cursor somewhere in the line, which grows up to there.
+// move moves the cursor, padding the line with spaces up to it.
 func (s *screen) move(to int) {
 	s.at = max(0, min(to, maxLine-1, len(s.line)+maxGap))
 	for len(s.line) < s.at {
@@ -103,12 +102,12 @@ func (s *screen) move(to int) {
 	}
 }
 
-// ink is a stream of characters and sequences for terminals.
+// ink parses a stream of characters and terminal sequences.
 type ink struct {
 	state  inkState
 	params []byte // of a control sequence
 	part   []byte // the beginning of a character
-	full   bool   // a full-screen program paints
+	full   bool   // a full-screen program is running
 }
 
 type inkState byte
@@ -121,7 +120,7 @@ const (
 	text             // in a string, which ends with BEL or ESC
 )
 
-// maxParams is more than any control sequence has that means something here.
+// maxParams is more than any supported control sequence needs.
 const maxParams = 32
 
 func (i *ink) write(s *screen, b []byte) {
@@ -183,7 +182,7 @@ func (i *ink) begin(r rune) {
 	}
 }
 
-// character is one that belongs to no sequence.
+// character handles a character outside of sequences.
 func (i *ink) character(s *screen, r rune) {
 	switch {
 	case r == 0x1b:
@@ -200,7 +199,7 @@ func (i *ink) character(s *screen, r rune) {
 	}
 }
 
-// obey does what a control sequence says within a line.
+// obey applies a control sequence to the line.
 func (i *ink) obey(s *screen, final rune) {
 	p := string(i.params)
 	if final == 'h' || final == 'l' {

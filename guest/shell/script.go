@@ -25,21 +25,18 @@ var (
 	shend string
 )
 
-// kind is a shell that sessions can have.
+// kind is a kind of shell.
 type kind struct {
 	args    func(dir string) []string
 	env     func(dir string) []string
 	files   func(dir string, exports []string, profile bool) map[string]string
-	trigger func(dir string) string // what makes it run what lies in its folder
-	anew    string                  // what makes it show a new prompt after it has said that it is stale
-	// editing says that it edits lines itself: then a terminal in any other
-	// mode shows that it is not at its prompt.
+	trigger func(dir string) string // keys that make it run the spooled call
+	anew    string                  // keys that make it print a new prompt
+	// editing is true if it has a line editor, whose terminal modes show that it is at its prompt.
 	editing bool
 }
 
-// bash runs a call when a key is pressed that no keyboard sends by itself
-// (Ctrl-^), wherever in a line its reader is: nothing is typed, echoed or kept in
-// the history.
+// bash runs a call on Ctrl-^, at any point of a line. Nothing is echoed or added to the history.
 var bash = kind{
 	args: func(dir string) []string { return []string{"bash", "--rcfile", dir + "/rc", "-i"} },
 	env:  func(string) []string { return nil },
@@ -51,9 +48,9 @@ var bash = kind{
 	editing: true,
 }
 
-// posix is for rooms without bash, and serves less: what a person has half typed is
-// lost to a call, whose line is seen and kept in the history; $? of the command
-// before is not there; aliases and functions named like builtins can break it.
+// posix is for rooms without bash. Its limits: a call discards a half-typed line, shows up in the
+// history and does not see the previous $?; aliases and functions named like builtins can break
+// it.
 var posix = kind{
 	args: func(string) []string { return []string{"/bin/sh", "-i"} },
 	env:  func(dir string) []string { return []string{"ENV=" + dir + "/rc"} },
@@ -64,11 +61,11 @@ var posix = kind{
 			"end": fill(shend, dir, "", nil, false),
 		}
 	},
-	// Ctrl-U first: what is half typed would become a part of the line.
+	// Ctrl-U first, to discard a half-typed line.
 	trigger: func(dir string) string { return "\x15 . " + dir + "/run; . " + dir + "/end\r" },
 }
 
-// fill makes a script of a template. The folder's path has no quotes in it.
+// fill fills in a script template. The folder's path must not contain quotes.
 func fill(script, dir, profile string, exports []string, withProfile bool) string {
 	if !withProfile {
 		profile = ""
@@ -78,8 +75,8 @@ func fill(script, dir, profile string, exports []string, withProfile bool) strin
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// assignments repeat variables after the profile, which may have set some of them
-// otherwise. What no shell could name stays in the environment alone.
+// assignments sets variables again after the profile, which may have changed them. It skips names
+// that a shell cannot assign.
 func assignments(env []string) []string {
 	var lines []string
 	for _, e := range env {

@@ -18,33 +18,32 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// session is what a session id stands for: one shell after another, and one
-// transcript.
+// session is a sequence of shells with one transcript.
 type session struct {
 	manager *Manager
 	key     key
-	turn    chan struct{} // holds one token, which is the right to use the shell
+	turn    chan struct{} // holds one token: the right to use the shell
 
 	mu      sync.Mutex
 	proc    *proc  // nil: no shell
-	rising  *proc  // is not ready yet
-	closed  string // why the session is no more
-	lost    string // why the last shell is no more, until it is said
+	rising  *proc  // a shell that is starting
+	closed  string // why the session was closed
+	lost    string // why the last shell ended, until reported
 	status  int    // $? of the last call
 	screen  screen
 	viewers map[*Viewer]struct{}
 	coming  int // people who are attaching
 	size    process.Size
-	calls   map[*call]struct{} // all that are here, whether they run or wait
+	calls   map[*call]struct{} // running and waiting
 	call    *call              // under way
-	left    []*call            // that have ended, and whose streams are still open
+	left    []*call            // ended, with open streams
 	typed   bool               // a person has typed since the last call
 	waiting int                // calls
 	made    time.Time
 	used    time.Time
 }
 
-// usual is a terminal's size until a person has one.
+// usual is a terminal's size until a person attaches.
 var usual = process.Size{Rows: 24, Cols: 80}
 
 func newSession(k *Manager, name key, transcript string) *session {
@@ -60,7 +59,7 @@ func newSession(k *Manager, name key, transcript string) *session {
 	return s
 }
 
-// use notes that somebody uses the session.
+// use records a use of the session.
 func (s *session) use() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,14 +72,14 @@ func (s *session) lastUsed() time.Time {
 	return s.used
 }
 
-// spare reports whether nobody would miss the session but for its variables.
+// spare reports whether only the session's variables would be lost by closing it.
 func (s *session) spare() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.idle() && (s.proc == nil || s.proc.alone())
 }
 
-// idleAt reports whether the session was idle for long enough to be closed.
+// idleAt reports whether the session has been idle long enough to be closed.
 func (s *session) idleAt(now time.Time) bool {
 	if unused := now.Sub(s.lastUsed()); unused < restless {
 		return unused >= idleAfter && s.spare()
@@ -90,20 +89,20 @@ func (s *session) idleAt(now time.Time) bool {
 	return s.idle()
 }
 
-// idle reports whether nobody uses the session, or is about to: a call is here while
-// its shell starts, too, and a person is coming. The lock is held.
+// idle reports whether the session has no calls, no attached people and none attaching. The caller
+// holds the lock.
 func (s *session) idle() bool {
 	return s.call == nil && s.waiting == 0 && len(s.calls) == 0 && len(s.viewers) == 0 && s.coming == 0
 }
 
-// attended reports whether somebody is before the shell.
+// attended reports whether a person is attached.
 func (s *session) attended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.viewers) > 0
 }
 
-// transcript is the end of what was shown, without a prompt that is not true any more.
+// transcript returns the transcript without an outdated prompt.
 func (s *session) transcript() (text string, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +133,7 @@ func (s *session) close(cause string) {
 	s.left = nil
 }
 
-// shell returns the session's shell, and starts one if there is none. The caller
-// has the turn.
+// shell returns the session's shell, starting one if needed. The caller has the turn.
 func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*proc, error) {
 	s.mu.Lock()
 	l, err := s.proc, s.over()
@@ -153,7 +151,7 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*proc, error)
 	return s.start(ctx, room, spec)
 }
 
-// over says that the session is no more, if it was closed. The lock is held.
+// over returns an error if the session was closed. The caller holds the lock.
 func (s *session) over() error {
 	if s.closed == "" {
 		return nil
@@ -161,8 +159,8 @@ func (s *session) over() error {
 	return fault.Newf(fault.Unavailable, "open session", string(s.key.id), "it has just ended: %s", s.closed).Advise("Ask again.")
 }
 
-// start starts a shell: bash, or where that is missing what /bin/sh is. A profile
-// that keeps it from coming up is left out, or an agent could lock itself out.
+// start starts bash, or /bin/sh if there is no bash. If the user's profile keeps the shell from
+// starting, it is skipped, so that agents cannot lock themselves out.
 func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*proc, error) {
 	k, profile := bash, true
 	for {
@@ -170,7 +168,7 @@ func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*p
 		if err == nil {
 			return l, nil
 		}
-		// What ended with the session says nothing of the profile, or of bash.
+		// If the session was closed, neither the profile nor bash is to blame.
 		s.mu.Lock()
 		over := s.over()
 		s.mu.Unlock()
@@ -188,7 +186,7 @@ func (s *session) start(ctx context.Context, room Room, spec *guestpb.Shell) (*p
 	}
 }
 
-// remark writes a line of ours to whoever looks.
+// remark prints a line of our own.
 func (s *session) remark(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +194,7 @@ func (s *session) remark(text string) {
 	s.tell([]byte("[" + text + "]\n"))
 }
 
-// publish shows what the terminal shows. The lock is held.
+// publish passes on the terminal's output. The caller holds the lock.
 func (s *session) publish(b []byte) {
 	s.screen.show(b)
 	for v := range s.viewers {
@@ -204,8 +202,8 @@ func (s *session) publish(b []byte) {
 	}
 }
 
-// tell shows what a call's command has written, which knows nothing of terminals.
-// The lock is held.
+// tell passes on a command's output, which does not come from a terminal. The caller holds the
+// lock.
 func (s *session) tell(b []byte) {
 	s.screen.tell(b)
 	if len(s.viewers) > 0 {
@@ -216,19 +214,19 @@ func (s *session) tell(b []byte) {
 	}
 }
 
-// endLine begins a new line, if there is not an empty one. The lock is held.
+// endLine starts a new line unless the current one is empty. The caller holds the lock.
 func (s *session) endLine() {
 	if !s.screen.fresh() {
 		s.tell([]byte("\n"))
 	}
 }
 
-// announce shows which command begins, in place of the prompt. The lock is held.
+// announce replaces the prompt with the command that begins. The caller holds the lock.
 func (s *session) announce(command []byte) {
-	const most = 1000 // characters: what it writes is of more interest
+	const most = 1000 // characters: its output is more important
 	text := strings.TrimRight(protocol.CleanTranscript(string(command)), "\n")
 	s.publish([]byte("\r\x1b[K"))
-	s.screen.tool = ink{} // a sequence that the command before has begun hides nothing of this one
+	s.screen.tool = ink{} // an unfinished sequence of the previous command must not hide this one
 	s.tell([]byte("$ " + printable.Chars(text, most) + "\n"))
 }
 

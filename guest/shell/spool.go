@@ -13,21 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spool is the folder of one shell: what the guest and the shell tell each other
-// lies on it. It belongs to root in a file system of the room's own, and the
-// agent can only read it. Still nothing is opened or removed by a path of more than one
-// name: the root of the room could have put a link there.
+// spool is the folder through which the guest and one shell exchange calls and reports. It belongs
+// to root in a file system of the room, and the agent can only read it. Paths in it are opened one
+// name at a time, because the room's root could plant a link.
 type spool struct {
-	in     *os.File // the folder that the spool is in
+	in     *os.File // the folder that contains the spool
 	name   string
 	dir    *os.File
 	inside string // the spool's path in the room
 	said   *os.File
-	sweep  sync.WaitGroup // those who clear
+	sweep  sync.WaitGroup // running calls of clear
 }
 
-// openSpool makes a spool with a shell's files in a folder; inside is the folder's
-// path in the room. The spool takes the folder over.
+// openSpool creates a spool with a shell's files in a folder, which the spool then owns. inside is
+// the folder's path in the room.
 func openSpool(in *os.File, inside string, files func(dir string) map[string]string) (_ *spool, err error) {
 	d := &spool{in: in, name: random()}
 	d.inside = inside + "/" + d.name
@@ -60,11 +59,10 @@ func openSpool(in *os.File, inside string, files func(dir string) map[string]str
 	return d, err
 }
 
-// callFiles are what is in the folder of a call.
+// callFiles are the files in a call's folder.
 var callFiles = []string{"text", "in", "out", "err"}
 
-// order puts a call on the spool: the next one that the shell runs. Status is what
-// $? shall be at its beginning.
+// order spools a call as the next one to run. status is $? at its start.
 func (d *spool) order(nonce string, status int, text, stdin []byte) (out, errs *os.File, err error) {
 	dir, err := folderAt(d.fd(d.dir), nonce)
 	if err != nil {
@@ -102,11 +100,10 @@ func (d *spool) order(nonce string, status int, text, stdin []byte) (out, errs *
 	return out, errs, unix.Renameat(d.fd(d.dir), nonce+".next", d.fd(d.dir), "next")
 }
 
-// withdraw takes the next call away, so that it cannot begin any more.
+// withdraw removes the next call so that it cannot begin.
 func (d *spool) withdraw() { _ = unix.Unlinkat(d.fd(d.dir), "next", 0) }
 
-// clear removes what belongs to a call. Streams that are open stay, and so does a
-// call that is no more the next: the shell runs none twice.
+// clear removes a call's files. Open streams stay open.
 func (d *spool) clear(nonce string) {
 	// By now the root of the room may have put a link in the folder's place.
 	if dir, err := openFolder(d.fd(d.dir), nonce); err == nil {
@@ -118,8 +115,8 @@ func (d *spool) clear(nonce string) {
 	_ = unix.Unlinkat(d.fd(d.dir), nonce, unix.AT_REMOVEDIR)
 }
 
-// remove removes the spool, once no shell uses it. What somebody else has put on it
-// stays until the room ends.
+// remove removes the spool after its shell has ended. Foreign files in it stay until the room
+// ends.
 func (d *spool) remove() {
 	d.sweep.Wait()
 	if d.dir != nil {
@@ -141,7 +138,7 @@ func folderAt(dir int, name string) (*os.File, error) {
 	return openFolder(dir, name)
 }
 
-// openFolder opens a folder by its single name, and no link.
+// openFolder opens a folder by name without following a link.
 func openFolder(dir int, name string) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -150,7 +147,7 @@ func openFolder(dir int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// fileAt makes a file that everybody can read.
+// fileAt creates a world-readable file.
 func fileAt(dir int, name string, content []byte) error {
 	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o444)
 	if err != nil {
@@ -162,8 +159,7 @@ func fileAt(dir int, name string, content []byte) error {
 	return err
 }
 
-// fifoAt makes a FIFO that everybody can write to, and opens it: whoever opens
-// it for writing never waits.
+// fifoAt creates a world-writable FIFO and opens it, so that writers never block on open.
 func fifoAt(dir int, name string, how int) (*os.File, error) {
 	if err := unix.Mkfifoat(dir, name, 0o600); err != nil {
 		return nil, err
@@ -175,7 +171,7 @@ func fifoAt(dir int, name string, how int) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("%s is no FIFO any more", name)
+		return nil, fmt.Errorf("%s was replaced and is not a FIFO", name)
 	}
 	if err := unix.Fchmod(fd, 0o222); err != nil {
 		_ = unix.Close(fd)
@@ -192,7 +188,7 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// random is 64 bits, which nobody guesses while a call runs.
+// random returns 64 random bits in hexadecimal.
 func random() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails

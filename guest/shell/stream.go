@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream is what a call's command, and what that leaves in the background, write
-// into one of its FIFOs. Everything but the file is guarded by the session's lock.
+// stream reads a FIFO that a call's command and its background processes write to. All but the
+// file is guarded by the session's lock.
 type stream struct {
 	file *os.File
 	raw  syscall.RawConn
 	take func([]byte)
-	done bool // nobody can write any more
+	done bool // there are no writers left
 }
 
 func newStream(file *os.File, take func([]byte)) (*stream, error) {
@@ -25,23 +25,22 @@ func newStream(file *os.File, take func([]byte)) (*stream, error) {
 	return &stream{file: file, raw: raw, take: take}, err
 }
 
-// close has follow end. It does not wait for that, so the lock may be held.
+// close makes follow return. It does not wait, so the caller may hold the lock.
 func (s *stream) close() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// turn is how much is read from a stream at once: others want the lock too.
+// turn bounds how much is read while holding the lock.
 const turn = 64 << 10
 
-// follow reads until nobody can write any more, or the stream is closed. Before
-// is called with the lock held each time that there may be something.
+// follow reads until there are no writers or the stream is closed. It calls before with the lock
+// held ahead of each read.
 func (s *stream) follow(lock sync.Locker, before func()) {
 	defer s.file.Close()
 	for {
-		// A FIFO has an end before its first writer too, so it is not read as a
-		// file: Read would return at once.
+		// Not file.Read, which returns EOF before the first writer.
 		err := s.raw.Read(func(fd uintptr) bool {
 			lock.Lock()
 			defer lock.Unlock()
-			n := pending(int(fd)) // what comes after this is for the next time
+			n := pending(int(fd)) // later bytes are for the next read
 			if n > 0 {
 				before()
 				s.read(int(fd), min(n, turn))
@@ -59,13 +58,13 @@ func (s *stream) follow(lock sync.Locker, before func()) {
 	}
 }
 
-// holds is how much is in the FIFO at this moment.
+// holds returns how many bytes the FIFO holds now.
 func (s *stream) holds() (n int) {
-	_ = s.raw.Control(func(fd uintptr) { n = pending(int(fd)) }) // fails on a stream that is closed
+	_ = s.raw.Control(func(fd uintptr) { n = pending(int(fd)) }) // fails if the stream is closed
 	return n
 }
 
-// ended reports whether nobody writes any more. The lock is held.
+// ended reports whether there are no writers left. The caller holds the lock.
 func (s *stream) ended() bool {
 	if !s.done {
 		_ = s.raw.Control(func(fd uintptr) { s.done = hungUp(int(fd)) })
@@ -73,7 +72,7 @@ func (s *stream) ended() bool {
 	return s.done
 }
 
-// drain reads n bytes. The lock is held.
+// drain reads n bytes. The caller holds the lock.
 func (s *stream) drain(n int) {
 	if n == 0 {
 		return
@@ -89,7 +88,7 @@ func pending(fd int) int {
 	return n
 }
 
-// read takes at most n bytes, if there are so many. The lock is held.
+// read reads up to n bytes. The caller holds the lock.
 func (s *stream) read(fd, n int) {
 	buf := make([]byte, min(n, turn))
 	for got := 0; got < n; {

@@ -15,8 +15,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// terminal is our side of a shell's terminal. What it says of the other side is
-// the kernel's word.
+// terminal is our side of a shell's terminal. What it reports about the other side comes from the
+// kernel.
 type terminal struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -34,7 +34,7 @@ func (t terminal) control(f func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// foreground is the process group that has the terminal, or 0.
+// foreground returns the foreground process group, or 0.
 func (t terminal) foreground() (pgrp int) {
 	_ = t.control(func(fd int) (err error) {
 		pgrp, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -43,7 +43,7 @@ func (t terminal) foreground() (pgrp int) {
 	return pgrp
 }
 
-// modes are the terminal's, or nil once it is gone.
+// modes returns the terminal's modes, or nil if it is closed.
 func (t terminal) modes() (modes *unix.Termios) {
 	_ = t.control(func(fd int) (err error) {
 		modes, err = unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -58,8 +58,8 @@ func (t terminal) setModes(modes *unix.Termios) {
 	}
 }
 
-// interrupt sends SIGINT to the group that has the terminal. The kernel itself
-// knows which that is, so no number can have become a stranger's.
+// interrupt sends SIGINT to the foreground group. The kernel looks up the group, so a reused id is
+// no risk.
 func (t terminal) interrupt() {
 	_ = t.control(func(fd int) error { return unix.IoctlSetInt(fd, tiocsig, int(unix.SIGINT)) })
 }
@@ -67,8 +67,8 @@ func (t terminal) interrupt() {
 // tiocsig is TIOCSIG of asm-generic/ioctls.h, which both architectures use.
 const tiocsig = 0x40045436
 
-// resize sets the size. With again, programs are told even if it is the one that it
-// was: they then paint anew.
+// resize sets the size. With again, programs are signalled to repaint even if the size is the
+// same.
 func (t terminal) resize(size process.Size, again bool) error {
 	if again {
 		if err := process.Resize(t.file, process.Size{Rows: size.Rows + 1, Cols: size.Cols}); err != nil {
@@ -78,11 +78,10 @@ func (t terminal) resize(size process.Size, again bool) error {
 	return process.Resize(t.file, size)
 }
 
-// typeCheck is how often a terminal is tried whose input is full because no
-// program reads it.
+// typeCheck is how often to retry writing to a terminal whose input is full.
 const typeCheck = 10 * time.Millisecond
 
-// typeIn writes what is typed. It waits while the terminal's input is full.
+// typeIn writes input. It waits while the terminal's input is full.
 func (t terminal) typeIn(ctx context.Context, b []byte) error {
 	for len(b) > 0 {
 		n := 0

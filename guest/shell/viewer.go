@@ -16,34 +16,33 @@ import (
 )
 
 const (
-	// viewerBacklog is what may wait for a person. A program that writes more
-	// has to wait too, for stuckAfter: somebody who has closed the lid of a
-	// notebook is not to stop what others do.
+	// viewerBacklog is the unread output at which a program has to wait for an attached person,
+	// but for at most stuckAfter: a closed notebook must not block others.
 	viewerBacklog = 256 << 10
 	stuckAfter    = time.Second
-	// viewerMost is where the oldest of it goes.
+	// viewerMost is the unread output at which the oldest is dropped.
 	viewerMost = 1 << 20
 )
 
-// otherScreen has a terminal show its other screen, empty.
+// otherScreen switches a terminal to its alternate screen and clears it.
 const otherScreen = "\x1b[?1049h\x1b[H\x1b[2J"
 
-// skipped takes the place of what a person was too slow to see.
+// skipped replaces dropped output.
 var skipped = []byte("\r\n[… output left out …]\r\n")
 
-// Viewer is a person before a session's shell.
+// Viewer is a person attached to a session's shell.
 type Viewer struct {
 	session *session
 
 	mu     sync.Mutex
 	buf    []byte
 	ended  *guestpb.ShellEnded
-	change chan struct{} // holds one token when there is something new
-	took   chan struct{} // holds one token when something was taken
-	stuck  bool          // has let others wait in vain
+	change chan struct{} // holds one token when there is new output
+	took   chan struct{} // holds one token when output was read
+	stuck  bool          // too slow; programs no longer wait for it
 }
 
-// Attach puts a person before a session's shell, and makes that if need be.
+// Attach attaches a person to a session's shell, starting it if needed.
 func (m *Manager) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, error) {
 	if err := protocol.CheckShellOpen(r); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (m *Manager) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, er
 	settled := l != nil && !l.stale
 	s.mu.Unlock()
 	if !settled {
-		// Only who has the turn makes a shell, or a new prompt.
+		// Starting a shell or printing a new prompt needs the turn.
 		wait, cancel := context.WithTimeoutCause(ctx, engine.ShellTimeout, s.busy("something"))
 		defer cancel()
 		if err := s.takeTurn(wait); err != nil {
@@ -77,7 +76,7 @@ func (m *Manager) Attach(ctx context.Context, r *guestpb.ShellOpen) (*Viewer, er
 	return s.attach(l), nil
 }
 
-// came says that a person is before the shell, or will not be.
+// came ends an attempt to attach.
 func (s *session) came() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,7 @@ func (s *session) attach(l *proc) *Viewer {
 	defer s.mu.Unlock()
 	v.put(bytes.ReplaceAll([]byte(s.screen.text()), []byte("\n"), []byte("\r\n")))
 	if s.screen.full() {
-		v.put([]byte(otherScreen)) // which the program does not switch to again
+		v.put([]byte(otherScreen)) // the program will not switch again
 	}
 	s.viewers[v] = struct{}{}
 	s.used = time.Now()
@@ -101,7 +100,7 @@ func (s *session) attach(l *proc) *Viewer {
 	return v
 }
 
-// Next returns what is to be shown, or with io.EOF how the shell has ended.
+// Next returns the next output, or io.EOF and how the shell ended.
 func (v *Viewer) Next(ctx context.Context) ([]byte, *guestpb.ShellEnded, error) {
 	for {
 		v.mu.Lock()
@@ -127,7 +126,7 @@ func (v *Viewer) Next(ctx context.Context) ([]byte, *guestpb.ShellEnded, error) 
 	}
 }
 
-// Type types.
+// Type sends input to the terminal.
 func (v *Viewer) Type(ctx context.Context, b []byte) error {
 	const interrupt = 0x03
 	s := v.session
@@ -142,12 +141,12 @@ func (v *Viewer) Type(ctx context.Context, b []byte) error {
 	}
 	s.mu.Unlock()
 	if l == nil {
-		return nil // Next says so
+		return nil // Next reports the end
 	}
 	return l.term.typeIn(ctx, b)
 }
 
-// Resize sets the terminal's size, for everybody.
+// Resize sets the terminal's size for all viewers.
 func (v *Viewer) Resize(r *guestpb.Resize) error {
 	if err := protocol.CheckSize(r.GetRows(), r.GetCols()); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (v *Viewer) Resize(r *guestpb.Resize) error {
 	return s.proc.term.resize(s.size, false)
 }
 
-// Close detaches, and leaves the shell as it is.
+// Close detaches. The shell goes on.
 func (v *Viewer) Close() {
 	s := v.session
 	s.mu.Lock()
@@ -178,7 +177,7 @@ func sizeOf(r *guestpb.Resize) process.Size {
 	return process.Size{Rows: uint16(r.Rows), Cols: uint16(r.Cols)}
 }
 
-// put adds what is to be shown. The session's lock is held, so it never waits.
+// put queues output. It never blocks, because the caller holds the session's lock.
 func (v *Viewer) put(b []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -192,7 +191,7 @@ func (v *Viewer) put(b []byte) {
 	poke(v.change)
 }
 
-// finish says that the shell has ended.
+// finish records the shell's end.
 func (v *Viewer) finish(how *guestpb.ShellEnded) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -202,8 +201,7 @@ func (v *Viewer) finish(how *guestpb.ShellEnded) {
 	poke(v.change)
 }
 
-// throttle waits for people who have much to see yet, so that a program on the
-// terminal is as slow as they are.
+// throttle waits for viewers with much unread output, to slow the program down to their speed.
 func (s *session) throttle() {
 	s.mu.Lock()
 	var slow []*Viewer
@@ -237,7 +235,7 @@ func (v *Viewer) catchUp() {
 	}
 }
 
-// poke leaves a token in a channel that has room for one.
+// poke puts a token into a channel unless it is full.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

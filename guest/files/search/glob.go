@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// compileGlob makes an expression of a glob: ? and * stay within a name, ** goes
-// over folders, [ab] and {a,b} are choices, and \ takes a letter as it is. It
-// matches whole paths that are relative and have slashes between names.
+// compileGlob compiles a glob to an expression that matches whole relative paths: ? and * stay
+// within a name, ** crosses folders, [ab] and {a,b} are choices, and \ quotes a character.
 func compileGlob(glob string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A(?:`)
@@ -59,14 +58,13 @@ func compileGlob(glob string) (*regexp.Regexp, error) {
 		}
 	}
 	if depth > 0 {
-		return nil, errors.New("a { has no }")
+		return nil, errors.New("missing } after {")
 	}
 	b.WriteString(`)\z`)
 	return regexp.Compile(b.String())
 }
 
-// charClass makes an expression of a glob's class at the beginning of a text,
-// and says how long that is.
+// charClass compiles the character class at the start of a glob and returns its length.
 func charClass(text string) (class string, n int, err error) {
 	var b strings.Builder
 	b.WriteString("[")
@@ -92,5 +90,5 @@ func charClass(text string) (class string, n int, err error) {
 		}
 		i++
 	}
-	return "", 0, errors.New("a [ has no ]")
+	return "", 0, errors.New("missing ] after [")
 }

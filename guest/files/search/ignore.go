@@ -7,30 +7,29 @@ import (
 	"strings"
 )
 
-// maxIgnore bounds a file of rules: nobody writes longer ones.
+// maxIgnore bounds an ignore file.
 const maxIgnore = 1 << 20
 
-// rule is a line of a file that says what is to be ignored.
+// rule is a line of an ignore file.
 type rule struct {
 	match       *regexp.Regexp
-	literal     string // instead of match: a name, or below a folder a path
-	anchored    bool   // it is of a path below the file's folder, not of any name
+	literal     string // used instead of match: a name, or a path if anchored
+	anchored    bool   // it matches a path below the ignore file's folder, not any name
 	foldersOnly bool
-	keep        bool // it takes an earlier rule back
+	keep        bool // it negates an earlier rule
 }
 
-// rules are those of the files of one folder, and of the folders above it.
+// rules are the ignore rules of a folder and of those above it.
 type rules struct {
 	above *rules
-	dir   string // the folder, relative to where the search begins; "" is that
-	git   []rule // of .gitignore, and only where there is a repository
-	own   []rule // of .ignore and .rgignore, which count for more
-	repo  bool   // the folder is a repository's root, or below one
-	top   bool   // it is that root
+	dir   string // the folder, relative to the search root; "" is the root
+	git   []rule // of .gitignore; they apply only in a repository
+	own   []rule // of .ignore and .rgignore; they take precedence
+	repo  bool   // the folder is in a repository
+	top   bool   // the folder is the repository's root
 }
 
-// parseRules reads a file of rules as git does. A line that cannot be read is
-// left out, as there.
+// parseRules parses an ignore file like git, which skips invalid lines.
 func parseRules(text string) []rule {
 	var list []rule
 	for line := range strings.SplitSeq(text, "\n") {
@@ -69,7 +68,7 @@ func parseRules(text string) []rule {
 	return list
 }
 
-// about reports whether a rule is about a name, with its path below the folder of the rule.
+// about reports whether a rule matches a name, whose path is relative to the rule's folder.
 func (r rule) about(rel, name string, folder bool) bool {
 	if r.foldersOnly && !folder {
 		return false
@@ -84,7 +83,7 @@ func (r rule) about(rel, name string, folder bool) bool {
 	return r.match.MatchString(text)
 }
 
-// verdict is what the last rule about a name says.
+// verdict returns the last rule's decision about a name.
 func verdict(list []rule, rel, name string, folder bool) (ignore, about bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].about(rel, name, folder) {
@@ -94,9 +93,8 @@ func verdict(list []rule, rel, name string, folder bool) (ignore, about bool) {
 	return false, false
 }
 
-// leavesOut reports whether what is called name, by its full path, is to be left
-// out. Rules of deeper folders count for more, and those of .ignore for more
-// than any of git. What no rule is about is left out if it is hidden.
+// leavesOut reports whether to skip a file or folder. Rules of deeper folders take precedence, and
+// .ignore files over .gitignore. Hidden names are skipped unless a rule keeps them.
 func (r *rules) leavesOut(full, name string, folder bool) bool {
 	below := func(at *rules) string {
 		if at.dir == "" {
@@ -116,7 +114,7 @@ func (r *rules) leavesOut(full, name string, folder bool) bool {
 			}
 		}
 		if at.top {
-			break // what is above a repository is not its business
+			break // rules above a repository do not apply to it
 		}
 	}
 	return name[0] == '.'

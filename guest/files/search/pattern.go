@@ -14,12 +14,11 @@ import (
 // matcher finds lines that match an expression.
 type matcher struct {
 	line    *regexp.Regexp
-	literal []byte // a text that every matching line holds; nil where none is known
-	exact   bool   // and every line that holds it matches
+	literal []byte // a text that every matching line contains; nil if unknown
+	exact   bool   // every line that contains literal matches
 }
 
-// compile makes a matcher of an expression, with the position of what is wrong
-// with it in the error.
+// compile compiles an expression. Its errors contain the position of the mistake.
 func compile(pattern string, ignoreCase bool) (*matcher, error) {
 	flags := ""
 	if ignoreCase {
@@ -53,7 +52,7 @@ func positioned(pattern string, err error) error {
 	return fmt.Errorf("%s: %s", bad.Code, bad.Expr)
 }
 
-// required is the longest text that whatever matches must hold.
+// required returns the longest text that every match contains.
 func required(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -78,8 +77,7 @@ func required(re *syntax.Regexp) string {
 	return ""
 }
 
-// next finds the first line in a text, from an offset on, that matches, and where
-// it begins and ends, without its end of line.
+// next finds the first matching line from an offset on and returns its bounds without the newline.
 func (m *matcher) next(text []byte, from int) (start, end int, found bool) {
 	for from < len(text) {
 		start = from

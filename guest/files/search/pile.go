@@ -12,41 +12,39 @@ import (
 )
 
 const (
-	// batchFiles are searched one after the other: to hand over each by itself would
-	// cost about as much as to search it.
+	// batchFiles is the size of a batch. Handing over single files would cost about as much as
+	// searching them.
 	batchFiles = 16
-	// ahead is how many batches the walk may be ahead of the search: they hold the
-	// descriptors of their files.
+	// ahead bounds the batches between walk and search, which hold open descriptors.
 	ahead = 8
-	// noFile is instead of a descriptor where there is nothing to look into.
+	// noFile stands for a descriptor if only the name matters.
 	noFile = -1
 )
 
-// file is one that the walk has come by, and later what was found in it.
+// file is a file found by the walk, and later its matches.
 type file struct {
 	path    string
 	fd      int
 	matches []Match
 }
 
-// batch are files that come one after the other in the walk.
+// batch is a run of consecutive files of the walk.
 type batch struct {
 	files []file
-	done  chan struct{} // closed when they are searched, and closed
+	done  chan struct{} // closed when all files are searched and closed
 }
 
-// pile is what the walk has come by and is to be searched, by as many workers as there
-// are processors.
+// pile queues the walk's files for parallel search, with one worker for each processor.
 type pile struct {
 	ctx     context.Context
-	next    *batch      // that the walk fills
-	order   chan *batch // as the walk has made them
+	next    *batch      // being filled by the walk
+	order   chan *batch // in the walk's order
 	work    chan *batch // the same, for workers
 	workers sync.WaitGroup
 }
 
-// newPile returns a pile whose files are searched with search, and a buffer for it.
-// When ctx ends what is left is only closed.
+// newPile returns a pile that calls search for each file, with a buffer. After ctx ends, files are
+// closed unsearched.
 func newPile(ctx context.Context, search func(context.Context, *file, []byte)) *pile {
 	p := &pile{ctx: ctx, next: new(batch), order: make(chan *batch, ahead), work: make(chan *batch, ahead)}
 	for range runtime.GOMAXPROCS(0) {
@@ -65,7 +63,7 @@ func newPile(ctx context.Context, search func(context.Context, *file, []byte)) *
 	return p
 }
 
-// add puts a file on the pile, which closes it.
+// add queues a file; the pile closes it.
 func (p *pile) add(f file) error {
 	p.next.files = append(p.next.files, f)
 	if len(p.next.files) < batchFiles {
@@ -74,14 +72,14 @@ func (p *pile) add(f file) error {
 	return p.hand()
 }
 
-// hand hands the batch over that was being filled.
+// hand queues the current batch.
 func (p *pile) hand() error {
 	b := p.next
 	p.next = &batch{files: make([]file, 0, batchFiles)}
 	b.done = make(chan struct{})
 	select {
 	case p.order <- b:
-		p.work <- b // workers take all that there is, also when ctx has ended
+		p.work <- b // workers drain the queue even after ctx has ended
 		return nil
 	case <-p.ctx.Done():
 		b.close()
@@ -99,14 +97,14 @@ func (b *batch) close() {
 	close(b.done)
 }
 
-// end says that no more files come.
+// end marks the end of the walk.
 func (p *pile) end() {
-	_ = p.hand() // it only fails when nobody wants to know any more
+	_ = p.hand() // fails only if the search was stopped
 	close(p.order)
 	close(p.work)
 }
 
-// searched are the files of the pile, in order, each once it is searched.
+// searched yields the files in order, each after its search.
 func (p *pile) searched() iter.Seq[file] {
 	return func(yield func(file) bool) {
 		for b := range p.order {

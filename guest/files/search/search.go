@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package search looks for files by their names and for lines by what they hold.
+// Package search finds files by name and lines by content.
 package search
 
 import (
@@ -16,45 +16,44 @@ import (
 )
 
 const (
-	// bufferSize is what is read of a file at once: most are smaller.
+	// bufferSize is the size of a read. Most files are smaller.
 	bufferSize = 256 << 10
-	// maxLine is the longest line that is looked at whole. Of a longer one, each
-	// part of that size is a line: it is data, and not written by a person.
+	// maxLine is the longest line. A longer one, which is data rather than text, is split.
 	maxLine = 4 << 20
 )
 
-// Query is what to look for.
+// Query describes a search.
 type Query struct {
 	Pattern    string
-	Names      bool   // files by name, and not lines
-	Include    string // glob: only these files; with ! before it, all but these
+	Names      bool   // find files by name instead of lines
+	Include    string // glob of the files to search; ! at the start excludes them instead
 	IgnoreCase bool
 	Context    int // lines before and after each match
 	Limit      int // matches
-	LineLimit  int // bytes that are answered of a line
+	LineLimit  int // bytes returned of a line
 }
 
 // Match is a line, or a file whose name matches.
 type Match struct {
-	Path    string // relative to where the search began; "" is that itself
+	Path    string // relative to the search root; "" is the root
 	Line    int
 	Text    []byte
 	Clipped bool
-	Context bool // a line around a match
+	Context bool // a context line
 }
 
 // Summary is how a search ended.
 type Summary struct {
-	Truncated  bool // there are more matches
+	Truncated  bool // matches were left out
 	Files      uint64
 	Unreadable uint64
 }
 
-// ErrPattern is behind the error of a pattern that cannot be read.
-var ErrPattern = errors.New("the pattern cannot be read")
+// ErrPattern is wrapped by errors about an invalid pattern.
+var ErrPattern = errors.New("invalid pattern")
 
-// Run searches below a folder that is open, or in a file, and tells what it
-// finds, file by file in the order of their paths. An error of tell ends it.
+// Run searches an open folder or file and passes matches to tell, file by file in path order. An
+// error of tell ends it.
 func Run(ctx context.Context, at *os.File, q Query, tell func([]Match) error) (Summary, error) {
 	s := &run{query: q, tell: tell}
 	var err error
@@ -77,14 +76,14 @@ func Run(ctx context.Context, at *os.File, q Query, tell func([]Match) error) (S
 	return Summary{Truncated: s.truncated, Files: s.files.Load(), Unreadable: s.unreadable.Load()}, err
 }
 
-var errEnough = errors.New("there are matches enough")
+var errEnough = errors.New("enough matches")
 
-// run is a search under way.
+// run is a running search.
 type run struct {
 	query      Query
 	lines      *matcher
 	wanted     func(path, name string) bool
-	asked      func(path, name string) bool // by a glob, so that no rule counts
+	asked      func(path, name string) bool // named by a glob, so that ignore rules do not apply
 	tell       func([]Match) error
 	told       int
 	truncated  bool
@@ -92,8 +91,8 @@ type run struct {
 	unreadable atomic.Uint64
 }
 
-// wanted says which files are to be looked at, and with Names which are found,
-// and which of them were asked for so clearly that no rule leaves them out.
+// wanted compiles the query's globs: which files to search or find, and which to include despite
+// ignore rules.
 func wanted(q Query) (asked, wanted func(path, name string) bool, err error) {
 	asked = func(string, string) bool { return false }
 	wanted = func(string, string) bool { return true }
@@ -119,8 +118,8 @@ func wanted(q Query) (asked, wanted func(path, name string) bool, err error) {
 	return asked, func(path, name string) bool { return included(path, name) && found(path, name) }, nil
 }
 
-// nameGlob matches names; with a slash in it, paths. Without * and ? a pattern
-// that may be a part matches what holds it, whatever the capitals.
+// nameGlob compiles a glob for names, or for paths if it contains a slash. If part is set, a
+// pattern without * and ? matches any name containing it, ignoring case.
 func nameGlob(glob string, part bool) (func(path, name string) bool, error) {
 	whole := strings.Contains(glob, "/")
 	of := func(path, name string) string {
@@ -140,8 +139,7 @@ func nameGlob(glob string, part bool) (func(path, name string) bool, error) {
 	return func(path, name string) bool { return match.MatchString(of(path, name)) }, nil
 }
 
-// look walks, and searches files beside each other. What is found is told in the
-// order of the walk.
+// look walks the folder and searches files in parallel. Matches are reported in the walk's order.
 func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p := newPile(ctx, s.file)
@@ -166,7 +164,7 @@ func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 			err = s.say(f.matches)
 		}
 		if err != nil {
-			cancel() // and then until the walk has seen that it is over
+			cancel() // then drain until the walk has stopped
 		}
 	}
 	if ended := <-walked; err == nil {
@@ -175,7 +173,7 @@ func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 	return err
 }
 
-// single searches the one file that was named, whatever it is called.
+// single searches a file given by name.
 func (s *run) single(at *os.File, p *pile) error {
 	if s.query.Names {
 		return nil
@@ -188,7 +186,7 @@ func (s *run) single(at *os.File, p *pile) error {
 	return p.add(file{fd: fd})
 }
 
-// visitor is what is done with each file of a walk.
+// visitor returns the function called for each file of a walk.
 func (s *run) visitor(p *pile) func(*os.File, string, string) error {
 	return func(dir *os.File, path, name string) error {
 		if !s.wanted(path, name) {
@@ -207,7 +205,7 @@ func (s *run) visitor(p *pile) func(*os.File, string, string) error {
 	}
 }
 
-// say tells what was found in a file, as far as the limit goes.
+// say reports a file's matches up to the limit.
 func (s *run) say(matches []Match) error {
 	if len(matches) == 0 {
 		return nil
@@ -234,7 +232,7 @@ func (s *run) say(matches []Match) error {
 	return nil
 }
 
-// trimContext takes lines away that only led to a match that is not told.
+// trimContext removes context lines of matches beyond the limit.
 func trimContext(matches []Match, around int) []Match {
 	for n := len(matches); n > 0 && matches[n-1].Context; n-- {
 		last := n - 1
@@ -249,8 +247,7 @@ func trimContext(matches []Match, around int) []Match {
 	return matches
 }
 
-// file searches one file, with a buffer of bufferSize. One that is no text is left
-// out.
+// file searches one file with a buffer of bufferSize, skipping binary files.
 func (s *run) file(ctx context.Context, f *file, buffer []byte) {
 	t := &text{run: s, path: f.path}
 	data := buffer[:0]
@@ -264,7 +261,7 @@ func (s *run) file(ctx context.Context, f *file, buffer []byte) {
 			s.unreadable.Add(1)
 			break
 		}
-		last = n < len(fresh) // of a regular file, that is its end
+		last = n < len(fresh) // a short read of a regular file is its end
 		fresh, data = fresh[:n], data[:len(data)+n]
 		if bytes.IndexByte(fresh, 0) >= 0 {
 			if first {

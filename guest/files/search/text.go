@@ -4,26 +4,25 @@ package search
 
 import "bytes"
 
-// text is a file whose lines are searched, part by part.
+// text searches the lines of a file part by part.
 type text struct {
 	run     *run
 	path    string
 	line    int // lines before the part
 	matches []Match
-	count   int // matches that are no context
+	count   int // matches without context lines
 
-	// For lines around matches: the last ones before the part, and how many are
-	// still to come after a match.
+	// For context: the last lines before the part, and how many to add after a match.
 	before [][]byte
 	after  int
 }
 
-// enough reports whether the file alone has more than will be told.
+// enough reports whether the file alone exceeds the limit.
 func (t *text) enough() bool { return t.count > t.run.query.Limit && t.after == 0 }
 
-// search searches whole lines, of which the last part has the last.
+// search searches a part that consists of whole lines.
 func (t *text) search(part []byte, last bool) {
-	counted := 0 // bytes of the part whose lines are in t.line
+	counted := 0 // bytes whose lines are counted in t.line
 	for from := 0; !t.enough(); {
 		start, end, ok := t.run.lines.next(part, from)
 		if t.run.query.Context > 0 {
@@ -48,13 +47,12 @@ func (t *text) search(part []byte, last bool) {
 		t.line++
 		counted = from
 	}
-	if t.run.query.Context == 0 && !last { // nobody asks how many there were
+	if t.run.query.Context == 0 && !last { // the line count is not needed
 		t.line += bytes.Count(part[counted:], []byte("\n"))
 	}
 }
 
-// around goes through lines that do not match: some follow a match, and some may
-// lead to the next.
+// around records lines without a match as context.
 func (t *text) around(lines []byte) {
 	for len(lines) > 0 {
 		line, rest, _ := bytes.Cut(lines, []byte("\n"))
@@ -72,7 +70,7 @@ func (t *text) around(lines []byte) {
 	}
 }
 
-// lead adds the lines before a match.
+// lead adds the context before a match.
 func (t *text) lead() {
 	for i, line := range t.before {
 		t.add(line, t.line-len(t.before)+i+1, true)

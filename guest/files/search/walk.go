@@ -14,19 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how deep folders are followed: each level holds a descriptor.
+// maxDepth bounds the depth of folders, because each level holds a descriptor.
 const maxDepth = 256
 
-// walker goes through the files below a folder, in the order of their names, and
-// leaves out what is hidden or to be ignored.
+// walker visits the files below a folder in name order, skipping hidden and ignored ones.
 type walker struct {
 	ctx        context.Context
-	visit      func(dir *os.File, path, name string) error // of each file
-	asked      func(path, name string) bool                // files that no rule leaves out
+	visit      func(dir *os.File, path, name string) error // called for each file
+	asked      func(path, name string) bool                // reports files to visit despite ignore rules
 	unreadable func()
 }
 
-// walk visits the files of a folder and of those below it.
+// walk visits the files below a folder.
 func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error 
 
 func (w *walker) into(dir *os.File, name, path string, above *rules, depth int) error {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOATIME, 0)
-	if errors.Is(err, unix.EPERM) { // it is another's: its time is not ours to keep
+	if errors.Is(err, unix.EPERM) { // NOATIME needs the folder's owner
 		fd, err = unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
@@ -78,7 +77,7 @@ func (w *walker) into(dir *os.File, name, path string, above *rules, depth int) 
 	return w.walk(sub, path, above, depth)
 }
 
-// rulesOf are the rules that count in a folder.
+// rulesOf returns the rules that apply in a folder.
 func rulesOf(dir *os.File, path string, entries []fs.DirEntry, above *rules) *rules {
 	has := func(name string) bool {
 		_, found := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
@@ -89,7 +88,7 @@ func rulesOf(dir *os.File, path string, entries []fs.DirEntry, above *rules) *ru
 		return above
 	}
 	r := &rules{above: above, dir: path, top: top, repo: top || above != nil && above.repo}
-	for _, name := range []string{".ignore", ".rgignore"} { // the later counts for more
+	for _, name := range []string{".ignore", ".rgignore"} { // the later takes precedence
 		if has(name) {
 			r.own = append(r.own, parseRules(readSmall(dir, name))...)
 		}
@@ -103,7 +102,7 @@ func rulesOf(dir *os.File, path string, entries []fs.DirEntry, above *rules) *ru
 	return r
 }
 
-// readSmall reads a file of rules; one that cannot be read has none.
+// readSmall reads an ignore file. An unreadable file has no rules.
 func readSmall(dir *os.File, name string) string {
 	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
@@ -113,6 +112,6 @@ func readSmall(dir *os.File, name string) string {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, maxIgnore)) // a part of the rules is better than none
+	text, _ := io.ReadAll(io.LimitReader(f, maxIgnore)) // partial rules are better than none
 	return string(text)
 }
