@@ -106,7 +106,7 @@ func notAFile(op, path string, kind guestpb.FileInfo_Kind) error {
 	if kind == guestpb.FileInfo_KIND_FOLDER {
 		return fault.New(fault.InvalidArgs, op, path, unix.EISDIR)
 	}
-	return fault.Newf(fault.Rejected, op, path, "not a regular file but a pipe, a socket or a device")
+	return fault.Newf(fault.Rejected, op, path, "it is no regular file, but a pipe, a socket or a device")
 }
 
 func infoOf(f *os.File) (*guestpb.FileInfo, error) {
@@ -239,7 +239,7 @@ func explain(op, path string, err error) error {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
 		return of(fault.InvalidArgs, err)
 	case errors.Is(err, unix.ENXIO):
-		return of(fault.Rejected, errors.New("not a regular file but a pipe, a socket or a device"))
+		return of(fault.Rejected, errors.New("it is no regular file, but a pipe, a socket or a device"))
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return of(fault.Rejected, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

@@ -1,4 +1,4 @@
-// Package guesttest is the suite that every guest must pass. RunExec is about commands and runs against the service alone too; Run adds what only a booted machine has.
+// Package guesttest is the conformance suite for guests. RunExec tests commands and runs against the bare service too; Run adds tests that need a booted machine.
 package guesttest
 
 import (
@@ -24,8 +24,7 @@ import (
 // each case, and may return the same client each time.
 type Connector func(*testing.T) *guest.Client
 
-// patience bounds one case. Guests may run on an emulated processor beside
-// others, so it is generous; nothing waits for it when all is well.
+// patience bounds one case. It is generous for busy emulated guests.
 const patience = 2 * time.Minute
 
 func bounded(t *testing.T) context.Context {
@@ -166,7 +165,7 @@ func binaryStdin(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// stdinIgnored: a command that does not read its input blocks nobody.
+// stdinIgnored: a command that ignores its input does not block other commands.
 func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
 	endless := func() io.Reader { return rand.NewChaCha8([32]byte{2}) }
 	var stuck []engine.Process
@@ -190,8 +189,7 @@ func stdinIgnored(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// slowReader: much output comes whole through a reader that dawdles, and the
-// guest program does not grow by it.
+// slowReader: a slow reader gets all output, and the guest program does not buffer it.
 func slowReader(ctx context.Context, t *testing.T, c *guest.Client) {
 	const mib = 32 // under emulation each costs a quarter of a second
 	const growth = 16 << 20
@@ -266,7 +264,7 @@ func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
 	if want := (engine.Exit{Signal: engine.SIGTERM, TimedOut: true}); err != nil || exit != want {
 		t.Errorf("%+v %v, want %+v", exit, err, want)
 	}
-	// Who ignores SIGTERM is killed; who obeys late is not.
+	// A command that ignores SIGTERM is killed; one that obeys late is not.
 	for _, tc := range []struct {
 		script string
 		grace  time.Duration
@@ -325,7 +323,7 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 	cancel()
 	_, _ = p.Wait()
 	waitIdle(ctx, t, c)
-	// Nobody may have reaped it where the guest is not a machine of its own.
+	// It may stay a zombie if the guest is not a real machine.
 	if got := output(ctx, t, c, fmt.Sprintf(`grep -s "^State:" /proc/%d/status || true`, pid)); got != "" && !strings.Contains(got, "Z") {
 		t.Errorf("process %d is in %s", pid, got)
 	}

@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxOwnMemory is what the guest program promises to stay below.
+// maxOwnMemory bounds the guest program's memory.
 const maxOwnMemory = 30 << 20
 
 // Run runs all cases on a booted machine: RunBoot and RunExec.
@@ -32,10 +32,8 @@ func Run(t *testing.T, connect Connector) {
 	})
 }
 
-// RunBoot runs the cases of what only a booted machine has. It leaves the
-// machine as it was, but for what a read-write share and the root's upper
-// layer may keep of times. Beside the programs of RunExec the guest needs ls,
-// grep and date.
+// RunBoot runs the cases that need a booted machine and leaves it unchanged, except for
+// timestamps. Besides the programs of RunExec the guest needs ls, grep and date.
 func RunBoot(t *testing.T, connect Connector) {
 	cases := []struct {
 		name string
@@ -70,7 +68,7 @@ func info(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// root: what every program expects of a system.
+// root: the guest's root file system has what programs expect.
 func root(ctx context.Context, t *testing.T, c *guest.Client) {
 	for what, script := range map[string]string{
 		"proc hides others":    `grep " /proc proc .*hidepid=invisible" /proc/mounts`,
@@ -95,7 +93,7 @@ func root(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// orphans: whoever loses its parent is reaped, and commands are not confused.
+// orphans: orphaned processes are reaped, and commands do not mix them up.
 func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
 	before := mustInfo(ctx, t, c).Orphans
 	const n = 20
@@ -107,10 +105,9 @@ func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
 }
 
 func clock(ctx context.Context, t *testing.T, c *guest.Client) {
-	// near is whether the guest's clock, once it was set to a time, says that which
-	// it is now, however long it takes to ask.
+	// near reports whether the guest's clock, which was set to to at the time set, is right now.
 	near := func(to, set time.Time) bool {
-		const off = 20 * time.Second // the word that sets it is on its way for a while
+		const off = 20 * time.Second // the call that sets it takes a while
 		earliest := to.Add(time.Since(set) - off)
 		n, err := strconv.ParseInt(output(ctx, t, c, "date +%s"), 10, 64)
 		if err != nil {

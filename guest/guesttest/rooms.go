@@ -20,26 +20,21 @@ type House struct {
 	Client *guest.Client
 	// Workspace is the host's folder that the guest has as /workspace.
 	Workspace string
-	// Own has the workspace show an agent's folder as its user's, where the
-	// share knows owners.
+	// Own gives an agent's folder in the workspace to its user, if the share supports owners.
 	Own func(folder string, uid uint32)
 	// Intruder is the program of guesttest/intruder for the guest.
 	Intruder []byte
-	// Server is the address, as a guest has it, of a server of the host that
-	// says hello to who connects.
+	// Server is the guest's address of a host server that greets connections with hello.
 	Server string
-	// Outside is the address of one that does so in a network beyond the guest's own;
-	// empty where there is none.
+	// Outside is the address of such a server in another network, or empty.
 	Outside string
-	// Mint has the host's bridge take a new token for a user's, and that alone. What
-	// is at /api/config/who there is the user.
+	// Mint makes a new bridge token for a user and revokes the old one. The bridge's config key
+	// "who" returns the user.
 	Mint func(user config.LinuxUser, uid uint32) string
-	// Spared leaves out what is the business of the kernel and of the guest's first process
-	// alone, whoever's programs run and whosoever the files of the share seem to be: what a
-	// room is told and refused, its jobs, plugins and layer, most of what it reaches, who uses
-	// everything up, and many rooms.
+	// Spared skips cases that depend only on the kernel and the guest program, not on the
+	// distribution or the share.
 	Spared bool
-	// Restart boots the machine anew on the same disk.
+	// Restart reboots the machine with the same disk.
 	Restart func(*testing.T) *guest.Client
 }
 
@@ -50,13 +45,13 @@ type agent struct {
 	token string
 }
 
-// The agents that meet in the tests. Bob is the bad one.
+// The agents of the tests. Bob is the attacker.
 const (
 	alice = "alice"
 	bob   = "bob"
 )
 
-// secret is in alice's files, environment and memory, and nobody else's.
+// secret is in alice's files, environment and memory only.
 const secret = "s3cret-of-alice"
 
 func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
@@ -122,7 +117,7 @@ func (a *agent) command(ctx context.Context, t *testing.T, c engine.Command) (st
 	return strings.TrimSpace(out.String()), exit
 }
 
-// begin starts a script as the agent, which says when it is ready, and ends it with the test.
+// begin starts a script as the agent and ends it with the test.
 func (a *agent) begin(ctx context.Context, t *testing.T, script string) engine.Process {
 	t.Helper()
 	ready := newWaiter("ready")
@@ -148,8 +143,7 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) engine.P
 	return p
 }
 
-// roomPatience bounds one case of rooms. Some use up all that there is, for a while,
-// and are tried again on a host that has something else to do.
+// roomPatience bounds one case of rooms. Some exhaust the guest and are repeated on a busy host.
 const roomPatience = 10 * time.Minute
 
 // RunRooms runs the cases of rooms. Beside the programs of RunExec the guest

@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// shells implements the Shells service. The embedded Keeper implements all methods except Attach.
+// shells implements the Shells service. The embedded Manager implements all methods except Attach.
 type shells struct{ *shell.Manager }
 
 // Attach connects a person's terminal to a shell.

@@ -1,30 +1,29 @@
 // Package copyfiles streams files into and out of rooms as tar archives. The guest end is a shell script.
 package copyfiles
 
-// How a parcel for a room is made: what it is about is in a folder, and after it comes a
-// file that says that nothing is missing. An archive that is cut off between two entries
-// looks whole to tar.
+// The layout of an archive for a room: the copied files are in a folder, followed by a marker
+// file. Without the marker, tar would accept an archive that is cut off between two entries.
 const (
 	folder = "files/"
 	whole  = "whole"
 )
 
-// The exit codes of scripts that are no failures of the programs that they run.
+// Exit codes of the scripts themselves, as opposed to those of the programs they run.
 const (
-	ExitNotFound = 7 // what is named is not there
-	ExitRefused  = 3 // a file and a folder cannot take each other's place
+	ExitNotFound = 7 // the file does not exist
+	ExitRefused  = 3 // a file and a folder cannot replace each other
 )
 
-// OutScript writes $1, which is in the folder that it runs in, as an archive.
+// OutScript archives $1 from its working directory.
 const OutScript = `test -e "$1" || test -L "$1" || exit 7
 exec tar -cf - "$1"`
 
-// InScript unpacks a parcel with the one name $2 to $1, which is absolute, as CopyIn of the API has it: what is
-// unpacked is in a folder of its own until it is whole, and then moved, each file at once. A
-// folder that is new is as open to others as it was, and no more. What removes the first is set
-// before that is made, and not interrupted: who copies may give up at any time. Where the machine
-// ended in the middle it is left, without the lock that its maker holds as long as it lives, and the
-// next copy into its folder removes it: not within its first minute, in which it may not be locked yet.
+// InScript unpacks an archive of the file or folder $2 to the absolute path $1, following the rules
+// of CopyIn in the API. It unpacks into a temporary folder and moves each file once the archive is
+// complete. New folders keep their permissions. The cleanup trap is set before the folder is
+// created and cannot be interrupted, because a copy may be cancelled at any time. A temporary folder
+// left by a crash has no lock holder; the next copy removes it once it is a minute old (a newer one
+// may not be locked yet).
 const InScript = `set -eu
 to=$1 name=$2
 if test -d "$to"; then

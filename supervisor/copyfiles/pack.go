@@ -15,15 +15,15 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Sum is what was moved.
+// Sum counts what was copied.
 type Sum struct {
 	Files int
 	Bytes int64
-	// LeftOut are files that were not moved, by their names, up to maxLeftOut of them.
+	// LeftOut names files that were not copied, up to maxLeftOut.
 	LeftOut []string
 }
 
-// maxLeftOut bounds the names that are remembered of what is left out: they are for a person.
+// maxLeftOut bounds the names in Sum.LeftOut.
 const maxLeftOut = 100
 
 func (s *Sum) leaveOut(name string) {
@@ -32,9 +32,9 @@ func (s *Sum) leaveOut(name string) {
 	}
 }
 
-// Pack writes a parcel for a room, of a file or a folder of this computer, under a name. Links
-// in a folder stay what they are and are not followed, whoever changes it meanwhile; what is
-// neither a file, a folder nor a link is left out.
+// Pack writes a file or folder of this computer as an archive for a room, under a name. Links in a
+// folder are copied as links and never followed, even if the folder changes meanwhile. Anything
+// but files, folders and links is left out.
 func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
 	source, err := filepath.EvalSymlinks(source)
 	if err != nil {
@@ -56,7 +56,7 @@ func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
 	return p.sum, p.end()
 }
 
-// PackFile is Pack for a file that is open: one at its beginning.
+// PackFile is Pack for an open file at offset 0.
 func PackFile(ctx context.Context, w io.Writer, f *os.File, name string) (Sum, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *packer) end() error {
 
 func (p *packer) one(source string, info fs.FileInfo, name string) error {
 	if !info.Mode().IsRegular() {
-		return fault.Newf(fault.InvalidArgs, "copy", source, "it is neither a file nor a folder").Advise("Copy what it stands for.")
+		return fault.Newf(fault.InvalidArgs, "copy", source, "not a file or folder").Advise("Copy a regular file or a folder.")
 	}
 	f, err := os.Open(source)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *packer) one(source string, info fs.FileInfo, name string) error {
 	return p.file(f, info, name)
 }
 
-// all adds a folder and what is in it.
+// all adds a folder and its content.
 func (p *packer) all(source, name string) error {
 	root, err := os.OpenRoot(source)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *packer) all(source, name string) error {
 	return p.below(root, ".", name)
 }
 
-// below adds what is at a place below root.
+// below adds a path below root.
 func (p *packer) below(root *os.Root, at, name string) error {
 	if err := p.ctx.Err(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (p *packer) below(root *os.Root, at, name string) error {
 	switch {
 	case info.IsDir():
 		h := header(info, name+"/", tar.TypeDir)
-		h.Mode |= 0o700 // or nothing could be moved out of it
+		h.Mode |= 0o700 // so that its files can be moved out
 		if err := p.tar.WriteHeader(h); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (p *packer) below(root *os.Root, at, name string) error {
 	return nil
 }
 
-// namesIn are the names of what is in a folder, in whatever bytes: package fs has UTF-8 alone.
+// namesIn returns the names in a folder. Unlike package fs it supports names that are not UTF-8.
 func namesIn(root *os.Root, folder string) ([]string, error) {
 	f, err := root.Open(folder)
 	if err != nil {
@@ -160,7 +160,7 @@ func namesIn(root *os.Root, folder string) ([]string, error) {
 	return names, err
 }
 
-// file adds a file that is open, as large as it was said to be.
+// file adds an open file with the size from info.
 func (p *packer) file(f fs.File, info fs.FileInfo, name string) error {
 	h := header(info, name, tar.TypeReg)
 	h.Size = info.Size()
@@ -169,14 +169,14 @@ func (p *packer) file(f fs.File, info fs.FileInfo, name string) error {
 	}
 	n, err := io.Copy(p.tar, io.LimitReader(reader{p.ctx, f}, h.Size))
 	if err == nil && n < h.Size {
-		err = fault.Newf(fault.Execution, "copy", info.Name(), "it became shorter meanwhile: %d bytes of %d", n, h.Size).Advise("Copy it when nobody writes to it.")
+		err = fault.Newf(fault.Execution, "copy", info.Name(), "the file became shorter while it was copied: %d of %d bytes", n, h.Size).Advise("Copy it when no program writes to it.")
 	}
 	p.sum.Files++
 	p.sum.Bytes += n
 	return err
 }
 
-// header is in GNU's format, which busybox reads too. Whose a file is here is of no use there.
+// header uses GNU's format, which busybox supports. It leaves out the owner, which means nothing in the room.
 func header(info fs.FileInfo, name string, kind byte) *tar.Header {
 	return &tar.Header{Typeflag: kind, Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second), Format: tar.FormatGNU}
 }

@@ -16,12 +16,10 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// Place puts what a room has packed under a name to where it is wanted: into a folder that is
-// there, or under another name in one. All of it is unpacked beside its place before anything
-// is put there: files take the place of files, and folders are added to folders. Nothing is
-// written through a link, and links that lead out of what is copied are left out, as is
-// whatever is no file, folder or link. Whether all has come says the archive's reader, by an
-// error at its end.
+// Place unpacks a room's archive into an existing folder or to a new name. It unpacks everything
+// beside the destination first. Then files replace files and folders are merged. Place writes
+// through no link, and leaves out links that lead out of the copy and anything but files, folders
+// and links. The archive's reader must return an error if the archive is incomplete.
 func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err error) {
 	in, as := to, name
 	if info, missing := os.Stat(to); missing != nil || !info.IsDir() {
@@ -50,15 +48,15 @@ func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err 
 		return u.sum, refused(name, err)
 	}
 	if !u.begun {
-		return u.sum, fault.Newf(fault.Rejected, "copy", name, "what came is a link that leads elsewhere, or no file at all").Advise("Copy what it leads to.")
+		return u.sum, fault.Newf(fault.Rejected, "copy", name, "the room sent a link that leads elsewhere, or no file").Advise("Copy the link's target.")
 	}
 	return u.sum, put(root, path.Join(part, name), as)
 }
 
-// unpacker unpacks into a folder of its own.
+// unpacker unpacks into a temporary folder.
 type unpacker struct {
 	root  *os.Root
-	name  string // below which everything is
+	name  string // the top of the archive
 	begun bool
 	sum   Sum
 }
@@ -68,14 +66,14 @@ func (u *unpacker) take(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	if top, _, _ := strings.Cut(h.Name, "/"); top != u.name {
-		return fault.Newf(fault.Rejected, "copy", u.name, "%q came instead", h.Name).Advise("The guest is not what was booted, or its tar is not: look into the room.")
+		return fault.Newf(fault.Rejected, "copy", u.name, "the archive contains %q instead", h.Name).Advise("Check the room: its tar may have been replaced.")
 	}
 	mode := fs.FileMode(h.Mode).Perm()
 	var err error
 	switch h.Typeflag {
 	case tar.TypeDir:
 		if err = u.root.Mkdir(h.Name, mode|0o700); errors.Is(err, fs.ErrExist) && u.hasFolder(h.Name) {
-			err = nil // a folder may come twice
+			err = nil // a folder may be listed twice
 		}
 	case tar.TypeReg:
 		err = u.file(h, mode, content)
@@ -94,16 +92,15 @@ func (u *unpacker) take(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	u.begun = true
-	if errors.Is(err, fs.ErrExist) { // the archive's reader has told their names apart
-		return fault.Newf(fault.Rejected, "copy", h.Name, "for this computer's file system something else has the same name").
+	if errors.Is(err, fs.ErrExist) { // untar.Walk refuses equal names
+		return fault.Newf(fault.Rejected, "copy", h.Name, "this computer's file system treats another name as the same").
 			Advise("Rename one of the two in the room, or copy to a file system that tells capitals from small letters.")
 	}
 	return err
 }
 
-// hasFolder reports whether a folder has a name, and not a link to one: a file system
-// that does not tell capitals from small letters may have another's in its place, and what
-// follows would go where that leads.
+// hasFolder reports whether name is a folder and not a link. On a file system that ignores case it
+// may be a link of another spelling, which later entries would follow.
 func (u *unpacker) hasFolder(name string) bool {
 	info, err := u.root.Lstat(name)
 	return err == nil && info.IsDir()
@@ -120,9 +117,9 @@ func (u *unpacker) file(h *tar.Header, mode fs.FileMode, content io.Reader) erro
 	return errors.Join(err, f.Close(), u.root.Chtimes(h.Name, h.ModTime, h.ModTime))
 }
 
-// staysBelow reports whether a link leads to something below the top, whatever links are on
-// its way: those are such links too, and it goes up before it goes down only, from a folder
-// that is one. It does not go above the top and come back by its name: that may be another's.
+// staysBelow reports whether a link's target is below top. Targets may contain ".." only at the
+// start, so that other links on the way cannot lead out, and must never go above top, whose name
+// another folder may have.
 func staysBelow(top, name, target string) bool {
 	highest, down := path.Dir(name), false
 	for part := range strings.SplitSeq(target, "/") {
@@ -138,8 +135,7 @@ func staysBelow(top, name, target string) bool {
 	return !path.IsAbs(target) && (highest == top || strings.HasPrefix(highest, top+"/"))
 }
 
-// put moves what is at from to its place, which may be a folder that it is added to. Both are
-// below root.
+// put moves from to to, merging folders. Both are below root.
 func put(root *os.Root, from, to string) error {
 	here, err := root.Lstat(from)
 	if err != nil {
@@ -152,9 +148,9 @@ func put(root *os.Root, from, to string) error {
 	case err != nil:
 		return err
 	case here.IsDir() != there.IsDir():
-		return fault.Newf(fault.Rejected, "copy to", to, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
+		return fault.Newf(fault.Rejected, "copy to", to, "a file and a folder cannot replace each other").Advise("Choose another name, or remove what is there.")
 	case !here.IsDir() && !there.Mode().IsRegular() && there.Mode().Type() != fs.ModeSymlink:
-		return fault.Newf(fault.Rejected, "copy to", to, "there is a pipe or a device").Advise("Choose another name, or copy to - and send that there.")
+		return fault.Newf(fault.Rejected, "copy to", to, "it is a pipe or a device").Advise("Choose another name, or copy to - and redirect the output.")
 	case !here.IsDir():
 		return root.Rename(from, to)
 	}
@@ -170,11 +166,11 @@ func put(root *os.Root, from, to string) error {
 	return nil
 }
 
-// Print writes the one file that a room has packed.
+// Print writes the content of a single archived file.
 func Print(ctx context.Context, archive io.Reader, name string, w io.Writer) (sum Sum, err error) {
 	err = untar.Walk(reader{ctx, archive}, name, func(h *tar.Header, content io.Reader) error {
 		if h.Typeflag != tar.TypeReg || h.Name != name {
-			return fault.Newf(fault.InvalidArgs, "print", name, "it is not a file").Advise("Say where to copy it to.")
+			return fault.Newf(fault.InvalidArgs, "print", name, "not a file").Advise("Say where to copy it to.")
 		}
 		sum.Files++
 		n, err := io.Copy(w, content)
@@ -184,12 +180,11 @@ func Print(ctx context.Context, archive io.Reader, name string, w io.Writer) (su
 	return sum, refused(name, err)
 }
 
-// refused says what it means for a copy that the reader of archives refuses one, of which a
-// person knows nothing.
+// refused rewords errors of the archive reader in terms of the copy.
 func refused(name string, err error) error {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Op != untar.Op {
 		return err
 	}
-	return fault.New(e.Kind, "copy", name, e.Err).Advise("Copy less at once, or without what is named here.")
+	return fault.New(e.Kind, "copy", name, e.Err).Advise("Copy fewer files, or leave this one out.")
 }

@@ -17,9 +17,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// askAgain is the shortest interval between two waits for the same job. A
-// hostile guest may answer at once that nothing is new, which would keep this
-// computer busy.
+// askAgain is the shortest interval between two waits for a job, so that a hostile guest that
+// answers at once cannot keep this computer busy.
 const askAgain = time.Second
 
 // nextQuestion returns when to ask again.
@@ -54,7 +53,7 @@ func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobComm
 	}
 	t.note(JobStarted, by, agent, map[string]string{"job": string(job.ID)})
 	t.beside(func() {
-		defer l.Release() // until then the guest is in use
+		defer l.Release() // keeps the guest running
 		t.follow(l, agent, job)
 	})
 	return t.job(agent, job), nil
@@ -81,7 +80,7 @@ func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job)
 		case <-l.Done():
 			t.note(JobEnded, "the machine has ended", agent, fields)
 			return
-		case <-t.life.Done(): // which is told above
+		case <-t.life.Done(): // handled above
 		case <-nextQuestion(asked):
 		}
 	}
@@ -94,8 +93,8 @@ func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job)
 	t.note(JobEnded, machine.CauseGuest, agent, fields)
 }
 
-// Settle records the ends of jobs that an earlier daemon did not record, for
-// example because it was killed. Past are the recorded events.
+// Settle records the ends of jobs that an earlier daemon missed, for example because it was
+// killed. past are the recorded events.
 func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
 	var begun []events.Event
 	for e, err := range past {
@@ -143,7 +142,7 @@ func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
 	return list, nil
 }
 
-// ask asks the running guest about a job. Without a guest there is none.
+// ask calls the running guest about a job. Without a guest there are no jobs.
 func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(engine.Jobs) (engine.Job, error)) (Job, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {
@@ -192,14 +191,14 @@ func waitJob(ctx context.Context, jobs engine.Jobs, id config.JobID, wait time.D
 			return job, err
 		}
 		select {
-		case <-over: // how is it now?
+		case <-over: // get its last state
 		case <-nextQuestion(asked):
-		case <-ctx.Done(): // which the guest's client says in its words
+		case <-ctx.Done(): // the guest's client reports it
 		}
 	}
 }
 
-// KillJob sends SIGTERM, or SIGKILL if hard, to everything of a job.
+// KillJob sends SIGTERM, or SIGKILL if hard, to all processes of a job.
 func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
 	return t.ask(ctx, "kill job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
 		return jobs.KillJob(ctx, id, hard)

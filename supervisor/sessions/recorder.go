@@ -30,9 +30,9 @@ const (
 // records which sessions began and ended.
 type recorder struct {
 	*Terminals
-	wake    chan struct{} // has room for one: something is due
+	wake    chan struct{} // buffered; a token means that something is due
 	done    chan struct{}
-	writing chan struct{} // holds one token, for who changes what is kept
+	writing chan struct{} // holds one token: the right to change saved transcripts
 
 	mu   sync.Mutex // held for moments only
 	due  map[place]use
@@ -117,8 +117,7 @@ func (s *recorder) close() {
 	}
 }
 
-// saveAll saves what is due. If the guest or the database is too slow, it
-// stays due and the error says why.
+// saveAll saves what is due. On an error the rest stays due.
 func (s *recorder) saveAll() (late error) {
 	s.mu.Lock()
 	due := s.due
@@ -130,7 +129,7 @@ func (s *recorder) saveAll() (late error) {
 	vm := s.Machines.Shared()
 	l, ok := vm.Peek()
 	if !ok {
-		return nil // and with the guest all that it had
+		return nil // its sessions ended with the guest
 	}
 	defer l.Release()
 	for p, last := range due {
@@ -151,7 +150,7 @@ func (s *recorder) saveAll() (late error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(due, s.due) // who used one since is who used it last
+	maps.Copy(due, s.due) // later uses win
 	s.due = due
 	return late
 }
@@ -177,7 +176,7 @@ func (s *recorder) save(l *machine.Lease, p place, last use) error {
 	})
 }
 
-// turn runs do while nobody else changes saved transcripts.
+// turn runs do with the exclusive right to change saved transcripts.
 func (s *recorder) turn(ctx context.Context, do func() error) error {
 	select {
 	case <-s.writing:
@@ -205,7 +204,7 @@ func (s *recorder) compare(in machine.Guest, last use, id config.SessionID, list
 			continue
 		}
 		delete(s.open, p)
-		if was.in == in { // the end of a guest is an event of its own
+		if was.in == in { // a guest's end has its own event
 			ended = append(ended, p.id)
 		}
 	}

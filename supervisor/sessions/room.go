@@ -17,8 +17,8 @@ func (t *Terminals) Room(agent string, by machine.Cause) engine.Room {
 	return room{t.Agents.Room(agent), t, agent, false, by}
 }
 
-// RunningRoom is Room in the guest that runs. Without one, calls fail with
-// Unavailable or NotFound.
+// RunningRoom is Room without starting a guest. Without a running one, calls fail with Unavailable
+// or NotFound.
 func (t *Terminals) RunningRoom(agent string, by machine.Cause) engine.Room {
 	return room{t.Agents.RunningRoom(agent), t, agent, true, by}
 }

@@ -156,9 +156,8 @@ func (t *Terminals) living(ctx context.Context, who []agents.Agent, ref string) 
 	return l.Room(user).Sessions(ctx)
 }
 
-// Transcript returns the end of what was typed and shown in a session, also of
-// one that has ended, with secrets redacted. If the guest does not answer, it
-// returns the saved one.
+// Transcript returns a session's transcript with secrets redacted, also for ended sessions. If the
+// guest does not answer, it returns the saved one.
 func (t *Terminals) Transcript(ctx context.Context, ref string, id config.SessionID) (string, error) {
 	agent, err := t.Agents.Get(ref)
 	if err != nil {

@@ -43,7 +43,7 @@ type tailing struct {
 	to      func(Part) error
 	secrets *redact.Live
 	flow    *redact.Flow // from where it was read without a gap
-	said    bool         // the first part, from which a reader knows what there was before
+	said    bool         // the first part was sent
 	shown   uint64       // up to this byte
 }
 
@@ -53,7 +53,7 @@ func (t *tailing) follow(ctx context.Context, jobs engine.Jobs, id config.JobID,
 	if tail.FromEnd > 0 {
 		begin = func() (engine.JobTail, error) { return jobs.TailJobEnd(ctx, id, tail.FromEnd) }
 	}
-	var asked time.Time // when the last question waited that brought nothing, if it was the last
+	var asked time.Time // start of the last wait, if it returned nothing
 	part, err := begin()
 	for written := part.Job.Written; err == nil; {
 		if err := t.take(part); err != nil {
@@ -66,7 +66,7 @@ func (t *tailing) follow(ctx context.Context, jobs engine.Jobs, id config.JobID,
 		case nothing:
 			select {
 			case <-nextQuestion(asked):
-			case <-ctx.Done(): // which the guest's client says in its words
+			case <-ctx.Done(): // the guest's client reports it
 			}
 			asked, wait = time.Now(), engine.MaxJobWait
 		default:
@@ -82,7 +82,7 @@ func (t *tailing) read() uint64 { return t.shown + uint64(t.flow.Held()) }
 
 // take handles the next part of the output.
 func (t *tailing) take(part engine.JobTail) error {
-	if t.flow != nil && part.Offset != t.read() { // what was between is not kept any more
+	if t.flow != nil && part.Offset != t.read() { // the log dropped what was between
 		if err := t.end(); err != nil {
 			return err
 		}

@@ -10,16 +10,15 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// maxTranscripts is how many are kept of an agent: those of the sessions that
-// were used last. It is more than the guest has of one at a time, and bounds
-// what an agent that invents sessions can fill to little more than a megabyte.
+// maxTranscripts is how many transcripts of an agent are kept, those of the last used sessions. It
+// exceeds the guest's limit of sessions and bounds an agent to little more than a megabyte.
 const maxTranscripts = 32
 
-// transcripts are the part of the database that holds the ends of what was
-// typed and shown in sessions. They go with their agent.
+// transcripts stores the transcripts of sessions in the database. They are deleted with their
+// agent.
 type transcripts struct{ db *store.DB }
 
-// keptSession is a session of which a transcript is kept.
+// keptSession is a session with a saved transcript.
 type keptSession struct {
 	uid  uint32
 	id   config.SessionID
@@ -39,7 +38,7 @@ func (r transcripts) save(ctx context.Context, uid uint32, id config.SessionID, 
 	})
 }
 
-// read returns a session's transcript, and whether there is one.
+// read returns a session's transcript and whether it exists.
 func (r transcripts) read(ctx context.Context, uid uint32, id config.SessionID) (text string, ok bool, err error) {
 	err = r.db.Read(ctx, "read transcript", func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT text FROM transcripts WHERE uid = ? AND session = ?", uid, id).Scan(&text)
@@ -52,7 +51,7 @@ func (r transcripts) read(ctx context.Context, uid uint32, id config.SessionID) 
 	return text, ok, err
 }
 
-// forget reports whether there was one.
+// forget deletes a transcript and reports whether it existed.
 func (r transcripts) forget(ctx context.Context, uid uint32, id config.SessionID) (was bool, err error) {
 	err = r.db.Write(ctx, "forget transcript", func(tx *sql.Tx) error {
 		done, err := tx.ExecContext(ctx, "DELETE FROM transcripts WHERE uid = ? AND session = ?", uid, id)

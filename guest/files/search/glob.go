@@ -58,7 +58,7 @@ func compileGlob(glob string) (*regexp.Regexp, error) {
 		}
 	}
 	if depth > 0 {
-		return nil, errors.New("missing } after {")
+		return nil, errors.New("a { has no }")
 	}
 	b.WriteString(`)\z`)
 	return regexp.Compile(b.String())
@@ -90,5 +90,5 @@ func charClass(text string) (class string, n int, err error) {
 		}
 		i++
 	}
-	return "", 0, errors.New("missing ] after [")
+	return "", 0, errors.New("a [ has no ]")
 }

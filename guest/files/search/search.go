@@ -50,7 +50,7 @@ type Summary struct {
 }
 
 // ErrPattern is wrapped by errors about an invalid pattern.
-var ErrPattern = errors.New("invalid pattern")
+var ErrPattern = errors.New("the pattern cannot be read")
 
 // Run searches an open folder or file and passes matches to tell, file by file in path order. An
 // error of tell ends it.
