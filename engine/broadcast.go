@@ -10,19 +10,16 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Broadcast hands a command's output to any number of readers, and never more
-// of it than was asked for.
+// Broadcast copies a command's output to any number of readers, up to a limit.
 //
 // # Readers that do not keep up
 //
-// Each reader has a queue of QueueBytes. Like a pipe, a full one makes the
-// command wait, and with it the other readers: so nobody loses output because a
-// program is faster than the program that reads it. But a reader that makes no
-// room within Patience is left behind: it gets what is in its queue and then an
-// error of kind Timeout, and nobody waits for it again. The first reader's queue
-// is there from the start, so the same holds while nobody reads at all.
+// Each reader has a queue of QueueBytes. Like a full pipe, a full queue blocks the
+// command, and with it the other readers. A reader that takes nothing for Patience is
+// dropped: it gets the rest of its queue and then a Timeout. The first reader's queue
+// exists from the start, so the same holds before anyone reads.
 type Broadcast struct {
-	limit int64 // bytes handed on at most; 0: no limit
+	limit int64 // in bytes; 0 is no limit
 
 	// turn is held while a chunk is handed out, so that every reader sees both
 	// streams in the same order.
@@ -38,19 +35,18 @@ type Broadcast struct {
 }
 
 const (
-	// QueueBytes is what a reader may be behind: enough for a reader that does
-	// something else for a moment, little enough for a hundred commands at once.
+	// QueueBytes bounds a reader's queue: enough for a short pause, and small enough for a
+	// hundred commands at once.
 	QueueBytes = 1 << 20
-	// chunkBytes is what a chunk takes beside its data, so that a queue of single
-	// bytes is no larger than others.
+	// chunkBytes is counted for each chunk in addition to its data, so that a queue of
+	// single bytes is bounded too.
 	chunkBytes = 64
-	// Patience is how long the command waits for a reader that takes nothing.
-	// Programs that read are busy for milliseconds; longer is a program that hangs.
+	// Patience is how long the command waits for a reader that takes nothing. Longer
+	// pauses mean that the reader hangs.
 	Patience = 2 * time.Second
 )
 
-// NewBroadcast returns a Broadcast that hands on at most limit bytes; 0 is no
-// limit.
+// NewBroadcast returns a Broadcast of at most limit bytes; 0 is no limit.
 func NewBroadcast(limit int64) *Broadcast {
 	b := &Broadcast{limit: limit, closing: make(chan struct{})}
 	b.first = b.newReader()
@@ -58,9 +54,9 @@ func NewBroadcast(limit int64) *Broadcast {
 	return b
 }
 
-// Writer returns where a backend writes what comes from one of the streams. A
-// Write never fails: what nobody may or can have any more is dropped, so that
-// the command can go on. Data may be used again afterwards.
+// Writer returns the writer of one stream, for the backend. A Write never fails: output
+// beyond the limit or without readers is dropped, so that the command continues. The
+// caller may reuse the data.
 func (b *Broadcast) Writer(s Stream) io.Writer { return &streamWriter{b, s} }
 
 type streamWriter struct {
@@ -79,7 +75,7 @@ func (w *streamWriter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// admit copies the part of data that is within the limit, and says who gets it.
+// admit copies the part of data within the limit and returns its readers.
 func (b *Broadcast) admit(data []byte) ([]byte, []*Reader) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +89,8 @@ func (b *Broadcast) admit(data []byte) ([]byte, []*Reader) {
 	return slices.Clone(data), slices.Clone(b.readers)
 }
 
-// Join returns a reader of what is written from now on; the first one that is
-// asked for reads everything.
+// Join returns a reader of everything that is written from now on. The first reader
+// also gets all earlier output.
 func (b *Broadcast) Join() *Reader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,15 +107,15 @@ func (b *Broadcast) Join() *Reader {
 	return r
 }
 
-// Truncated says whether anything was dropped because of the limit.
+// Truncated reports whether the limit dropped anything.
 func (b *Broadcast) Truncated() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.truncated
 }
 
-// Close ends every reader after what is in its queue, and drops what is written
-// later. It may be called often, also while a Write waits.
+// Close ends every reader after its queue and drops later writes. It may be called more
+// than once, and during a Write.
 func (b *Broadcast) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,8 +140,7 @@ func (b *Broadcast) newReader() *Reader {
 	return &Reader{broadcast: b, filled: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
 }
 
-// Reader is one reader of a Broadcast. Whoever has one reads it to its end, or
-// closes it.
+// Reader is a reader of a Broadcast. The caller must read it to its end or close it.
 type Reader struct {
 	broadcast *Broadcast
 	filled    chan struct{} // has an element after something was put in, or the end came
@@ -153,12 +148,12 @@ type Reader struct {
 
 	mu     sync.Mutex
 	queue  []Chunk
-	behind int   // what queue takes
-	ended  error // what Next says after the queue
+	behind int   // size of queue
+	ended  error // what Next returns after the queue
 }
 
-// Next waits for the next chunk. At the end of the output it says io.EOF; a
-// reader that was left behind and a ctx that ends are faults.
+// Next waits for the next chunk. It returns io.EOF at the end of the output, and a fault
+// if the reader was dropped or ctx ends.
 func (r *Reader) Next(ctx context.Context) (Chunk, error) {
 	for {
 		if chunk, ok, err := r.take(); ok || err != nil {
@@ -192,7 +187,7 @@ func (r *Reader) take() (chunk Chunk, ok bool, ended error) {
 	return chunk, true, nil
 }
 
-// Close leaves the stream. What Next says afterwards is io.EOF.
+// Close ends the reader. Next then returns io.EOF.
 func (r *Reader) Close() {
 	r.broadcast.forget(r)
 	r.mu.Lock()
@@ -224,13 +219,12 @@ func (r *Reader) put(c Chunk) {
 	}
 }
 
-// fits adds the chunk if there is room for it, which there always is in an empty
-// queue.
+// fits adds the chunk if the queue has room. An empty queue takes any chunk.
 func (r *Reader) fits(c Chunk) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended != nil {
-		return true // and lost: nobody will read it
+		return true // the chunk is dropped
 	}
 	size := chunkBytes + len(c.Data)
 	if len(r.queue) > 0 && r.behind+size > QueueBytes {
@@ -259,7 +253,7 @@ func wake(ch chan struct{}) {
 	}
 }
 
-// contextFault is what a wait that ctx ended says.
+// contextFault returns the fault of a wait that ctx ended.
 func contextFault(op string, ctx context.Context) error {
 	return fault.New(fault.KindOf(ctx.Err()), op, "", context.Cause(ctx))
 }

@@ -9,20 +9,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Means is what a backend can do to a command that it runs. The methods may be
-// called at any time, also after the command has ended, when the first two do
-// nothing.
+// Means lets Live end a backend's command. The methods may be called at any time. After
+// the end of the command the first two do nothing.
 type Means interface {
 	Terminate()     // asks everything that the command consists of to end: SIGTERM
 	Kill()          // ends it, whatever it does about that: SIGKILL
 	Release() error // frees what is left of it; called once, after its end
 }
 
-// Live is a Handle made of a backend's Means: it keeps the timeout, cancels,
-// feeds the input, hands out the output and remembers the end.
+// Live is a Handle for a backend's command. It implements timeout, cancellation, input,
+// output and exit.
 //
-// The backend writes what comes from the command to Stdout and Stderr, and calls
-// End when all of it is written and nothing of the command runs any more.
+// The backend writes the command's output to Stdout and Stderr, and calls End when all
+// output is written and no process of the command is left.
 type Live struct {
 	out   *Broadcast
 	means Means
@@ -30,7 +29,7 @@ type Live struct {
 
 	canceled, closed sync.Once
 	release          error
-	calls            sync.WaitGroup // of means that are under way
+	calls            sync.WaitGroup // of Means
 
 	ended chan struct{}
 	mu    sync.Mutex
@@ -45,12 +44,11 @@ type Live struct {
 
 var _ Handle = (*Live)(nil)
 
-// killWithin is when a command that was killed and has not ended counts as
-// lost. A process in an uninterruptible wait can stay for ever; who waits for it
-// must not.
+// killWithin is how long Live waits for the end of a killed command. A process in an
+// uninterruptible wait can stay forever.
 const killWithin = 10 * time.Second
 
-// NewLive is the Handle of a command that was just started. Its timeout begins.
+// NewLive returns the Handle of a command that has just started, and starts its timeout.
 func NewLive(req Request, means Means) *Live {
 	l := &Live{out: NewBroadcast(req.MaxOutputBytes), means: means, stdin: req.Stdin, ended: make(chan struct{})}
 	if req.Timeout > 0 {
@@ -64,10 +62,10 @@ func NewLive(req Request, means Means) *Live {
 	return l
 }
 
-// Stdout is where the command's standard output is written to.
+// Stdout returns the writer for the command's standard output.
 func (l *Live) Stdout() io.Writer { return l.out.Writer(Stdout) }
 
-// Stderr is where the command's standard error is written to.
+// Stderr returns the writer for the command's standard error.
 func (l *Live) Stderr() io.Writer { return l.out.Writer(Stderr) }
 
 // Feed copies the request's input to w and closes it, also when the command

@@ -1,15 +1,13 @@
-// Package local is the UNSAFE execution backend: it runs commands on this very computer, confined by its own kernel.
+// Package local is the UNSAFE execution backend: it runs commands on this computer, confined by the computer's own kernel.
 //
-// It is for developing and testing where no VM can run. Between a command and
-// everything that its user can do stands the kernel that they share, and the
-// list of what is not kept from it is long: see SECURITY.md. Nothing uses this
-// package unless somebody asks for it by name.
+// It is for development and tests on computers that cannot run a VM. Commands share the
+// kernel with the user's other programs, and SECURITY.md lists what they can reach. Nothing
+// uses this package by default.
 //
-// What it enforces it enforces fully, or NewUNSAFE fails: there is no best
-// effort. On Linux that is Landlock (files, signals, abstract sockets), seccomp,
+// NewUNSAFE fails if any of the restrictions is missing. On Linux they are Landlock (files, signals, abstract sockets), seccomp,
 // resource limits, no new privileges and no capabilities; on macOS Seatbelt (files,
-// signals, network) and resource limits, and a process that leaves its group is not
-// ended with its command.
+// signals, network) and resource limits. On macOS a process that leaves its group outlives
+// its command.
 package local
 
 import (
@@ -25,37 +23,34 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Options say how commands are run.
+// Options configure a Sandbox.
 type Options struct {
-	// ThisIsUnsafe says that whoever makes the sandbox knows what it is. It must
-	// be true.
+	// ThisIsUnsafe must be true: the caller knows that this is no VM.
 	ThisIsUnsafe bool
 
-	// Network lets commands use the network, as their user can: services on this
-	// computer's own addresses included.
+	// Network lets commands use the network, including services on this computer.
 	Network bool
 
-	// Readable are files and folders that commands may read and execute beside the
-	// system's programs and their own workspace.
+	// Readable lists files and folders that commands may read and execute, in addition to
+	// the system's programs and the workspace.
 	Readable []string
 }
 
-// temporary is what to do where there is no place for temporary files.
+// temporary is the advice for a missing folder for temporary files.
 const temporary = "See that this folder is there, is yours to write to and has room, or set TMPDIR to another."
 
 // Note is in the Exit of every command.
 const Note = "UNSAFE: it ran on this computer and not in a VM"
 
-// Sandbox is the backend.
+// Sandbox implements engine.Sandbox on this computer.
 type Sandbox struct {
 	opts Options
-	temp string // where the temporary folders of commands are
+	temp string // parent of the commands' temporary folders
 }
 
-// NewUNSAFE returns the backend, after a command has shown that this computer
-// can confine one. Errors are Rejected without Options.ThisIsUnsafe and for what is to be
-// readable and is kept from this user, NotFound for what is not there, and Unavailable
-// with what is missing.
+// NewUNSAFE returns the backend after it has run a confined command. It fails with Rejected
+// without Options.ThisIsUnsafe or permission to a readable path, with NotFound for a missing
+// path, and with Unavailable if this computer cannot confine commands.
 func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	const op = "make the UNSAFE local sandbox"
 	if !opts.ThisIsUnsafe {
@@ -71,7 +66,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 		}
 	}
 	if os.Args[0] == wardenName {
-		// Or each would make another.
+		// A helper that does not call Helper would start helpers forever.
 		return nil, withoutHelper(op)
 	}
 	if err := available(); err != nil {
@@ -88,7 +83,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// unreachable is what a path that was given cannot be found with, and what helps.
+// unreachable returns the fault for a path that cannot be read, with advice.
 func unreachable(op, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -99,15 +94,13 @@ func unreachable(op, path string, err error) error {
 	return fault.Wrap(op, path, err).Advise("Name another: this computer finds nothing by that path.")
 }
 
-// withoutHelper is what happens in a program whose helpers do not know that they
-// are helpers.
+// withoutHelper is the fault of a program that does not call Helper.
 func withoutHelper(op string) error {
 	return fault.Newf(fault.Unavailable, op, "", "this program does not begin with local.Helper").
 		Advise("Call local.Helper first in main, or in TestMain.")
 }
 
-// prove runs a command: whether a kernel does all that is asked of it shows when
-// it is asked.
+// prove runs a command, to find out whether the kernel supports every restriction.
 func (s *Sandbox) prove(ctx context.Context) error {
 	const op = "prove the UNSAFE local sandbox"
 	workspace, err := os.MkdirTemp(s.temp, "osaurus-local-proof-")
@@ -127,7 +120,7 @@ func (s *Sandbox) prove(ctx context.Context) error {
 	return err
 }
 
-// Start implements sandbox.Sandbox.
+// Start implements engine.Sandbox.
 func (s *Sandbox) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
 	const op = "start command"
 	if err := req.Check(); err != nil {
