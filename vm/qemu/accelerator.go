@@ -14,23 +14,23 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// Accelerator is what runs the guest's instructions.
+// Accelerator is QEMU's way to run the guest's instructions.
 type Accelerator string
 
 const (
-	KVM Accelerator = "kvm" // the processor itself
-	TCG Accelerator = "tcg" // QEMU's translator: slower, works everywhere
+	KVM Accelerator = "kvm" // hardware virtualization
+	TCG Accelerator = "tcg" // emulation: slow, but works everywhere
 )
 
-// Requests of Linux's KVM device, and the one version there ever was.
+// ioctl requests of /dev/kvm, and its only API version.
 const (
 	kvmGetAPIVersion = 0xae00
 	kvmCreateVM      = 0xae01
 	kvmAPIVersion    = 12
 )
 
-// ChooseAccelerator returns KVM where it truly works for guests of an
-// architecture, otherwise TCG and the reason.
+// ChooseAccelerator returns KVM if it works for guests of an architecture, otherwise TCG and the
+// reason.
 func ChooseAccelerator(arch vm.Arch) (accel Accelerator, reason string) {
 	trouble := kvmTrouble(arch)
 	if trouble.reason != "" {
@@ -39,8 +39,8 @@ func ChooseAccelerator(arch vm.Arch) (accel Accelerator, reason string) {
 	return KVM, ""
 }
 
-// trouble is why KVM cannot be used and what mends it, if anything does.
-type trouble struct{ reason, mend string }
+// trouble is the reason why KVM cannot be used, and the fix if there is one.
+type trouble struct{ reason, fix string }
 
 const turnOn = "Turn virtualization on in the firmware, or nested virtualization where this host is itself a virtual machine."
 
@@ -48,8 +48,7 @@ func kvmTrouble(arch vm.Arch) trouble {
 	if arch != vm.HostArch() {
 		return trouble{reason: fmt.Sprintf("guests for %s are translated on a host of %s", arch, vm.HostArch())}
 	}
-	// A KVM device without such a processor behind it exists (nested, in some
-	// clouds) and opens, but its guests hang.
+	// Some clouds offer a KVM device without hardware virtualization: it opens, but guests hang.
 	if arch == vm.AMD64 {
 		if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !virtualizes(info) {
 			return trouble{"the processor shows no virtualization (no vmx or svm flag)", turnOn}
@@ -77,7 +76,7 @@ func kvmTrouble(arch vm.Arch) trouble {
 	return trouble{}
 }
 
-// virtualizes looks for the flag of Intel's or AMD's virtualization.
+// virtualizes reports whether /proc/cpuinfo has the flag of Intel's or AMD's virtualization.
 func virtualizes(cpuinfo []byte) bool {
 	for lines := bufio.NewScanner(bytes.NewReader(cpuinfo)); lines.Scan(); {
 		name, flags, _ := strings.Cut(lines.Text(), ":")

@@ -10,29 +10,28 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// fileQueue is the size of a share's request queue. A guest sends at most so
-// many pages in one request, less a few: this makes it nearly 4 MiB.
+// fileQueue is the size of a share's request queue. It bounds the pages of one request, here to
+// nearly 4 MiB.
 const fileQueue = 1024
 
-// fixedMAC is a locally administered address. Each machine is alone on its
-// network, so that all may have the same.
+// fixedMAC is a locally administered address. All machines use it, since each is alone on its
+// network.
 const fixedMAC = "52:54:00:6f:73:61"
 
-// wiring is what the command line says of descriptors that QEMU inherits: for
-// each device served here, and for the console and the control connection, the
-// number that the connected socket has in QEMU.
+// wiring holds the descriptors that QEMU inherits for the command line: the sockets of devices
+// served here, of the console and of the control connection.
 type wiring struct {
 	console, control int
 	backends         []wire
 }
 
-// wire is a device served by this process: QEMU's name and properties for it.
+// wire is a device served by this process, with its QEMU name and properties.
 type wire struct {
 	device string
 	fd     int
 }
 
-// arguments is QEMU's command line for a machine.
+// arguments returns QEMU's command line for a machine.
 func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 	var args []string
 	add := func(option, format string, values ...any) {
@@ -41,14 +40,13 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 
 	add("-name", "%s", cfg.Name)
 	args = append(args, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none")
-	// QEMU needs none of these once it runs, and a guest that broke out of it
-	// would.
+	// QEMU does not need these system calls once it runs, but a guest that escaped into it might.
 	add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
 	add("-machine", "%s", machineType(cfg.Arch))
 	add("-accel", "%s", accelerators[accel])
 	add("-cpu", "%s", processor(cfg.Arch, accel))
 	add("-smp", "%d", cfg.CPUs)
-	// Sealed and shared: the devices in this process map it too.
+	// Sealed and shared, because devices in this process map it too.
 	add("-object", "memory-backend-memfd,id=ram,size=%d,share=on", cfg.Memory)
 	add("-m", "%dM", cfg.Memory>>20)
 
@@ -61,8 +59,8 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 	add("-chardev", "socket,id=control,fd=%d", w.control)
 	add("-mon", "chardev=control,mode=control")
 
-	// One log for both consoles: the serial port says what goes wrong before
-	// the kernel has a driver for the other.
+	// One log for both consoles: the serial port shows errors until the kernel has a driver for the
+	// virtio console.
 	add("-chardev", "socket,id=console,fd=%d,mux=on", w.console)
 	add("-serial", "chardev:console")
 	// The default of 31 ports would cost each boot 62 queues.
@@ -74,13 +72,12 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 
 	for i, d := range cfg.Disks {
 		add("-blockdev", "%s", blockdev(i, d))
-		// An error of the host's disk is one for the guest to see. But one that has no room left is
-		// not broken, and a file system that is told so breaks: the machine stands still until it
-		// has room again, and writes then.
+		// Report I/O errors of the host's disk to the guest, except a full disk, which would break
+		// the guest's file system. QEMU then pauses the machine until there is space, and retries.
 		add("-device", "virtio-blk-pci,drive=disk%d,werror=enospc,rerror=report,disable-legacy=on", i)
 	}
 	if cfg.Network == vm.NetworkNAT {
-		// Without IPv6: a host often has none, and programs would wait for it.
+		// Without IPv6: many hosts have none, and programs would wait for it.
 		add("-netdev", "user,id=net,ipv6=off")
 		add("-device", "virtio-net-pci,netdev=net,mac=%s,romfile=,disable-legacy=on", fixedMAC)
 	}
@@ -91,8 +88,7 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 	return args
 }
 
-// machineType leaves out all that a machine of virtio devices never uses; each
-// part costs the guest's kernel time to find.
+// machineType returns the machine without legacy devices, which would slow down the guest's boot.
 func machineType(arch vm.Arch) string {
 	const common = "memory-backend=ram,dump-guest-core=off"
 	if arch == vm.ARM64 {
@@ -103,13 +99,10 @@ func machineType(arch vm.Arch) string {
 
 var accelerators = map[Accelerator]string{KVM: "kvm", TCG: "tcg,thread=multi"}
 
-// processor chooses what programs in the guest can count on. Translated, amd64
-// has everything up to AVX2, which some prebuilt programs demand, but not the
-// five-level page tables, which only cost, nor the fast copying of strings, which
-// has kernel and programs copy byte by byte what they else copy by the word: that
-// doubles what a byte through vsock costs; arm64 is the plainest 64-bit core,
-// which all distributions are built for: "max" boots slower by its pointer
-// authentication alone.
+// processor returns QEMU's CPU model. Emulated amd64 has features up to AVX2, which some prebuilt
+// programs need. It lacks five-level page tables, which are slow, and fast string operations, which
+// make kernel and programs copy byte by byte and double the cost of vsock. Emulated arm64 is the
+// base model that all distributions support: "max" boots slower because of pointer authentication.
 func processor(arch vm.Arch, accel Accelerator) string {
 	switch {
 	case accel == KVM:
@@ -120,28 +113,27 @@ func processor(arch vm.Arch, accel Accelerator) string {
 	return "max,la57=off,erms=off,fsrm=off"
 }
 
-// kernelArgs are the driver's own. The guest's console is hvc0, as it is under
-// Virtualization.framework; until the kernel has its driver, errors come out of
-// the serial port. A kernel that panics resets, which ends the machine. The
-// kernel's tests of its own ciphers would take a tenth of an emulated boot.
+// kernelArgs returns the kernel arguments that this driver adds. The console is hvc0, as under
+// Virtualization.framework; until its driver is loaded, errors go to the serial port. A panic
+// resets and so ends the machine. The self-tests of ciphers would take a tenth of an emulated boot.
 func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 	early := "earlycon=uart8250,io,0x3f8"
 	if arch == vm.ARM64 {
 		early = "earlycon=pl011,0x9000000"
 	}
-	// Quiet comes first, since it counts from where it is read.
+	// "quiet" comes first because it takes effect where it is parsed.
 	args := []string{"quiet", early, "console=hvc0", "panic=-1", "net.ifnames=0", "cryptomgr.notests"}
 	if arch == vm.AMD64 && accel == TCG {
-		// Translated processors all read one counter, but do not say so, and the
-		// kernel would ask a device for each time of day. Their timer ticks too, but not
-		// always within the moment in which the kernel would try it, and panic.
+		// Emulated processors share one time stamp counter, but the kernel does not know that and
+		// would use a slow clock device. Their timer may also be too late for the kernel's timer
+		// check, which would panic.
 		args = append(args, "tsc=reliable", "no_timer_check")
-		// A kernel patches itself most while it boots, in steps that other processors may see. Translated
-		// by QEMU 7.2, one may go on with what was there before, and all hang: the guest starts the others
-		// after that. A kernel that took itself for one with a single processor would patch itself then.
+		// The kernel patches its code while it boots. Under QEMU 7.2's emulation, another processor
+		// may keep running the old code, and all hang. So the guest starts the others after boot,
+		// and noreplace-smp keeps the kernel from patching itself again when it does.
 		args = append(args, "maxcpus=1", "noreplace-smp")
-		// Where it measures that counter itself, and this computer is busy, its clock may be five times
-		// too fast for good.
+		// On a busy host the kernel can measure the counter's rate wrongly and run its clock up to
+		// five times too fast.
 		if rate := tickRate(); rate > 0 {
 			args = append(args, fmt.Sprintf("tsc_early_khz=%d", rate))
 		}
@@ -149,9 +141,8 @@ func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 	return args
 }
 
-// blockdev describes a disk. In JSON no character of a path means anything.
-// Flushes of the guest reach the host's disk; what the guest discards or zeroes
-// becomes a hole in the file.
+// blockdev describes a disk, in JSON so that a path needs no escaping for QEMU. Guest flushes reach
+// the host's disk; blocks that the guest discards or zeroes become holes in the file.
 func blockdev(i int, d vm.Disk) string {
 	type file struct {
 		Driver   string `json:"driver"`
@@ -171,7 +162,7 @@ func blockdev(i int, d vm.Disk) string {
 		File: file{"file", d.Path, d.ReadOnly, "unmap"},
 	})
 	if err != nil {
-		panic(err) // strings and booleans always encode
+		panic(err) // cannot fail for strings and booleans
 	}
 	return string(b)
 }

@@ -18,25 +18,25 @@ import (
 	"osaurus-sandbox/vm/qemu/vsock"
 )
 
-// guestCID is the guest's vsock address. Every machine's is the same, since no
-// other process can reach its device.
+// guestCID is the guest's vsock address. All machines use the same, since no other process can
+// reach their devices.
 const guestCID = 3
 
 // backend is a virtio device that this process serves to QEMU.
 type backend struct {
 	device
 	name     string // for logs
-	argument string // QEMU's name and properties of it
+	argument string // QEMU device name and properties
 }
 
-// device is a virtio device that can be done with.
+// device is a virtio device that can be closed.
 type device interface {
 	vhostuser.Device
 	io.Closer
 }
 
-// newBackends makes the devices of a machine: its vsock device, which is also
-// returned by itself, and one for each share.
+// newBackends creates a machine's vsock device and a device for each share. It also returns the
+// vsock device separately.
 func newBackends(cfg *vm.Config, log *slog.Logger) ([]backend, *vsock.Device, error) {
 	socket := vsock.New(guestCID)
 	all := []backend{{socket, "vsock", "vhost-user-vsock-pci"}}
@@ -65,8 +65,8 @@ func closeBackends(all []backend) {
 	}
 }
 
-// socketPair makes a connection with one end for QEMU to inherit: it has no
-// name, so that nobody else can connect.
+// socketPair returns a connection and its other end for QEMU to inherit. It has no name, so no
+// other process can connect.
 func socketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

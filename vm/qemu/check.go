@@ -12,12 +12,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// wantFiles is how many descriptors this process should be allowed: a guest
-// that walks a big shared folder makes it hold thousands.
+// wantFiles is the recommended limit of open files: a guest that walks a big share makes this
+// process hold thousands.
 const wantFiles = 8192
 
-// Check says what this host has and lacks for machines of an architecture,
-// each with what mends it.
+// Check reports what this host has and lacks to run machines of an architecture, with a fix for
+// each problem.
 func Check(ctx context.Context, arch vm.Arch) []vm.Finding {
 	return []vm.Finding{checkProgram(ctx, arch), checkAccelerator(arch), checkMemory(), checkFiles()}
 }
@@ -38,10 +38,10 @@ func checkAccelerator(arch vm.Arch) vm.Finding {
 	if t.reason == "" {
 		return vm.Finding{What: "KVM", Status: vm.FindingOK, Detail: "works"}
 	}
-	return vm.Finding{What: "KVM", Status: vm.FindingLimited, Detail: t.reason + ": machines run under TCG, which is slower", Fix: t.mend}
+	return vm.Finding{What: "KVM", Status: vm.FindingLimited, Detail: t.reason + ": machines run under TCG, which is slower", Fix: t.fix}
 }
 
-// checkMemory makes what guests' memory is made of.
+// checkMemory checks that a sealed memfd can be created, which guest memory needs.
 func checkMemory() vm.Finding {
 	f := vm.Finding{What: "shared memory", Status: vm.FindingOK, Detail: "sealed memory files work"}
 	fd, err := unix.MemfdCreate("osaurus-check", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)

@@ -13,10 +13,10 @@ import (
 
 // Driver implements vm.Driver. The zero value is ready to use.
 type Driver struct {
-	// Accelerator overrides the choice between KVM and TCG: a host whose KVM
-	// looks right and is not needs it.
+	// Accelerator overrides the choice between KVM and TCG, for hosts where KVM is detected but
+	// does not work.
 	Accelerator Accelerator
-	// Log gets what goes wrong inside devices; nil discards it.
+	// Log receives errors of devices. Nil discards them.
 	Log *slog.Logger
 }
 

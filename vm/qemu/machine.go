@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	// endPatience is how long a machine may take to end after ForceOff or after
-	// QEMU has ended. It is more than a device waits for a hanging operation,
-	// which is five seconds for each of its two queues (vhostuser).
+	// endPatience bounds the end of a machine after ForceOff or QEMU's exit. It is longer than devices
+	// wait for hanging requests: five seconds for each of two queues (vhostuser).
 	endPatience = 30 * time.Second
 
 	stays = "QEMU is killed but not gone, or what served it: it waits for a disk or share of the host. See that these answer, or restart the host."
@@ -36,17 +35,17 @@ type machine struct {
 	accel    Accelerator
 	log      *slog.Logger
 	backends []backend
-	socket   *vsock.Device // one of them
+	socket   *vsock.Device // also in backends
 	run      *run          // nil before Start
 
 	pulled chan struct{} // closed by Pull
 	once   sync.Once
 
-	stopped chan struct{} // QEMU has stopped the processors, which may have been asked of it
-	full    atomic.Bool   // they stand still since the disk of the host is
+	stopped chan struct{} // QEMU has paused the machine, on request or by itself
+	full    atomic.Bool   // paused because the host's disk is full
 
 	mu       sync.Mutex
-	shutdown string // why QEMU said that it ends
+	shutdown string // reason of QEMU's SHUTDOWN event
 }
 
 var (
@@ -59,7 +58,7 @@ func newMachine(cfg vm.Config, p program, accel Accelerator, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	// The caller may go on to use its slices.
+	// Copy, because the caller may change its slices.
 	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
 	m := &machine{cfg: cfg, program: p, accel: accel, log: log, backends: backends, socket: socket, pulled: make(chan struct{}), stopped: make(chan struct{}, 1)}
 	m.Power = vm.NewPower(cfg.Name, m, stays)
@@ -78,13 +77,13 @@ func (m *machine) Start(ctx context.Context) error {
 		}
 		return m.AbortStart(op, fault.Wrap(op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
 	}
-	// A guest may have ended already: that was a start too.
+	// If the guest has ended already, Start still succeeds.
 	m.Move(vm.Running, vm.Starting)
 	go m.awaitRoom()
 	return nil
 }
 
-// launch starts QEMU and whoever waits for its end.
+// launch starts QEMU and the goroutines that wait for its end.
 func (m *machine) launch() error {
 	r, err := launch(&m.cfg, m.program.path, m.accel, m.backends, m.log)
 	if err != nil {
@@ -95,7 +94,7 @@ func (m *machine) launch() error {
 	return nil
 }
 
-// follow goes with a machine from its start to its end.
+// follow waits for a started machine to end.
 func (m *machine) follow() {
 	gone := make(chan struct{})
 	go func() {
@@ -109,7 +108,7 @@ func (m *machine) follow() {
 	select {
 	case <-gone:
 	case <-time.After(endPatience):
-		// Followed all the same: what it has must not be taken from it.
+		// Keep waiting: its files must not be reused while it runs.
 		m.abandon()
 		<-gone
 	}
@@ -117,13 +116,14 @@ func (m *machine) follow() {
 	m.End(m.EndError(m.outcome()))
 }
 
-// abandon ends a machine's life although QEMU or what serves it does not end.
+// abandon marks the machine as ended although QEMU or a device does not end.
 func (m *machine) abandon() {
 	_ = m.socket.Close()
 	m.Abandon(fault.Newf(fault.Timeout, "kill machine", m.cfg.Name, "it is not gone after %v", endPatience).Advise(stays))
 }
 
-// outcome says how the machine has ended, once QEMU is gone: nil is orderly.
+// outcome returns the error with which the machine ended, or nil after a shutdown. Call it after
+// QEMU's end.
 func (m *machine) outcome() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,10 +137,10 @@ func (m *machine) outcome() error {
 		return fault.New(fault.Execution, "start machine", m.cfg.Name, cause).
 			Advise("QEMU refused to run this machine; check the host with `osaurus-sandbox doctor`.")
 	case cause == nil:
-		cause = fmt.Errorf("qemu ended unasked (%s)", m.shutdown)
+		cause = fmt.Errorf("qemu ended unexpectedly (%s)", m.shutdown)
 	}
 	return fault.New(fault.Execution, "run machine", m.cfg.Name, cause).
-		Advise("Something ended QEMU: see the host's kernel log (sudo dmesg) for a lack of memory, then start the machine again.")
+		Advise("QEMU was killed: check the host's kernel log (sudo dmesg) for lack of memory, then start the machine again.")
 }
 
 func (m *machine) ForceOff() bool {
@@ -155,14 +155,14 @@ func (m *machine) ForceOff() bool {
 
 func (m *machine) Release() { closeBackends(m.backends) }
 
-// event follows what QEMU does by itself.
+// event handles an event from QEMU.
 func (m *machine) event(e qmp.Event) {
 	switch e.Name {
 	case "STOP":
 		m.Move(vm.Paused, vm.Running, vm.Pausing)
 		select {
 		case m.stopped <- struct{}{}:
-		default: // it is looked into yet
+		default: // already signalled
 		}
 	case "RESUME":
 		m.Move(vm.Running, vm.Paused, vm.Resuming)
@@ -198,8 +198,8 @@ func (m *machine) Resume(ctx context.Context) error {
 	return m.change(ctx, "resume machine", "cont", vm.Paused, vm.Resuming, vm.Running)
 }
 
-// change takes the machine from one state to another by a command. If QEMU
-// does not answer the state is the old one again, until it does: see event.
+// change executes a command that takes the machine from one state to another. If QEMU does not
+// answer, the old state is restored, until an event reports the new one.
 func (m *machine) change(ctx context.Context, op, command string, from, during, to vm.State) error {
 	if !m.Move(during, from) {
 		return m.StateError(op)
@@ -212,7 +212,7 @@ func (m *machine) change(ctx context.Context, op, command string, from, during, 
 	return nil
 }
 
-// tell executes a command of QEMU's in a state that has a control connection.
+// tell executes a QEMU command, in states with a control connection.
 func (m *machine) tell(ctx context.Context, op, command string) error {
 	if err := m.run.control.Do(ctx, command, nil, nil); err != nil {
 		return fault.Wrap(op, m.cfg.Name, err)

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// pipeGrace is how long after QEMU's end its error output may stay open.
+	// pipeGrace is how long QEMU's stderr may stay open after its end.
 	pipeGrace = time.Second
-	// firstInherited is the number of the first of exec.Cmd.ExtraFiles.
+	// firstInherited is the descriptor of the first of exec.Cmd.ExtraFiles.
 	firstInherited = 3
 )
 
-// process is a running QEMU. It dies with this process, however this one ends.
+// process is a running QEMU. The kernel kills it when this process ends.
 type process struct {
 	os     *os.Process
 	exited chan struct{}
-	err    error       // of Wait, once exited is closed
-	stderr *vm.Console // in memory only: no less hostile than the guest's
+	err    error       // result of Wait; valid once exited is closed
+	stderr *vm.Console // in memory only, since it is as untrusted as the guest's console
 }
 
-// startProcess starts QEMU with the given files inherited, from descriptor
-// firstInherited on. The files are the caller's to close.
+// startProcess starts QEMU, which inherits files from descriptor firstInherited on. The caller
+// closes the files.
 func startProcess(path string, args []string, files []*os.File) (*process, error) {
 	stderr, err := vm.OpenConsole("")
 	if err != nil {
@@ -44,12 +44,12 @@ func startProcess(path string, args []string, files []*os.File) (*process, error
 	cmd.WaitDelay = pipeGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
-		Setpgid:   true, // a Ctrl-C in the terminal is not for QEMU
+		Setpgid:   true, // keeps Ctrl-C in the terminal from QEMU
 	}
 	started := make(chan error)
 	go func() {
-		// The kernel kills QEMU when the thread that started it ends, so this
-		// one must live as long. It is not unlocked: it ends with QEMU.
+		// The kernel kills QEMU when the thread that started it ends, so this goroutine keeps its
+		// thread until QEMU has ended.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		p.os = cmd.Process
@@ -65,14 +65,14 @@ func startProcess(path string, args []string, files []*os.File) (*process, error
 	return p, nil
 }
 
-// environment is all that QEMU gets to know of ours: a guest that broke out of
-// it would find no keys there.
+// environment is QEMU's environment. It contains no secrets that a guest could find after an
+// escape.
 func environment() []string { return []string{"LC_ALL=C"} }
 
 // kill ends QEMU, even a stopped one.
-func (p *process) kill() { _ = p.os.Kill() } // it fails only if QEMU has ended
+func (p *process) kill() { _ = p.os.Kill() } // fails only if QEMU has ended
 
-// cause says how QEMU ended, once it has: nil if it meant to.
+// cause returns the error with which QEMU ended, or nil. Call it after QEMU's end.
 func (p *process) cause() error {
 	if p.err == nil {
 		return nil

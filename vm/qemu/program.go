@@ -16,21 +16,20 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// The oldest QEMU that this driver was run with (Debian 12's). Older ones lack
-// machine properties that it sets.
+// The oldest supported QEMU (Debian 12). Older versions lack machine properties that this driver
+// sets.
 const (
 	oldestMajor = 7
 	oldestMinor = 2
 )
 
-// probeTimeout is long enough for a QEMU that comes from a cold disk.
+// probeTimeout is long enough to load QEMU from a cold disk.
 const probeTimeout = 20 * time.Second
 
-// extraDirs are where QEMU is when the PATH of a service or a desktop
-// application does not say so.
+// extraDirs are searched after the PATH, which can be short in services and desktop applications.
 var extraDirs = []string{"/usr/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/run/current-system/sw/bin"}
 
-// guestMachine is what QEMU calls an architecture.
+// guestMachine returns QEMU's name of an architecture.
 func guestMachine(arch vm.Arch) string {
 	if arch == vm.ARM64 {
 		return "aarch64"
@@ -38,13 +37,13 @@ func guestMachine(arch vm.Arch) string {
 	return "x86_64"
 }
 
-// program is a QEMU that was found to be good enough.
+// program is a usable QEMU.
 type program struct {
 	path         string
 	major, minor int
 }
 
-// findProgram looks for the QEMU of an architecture and asks its version.
+// findProgram finds the QEMU for an architecture and checks its version.
 func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
 	const op = "find qemu"
 	name := "qemu-system-" + guestMachine(arch)
@@ -61,11 +60,11 @@ func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
 		if e, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, firstLine(e.Stderr))
 		}
-		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This QEMU does not start. Install it anew: " + installCommand(arch))
+		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This QEMU does not start. Reinstall it:" + installCommand(arch))
 	}
 	major, minor, err := parseVersion(out)
 	if err != nil {
-		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This is no QEMU. Install one: " + installCommand(arch))
+		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This program is not QEMU. Install QEMU:" + installCommand(arch))
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
 		return program{}, fault.Newf(fault.Unavailable, op, path, "version %d.%d is too old", major, minor).
@@ -94,7 +93,7 @@ func parseVersion(out []byte) (major, minor int, err error) {
 	if m == nil {
 		return 0, 0, fmt.Errorf("no version in %q", firstLine(out))
 	}
-	// The pattern leaves nothing that Atoi could refuse.
+	// The pattern matches digits only, so Atoi cannot fail.
 	major, _ = strconv.Atoi(string(m[1]))
 	minor, _ = strconv.Atoi(string(m[2]))
 	return major, minor, nil
@@ -105,8 +104,7 @@ func firstLine(b []byte) string {
 	return string(line)
 }
 
-// packagers are the package managers whose packages of QEMU we know, the
-// first that is there being the host's.
+// packagers are package managers with their QEMU packages. The first that is installed is used.
 var packagers = []struct {
 	program string
 	command string // with one %s for the package
@@ -121,7 +119,7 @@ var packagers = []struct {
 	{"brew", "brew install %s", "qemu", "qemu"},
 }
 
-// installCommand is the command that installs QEMU on this host.
+// installCommand returns the command that installs QEMU on this host.
 func installCommand(arch vm.Arch) string {
 	for _, p := range packagers {
 		if _, err := exec.LookPath(p.program); err != nil {

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// roomEvery is how often it is looked whether the host's disk has room again.
+	// roomEvery is how often a full host disk is checked for free space.
 	roomEvery = time.Second
-	// roomToGoOn is what must be free for a machine to go on that the host's full disk has
-	// stopped: less would be full again as soon as the guest has written what it kept back.
+	// roomToGoOn is the free space needed to resume a machine. With less, the guest's pending
+	// writes would fill the disk again at once.
 	roomToGoOn = 64 << 20
 )
 
-// awaitRoom goes with a machine from its start to its end. QEMU stops one that writes to a full
-// disk of the host, and keeps what it was to write; it is told to go on once there is room.
+// awaitRoom resumes the machine after the host's disk was full. QEMU pauses a machine that writes
+// to a full disk and keeps the write. awaitRoom runs until the machine ends.
 func (m *machine) awaitRoom() {
 	tick := time.NewTicker(roomEvery)
 	defer tick.Stop()
@@ -38,7 +38,7 @@ func (m *machine) awaitRoom() {
 			}
 			m.full.Store(lacks)
 			if lacks && m.hasRoom() {
-				_ = m.tell(context.Background(), "go on", "cont") // if it fails, it is told again
+				_ = m.tell(context.Background(), "go on", "cont") // retried if it fails
 			}
 			select {
 			case <-tick.C:
@@ -50,8 +50,8 @@ func (m *machine) awaitRoom() {
 	}
 }
 
-// lacksRoom reports whether QEMU has stopped the machine because a disk is full: it does so for no
-// other error of a disk. While it does not answer, that is not known, and what was so counts.
+// lacksRoom reports whether QEMU has paused the machine because a disk is full, the only disk error
+// for which it does. Known is false if QEMU does not answer.
 func (m *machine) lacksRoom() (lacks, known bool) {
 	var now struct{ Status string }
 	if err := m.run.control.Do(context.Background(), "query-status", nil, &now); err != nil {
@@ -60,8 +60,8 @@ func (m *machine) lacksRoom() (lacks, known bool) {
 	return now.Status == "io-error", true
 }
 
-// hasRoom reports whether the file systems of the machine's disks have. Where that cannot be told,
-// going on tells.
+// hasRoom reports whether the file systems of the machine's disks have enough space. It returns
+// true if that is unknown: QEMU then pauses again if not.
 func (m *machine) hasRoom() bool {
 	for _, d := range m.cfg.Disks {
 		var s unix.Statfs_t
@@ -76,11 +76,11 @@ func (m *machine) Stalled() error {
 	if !m.full.Load() {
 		return nil
 	}
-	return fault.Newf(fault.Unavailable, "", "", "the disk of this computer is full, and the sandbox's cannot grow").
-		Advise(fmt.Sprintf("Make room, so that %d MiB are free where %s is: it goes on by itself then, and has lost nothing.", roomToGoOn>>20, m.growing()))
+	return fault.Newf(fault.Unavailable, "", "", "the disk of this computer is full, so the sandbox's disk cannot grow").
+		Advise(fmt.Sprintf("Free %d MiB on the disk that holds %s. The sandbox then continues by itself, without losing data.", roomToGoOn>>20, m.growing()))
 }
 
-// growing is the first disk that the machine writes to.
+// growing returns the path of the first writable disk.
 func (m *machine) growing() string {
 	for _, d := range m.cfg.Disks {
 		if !d.ReadOnly {

@@ -15,16 +15,15 @@ import (
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 
-// lastWords is how long a QEMU that hung up has to say why by its end.
+// lastWords bounds the wait for QEMU's exit status after it has hung up.
 const lastWords = 2 * time.Second
 
-// run is a QEMU at work: its process, and this process's end of each of its
-// connections.
+// run is a running QEMU: its process, and our end of each connection.
 type run struct {
 	process *process
 	console *vm.Console
 	serving sync.WaitGroup // devices and console
-	hangUp  func()         // on all devices
+	hangUp  func()         // hangs up on all devices
 
 	conn      net.Conn      // the control connection, until connect
 	connected chan struct{} // connect has returned
@@ -108,8 +107,8 @@ func (r *run) connect(ctx context.Context, onEvent func(qmp.Event)) error {
 	return nil
 }
 
-// exits reports whether a QEMU that could not be connected to ends by itself,
-// with a reason, rather than being silent.
+// exits reports whether QEMU exits by itself after a failed connect. Its exit status then explains
+// the failure.
 func (r *run) exits() bool {
 	select {
 	case <-r.process.exited:
@@ -119,12 +118,12 @@ func (r *run) exits() bool {
 	}
 }
 
-// wait returns when QEMU is gone and so is all that served it.
+// wait returns when QEMU and all goroutines that serve it have ended.
 func (r *run) wait() {
 	<-r.process.exited
-	// A device that QEMU had told to stop may wait for what hangs, and not see this.
+	// A device that is stopping may wait for a hanging request and not notice QEMU's end.
 	r.hangUp()
-	// All that QEMU said is in the sockets: read it to the end.
+	// Read what QEMU has left in the sockets.
 	r.serving.Wait()
 	<-r.connected
 	if r.control != nil {

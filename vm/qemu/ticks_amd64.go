@@ -4,19 +4,19 @@ package qemu
 
 import "time"
 
-// counter is this processor's time stamp counter, which translated amd64 processors have too.
+// counter returns the time stamp counter, which emulated amd64 processors share with the host.
 func counter() uint64
 
 const (
-	// tickTime is how long the counter is watched: with it, and clock readings that are less than
-	// a microsecond apart, the rate is right to a ten-thousandth.
+	// tickTime is how long the counter is measured. With clock readings less than a microsecond
+	// apart, the rate is accurate to 0.01%.
 	tickTime = 10 * time.Millisecond
-	// tickTries is how often the two are read together: this program may be held up
-	// in between.
+	// tickTries is how often clock and counter are read together, since this program may be
+	// preempted in between.
 	tickTries = 8
 )
 
-// tickRate is how often the counter ticks in a millisecond.
+// tickRate returns the ticks of the counter per millisecond.
 func tickRate() int64 {
 	from, begun := reading()
 	time.Sleep(tickTime)
@@ -24,7 +24,7 @@ func tickRate() int64 {
 	return int64(float64(to-from) / float64(ended.Sub(begun)) * float64(time.Millisecond))
 }
 
-// reading is a value of the counter, and when it was read.
+// reading returns the counter and the time at which it was read.
 func reading() (value uint64, at time.Time) {
 	least := time.Duration(-1)
 	for range tickTries {

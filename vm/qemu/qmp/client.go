@@ -1,4 +1,4 @@
-// Package qmp is a client of QEMU's control protocol: one command at a time or many, each with a deadline, and events as they come.
+// Package qmp is a client for QEMU's control protocol. It executes commands with deadlines, also concurrently, and delivers events.
 package qmp
 
 import (
@@ -16,25 +16,22 @@ import (
 )
 
 const (
-	// callTimeout bounds a command whose caller set no earlier deadline. What
-	// this client is used for takes QEMU milliseconds; a QEMU that is silent
-	// for so long is stopped or swapped out.
+	// callTimeout bounds a command without an earlier deadline. QEMU usually answers within
+	// milliseconds; if not, it is stopped or swapped out.
 	callTimeout = 5 * time.Second
-	// startTimeout bounds QEMU's start, until it takes commands: it comes from a disk, and
-	// makes its devices and the machine's memory first, on a host that may be busy.
+	// startTimeout bounds QEMU's start until it accepts commands. It first creates devices and
+	// memory, on a host that may be busy.
 	startTimeout = 30 * time.Second
-	// maxMessage bounds a line from QEMU. The longest one here, the list of
-	// its commands, is 30 KiB.
+	// maxMessage bounds a line from QEMU. The longest known one, the list of commands, is 30 KiB.
 	maxMessage = 1 << 20
 )
 
-// Client is a connection to one QEMU. Its methods may be called from any
-// goroutine.
+// Client is a connection to one QEMU. Its methods are safe for concurrent use.
 type Client struct {
 	conn net.Conn
 	done chan struct{} // the reader has ended
 
-	writing sync.Mutex // one line at a time
+	writing sync.Mutex // serializes lines
 
 	mu      sync.Mutex
 	err     error // why the reader ended
@@ -42,9 +39,9 @@ type Client struct {
 	waiting map[uint64]chan message
 }
 
-// Connect waits for QEMU's greeting on conn, which the client owns from now on,
-// and leaves its negotiation mode. Events are handed to onEvent one by one, in
-// order, on a goroutine of the client's: it must not wait for a command.
+// Connect waits for QEMU's greeting and leaves negotiation mode. The client then owns conn. It
+// calls onEvent for each event, in order, on its reader goroutine: onEvent must not wait for a
+// command.
 func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, error) {
 	c := &Client{conn: conn, done: make(chan struct{}), waiting: map[uint64]chan message{}}
 	greeted := make(chan struct{})
@@ -67,10 +64,9 @@ func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, 
 	return c, nil
 }
 
-// Do executes a command. Args, if not nil, is a value that encodes to an
-// object; the result is decoded into result unless that is nil. It fails with
-// fault.Timeout when QEMU does not answer in time; the command may be carried
-// out yet. A refusal has an *Error in its chain.
+// Do executes a command. Args, if not nil, must encode to a JSON object. The answer is decoded into
+// result unless that is nil. Do fails with fault.Timeout if QEMU does not answer in time; QEMU may
+// still execute the command. If QEMU refuses the command, the error wraps an *Error.
 func (c *Client) Do(ctx context.Context, command string, args, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -111,7 +107,7 @@ func (c *Client) do(ctx context.Context, command string, args, result any) error
 	}
 }
 
-// failure gives an error its kind.
+// failure returns the fault for a failed command.
 func (c *Client) failure(command string, err error) error {
 	kind := fault.KindOf(err)
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -119,7 +115,7 @@ func (c *Client) failure(command string, err error) error {
 	}
 	e := fault.New(kind, "tell qemu", command, err)
 	if kind == fault.Timeout {
-		return e.Advise("QEMU does not answer: it is stopped, or the host is short of memory. Kill the machine if it stays so.")
+		return e.Advise("QEMU does not answer: it is stopped, or the host is short of memory. Kill the machine if that persists.")
 	}
 	return e
 }
@@ -139,7 +135,7 @@ func (c *Client) send(ctx context.Context, r request) error {
 	return err
 }
 
-// read takes QEMU's messages until the connection ends or one is broken.
+// read reads QEMU's messages until the connection ends or a message is invalid.
 func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
 	defer close(c.done)
 	lines := bufio.NewScanner(c.conn)
@@ -168,9 +164,8 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
 			}
 			c.mu.Unlock()
 		default:
-			// A refusal without a number answers a line that QEMU could not
-			// read; this client sends none.
-			c.end(fmt.Errorf("an answer to nothing: %v", m.Error))
+			// An error without an id means that QEMU could not parse a line.
+			c.end(fmt.Errorf("answer without a request: %v", m.Error))
 			return
 		}
 	}
@@ -181,18 +176,18 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
 	c.end(io.EOF)
 }
 
-// end notes why nothing more will be read, before done is closed.
+// end records why reading has ended, before done is closed.
 func (c *Client) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = fmt.Errorf("control connection ended: %w", err)
 }
 
-// Done is closed when the connection has ended and the last event was handed
-// out.
+// Done returns a channel that is closed when the connection has ended and the last event was
+// delivered.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Close ends the connection, and every command that waits.
+// Close closes the connection. Waiting commands fail.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	<-c.done

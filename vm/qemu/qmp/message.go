@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Event is something that QEMU tells unasked.
+// Event is an event that QEMU sends.
 type Event struct {
 	Name string
 	Data json.RawMessage // an object, or nil
 }
 
-// Error is a command that QEMU refused.
+// Error is QEMU's error reply to a command.
 type Error struct {
 	Class       string `json:"class"`
 	Description string `json:"desc"`
@@ -42,7 +42,7 @@ func parse(line []byte) (message, error) {
 		}
 	}
 	if kinds != 1 || m.Return != nil && m.Error != nil {
-		return message{}, errors.New("a message is one of greeting, event, result and error")
+		return message{}, errors.New("message is not a greeting, event, result or error")
 	}
 	return m, nil
 }

@@ -35,13 +35,12 @@ type Chain struct {
 func (q *Queue) walk(c *Chain, head uint16) error {
 	table, n, i := q.desc, q.num, int(head)
 	indirect := false
-	// No driver makes a chain longer than the largest ring has entries; with
-	// that limit a loop in the chain ends as well.
+	// A chain cannot be longer than the largest ring. The limit also ends loops.
 	for range maxQueueSize {
 		if i >= n {
 			return fmt.Errorf("descriptor %d of %d", i, n)
 		}
-		// Copy the descriptor out once; check and use the copy.
+		// Copy the descriptor once, then check and use the copy.
 		var d [descSize]byte
 		copy(d[:], table[i*descSize:])
 		addr, length, flags, next := le.Uint64(d[:]), le.Uint32(d[8:]), le.Uint16(d[12:]), le.Uint16(d[14:])

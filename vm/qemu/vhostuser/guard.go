@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// health is whether a device works. The queues of a device share one.
+// health records whether a device is broken. The queues of a device share it.
 type health struct {
 	broken  atomic.Bool
 	report  func(error) // runs on its own goroutine, once per break
@@ -23,14 +23,14 @@ func (h *health) fail(err error) {
 	}
 }
 
-// mend makes a broken device work again. No queue runs meanwhile.
-func (h *health) mend() {
+// repair makes a broken device work again. No queue may run meanwhile.
+func (h *health) repair() {
 	h.reports.Wait()
 	h.broken.Store(false)
 }
 
-// guard runs f. A panic in it breaks the device, and so does a fault of guest
-// memory (a host that has no page left for it answers an access with SIGBUS).
+// guard runs f. A panic in f breaks the device, and so does SIGBUS on guest memory, which occurs
+// when the host is out of memory.
 func (h *health) guard(f func()) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -41,13 +41,12 @@ func (h *health) guard(f func()) {
 	f()
 }
 
-// Guard runs f, which uses q, on a goroutine that is not the queue's own. A
-// panic in f breaks the device and goes no further.
+// Guard runs f, which uses q on another goroutine than the queue's. A panic in f only breaks the
+// device.
 func (q *Queue) Guard(f func()) { q.health.guard(f) }
 
-// Go serves one chain on a goroutine of its own: it pushes the chain with the
-// length that serve returns and notifies the driver. If serve panics, the
-// device breaks and the chain is dropped.
+// Go calls serve for one chain on a new goroutine, pushes the chain with the returned length and
+// notifies the driver. If serve panics, the device breaks and the chain is dropped.
 func (q *Queue) Go(c *Chain, serve func(*Chain) int) {
 	go q.health.guard(func() {
 		done := false

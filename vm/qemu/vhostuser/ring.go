@@ -18,7 +18,7 @@ const (
 	notifyDelay = 5 * time.Millisecond
 )
 
-// one is what is written to an eventfd to signal it.
+// one is written to an eventfd to signal it.
 var one = [8]byte{1}
 
 // signal signals an eventfd. It does not block: on EAGAIN a signal is pending.
@@ -78,8 +78,7 @@ func (q *Queue) wantKick() {
 // fail breaks the device because of what its driver put into this ring.
 func (q *Queue) fail(err error) { q.health.fail(fmt.Errorf("queue %d: %w", q.Index, err)) }
 
-// Push returns a chain to the driver, of which the device wrote n bytes. It
-// does not notify.
+// Push returns a chain to the driver, with n bytes written by the device. It does not notify.
 func (q *Queue) Push(c *Chain, n int) {
 	q.finish(c, func() {
 		e := q.used[4+8*(int(q.usedIdx)%q.num):]
@@ -90,10 +89,10 @@ func (q *Queue) Push(c *Chain, n int) {
 	})
 }
 
-// drop gives a chain up: the driver will not see it again.
+// drop discards a chain without returning it to the driver.
 func (q *Queue) drop(c *Chain) { q.finish(c, func() {}) }
 
-// finish ends the life of a chain, and calls use if the ring still knows it.
+// finish releases a chain. It calls use first unless the chain was abandoned.
 func (q *Queue) finish(c *Chain, use func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -119,9 +118,8 @@ func (q *Queue) Notify() {
 	q.notify()
 }
 
-// NotifyLater is Notify for chains that the driver only wants back, with no
-// news in them: it interrupts when a quarter of the ring has come together, or
-// shortly after. One interrupt then does for many requests.
+// NotifyLater is like Notify, for chains that are not urgent. It interrupts when a quarter of the
+// ring is used or after a short delay, to send one interrupt for many requests.
 func (q *Queue) NotifyLater() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +133,7 @@ func (q *Queue) NotifyLater() {
 	}
 }
 
-// notifyDue is what notifyTimer calls.
+// notifyDue runs when notifyTimer fires.
 func (q *Queue) notifyDue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,7 +148,7 @@ func (q *Queue) notify() {
 	old, now, valid := q.signalled, q.usedIdx, q.signalledValid
 	q.signalled, q.signalledValid = now, true
 	if q.eventIdx {
-		// Has the index that the driver waits for been passed since?
+		// Has the index passed the driver's event since?
 		event := load16(q.avail, 4+2*q.num)
 		if valid && now-event-1 >= now-old {
 			return

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message is one request of the front end.
+// message is one request from the front end.
 type message struct {
 	req     request
 	flags   uint32
@@ -18,7 +18,7 @@ type message struct {
 	fds     []int
 }
 
-// takeFD hands out a message's only descriptor; the caller owns it.
+// takeFD returns the message's only descriptor. The caller must close it.
 func (m *message) takeFD() (int, error) {
 	if len(m.fds) != 1 {
 		return -1, fmt.Errorf("%d descriptors instead of one", len(m.fds))

@@ -18,8 +18,7 @@ func (s *server) queue(i uint32) (*Queue, error) {
 	return s.queues[i], nil
 }
 
-// start makes those rings run that have all they need. A ring where its
-// driver said it is but where none can be breaks the device.
+// start starts the rings that are ready. A ring at an invalid address breaks the device.
 func (s *server) start() {
 	if s.mem == nil {
 		return
@@ -29,7 +28,7 @@ func (s *server) start() {
 			continue
 		}
 		if s.isFresh() {
-			s.health.mend()
+			s.health.repair()
 			s.dev.Reset()
 		}
 		if err := q.start(s.mem); err != nil {
@@ -38,11 +37,10 @@ func (s *server) start() {
 	}
 }
 
-// isFresh reports whether the driver starts anew: no ring runs and none has a
-// history (QEMU tells all about the rings before it enables any). A front end
-// that only pauses the machine resumes the rings where they stopped, and there
-// is no other sign of a reset. (A machine paused just when the counters of all
-// its rings wrapped to 0 loses its connections.)
+// isFresh reports whether the driver starts from scratch: no ring runs and all start at index 0.
+// (QEMU configures all rings before it enables any.) Vhost-user has no other sign of a reset; after
+// a pause, rings resume where they stopped. A machine that is paused just when all indexes have
+// wrapped to 0 loses its connections.
 func (s *server) isFresh() bool {
 	for _, q := range s.queues {
 		q.mu.Lock()
@@ -55,7 +53,7 @@ func (s *server) isFresh() bool {
 	return true
 }
 
-// vringState handles the requests that carry a ring's index and a number.
+// vringState handles requests with a ring's index and a number.
 func (s *server) vringState(m *message) ([]byte, error) {
 	st, err := parseVringState(m.payload)
 	if err != nil {
@@ -95,8 +93,8 @@ func (s *server) vringState(m *message) ([]byte, error) {
 	return nil, nil
 }
 
-// setEnabled allows a ring to run, or stops it. It keeps the kick descriptor,
-// so a disabled ring may be enabled again without a new one.
+// setEnabled allows a ring to run, or stops it. It keeps the kick descriptor, so that a disabled
+// ring can be enabled again.
 func (q *Queue) setEnabled(on bool) {
 	q.mu.Lock()
 	q.enabled = on
@@ -127,7 +125,7 @@ func (s *server) vringAddr(p []byte) error {
 	return nil
 }
 
-// vringFile handles the requests that carry one of a ring's eventfds.
+// vringFile handles requests with one of a ring's eventfds.
 func (s *server) vringFile(m *message) error {
 	v, err := parseU64(m.payload)
 	if err != nil {
@@ -142,8 +140,7 @@ func (s *server) vringFile(m *message) error {
 		if fd, err = m.takeFD(); err != nil {
 			return err
 		}
-		// A blocking read or write of a descriptor the other side controls
-		// could hang this process.
+		// The other side controls the descriptor: blocking on it could hang this process.
 		if err := unix.SetNonblock(fd, true); err != nil {
 			unix.Close(fd)
 			return err
@@ -157,7 +154,7 @@ func (s *server) vringFile(m *message) error {
 		if err != nil {
 			return err
 		}
-		q.setKick(kick) // if the ring runs, it does so on the old descriptor
+		q.setKick(kick) // stops the ring first
 		s.start()
 		return nil
 	}
@@ -174,10 +171,10 @@ func (s *server) vringFile(m *message) error {
 	return nil
 }
 
-// kickFile takes over a non-blocking descriptor that can be waited for.
+// kickFile makes a file of a non-blocking descriptor, which must support polling.
 func kickFile(fd int) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), "kick")
-	// What cannot be polled, such as a plain file, could not be stopped.
+	// Waiting for a file that cannot be polled, such as a regular file, could not be interrupted.
 	if err := f.SetReadDeadline(time.Time{}); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("kick descriptor: %w", err)

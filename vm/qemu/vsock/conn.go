@@ -27,7 +27,7 @@ type connState uint8
 const (
 	stateDialing connState = iota
 	stateOpen
-	stateDead // gone from the wire; what was received can still be read
+	stateDead // ended for the guest; received data can still be read
 )
 
 // Conn is one stream connection.
@@ -35,7 +35,7 @@ type Conn struct {
 	d       *Device
 	origin  origin
 	key     key
-	settled chan struct{} // closed when a dial has its answer
+	settled chan struct{} // closed when a dial is answered
 
 	rmu, wmu sync.Mutex // one Read, one Write at a time
 
@@ -44,24 +44,24 @@ type Conn struct {
 	mu           sync.Mutex
 	rcond, wcond sync.Cond
 	state        connState
-	err          error // why it is dead; nil for an orderly end
+	err          error // error that ended it; nil after an orderly end
 	need         need
 	closed       bool // Close was called
-	forgotten    bool // the device's table was told that it is dead
-	released     bool // the device was told that it is closed, dead and has nothing to send
+	forgotten    bool // removed from the device's table
+	released     bool // its slot in the device was freed
 	closeTimer   *time.Timer
 
 	// Receiving.
 	in              fifo
-	rbuf            []byte // a waiting Read's; it is filled in place
-	rgot            int    // what was put there
-	window          int    // what the guest may send before it is read
-	fwdCnt, fwdTold uint32 // bytes read; of which the guest knows
+	rbuf            []byte // buffer of a waiting Read, filled in place
+	rgot            int    // bytes in rbuf
+	window          int    // bytes that the guest may send ahead
+	fwdCnt, fwdTold uint32 // bytes read; value last sent to the guest
 	peerShut        uint32 // shutdown flags received
 	readDL          deadline
 
 	// Sending.
-	wbuf               []byte // what is left of a waiting Write's
+	wbuf               []byte // rest of a waiting Write's data
 	txCnt              uint32
 	peerAlloc, peerFwd uint32
 	creditAsked        bool
@@ -77,8 +77,8 @@ func newConn(d *Device, o origin, k key) *Conn {
 	return c
 }
 
-// unlock gives c.mu back, tells the device if the connection has died or needs
-// its place no longer, and reports whether there is something to send.
+// unlock unlocks c.mu, removes the connection from the device if it has died or is released, and
+// reports whether there is something to send.
 func (c *Conn) unlock() (send bool) {
 	dead := c.state == stateDead
 	forget, release := dead && !c.forgotten, dead && c.closed && c.need == 0 && !c.released
@@ -135,8 +135,7 @@ func (c *Conn) read(p []byte) (int, error) {
 	}
 }
 
-// Write implements net.Conn. It returns when the guest has all data, in the
-// buffers of its socket or of its driver, or when an error ends it early.
+// Write implements net.Conn. It returns when all data is in buffers of the guest, or with an error.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -166,7 +165,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeErr is why nothing can be written any more.
+// writeErr returns the error for writes to a connection that can no longer be written to.
 func (c *Conn) writeErr() error {
 	switch {
 	case c.closed:
@@ -181,14 +180,14 @@ func (c *Conn) writeErr() error {
 	return nil
 }
 
-// CloseWrite ends the stream to the guest.
+// CloseWrite shuts down the sending side.
 func (c *Conn) CloseWrite() error { return c.shutdown(shutSend) }
 
-// Close implements net.Conn. What was written is still delivered.
+// Close implements net.Conn. Written data is still delivered.
 func (c *Conn) Close() error { return c.shutdown(shutBoth) }
 
-// shutdown announces that this side will not do what flags say any more.
-// Without receiving it is closed.
+// shutdown tells the guest that this side no longer sends or receives, according to flags. With
+// shutRecv it also closes the connection.
 func (c *Conn) shutdown(flags uint32) error {
 	c.mu.Lock()
 	if c.closed {
@@ -214,7 +213,7 @@ func (c *Conn) shutdown(flags uint32) error {
 	return nil
 }
 
-// die marks the connection as gone from the wire. The caller holds c.mu.
+// die marks the connection as dead. The caller holds c.mu.
 func (c *Conn) die(err error) {
 	if c.state == stateDialing {
 		close(c.settled)
@@ -232,20 +231,20 @@ func (c *Conn) fail(err error) {
 	c.mu.Lock()
 	c.need = 0
 	if c.state != stateDead {
-		// A dial that failed was never handed to anyone who could close it.
+		// The caller of a failed dial never gets the connection to close it.
 		c.closed = c.closed || c.state == stateDialing
 		c.die(err)
 	}
 	c.unlock()
 }
 
-// abort ends the connection for good, with a reset.
+// abort ends the connection with a reset.
 func (c *Conn) abort() {
 	c.mu.Lock()
 	c.closed = true
 	if c.state != stateDead {
 		if c.need&needRequest != 0 {
-			c.need = 0 // the guest never heard of it
+			c.need = 0 // the guest does not know it
 		} else {
 			c.need = needReset
 		}
@@ -257,29 +256,29 @@ func (c *Conn) abort() {
 	}
 }
 
-// refused is why a dial failed.
+// refused returns the error of a failed dial.
 func (c *Conn) refused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// unheard reports whether the guest does not know of this dial yet.
+// unheard reports whether the request of this dial was not sent yet.
 func (c *Conn) unheard() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.need&needRequest != 0
 }
 
-// established reports whether this is no dial that waits for an answer.
+// established reports whether this is not a dial that waits for an answer.
 func (c *Conn) established() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state != stateDialing
 }
 
-// giveWay ends a connection that the host has closed, because the guest
-// already uses its ports for a new one. It reports whether it did.
+// giveWay ends a connection that the host has closed, if the guest already reuses its ports. It
+// reports whether it did.
 func (c *Conn) giveWay() bool {
 	c.mu.Lock()
 	closed := c.closed

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// deadline is a point in time that wakes those who wait for something else.
-// The zero value is never. Conn.mu guards it.
+// deadline is a read or write deadline. The zero value is none. Guarded by Conn.mu.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
@@ -24,7 +23,7 @@ func (d *deadline) stop() {
 	}
 }
 
-// set sets the deadline; what waits on cond looks at it at once and when it has come.
+// set sets the deadline, and wakes waiters on cond now and when it has passed.
 func (d *deadline) set(t time.Time, cond *sync.Cond) {
 	d.stop()
 	d.at = t

@@ -20,35 +20,31 @@ const (
 	// The third queue (events, only for migration) is served by QEMU itself.
 	queues = 2
 
-	// maxConns bounds the connections that exist at once, separately for
-	// each side that makes them, so that a guest which fills its share does
-	// not keep the host from dialling. At the limit a guest's request is
-	// answered with a reset and a dial fails with ENOBUFS. Thousands of
-	// connections are in order, and these make at most 64 MiB of first windows.
+	// maxConns bounds the open connections, separately for those made by guest and host, so that a
+	// guest cannot keep the host from dialling. At the limit a guest's request is reset and a dial
+	// fails with ENOBUFS. Their first windows add up to at most 64 MiB.
 	maxConns = 4096
-	// firstWindow is what a guest may send on a connection that nobody has
-	// read from yet, lastWindow on one that is being read (as in Linux).
+	// firstWindow is the receive window of a new connection. It grows to lastWindow (as in Linux)
+	// while the connection is read.
 	firstWindow = 16 << 10
 	lastWindow  = 256 << 10
-	// maxGrown bounds the sum of all windows beyond the first ones. At the
-	// limit windows stay as they are: slower, but whole.
+	// maxGrown bounds the memory of all windows beyond firstWindow. At the limit windows stop
+	// growing.
 	maxGrown = 64 << 20
 
-	// backlog is how many connections a listener holds until Accept. At the
-	// limit a guest's request is answered with a reset. It takes the burst
-	// of a guest that starts its programs all at once.
+	// backlog is how many connections a listener queues for Accept: enough for a guest that starts
+	// all its programs at once. At the limit a guest's request is reset.
 	backlog = 1024
-	// maxStray is how many resets that belong to no connection may wait for
-	// the guest to take them. At the limit nothing more is taken from it.
+	// maxStray bounds the queued resets that belong to no connection. At the limit the device reads
+	// no more packets from the guest.
 	maxStray = 256
 	// maxPayload is the largest packet, either way: as in Linux.
 	maxPayload = 64 << 10
-	// batch is how many packets of the guest are handled before answers go
-	// out: enough to answer many with one interrupt.
+	// batch is how many guest packets are handled before answers are sent, to save interrupts.
 	batch = 32
 )
 
-// origin is the side that makes a connection.
+// origin is the side that opened a connection.
 type origin uint8
 
 const (
@@ -57,19 +53,19 @@ const (
 	origins
 )
 
-// key identifies a connection: there is one guest, so two ports do.
+// key identifies a connection. There is one guest, so two ports are enough.
 type key struct{ host, guest uint32 }
 
 // Device is one guest's vsock device. It implements [vhostuser.Device].
 type Device struct {
 	cid    uint32
 	chunks *chunkPool
-	grown  atomic.Int64 // the sum of all windows beyond the first ones
+	grown  atomic.Int64 // total of all windows beyond firstWindow
 
 	mu        sync.Mutex
 	closed    bool
 	conns     map[key]*Conn
-	placed    [origins]map[*Conn]struct{} // what is not yet both closed and gone from the wire
+	placed    [origins]map[*Conn]struct{} // connections that are not released
 	listeners map[uint32]*Listener
 	ready     list.List // connections that have something to send
 	stray     []header  // resets that belong to no connection
@@ -85,7 +81,7 @@ var (
 	_ vhostuser.Breaker = (*Device)(nil)
 )
 
-// New makes a device for the guest with the given context id (3 or more).
+// New returns a device for the guest with the given context id (3 or more).
 func New(guestCID uint32) *Device {
 	d := &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*Listener{}, nextPort: firstPort}
 	for o := range d.placed {
@@ -103,8 +99,8 @@ func (d *Device) Queues() int { return queues }
 // Config implements vhostuser.Device: struct virtio_vsock_config.
 func (d *Device) Config() []byte { return le.AppendUint64(nil, uint64(d.cid)) }
 
-// Reset implements vhostuser.Device: a new kernel knows nothing of the old
-// one's connections. Dials that the guest has not heard of wait for the new one.
+// Reset implements vhostuser.Device. It ends all connections, since a new kernel does not know
+// them. Dials that were not sent yet wait for the new kernel.
 func (d *Device) Reset() {
 	d.mu.Lock()
 	d.rx, d.tx = nil, nil
@@ -115,8 +111,7 @@ func (d *Device) Reset() {
 
 func (d *Device) Break(error) { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
 
-// Close ends the device's life: all connections are reset, dials and listeners
-// fail with net.ErrClosed.
+// Close closes the device. All connections are reset; dials and listeners fail with net.ErrClosed.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	d.closed = true
@@ -133,7 +128,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// failAll ends all connections but some, without telling the guest.
+// failAll ends all connections except those that spare selects, without telling the guest.
 func (d *Device) failAll(err error, spare func(*Conn) bool) {
 	d.mu.Lock()
 	var all []*Conn
@@ -177,11 +172,11 @@ func (d *Device) receive(q *vhostuser.Queue) {
 		}
 	}
 	d.pump()
-	q.NotifyLater() // the guest only wants its buffers back
+	q.NotifyLater() // not urgent: returns buffers only
 }
 
-// paused reports whether the guest must first take its resets. The pump wakes
-// the queue when it has.
+// paused reports whether the device waits for the guest to read its resets. The pump wakes the
+// queue when it has.
 func (d *Device) paused() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -218,7 +213,7 @@ func (d *Device) packet(c *vhostuser.Chain) {
 	conn.packet(&h, data)
 }
 
-// refuse answers a packet of no connection with a reset.
+// refuse answers a packet that belongs to no connection with a reset.
 func (d *Device) refuse(h *header) {
 	if h.op == opRST {
 		return
@@ -228,7 +223,7 @@ func (d *Device) refuse(h *header) {
 	d.stray = append(d.stray, header{srcCID: h.dstCID, dstCID: h.srcCID, srcPort: h.dstPort, dstPort: h.srcPort, typ: h.typ, op: opRST})
 }
 
-// add enters a new connection, if there is room for one.
+// add registers a new connection, unless there are too many.
 func (d *Device) add(c *Conn) error {
 	switch {
 	case d.closed:
@@ -241,7 +236,7 @@ func (d *Device) add(c *Conn) error {
 	return nil
 }
 
-// forget takes a connection that is gone from the wire out of the table.
+// forget removes a dead connection from the table.
 func (d *Device) forget(c *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,9 +245,8 @@ func (d *Device) forget(c *Conn) {
 	}
 }
 
-// release gives up the place of a connection that is both closed and gone. Until
-// the guest has taken its reset it has one: a guest that takes nothing makes no
-// more of them.
+// release frees the slot of a closed and dead connection. The slot is kept until the guest has read
+// the reset, so a guest that reads nothing runs out of slots.
 func (d *Device) release(c *Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -260,8 +254,8 @@ func (d *Device) release(c *Conn) {
 	d.dequeue(c)
 }
 
-// grow widens a window by so much, if there is room for that. What one asks in
-// vain is there for a moment: it must keep no other from giving back.
+// grow reserves memory to widen a window, or returns false at the limit. Giving back (negative)
+// always succeeds, even while another request is over the limit for a moment.
 func (d *Device) grow(by int) bool {
 	if d.grown.Add(int64(by)) > maxGrown {
 		d.grown.Add(-int64(by))

@@ -1,16 +1,14 @@
 // Package vsock is a virtio-vsock device that lives in this process: the host side of the guest's AF_VSOCK stream sockets, without AF_VSOCK on the host.
 //
-// The kernel's own vhost-vsock is global to the host and lets every process of
-// it talk to the guest. Here only the holder of the [Device] can: Dial and
-// Listen give net.Conn and net.Listener, and addresses are those of
-// github.com/mdlayher/vsock, the module that guest programs use.
+// The kernel's vhost-vsock is global: every process on the host can connect to the guest. Here only
+// the holder of the [Device] can. Dial and Listen return net.Conn and net.Listener, with addresses
+// of github.com/mdlayher/vsock, which guest programs use too.
 //
 // # How data flows
 //
-// Nothing is buffered on the way to the guest: Write copies into the guest's
-// own receive buffers and returns when all of the data is there. On the way
-// from the guest data goes straight to a waiting Read, and else into the
-// connection's window, which is all that a guest can make this process hold.
+// Data to the guest is not buffered: Write copies into the guest's receive buffers and returns when
+// all data is there. Data from the guest goes directly to a waiting Read, or else into the
+// connection's window, which bounds the memory that a guest can use here.
 //
 // # Locks
 //

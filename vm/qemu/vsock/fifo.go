@@ -4,28 +4,27 @@ package vsock
 
 import "sync"
 
-// chunkSize is the unit in which received data waits to be read. It is small
-// because a guest decides how many connections hold at least one.
+// chunkSize is the allocation unit for received data. It is small because a guest can make many
+// connections hold one.
 const chunkSize = 4 << 10
 
 type chunk [chunkSize]byte
 
-// chunkPool keeps chunks for reuse: a connection at rest has none.
+// chunkPool keeps chunks for reuse. An idle connection has none.
 type chunkPool struct{ sync.Pool }
 
 func newChunkPool() *chunkPool {
 	return &chunkPool{sync.Pool{New: func() any { return new(chunk) }}}
 }
 
-// fifo is a byte queue. It grows with what is put in and shrinks with what is
-// taken out; its user bounds it.
+// fifo is a byte queue that allocates chunks as needed. The caller bounds its size.
 type fifo struct {
 	chunks []*chunk
 	start  int // of the data in the first chunk
 	n      int // bytes in all
 }
 
-// fill appends n bytes from src, or as many as there are.
+// fill appends up to n bytes from src.
 func (f *fifo) fill(pool *chunkPool, src *iov, n int) {
 	for n > 0 {
 		end := (f.start + f.n) % chunkSize
@@ -60,7 +59,7 @@ func (f *fifo) take(pool *chunkPool, p []byte) (done int) {
 	return done
 }
 
-// drop gives the first chunk back.
+// drop returns the first chunk to the pool.
 func (f *fifo) drop(pool *chunkPool) {
 	pool.Put(f.chunks[0])
 	f.chunks[0] = nil

@@ -13,13 +13,11 @@ import (
 	afvsock "github.com/mdlayher/vsock"
 )
 
-// firstPort is where the ports of dialled connections start: far above those
-// that anything listens on.
+// firstPort is the first local port of dialled connections, far above those of listeners.
 const firstPort = 1 << 30
 
-// Dial connects to a listener in the guest. It waits until the guest has a
-// vsock driver; if nothing listens there the error is ECONNREFUSED, and
-// net.ErrClosed when the device is closed.
+// Dial connects to a listener in the guest. It waits until the guest has a vsock driver. It fails
+// with ECONNREFUSED if nothing listens on the port, and net.ErrClosed if the device is closed.
 func (d *Device) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	remote := &afvsock.Addr{ContextID: d.cid, Port: port}
 	c, err := d.newDialled(port)
@@ -42,7 +40,7 @@ func (d *Device) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 func (d *Device) newDialled(port uint32) (*Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for { // ends: there are far more ports than connections
+	for { // terminates: there are far more ports than connections
 		if d.nextPort++; d.nextPort == math.MaxUint32 {
 			d.nextPort = firstPort
 		}
@@ -55,7 +53,7 @@ func (d *Device) newDialled(port uint32) (*Conn, error) {
 	return c, d.add(c)
 }
 
-// accept handles a connection request of the guest.
+// accept handles a connection request from the guest.
 func (d *Device) accept(h *header) {
 	c := newConn(d, fromGuest, key{h.dstPort, h.srcPort})
 	c.peerAlloc, c.peerFwd = h.bufAlloc, h.fwdCnt
@@ -67,7 +65,8 @@ func (d *Device) accept(h *header) {
 	d.enqueue(c, false)
 }
 
-// offer hands a connection to its listener, if there is one with room for it.
+// offer queues a connection for its listener. It returns false if there is none or its backlog is
+// full.
 func (d *Device) offer(c *Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +78,7 @@ func (d *Device) offer(c *Conn) bool {
 	return true
 }
 
-// Listen accepts the guest's connections to a port of the host.
+// Listen returns a listener for the guest's connections to a port of the host.
 func (d *Device) Listen(port uint32) (net.Listener, error) {
 	l := &Listener{d: d, port: port, queue: make(chan *Conn, backlog), closed: make(chan struct{})}
 	d.mu.Lock()

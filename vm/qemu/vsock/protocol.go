@@ -8,8 +8,8 @@ import (
 	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
-// need is the set of control packets that a connection has to send. Each is a
-// flag, so a guest cannot make a queue of them grow.
+// need is the set of control packets that a connection has to send. As a set of flags, it cannot be
+// made to grow by a guest.
 type need uint8
 
 const (
@@ -27,7 +27,7 @@ func (n *need) take(one need) bool {
 	return had
 }
 
-// credit is how much the guest can take. The caller holds c.mu.
+// credit returns how many bytes the guest can receive. The caller holds c.mu.
 func (c *Conn) credit() int {
 	inFlight := c.txCnt - c.peerFwd
 	if inFlight >= c.peerAlloc {
@@ -36,7 +36,7 @@ func (c *Conn) credit() int {
 	return int(c.peerAlloc - inFlight)
 }
 
-// hasData reports whether there is data that may be sent, credit permitting.
+// hasData reports whether there is data to send, regardless of credit.
 func (c *Conn) hasData() bool {
 	return c.state == stateOpen && len(c.wbuf) > 0 && c.shutWant&shutSend == 0 && c.peerShut&shutRecv == 0
 }
@@ -46,16 +46,16 @@ func (c *Conn) pending() bool {
 	return c.need != 0 || c.hasData() && c.credit() > 0 || c.state == stateOpen && c.shutWant&^c.shutSent != 0
 }
 
-// send sends one packet. It reports whether there are more, and whether the
-// guest had no buffer for this one.
+// send sends one packet. It reports whether there are more, and whether the guest has run out of
+// buffers.
 func (c *Conn) send(q *vhostuser.Queue) (more, starved bool) {
 	c.mu.Lock()
 	defer func() { more = c.unlock() }()
 	return false, !c.sendOne(q)
 }
 
-// sendOne sends a packet, if there is one, and reports false if the guest has
-// no buffer for it. The caller holds c.mu.
+// sendOne sends a packet if there is one. It returns false if the guest has no buffer for it. The
+// caller holds c.mu.
 func (c *Conn) sendOne(q *vhostuser.Queue) bool {
 	if !c.pending() {
 		return true
@@ -77,7 +77,7 @@ func (c *Conn) sendOne(q *vhostuser.Queue) bool {
 	case c.hasData() && c.credit() > 0:
 		h.op = opRW
 		n := min(len(c.wbuf), c.credit(), chain.InLen-headerLen, maxPayload)
-		if n <= 0 { // a buffer that holds no data: useless, hand it back
+		if n <= 0 { // buffer without space for data: return it
 			q.Push(chain, 0)
 			return true
 		}
@@ -96,9 +96,9 @@ func (c *Conn) sendOne(q *vhostuser.Queue) bool {
 	return true
 }
 
-// sent does the accounts for a packet.
+// sent updates the counters for a sent packet.
 func (c *Conn) sent(h *header) {
-	if h.op != opRST { // each packet tells our credit
+	if h.op != opRST { // every packet carries our credit
 		c.fwdTold = c.fwdCnt
 		c.need &^= needCredit
 	}
@@ -115,8 +115,8 @@ func (c *Conn) sent(h *header) {
 	}
 }
 
-// packet handles a packet of this connection from the guest. It gives c.mu back
-// also when data faults: who is told that the device broke takes it.
+// packet handles a packet from the guest. It unlocks c.mu even if access to data panics, because
+// the handler of a broken device locks it.
 func (c *Conn) packet(h *header, data iov) {
 	c.mu.Lock()
 	defer func() {
@@ -137,7 +137,7 @@ func (c *Conn) handle(h *header, data iov) {
 		c.need = 0
 		switch {
 		case c.state == stateDialing:
-			c.closed = true // it was never handed to anyone who could
+			c.closed = true // the caller never got this connection
 			c.die(syscall.ECONNREFUSED)
 		case c.closed || c.peerShut&shutBoth == shutBoth:
 			c.die(nil)
@@ -173,13 +173,13 @@ func (c *Conn) reset(err error) {
 	c.die(err)
 }
 
-// received takes n bytes of data.
+// received handles n bytes of data from the guest.
 func (c *Conn) received(n int, data iov) {
 	if c.in.n+n > c.window { // it had no credit for that
 		c.reset(syscall.ECONNRESET)
 		return
 	}
-	if c.closed { // nobody will read it
+	if c.closed { // discard it
 		c.fwdCnt += uint32(n)
 		return
 	}
@@ -192,8 +192,8 @@ func (c *Conn) received(n int, data iov) {
 	c.rcond.Broadcast()
 }
 
-// consumed accounts for n bytes that were read. The guest is told in time, but
-// not about every byte, and a connection that is read gets a wider window.
+// consumed updates the counters after n bytes were read. It widens the window, and sends a credit
+// update only when the guest may run short.
 func (c *Conn) consumed(n int) {
 	c.fwdCnt += uint32(n)
 	if c.state != stateOpen || int(c.fwdCnt-c.fwdTold) < c.window/4 {

@@ -4,8 +4,8 @@ package vsock
 
 import "osaurus-sandbox/vm/qemu/vhostuser"
 
-// enqueue notes that c may have something to send. A connection that keeps its
-// turn goes first. A released connection has nothing to send.
+// enqueue adds c to the connections that may have something to send, at the front if first is set.
+// It ignores released connections.
 func (d *Device) enqueue(c *Conn, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -27,16 +27,15 @@ func (d *Device) dequeue(c *Conn) {
 	}
 }
 
-// schedule notes that c may have something to send, and sends what it can.
+// schedule enqueues c and sends what it can.
 func (d *Device) schedule(c *Conn) {
 	d.enqueue(c, false)
 	d.pump()
 }
 
-// pump sends packets to the guest until there are none left or the guest has
-// no buffers left. One goroutine at a time does so; others leave it their
-// work. That is the goroutine that has data to send, so a small message takes
-// no switch between goroutines.
+// pump sends packets until there are none left or the guest has no buffers. One goroutine pumps at
+// a time, also for others. It runs on the goroutine of the sender, so a small message needs no
+// goroutine switch.
 func (d *Device) pump() {
 	if d.pumping.Add(1) != 1 {
 		return
@@ -55,8 +54,7 @@ func (d *Device) pump() {
 	}
 }
 
-// fill sends what there is: resets of no connection first, then one packet of
-// each connection in turn.
+// fill sends stray resets first, then one packet of each connection in turn.
 func (d *Device) fill(q *vhostuser.Queue) {
 	defer q.Notify()
 	for {
@@ -65,7 +63,7 @@ func (d *Device) fill(q *vhostuser.Queue) {
 		var c *Conn
 		if e := d.ready.Front(); e != nil && !strays {
 			c = e.Value.(*Conn)
-			d.dequeue(c) // a change of c queues it again
+			d.dequeue(c) // queued again when c changes
 		}
 		d.mu.Unlock()
 		switch {
@@ -88,8 +86,8 @@ func (d *Device) fill(q *vhostuser.Queue) {
 	}
 }
 
-// sendStray sends one reset, and lets the guest go on when there are few left.
-// It reports false if the guest has no buffer for it.
+// sendStray sends one stray reset, and resumes reading from the guest when few are left. It returns
+// false if the guest has no buffer for it.
 func (d *Device) sendStray(q *vhostuser.Queue) bool {
 	chain, ok := q.Pop()
 	if !ok {
