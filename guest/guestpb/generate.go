@@ -1,4 +1,4 @@
-// Package guestpb is the guest protocol's schema and the code generated from it (`make generate`; needs protoc).
+// Package guestpb is the guest protocol's schema and the code generated from it (`make generate`; needs protoc and its include files (libprotobuf-dev)).
 package guestpb
 
 //go:generate sh ../../scripts/protoc guest.proto

@@ -13,14 +13,12 @@
 package guestpbconnect
 
 import (
+	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
 	http "net/http"
-	strings "strings"
-
-	connect "connectrpc.com/connect"
-
 	guestpb "osaurus-sandbox/guest/guestpb"
+	strings "strings"
 )
 
 // This is a compile-time assertion to ensure that this generated file and the connect package are
