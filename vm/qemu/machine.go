@@ -38,7 +38,7 @@ type machine struct {
 	socket   *vsock.Device // also in backends
 	run      *run          // nil before Start
 
-	pulled chan struct{} // closed by Pull
+	pulled chan struct{} // closed by ForceOff
 	once   sync.Once
 
 	stopped chan struct{} // QEMU has paused the machine, on request or by itself

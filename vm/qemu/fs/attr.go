@@ -12,16 +12,15 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// modeBits are the mode bits that pass between guest and host. A set-user-ID
-// file from the guest would be the host user's on the host, and one from the
-// host could be shown as root's in the guest.
+// modeBits are the mode bits that pass between guest and host. A set-user-ID file made by the guest
+// would run as the host's user on the host, and one of the host could run as root in the guest.
 const modeBits = 0o1777
 
 func timeout(d time.Duration) (sec uint64, nsec uint32) {
 	return uint64(d / time.Second), uint32(d % time.Second)
 }
 
-// attributes are what the guest is shown of a file.
+// attributes returns the attributes of a file that the guest sees.
 func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.Attr {
 	return fuse.Attr{
 		Ino: s.shownIno(info.identity()), Size: info.Size, Blocks: info.Blocks, Blksize: info.Blksize,
@@ -34,9 +33,9 @@ func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.
 	}
 }
 
-// shownMode is the mode that the guest is shown. Under the policy of everybody it is the owner's for all, or a
-// check against an owner whom another look has replaced would refuse what may be done; and nobody's
-// files are kept from being removed (S_ISVTX).
+// shownMode returns the mode that the guest sees. Under OwnershipEverybody, group and others get
+// the owner's permissions, because the kernel may check against an owner that another user's
+// look-up has replaced. The sticky bit is cleared, since it would keep users from removing files.
 func (s *session) shownMode(mode uint32) uint32 {
 	if s.policy != vm.OwnershipEverybody {
 		return mode & modeBits
@@ -45,9 +44,9 @@ func (s *session) shownMode(mode uint32) uint32 {
 	return owner | owner>>3 | owner>>6
 }
 
-// hostMode is the mode that a file is given on the host when the guest sets one. A program may ask for a mode
-// only because it was shown that of another file, so under the policy of everybody the group and others get no
-// permission to write that they did not have.
+// hostMode returns the mode for the host when the guest sets one. Under OwnershipEverybody it does
+// not add write permission for group and others: the program may only copy the mode that it was
+// shown for another file.
 func (s *session) hostMode(old, set uint32) uint32 {
 	const othersWrite = unix.S_IWGRP | unix.S_IWOTH
 	if s.policy == vm.OwnershipEverybody {
@@ -56,8 +55,9 @@ func (s *session) hostMode(old, set uint32) uint32 {
 	return set & modeBits
 }
 
-// shownIno is the inode number that the guest is shown. Numbers of another file system, which is mounted
-// in the share, are made others: for the guest all is one, where the same number is the same file.
+// shownIno returns the inode number that the guest sees. Numbers of other file systems mounted in
+// the share are changed, because the guest sees one file system, where equal numbers mean the same
+// file.
 func (s *session) shownIno(id identity) uint64 {
 	const spread = 0x9e3779b97f4a7c15 // odd, with bits all over
 	return id.ino ^ (id.dev-s.dev.rules.root.dev)*spread
@@ -130,8 +130,8 @@ func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 	return fuse.OK
 }
 
-// truncate sets a file's size, through h if the guest has the file open for
-// writing there, or through a descriptor of its own.
+// truncate sets a file's size, through h if that is open for writing, or else through a new
+// descriptor.
 func (s *session) truncate(n *node, h *handle, size uint64) error {
 	switch {
 	case n.kind == unix.S_IFDIR:
@@ -152,7 +152,7 @@ func (s *session) truncate(n *node, h *handle, size uint64) error {
 	return s.resize(n, d, int64(size))
 }
 
-// resize truncates an open file and counts what that changes.
+// resize truncates an open file and updates the quota.
 func (s *session) resize(n *node, d *descriptor, size int64) error {
 	u := s.zone(n).usage
 	defer u.shrink()()
@@ -161,7 +161,7 @@ func (s *session) resize(n *node, d *descriptor, size int64) error {
 	})
 }
 
-// setTimes sets a file's times as far as the guest asks for it.
+// setTimes sets the file times that the guest asks for.
 func setTimes(d *descriptor, in *fuse.SetAttrIn) error {
 	if in.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) == 0 {
 		return nil
@@ -189,8 +189,8 @@ func retry(f func() error) error {
 	}
 }
 
-// StatFs implements fuse.RawFileSystem: what df shows. A subtree with limits is
-// as large as they say; the floor is not free.
+// StatFs implements fuse.RawFileSystem, for df. The size of a subtree with limits is its limit.
+// Space below the floor is not free.
 func (s *session) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	n, err := s.node(in.NodeId)
 	if err != nil {

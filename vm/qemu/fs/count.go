@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// countPause is how long after a walk the next may start, at least. It is
-	// countShare times the walk if that is longer: a guest that fills its
-	// subtree with small files and then keeps asking gets that share of one
-	// processor, no more.
+	// countPause is the minimum pause between walks. It is countShare times the duration of the
+	// walk if that is longer, to limit the processor time that a guest with many small files can
+	// use.
 	countPause = 5 * time.Second
 	countShare = 10
-	// tooMuch stands for a subtree that cannot be counted: it is full.
+	// tooMuch is the size of a subtree that cannot be counted and so is full.
 	tooMuch = math.MaxInt64 / 4
 	// countBatch is how many entries of a folder are read at a time.
 	countBatch = 1024
@@ -30,9 +29,8 @@ const (
 // errTooDeep is why a subtree cannot be counted.
 var errTooDeep = errors.New("folders are nested too deeply")
 
-// countLocked starts a walk in the background, unless one is running or was a
-// short while ago, or the device is closed. Who causes it holds the share's folder, as
-// every session does.
+// countLocked starts a walk in the background, unless one is running or ended recently, or the
+// device is closed. The caller must hold a reference to the share's folder, as every session does.
 func (u *usage) countLocked() {
 	if u.walking || u.rules.closed() || time.Now().Before(u.nextWalk) {
 		return
@@ -71,8 +69,7 @@ func (u *usage) countLocked() {
 	}()
 }
 
-// count walks the subtree. os.Root keeps it inside the share, whatever is
-// renamed meanwhile.
+// count walks the subtree. os.Root keeps it inside the share if folders are renamed meanwhile.
 func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 	root, err := os.OpenRoot(procPath(share))
 	if err != nil {
@@ -94,7 +91,7 @@ func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 		f, err := root.Open(at.path)
 		if err != nil {
 			if at.depth > 0 || errors.Is(err, os.ErrNotExist) {
-				continue // gone meanwhile, or not made yet
+				continue // removed meanwhile, or not created yet
 			}
 			return 0, 0, err
 		}
@@ -131,7 +128,7 @@ func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 	return bytes, files, nil
 }
 
-// eachEntry calls f for what is in a folder and still there.
+// eachEntry calls f for each entry of a folder that still exists.
 func eachEntry(folder *os.File, f func(name string, info *fileInfo) error) error {
 	conn, err := folder.SyscallConn()
 	if err != nil {

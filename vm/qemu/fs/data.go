@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readResult reads a file straight into guest memory. go-fuse recognises Readv
-// by the method set, outside of its protection against panics.
+// readResult reads a file directly into guest memory. go-fuse calls Readv if the type has it,
+// without recovering from panics.
 type readResult struct {
 	h    *handle
 	off  int64
@@ -34,7 +34,7 @@ func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {
 // maxVectors is Linux's limit for one system call (UIO_MAXIOV).
 const maxVectors = 1024
 
-// vectored moves as much of v as possible, a system call's worth at a time.
+// vectored calls f for parts of v within the limit of one system call.
 func vectored(v [][]byte, off int64, f func([][]byte, int64) (int, error)) (total int, err error) {
 	for len(v) > 0 {
 		part := v[:min(len(v), maxVectors)]
@@ -50,14 +50,14 @@ func vectored(v [][]byte, off int64, f func([][]byte, int64) (int, error)) (tota
 			total, off = total+n, off+int64(n)
 		}
 		if err != nil || n < want {
-			return total, err // short: the end, or the guest's next call tells why
+			return total, err // short: end of file, or the guest's next call gets the error
 		}
 		v = v[len(part):]
 	}
 	return total, nil
 }
 
-// partly reports an error only if nothing was done before it.
+// partly returns the error only if n is 0.
 func partly(n int, err error) fuse.Status {
 	if n > 0 {
 		return fuse.OK
@@ -89,8 +89,8 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	if size != int(in.Size) {
 		return 0, fuse.EINVAL
 	}
-	// Pages of a mapped file have a place of their own; so has what was opened
-	// without O_APPEND or lost it since.
+	// Append only if O_APPEND is set and this is not the write-back of a mapped page, which has an
+	// offset.
 	flags := 0
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
 		flags = unix.RWF_APPEND
@@ -109,11 +109,11 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	return uint32(n), partly(n, err)
 }
 
-// atEnd is an offset beyond all that a file holds.
+// atEnd is an offset beyond the end of any file.
 const atEnd = math.MaxInt64 - maxMessage
 
-// grow runs f, which may write size bytes at off to an open file, if the limits
-// allow that, and counts what it did.
+// grow runs f, which may write size bytes at off to an open file, if the limits allow that, and
+// updates the quota.
 func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error {
 	h, done, err := s.handle(fh)
 	if err != nil {
@@ -139,9 +139,9 @@ func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error 
 	return f(h)
 }
 
-// overwrites reports whether a write of size bytes at off, which err refused,
-// only replaces data that is there. A quota counts that data already. The host's
-// free space stays the same only on file systems that write in place.
+// overwrites reports whether a write that was refused with err only replaces existing data. A quota
+// has counted that data already. The host's free space stays the same only on file systems that
+// write in place.
 func overwrites(file *descriptor, off, size int64, err error) bool {
 	var s unix.Statfs_t
 	inPlace := err == unix.EDQUOT ||

@@ -25,34 +25,32 @@ const (
 	defaultFiles = 4096
 	// minFiles lets folders be resolved and a few files be open.
 	minFiles = 32
-	// maxInFlight bounds the bytes of all requests that may wait for the host's disk at
-	// once, for go-fuse allocates as much. What is beyond waits without memory of its own. Of
-	// other requests each queue has one at a time.
+	// maxInFlight bounds the bytes of all requests that wait for the host's disk, because go-fuse
+	// allocates as much. Further requests wait before they allocate. Of other requests, each queue
+	// handles one at a time.
 	maxInFlight = 64 << 20
-	// maxSlow bounds the requests that may wait for the host's disk at once: each
-	// has a thread of this process, which ends if it has too many. A disk is as
-	// busy with fewer. What is beyond waits without one.
+	// maxSlow bounds the requests that wait for the host's disk, because each uses a thread and the
+	// Go runtime aborts if there are too many. Further requests wait without a thread.
 	maxSlow = 128
-	// maxBackground is how many read-aheads the guest may have under way.
+	// maxBackground bounds the guest's concurrent read-aheads.
 	maxBackground = 64
 )
 
 // Options are the optional parameters of New.
 type Options struct {
-	// Files bounds the descriptors held for the guest: of folders in use, which
-	// are recycled, and of open files, of which one too many is ENFILE in the
-	// guest, as is one more than are left for who has opened so many. The default is 4096, or a quarter of the process's limit if that
-	// is less.
+	// Files bounds the descriptors held for the guest. Those of folders are recycled. Opening too
+	// many files fails with ENFILE in the guest; a user who has many open fails earlier (see
+	// mayOpen). The default is 4096, or a quarter of the process's limit if that is less.
 	Files int
-	// Log gets what the host's user should know; the default discards it.
+	// Log receives messages for the host's user. Nil discards them.
 	Log *slog.Logger
 }
 
-// Stats is what a device holds at the moment.
+// Stats counts what a device holds.
 type Stats struct {
-	Nodes int // files the guest's kernel knows
-	Paths int // descriptors of folders, and of removed files, recycled
-	Open  int // files and folders the guest has open
+	Nodes int // files known to the guest's kernel
+	Paths int // descriptors of folders and removed files, which are recycled
+	Open  int // files and folders open in the guest
 }
 
 // Device is one share. It implements [vhostuser.Device].
@@ -63,21 +61,20 @@ type Device struct {
 	root  *descriptor
 	rules rules
 	floor floor
-	// memory is how many bytes more may be in requests that wait for the host's disk.
+	// memory is the rest of maxInFlight.
 	memory budget
-	// slow is how many requests more may wait for the host's disk.
+	// slow is the rest of maxSlow.
 	slow budget
 
 	mu     sync.Mutex
-	cur    *session // nil: not mounted
+	cur    *session // nil if not mounted
 	closed bool
 }
 
 var _ vhostuser.Device = (*Device)(nil)
 
-// New prepares a share. The folder must exist; it stays the same folder for
-// the life of the device, even if it is renamed. The caller closes the device
-// after it is no longer served.
+// New returns a device for a share. The folder must exist. The device keeps using the same folder
+// if it is renamed. The caller must close the device once it is no longer served.
 func New(share vm.Share, opts Options) (*Device, error) {
 	const op = "share"
 	switch share.Ownership {
@@ -123,8 +120,8 @@ func New(share vm.Share, opts Options) (*Device, error) {
 	return d, nil
 }
 
-// Close lets go of everything; the guest's requests then fail. It does not
-// wait for requests in progress.
+// Close releases everything. Later requests of the guest fail. Close does not wait for requests in
+// progress.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	closed := d.closed
@@ -138,7 +135,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Stats returns what the device holds.
+// Stats returns the device's current counts.
 func (d *Device) Stats() Stats {
 	d.mu.Lock()
 	s := d.cur
@@ -158,11 +155,10 @@ func (d *Device) Queues() int { return 2 }
 // Config implements vhostuser.Device: QEMU keeps tag and queue count itself.
 func (d *Device) Config() []byte { return nil }
 
-// Reset implements vhostuser.Device: the guest has forgotten all it knew.
+// Reset implements vhostuser.Device. It ends the session.
 func (d *Device) Reset() { d.replace(nil) }
 
-// replace makes s the current session. The old one ends when its requests are
-// done.
+// replace makes s the current session. The old one is closed when its requests are done.
 func (d *Device) replace(s *session) {
 	d.mu.Lock()
 	old := d.cur
@@ -175,7 +171,7 @@ func (d *Device) replace(s *session) {
 	}
 }
 
-// session returns the current session, with one request more in progress.
+// session returns the current session and counts one more request in progress.
 func (d *Device) session() *session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,9 +181,8 @@ func (d *Device) session() *session {
 	return d.cur
 }
 
-// mount serves FUSE_INIT, with which a session begins: a guest that reboots or
-// mounts again says no more than this. The session is in use only when go-fuse
-// has taken note of the guest's settings.
+// mount handles FUSE_INIT, which starts a new session, also after a reboot or another mount. The
+// session becomes current only after go-fuse has processed the guest's settings.
 func (d *Device) mount(h header, request, reply [][]byte, space int) int {
 	d.mu.Lock()
 	if d.closed {
@@ -205,9 +200,8 @@ func (d *Device) mount(h header, request, reply [][]byte, space int) int {
 	return n
 }
 
-// HandleQueue implements vhostuser.Device. What cannot take long is served at
-// once, without the cost of another goroutine; the rest has a goroutine per
-// request.
+// HandleQueue implements vhostuser.Device. It handles fast requests directly and slow ones on a
+// goroutine each.
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
 	for {
 		c, ok := q.Pop()
@@ -228,7 +222,7 @@ func (d *Device) HandleQueue(q *vhostuser.Queue) {
 			}
 		}
 		if slow(h.op, c.Out) {
-			q.Go(c, func(c *vhostuser.Chain) int { // and waits there, for what is not slow has no part in this
+			q.Go(c, func(c *vhostuser.Chain) int { // wait there, so that fast requests are not delayed
 				size := c.OutLen + c.InLen
 				d.memory.take(size)
 				defer d.memory.give(size)
@@ -258,16 +252,16 @@ func (d *Device) panicked(r any) {
 	d.log.Error("a file system request failed badly", "panic", r, "stack", string(debug.Stack()))
 }
 
-// serve is handle on bare buffers.
+// serve is handle for plain buffers.
 func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
 	if o, ok := operationOf(h.op); ok && !o.silent && space < outHeaderSize {
-		return 0 // no room to say anything
+		return 0 // no space for a reply
 	}
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}
-	// Names and the like are checked and then used: take them out of the guest's
-	// reach. Only WRITE's data goes to the file as it is.
+	// Copy the request, so that the guest cannot change names after they were checked. Only the
+	// data of WRITE is not copied.
 	if h.op == opWrite {
 		length = int(unsafe.Sizeof(fuse.WriteIn{}))
 	}
@@ -295,25 +289,25 @@ func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, s
 // newProtocol returns go-fuse's half of a session.
 func newProtocol(s *session) *fuse.ProtocolServer {
 	extra := uint64(fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO |
-		// There are no set-user-ID bits to clear, so this costs nothing and
-		// saves the guest a question about capabilities at each write.
+		// There are no set-user-ID bits to clear, so this is free and saves the guest a GETXATTR
+		// for each write.
 		fuse.CAP_HANDLE_KILLPRIV_V2)
 	var disabled uint64
 	if s.policy != vm.OwnershipSubtree {
-		// Attributes are never fresh, so this would ask at each read. Data is
-		// fresh as of open instead.
+		// Attributes expire at once, so this would ask at each read. Cached data is checked at open
+		// instead.
 		disabled = fuse.CAP_AUTO_INVAL_DATA
 	}
 	return fuse.NewProtocolServer(s, &fuse.MountOptions{
 		MaxWrite:      maxData,
 		MaxReadAhead:  maxData,
 		MaxBackground: maxBackground,
-		// A link's target never changes, only the link; but without times of birth
-		// a new one may pass for one that was there before.
+		// A link's target never changes. But without birth times, a new link may be taken for an
+		// old one.
 		EnableSymlinkCaching: s.dev.rules.root.born != 0,
 		ExtraCapabilities:    extra,
 		DisabledCapabilities: disabled,
-		Logger:               log.New(io.Discard, "", 0), // the guest decides how much it says
+		Logger:               log.New(io.Discard, "", 0), // discarded: the guest could flood the log
 		PanicHandler: func(r any) fuse.Status {
 			s.dev.panicked(r)
 			return fuse.EIO
@@ -321,7 +315,7 @@ func newProtocol(s *session) *fuse.ProtocolServer {
 	})
 }
 
-// budget is an amount that many share.
+// budget is a shared amount that users take and give back.
 type budget struct {
 	mu    sync.Mutex
 	freed sync.Cond
@@ -330,7 +324,7 @@ type budget struct {
 
 func (b *budget) init(n int) { b.left, b.freed.L = n, &b.mu }
 
-// take waits until n can be taken. No n is larger than the whole.
+// take waits until n is available. N must not exceed the initial amount.
 func (b *budget) take(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFlags are those of the guest's open flags that mean something here.
-// O_APPEND is in each WRITE as well, for it may change; O_TRUNC comes after the
-// check that the file is the right one.
+// openFlags returns the open flags for the host. O_APPEND is left out because each WRITE has the
+// current value, and O_TRUNC because the file must be checked first.
 func openFlags(flags uint32) (host int, writable bool, err error) {
 	access := int(flags) & unix.O_ACCMODE
 	if access == unix.O_ACCMODE {
@@ -81,7 +80,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	if err := s.mayOpen(in.Uid); err != nil {
 		return status(err)
 	}
-	// Always exclusively: what is there already may be anything.
+	// Always O_EXCL: an existing file may be of any kind.
 	var d *descriptor
 	var info fileInfo
 	mode := s.hostMode(0, in.Mode)
@@ -91,7 +90,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 			return err
 		}
 		if err = d.stat(&info); err == nil && uint32(info.Mode)&modeBits != mode {
-			// This process's umask is not the guest's.
+			// Undo this process's umask.
 			if err = unix.Fchmod(d.fd, mode); err == nil {
 				err = d.stat(&info)
 			}
@@ -116,7 +115,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		return status(err)
 	}
 	if out.Fh, err = s.openHandle(n, d, writable, in.Uid); err != nil {
-		s.Forget(n.id, 1) // the guest does not hear of it
+		s.Forget(n.id, 1) // the guest does not get this node
 		return status(err)
 	}
 	s.cacheHolds(n, &info)
@@ -142,8 +141,7 @@ func (s *session) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 
 func (s *session) FsyncDir(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return s.Fsync(c, in) }
 
-// Fallocate implements fuse.RawFileSystem: reserve room, punch a hole, write
-// zeros.
+// Fallocate implements fuse.RawFileSystem. It reserves space, punches a hole or writes zeros.
 func (s *session) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	size := int64(in.Length)
 	switch in.Mode {
@@ -176,8 +174,8 @@ func (s *session) punch(h *handle, in *fuse.FallocateIn) error {
 	return retry(func() error { return unix.Fallocate(h.file.fd, in.Mode, int64(in.Offset), int64(in.Length)) })
 }
 
-// Lseek implements fuse.RawFileSystem: for SEEK_DATA and SEEK_HOLE, the guest's
-// kernel knows the rest.
+// Lseek implements fuse.RawFileSystem for SEEK_DATA and SEEK_HOLE. The guest's kernel handles the
+// rest.
 func (s *session) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	h, done, err := s.handle(in.Fh)
 	if err != nil {
@@ -192,7 +190,7 @@ func (s *session) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut)
 	return status(err)
 }
 
-// maxCopy bounds one COPY_FILE_RANGE, so that it answers soon.
+// maxCopy bounds one COPY_FILE_RANGE, so that it is answered soon.
 const maxCopy = 64 << 20
 
 func (s *session) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// floorAge is how old an answer about free space may be. What the guest writes
-	// meanwhile is subtracted, so only others' writes can go unnoticed that long.
+	// floorAge is how long a statfs result is used. The guest's writes meanwhile are subtracted, so
+	// only other programs' writes go unnoticed.
 	floorAge = 100 * time.Millisecond
-	// floorFiles is the share of all the files that a disk can have which is kept for the
-	// host: a disk that has no more of them is full, however many bytes are free.
+	// floorFiles is the fraction (1/100) of a disk's inodes that is kept free for the host. A disk
+	// without free inodes is full even if bytes are free.
 	floorFiles = 100
 )
 
 // floor keeps space free on the host.
 type floor struct {
-	min int64 // zero is no floor
+	min int64 // zero for no floor
 
 	mu    sync.Mutex
 	spare int64 // above the floor
@@ -29,7 +29,7 @@ type floor struct {
 	asked time.Time
 }
 
-// take refuses so many bytes and files more if the host's disk would come too close to full.
+// take fails if bytes and files more would take the host's disk below the floor.
 func (f *floor) take(root *descriptor, bytes, files int64) error {
 	if f.min == 0 {
 		return nil
@@ -50,10 +50,10 @@ func (f *floor) take(root *descriptor, bytes, files int64) error {
 	return nil
 }
 
-// spareFiles is how many files a disk can have above the floor.
+// spareFiles is how many files a disk can have free bytes above the floor.
 func (f *floor) spareFiles(s *unix.Statfs_t) int64 {
 	switch {
-	case s.Files == 0: // it makes them of its bytes
+	case s.Files == 0: // a file system without a fixed number of inodes
 		return math.MaxInt64
 	case f.min == 0:
 		return int64(s.Ffree)
@@ -61,5 +61,5 @@ func (f *floor) spareFiles(s *unix.Statfs_t) int64 {
 	return int64(s.Ffree) - int64(s.Files/floorFiles)
 }
 
-// availableBytes is what an ordinary user may still write.
+// availableBytes returns the free bytes for unprivileged users.
 func availableBytes(s *unix.Statfs_t) int64 { return int64(s.Bavail) * s.Frsize }

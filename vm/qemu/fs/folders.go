@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listingSize is how much of a folder is read at a time. Each open folder may
-// keep as much.
+// listingSize is the read buffer of an open folder.
 const listingSize = 8 << 10
 
-// listing is what was read of a folder and not yet returned. Its handle's mu
-// guards it.
+// listing holds entries that were read from a folder but not yet returned. Guarded by its handle's
+// mu.
 type listing struct {
 	buf  []byte // whole buffer
 	rest []byte // entries in it
@@ -46,23 +45,23 @@ func (s *session) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntry
 	return status(s.list(in, func(_ *handle, e fuse.DirEntry) bool { return out.AddDirEntry(e) }))
 }
 
-// ReadDirPlus implements fuse.RawFileSystem: a look-up comes with each entry.
+// ReadDirPlus implements fuse.RawFileSystem. It looks up each entry.
 func (s *session) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return status(s.list(in, func(h *handle, e fuse.DirEntry) bool {
-		entry := out.AddDirLookupEntry(e) // zeros: a name alone
+		entry := out.AddDirLookupEntry(e) // zero for an entry without a look-up
 		if entry == nil {
 			return false
 		}
 		if e.Name != "." && e.Name != ".." {
-			// It may be gone by now: then the name alone is right.
+			// If the file is gone, return only its name.
 			_, _ = s.lookup(h.node, h.file, e.Name, &in.Caller, entry)
 		}
 		return true
 	}))
 }
 
-// list gives the entries from in.Offset on to add, until that is full. Offsets
-// are the host's, which stay right while the folder changes.
+// list calls add for the entries from in.Offset on, until add returns false. Offsets are the
+// host's, which stay valid while the folder changes.
 func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) error {
 	h, done, err := s.handle(in.Fh)
 	if err != nil {
@@ -107,12 +106,12 @@ func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) e
 	}
 }
 
-// shown reports whether an entry exists for the guest.
+// shown reports whether the guest may see an entry.
 func shown(dir *descriptor, e *fuse.DirEntry) bool {
 	if e.Mode&unix.S_IFMT != 0 {
 		return visible(e.Mode & unix.S_IFMT)
 	}
-	var info fileInfo // a file system that does not tell
+	var info fileInfo // a file system without types in entries
 	if statAt(dir, e.Name, &info) != nil || !visible(info.kind()) {
 		return false
 	}

@@ -16,7 +16,7 @@ type handle struct {
 	node     *node
 	file     *descriptor
 	writable bool
-	opener   uint32 // the user of the guest
+	opener   uint32 // uid in the guest
 
 	mu      sync.Mutex
 	closed  bool
@@ -33,7 +33,7 @@ func (h *handle) close() {
 	h.file.release()
 }
 
-// charge returns where the file's growth counts, which changes with the rules.
+// charge returns the file's record in the quota u. It moves the file if the rules have changed.
 func (h *handle) charge(u *usage) (*tracked, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *handle) charge(u *usage) (*tracked, error) {
 	return h.tracked, nil
 }
 
-// handle returns an open file; done must be called when it is no longer used.
+// handle returns an open file. The caller must call done after use.
 func (s *session) handle(fh uint64) (h *handle, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,9 +63,8 @@ func (s *session) handle(fh uint64) (h *handle, done func(), err error) {
 	return h, h.file.release, nil
 }
 
-// mayOpen refuses a user of the guest one open file too many. Each may have as
-// many as are left, so one that opens what it can leaves half to the next, and
-// however many do so, there are some for whoever comes then.
+// mayOpen fails if a guest user has too many open files. A user may open at most as many as are
+// left, so one user can take half, the next a quarter, and some always remain.
 func (s *session) mayOpen(user uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +74,8 @@ func (s *session) mayOpen(user uint32) error {
 	return nil
 }
 
-// openHandle gives an open file or folder a number. It takes d over, which counts for as long as it is
-// open, whatever becomes of its name.
+// openHandle assigns a number to an open file or folder and takes ownership of d. The file counts
+// in its quota while it is open, even if it is removed.
 func (s *session) openHandle(n *node, d *descriptor, writable bool, user uint32) (uint64, error) {
 	h := &handle{node: n, file: d, writable: writable, opener: user}
 	if _, err := h.charge(s.zone(n).usage); err != nil {
@@ -95,9 +94,8 @@ func (s *session) openHandle(n *node, d *descriptor, writable bool, user uint32)
 	return s.lastFH, nil
 }
 
-// follow tracks a file that is about to lose a name, of which d is a descriptor and info what that told,
-// and has those who have it open count it where it counts now: they may have opened it before there was
-// a limit.
+// follow tracks a file that is about to lose a name. It also charges its open handles to the
+// current usage, since they may have been opened before there was a limit.
 func (s *session) follow(u *usage, d *descriptor, info *fileInfo) (*tracked, error) {
 	s.mu.Lock()
 	var open []*handle
@@ -113,7 +111,7 @@ func (s *session) follow(u *usage, d *descriptor, info *fileInfo) (*tracked, err
 	return u.track(d)
 }
 
-// removeHandle closes an open file when the requests on it are done.
+// removeHandle closes an open file once its requests are done.
 func (s *session) removeHandle(fh uint64) {
 	s.mu.Lock()
 	h := s.handles[fh]
@@ -132,20 +130,19 @@ func (s *session) removeHandle(fh uint64) {
 	}
 }
 
-// stamp tells whether a file's data has changed.
+// stamp identifies a version of a file's data.
 type stamp struct {
 	size                uint64
 	mtime, ctime, taken int64
 }
 
-// settled is how old a change must be for the file's times to tell it from the
-// next: longer than the coarsest clock tick that Linux stamps files with.
+// settled is the age at which a change can be told from the next by its time stamp. It is longer
+// than Linux's coarsest clock tick for file times.
 const settled = int64(20 * time.Millisecond)
 
 func nanos(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 
-// cacheHolds reports whether the guest may keep the pages of a file that it
-// still has from when it was last open.
+// cacheHolds reports whether the guest's cached pages of a file are still valid.
 func (s *session) cacheHolds(n *node, info *fileInfo) bool {
 	now := stamp{info.Size, nanos(info.Mtime), nanos(info.Ctime), time.Now().UnixNano()}
 	s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that is closed with its last reference.
+// descriptor is a reference-counted file descriptor.
 type descriptor struct {
 	fd   int
 	refs atomic.Int32
@@ -22,7 +22,7 @@ func newDescriptor(fd int) *descriptor {
 	return d
 }
 
-// acquire adds a reference; the caller knows that there is one.
+// acquire adds a reference. The caller must hold one already.
 func (d *descriptor) acquire() *descriptor {
 	d.refs.Add(1)
 	return d
@@ -34,7 +34,7 @@ func (d *descriptor) release() {
 	}
 }
 
-// openAt opens the file with this name in dir. It never follows a link.
+// openAt opens a file in dir without following links.
 func openAt(dir *descriptor, name string, flags int, mode uint32) (d *descriptor, err error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC),
@@ -51,7 +51,7 @@ func openAt(dir *descriptor, name string, flags int, mode uint32) (d *descriptor
 	return d, err
 }
 
-// probe fails on a host that lacks what a share needs.
+// probe fails if the host lacks a system call that shares need.
 func probe(dir *descriptor) error {
 	d, err := openAt(dir, ".", unix.O_PATH, 0)
 	if err != nil {
@@ -63,15 +63,15 @@ func probe(dir *descriptor) error {
 
 const (
 	selfFD = "/proc/self/fd/"
-	// statMask is all that FUSE shows, and the time of birth.
+	// statMask selects all fields that FUSE needs, and the birth time.
 	statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 )
 
-// procPath names the file of a descriptor for system calls that take no
-// O_PATH descriptor.
+// procPath returns a /proc path of a descriptor's file, for system calls that do not accept O_PATH
+// descriptors.
 func procPath(d *descriptor) string { return selfFD + strconv.Itoa(d.fd) }
 
-// fileInfo is what the host tells of a file.
+// fileInfo is the host's statx result for a file.
 type fileInfo struct{ unix.Statx_t }
 
 func (i *fileInfo) identity() identity {
@@ -84,20 +84,20 @@ func (i *fileInfo) identity() identity {
 
 func (i *fileInfo) kind() uint32 { return uint32(i.Mode) & unix.S_IFMT }
 
-// bytes is the room that the file takes on disk.
+// bytes returns the space that the file uses on disk.
 func (i *fileInfo) bytes() int64 { return int64(i.Blocks) * blockSize }
 
-// blockSize is what Linux counts a file's room in, whatever its file system does.
+// blockSize is the unit of Blocks on every file system.
 const blockSize = 512
 
-// statAt is lstat of a name in a folder.
+// statAt is lstat for a name in a folder.
 func statAt(dir *descriptor, name string, info *fileInfo) error {
 	return retry(func() error {
 		return unix.Statx(dir.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &info.Statx_t)
 	})
 }
 
-// stat is fstat of a descriptor.
+// stat is fstat for a descriptor.
 func (d *descriptor) stat(info *fileInfo) error {
 	return unix.Statx(d.fd, "", unix.AT_EMPTY_PATH, statMask, &info.Statx_t)
 }

@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTarget is the longest target of a symbolic link: Linux's PATH_MAX, less
-// the final zero.
+// maxTarget is the longest target of a symbolic link: PATH_MAX without the final zero.
 const maxTarget = 4095
 
-// visible reports whether a kind of file exists for the guest.
+// visible reports whether the guest may see files of a kind.
 func visible(kind uint32) bool {
 	return kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK
 }
@@ -43,7 +42,7 @@ func (s *session) entry(parent *node, name string, info *fileInfo, caller *fuse.
 	return n, nil
 }
 
-// at returns what an operation on a name in a folder begins with.
+// at checks name and returns the node and descriptor of its folder.
 func (s *session) at(id uint64, name string) (*node, *descriptor, error) {
 	if err := checkName(name); err != nil {
 		return nil, nil, err
@@ -64,7 +63,7 @@ func (s *session) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out 
 	defer dir.release()
 	_, err = s.lookup(parent, dir, name, &in.Caller, out)
 	if err == unix.ENOENT && s.nameTTL > 0 {
-		// That there is no such file holds as long as that there is one.
+		// A negative entry is valid as long as a positive one.
 		*out = fuse.EntryOut{}
 		out.EntryValid, out.EntryValidNsec = timeout(s.nameTTL)
 		return fuse.OK
@@ -72,8 +71,8 @@ func (s *session) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out 
 	return status(err)
 }
 
-// makeIn makes a file with f, counts it and makes it known to the guest. mode
-// is what it shall have, whatever this process's umask made of it.
+// makeIn creates a file with f, counts it and makes it known to the guest. It sets mode regardless
+// of this process's umask.
 func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, f func(dir *descriptor) error) fuse.Status {
 	parent, dir, err := s.at(in.NodeId, name)
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.
 	return status(err)
 }
 
-// setMode sets the mode of a file that was just made.
+// setMode sets the mode of a new file.
 func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileInfo) error {
 	d, err := openAt(dir, name, unix.O_PATH, 0)
 	if err != nil {
@@ -110,9 +109,9 @@ func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileI
 	return d.stat(info)
 }
 
-// counted makes a file in a folder with f, which tells of it in info, if the limits allow
-// one more. The name counts with its folder. The two count apart for the folder that a limited subtree
-// begins with, which is no file of it, but takes room there.
+// counted creates a file in a folder with f, which fills in info, if the limits allow it. The name
+// counts for the folder's quota, which differs from the file's for the root folder of a limited
+// subtree.
 func (s *session) counted(parent *node, dir *descriptor, name string, info *fileInfo, f func() error) error {
 	if err := s.dev.floor.take(s.dev.root, 0, 1); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (s *session) counted(parent *node, dir *descriptor, name string, info *file
 	around, u := zone.usage, zone.of(name).usage
 	files := int64(1)
 	defer around.lockNames()()
-	if u != around { // always the outer one first
+	if u != around { // lock order: outer first
 		defer u.lockNames()()
 		files = 0
 	}
@@ -145,7 +144,7 @@ func (s *session) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *f
 	})
 }
 
-// Mknod implements fuse.RawFileSystem: for regular files only.
+// Mknod implements fuse.RawFileSystem for regular files only.
 func (s *session) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	if kind := in.Mode & unix.S_IFMT; kind != 0 && kind != unix.S_IFREG {
 		return fuse.EPERM
@@ -156,8 +155,8 @@ func (s *session) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *f
 	})
 }
 
-// Symlink implements fuse.RawFileSystem. The target is the guest's affair:
-// nothing here follows it.
+// Symlink implements fuse.RawFileSystem. The target is not checked, since this process never
+// follows it.
 func (s *session) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	if len(target) > maxTarget {
 		return fuse.Status(unix.ENAMETOOLONG)
@@ -245,7 +244,7 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 		return fuse.EBUSY
 	}
 	var d *descriptor
-	defer func() { d.release() }() // when names is free again: the disk may have much to free
+	defer func() { d.release() }() // after names is unlocked: freeing the file may take long
 	defer zone.usage.lockNames()()
 	var info fileInfo
 	d, err = openAt(dir, name, unix.O_PATH, 0)
@@ -309,9 +308,8 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 			}
 		}
 	}
-	// A name takes room in the folder that gets it, and many file systems never give back what it took
-	// in the folder that it leaves. What takes another's place in its own folder takes none, so that a
-	// file can be replaced where nothing else can be done.
+	// A name needs space in its new folder, and many file systems do not shrink the old one.
+	// Replacing a file in the same folder needs none, so that it works when the quota is full.
 	if from != to || !taken {
 		if err := s.dev.floor.take(s.dev.root, 0, 0); err != nil {
 			return status(err)
@@ -337,12 +335,12 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 		s.relocate(from, fromDir, oldName)
 	}
 	if fromZone != toZone {
-		s.dev.rules.renew() // what is in a moved folder has another owner now
+		s.dev.rules.renew() // files in a moved folder may have another owner now
 	}
 	return fuse.OK
 }
 
-// relocate notes that the file with this name is now here.
+// relocate records the new place of a file.
 func (s *session) relocate(parent *node, dir *descriptor, name string) {
 	var info fileInfo
 	if statAt(dir, name, &info) != nil {

@@ -26,19 +26,19 @@ type usage struct {
 	rules *rules
 	path  string // of the subtree
 
-	// names is held while files get or lose names, together with the counting of
-	// it: a file's last name is known to be the last. shrinking is held by all
-	// who have files give room back, which may take long, together with the
-	// counting of that. The end of a walk holds both, so none comes between an
-	// act and its being counted: shrinking first, then names, then mu.
+	// names is held while files get or lose names and this is counted, so that a file's last name
+	// is known to be the last. shrinking is held (shared) while space is freed, which may take
+	// long, and counted. The end of a walk holds both, so that it cannot come between a change and
+	// its count. Lock order: shrinking, names, mu.
 	shrinking sync.RWMutex
 	names     sync.Mutex
 
-	// kept is how many removed files a session keeps a descriptor of, for which nobody may ask.
+	// kept counts removed files whose descriptors a session keeps in case the guest still opens
+	// them.
 	kept atomic.Int64
 
 	mu                 sync.Mutex
-	maxBytes, maxFiles int64 // zero is no limit
+	maxBytes, maxFiles int64 // zero for no limit
 	bytes, files       int64
 	reserved           int64 // for writes in progress
 	tracked            map[identity]*tracked
@@ -46,9 +46,9 @@ type usage struct {
 	walking     bool
 	nextWalk    time.Time
 	shrunk      int64 // bytes given back since the last walk began
-	grown       int64 // bytes and files that came since then
+	grown       int64 // bytes and files added since then
 	grownFiles  int64
-	moved       bool // something, since then
+	moved       bool // whether something was moved since then
 	everCounted bool
 }
 
@@ -57,14 +57,14 @@ type tracked struct {
 	id     identity
 	refs   int
 	bytes  int64 // as counted
-	orphan bool  // it has no name any more: it counts until it is closed
+	orphan bool  // has no name: counts until it is closed
 }
 
 func newUsage(r *rules, path string) *usage {
 	return &usage{rules: r, path: path, tracked: map[identity]*tracked{}}
 }
 
-// limit sets the limits and starts counting if that was never done.
+// limit sets the limits and starts a first walk if there was none.
 func (u *usage) limit(bytes, files int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -74,11 +74,10 @@ func (u *usage) limit(bytes, files int64) {
 	}
 }
 
-// recountShare is the part of the limit that may be given back before a walk
-// checks the count.
+// recountShare is the fraction (1/8) of the limit that may be freed before a walk checks the count.
 const recountShare = 8
 
-// addLocked notes a change. A first walk that has failed is tried again.
+// addLocked adds a change to the count. It retries a failed first walk.
 func (u *usage) addLocked(bytes, files int64) {
 	u.bytes, u.files = u.bytes+bytes, u.files+files
 	if u.walking {
@@ -89,8 +88,8 @@ func (u *usage) addLocked(bytes, files int64) {
 	}
 }
 
-// mayAdd refuses so many files and a name where that is too much. What is full takes no name: it takes
-// room in its folder. The caller holds names until added.
+// mayAdd fails if the limits do not allow so many files more, or another name, which needs space in
+// its folder. The caller holds names until it has called added.
 func (u *usage) mayAdd(files int64) error {
 	if u == nil {
 		return nil
@@ -104,7 +103,7 @@ func (u *usage) mayAdd(files int64) error {
 	return nil
 }
 
-// added counts what was just made, as so many files.
+// added counts a new file or name.
 func (u *usage) added(info *fileInfo, files int64) {
 	if u == nil {
 		return
@@ -114,7 +113,7 @@ func (u *usage) added(info *fileInfo, files int64) {
 	u.addLocked(info.bytes(), files)
 }
 
-// track begins to follow a file's size; untrack ends it.
+// track starts to track a file's size. The caller must call untrack.
 func (u *usage) track(d *descriptor) (*tracked, error) {
 	if u == nil {
 		return nil, nil
@@ -130,7 +129,7 @@ func (u *usage) track(d *descriptor) (*tracked, error) {
 	if t == nil {
 		t = &tracked{id: id, bytes: info.bytes()}
 		u.tracked[id] = t
-		if info.Nlink == 0 { // its last name went between opening and this
+		if info.Nlink == 0 { // removed since it was opened
 			t.orphan = true
 			u.addLocked(t.bytes, 1)
 		}
@@ -154,8 +153,8 @@ func (u *usage) untrack(t *tracked) {
 	}
 }
 
-// changing runs f, which may have a file or a folder take more room or less, and counts that. The caller
-// holds names or shrinking.
+// changing runs f, which may change the size of a file or folder, and counts the difference. The
+// caller holds names or shrinking.
 func (u *usage) changing(d *descriptor, f func() error) error {
 	t, err := u.track(d)
 	if err != nil {
@@ -166,8 +165,8 @@ func (u *usage) changing(d *descriptor, f func() error) error {
 	return f()
 }
 
-// reserve makes room for n bytes more, or refuses them; none are never
-// refused. settle follows, with the same n.
+// reserve reserves n bytes, or fails if the limit does not allow them. Zero bytes never fail. The
+// caller must call settle with the same n.
 func (u *usage) reserve(n int64) error {
 	if u == nil {
 		return nil
@@ -182,7 +181,7 @@ func (u *usage) reserve(n int64) error {
 	return nil
 }
 
-// settle counts what became of a file for which n bytes were reserved.
+// settle releases a reservation of n bytes and counts the file's new size.
 func (u *usage) settle(t *tracked, d *descriptor, n int64) {
 	if u == nil {
 		return
@@ -198,8 +197,7 @@ func (u *usage) settle(t *tracked, d *descriptor, n int64) {
 	t.bytes = info.bytes()
 }
 
-// removed notes that a name of a file is gone, of which info was read while
-// names was held.
+// removed counts the removal of a name. Info must have been read while names was held.
 func (u *usage) removed(info *fileInfo) {
 	if u == nil || info.kind() != unix.S_IFDIR && info.Nlink > 1 {
 		return
@@ -213,7 +211,7 @@ func (u *usage) removed(info *fileInfo) {
 	}
 }
 
-// renamed notes that something was moved within the subtree.
+// renamed records that something was moved within the subtree.
 func (u *usage) renamed() {
 	if u == nil {
 		return
@@ -223,7 +221,7 @@ func (u *usage) renamed() {
 	u.moved = true
 }
 
-// shrink holds shrinking, as others may, until the returned function is called.
+// shrink locks shrinking (shared) until unlock is called.
 func (u *usage) shrink() (unlock func()) {
 	if u == nil {
 		return func() {}
@@ -232,7 +230,7 @@ func (u *usage) shrink() (unlock func()) {
 	return u.shrinking.RUnlock
 }
 
-// lockNames holds names until the returned function is called.
+// lockNames locks names until unlock is called.
 func (u *usage) lockNames() (unlock func()) {
 	if u == nil {
 		return func() {}
@@ -241,7 +239,7 @@ func (u *usage) lockNames() (unlock func()) {
 	return u.names.Unlock
 }
 
-// room returns the limits and what is left of them, which is never negative.
+// room returns the limits and what is left of them, at least 0.
 func (u *usage) room() (maxBytes, bytesLeft, maxFiles, filesLeft int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
