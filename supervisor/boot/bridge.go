@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// bridgeServer is the bridge of one boot. It answers only connections with the
-// key of that boot.
+// bridgeServer serves the bridge for one boot. It accepts only connections with that boot's
+// key.
 type bridgeServer struct {
 	key      protocol.BridgeKey
 	listener net.Listener

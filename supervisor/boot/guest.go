@@ -61,8 +61,8 @@ type Share struct {
 // Bridge answers requests of programs in guests.
 type Bridge interface {
 	// Serve answers the connections of one guest until the listener is closed.
-	// Each connection has a UID method that names the Linux user in the guest: see
-	// preface.Conn. Serve may run for several guests at once.
+	// Each connection has a UID method that names the Linux user in the guest.
+	// Serve may run for several guests at once.
 	Serve(net.Listener) error
 }
 
@@ -134,7 +134,7 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	g.stopClock, g.clock = stop, make(chan struct{})
 	go func() {
 		defer close(g.clock)
-		debug.FreeOSMemory() // of the start: this program mostly waits from now on
+		debug.FreeOSMemory() // the rest of the program needs less than the start
 		g.Client.KeepTime(clock, clockEvery)
 	}()
 	return g, nil
@@ -226,7 +226,7 @@ func (s Spec) machineConfig() vm.Config {
 	return c
 }
 
-// guestBoot returns what the guest is told when it boots.
+// guestBoot returns the guest's boot configuration.
 func (s Spec) guestBoot() guest.Boot {
 	b := guest.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: guest.NetworkPlan{Kind: guest.NetworkNone}}
 	if s.Network == vm.NetworkNAT {

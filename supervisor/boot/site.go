@@ -43,8 +43,8 @@ type prepared struct {
 	missing []string // packages of the toolbox
 }
 
-// New returns the site of a home for guests of arch. The folders are those of the
-// workspace that belong to an agent. The bridge may be nil.
+// New returns the site of a home for guests of arch. folders are the agents' folders in the
+// workspace. The bridge may be nil.
 func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees, bridge Bridge) *Site {
 	return &Site{
 		home: home, driver: driver, arch: arch, folders: folders, bridge: bridge,
@@ -53,8 +53,7 @@ func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees,
 	}
 }
 
-// Check returns what runs the guest's instructions on this host, or an error if it
-// cannot run machines.
+// Check returns the driver's accelerator, or an error if this host cannot run machines.
 func (s *Site) Check(ctx context.Context) (accelerator string, err error) {
 	can, err := s.driver.Capabilities(ctx, s.arch)
 	if err != nil {

@@ -104,7 +104,7 @@ func (b ToolboxBuilder) recipe() []string {
 }
 
 // build boots the bare image and writes a base with the toolbox to dir. The
-// caller holds the image store's lock, so nobody else uses the disk.
+// caller holds the image store's lock, so no other program uses the disk.
 func (b ToolboxBuilder) build(ctx context.Context, bare image.Image, branch, dir string, report progress.Func) error {
 	work := filepath.Join(b.Dir, string(bare.Arch))
 	if err := os.MkdirAll(work, 0o700); err != nil {

@@ -1,4 +1,4 @@
-// Package alpine makes packs out of a pinned Alpine release: the kernel and its modules out of the ISO image, the root file system as it is.
+// Package alpine makes packs from a pinned Alpine release: the kernel and modules of its ISO image and its minimal root file system.
 package alpine
 
 import (
@@ -25,8 +25,8 @@ const (
 	rootName    = "root.tar.gz"
 )
 
-// Build puts a pack's files into a folder, for pack.Store.Build, and
-// downloads what it takes. The downloads stay until they are forgotten.
+// Build downloads a release and writes a pack's files to a folder, for pack.Store.Build. It
+// keeps the downloads: see fetch.Client.Forget.
 func Build(ctx context.Context, pins Pins, client *fetch.Client, dir string, report progress.Func) (pack.Manifest, error) {
 	root, err := client.Get(ctx, pins.Root, report)
 	if err != nil {
@@ -50,8 +50,7 @@ func origin(f fetch.File) pack.Origin {
 	return pack.Origin{Name: path.Base(f.URL), SHA256: f.SHA256}
 }
 
-// copyRoot copies the root file system's archive, and reads it to see that it
-// is one.
+// copyRoot copies and validates the root file system's archive.
 func copyRoot(ctx context.Context, from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -65,7 +64,7 @@ func copyRoot(ctx context.Context, from, to string) error {
 	return errors.Join(untar.Filter(ctx, io.Discard, io.TeeReader(in, out), from), out.Close())
 }
 
-// unpackISO takes the kernel and its modules out of the image.
+// unpackISO extracts the kernel and its modules from the image.
 func unpackISO(ctx context.Context, name string, arch vm.Arch, dir string, report progress.Func) error {
 	file, err := os.Open(name)
 	if err != nil {

@@ -1,4 +1,3 @@
-// Package iso9660 finds files in ISO 9660 images, by the names that Rock Ridge gives them where it does.
 package alpine
 
 import (
@@ -12,14 +11,13 @@ import (
 
 const (
 	sectorSize = 2048
-	// firstDescriptor is the sector where the volume's descriptors begin.
+	// firstDescriptor is the sector of the first volume descriptor.
 	firstDescriptor = 16
-	// maxDescriptors bounds the search for the primary one; images have five.
+	// maxDescriptors bounds the volume descriptors. Images have five.
 	maxDescriptors = 64
 	// maxDirectory bounds a folder in bytes: room for 10,000 entries.
 	maxDirectory = 2 << 20
-	// maxContinuations bounds how often one entry's attributes go on
-	// elsewhere; a long name needs one.
+	// maxContinuations bounds the continuation areas of an entry. A long name needs one.
 	maxContinuations = 4
 	// maxName is Linux's own limit.
 	maxName = 255
@@ -27,13 +25,13 @@ const (
 
 var le = binary.LittleEndian
 
-// Image is an image.
+// Image is an ISO 9660 image.
 type Image struct {
 	r    io.ReaderAt
 	root extent
 }
 
-// extent is where a file or folder lies, in bytes.
+// extent is the position of a file or folder in bytes.
 type extent struct {
 	at, size int64
 	folder   bool
@@ -66,8 +64,8 @@ func New(r io.ReaderAt) (*Image, error) {
 	return nil, errors.New("iso9660: too many volume descriptors")
 }
 
-// Open finds a regular file. Names are compared as Rock Ridge gives them, or
-// else without regard to case and without the version.
+// Open opens a regular file by its Rock Ridge name. Without one, it compares names without
+// case and version.
 func (i *Image) Open(name string) (*io.SectionReader, error) {
 	at, err := i.find(name)
 	if err == nil && at.folder {
@@ -111,7 +109,7 @@ func (i *Image) lookup(folder extent, name string) (extent, error) {
 			continue
 		}
 		if length > len(listing) {
-			return extent{}, errors.New("iso9660: a folder that is cut")
+			return extent{}, errors.New("iso9660: truncated folder")
 		}
 		r, err := parseRecord(listing[:length])
 		if err != nil {
@@ -137,17 +135,17 @@ type record struct {
 	extent
 	name       string // without its version
 	continued  bool   // another part of the file follows
-	attributes []byte // of the system use sharing protocol, Rock Ridge among them
+	attributes []byte // of the system use sharing protocol, such as Rock Ridge
 }
 
 func parseRecord(b []byte) (record, error) {
 	if len(b) < 34 {
-		return record{}, errors.New("iso9660: an entry that is cut")
+		return record{}, errors.New("iso9660: truncated entry")
 	}
 	length := int(b[32])
 	end := 33 + length
 	if length == 0 || end > len(b) {
-		return record{}, errors.New("iso9660: an entry whose name is cut")
+		return record{}, errors.New("iso9660: truncated name")
 	}
 	name, _, _ := strings.Cut(string(b[33:end]), ";")
 	end += 1 - length%2 // a pad byte follows a name of even length

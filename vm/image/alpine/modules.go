@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxModules bounds the files of a kernel's modules; there are 1,500.
+	// maxModules bounds the number of a kernel's modules. Alpine has 1,500.
 	maxModules = 50_000
-	// maxModuleBytes bounds their sizes together; they have 100 MB.
+	// maxModuleBytes bounds their total size. Alpine's have 100 MB.
 	maxModuleBytes = 1 << 30
 )
 
-// writeModules turns modloop, which has the modules in modules/RELEASE, into a
-// tar that has them in lib/modules/RELEASE.
+// writeModules converts modloop to a tar and renames modules/RELEASE to
+// lib/modules/RELEASE.
 func writeModules(ctx context.Context, w io.Writer, modloop *io.SectionReader) error {
 	out := tar.NewWriter(w)
 	files, total, release := 0, int64(0), ""

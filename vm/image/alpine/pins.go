@@ -9,10 +9,10 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// version is the release that is pinned. Files of a release never change.
+// version is the pinned release. Alpine does not change the files of a release.
 const version = "3.24.1"
 
-// Pins is what a pack is made of.
+// Pins lists the downloads for a pack.
 type Pins struct {
 	Version string
 	Arch    vm.Arch
@@ -20,7 +20,7 @@ type Pins struct {
 	Root    fetch.File // the root file system, a .tar.gz
 }
 
-// Pinned returns what this program trusts for an architecture.
+// Pinned returns the pinned release for an architecture.
 func Pinned(arch vm.Arch) (Pins, error) {
 	switch arch {
 	case vm.AMD64:
@@ -40,8 +40,7 @@ func Pinned(arch vm.Arch) (Pins, error) {
 		Advise(fmt.Sprintf("The architectures are %s and %s.", vm.AMD64, vm.ARM64))
 }
 
-// pin names a file in Alpine's release folder; a size of zero is not known,
-// and then only bounded.
+// pin returns a file in Alpine's release folder. Its size is zero if unknown.
 func pin(machine, flavour, suffix string, size int64, sha256 string) fetch.File {
 	name := fmt.Sprintf("alpine-%s-%s-%s%s", flavour, version, machine, suffix)
 	return fetch.File{
@@ -51,5 +50,5 @@ func pin(machine, flavour, suffix string, size int64, sha256 string) fetch.File 
 	}
 }
 
-// Name is the name of the pack.
+// Name returns the name of the pack.
 func (p Pins) Name() string { return "alpine-" + p.Version + "-" + string(p.Arch) }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// rockRidgeName puts a name together out of an entry's NM attributes, which
-// may go on in another place (CE). It is empty where there are none.
+// rockRidgeName joins the NM attributes of an entry, which may continue elsewhere (CE). It
+// returns "" if there are none.
 func (i *Image) rockRidgeName(attributes []byte) (string, error) {
 	var name strings.Builder
 	for range maxContinuations {
@@ -26,20 +26,20 @@ func (i *Image) rockRidgeName(attributes []byte) (string, error) {
 			return "", fmt.Errorf("iso9660: %w", err)
 		}
 	}
-	return "", errors.New("iso9660: attributes without end")
+	return "", errors.New("iso9660: too many continuation areas")
 }
 
-// readNames appends the name parts among the attributes and returns where the
-// attributes go on. Each is two letters, a length, a version and its content.
+// readNames appends the NM attributes to name and returns the continuation area. An
+// attribute has a two-letter signature, a length, a version and its content.
 func readNames(name *strings.Builder, b []byte) (next extent) {
 	for len(b) >= 4 {
 		length := int(b[2])
 		if length < 4 || length > len(b) {
-			break // padding, or nothing that can be made sense of
+			break // padding or invalid
 		}
 		switch signature, content := string(b[:2]), b[4:length]; {
 		case signature == "NM" && len(content) > 0:
-			name.Write(content[1:]) // a byte of flags comes first
+			name.Write(content[1:]) // after a byte of flags
 		case signature == "CE" && len(content) == 24:
 			next = extent{at: int64(le.Uint32(content))*sectorSize + int64(le.Uint32(content[8:])), size: int64(le.Uint32(content[16:]))}
 		case signature == "ST":

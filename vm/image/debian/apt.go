@@ -13,14 +13,13 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// maxMeta bounds how far a meta-package leads to the one with the kernel.
+// maxMeta bounds the chain of meta-packages before the one with the kernel.
 const maxMeta = 3
 
-// Download brings Debian packages for an architecture into a folder, which
-// must be empty, through the host's package manager: its archives, its
-// signatures, but package lists and caches of our own, so that it needs no
-// root and changes nothing on the host. A kernel's meta-package stands for the
-// packages with the kernel and its modules. It returns the packages' files.
+// Download downloads a Debian package to an empty folder and returns the paths of the .deb
+// files. For a kernel's meta-package, it downloads the packages with the kernel and its
+// modules. It uses the host's apt sources and keys, but its own lists and caches, so that
+// it needs no root and does not change the host.
 func Download(ctx context.Context, arch vm.Arch, pkg, dir string) ([]string, error) {
 	debs, err := download(ctx, arch, pkg, dir)
 	if err != nil {
@@ -60,13 +59,13 @@ func download(ctx context.Context, arch vm.Arch, pkg, dir string) ([]string, err
 	}
 	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
 	if err == nil && len(files) != len(packages) {
-		err = fmt.Errorf("%d packages came in place of %d", len(files), len(packages))
+		err = fmt.Errorf("got %d packages instead of %d", len(files), len(packages))
 	}
 	return files, err
 }
 
-// kernelPackages follows a kernel's meta-package to the packages that have the
-// kernel and its modules. Any other package is what it is.
+// kernelPackages resolves a kernel's meta-package to the packages with the kernel and its
+// modules. It returns any other package as it is.
 func kernelPackages(pkg string, depends func(string) (string, error)) ([]string, error) {
 	if !strings.HasPrefix(pkg, "linux-image-") {
 		return []string{pkg}, nil
@@ -74,7 +73,7 @@ func kernelPackages(pkg string, depends func(string) (string, error)) ([]string,
 	packages := []string{pkg}
 	for next, depth := []string{pkg}, 0; len(next) > 0; depth++ {
 		if depth > maxMeta {
-			return nil, errors.New("its meta-packages lead nowhere")
+			return nil, errors.New("too many levels of meta-packages")
 		}
 		var found []string
 		for _, p := range next {

@@ -1,4 +1,4 @@
-// Package debian makes packs on a Debian or Ubuntu host, out of that host's own package archives and under their signatures.
+// Package debian makes packs on a Debian or Ubuntu host from the host's signed package archives.
 package debian
 
 import (
@@ -20,7 +20,7 @@ const (
 	rootName    = "root.tar.zst"
 )
 
-// Name is the name of the pack that Build makes on this host.
+// Name returns the name of the pack that Build makes on this host.
 func Name(arch vm.Arch) (string, error) {
 	h, err := thisHost()
 	if err != nil {
@@ -29,7 +29,7 @@ func Name(arch vm.Arch) (string, error) {
 	return h.id + "-" + h.version + "-" + string(arch), nil
 }
 
-// Build puts a pack's files into a folder, for pack.Store.Build.
+// Build writes a pack's files to a folder, for pack.Store.Build.
 func Build(ctx context.Context, arch vm.Arch, dir string, report progress.Func) (pack.Manifest, error) {
 	h, err := available(arch)
 	if err != nil {
@@ -77,7 +77,7 @@ func buildKernel(ctx context.Context, h host, arch vm.Arch, dir, temp string, re
 	})
 }
 
-// kernelPackage is the smallest kernel for virtual machines.
+// kernelPackage returns the package of the smallest kernel for virtual machines.
 func kernelPackage(h host, arch vm.Arch) string {
 	if h.id == "ubuntu" {
 		return "linux-image-virtual"

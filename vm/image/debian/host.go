@@ -15,9 +15,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// maxComplaint bounds what of a failed program's complaints an error keeps:
-// their end, where programs say why.
-const maxComplaint = 4 << 10
+// maxStderr is how many bytes at the end of a failed program's output an error quotes.
+const maxStderr = 4 << 10
 
 // host is the distribution of this host.
 type host struct {
@@ -26,8 +25,8 @@ type host struct {
 	codename string // bookworm
 }
 
-// Available fails, with advice, where no pack for the architecture can be
-// made on this host.
+// Available returns an error with advice if this host cannot make a pack for the
+// architecture.
 func Available(arch vm.Arch) error {
 	_, err := available(arch)
 	return err
@@ -54,7 +53,7 @@ func available(arch vm.Arch) (host, error) {
 		}
 	}
 	if arch != vm.HostArch() && !emulates(arch) {
-		return host{}, unavailable(arch, fmt.Errorf("this %s host cannot run its programs, which installing packages takes", runtime.GOARCH)).
+		return host{}, unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
 			Advise("Run `sudo apt-get install qemu-user-static binfmt-support`, or make the pack on such a host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
 	return h, nil
@@ -67,7 +66,7 @@ func unavailable(arch vm.Arch, err error) *fault.Error {
 func thisHost() (host, error) {
 	text, err := os.ReadFile("/etc/os-release")
 	if err != nil {
-		return host{}, errors.New("this host is no Linux with a package manager")
+		return host{}, errors.New("this host is not Debian or Ubuntu")
 	}
 	return parseRelease(string(text))
 }
@@ -85,8 +84,7 @@ func parseRelease(text string) (host, error) {
 	return h, nil
 }
 
-// emulates reports whether the kernel hands another architecture's programs
-// to an emulator.
+// emulates reports whether the kernel runs another architecture's programs in an emulator.
 func emulates(arch vm.Arch) bool {
 	machine := map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"}[arch]
 	text, err := os.ReadFile(filepath.Join("/proc/sys/fs/binfmt_misc", "qemu-"+machine))
@@ -104,21 +102,21 @@ func run(ctx context.Context, dir, name string, args ...string) (string, error) 
 	return out.String(), err
 }
 
-// runCommand runs a command that dies with this program, and puts the end of
-// its complaints into the error.
+// runCommand runs a command, which is killed if this program is. Its error quotes the end
+// of the command's stderr.
 func runCommand(ctx context.Context, cmd *exec.Cmd) error {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	dieWithParent(cmd)
-	var complaints tail
-	cmd.Stderr = &complaints
+	var stderr tail
+	cmd.Stderr = &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, bytes.TrimSpace(complaints))
+		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, bytes.TrimSpace(stderr))
 	}
 	return nil
 }
@@ -128,6 +126,6 @@ type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
 	*t = append(*t, p...)
-	*t = (*t)[max(0, len(*t)-maxComplaint):]
+	*t = (*t)[max(0, len(*t)-maxStderr):]
 	return len(p), nil
 }

@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// kernelFiles collects the kernel and the modules out of packages.
+// kernelFiles extracts the kernel and its modules from packages.
 type kernelFiles struct {
 	arch    vm.Arch
 	kernel  string      // where to write it
@@ -27,7 +27,7 @@ type kernelFiles struct {
 	release string
 }
 
-// addPackage takes what it needs out of a package.
+// addPackage adds the files of a package.
 func (k *kernelFiles) addPackage(ctx context.Context, deb string) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -39,7 +39,7 @@ func (k *kernelFiles) addPackage(ctx context.Context, deb string) error {
 		done <- err
 	}()
 	err := untar.Walk(r, filepath.Base(deb), k.add)
-	r.CloseWithError(err) // so that dpkg-deb ends where reading did
+	r.CloseWithError(err) // ends dpkg-deb
 	if ran := <-done; err == nil {
 		err = ran
 	}
@@ -47,13 +47,13 @@ func (k *kernelFiles) addPackage(ctx context.Context, deb string) error {
 }
 
 func (k *kernelFiles) add(h *tar.Header, content io.Reader) error {
-	name := strings.TrimPrefix(h.Name, "usr/") // where newer releases have it
+	name := strings.TrimPrefix(h.Name, "usr/") // in newer releases
 	if release, ok := strings.CutPrefix(name, "boot/vmlinuz-"); ok && h.Typeflag == tar.TypeReg {
 		return k.addKernel(release, content)
 	}
 	rest, ok := strings.CutPrefix(name, "lib/modules/")
 	if !ok || h.Typeflag != tar.TypeReg {
-		return nil // folders are put in where they are missing
+		return nil // untar adds missing folders
 	}
 	_, file, _ := strings.Cut(rest, "/")
 	var b bytes.Buffer
@@ -82,7 +82,7 @@ func (k *kernelFiles) write(name string, b []byte) error {
 	return err
 }
 
-// finish writes what the host's depmod would have.
+// finish writes the lists that depmod would write.
 func (k *kernelFiles) finish() error {
 	if k.release == "" {
 		return errors.New("there is no kernel in its packages")
@@ -95,7 +95,7 @@ func (k *kernelFiles) finish() error {
 	return errors.Join(k.write(dir+"modules.dep", dep), k.write(dir+"modules.softdep", k.index.Softdep()), k.modules.Close())
 }
 
-// makeKernel writes the kernel and the archive of its modules out of packages.
+// makeKernel writes the kernel and an archive of its modules from packages.
 func makeKernel(ctx context.Context, arch vm.Arch, debs []string, kernelPath string, modules io.Writer) error {
 	k := &kernelFiles{arch: arch, kernel: kernelPath, modules: tar.NewWriter(modules)}
 	for _, deb := range slices.Sorted(slices.Values(debs)) {

@@ -13,11 +13,11 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// buildTime is the time of every file that is made here (2025-06-15), so that
-// the same packages make the same pack.
+// buildTime is the modification time of generated files (2025-06-15), so that the same
+// packages give the same pack.
 const buildTime = 1750000000
 
-// toolbox is what agents find installed, besides what every Debian has.
+// toolbox lists the packages to install in addition to Debian's own set.
 func toolbox() []string {
 	return strings.Fields(`
 		bash coreutils findutils grep sed less procps vim-tiny
@@ -26,7 +26,7 @@ func toolbox() []string {
 		ca-certificates e2fsprogs iproute2 tzdata`)
 }
 
-// makeRoot writes a root file system as a plain tar.
+// makeRoot writes a root file system as an uncompressed tar.
 func makeRoot(ctx context.Context, h host, arch vm.Arch, temp string, out io.Writer) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -38,20 +38,19 @@ func makeRoot(ctx context.Context, h host, arch vm.Arch, temp string, out io.Wri
 		done <- err
 	}()
 	err := untar.Filter(ctx, out, r, "root file system")
-	r.CloseWithError(err) // so that mmdebstrap ends where reading did
+	r.CloseWithError(err) // ends mmdebstrap
 	if ran := <-done; ran != nil {
-		return ran // it says more than that its archive was cut
+		return ran // more useful than a truncated archive
 	}
 	return err
 }
 
-// rootCommand is mmdebstrap: no host files are changed, and for an ordinary
-// user no privileges are needed. For root it runs in namespaces of its own, so
-// that nothing it mounts or starts outlives it, even where it is killed.
+// rootCommand returns the mmdebstrap command. Users need no privileges. For root, it runs in
+// its own namespaces, so that its mounts and processes end with it.
 func rootCommand(ctx context.Context, h host, arch vm.Arch, temp string) *exec.Cmd {
 	components := "main"
 	if h.id == "ubuntu" {
-		components = "main,universe" // where ripgrep and nodejs are
+		components = "main,universe" // for ripgrep and nodejs
 	}
 	args := []string{
 		"mmdebstrap", "--quiet", "--format=tar", "--variant=minbase", "--architectures=" + string(arch), "--components=" + components,
@@ -65,10 +64,10 @@ func rootCommand(ctx context.Context, h host, arch vm.Arch, temp string) *exec.C
 	if os.Geteuid() == 0 {
 		args = append([]string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}, args...)
 		args = append(args, "--mode=root")
-		env = append(env, "TMPDIR="+temp) // what is left of a killed build goes with the pack's folder
+		env = append(env, "TMPDIR="+temp) // removed with the pack's folder after a killed build
 	} else {
-		// The users of the build's namespace cannot reach into our folder, so
-		// its files are where all users' temporary files are.
+		// Keep the default TMPDIR: users of the build's namespace have no access to
+		// the pack's folder.
 		args = append(args, "--mode=unshare")
 	}
 	args = append(args, h.codename, "-")

@@ -1,4 +1,4 @@
-// Package disk makes and grows the data disk of a guest: a sparse file with a journaled ext4 file system that has project quotas.
+// Package disk creates and grows a guest's data disk: a sparse file with a journaled ext4 file system and project quotas.
 package disk
 
 import (
@@ -13,29 +13,27 @@ import (
 )
 
 const (
-	// MinSize is the size of the template's file system. The guest grows it to
-	// the disk's, online, when it mounts it.
+	// MinSize is the size of the template's file system. The guest grows it to the
+	// size of the disk when it mounts it.
 	MinSize = 1 << 30
-	// MaxSize is as far as the template's file system can be grown online:
-	// the blocks that mke2fs reserves for group descriptors reach for 1024
-	// times its size.
+	// MaxSize is the limit for growing the template's file system: mke2fs reserves
+	// group descriptors for 1024 times its size.
 	MaxSize = 1 << 40
 
 	adviseRoom = "Check that the folder is writable and that its disk has space."
 )
 
-// Create makes a new, empty disk. It takes hardly any room until the guest
-// writes to it. It fails with fault.Rejected where there is a file already. A
-// Create that is killed leaves at most a file of the same name with ".new"
-// after it, which the next one replaces; so whoever calls must be the only one.
+// Create makes an empty disk, as a sparse file. It fails with fault.Rejected if the file
+// exists. It writes to path with ".new" appended first, so it must not run twice at once
+// for a path.
 func Create(path string, size int64) error {
 	const op = "create data disk"
 	if err := check(size); err != nil {
 		return fault.New(fault.InvalidArgs, op, path, err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Rejected, op, path, errors.Join(errors.New("something is there already"), err)).
-			Advise("A disk is never overwritten: remove it first if nothing on it is needed.")
+		return fault.New(fault.Rejected, op, path, errors.Join(errors.New("the file already exists"), err)).
+			Advise("Remove the disk first if you do not need its content.")
 	}
 	if err := create(path, size); err != nil {
 		return fault.New(fault.Unavailable, op, path, err).Advise(adviseRoom)
@@ -59,9 +57,8 @@ func create(path string, size int64) error {
 	return config.Sync(filepath.Dir(path))
 }
 
-// Grow makes a disk larger; the guest grows its file system when it mounts it
-// next. It fails with fault.Rejected where the disk is larger already: a file
-// system that has been mounted cannot be made smaller.
+// Grow makes a disk larger. The guest grows the file system at the next mount. Grow
+// fails with fault.Rejected if the disk is larger: disks cannot shrink.
 func Grow(path string, size int64) error {
 	const op = "grow data disk"
 	if err := check(size); err != nil {
@@ -72,8 +69,8 @@ func Grow(path string, size int64) error {
 		return fault.Wrap(op, path, err)
 	}
 	if size < info.Size() {
-		return fault.Newf(fault.Rejected, op, path, "it has %d bytes and cannot be made smaller (%d)", info.Size(), size).
-			Advise("Keep its size in the settings, or reset the sandbox to begin with a smaller disk.")
+		return fault.Newf(fault.Rejected, op, path, "it has %d bytes and cannot shrink to %d", info.Size(), size).
+			Advise("Keep its size in the settings, or reset the sandbox to get a smaller disk.")
 	}
 	if err := os.Truncate(path, size); err != nil {
 		return fault.New(fault.Unavailable, op, path, err).Advise(adviseRoom)
@@ -86,7 +83,7 @@ func check(size int64) error {
 	case size < MinSize || size > MaxSize:
 		return fmt.Errorf("a size of %d bytes is not between %d and %d", size, int64(MinSize), int64(MaxSize))
 	case size%blockSize != 0:
-		return fmt.Errorf("a size of %d bytes is no multiple of %d", size, blockSize)
+		return fmt.Errorf("a size of %d bytes is not a multiple of %d", size, blockSize)
 	}
 	return nil
 }

@@ -16,11 +16,10 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// resumeAdvice is for what is not the file's fault.
-const resumeAdvice = "Run the same again: it goes on where it stopped."
+const resumeAdvice = "Run the command again to resume the download."
 
-// download is one file on its way into its part file. Beside the part file is
-// one with the server's tag for the version of the file that it is of.
+// download downloads one file to a part file. Another file beside it stores the server's
+// ETag, so that a later run can resume.
 type download struct {
 	client *Client
 	file   File
@@ -33,7 +32,7 @@ type download struct {
 	hash     hash.Hash // of them
 	tag      string
 	meter    *progress.Meter
-	answered bool // the server has been reached
+	answered bool // the server has answered
 }
 
 func (d *download) tagPath() string { return d.part + ".etag" }
@@ -64,7 +63,7 @@ func (d *download) run(ctx context.Context) error {
 	return nil
 }
 
-// resume hashes what an earlier run left.
+// resume hashes what an earlier run downloaded.
 func (d *download) resume() error {
 	tag, err := os.ReadFile(d.tagPath())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -77,7 +76,7 @@ func (d *download) resume() error {
 	return d.out.Truncate(d.have)
 }
 
-// restart forgets what is there, which the server no longer has or never had.
+// restart discards the downloaded part, because the server sends the whole file.
 func (d *download) restart() error {
 	if d.have == 0 {
 		return nil
@@ -93,8 +92,8 @@ func (d *download) restart() error {
 	return err
 }
 
-// attempts tries until all is there, and gives up when nothing comes several
-// times in a row. An error that has a kind is final.
+// attempts tries until the file is complete. It gives up after maxAttempts without progress,
+// or at an error with a kind.
 func (d *download) attempts(ctx context.Context) error {
 	d.meter = d.report.Start("download "+d.name, d.have, d.file.Size)
 	defer func() { d.meter.Finish() }()
@@ -123,16 +122,16 @@ func (d *download) attempts(ctx context.Context) error {
 	}
 }
 
-// giveUp is the error after the last attempt.
+// giveUp returns the error after the last attempt.
 func (d *download) giveUp(err error) error {
 	if !d.answered && isUnreachable(err) {
 		return fault.Newf(fault.Unavailable, "download", d.file.URL, "%w: %w", errUnreachable, err).
-			Advise("Check the network and the proxy settings (HTTPS_PROXY), or bring a pack from elsewhere with `osaurus-sandbox pack import`.")
+			Advise("Check the network and the proxy settings (HTTPS_PROXY), or import a pack with `osaurus-sandbox pack import`.")
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).Advise(resumeAdvice)
 }
 
-// keepTag keeps the server's tag for the version of the file that comes now.
+// keepTag stores the server's ETag.
 func (d *download) keepTag(tag string) error {
 	if tag == d.tag {
 		return nil
@@ -141,25 +140,25 @@ func (d *download) keepTag(tag string) error {
 	return os.WriteFile(d.tagPath(), []byte(tag), 0o600)
 }
 
-// receive writes a body to the part file, hashing it, up to the file's limit.
+// receive appends a body to the part file and the hash, up to the file's limit.
 func (d *download) receive(body io.Reader) error {
 	limit := d.file.limit()
 	n, err := io.Copy(io.MultiWriter(d.out, d.hash, d.meter), io.LimitReader(body, limit-d.have))
 	d.have += n
 	if write, ok := errors.AsType[*fs.PathError](err); ok {
-		return fault.New(fault.Execution, "download", d.file.URL, write).Advise("Make room on the disk. " + resumeAdvice)
+		return fault.New(fault.Execution, "download", d.file.URL, write).Advise("Free disk space. " + resumeAdvice)
 	}
 	if err != nil {
 		return err
 	}
 	if d.have < limit {
 		if d.file.Size > 0 {
-			return fmt.Errorf("%d of %d bytes came", d.have, limit)
+			return fmt.Errorf("got %d of %d bytes", d.have, limit)
 		}
 		return nil
 	}
 	if d.file.Size > 0 {
-		return nil // whatever may follow is not part of it
+		return nil
 	}
 	if extra, _ := io.CopyN(io.Discard, body, 1); extra > 0 {
 		return d.reject(fmt.Errorf("its server sends more than %d bytes", limit))
@@ -169,7 +168,7 @@ func (d *download) receive(body io.Reader) error {
 
 func (d *download) reject(err error) error {
 	return fault.New(fault.Rejected, "download", d.file.URL, err).
-		Advise("What its server sends is not the pinned file. Nothing of it was kept; try from another network.")
+		Advise("The server does not send the pinned file. It was deleted. Try another network.")
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {

@@ -1,4 +1,4 @@
-// Package fetch downloads files that are pinned by digest: over HTTPS only, resumable wherever it was killed, hashed while it is written.
+// Package fetch downloads files pinned by digest, over HTTPS only. Interrupted downloads resume.
 package fetch
 
 import (
@@ -18,40 +18,40 @@ import (
 )
 
 const (
-	// MaxSize bounds a download, whatever its server says: the largest file
-	// that is pinned has 88 MB, and a disk is soon full.
+	// MaxSize bounds a download of unknown size in bytes. The largest pinned file has
+	// 88 MB.
 	MaxSize = 512 << 20
-	// maxAttempts is how often in a row nothing may come before giving up.
+	// maxAttempts is how many attempts in a row may bring no data.
 	maxAttempts = 5
-	// firstPause is how long to wait before the second attempt; it doubles.
+	// firstPause is the pause before the second attempt. It doubles each time.
 	firstPause = time.Second
-	// idle is how long a server may stay silent.
+	// idle is how long a server may send nothing.
 	idle = 30 * time.Second
 )
 
 // File is what to download.
 type File struct {
 	URL    string
-	Size   int64 // zero where it is not known
+	Size   int64 // zero if unknown
 	SHA256 pack.Digest
-	// Hosts are the hosts besides the URL's own that it may redirect to.
+	// Hosts are the other hosts that the server may redirect to.
 	Hosts []string
 }
 
-// name is the file's own, without the folders of its URL.
+// name returns the last part of the URL's path.
 func (f File) name() (string, error) {
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "only https URLs are fetched")
+		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "the URL must be https")
 	}
 	name := path.Base(u.Path)
 	if !fs.ValidPath(name) || name == "." {
-		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "it does not end with a file's name")
+		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "the URL has no file name")
 	}
 	return name, nil
 }
 
-// limit is how many bytes may come.
+// limit returns the maximum size.
 func (f File) limit() int64 {
 	if f.Size > 0 {
 		return f.Size
@@ -59,22 +59,19 @@ func (f File) limit() int64 {
 	return MaxSize
 }
 
-// Client downloads into a folder. The zero value of all but Dir is ready.
+// Client downloads to the folder Dir. The other fields are optional.
 type Client struct {
 	Dir string
-	// Transport is nil for one that honours the proxy environment.
+	// Transport defaults to one that uses the proxy environment variables.
 	Transport http.RoundTripper
-	// Pause and Idle replace the waits before a second attempt and for a
-	// silent server, where they are not zero.
+	// Pause and Idle override firstPause and idle in tests.
 	Pause, Idle time.Duration
 }
 
-// Get returns the path of the file, which is in the client's folder under its
-// own name, and downloads what of it is not there. The digest of what it
-// returns has been checked just now. A file with another digest is deleted,
-// the error is fault.Rejected, and nothing else is tried. Where the server
-// cannot be reached at all, Unreachable tells so. Of several programs one
-// downloads and the others wait.
+// Get returns the path of the file and downloads it if needed. It checks the digest, and if
+// that is wrong, deletes the file and fails with fault.Rejected. Unreachable tells if the
+// error means that the server cannot be reached. Only one program downloads a file at a
+// time.
 func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string, error) {
 	name, err := f.name()
 	if err != nil {
@@ -92,7 +89,7 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 	d := &download{client: c, file: f, name: name, part: file + ".part", report: report}
 	if err := d.run(ctx); err != nil {
 		if fault.KindOf(err) == fault.Rejected || d.have == 0 {
-			d.remove() // nothing of it is of use
+			d.remove()
 		}
 		return "", err
 	}
@@ -103,7 +100,7 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 	return file, nil
 }
 
-// Forget deletes a file that was downloaded.
+// Forget deletes a downloaded file.
 func (c *Client) Forget(f File) {
 	if name, err := f.name(); err == nil {
 		os.Remove(filepath.Join(c.Dir, name))
@@ -132,5 +129,5 @@ func (c *Client) verify(ctx context.Context, f File, path string, report progres
 
 func mismatch(f File, got pack.Digest) error {
 	return pack.Mismatch("download", f.URL, f.SHA256, got).
-		Advise("What came was deleted. Somebody may be changing files on their way here: try from another network, and report it if it happens again.")
+		Advise("The file was deleted. Someone may be tampering with the download: try another network, and report it if it happens again.")
 }

@@ -17,21 +17,19 @@ import (
 )
 
 const (
-	// maxRedirects is how often a server may send us on.
+	// maxRedirects is how many redirects are followed.
 	maxRedirects = 5
-	// dialTimeout bounds reaching a host. A second one is tried at once, so
-	// this is how long a network that swallows packets costs.
+	// dialTimeout bounds connecting to a host, for networks that drop packets.
 	dialTimeout = 10 * time.Second
 )
 
 var (
 	errUnreachable = errors.New("its host cannot be reached")
-	errProxy       = errors.New("the proxy does not connect to it")
+	errProxy       = errors.New("the proxy refuses the connection")
 )
 
-// Unreachable reports whether an error of Get means that no byte ever came
-// from the file's host: no name, no route, nobody there, or a proxy that does
-// not let it through.
+// Unreachable reports whether an error of Get means that the file's host never answered:
+// it has no address, refuses connections, or a proxy blocks it.
 func Unreachable(err error) bool { return errors.Is(err, errUnreachable) }
 
 func isUnreachable(err error) bool {
@@ -42,8 +40,8 @@ func isUnreachable(err error) bool {
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
-// attempt asks for what is missing and receives it. An error that has no kind
-// is worth another attempt.
+// attempt requests and receives the missing part. Errors without a kind are worth another
+// attempt.
 func (d *download) attempt(ctx context.Context) error {
 	if d.file.Size > 0 && d.have == d.file.Size {
 		return nil
@@ -51,7 +49,7 @@ func (d *download) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := orDefault(d.client.Idle, idle)
-	silent := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing came for %s", patience)) })
+	silent := time.AfterFunc(patience, func() { cancel(fmt.Errorf("the server sent nothing for %s", patience)) })
 	defer silent.Stop()
 
 	response, release, err := d.request(ctx)
@@ -66,7 +64,7 @@ func (d *download) attempt(ctx context.Context) error {
 	return err
 }
 
-// busyReader puts a timer off whenever something comes.
+// busyReader resets a timer whenever it reads data.
 type busyReader struct {
 	r        io.Reader
 	timer    *time.Timer
@@ -86,7 +84,7 @@ func (d *download) request(ctx context.Context) (response *http.Response, releas
 	if err != nil {
 		return nil, nil, fault.New(fault.InvalidArgs, "download", d.file.URL, err)
 	}
-	request.Header.Set("Accept-Encoding", "identity") // the digest is of the file as it is
+	request.Header.Set("Accept-Encoding", "identity") // the digest is of the uncompressed file
 	request.Header.Set("User-Agent", "osaurus-sandbox")
 	if d.have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.have))
@@ -105,7 +103,7 @@ func (d *download) request(ctx context.Context) (response *http.Response, releas
 	if err != nil {
 		done()
 		if asked, ok := errors.AsType[*url.Error](err); ok && asked.URL == d.file.URL {
-			err = asked.Err // it is said already whose error this is
+			err = asked.Err // the caller adds the URL
 		}
 		return nil, nil, err
 	}
@@ -127,7 +125,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// checkRedirect follows only to where the file is pinned to come from.
+// checkRedirect allows redirects only to the hosts of the file.
 func (d *download) checkRedirect(next *http.Request, via []*http.Request) error {
 	host := next.URL.Host
 	switch {
@@ -141,10 +139,10 @@ func (d *download) checkRedirect(next *http.Request, via []*http.Request) error 
 	return nil
 }
 
-// accept judges the head of an answer and receives its body.
+// accept checks a response and receives its body.
 func (d *download) accept(response *http.Response, body io.Reader) error {
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return d.reject(fmt.Errorf("its server packs it as %q unasked", encoding))
+		return d.reject(fmt.Errorf("its server compresses it with %q", encoding))
 	}
 	switch response.StatusCode {
 	case http.StatusOK:
@@ -157,7 +155,7 @@ func (d *download) accept(response *http.Response, body io.Reader) error {
 	case http.StatusPartialContent:
 		var first, last, total int64
 		if _, err := fmt.Sscanf(response.Header.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total); err != nil || first != d.have {
-			return errors.Join(errors.New("its server sends another part than was asked for"), d.restart())
+			return errors.Join(errors.New("its server sends another part than requested"), d.restart())
 		}
 		if err := d.checkLength(total); err != nil {
 			return err
@@ -165,7 +163,7 @@ func (d *download) accept(response *http.Response, body io.Reader) error {
 	case http.StatusRequestedRangeNotSatisfiable:
 		var total int64
 		if _, err := fmt.Sscanf(response.Header.Get("Content-Range"), "bytes */%d", &total); err == nil && total == d.have {
-			return nil // all was there already
+			return nil // the part file is complete
 		}
 		return errors.Join(errors.New("its server has no such part"), d.restart())
 	default:
@@ -173,7 +171,7 @@ func (d *download) accept(response *http.Response, body io.Reader) error {
 	}
 	tag := response.Header.Get("ETag")
 	if strings.HasPrefix(tag, "W/") {
-		tag = "" // a weak tag says nothing about bytes
+		tag = "" // weak tags do not identify content
 	}
 	if err := d.keepTag(tag); err != nil {
 		return fault.New(fault.Execution, "download", d.file.URL, err)
@@ -181,8 +179,7 @@ func (d *download) accept(response *http.Response, body io.Reader) error {
 	return d.receive(body)
 }
 
-// checkLength judges how long a server says that the whole file is; it may
-// not say.
+// checkLength checks the server's length of the whole file, negative if unknown.
 func (d *download) checkLength(total int64) error {
 	switch {
 	case total < 0:
@@ -190,13 +187,13 @@ func (d *download) checkLength(total int64) error {
 	case d.file.Size > 0 && total != d.file.Size:
 		return d.reject(fmt.Errorf("its server has %d bytes, but %d are pinned", total, d.file.Size))
 	case total > MaxSize:
-		return d.reject(fmt.Errorf("it has %d bytes, more than the %d that any download may have", total, int64(MaxSize)))
+		return d.reject(fmt.Errorf("it has %d bytes, more than the limit of %d", total, int64(MaxSize)))
 	}
 	d.meter.SetTotal(total)
 	return nil
 }
 
-// refused is the error for a status that is none of success.
+// refused returns the error for an unsuccessful status.
 func (d *download) refused(response *http.Response) error {
 	err := fmt.Errorf("its server answers %q", response.Status)
 	switch code := response.StatusCode; {
@@ -204,7 +201,7 @@ func (d *download) refused(response *http.Response) error {
 		return err
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return fault.New(fault.NotFound, "download", d.file.URL, err).
-			Advise("The file is no longer where it was pinned: update this program, or import a pack with `osaurus-sandbox pack import`.")
+			Advise("The file has moved: update this program, or import a pack with `osaurus-sandbox pack import`.")
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).
 		Advise("Check the network and the proxy settings (HTTPS_PROXY), or import a pack with `osaurus-sandbox pack import`.")
