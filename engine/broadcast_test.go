@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -128,6 +130,39 @@ func TestSlowReaderIsLeftBehind(t *testing.T) {
 	})
 }
 
+func TestReaderThatKeepsReadingLosesNothing(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		b := NewBroadcast(0)
+		r := b.Join()
+		const chunks = 40
+		var write sync.WaitGroup
+		write.Go(func() {
+			for i := range chunks {
+				_, _ = b.Writer(Stdout).Write(bytes.Repeat([]byte{byte(i)}, QueueBytes/4))
+			}
+			b.Close()
+		})
+		var out []byte
+		for {
+			time.Sleep(Patience - time.Millisecond)
+			chunk, err := r.Next(t.Context())
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, chunk.Data...)
+		}
+		write.Wait()
+		for i := range chunks {
+			if part := out[i*QueueBytes/4 : (i+1)*QueueBytes/4]; part[0] != byte(i) || part[len(part)-1] != byte(i) {
+				t.Fatalf("chunk %d is %d", i, part[0])
+			}
+		}
+	})
+}
+
 func TestNobodyWaitsForReaderThatLeft(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
@@ -147,6 +182,30 @@ func TestNobodyWaitsForReaderThatLeft(t *testing.T) {
 	})
 }
 
+func TestCloseFreesWriter(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		b := NewBroadcast(0)
+		write(t, b, Stdout, strings.Repeat("x", QueueBytes))
+		time.AfterFunc(time.Second, b.Close)
+		begun := time.Now()
+		write(t, b, Stdout, "y")
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("the write took %s", took)
+		}
+		b.Close()
+	})
+}
+
+func TestChunkLargerThanQueue(t *testing.T) {
+	b := NewBroadcast(0)
+	text := strings.Repeat("x", 3*QueueBytes)
+	write(t, b, Stdout, text)
+	b.Close()
+	if out, _, err := all(t, b.Join()); out != text || err != nil {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+}
+
 func TestQueueOfSingleBytesIsBounded(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		b := NewBroadcast(0)
@@ -157,6 +216,30 @@ func TestQueueOfSingleBytesIsBounded(t *testing.T) {
 			t.Errorf("%d chunks wait", n)
 		}
 	})
+}
+
+func TestEveryReaderSeesTheSameOrder(t *testing.T) {
+	b := NewBroadcast(0)
+	readers := []*Reader{b.Join(), b.Join(), b.Join()}
+	var writers sync.WaitGroup
+	for _, s := range []Stream{Stdout, Stderr} {
+		writers.Go(func() {
+			for i := range 500 {
+				_, _ = fmt.Fprintf(b.Writer(s), "%s%d ", s, i)
+			}
+		})
+	}
+	writers.Wait()
+	b.Close()
+	var texts [3]string
+	for i, r := range readers {
+		for chunk, err := r.Next(t.Context()); err == nil; chunk, err = r.Next(t.Context()) {
+			texts[i] += string(chunk.Data)
+		}
+	}
+	if texts[0] != texts[1] || texts[0] != texts[2] || len(texts[0]) == 0 {
+		t.Error("readers see both streams in different orders")
+	}
 }
 
 func TestNextEndsWithContext(t *testing.T) {
@@ -174,4 +257,30 @@ func TestNextEndsWithContext(t *testing.T) {
 			t.Errorf("afterwards %q, %v", out, err)
 		}
 	})
+}
+
+func TestManyMayReadFromOneReader(t *testing.T) {
+	b := NewBroadcast(0)
+	r := b.Join()
+	var mu sync.Mutex
+	var got int
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			out, _, err := all(t, r)
+			mu.Lock()
+			defer mu.Unlock()
+			if got += len(out); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 1000 {
+		write(t, b, Stdout, "x")
+	}
+	b.Close()
+	readers.Wait()
+	if got != 1000 {
+		t.Errorf("together they get %d bytes", got)
+	}
 }

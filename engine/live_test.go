@@ -148,6 +148,78 @@ type nothing struct{}
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
 func (nothing) Close() error                { return nil }
 
+// end is a command's end of an input that knows whether it was closed.
+type end struct {
+	nothing
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (e *end) Close() error {
+	e.once.Do(func() { close(e.closed) })
+	return nil
+}
+
+func TestFeed(t *testing.T) {
+	hanging, hang := io.Pipe()
+	defer hang.Close()
+	for _, c := range []struct {
+		name   string
+		stdin  io.Reader
+		endsIt bool // the input's end closes, or only the command's
+	}{
+		{"no input", nil, true},
+		{"all of it", strings.NewReader("text"), true},
+		{"an input that hangs", hanging, false},
+		{"an input that fails", broken{}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := begin(&body{immortal: true}, Request{Stdin: c.stdin})
+			w := &end{closed: make(chan struct{})}
+			b.live.Feed(w)
+			if !c.endsIt {
+				select {
+				case <-w.closed:
+					t.Error("the command saw the end of an input that has not ended")
+				case <-time.After(50 * time.Millisecond):
+				}
+				b.live.End(ExitStatus{}, nil)
+			}
+			<-w.closed
+			b.live.End(ExitStatus{}, nil)
+			late := &end{closed: make(chan struct{})}
+			b.live.Feed(late)
+			<-late.closed
+		})
+	}
+}
+
+func TestExitOfEndedContext(t *testing.T) {
+	b := begin(&body{}, Request{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.live.Exit(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("while it runs: %v", err)
+	}
+	b.live.End(ExitStatus{Code: 5}, nil)
+	for range 100 {
+		if exit, err := b.live.Exit(ctx); exit.Code != 5 || err != nil {
+			t.Fatalf("afterwards %+v, %v", exit, err)
+		}
+	}
+}
+
+func TestCollect(t *testing.T) {
+	b := begin(&body{}, Request{})
+	_, _ = b.live.Stdout().Write([]byte("out"))
+	_, _ = b.live.Stderr().Write([]byte("err"))
+	b.live.End(ExitStatus{Code: 5}, nil)
+	got, err := Collect(t.Context(), b.live)
+	if string(got.Stdout) != "out" || string(got.Stderr) != "err" || got.Exit.Code != 5 || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestRecorded(t *testing.T) {
 	b := begin(&body{}, Request{})
 	defer b.live.Close()

@@ -20,7 +20,7 @@ func TestTricksAreTricks(t *testing.T) {
 		"attribute": true, "flag": true, "remount": true, "bind mount": true,
 		"own namespace": true, "own namespace, root": true, "chroot": true,
 	}
-	suite := Suite{Name: "any", Sandbox: correct(t), Root: t.TempDir()}
+	suite := Suite{Name: "any", Sandbox: honest(t), Root: t.TempDir()}
 	for name, trick := range readOnlyTrials {
 		if elsewhere[name] {
 			continue
@@ -108,7 +108,7 @@ func TestReport(t *testing.T) {
 
 func TestLackThatWorksIsAFailure(t *testing.T) {
 	scenario := Scenario{Name: "Works", try: func(context.Context, *trial) error { return nil }}
-	result := scenario.run(t.Context(), Suite{Sandbox: correct(t), Root: t.TempDir(), Lacks: map[string]string{"Works": "we thought not"}})
+	result := scenario.run(t.Context(), Suite{Sandbox: honest(t), Root: t.TempDir(), Lacks: map[string]string{"Works": "we thought not"}})
 	if result.Outcome != Failed || !strings.Contains(result.Detail, "take it off") {
 		t.Errorf("%+v", result)
 	}

@@ -18,24 +18,26 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// fakeBackend is a backend whose results and delays a test chooses.
-// It fails the test if a guest runs while its disk is changed.
+// fakeBackend takes the place of disk and machines, so that a test decides
+// what they do and when. It fails its test when it is used in a way that a
+// real one could not bear.
 type fakeBackend struct {
 	t *testing.T
 
 	mu          sync.Mutex
 	provisioned bool
 	noHost      bool          // Check fails
-	failBoots   int           // the number of boots that fail from now on
+	failBoots   int           // so many boots fail from now on
 	failPrepare bool          // Prepare fails
-	failRemove  bool          // Remove fails halfway
+	failRemove  bool          // Remove fails half way
 	delay       time.Duration // of everything
 	stuck       chan struct{} // if not nil, everything waits until it is closed
-	stays       error         // the error of machines that cannot be killed
+	immortal    bool          // guests do not end when they are to
+	stays       error         // why machines that are killed are given up
 	guest       *fakeGuest    // the last one
 	boots       int
-	disks       int // data disks made
-	fresh       int // boots that verified everything
+	disks       int // how many data disks there have been
+	fresh       int // how often everything was to be verified
 }
 
 func (b *fakeBackend) set(change func(*fakeBackend)) {
@@ -44,7 +46,7 @@ func (b *fakeBackend) set(change func(*fakeBackend)) {
 	change(b)
 }
 
-// work waits for delay and stuck.
+// work takes as long as work is to take.
 func (b *fakeBackend) work(ctx context.Context) error {
 	b.mu.Lock()
 	delay, stuck := b.delay, b.stuck
@@ -164,7 +166,7 @@ func (b *fakeBackend) Remove(ctx context.Context) error {
 	return b.work(ctx)
 }
 
-// fakeGuest implements machine.Guest without a VM.
+// fakeGuest is a guest without a machine.
 type fakeGuest struct {
 	engineMethods
 	backend *fakeBackend
@@ -173,9 +175,10 @@ type fakeGuest struct {
 	mu     sync.Mutex
 	frozen chan struct{} // closed when it answers again; nil if it does
 	slow   time.Duration // how long it takes to answer
+	mute   bool
 	err    error
 
-	stalled error // why the VM is paused
+	stalled error // why its machine stands still
 }
 
 func (g *fakeGuest) over() bool {
@@ -187,7 +190,8 @@ func (g *fakeGuest) over() bool {
 	}
 }
 
-// die ends the machine. A nil error means that the guest powered off.
+// die ends the machine: with an error as if it were killed from outside,
+// without one as if the guest powered itself off.
 func (g *fakeGuest) die(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -214,14 +218,14 @@ func (g *fakeGuest) thaw() {
 	}
 }
 
-// answersAfter delays every answer.
+// answersAfter has every answer take so long.
 func (g *fakeGuest) answersAfter(slow time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.slow = slow
 }
 
-// answer returns the result of a call to the guest.
+// answer is what every call to the guest comes to.
 func (g *fakeGuest) answer(ctx context.Context) error {
 	g.mu.Lock()
 	frozen, slow := g.frozen, g.slow
@@ -247,23 +251,40 @@ func (g *fakeGuest) answer(ctx context.Context) error {
 
 func (g *fakeGuest) Ping(ctx context.Context) error { return g.answer(ctx) }
 
+// forget has it never say how it is again, while it answers all else.
+func (g *fakeGuest) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mute = true
+}
+
 func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
+	g.mu.Lock()
+	mute := g.mute
+	g.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return guest.Info{}, fault.New(fault.Timeout, "call guest", "", ctx.Err())
+	}
 	return guest.Info{Version: "fake"}, g.answer(ctx)
 }
 
 func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	err := g.backend.work(ctx)
 	g.backend.mu.Lock()
-	stays := g.backend.stays
+	immortal, stays := g.backend.immortal, g.backend.stays
 	g.backend.mu.Unlock()
+	if immortal {
+		return errors.Join(err, errors.New("it does not end"))
+	}
 	g.die(stays)
 	return errors.Join(err, stays)
 }
 
-// engineMethods provides the methods of engine.Engine that nothing calls.
+// engineMethods are the methods of engine.Engine that nothing calls.
 type engineMethods struct{ engine.Engine }
 
-// Room returns a room that runs commands in the guest.
+// Room returns a room whose commands are the guest's.
 func (g *fakeGuest) Room(config.LinuxUser) engine.Room { return fakeRoom{guest: g} }
 
 type fakeRoom struct {
@@ -275,7 +296,7 @@ func (r fakeRoom) Exec(ctx context.Context, cmd engine.Command) (engine.Process,
 	return r.guest.Exec(ctx, cmd)
 }
 
-// Close ends the machine with the backend's error, if any.
+// Close ends the machine, or gives it up.
 func (g *fakeGuest) Close() error {
 	var stuck error
 	g.backend.set(func(b *fakeBackend) { stuck = b.stays })
@@ -291,7 +312,7 @@ func (g *fakeGuest) Err() error {
 	return g.err
 }
 
-// Exec runs a command that takes as long as its first argument says.
+// Exec runs a command whose first argument is how long it takes.
 func (g *fakeGuest) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	if err := g.answer(ctx); err != nil {
 		return nil, err
@@ -333,10 +354,10 @@ type world struct {
 	record  *record
 }
 
-// by is the cause of commands in tests.
+// by is the cause of what tests ask for.
 const by = machine.Cause("test")
 
-// newWorld starts a supervisor in a new home with these settings.
+// newWorld makes a supervisor in a new home with a settings file of this text.
 func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
 	t.Helper()
 	w := &world{t: t, backend: &fakeBackend{t: t}, record: &record{t: t}}
@@ -356,7 +377,7 @@ func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
 	return w
 }
 
-// These count the backend's calls; running returns its last guest.
+// What the backend has done so far, and its last guest.
 func (w *world) boots() (n int) { w.backend.set(func(b *fakeBackend) { n = b.boots }); return n }
 func (w *world) cold() (n int)  { w.backend.set(func(b *fakeBackend) { n = b.fresh }); return n }
 func (w *world) disks() (n int) { w.backend.set(func(b *fakeBackend) { n = b.disks }); return n }
@@ -366,7 +387,7 @@ func (w *world) running() *fakeGuest {
 	return g
 }
 
-// close closes the supervisor and checks that no guest is left.
+// close ends the world; nothing may be left of it.
 func (w *world) close() {
 	w.t.Helper()
 	if err := w.Close(context.WithoutCancel(w.t.Context())); err != nil {
@@ -377,7 +398,7 @@ func (w *world) close() {
 	}
 }
 
-// command runs one command of the supervisor.
+// command gives a command, which is to return before the context ends.
 func (w *world) command(ctx context.Context, c machine.Command) error {
 	switch c {
 	case machine.Provision:

@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -32,7 +33,7 @@ func TestStartsAtOnceAreOne(t *testing.T) {
 	})
 }
 
-// expect is must for goroutines other than the test's.
+// expect is must, for goroutines that are not the test.
 func (w *world) expect(err error) {
 	if err != nil {
 		w.t.Error(err)
@@ -62,7 +63,7 @@ func TestFailedStartIsSharedToo(t *testing.T) {
 	})
 }
 
-func TestStartOutlivesItsCaller(t *testing.T) {
+func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Minute })
 		defer w.close()
@@ -141,7 +142,7 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 	})
 }
 
-// Peek does not keep an idle guest running.
+// Who only looks after a guest does not keep it running.
 func TestPeekDoesNotResetIdleTimer(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
@@ -183,8 +184,8 @@ func TestResetAndRemove(t *testing.T) {
 	})
 }
 
-// A sandbox whose removal failed starts only by hand, and its status says why.
-func TestRemoveFails(t *testing.T) {
+// What is half removed is not made again until a person asks, and the status says what is left.
+func TestRemoveThatFailsHalfWay(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{"autoStart": true}`, provisioned)
 		defer w.close()
@@ -216,7 +217,8 @@ func TestRemoveFails(t *testing.T) {
 	})
 }
 
-// No command takes the disk from a VM that may still be running.
+// What may still write to the disk has it to itself, until it is gone; and nobody is told that
+// it is.
 func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 	for _, c := range []machine.Command{machine.Stop, machine.Reset, machine.Remove} {
 		for _, stopped := range []bool{false, true} {
@@ -275,6 +277,29 @@ func TestStatusWhileEverythingHangs(t *testing.T) {
 			t.Error("Status waits")
 		}
 		release()
+	})
+}
+
+func TestStatusShowsProgress(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		w := newWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Minute })
+		defer w.close()
+		go func() { _ = w.Start(context.Background(), by) }()
+		time.Sleep(30 * time.Second)
+		steps := w.Status().Progress.Steps
+		if s := steps[1]; s.Name != progress.StepImage || s.State != progress.InProgress || s.Took != 30*time.Second {
+			t.Errorf("after 30 s: %+v", steps)
+		}
+	})
+}
+
+func TestSecondSupervisorIsRefused(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		if _, err := machine.New(t.Context(), machine.Options{Home: w.Home(), Backend: &fakeBackend{t: t}}); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "process") {
+			t.Errorf("a second supervisor: %v", err)
+		}
 	})
 }
 

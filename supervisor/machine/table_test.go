@@ -14,10 +14,10 @@ import (
 
 const quiet = `{"autoRestart": false}`
 
-// settle exceeds the time after which the end of a guest no longer counts as a failed start.
+// settle is longer than a guest must have run for its end to be no failed start.
 const settle = 3 * time.Minute
 
-// reach brings a new sandbox into a state. Operations in progress stay so until
+// reach brings a new sandbox into a state. What is under way stays so until
 // release is called.
 func reach(t *testing.T, state machine.State) (w *world, release func()) {
 	t.Helper()
@@ -28,7 +28,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 		close(stuck)
 	}
 	background := func(command func(context.Context, machine.Cause) error) {
-		go func() { _ = command(context.Background(), by) }() // the caller looks at the state only
+		go func() { _ = command(context.Background(), by) }() // its result is not what is looked at
 		timetest.Wait()
 	}
 	run := func() {
@@ -39,7 +39,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 	switch state {
 	case machine.SetupRequired:
 		w = newWorld(t, quiet, func(b *fakeBackend) { b.noHost = true })
-		w.backend.set(func(b *fakeBackend) { b.noHost = false }) // the host works again
+		w.backend.set(func(b *fakeBackend) { b.noHost = false }) // somebody mended it
 	case machine.NotProvisioned:
 		w = newWorld(t, quiet, func(*fakeBackend) {})
 	case machine.Provisioning:
@@ -82,8 +82,8 @@ func commands() []machine.Command {
 	}
 }
 
-// TestEveryCommandInEveryState lists the state that follows each command,
-// or the kind of its error.
+// TestEveryCommandInEveryState has the state in which each command leaves a
+// sandbox, or the kind of its error.
 func TestEveryCommandInEveryState(t *testing.T) {
 	const refused = string(fault.Unavailable)
 	table := []struct {

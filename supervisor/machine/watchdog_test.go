@@ -54,7 +54,8 @@ func TestSilentGuest(t *testing.T) {
 	})
 }
 
-// A slow guest is not restarted: its programs would be lost.
+// A guest that was silent and is slow since is given the time that it takes, and not started
+// again: what runs in it would be lost.
 func TestSlowGuest(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -73,7 +74,7 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
-// stall pauses the VM for a reason; nil lets it continue.
+// stall stalls the machine for a reason, or lets it go on for nil.
 func (g *fakeGuest) stall(why error) {
 	g.mu.Lock()
 	g.stalled = why
@@ -89,8 +90,8 @@ func (g *fakeGuest) Stalled() error {
 	return g.stalled
 }
 
-// A VM that is paused because the host's disk is full is not restarted, and the status says why.
-// Once it continues it has the usual time to answer.
+// A guest whose machine stands still since the host's disk is full is not started again, however
+// long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
 func TestStalled(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -125,6 +126,65 @@ func TestStalled(t *testing.T) {
 	})
 }
 
+// A silent guest can be leased, but nothing acquires it to start a command.
+func TestLeaseOfASilentGuest(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		w, _ := reach(t, machine.Unresponsive)
+		defer w.close()
+		l, ok := w.AcquireRunning()
+		if !ok || l.Guest != w.running() {
+			t.Fatal("the guest is not leased")
+		}
+		l.Release()
+		if _, err := w.Acquire(t.Context()); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("Acquire: %v", err)
+		}
+	})
+}
+
+// A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
+// as before.
+func TestLateEnd(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		w := newWorld(t, quiet, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		w.backend.set(func(b *fakeBackend) { b.immortal = true })
+		if err := w.Stop(t.Context(), by); fault.KindOf(err) != fault.Execution {
+			t.Errorf("Stop: %v", err)
+		}
+		w.wantState(machine.Failed)
+		w.running().die(nil)
+		timetest.Wait()
+		w.wantState(machine.Failed)
+		if s := w.Status(); !s.StartedAt.IsZero() || s.Reason == "" {
+			t.Errorf("%+v", s)
+		}
+		w.backend.set(func(b *fakeBackend) { b.immortal = false })
+		w.must(w.Start(t.Context(), by))
+	})
+}
+
+func TestStopOfAGuestThatFellSilent(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		began := time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("a guest that answers had %v to stop", took)
+		}
+		w.must(w.Start(t.Context(), by))
+		w.running().freeze()
+		began = time.Now()
+		w.must(w.Stop(t.Context(), by))
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("a guest that does not was waited for for %v", took)
+		}
+	})
+}
+
 func TestDeadMachine(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -148,11 +208,11 @@ func TestDeadMachine(t *testing.T) {
 		time.Sleep(settle)
 		w.running().die(nil)
 		timetest.Wait()
-		w.wantState(machine.Stopped) // it powered itself off
+		w.wantState(machine.Stopped) // it powered itself off: somebody in it wanted that
 	})
 }
 
-// A guest that crashes after each start is not restarted forever.
+// A guest that crashes soon after each start is not started for ever.
 func TestCrashLoopEnds(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -161,7 +221,7 @@ func TestCrashLoopEnds(t *testing.T) {
 		for range 20 {
 			w.running().die(errors.New("panic"))
 			time.Sleep(time.Minute)
-			_ = w.command(t.Context(), machine.Exec) // starts it if allowed
+			_ = w.command(t.Context(), machine.Exec) // starts it if that may be
 		}
 		if w.boots() > 3 {
 			t.Errorf("%d boots", w.boots())
@@ -170,7 +230,7 @@ func TestCrashLoopEnds(t *testing.T) {
 	})
 }
 
-// A guest that powers off after each start is not restarted forever.
+// Nor is one that powers itself off.
 func TestPowerOffLoopEnds(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t, `{}`, provisioned)
@@ -191,7 +251,7 @@ func TestPowerOffLoopEnds(t *testing.T) {
 	})
 }
 
-// A guest that ran for a while resets the count of failures, however it ends.
+// What runs for a while forgives what ended early before it, however it ends itself.
 func TestEarlyEndsAreForgiven(t *testing.T) {
 	for name, end := range map[string]func(*world) error{
 		"it powers itself off": func(w *world) error { w.running().die(nil); return nil },
@@ -250,5 +310,23 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		w.wantState(machine.Running) // it was started again
+	})
+}
+
+// A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
+// and answers all the same is not silent.
+func TestGuestThatOnlyAnswers(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		w := newWorld(t, `{}`, provisioned)
+		defer w.close()
+		w.must(w.Start(t.Context(), by))
+		time.Sleep(settle)
+		timetest.Wait()
+		w.running().forget()
+		revision := w.Status().Revision
+		time.Sleep(time.Hour)
+		if s := w.Status(); s.State != machine.Running || s.Revision != revision || w.boots() != 1 {
+			t.Errorf("%v, %d changes, %d boots", s.State, s.Revision-revision, w.boots())
+		}
 	})
 }
