@@ -173,7 +173,7 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 	}
 	n := note{action: "exec", subject: start.Line, agent: agent.Name, detail: start.Tenant, strict: true}
 	if start.Line == "" {
-		n.subject = commandLine(start.Args)
+		n.args = start.Args
 	}
 	if start.Root {
 		n.action = "exec.room-root"

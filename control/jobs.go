@@ -40,7 +40,7 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	case len(cmd.Args) == 0:
 		return nil, fault.Newf(fault.InvalidArgs, "start job", string(agent.Name), "there is no command").Advise("Say args, or a line for a shell.")
 	default:
-		n.subject = commandLine(cmd.Args)
+		n.args = cmd.Args
 	}
 	job, err := answered(ctx, s.service, n, func() (sessions.Job, error) {
 		lent, err := s.lend(ctx, agent, r.Secrets)

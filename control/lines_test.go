@@ -7,6 +7,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/secrets/redact"
 )
 
 // FuzzEnvelopes: whatever a client sends as lines, the handler reads whole
@@ -75,5 +78,16 @@ func TestCommandLine(t *testing.T) {
 	}
 	if strings.Contains(shown("a\x1b[2Jb\r\x00\xffc"), "\x1b") {
 		t.Error("what a terminal obeys passes")
+	}
+}
+
+func TestSecretsGoBeforeQuoting(t *testing.T) {
+	value, err := secrets.ParseValue("it's-secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := redact.New([]redact.Secret{{Name: "TOKEN", Value: value}})
+	if got := redactedCommand(clean, []string{"curl", "-u", "bob:it's-secret"}); got != "curl -u 'bob:[REDACTED:TOKEN]'" {
+		t.Error(got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 // note describes a call for the audit.
 type note struct {
 	action, subject string
+	args            []string         // the subject, if it is a command
 	detail          string           // what else is worth knowing when it begins
 	agent           config.AgentName // may be empty
 	// strict calls fail if they cannot be recorded: commands, and calls that delete or
@@ -94,12 +95,26 @@ func withoutSecrets(err error, secrets *redact.Live) error {
 	return fault.New(fault.KindOf(err), "", "", errors.New(clean.Text(text))).Advise(clean.Text(advice))
 }
 
+// redactedCommand returns a command for people. Secrets go before it is quoted, which would
+// change them.
+func redactedCommand(clean *redact.Scrubber, args []string) string {
+	list := make([]string, len(args))
+	for i, arg := range args {
+		list[i] = clean.Text(arg)
+	}
+	return commandLine(list)
+}
+
 func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string, secrets *redact.Live) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), audit.RecordLimit)
 	defer cancel()
 	who, clean := callerOf(ctx), secrets.Scrubber()
+	subject := clean.Text(n.subject)
+	if len(n.args) > 0 {
+		subject = redactedCommand(clean, n.args)
+	}
 	_, err := s.Audit.Record(ctx, audit.Entry{
-		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: clean.Text(n.subject), Outcome: outcome, Detail: clean.Text(detail),
+		UID: who.uid, Agent: n.agent, Client: who.client, Action: n.action, Subject: subject, Outcome: outcome, Detail: clean.Text(detail),
 	})
 	if err != nil {
 		s.Log.Error("the audit lacks an entry", "uid", who.uid, "client", who.client, "action", n.action, "outcome", outcome, "error", err)

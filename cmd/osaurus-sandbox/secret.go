@@ -80,7 +80,7 @@ func secretStore(c console) (secrets.Store, error) {
 }
 
 func pluginFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: only it can read the secret")
+	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: once installed, only it can read the secret")
 }
 
 // called describes a secret, with the agent's name as the user wrote it.

@@ -48,7 +48,7 @@ func stderrMessage(b []byte) *guestpb.ExecResponse {
 }
 
 // finish makes pump stop at the end of the stream. If another process keeps the stream open, pump
-// stops after sandbox.Linger and sends what is buffered.
+// stops after engine.Linger and sends what is buffered.
 func (o *output) finish() {
 	_ = o.file.SetReadDeadline(time.Now().Add(engine.Linger))
 }

@@ -21,6 +21,9 @@ func (f *Flow) Feed(out, piece []byte) []byte {
 	if to != f.finder.trie {
 		out = f.finder.change(to, out)
 	}
+	if len(piece) == 0 {
+		return out // the beginning has not come yet
+	}
 	if to == nil {
 		f.begun = true
 		return append(out, piece...)

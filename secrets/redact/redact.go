@@ -60,6 +60,9 @@ func (s *Scrubber) Text(text string) string {
 	return string(s.Part([]byte(text), Whole))
 }
 
+// Clipped is Text for text whose end may be missing.
+func (s *Scrubber) Clipped(text string) string { return string(s.Part([]byte(text), After)) }
+
 // Cut says on which sides a text was cut off.
 type Cut uint8
 

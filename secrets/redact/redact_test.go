@@ -199,6 +199,18 @@ func pieces(t *testing.T, list []redact.Secret, text string, size func() int) st
 	return out.String()
 }
 
+// An empty first piece does not count as the beginning.
+func TestEmptyFirstPiece(t *testing.T) {
+	live := new(redact.Live)
+	live.Set(redact.New([]redact.Secret{secret(t, "TOKEN", "abcdefghijklmnop")}))
+	f := redact.NewFlow(live, redact.Before)
+	out := f.Feed(nil, nil)
+	out = f.End(f.Feed(out, []byte("ghijklmnop and more")))
+	if string(out) != "[REDACTED:TOKEN] and more" {
+		t.Errorf("%q", out)
+	}
+}
+
 // It does what the naive one does, whatever the secrets, the text and its pieces.
 func TestLikeNaive(t *testing.T) {
 	seed := rand.Uint64()

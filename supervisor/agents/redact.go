@@ -10,15 +10,15 @@ import (
 
 // Secrets knows what must not appear in an agent's output.
 type Secrets interface {
-	// Redact waits until the agent's secrets are known.
+	// Redact waits for the agent's secrets, the first time and for a limited time.
 	Redact(ctx context.Context, agent config.AgentID) *redact.Live
 	// Redacted redacts the secrets known so far.
 	Redacted(agent config.AgentID) *redact.Scrubber
 }
 
 // Redact returns what removes an agent's secrets from the output of its
-// programs. Everything that leaves a room passes it, except what an attached
-// person sees.
+// programs. What an attached person sees does not pass it, nor do forwarded
+// connections and copied files.
 func (a *Agents) Redact(ctx context.Context, agent Agent) *redact.Live {
 	if a.Secrets == nil {
 		return nil

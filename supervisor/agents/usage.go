@@ -68,7 +68,7 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 	users := a.users()
 	for _, p := range processes {
 		if agent, known := users[config.LinuxUser(p.User)]; known && (user == "" || user == agent.User) {
-			p.Command = a.Redacted(agent).Text(p.Command)
+			p.Command = a.Redacted(agent).Clipped(p.Command)
 			list = append(list, Process{agent, p})
 		}
 	}

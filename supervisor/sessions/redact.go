@@ -10,7 +10,7 @@ import (
 func redactResult(s *redact.Scrubber, r *engine.ShellResult) {
 	outputs := []*engine.ShellOutput{&r.Stdout, &r.Stderr}
 	for i := range r.Late {
-		r.Late[i].Command = clipped(s, r.Late[i].Command)
+		r.Late[i].Command = s.Clipped(r.Late[i].Command)
 		outputs = append(outputs, &r.Late[i].Output)
 	}
 	for _, o := range outputs {
@@ -23,11 +23,6 @@ func redactResult(s *redact.Scrubber, r *engine.ShellResult) {
 	r.Dir, r.RestartCause = s.Text(r.Dir), s.Text(r.RestartCause)
 }
 
-// clipped removes secrets from a command that may be cut off.
-func clipped(s *redact.Scrubber, command string) string {
-	return string(s.Part([]byte(command), redact.After))
-}
-
 // redactTranscript removes secrets from the end of a terminal's text, where
 // one may be half typed.
 func redactTranscript(s *redact.Scrubber, text string) string {
@@ -38,8 +33,8 @@ func redactTranscript(s *redact.Scrubber, text string) string {
 func (t *Terminals) job(agent agents.Agent, j engine.Job) Job {
 	s := t.Agents.Redacted(agent)
 	for i, arg := range j.Args {
-		j.Args[i] = clipped(s, arg)
+		j.Args[i] = s.Clipped(arg)
 	}
-	j.Label = s.Text(j.Label)
+	j.Label = s.Clipped(j.Label)
 	return Job{agent, j}
 }

@@ -126,7 +126,7 @@ func (t *Terminals) Sessions(ctx context.Context, ref string) ([]Session, error)
 	for _, s := range living {
 		agent, known := users[s.User]
 		if id, err := config.ParseSessionID(s.ID); err == nil && known {
-			s.Command = clipped(t.Agents.Redacted(agent), s.Command)
+			s.Command = t.Agents.Redacted(agent).Clipped(s.Command)
 			found[place{agent.UID, id}] = s
 		}
 	}

@@ -138,10 +138,13 @@ func (v *Vault) read(ctx context.Context, agent config.AgentID, lent map[secrets
 	values := map[secrets.Key]secrets.Value{}
 	for _, key := range keys[:min(len(keys), redact.MaxSecrets)] {
 		value, err := v.open().Get(ctx, key)
-		if err == nil {
+		switch kind := fault.KindOf(err); {
+		case err == nil:
 			values[key] = value
-		} else if !errors.Is(err, secrets.Missing) {
-			return nil, err
+		case kind == fault.Unavailable, kind == fault.Timeout:
+			return nil, err // of the store, not of this secret
+		case !errors.Is(err, secrets.Missing):
+			v.Log.Warn("a secret cannot be read, so it is not redacted", "agent", agent, "secret", key.Name, "error", err)
 		}
 	}
 	if n := len(keys); n > redact.MaxSecrets {
@@ -224,7 +227,7 @@ func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
 	return nil
 }
 
-// unlearn forgets a value that no program has.
+// unlearn forgets a deleted value, unless programs had it.
 func (v *Vault) unlearn(key secrets.Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

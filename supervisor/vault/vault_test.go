@@ -461,3 +461,35 @@ func TestStoreChanges(t *testing.T) {
 		return text(live, canary+"-keychain "+canary+"-file") == "[REDACTED:TOKEN] "+canary+"-file"
 	})
 }
+
+// unreadable is a store that cannot read one secret.
+type unreadable struct {
+	secrets.Store
+	name config.SecretName
+}
+
+func (u unreadable) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
+	if k.Name == u.name {
+		return secrets.Value{}, fault.Newf(fault.Execution, "read secret", string(k.Name), "not UTF-8")
+	}
+	return u.Store.Get(ctx, k)
+}
+
+// One secret that cannot be read does not keep the others from being redacted.
+func TestUnreadableSecret(t *testing.T) {
+	r := newRig(t, nil)
+	for _, name := range []config.SecretName{"A", "B", "C"} {
+		v, _ := secrets.ParseValue(canary + "-" + string(name))
+		if err := r.stores[config.SecretsInFile].Set(t.Context(), key("", name), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stores[config.SecretsInFile] = unreadable{r.stores[config.SecretsInFile], "B"}
+	live := r.Redact(t.Context(), alice)
+	if got := text(live, canary+"-A "+canary+"-C"); got != "[REDACTED:A] [REDACTED:C]" {
+		t.Error(got)
+	}
+	if r.log.count("cannot be read") != 1 {
+		t.Errorf("the log: %s", &r.log.text)
+	}
+}
