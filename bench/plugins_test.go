@@ -106,7 +106,7 @@ func BenchmarkManyPlugins(b *testing.B) {
 	w.ask("plugin-001_run", "{}")
 	second := time.Since(began)
 	began = time.Now()
-	r, err := w.client.Installs.Verify(b.Context(), &controlpb.VerifyPluginsRequest{Agent: "alice", Mend: "nothing"})
+	r, err := w.client.Installs.Verify(b.Context(), &controlpb.VerifyPluginsRequest{Agent: "alice", Repair: "nothing"})
 	if err != nil || len(r.Reports) != manyPlugins {
 		b.Fatalf("%v %v", r, err)
 	}

@@ -148,11 +148,11 @@ func (s installService) able(ctx context.Context, agent, plugin, action string, 
 
 // Verify checks whether plugins are as they were installed.
 func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
-	mend := cmp.Or(install.Mend(r.Mend), install.Missing)
-	switch mend {
+	repair := cmp.Or(install.Repair(r.Repair), install.Missing)
+	switch repair {
 	case install.Nothing, install.Missing, install.All:
 	default:
-		return nil, fault.Newf(fault.InvalidArgs, "verify plugins", r.Mend, "unknown value").Advise(`It is "nothing", "missing" or "all".`)
+		return nil, fault.Newf(fault.InvalidArgs, "verify plugins", r.Repair, "unknown value").Advise(`It is "nothing", "missing" or "all".`)
 	}
 	var which []config.PluginID
 	for _, text := range r.Plugins {
@@ -162,14 +162,14 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 		}
 		which = append(which, id)
 	}
-	reports, err := answeredFor(ctx, s.service, r.Agent, "plugin.verify", string(mend), func(a agents.Agent) ([]install.Report, error) {
-		return s.Plugins.Verify(ctx, toolhost.AgentOf(a), mend, string(callerOf(ctx).cause()), which...)
+	reports, err := answeredFor(ctx, s.service, r.Agent, "plugin.verify", string(repair), func(a agents.Agent) ([]install.Report, error) {
+		return s.Plugins.Verify(ctx, toolhost.AgentOf(a), repair, string(callerOf(ctx).cause()), which...)
 	})
 	return &controlpb.VerifyPluginsResponse{Reports: protos(reports, reportProto)}, err
 }
 
 func reportProto(r install.Report) *controlpb.VerifyPluginsResponse_Report {
-	p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Mended: r.Mended}
+	p := &controlpb.VerifyPluginsResponse_Report{Plugin: string(r.Plugin), Problems: r.Problems, Repaired: r.Repaired}
 	if r.Err != nil {
 		p.Error, p.Advice = r.Err.Error(), fault.AdviceOf(r.Err)
 	}

@@ -202,7 +202,7 @@ func TestPip(t *testing.T) {
 	}
 }
 
-// equip gives the agent an npm of its own, which leaves more to be mended than the
+// equip gives the agent an npm of its own, which leaves more to be repaired than the
 // newest does.
 func (c customer) equip() {
 	c.t.Helper()

@@ -333,7 +333,7 @@ func TestPackRef(t *testing.T) {
 }
 
 // A changed byte is refused before the command runs, whenever it is found, and
-// the advice that is given mends it.
+// the advice that is given repairs it.
 func TestChangedImage(t *testing.T) {
 	home := bareHome(t)
 	buildPackImage(t)
@@ -350,14 +350,14 @@ func TestChangedImage(t *testing.T) {
 		}
 		buildPackImage(t)
 	}
-	// What was mended boots, and knows what it has not.
+	// What was repaired boots, and knows what it has not.
 	if code, _, said := bootAs(t, "--", "no-such-command"); code != exitNoCommand || !strings.Contains(said, "no-such-command") {
-		t.Errorf("boot of what was mended: exit code %d\n%s", code, said)
+		t.Errorf("boot of what was repaired: exit code %d\n%s", code, said)
 	}
 	wantNoBoots(t, home)
 }
 
-// buildPackImage builds the image, or mends it.
+// buildPackImage builds the image, or repairs it.
 func buildPackImage(t *testing.T) {
 	t.Helper()
 	if code, _, said := sandbox(t, "pack", "build"); code != 0 {

@@ -146,15 +146,15 @@ func TestPluginEdit(t *testing.T) {
 		t.Errorf("edited its name: %d, %s", code, stderr)
 	}
 
-	// A file that was broken by hand is mended in the same way.
+	// A file that was broken by hand is repaired in the same way.
 	if err := os.WriteFile(filepath.Join(home.Plugins(), "word-count.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := sandbox(t, "plugin", "list"); code != 0 || !strings.Contains(stderr, "broken: ") {
 		t.Errorf("list with a broken file: %d, %s", code, stderr)
 	}
-	t.Setenv("EDITOR", `f() { printf '{"name": "Word Count", "description": "mended", "tools": [{"id": "t", "description": "d", "run": "true"}]}' > "$1"; }; f`)
+	t.Setenv("EDITOR", `f() { printf '{"name": "Word Count", "description": "repaired", "tools": [{"id": "t", "description": "d", "run": "true"}]}' > "$1"; }; f`)
 	if out := ok(t, "plugin", "edit", "word-count"); !strings.Contains(out, "kept word-count") {
-		t.Errorf("mended: %s", out)
+		t.Errorf("repaired: %s", out)
 	}
 }

@@ -161,19 +161,19 @@ func pluginOfAgentCommand(cmd *cobra.Command, do func(ctx context.Context, clien
 }
 
 func newPluginVerify(c console) *cobra.Command {
-	var mend string
+	var repair string
 	cmd := &cobra.Command{
 		Use:   "verify AGENT [PLUGIN...]",
 		Short: "Check that an agent's plugins are as installed, and repair them",
 		Long: `Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
-is only reported, since the agent may have wanted it: --mend all restores that too, and --mend nothing only looks.`,
-		Example: `  osaurus-sandbox plugin verify alice --mend all`,
+is only reported, since the agent may have wanted it: --repair all restores that too, and --repair nothing only looks.`,
+		Example: `  osaurus-sandbox plugin verify alice --repair all`,
 		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Installs.Verify(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Mend: mend})
+			r, err := client.Installs.Verify(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Repair: repair})
 			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
 		}),
 	}
-	cmd.Flags().StringVar(&mend, "mend", "missing", "what to restore: nothing, missing, all")
+	cmd.Flags().StringVar(&repair, "repair", "missing", "what to restore: nothing, missing, all")
 	return withJSON(cmd)
 }
 
@@ -181,7 +181,7 @@ is only reported, since the agent may have wanted it: --mend all restores that t
 func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 	var ids []string
 	for _, report := range r.GetReports() {
-		if len(report.Problems) > 0 && !report.Mended {
+		if len(report.Problems) > 0 && !report.Repaired {
 			ids = append(ids, report.Plugin)
 		}
 	}
@@ -189,15 +189,15 @@ func unsound(agent string, r *controlpb.VerifyPluginsResponse) error {
 		return nil
 	}
 	return fault.Newf(fault.Execution, "verify plugins", agent, "not as they were installed: %s", strings.Join(ids, ", ")).
-		Advise("Put back what was changed with --mend all, or install the plugin again.")
+		Advise("Put back what was changed with --repair all, or install the plugin again.")
 }
 
 func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 	return printTable(w, "PLUGIN\tSTATE\tPROBLEMS", r.Reports, func(report *controlpb.VerifyPluginsResponse_Report) []any {
 		state := "in order"
 		switch {
-		case report.Mended:
-			state = "mended"
+		case report.Repaired:
+			state = "repaired"
 		case len(report.Problems) > 0:
 			state = "damaged"
 		}

@@ -72,10 +72,10 @@ func tryInstalls(t *testing.T, home config.Home) {
 	if code, out, _ := sandbox(t, "plugin", "verify", "alice"); code != fault.ExitExecution || !strings.Contains(out, "gone: helpers.py; changed: bin/show") {
 		t.Errorf("%d, %s", code, out)
 	}
-	if out := ok(t, "plugin", "verify", "alice", "--mend", "all"); !strings.Contains(out, "mended") {
+	if out := ok(t, "plugin", "verify", "alice", "--repair", "all"); !strings.Contains(out, "repaired") {
 		t.Errorf("%s", out)
 	}
-	pluginWorks(t, "alice", "it was mended")
+	pluginWorks(t, "alice", "it was repaired")
 	ok(t, "plugin", "disable", "data-tools", "alice")
 	if out := ok(t, "tool", "list", "alice"); strings.Contains(out, "data-tools") {
 		t.Errorf("disabled: %s", out)

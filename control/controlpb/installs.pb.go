@@ -38,7 +38,7 @@ type InstalledPlugin struct {
 	Installed      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=installed,proto3" json:"installed,omitempty"`
 	Tools          []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`                                         // as models call them, once it is ready
 	WithoutSecrets []string               `protobuf:"bytes,11,rep,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // that it declares and has not
-	Failure        *InstallFailure        `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                                     // of the last change, or of what could not be mended
+	Failure        *InstallFailure        `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                                     // of the last change, or of what could not be repaired
 	Step           string                 `protobuf:"bytes,13,opt,name=step,proto3" json:"step,omitempty"`                                           // of the change that is under way, or was
 	Warnings       []string               `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`                                   // what its recipe declares and is not enforced, in sentences
 	unknownFields  protoimpl.UnknownFields
@@ -825,7 +825,7 @@ type VerifyPluginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Plugins       []string               `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"` // none is all
-	Mend          string                 `protobuf:"bytes,3,opt,name=mend,proto3" json:"mend,omitempty"`       // "nothing", "missing" (also if empty), "all"
+	Repair        string                 `protobuf:"bytes,3,opt,name=repair,proto3" json:"repair,omitempty"`   // "nothing", "missing" (also if empty), "all"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -874,9 +874,9 @@ func (x *VerifyPluginsRequest) GetPlugins() []string {
 	return nil
 }
 
-func (x *VerifyPluginsRequest) GetMend() string {
+func (x *VerifyPluginsRequest) GetRepair() string {
 	if x != nil {
-		return x.Mend
+		return x.Repair
 	}
 	return ""
 }
@@ -990,7 +990,7 @@ type VerifyPluginsResponse_Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Problems      []string               `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
-	Mended        bool                   `protobuf:"varint,3,opt,name=mended,proto3" json:"mended,omitempty"` // and nothing is wrong any more
+	Repaired      bool                   `protobuf:"varint,3,opt,name=repaired,proto3" json:"repaired,omitempty"` // and nothing is wrong any more
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	Advice        string                 `protobuf:"bytes,5,opt,name=advice,proto3" json:"advice,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1041,9 +1041,9 @@ func (x *VerifyPluginsResponse_Report) GetProblems() []string {
 	return nil
 }
 
-func (x *VerifyPluginsResponse_Report) GetMended() bool {
+func (x *VerifyPluginsResponse_Report) GetRepaired() bool {
 	if x != nil {
-		return x.Mended
+		return x.Repaired
 	}
 	return false
 }
@@ -1125,17 +1125,17 @@ const file_installs_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"T\n" +
 	"\x15DisablePluginResponse\x12;\n" +
-	"\x06plugin\x18\x01 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"Z\n" +
+	"\x06plugin\x18\x01 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"^\n" +
 	"\x14VerifyPluginsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
-	"\aplugins\x18\x02 \x03(\tR\aplugins\x12\x12\n" +
-	"\x04mend\x18\x03 \x01(\tR\x04mend\"\xe8\x01\n" +
+	"\aplugins\x18\x02 \x03(\tR\aplugins\x12\x16\n" +
+	"\x06repair\x18\x03 \x01(\tR\x06repair\"\xec\x01\n" +
 	"\x15VerifyPluginsResponse\x12J\n" +
-	"\areports\x18\x01 \x03(\v20.osaurus.control.v1.VerifyPluginsResponse.ReportR\areports\x1a\x82\x01\n" +
+	"\areports\x18\x01 \x03(\v20.osaurus.control.v1.VerifyPluginsResponse.ReportR\areports\x1a\x86\x01\n" +
 	"\x06Report\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x1a\n" +
-	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x16\n" +
-	"\x06mended\x18\x03 \x01(\bR\x06mended\x12\x14\n" +
+	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x1a\n" +
+	"\brepaired\x18\x03 \x01(\bR\brepaired\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
 	"\x06advice\x18\x05 \x01(\tR\x06advice2\xcb\x04\n" +
 	"\bInstalls\x12[\n" +

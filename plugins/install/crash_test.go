@@ -139,8 +139,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// A guest that ends wherever its agent's plugins are being mended leaves all of them to be
-// mended in the next.
+// A guest that ends wherever its agent's plugins are being repaired leaves all of them to be
+// repaired in the next.
 func TestGuestEndsWhileMending(t *testing.T) {
 	t.Parallel() // it waits for programs
 	for at := 1; ; at++ {

@@ -129,7 +129,7 @@ func load(path string) (records, error) {
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Mend it or move it away; without it, the agent's plugins are to be installed again.")
+		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Repair it or move it away; without it, the agent's plugins are to be installed again.")
 	}
 	var s records
 	for _, m := range raw {

@@ -135,7 +135,7 @@ func (i *Installer) call(ctx context.Context, c *tools.Call, r Record, t plugins
 // run runs a plugin's command when the plugin is verified and nobody changes it. If its folder
 // has disappeared, it repairs the plugin and tries once more.
 func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine.Command) (tools.Ran, error) {
-	for mended := false; ; mended = true {
+	for repaired := false; ; repaired = true {
 		if err := i.Ready(ctx, c.Agent); err != nil {
 			return tools.Ran{}, err
 		}
@@ -143,10 +143,10 @@ func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine
 			return tools.Ran{}, err
 		}
 		ran, err := tools.Run(ctx, i.Rooms.Room(c.Agent), cmd)
-		if err == nil || mended || fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.InvalidArgs {
+		if err == nil || repaired || fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.InvalidArgs {
 			return ran, err
 		}
-		c.Say("mending the plugin %s", r.ID)
+		c.Say("repairing the plugin %s", r.ID)
 		if _, err := i.Verify(ctx, c.Agent, Missing, "a tool", r.ID); err != nil {
 			return tools.Ran{}, err
 		}

@@ -293,7 +293,7 @@ func (t *transaction) setUp(ctx context.Context) error {
 	case exit.TimedOut:
 		return fault.Newf(fault.Timeout, op, string(t.record.ID), "it was not done after %v: %s", setupTime, said)
 	case exit.Status() != 0:
-		return fault.Newf(fault.Execution, op, string(t.record.ID), "exit code %d: %s", exit.Status(), said).Advise(`Mend "setup" in the plugin's recipe, or what it says is missing.`)
+		return fault.Newf(fault.Execution, op, string(t.record.ID), "exit code %d: %s", exit.Status(), said).Advise(`Repair "setup" in the plugin's recipe, or what it says is missing.`)
 	}
 	return nil
 }

@@ -17,14 +17,14 @@ import (
 // verifyTime bounds a verification in the background, which may install several plugins again.
 const verifyTime = 30 * time.Minute
 
-// Mend says what Verify repairs.
-type Mend string
+// Repair says what Verify repairs.
+type Repair string
 
 // Changed files are overwritten only on request: the agent may have changed them on purpose.
 const (
-	Nothing Mend = "nothing" // only report
-	Missing Mend = "missing" // restore missing files, packages and setups
-	All     Mend = "all"     // and overwrite changed files
+	Nothing Repair = "nothing" // only report
+	Missing Repair = "missing" // restore missing files, packages and setups
+	All     Repair = "all"     // and overwrite changed files
 )
 
 // Report is the result of verifying a plugin.
@@ -32,17 +32,17 @@ type Report struct {
 	Plugin config.PluginID
 	// Problems describe the damage that was found.
 	Problems []string
-	// Mended says that all of it was repaired. Err is why the repair failed.
-	Mended bool
-	Err    error
+	// Repaired says that all of it was repaired. Err is why the repair failed.
+	Repaired bool
+	Err      error
 }
 
 // Sound reports whether the plugin is intact.
-func (r Report) Sound() bool { return len(r.Problems) == 0 || r.Mended }
+func (r Report) Sound() bool { return len(r.Problems) == 0 || r.Repaired }
 
 // Verify checks and repairs an agent's plugins, all of them if which is empty. It first settles
 // interrupted changes. It starts the guest if necessary.
-func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by string, which ...config.PluginID) ([]Report, error) {
+func (i *Installer) Verify(ctx context.Context, a tools.Agent, repair Repair, by string, which ...config.PluginID) ([]Report, error) {
 	const op = "verify plugins"
 	for _, id := range which {
 		if _, err := i.get(op, a, id); err != nil {
@@ -92,7 +92,7 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, mend Mend, by str
 			if err := i.here(ctx); err != nil {
 				return nil, err
 			}
-			report.Mended, elsewhere, report.Err = i.mend(ctx, a, r, found, mend, by)
+			report.Repaired, elsewhere, report.Err = i.repair(ctx, a, r, found, repair, by)
 		}
 		if report.Sound() {
 			sound = append(sound, r.ID)
@@ -192,10 +192,10 @@ func some(files []plugins.FilePath) string {
 	return b.String()
 }
 
-// mend installs a plugin again, without asking for secrets. Files that the agent has
+// repair installs a plugin again, without asking for secrets. Files that the agent has
 // changed stay, except for All. A plugin that somebody else has changed in the meantime is
 // left alone: elsewhere is true then.
-func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l damage, how Mend, by string) (mended, elsewhere bool, err error) {
+func (i *Installer) repair(ctx context.Context, a tools.Agent, r Record, l damage, how Repair, by string) (repaired, elsewhere bool, err error) {
 	keep := l.changed
 	if how == All {
 		keep = nil
@@ -203,7 +203,7 @@ func (i *Installer) mend(ctx context.Context, a tools.Agent, r Record, l damage,
 	if how == Nothing || how == Missing && l.onlyChanged() {
 		return false, false, nil
 	}
-	const op = "mend plugin"
+	const op = "repair plugin"
 	end, err := i.turn(ctx, op, a, r.ID)
 	if err != nil {
 		return false, false, err
@@ -237,7 +237,7 @@ func (i *Installer) tell(a tools.Agent, r Record, report Report, by string) {
 	detail := strings.Join(report.Problems, "; ")
 	switch {
 	case len(report.Problems) == 0:
-	case report.Mended:
+	case report.Repaired:
 		i.note(Repaired, a, r.ID, by, detail)
 	default:
 		if report.Err != nil {

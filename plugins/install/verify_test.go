@@ -17,17 +17,17 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// What is not as it was installed is found, and mended as far as is asked for.
+// What is not as it was installed is found, and repaired as far as is asked for.
 func TestVerify(t *testing.T) {
 	in := func(a tools.Agent, parts ...string) string {
 		return filepath.Join(append([]string{a.Home, "plugins", "data-tools"}, parts...)...)
 	}
 	for _, tc := range []struct {
-		name    string
-		harm    func(a tools.Agent) error
-		problem string // that is told; none if there is none
-		mended  bool   // with what is missing put back
-		setUps  int    // how often the setup has run then
+		name     string
+		harm     func(a tools.Agent) error
+		problem  string // that is told; none if there is none
+		repaired bool   // with what is missing put back
+		setUps   int    // how often the setup has run then
 	}{
 		{"nothing", func(tools.Agent) error { return nil }, "", false, 1},
 		{"a file is gone", func(a tools.Agent) error { return os.Remove(in(a, "helper.sh")) }, "gone: helper.sh", true, 2},
@@ -51,18 +51,18 @@ func TestVerify(t *testing.T) {
 				t.Fatal(err)
 			}
 			harmed := w.tree(a)
-			look := func(mend install.Mend) install.Report {
+			look := func(repair install.Repair) install.Report {
 				t.Helper()
-				reports, err := i.Verify(t.Context(), a, mend, "a test")
+				reports, err := i.Verify(t.Context(), a, repair, "a test")
 				if err != nil || len(reports) != 1 {
 					t.Fatalf("%v %v", reports, err)
 				}
 				return reports[0]
 			}
-			if r := look(install.Nothing); !strings.Contains(strings.Join(r.Problems, "; "), tc.problem) || len(r.Problems) > 0 != (tc.problem != "") || r.Mended || w.tree(a) != harmed {
+			if r := look(install.Nothing); !strings.Contains(strings.Join(r.Problems, "; "), tc.problem) || len(r.Problems) > 0 != (tc.problem != "") || r.Repaired || w.tree(a) != harmed {
 				t.Errorf("only looked at: %+v", r)
 			}
-			if r := look(install.Missing); r.Mended != tc.mended || r.Err != nil {
+			if r := look(install.Missing); r.Repaired != tc.repaired || r.Err != nil {
 				t.Errorf("what is missing: %+v", r)
 			}
 			if r := look(install.All); !r.Sound() {
@@ -100,15 +100,15 @@ func TestChangesStay(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(filepath.Join(folder, "only-1")), harm(a)); err != nil {
 				t.Fatal(err)
 			}
-			look := func(mend install.Mend) install.Report {
+			look := func(repair install.Repair) install.Report {
 				t.Helper()
-				reports, err := i.Verify(t.Context(), a, mend, "a test")
+				reports, err := i.Verify(t.Context(), a, repair, "a test")
 				if err != nil || len(reports) != 1 {
 					t.Fatalf("%v %v", reports, err)
 				}
 				return reports[0]
 			}
-			if r := look(install.Missing); r.Mended || r.Err != nil {
+			if r := look(install.Missing); r.Repaired || r.Err != nil {
 				t.Errorf("%+v", r)
 			}
 			if tree := w.tree(a); !strings.Contains(tree, "echo mine") || !strings.Contains(tree, "only-1/data.txt: 1\n") || !strings.Contains(tree, "set up 1\nset up 1\n") || strings.Contains(tree, ".data-tools") {
@@ -120,14 +120,14 @@ func TestChangesStay(t *testing.T) {
 			if err := harm(a); err != nil {
 				t.Fatal(err)
 			}
-			if r := look(install.All); !r.Mended || strings.Contains(w.tree(a), "mine") {
+			if r := look(install.All); !r.Repaired || strings.Contains(w.tree(a), "mine") {
 				t.Errorf("all: %+v, and\n%s", r, w.tree(a))
 			}
 		})
 	}
 }
 
-// What cannot be mended is told, stays listed, and is right again as soon as it can be.
+// What cannot be repaired is told, stays listed, and is right again as soon as it can be.
 func TestCannotBeMended(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
@@ -154,7 +154,7 @@ func TestCannotBeMended(t *testing.T) {
 		t.Errorf("%+v %+v %v", r, r.Failure, w.happened)
 	}
 	w.fail = nil
-	if reports, err := i.Verify(t.Context(), a, install.Missing, "a test"); err != nil || !reports[0].Mended {
+	if reports, err := i.Verify(t.Context(), a, install.Missing, "a test"); err != nil || !reports[0].Repaired {
 		t.Errorf("%+v %v", reports, err)
 	}
 	if r, _ := i.Find(a.ID, dataTools); r.Failure != nil {

@@ -171,7 +171,7 @@ func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_
 	case err == nil || kind == fault.NotFound:
 	case kind == fault.InvalidArgs:
 		return library.Entry{}, nil, fault.Newf(fault.Rejected, op, string(id), "its file in the library is broken").
-			Advise("A person mends it: osaurus-sandbox plugin edit " + string(id))
+			Advise("A person repairs it: osaurus-sandbox plugin edit " + string(id))
 	default:
 		return library.Entry{}, nil, err
 	}

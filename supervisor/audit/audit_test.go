@@ -214,7 +214,7 @@ func TestVerifyNamesTheFirstBrokenEntry(t *testing.T) {
 			l.add(t, 10)
 			run(disarm)(t, l)
 			c.do(t, l)
-			for range 2 { // and looking does not mend it
+			for range 2 { // and looking does not repair it
 				_, err := l.Verify(t.Context())
 				if fault.KindOf(err) != fault.Rejected || err == nil || !strings.HasPrefix(err.Error(), "verify audit "+c.say) || fault.AdviceOf(err) == "" {
 					t.Errorf("%v, want %s", err, c.say)

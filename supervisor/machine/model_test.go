@@ -139,7 +139,7 @@ func TestModel(t *testing.T) {
 						m.silent = false
 					}
 				case n == 8:
-					what = "break or mend the host"
+					what = "break or repair the host"
 					m.noHost = !m.noHost
 					w.backend.set(func(b *fakeBackend) { b.noHost = m.noHost })
 				case n == 9:

@@ -39,7 +39,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 	switch state {
 	case machine.SetupRequired:
 		w = newWorld(t, quiet, func(b *fakeBackend) { b.noHost = true })
-		w.backend.set(func(b *fakeBackend) { b.noHost = false }) // somebody mended it
+		w.backend.set(func(b *fakeBackend) { b.noHost = false }) // somebody repaired it
 	case machine.NotProvisioned:
 		w = newWorld(t, quiet, func(*fakeBackend) {})
 	case machine.Provisioning:

@@ -108,8 +108,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// mended waits until the plugin was repaired.
-func (w *world) mended(when string) {
+// repaired waits until the plugin was repaired.
+func (w *world) repaired(when string) {
 	w.t.Helper()
 	end := time.After(patience)
 	for {
@@ -216,7 +216,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.must(step.do())
-		w.mended(step.name)
+		w.repaired(step.name)
 	}
 	made, err := os.ReadFile(filepath.Join(w.room, "home", "plugins", "setter", "made"))
 	if n := strings.Count(string(made), "set up"); err != nil || n < 4 {
@@ -262,7 +262,7 @@ func TestWatchWaitsForNoPause(t *testing.T) {
 			w.looked()
 			w.silent.Store(false)
 			w.must(change(w))
-			w.mended(name)
+			w.repaired(name)
 		})
 	}
 }

@@ -112,7 +112,7 @@ func TestWhatMayBeWholeStays(t *testing.T) {
 	}
 	stays("when nobody waits for it any more")
 
-	// An error as that of too many open files, which stays until it is mended.
+	// An error as that of too many open files, which stays until it is repaired.
 	if err := errors.Join(os.Rename(i.Kernel, i.Kernel+".kept"), os.Symlink("vmlinux", i.Kernel)); err != nil {
 		t.Fatal(err)
 	}

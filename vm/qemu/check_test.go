@@ -43,7 +43,7 @@ func TestVirtualizes(t *testing.T) {
 	}
 }
 
-// A QEMU that is there but no good is found out, with the command that mends it.
+// A QEMU that is there but no good is found out, with the command that repairs it.
 func TestABadQEMU(t *testing.T) {
 	for name, script := range map[string]string{
 		"too old":        "echo QEMU emulator version 5.2.0",

@@ -22,7 +22,7 @@ type Suite struct {
 	// this host's loopback; empty where it does not.
 	HostFromGuest string
 	// Lasting are functions of a module that goroutines stay in for ever, by a
-	// flaw that the driver cannot mend: "net.(*Listener).Accept".
+	// flaw that the driver cannot repair: "net.(*Listener).Accept".
 	Lasting []string
 }
 

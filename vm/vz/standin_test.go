@@ -18,7 +18,7 @@ import (
 // hostFromGuest is what QEMU's network has.
 const hostFromGuest = "10.0.2.2"
 
-// What a Mac is not able or allowed to do is named, with what mends it.
+// What a Mac is not able or allowed to do is named, with what repairs it.
 func TestRefusals(t *testing.T) {
 	image := vmtest.BuildImage(t, vm.ARM64)
 	for reason, want := range map[string]struct {

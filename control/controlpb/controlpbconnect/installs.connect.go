@@ -63,7 +63,7 @@ type InstallsClient interface {
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
 	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
-	// Verify checks whether plugins are as they were installed, and mends them.
+	// Verify checks whether plugins are as they were installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
 
@@ -190,7 +190,7 @@ type InstallsHandler interface {
 	// Enable and Disable say whether an agent has a plugin's tools, and what it runs.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
 	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
-	// Verify checks whether plugins are as they were installed, and mends them.
+	// Verify checks whether plugins are as they were installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
 

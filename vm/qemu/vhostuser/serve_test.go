@@ -220,7 +220,7 @@ func TestNewMemoryTable(t *testing.T) {
 
 // TestPanic has a device panic, on its queue's goroutine and on a request's.
 // It breaks alone: a second device goes on, the front end is told, and a reset
-// mends it.
+// repairs it.
 func TestPanic(t *testing.T) {
 	for name, spawn := range map[string]bool{"queue": false, "request": true} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestPanic(t *testing.T) {
 			}
 			q.Clear()
 			vhosttest.Start(q)
-			if got := ask(t, m, q, "mended"); got != "dednem" {
+			if got := ask(t, m, q, "repaired"); got != "deriaper" {
 				t.Errorf("after the reset: %q", got)
 			}
 		})
