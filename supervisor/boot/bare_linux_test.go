@@ -44,7 +44,7 @@ func failedBoots(t *testing.T, i image.Image) {
 	}{
 		{"a damaged base", []vm.Disk{{Path: nothing, ReadOnly: true}}, nil, fault.Execution, "mount base /dev/vda", "rebuild it"},
 		{"a damaged data disk", []vm.Disk{base, {Path: nothing}}, nil, fault.Execution, "mount data /dev/vdb", "reset it"},
-		{"a share that is not there", []vm.Disk{base}, []guest.Mount{{Tag: "nowhere", Path: "/mnt/nowhere"}}, fault.NotFound, "mount share nowhere", "no share of this tag"},
+		{"a share that is not there", []vm.Disk{base}, []guest.Mount{{Tag: "nowhere", Path: "/mnt/nowhere"}}, fault.NotFound, "mount share nowhere", "no share with this tag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := connect(t, i, tc.disks, vm.NetworkNone, guest.Boot{Mounts: tc.mounts})
