@@ -50,7 +50,7 @@ type Request struct {
 	ReadOnly bool
 }
 
-// Command is a program with its arguments (Argv), or a line for a shell (Shell).
+// Program is a program with its arguments (Argv), or a line for a shell (Shell).
 type Program struct {
 	Args []string `json:"args,omitempty"`
 	Line string   `json:"line,omitempty"`
@@ -62,7 +62,7 @@ func Argv(name string, args ...string) Program {
 	return Program{Args: append([]string{name}, args...)}
 }
 
-// Shell is a line for the backend's shell, which is a POSIX one at least. A
+// ShellLine is a line for the backend's shell, which is a POSIX one at least. A
 // program in it that does not exist is the shell's business: it ends with 127.
 func ShellLine(line string) Program { return Program{Line: line} }
 

@@ -92,7 +92,7 @@ type Chunk struct {
 // NoCode is the Code of a command that ended without one.
 const NoCode = -1
 
-// Exit is how a command ended.
+// ExitStatus describes how a command ended.
 type ExitStatus struct {
 	Code      int    `json:"code"`                // its exit code; NoCode if a signal or its timeout ended it
 	Signal    string `json:"signal,omitempty"`    // the signal that ended it, as kill -l names it ("KILL"); whatever the backend has, if it has no signals
