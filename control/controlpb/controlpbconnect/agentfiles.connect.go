@@ -44,7 +44,7 @@ const (
 
 // FilesClient is a client for the osaurus.control.v1.Files service.
 type FilesClient interface {
-	// CopyOut answers a file or a folder as a tar archive, in which it is below its own name.
+	// CopyOut returns a file or a folder as a tar archive, in which it is below its own name.
 	// Bytes come as they are: secrets of the agent are not taken out of them. What is in the
 	// archive is the agent's word, its names and links too. A call that fails at its end has
 	// answered no whole archive.
@@ -98,7 +98,7 @@ func (c *filesClient) CopyIn(ctx context.Context) (*connect.ClientStreamForClien
 
 // FilesHandler is an implementation of the osaurus.control.v1.Files service.
 type FilesHandler interface {
-	// CopyOut answers a file or a folder as a tar archive, in which it is below its own name.
+	// CopyOut returns a file or a folder as a tar archive, in which it is below its own name.
 	// Bytes come as they are: secrets of the agent are not taken out of them. What is in the
 	// archive is the agent's word, its names and links too. A call that fails at its end has
 	// answered no whole archive.

@@ -52,21 +52,21 @@ const (
 
 // JobsClient is a client for the osaurus.control.v1.Jobs service.
 type JobsClient interface {
-	// Start starts a job, and before it the guest if need be, and answers when it runs.
+	// Start starts a job, and the guest first if needed. It returns when the job runs.
 	Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error)
-	// List answers the jobs of one agent, or of all for an empty one: those that run,
+	// List returns the jobs of one agent, or of all for an empty one: those that run,
 	// and those that ended last.
 	List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error)
-	// Poll answers how a job is, at once.
+	// Poll returns the state of a job at once.
 	Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error)
-	// Wait answers when a job has ended, or the wait is over; the job says which.
+	// Wait returns when a job has ended or the wait is over; the job says which.
 	Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error)
 	// Kill sends SIGTERM, or SIGKILL, to all that belongs to a job. A job that has
 	// ended is left as it is.
 	Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error)
-	// Tail answers what a job has written, standard output and error in the order of
+	// Tail returns what a job has written, standard output and error in the order of
 	// their arrival, and with follow goes on until it has ended. The first answer is what is
-	// there already, be it nothing.
+	// there already, which may be nothing.
 	Tail(context.Context, *controlpb.TailJobRequest) (*connect.ServerStreamForClient[controlpb.TailJobResponse], error)
 }
 
@@ -182,21 +182,21 @@ func (c *jobsClient) Tail(ctx context.Context, req *controlpb.TailJobRequest) (*
 
 // JobsHandler is an implementation of the osaurus.control.v1.Jobs service.
 type JobsHandler interface {
-	// Start starts a job, and before it the guest if need be, and answers when it runs.
+	// Start starts a job, and the guest first if needed. It returns when the job runs.
 	Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error)
-	// List answers the jobs of one agent, or of all for an empty one: those that run,
+	// List returns the jobs of one agent, or of all for an empty one: those that run,
 	// and those that ended last.
 	List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error)
-	// Poll answers how a job is, at once.
+	// Poll returns the state of a job at once.
 	Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error)
-	// Wait answers when a job has ended, or the wait is over; the job says which.
+	// Wait returns when a job has ended or the wait is over; the job says which.
 	Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error)
 	// Kill sends SIGTERM, or SIGKILL, to all that belongs to a job. A job that has
 	// ended is left as it is.
 	Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error)
-	// Tail answers what a job has written, standard output and error in the order of
+	// Tail returns what a job has written, standard output and error in the order of
 	// their arrival, and with follow goes on until it has ended. The first answer is what is
-	// there already, be it nothing.
+	// there already, which may be nothing.
 	Tail(context.Context, *controlpb.TailJobRequest, *connect.ServerStream[controlpb.TailJobResponse]) error
 }
 

@@ -63,8 +63,9 @@ type AgentsClient interface {
 	// Create makes an agent. It needs no guest: what it has in the guest is made
 	// when it is first needed.
 	Create(context.Context, *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error)
-	// List answers all agents but that as whom Sandbox.Diagnose works, which Show answers.
+	// List returns all agents except the one that Sandbox.Diagnose uses; Show returns that one too.
 	List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error)
+	// Show returns an agent and its settings.
 	Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error)
 	// Rename changes the name. Linux user and uid stay. The home folder follows
 	// when nothing of the agent's is in the guest: at once, or at the next start.
@@ -74,7 +75,7 @@ type AgentsClient interface {
 	// removed from the guest now, since none runs, is removed when one does. Its
 	// secrets stay too unless that is asked for.
 	Delete(context.Context, *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error)
-	// Set changes settings, all or none, and says of each when it counts.
+	// Set changes all the given settings or none, and returns when each takes effect.
 	Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error)
 	// Reset ends all that the agent runs and undoes what it installed or changed
 	// outside its home folder.
@@ -82,9 +83,9 @@ type AgentsClient interface {
 	// Exec runs one command as an agent, in its room. It starts the guest if need
 	// be. The messages are those of Sandbox.Exec; Sandbox.Signal reaches it too.
 	Exec(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
-	// Usage answers what agents use of the guest, now. It starts none.
+	// Usage returns what agents use of the guest now. It starts none.
 	Usage(context.Context, *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error)
-	// Processes answers what runs for agents. It starts no guest.
+	// Processes returns the processes of agents. It starts no guest.
 	Processes(context.Context, *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error)
 }
 
@@ -267,8 +268,9 @@ type AgentsHandler interface {
 	// Create makes an agent. It needs no guest: what it has in the guest is made
 	// when it is first needed.
 	Create(context.Context, *controlpb.CreateAgentRequest) (*controlpb.CreateAgentResponse, error)
-	// List answers all agents but that as whom Sandbox.Diagnose works, which Show answers.
+	// List returns all agents except the one that Sandbox.Diagnose uses; Show returns that one too.
 	List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error)
+	// Show returns an agent and its settings.
 	Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error)
 	// Rename changes the name. Linux user and uid stay. The home folder follows
 	// when nothing of the agent's is in the guest: at once, or at the next start.
@@ -278,7 +280,7 @@ type AgentsHandler interface {
 	// removed from the guest now, since none runs, is removed when one does. Its
 	// secrets stay too unless that is asked for.
 	Delete(context.Context, *controlpb.DeleteAgentRequest) (*controlpb.DeleteAgentResponse, error)
-	// Set changes settings, all or none, and says of each when it counts.
+	// Set changes all the given settings or none, and returns when each takes effect.
 	Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error)
 	// Reset ends all that the agent runs and undoes what it installed or changed
 	// outside its home folder.
@@ -286,9 +288,9 @@ type AgentsHandler interface {
 	// Exec runs one command as an agent, in its room. It starts the guest if need
 	// be. The messages are those of Sandbox.Exec; Sandbox.Signal reaches it too.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
-	// Usage answers what agents use of the guest, now. It starts none.
+	// Usage returns what agents use of the guest now. It starts none.
 	Usage(context.Context, *controlpb.AgentUsageRequest) (*controlpb.AgentUsageResponse, error)
-	// Processes answers what runs for agents. It starts no guest.
+	// Processes returns the processes of agents. It starts no guest.
 	Processes(context.Context, *controlpb.AgentProcessesRequest) (*controlpb.AgentProcessesResponse, error)
 }
 

@@ -50,7 +50,7 @@ const (
 type SecretsClient interface {
 	// Set keeps a secret, in place of the one that has this name.
 	Set(context.Context, *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error)
-	// Ask has a person be asked for a secret, and answers when it is kept. It fails with
+	// Ask asks a person for a secret, and returns when it is stored. It fails with
 	// user_denied if they say no, and with timeout if nobody answers.
 	Ask(context.Context, *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error)
 	// List names an agent's secrets, its own first.
@@ -145,7 +145,7 @@ func (c *secretsClient) Delete(ctx context.Context, req *controlpb.DeleteSecretR
 type SecretsHandler interface {
 	// Set keeps a secret, in place of the one that has this name.
 	Set(context.Context, *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error)
-	// Ask has a person be asked for a secret, and answers when it is kept. It fails with
+	// Ask asks a person for a secret, and returns when it is stored. It fails with
 	// user_denied if they say no, and with timeout if nobody answers.
 	Ask(context.Context, *controlpb.AskSecretRequest) (*controlpb.AskSecretResponse, error)
 	// List names an agent's secrets, its own first.

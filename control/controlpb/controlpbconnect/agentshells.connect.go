@@ -69,10 +69,10 @@ type ShellsClient interface {
 	// ends leaves the shell as it is. It starts the guest if need be, and keeps it
 	// from being stopped for want of use.
 	Attach(context.Context) (*connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse], error)
-	// List answers the sessions of one agent, or of all for an empty one. It starts
+	// List returns the sessions of one agent, or of all for an empty one. It starts
 	// no guest: without one, those are listed of which something is kept.
 	List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error)
-	// Transcript answers the end of what was typed and shown in a session: text,
+	// Transcript returns the end of what was typed and shown in a session: text,
 	// without what a terminal would obey. It starts no guest.
 	Transcript(context.Context, *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error)
 	// Close ends a session and all that runs in it, and forgets its transcript. It
@@ -208,10 +208,10 @@ type ShellsHandler interface {
 	// ends leaves the shell as it is. It starts the guest if need be, and keeps it
 	// from being stopped for want of use.
 	Attach(context.Context, *connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]) error
-	// List answers the sessions of one agent, or of all for an empty one. It starts
+	// List returns the sessions of one agent, or of all for an empty one. It starts
 	// no guest: without one, those are listed of which something is kept.
 	List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error)
-	// Transcript answers the end of what was typed and shown in a session: text,
+	// Transcript returns the end of what was typed and shown in a session: text,
 	// without what a terminal would obey. It starts no guest.
 	Transcript(context.Context, *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error)
 	// Close ends a session and all that runs in it, and forgets its transcript. It

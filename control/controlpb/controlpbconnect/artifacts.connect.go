@@ -48,11 +48,11 @@ const (
 
 // ArtifactsClient is a client for the osaurus.control.v1.Artifacts service.
 type ArtifactsClient interface {
-	// List answers artifacts, the newest first.
+	// List returns artifacts, the newest first.
 	List(context.Context, *controlpb.ListArtifactsRequest) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error)
-	// Show answers one.
+	// Show returns one artifact.
 	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
-	// Read answers the files of one, each in pieces.
+	// Read returns the files of one, each in pieces.
 	Read(context.Context, *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error)
 	// Delete deletes one, with its files.
 	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
@@ -134,11 +134,11 @@ func (c *artifactsClient) Delete(ctx context.Context, req *controlpb.DeleteArtif
 
 // ArtifactsHandler is an implementation of the osaurus.control.v1.Artifacts service.
 type ArtifactsHandler interface {
-	// List answers artifacts, the newest first.
+	// List returns artifacts, the newest first.
 	List(context.Context, *controlpb.ListArtifactsRequest, *connect.ServerStream[controlpb.ListArtifactsResponse]) error
-	// Show answers one.
+	// Show returns one artifact.
 	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
-	// Read answers the files of one, each in pieces.
+	// Read returns the files of one, each in pieces.
 	Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.ReadArtifactResponse]) error
 	// Delete deletes one, with its files.
 	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)

@@ -85,51 +85,52 @@ const (
 
 // SandboxClient is a client for the osaurus.control.v1.Sandbox service.
 type SandboxClient interface {
-	// Hello says who answers, and which version of this API both shall speak.
+	// Hello returns the daemon's version and the version of this API that both sides use.
 	// It fails with "rejected" where there is none. It and Quit stay as they are
 	// in every version to come.
 	Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error)
 	// Quit stops the guest in order and ends the daemon. The answer comes before
 	// the end of the process.
 	Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error)
-	// Status answers from memory, at once, however the guest is.
+	// Status returns at once, from memory, whatever the guest does.
 	Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error)
-	// WatchStatus answers the status now and whenever it has changed. Who reads
+	// WatchStatus returns the status now and after each change. Who reads
 	// slowly misses what was in between, never the latest.
 	WatchStatus(context.Context, *controlpb.WatchStatusRequest) (*connect.ServerStreamForClient[controlpb.StatusResponse], error)
-	// Up has the guest running when it answers; it makes what is missing.
+	// Up makes what is missing, starts the guest, and returns when it runs.
 	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
-	// Provision checks and makes all that a boot needs, and starts. It answers
-	// the status whenever it has changed on the way, last the one at its end.
+	// Provision checks and makes all that a boot needs, and starts. It returns
+	// the status after each change, and last the final one.
 	Provision(context.Context, *controlpb.ProvisionRequest) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error)
 	// Down ends what runs in the guest, has it write its disks, and powers it off.
 	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
+	// Restart stops the guest and starts it again.
 	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
 	// Reset begins with an empty data disk. The workspace is kept.
 	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
 	// Remove deletes disk and images. The workspace is kept. Nothing starts by
 	// itself until somebody asks for it.
 	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
-	// Exec runs one command as root of the guest: the operator's door, not the
-	// agents'. It starts the guest if need be. The first request is start; the
+	// Exec runs one command as root of the guest, for operators. It starts the guest if need be. The first request is start; the
 	// first response is started, the last is exit. A call that ends in any other
 	// way ends the command and all that it started.
 	Exec(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
 	// Signal reaches a command beside its stream, which may be full.
 	Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error)
+	// GetConfig returns the settings of the home.
 	GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error)
-	// SetConfig changes settings, all or none, and says of each when it counts.
+	// SetConfig changes all the given settings or none, and returns when each takes effect.
 	SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error)
-	// Events answers what happened after a sequence number, and then, if asked
+	// Events returns what happened after a sequence number, and then, if asked
 	// to follow, what happens. A reader that is too slow gets an event of kind
 	// "gap" in place of what is no longer kept. It never holds anybody up.
 	Events(context.Context, *controlpb.EventsRequest) (*connect.ServerStreamForClient[controlpb.EventsResponse], error)
-	// Logs answers lines of the daemon's log and of the guest's console, or those that
+	// Logs returns lines of the daemon's log and of the guest's console, or those that
 	// programs of an agent have logged.
 	Logs(context.Context, *controlpb.LogsRequest) (*connect.ServerStreamForClient[controlpb.LogsResponse], error)
 	// Diagnose runs every check at once and answers each as it ends.
 	Diagnose(context.Context, *controlpb.DiagnoseRequest) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error)
-	// ListAudit answers who did what, newest first.
+	// ListAudit returns who did what, newest first.
 	ListAudit(context.Context, *controlpb.ListAuditRequest) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error)
 	// VerifyAudit proves that no record was changed or taken away. If one was, it
 	// fails with "rejected" and names the first.
@@ -432,51 +433,52 @@ func (c *sandboxClient) VerifyAudit(ctx context.Context, req *controlpb.VerifyAu
 
 // SandboxHandler is an implementation of the osaurus.control.v1.Sandbox service.
 type SandboxHandler interface {
-	// Hello says who answers, and which version of this API both shall speak.
+	// Hello returns the daemon's version and the version of this API that both sides use.
 	// It fails with "rejected" where there is none. It and Quit stay as they are
 	// in every version to come.
 	Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error)
 	// Quit stops the guest in order and ends the daemon. The answer comes before
 	// the end of the process.
 	Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error)
-	// Status answers from memory, at once, however the guest is.
+	// Status returns at once, from memory, whatever the guest does.
 	Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error)
-	// WatchStatus answers the status now and whenever it has changed. Who reads
+	// WatchStatus returns the status now and after each change. Who reads
 	// slowly misses what was in between, never the latest.
 	WatchStatus(context.Context, *controlpb.WatchStatusRequest, *connect.ServerStream[controlpb.StatusResponse]) error
-	// Up has the guest running when it answers; it makes what is missing.
+	// Up makes what is missing, starts the guest, and returns when it runs.
 	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
-	// Provision checks and makes all that a boot needs, and starts. It answers
-	// the status whenever it has changed on the way, last the one at its end.
+	// Provision checks and makes all that a boot needs, and starts. It returns
+	// the status after each change, and last the final one.
 	Provision(context.Context, *controlpb.ProvisionRequest, *connect.ServerStream[controlpb.ProvisionResponse]) error
 	// Down ends what runs in the guest, has it write its disks, and powers it off.
 	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
+	// Restart stops the guest and starts it again.
 	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
 	// Reset begins with an empty data disk. The workspace is kept.
 	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
 	// Remove deletes disk and images. The workspace is kept. Nothing starts by
 	// itself until somebody asks for it.
 	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
-	// Exec runs one command as root of the guest: the operator's door, not the
-	// agents'. It starts the guest if need be. The first request is start; the
+	// Exec runs one command as root of the guest, for operators. It starts the guest if need be. The first request is start; the
 	// first response is started, the last is exit. A call that ends in any other
 	// way ends the command and all that it started.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
 	// Signal reaches a command beside its stream, which may be full.
 	Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error)
+	// GetConfig returns the settings of the home.
 	GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error)
-	// SetConfig changes settings, all or none, and says of each when it counts.
+	// SetConfig changes all the given settings or none, and returns when each takes effect.
 	SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error)
-	// Events answers what happened after a sequence number, and then, if asked
+	// Events returns what happened after a sequence number, and then, if asked
 	// to follow, what happens. A reader that is too slow gets an event of kind
 	// "gap" in place of what is no longer kept. It never holds anybody up.
 	Events(context.Context, *controlpb.EventsRequest, *connect.ServerStream[controlpb.EventsResponse]) error
-	// Logs answers lines of the daemon's log and of the guest's console, or those that
+	// Logs returns lines of the daemon's log and of the guest's console, or those that
 	// programs of an agent have logged.
 	Logs(context.Context, *controlpb.LogsRequest, *connect.ServerStream[controlpb.LogsResponse]) error
 	// Diagnose runs every check at once and answers each as it ends.
 	Diagnose(context.Context, *controlpb.DiagnoseRequest, *connect.ServerStream[controlpb.DiagnoseResponse]) error
-	// ListAudit answers who did what, newest first.
+	// ListAudit returns who did what, newest first.
 	ListAudit(context.Context, *controlpb.ListAuditRequest, *connect.ServerStream[controlpb.ListAuditResponse]) error
 	// VerifyAudit proves that no record was changed or taken away. If one was, it
 	// fails with "rejected" and names the first.

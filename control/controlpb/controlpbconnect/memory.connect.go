@@ -50,9 +50,9 @@ const (
 
 // MemoryClient is a client for the osaurus.control.v1.Memory service.
 type MemoryClient interface {
-	// List answers all facts of an agent, the oldest first.
+	// List returns all facts of an agent, the oldest first.
 	List(context.Context, *controlpb.ListFactsRequest) (*connect.ServerStreamForClient[controlpb.ListFactsResponse], error)
-	// Search answers what an agent would be told, the best first.
+	// Search returns the facts that an agent would get, the best first.
 	Search(context.Context, *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error)
 	// Add keeps a fact. One that is there already is the same fact, made new.
 	Add(context.Context, *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error)
@@ -158,9 +158,9 @@ func (c *memoryClient) Delete(ctx context.Context, req *controlpb.DeleteFactsReq
 
 // MemoryHandler is an implementation of the osaurus.control.v1.Memory service.
 type MemoryHandler interface {
-	// List answers all facts of an agent, the oldest first.
+	// List returns all facts of an agent, the oldest first.
 	List(context.Context, *controlpb.ListFactsRequest, *connect.ServerStream[controlpb.ListFactsResponse]) error
-	// Search answers what an agent would be told, the best first.
+	// Search returns the facts that an agent would get, the best first.
 	Search(context.Context, *controlpb.SearchFactsRequest) (*controlpb.SearchFactsResponse, error)
 	// Add keeps a fact. One that is there already is the same fact, made new.
 	Add(context.Context, *controlpb.AddFactRequest) (*controlpb.AddFactResponse, error)

@@ -58,11 +58,11 @@ const (
 
 // PluginsClient is a client for the osaurus.control.v1.Plugins service.
 type PluginsClient interface {
-	// List answers all plugins, by their ids, and the files of the library that hold none.
+	// List returns all plugins, by their ids, and the files of the library that hold none.
 	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
-	// Show answers a plugin with its recipe, as it is or as it was.
+	// Show returns a plugin with its recipe, as it is or as it was.
 	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
-	// Lint answers all that is wrong with a recipe, and keeps nothing.
+	// Lint returns all that is wrong with a recipe, and stores nothing.
 	Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error)
 	// Import keeps a recipe: one that is handed over, or that of an address or repository.
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
@@ -70,7 +70,7 @@ type PluginsClient interface {
 	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
 	// Rename gives a plugin another name, and with it perhaps another id.
 	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
-	// History answers what a plugin was, the newest first.
+	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback makes a plugin again what it was. That becomes its newest revision; no other is lost.
 	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
@@ -242,11 +242,11 @@ func (c *pluginsClient) Remove(ctx context.Context, req *controlpb.RemovePluginR
 
 // PluginsHandler is an implementation of the osaurus.control.v1.Plugins service.
 type PluginsHandler interface {
-	// List answers all plugins, by their ids, and the files of the library that hold none.
+	// List returns all plugins, by their ids, and the files of the library that hold none.
 	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
-	// Show answers a plugin with its recipe, as it is or as it was.
+	// Show returns a plugin with its recipe, as it is or as it was.
 	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
-	// Lint answers all that is wrong with a recipe, and keeps nothing.
+	// Lint returns all that is wrong with a recipe, and stores nothing.
 	Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error)
 	// Import keeps a recipe: one that is handed over, or that of an address or repository.
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
@@ -254,7 +254,7 @@ type PluginsHandler interface {
 	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
 	// Rename gives a plugin another name, and with it perhaps another id.
 	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
-	// History answers what a plugin was, the newest first.
+	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback makes a plugin again what it was. That becomes its newest revision; no other is lost.
 	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)

@@ -48,10 +48,10 @@ const (
 
 // PromptsClient is a client for the osaurus.control.v1.Prompts service.
 type PromptsClient interface {
-	// List answers the prompts that wait, the oldest first, and with ended also the
+	// List returns the prompts that wait, the oldest first, and with ended also the
 	// last ones that have.
 	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
-	// Watch answers the prompts that wait, the oldest first: now, and again whenever
+	// Watch returns the prompts that wait, the oldest first: now, and again whenever
 	// they are others.
 	Watch(context.Context, *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
 	// Answer gives what is asked for. A secret goes into the store of secrets and
@@ -141,10 +141,10 @@ func (c *promptsClient) Cancel(ctx context.Context, req *controlpb.CancelPromptR
 
 // PromptsHandler is an implementation of the osaurus.control.v1.Prompts service.
 type PromptsHandler interface {
-	// List answers the prompts that wait, the oldest first, and with ended also the
+	// List returns the prompts that wait, the oldest first, and with ended also the
 	// last ones that have.
 	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
-	// Watch answers the prompts that wait, the oldest first: now, and again whenever
+	// Watch returns the prompts that wait, the oldest first: now, and again whenever
 	// they are others.
 	Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error
 	// Answer gives what is asked for. A secret goes into the store of secrets and

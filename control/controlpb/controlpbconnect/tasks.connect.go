@@ -58,11 +58,12 @@ const (
 type TasksClient interface {
 	// Dispatch queues a task. One with a key that a task of the agent has is that task.
 	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error)
-	// List answers tasks, the newest first: all that are open, and those that ended last.
+	// List returns tasks, the newest first: all that are open, and those that ended last.
 	List(context.Context, *controlpb.ListTasksRequest) (*connect.ServerStreamForClient[controlpb.ListTasksResponse], error)
+	// Show returns a task.
 	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error)
-	// Cancel ends a task that has not ended. Whoever has leased it is told so when
-	// it renews or answers. A task that has ended is left as it is.
+	// Cancel ends a task that has not ended. The program that has leased it is told when
+	// it renews the lease or answers. A task that has ended is left as it is.
 	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error)
 	// Lease hands out the oldest task that is queued, to nobody else until the lease
 	// is over. Without one it waits as asked, and then answers none.
@@ -223,11 +224,12 @@ func (c *tasksClient) Fail(ctx context.Context, req *controlpb.FailTaskRequest) 
 type TasksHandler interface {
 	// Dispatch queues a task. One with a key that a task of the agent has is that task.
 	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error)
-	// List answers tasks, the newest first: all that are open, and those that ended last.
+	// List returns tasks, the newest first: all that are open, and those that ended last.
 	List(context.Context, *controlpb.ListTasksRequest, *connect.ServerStream[controlpb.ListTasksResponse]) error
+	// Show returns a task.
 	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error)
-	// Cancel ends a task that has not ended. Whoever has leased it is told so when
-	// it renews or answers. A task that has ended is left as it is.
+	// Cancel ends a task that has not ended. The program that has leased it is told when
+	// it renews the lease or answers. A task that has ended is left as it is.
 	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error)
 	// Lease hands out the oldest task that is queued, to nobody else until the lease
 	// is over. Without one it waits as asked, and then answers none.

@@ -45,12 +45,12 @@ const (
 
 // ToolsClient is a client for the osaurus.control.v1.Tools service.
 type ToolsClient interface {
-	// List answers the tools that an agent may call, by name.
+	// List returns the tools that an agent may call, by name.
 	List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
 	Call(context.Context, *controlpb.CallToolRequest) (*connect.ServerStreamForClient[controlpb.CallToolResponse], error)
-	// Watch answers at once, and again whenever the tools that the agent may call may be
+	// Watch returns at once, and again whenever the tools that the agent may call may be
 	// others. It fails with not_found once there is no such agent.
 	Watch(context.Context, *controlpb.WatchToolsRequest) (*connect.ServerStreamForClient[controlpb.WatchToolsResponse], error)
 }
@@ -115,12 +115,12 @@ func (c *toolsClient) Watch(ctx context.Context, req *controlpb.WatchToolsReques
 
 // ToolsHandler is an implementation of the osaurus.control.v1.Tools service.
 type ToolsHandler interface {
-	// List answers the tools that an agent may call, by name.
+	// List returns the tools that an agent may call, by name.
 	List(context.Context, *controlpb.ListToolsRequest) (*controlpb.ListToolsResponse, error)
 	// Call calls one. The last answer has the envelope, also of a call that failed:
 	// only what keeps the call from being made at all is an error of the API.
 	Call(context.Context, *controlpb.CallToolRequest, *connect.ServerStream[controlpb.CallToolResponse]) error
-	// Watch answers at once, and again whenever the tools that the agent may call may be
+	// Watch returns at once, and again whenever the tools that the agent may call may be
 	// others. It fails with not_found once there is no such agent.
 	Watch(context.Context, *controlpb.WatchToolsRequest, *connect.ServerStream[controlpb.WatchToolsResponse]) error
 }

@@ -42,7 +42,7 @@ const (
 
 // TopicsClient is a client for the osaurus.control.v1.Topics service.
 type TopicsClient interface {
-	// Read answers what was told after a number, and then, if asked to follow, what is
+	// Read returns what was told after a number, and then, if asked to follow, what is
 	// told. Programs tell it over the bridge, and it is kept before they are
 	// answered: of each agent the newest 1,000.
 	Read(context.Context, *controlpb.ReadTopicsRequest) (*connect.ServerStreamForClient[controlpb.ReadTopicsResponse], error)
@@ -80,7 +80,7 @@ func (c *topicsClient) Read(ctx context.Context, req *controlpb.ReadTopicsReques
 
 // TopicsHandler is an implementation of the osaurus.control.v1.Topics service.
 type TopicsHandler interface {
-	// Read answers what was told after a number, and then, if asked to follow, what is
+	// Read returns what was told after a number, and then, if asked to follow, what is
 	// told. Programs tell it over the bridge, and it is kept before they are
 	// answered: of each agent the newest 1,000.
 	Read(context.Context, *controlpb.ReadTopicsRequest, *connect.ServerStream[controlpb.ReadTopicsResponse]) error

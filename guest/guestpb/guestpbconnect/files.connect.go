@@ -59,16 +59,16 @@ const (
 type FilesClient interface {
 	Stat(context.Context, *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error)
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
-	// Read answers first what the file is, and then the part of it that is asked for.
+	// Read returns first what the file is, and then the part of it that is asked for.
 	Read(context.Context, *guestpb.ReadFileRequest) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
 	// Write takes what is to be written where. The bytes follow the message in the body of the
 	// request as they are, and the header "Osaurus-Content" says how many. The file is
 	// put in the place of the old one when all are there, or not at all.
 	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
-	// Digest answers what many files of a folder hold, without their bytes: which of them
+	// Digest returns what many files of a folder hold, without their bytes: which of them
 	// are as they were.
 	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
-	// Search answers what it finds as it finds it, and at last how it ended.
+	// Search returns what it finds as it finds it, and at last how it ended.
 	Search(context.Context, *guestpb.SearchRequest) (*connect.ServerStreamForClient[guestpb.SearchResponse], error)
 }
 
@@ -182,16 +182,16 @@ func (c *filesClient) Search(ctx context.Context, req *guestpb.SearchRequest) (*
 type FilesHandler interface {
 	Stat(context.Context, *guestpb.StatFileRequest) (*guestpb.StatFileResponse, error)
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
-	// Read answers first what the file is, and then the part of it that is asked for.
+	// Read returns first what the file is, and then the part of it that is asked for.
 	Read(context.Context, *guestpb.ReadFileRequest, *connect.ServerStream[guestpb.ReadFileResponse]) error
 	// Write takes what is to be written where. The bytes follow the message in the body of the
 	// request as they are, and the header "Osaurus-Content" says how many. The file is
 	// put in the place of the old one when all are there, or not at all.
 	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
-	// Digest answers what many files of a folder hold, without their bytes: which of them
+	// Digest returns what many files of a folder hold, without their bytes: which of them
 	// are as they were.
 	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
-	// Search answers what it finds as it finds it, and at last how it ended.
+	// Search returns what it finds as it finds it, and at last how it ended.
 	Search(context.Context, *guestpb.SearchRequest, *connect.ServerStream[guestpb.SearchResponse]) error
 }
 
