@@ -24,16 +24,12 @@ import (
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
-
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
-
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
-
-	"osaurus-sandbox/supervisor/services"
 )
 
 // drain is how long calls may take to end when the daemon does. The sandbox has ended by

@@ -7,7 +7,6 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/events"
-
 	"osaurus-sandbox/supervisor/services"
 )
 

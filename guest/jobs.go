@@ -32,7 +32,7 @@ func (c room) Jobs(ctx context.Context) ([]engine.Job, error) {
 		return nil, err
 	}
 	var list []engine.Job
-	for _, j := range a.Jobs[:min(len(a.Jobs), protocol.MaxJobs)] {
+	for _, j := range a.Jobs[:min(len(a.Jobs), protocol.MaxListedJobs)] {
 		list = append(list, job(j))
 	}
 	return list, nil

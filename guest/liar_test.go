@@ -231,7 +231,7 @@ func TestLyingGuest(t *testing.T) {
 	if _, err := room.SearchFiles(ctx, file, engine.FileSearch{Pattern: "x"}, func(engine.FileMatch) error { matches++; return nil }); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a search without an end: %d matches, %v", matches, err)
 	}
-	if list, err := room.Jobs(ctx); err != nil || len(list) > protocol.MaxJobs {
+	if list, err := room.Jobs(ctx); err != nil || len(list) > protocol.MaxListedJobs {
 		t.Errorf("%d jobs, %v", len(list), err)
 	}
 	if j, err := room.Job(ctx, "0123456789abcdef0123456789abcdef"); err != nil || j.Running {
@@ -240,7 +240,7 @@ func TestLyingGuest(t *testing.T) {
 	if tail, err := room.TailJob(ctx, "0123456789abcdef0123456789abcdef", 0, 0); err != nil || len(tail.Data) > protocol.Chunk {
 		t.Errorf("a job's output: %d bytes, %v", len(tail.Data), err)
 	}
-	if list, err := room.Sessions(ctx); err != nil || len(list) > protocol.MaxSessions || list[0].State != engine.SessionEnded {
+	if list, err := room.Sessions(ctx); err != nil || len(list) > protocol.MaxListedSessions || list[0].State != engine.SessionEnded {
 		t.Errorf("%d sessions, %v", len(list), err)
 	}
 	r, err := room.RunShell(ctx, engine.ShellCommand{Shell: engine.Shell{Session: "main"}, Command: "true"})

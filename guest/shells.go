@@ -59,7 +59,7 @@ func (c room) Sessions(ctx context.Context) ([]engine.Session, error) {
 		guestpb.Session_STATE_PERSON: engine.SessionPerson,
 	}
 	var list []engine.Session
-	for _, s := range r.Sessions[:min(len(r.Sessions), protocol.MaxSessions)] {
+	for _, s := range r.Sessions[:min(len(r.Sessions), protocol.MaxListedSessions)] {
 		state, ok := states[s.State]
 		if !ok {
 			state = engine.SessionEnded

@@ -14,7 +14,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-
 	"osaurus-sandbox/internal/notify"
 )
 

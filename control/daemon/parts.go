@@ -23,16 +23,13 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
-
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolhost"
-
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/vm"
 )

@@ -27,10 +27,10 @@ const (
 	MaxShellOutputBytes = ShellOutputChars * utf8.UTFMax
 	// TranscriptChars is how much of a session's transcript is kept.
 	TranscriptChars = 10_000
-	// MaxSessions bounds a list of sessions.
-	MaxSessions = 4096
-	// MaxJobs bounds a list of an agent's jobs.
-	MaxJobs = 256
+	// MaxListedSessions bounds a list of sessions.
+	MaxListedSessions = 4096
+	// MaxListedJobs bounds a list of an agent's jobs.
+	MaxListedJobs = 256
 	// MaxLabel bounds a job's label.
 	MaxLabel = 200
 )

@@ -13,12 +13,10 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/tools"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 // Rooms runs plugins' programs. It starts no guest: if none runs, calls fail with

@@ -18,12 +18,10 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 var alice = tools.Agent{ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Home: "/workspace/agents/alice"}

@@ -15,14 +15,12 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 const (

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-
-	"osaurus-sandbox/supervisor/store"
-
 	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/supervisor/store"
 )
 
 const (

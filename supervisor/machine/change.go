@@ -12,7 +12,7 @@ import (
 func (s *Machine) set(to State, by Cause, reason error) {
 	from := s.status.State
 	if from != "" && !from.canBecome(to) {
-		panic(fmt.Sprintf("supervisor: %s cannot become %s", from, to)) // a mistake in this package
+		panic(fmt.Sprintf("machine: %s cannot become %s", from, to)) // a mistake in this package
 	}
 	now := time.Now()
 	s.status.State, s.status.Since, s.status.Cause = to, now, by

@@ -14,9 +14,9 @@ const (
 	CauseWatchdog  Cause = "watchdog"      // the machine died or its guest fell silent
 	CauseIdle      Cause = "idle"          // nobody used it for as long as the setting says
 	CauseGuest     Cause = "guest"         // it powered itself off
-	CauseClose     Cause = "closing"       // the supervisor ends
+	CauseClose     Cause = "closing"       // the daemon ends
 	CauseHost      Cause = "host"          // this computer slept, its clock was set, or its disk is full
-	causeBegin     Cause = "daemon starts" // the first state of a supervisor's life
+	causeBegin     Cause = "daemon starts" // the first state of a machine
 )
 
 // automatic reports whether no person asked for a start with this cause.

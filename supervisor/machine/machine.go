@@ -14,13 +14,11 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/vm"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 // Options configure a Machine.

@@ -10,12 +10,9 @@ import (
 	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/events"
-
-	"osaurus-sandbox/supervisor/toolhost"
-
-	"osaurus-sandbox/tools"
-
 	"osaurus-sandbox/supervisor/services"
+	"osaurus-sandbox/supervisor/toolhost"
+	"osaurus-sandbox/tools"
 )
 
 // Options configure Host.

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 // atOnce is how many agents' plugins are looked at together: a guest that has just

@@ -10,13 +10,11 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 const (

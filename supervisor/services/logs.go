@@ -11,11 +11,9 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/events"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 const (

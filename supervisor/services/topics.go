@@ -15,11 +15,9 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store"
-
-	"osaurus-sandbox/internal/notify"
 )
 
 const (

@@ -16,7 +16,6 @@ import (
 
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/events"
-
 	"osaurus-sandbox/supervisor/store"
 )
 

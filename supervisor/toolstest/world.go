@@ -18,20 +18,16 @@ import (
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
-
 	"osaurus-sandbox/supervisor/machine"
-
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolhost"
-
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
 	"osaurus-sandbox/vm"
-
-	"osaurus-sandbox/supervisor/services"
 )
 
 const by machine.Cause = "test"
