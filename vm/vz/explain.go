@@ -29,7 +29,7 @@ func explain(op, subject string, err error) *fault.Error {
 	case fault.AdviceOf(err) != "": // made by this program
 		kind, advice = fault.KindOf(err), fault.AdviceOf(err)
 	case errors.Is(err, vz.ErrUnsupportedOSVersion):
-		kind, advice = fault.Unavailable, "Update to macOS 13 or later."
+		kind, advice = fault.Unavailable, "Update macOS to version 13 or later."
 	case errors.Is(err, vz.ErrBuildTargetOSVersion):
 		kind, advice = fault.Unavailable, "Build this program with a newer Xcode: it was built for an older macOS."
 	case strings.Contains(err.Error(), entitlement):
