@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxPorts bounds the ports of one Forward, all of which are in one audit entry.
+	// maxPorts bounds the ports of one Forward. Its audit entry lists them all.
 	maxPorts = 64
 	// maxConnections bounds the connections to ports of one agent, and maxOfAll those to
 	// all agents. Each is a command, of which a guest runs 100, and a few more of agents

@@ -32,7 +32,7 @@ type Process struct {
 	err     error       // after done
 }
 
-// RunAs says for whom a command runs. The zero value is root of the guest.
+// RunAs is the agent and user that a command runs as. The zero value is root of the guest.
 type RunAs struct {
 	Agent   string   // name or id
 	Secrets []string // of the agent, for the command's environment

@@ -208,7 +208,7 @@ func newServe(c console) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the sandbox's daemon in the foreground",
 		Long: `Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest with it.
-Other commands start it by themselves, in the background.
+Other commands start it in the background when they need it.
 
 With --listen it also listens on TCP, for apps that cannot use Unix sockets. They send the token that is in config/api-token of the
 home: "Authorization: Bearer TOKEN".`,

@@ -52,7 +52,7 @@ type daemon struct {
 	folders  *vm.Subtrees
 	tokens   *bridge.Tokens
 	bridge   *bridge.Server
-	machines *machine.Fleet // of which api.Sandbox is the shared one
+	machines *machine.Fleet // holds api.Sandbox, which all agents share
 	ending   sync.Once
 	ended    error // of ending
 

@@ -34,7 +34,8 @@ func passing(err error) bool {
 // gone reports whether the guest of a boot has ended, or there was none.
 func (p *plugin) gone(boot string) bool { return boot == "" || p.of.Rooms.Boot() != boot }
 
-// wait logs why something fails, unless it was logged last, and waits for a pause or for now.
+// wait logs why something fails, unless the last entry said so, and returns after a pause or
+// when now is closed.
 func (p *plugin) wait(ctx context.Context, h *backoff, now <-chan struct{}, what string, err error) {
 	if why := err.Error(); why != h.logged {
 		h.logged = why

@@ -42,9 +42,9 @@ const (
 
 // TopicsClient is a client for the osaurus.control.v1.Topics service.
 type TopicsClient interface {
-	// Read returns what was told after a number, and then, if asked to follow, what is
-	// told. Programs tell it over the bridge, and it is kept before they are
-	// answered: of each agent the newest 1,000.
+	// Read returns the events that programs sent over the bridge after a number and, if
+	// asked to follow, later ones as they come. An event is stored before its sender gets an
+	// answer. The newest 1,000 of each agent are kept.
 	Read(context.Context, *controlpb.ReadTopicsRequest) (*connect.ServerStreamForClient[controlpb.ReadTopicsResponse], error)
 }
 
@@ -80,9 +80,9 @@ func (c *topicsClient) Read(ctx context.Context, req *controlpb.ReadTopicsReques
 
 // TopicsHandler is an implementation of the osaurus.control.v1.Topics service.
 type TopicsHandler interface {
-	// Read returns what was told after a number, and then, if asked to follow, what is
-	// told. Programs tell it over the bridge, and it is kept before they are
-	// answered: of each agent the newest 1,000.
+	// Read returns the events that programs sent over the bridge after a number and, if
+	// asked to follow, later ones as they come. An event is stored before its sender gets an
+	// answer. The newest 1,000 of each agent are kept.
 	Read(context.Context, *controlpb.ReadTopicsRequest, *connect.ServerStream[controlpb.ReadTopicsResponse]) error
 }
 
