@@ -202,6 +202,7 @@ func (g *fsGuest) testReboot(t *testing.T) {
 	g.expect(t, "1000:1000", "stat", "/mnt/work/agents/alice/f")
 	_, _ = g.Run("reboot")
 	g.mount()
+	g.MustRun("stat", "/mnt/work") // the kernel sends FUSE_INIT in the background
 	if s := g.work.Stats(); s.Nodes != 1 || s.Paths != 0 || s.Open != 0 {
 		t.Errorf("after a reboot: %+v", s)
 	}
