@@ -4,10 +4,15 @@ package alpine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kdomanski/iso9660"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
@@ -71,22 +76,46 @@ func unpackISO(ctx context.Context, name string, arch vm.Arch, dir string, repor
 		return err
 	}
 	defer file.Close()
-	iso, err := New(file)
-	if err != nil {
-		return err
-	}
-	packed, err := iso.Open("boot/vmlinuz-virt")
+	packed, err := openInISO(file, "boot/vmlinuz-virt")
 	if err != nil {
 		return err
 	}
 	if err := kernel.Write(arch, packed, filepath.Join(dir, kernelName)); err != nil {
 		return err
 	}
-	modloop, err := iso.Open("boot/modloop-virt")
+	modloop, err := openInISO(file, "boot/modloop-virt")
 	if err != nil {
 		return err
 	}
 	return pack.WriteZstd(filepath.Join(dir, modulesName), "unpack the kernel's modules", report, func(w io.Writer) error {
 		return writeModules(ctx, w, modloop)
 	})
+}
+
+// openInISO opens a file of an ISO 9660 image.
+func openInISO(iso io.ReaderAt, name string) (*io.SectionReader, error) {
+	image, err := iso9660.OpenImage(iso)
+	if err != nil {
+		return nil, fmt.Errorf("not an ISO 9660 image: %w", err)
+	}
+	file, err := image.RootDir()
+	if err != nil {
+		return nil, err
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		children, err := file.GetChildren()
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(children, func(f *iso9660.File) bool { return f.Name() == part })
+		if i < 0 {
+			return nil, fmt.Errorf("the ISO image has no %s", name)
+		}
+		file = children[i]
+	}
+	content, ok := file.Reader().(*io.SectionReader)
+	if !ok {
+		return nil, fmt.Errorf("%s in the ISO image is not a file", name)
+	}
+	return content, nil
 }
