@@ -3,6 +3,7 @@
 package install
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Server is the name of the entry, in every client.
@@ -41,8 +43,8 @@ type Client struct {
 	entry  func(Command) object
 }
 
-// format is a language of configuration files. Its edits need not work for
-// every file: Add and Remove check the result.
+// format edits files of one language. Its edits need not work for every file: Client.edit
+// checks the result.
 type format interface {
 	read(text []byte) (any, error)
 	set(text []byte, at place, entry object) ([]byte, error)
@@ -57,17 +59,36 @@ type place struct {
 	list bool
 }
 
-// member is a key with its value: a string, a number, a bool, a list of
-// strings, or an object. The order is kept.
+// member is a key with its value.
 type member struct {
 	key   string
 	value any
 }
 
+// object is a JSON object whose members keep their order.
 type object []member
 
-// all returns the member with all servers, of which the entry is the only one.
-func (p place) all(entry object) member {
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	parts := make([]string, len(o))
+	for i, m := range o {
+		parts[i] = literal(m.key) + ":" + literal(m.value)
+	}
+	return []byte("{" + strings.Join(parts, ",") + "}"), nil
+}
+
+// literal returns a value as JSON in one line, which TOML and YAML understand too, except
+// that TOML writes objects differently.
+func literal(v any) string {
+	text, err := printable.JSON(v)
+	if err != nil {
+		panic("install: " + err.Error()) // a mistake in All
+	}
+	return string(text)
+}
+
+// servers returns the member with all servers if the entry is the only one.
+func (p place) servers(entry object) member {
 	if p.list {
 		return member{p.key, []any{entry}}
 	}
@@ -79,6 +100,14 @@ func splice(text []byte, from, to int, with string) []byte {
 	return slices.Concat(text[:from], []byte(with), text[to:])
 }
 
+// linesLike returns a text with the line ends of a file.
+func linesLike(file []byte, text string) string {
+	if bytes.Contains(file, []byte("\r\n")) {
+		return strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return text
+}
+
 func (c Client) place() place { return place{c.key, Server, c.list} }
 
 // File returns the client's configuration file.
@@ -87,21 +116,23 @@ func (c Client) File(p Places) string { return c.at(p) }
 // Snippet returns what a person would write into the file.
 func (c Client) Snippet(cmd Command) string { return c.format.snippet(c.place(), c.entry(cmd)) }
 
-// Add returns a file with the server in it, replacing the one that may be
-// there. Everything else stays as it is, byte for byte; a file where that is
-// not possible is refused.
+// Add returns a file with the server in it, replacing an existing entry. Everything else
+// stays as it is, byte for byte; a file where that is not possible is refused.
 func (c Client) Add(text []byte, cmd Command) ([]byte, error) {
 	entry := c.entry(cmd)
-	return c.edit(text, entry.plain(), func() ([]byte, error) { return c.format.set(text, c.place(), entry) })
+	want, err := asJSON(entry)
+	if err != nil {
+		return nil, c.byHand(err)
+	}
+	return c.edit(text, want, func() ([]byte, error) { return c.format.set(text, c.place(), entry) })
 }
 
 // Remove returns a file without the server.
 func (c Client) Remove(text []byte) ([]byte, error) {
-	whole, err := c.format.read(text)
-	if err != nil {
+	if _, err := c.format.read(text); err != nil {
 		return nil, c.broken(err)
 	}
-	if !c.place().has(whole) {
+	if !c.Has(text) {
 		return text, nil
 	}
 	return c.edit(text, nil, func() ([]byte, error) { return c.format.unset(text, c.place()) })
@@ -109,39 +140,85 @@ func (c Client) Remove(text []byte) ([]byte, error) {
 
 // Has reports whether the server is in a file.
 func (c Client) Has(text []byte) bool {
-	whole, err := c.format.read(text)
-	return err == nil && c.place().has(whole)
+	_, entry, err := c.split(text)
+	return err == nil && entry != nil
 }
 
 // Same reports whether two files have the same content.
 func (c Client) Same(a, b []byte) bool {
-	x, errX := c.format.read(a)
-	y, errY := c.format.read(b)
-	return errors.Join(errX, errY) == nil && reflect.DeepEqual(c.place().trimmed(x), c.place().trimmed(y))
+	restA, entryA, errA := c.split(a)
+	restB, entryB, errB := c.split(b)
+	return errors.Join(errA, errB) == nil && reflect.DeepEqual(restA, restB) && reflect.DeepEqual(entryA, entryB)
 }
 
-// edit edits a file and checks that only the entry has changed.
-func (c Client) edit(text []byte, entry any, do func() ([]byte, error)) ([]byte, error) {
-	before, err := c.format.read(text)
+// edit edits a file and checks that it then has this entry, and that nothing else changed.
+func (c Client) edit(text []byte, want any, change func() ([]byte, error)) ([]byte, error) {
+	rest, entry, err := c.split(text)
 	if err != nil {
-		return nil, c.broken(err)
+		return nil, err
 	}
-	want, err := c.place().with(before, entry)
-	if err != nil {
-		return nil, c.byHand(err)
-	}
-	if same, err := c.format.read(text); err == nil && reflect.DeepEqual(same, want) {
+	if reflect.DeepEqual(entry, want) {
 		return text, nil
 	}
-	after, err := do()
+	after, err := change()
 	if err != nil {
 		return nil, c.byHand(err)
 	}
-	got, err := c.format.read(after)
-	if at := c.place(); err != nil || !reflect.DeepEqual(at.trimmed(got), at.trimmed(want)) {
+	left, got, err := c.split(after)
+	if err != nil || !reflect.DeepEqual(left, rest) || !reflect.DeepEqual(got, want) {
 		return nil, c.byHand(errors.New("it is written in a way that this program cannot edit"))
 	}
 	return after, nil
+}
+
+// split reads a file and returns its content without the entry, and the entry. Both may be
+// nil.
+func (c Client) split(text []byte) (rest map[string]any, entry any, err error) {
+	whole, err := c.format.read(text)
+	if err != nil {
+		return nil, nil, c.broken(err)
+	}
+	rest, ok := whole.(map[string]any)
+	if !ok && whole != nil {
+		return nil, nil, c.byHand(fmt.Errorf("%q cannot be added to it", c.key))
+	}
+	left := 0
+	switch servers := rest[c.key].(type) {
+	case nil:
+	case map[string]any:
+		ok = !c.list
+		entry = servers[Server]
+		delete(servers, Server)
+		left = len(servers)
+	case []any:
+		ok = c.list
+		if i := slices.IndexFunc(servers, isOurs); i >= 0 {
+			entry = servers[i]
+			servers = slices.Delete(servers, i, i+1)
+			rest[c.key] = servers
+		}
+		left = len(servers)
+	default:
+		ok = false
+	}
+	switch {
+	case !ok && rest != nil && c.list:
+		return nil, nil, c.byHand(fmt.Errorf("its %q is not a list", c.key))
+	case !ok && rest != nil:
+		return nil, nil, c.byHand(fmt.Errorf("its %q is not an object", c.key))
+	case left == 0: // like a file without servers
+		delete(rest, c.key)
+	}
+	if len(rest) == 0 {
+		return nil, entry, nil
+	}
+	return rest, entry, nil
+}
+
+// isOurs reports whether an element of a list of servers is the entry.
+func isOurs(server any) bool {
+	m, _ := server.(map[string]any)
+	return m["name"] == Server
 }
 
 func (c Client) broken(err error) error {
@@ -173,113 +250,9 @@ func IDs() []string {
 	return ids
 }
 
-// has reports whether the entry exists.
-func (p place) has(whole any) bool {
-	top, _ := whole.(map[string]any)
-	switch servers := top[p.key].(type) {
-	case map[string]any:
-		_, there := servers[p.name]
-		return there && !p.list
-	case []any:
-		return p.list && p.in(servers) >= 0
-	}
-	return false
-}
-
-// in returns the index of the entry in a list, or -1.
-func (p place) in(items []any) int {
-	return slices.IndexFunc(items, func(item any) bool {
-		m, _ := item.(map[string]any)
-		return m["name"] == p.name
-	})
-}
-
-// with returns the content of a file with another entry, or without it if that
-// is nil. It changes its argument.
-func (p place) with(whole, entry any) (any, error) {
-	if whole == nil {
-		whole = map[string]any{}
-	}
-	top, ok := whole.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%q cannot be added to it", p.key)
-	}
-	servers := top[p.key]
-	switch list := servers.(type) {
-	case nil:
-		top[p.key] = map[string]any{p.name: entry}
-		if p.list {
-			top[p.key] = []any{entry}
-		}
-		return top, nil
-	case []any:
-		switch i := p.in(list); {
-		case !p.list:
-			return nil, fmt.Errorf("its %q is a list", p.key)
-		case entry == nil:
-			top[p.key] = slices.Delete(list, i, i+1)
-		case i < 0:
-			top[p.key] = append(list, entry)
-		default:
-			list[i] = entry
-		}
-		return top, nil
-	case map[string]any:
-		switch {
-		case p.list:
-			return nil, fmt.Errorf("its %q is not a list", p.key)
-		case entry == nil:
-			delete(list, p.name)
-		default:
-			list[p.name] = entry
-		}
-		return top, nil
-	}
-	return nil, fmt.Errorf("its %q is neither an object nor a list", p.key)
-}
-
-// trimmed returns the content of a file without an empty list of servers.
-func (p place) trimmed(whole any) any {
-	top, _ := whole.(map[string]any)
-	switch servers := top[p.key].(type) {
-	case map[string]any:
-		if len(servers) == 0 {
-			delete(top, p.key)
-		}
-	case []any:
-		if len(servers) == 0 {
-			delete(top, p.key)
-		}
-	}
-	if len(top) == 0 {
-		return nil
-	}
-	return top
-}
-
-// plain returns an object in the form of decoded JSON.
-func (o object) plain() any {
-	whole, err := asJSON(o.value())
-	if err != nil {
-		panic("install: " + err.Error()) // a mistake in All
-	}
-	return whole
-}
-
-func (o object) value() map[string]any {
-	m := map[string]any{}
-	for _, each := range o {
-		m[each.key] = each.value
-		if inner, ok := each.value.(object); ok {
-			m[each.key] = inner.value()
-		}
-	}
-	return m
-}
-
 // asJSON returns a value in the form of decoded JSON.
 func asJSON(v any) (whole any, err error) {
-	text, err := json.Marshal(v)
+	text, err := printable.JSON(v)
 	if err != nil {
 		return nil, err
 	}

@@ -52,20 +52,21 @@ func TestEveryClient(t *testing.T) {
 // and what it needs.
 var files = []struct{ name, client, before, after string }{
 	{"others", "cursor", "{\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}\n    }\n}\n",
-		"{\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"},\n        \"osaurus-sandbox\": {\n            \"command\": \"s\",\n            \"args\": [\"mcp\"]\n        }\n    }\n}\n"},
+		"{\n    \"mcpServers\": {\n        \"osaurus-sandbox\": {\n            \"command\": \"s\",\n            \"args\": [\n                \"mcp\"\n            ]\n        },\n        \"x\": {\"command\": \"x\"}\n    }\n}\n"},
 	{"tabs and other keys", "claude-code", "{\n\t\"a\": [1, 2.50, 1e3],\n\t\"mcpServers\": {},\n\t\"z\": \"\\u00e9\"\n}",
-		"{\n\t\"a\": [1, 2.50, 1e3],\n\t\"mcpServers\": {\n\t\t\"osaurus-sandbox\": {\n\t\t\t\"type\": \"stdio\",\n\t\t\t\"command\": \"s\",\n\t\t\t\"args\": [\"mcp\"]\n\t\t}\n\t},\n\t\"z\": \"\\u00e9\"\n}"},
+		"{\n\t\"a\": [1, 2.50, 1e3],\n\t\"mcpServers\": {\n\t\t\"osaurus-sandbox\": {\n\t\t\t\"type\": \"stdio\",\n\t\t\t\"command\": \"s\",\n\t\t\t\"args\": [\n\t\t\t\t\"mcp\"\n\t\t\t]\n\t\t}\n\t},\n\t\"z\": \"\\u00e9\"\n}"},
 	{"no servers", "claude-desktop", "{\r\n  \"theme\": \"dark\" // night\r\n}\r\n",
-		"{\r\n  \"theme\": \"dark\", // night\r\n  \"mcpServers\": {\r\n    \"osaurus-sandbox\": {\r\n      \"command\": \"s\",\r\n      \"args\": [\"mcp\"]\r\n    }\r\n  }\r\n}\r\n"},
+		"{\r\n  \"mcpServers\": {\r\n    \"osaurus-sandbox\": {\r\n      \"command\": \"s\",\r\n      \"args\": [\r\n        \"mcp\"\r\n      ]\r\n    }\r\n  },\r\n  \"theme\": \"dark\" // night\r\n}\r\n"},
 	{"comments and a comma at the end", "zed", "// Mine.\n{\n  \"context_servers\": {\n    \"x\": { \"command\": \"x\" }, // the first\n    // no more\n  },\n  /* the end */\n}\n",
-		"// Mine.\n{\n  \"context_servers\": {\n    \"x\": { \"command\": \"x\" }, // the first\n    // no more\n    \"osaurus-sandbox\": {\n      \"source\": \"custom\",\n      \"command\": \"s\",\n      \"args\": [\"mcp\"],\n      \"env\": {}\n    },\n  },\n  /* the end */\n}\n"},
-	{"one line", "vscode", `{"servers":{"x":{"command":"x"}},"inputs":[]}`, `{"servers":{"x":{"command":"x"}, "osaurus-sandbox": {"type": "stdio", "command": "s", "args": ["mcp"]}},"inputs":[]}`},
+		"// Mine.\n{\n  \"context_servers\": {\n    \"osaurus-sandbox\": {\n      \"source\": \"custom\",\n      \"command\": \"s\",\n      \"args\": [\n        \"mcp\"\n      ],\n      \"env\": {}\n    },\n    \"x\": { \"command\": \"x\" }, // the first\n    // no more\n  },\n  /* the end */\n}\n"},
+	{"one line", "vscode", `{"servers":{"x":{"command":"x"}},"inputs":[]}`, `{"servers":{"osaurus-sandbox": {"type":"stdio","command":"s","args":["mcp"]},"x":{"command":"x"}},"inputs":[]}`},
 	{"a list", "osaurus", "{\n  \"providers\" : [\n    {\n      \"name\" : \"x\"\n    }\n  ]\n}", ""},
 	{"TOML", "codex", "model = \"m\" # mine\n\n[mcp_servers.x]\ncommand = \"x\"\n\n[tui]\na = '''\n[no header]\n'''",
 		"model = \"m\" # mine\n\n[mcp_servers.x]\ncommand = \"x\"\n\n[tui]\na = '''\n[no header]\n'''\n\n[mcp_servers.osaurus-sandbox]\ncommand = \"s\"\nargs = [\"mcp\"]\nstartup_timeout_sec = 60\ntool_timeout_sec = 900\n"},
 	{"YAML", "goose", "GOOSE_MODE: auto # yes\nextensions:\n    developer:\n        enabled: true\n        # kept\n\nz: |\n  text\n\n  more\n",
 		"GOOSE_MODE: auto # yes\nextensions:\n    developer:\n        enabled: true\n    osaurus-sandbox:\n        enabled: true\n        type: \"stdio\"\n        name: \"osaurus-sandbox\"\n        cmd: \"s\"\n        args: [\"mcp\"]\n        envs: {}\n        timeout: 900\n        # kept\n\nz: |\n  text\n\n  more\n"},
 	{"YAML without servers", "goose", "a: 1", ""},
+	{"YAML with an empty map", "goose", "extensions: {} # none\nz: 1\n", ""},
 }
 
 // Only the entry is added, and only it is taken away again.
@@ -92,11 +93,13 @@ func TestFiles(t *testing.T) {
 func TestRemoveFromTheMiddle(t *testing.T) {
 	for client, want := range map[string]string{
 		"cursor": "{\n  \"mcpServers\": {\n    \"a\": {},\n    // of b\n    \"b\": {}\n  }\n}\n",
+		"zed":    "{\n  \"context_servers\": {\n    \"a\": {} // of a\n  }\n}\n",
 		"codex":  "[mcp_servers.a]\ncommand = \"a\"\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n",
 		"goose":  "extensions:\n  a:\n    enabled: true\n  # of b\n  b:\n    enabled: true\n",
 	} {
 		text := map[string]string{
 			"cursor": "{\n  \"mcpServers\": {\n    \"a\": {},\n    \"osaurus-sandbox\": {\"command\": \"x\"},\n    // of b\n    \"b\": {}\n  }\n}\n",
+			"zed":    "{\n  \"context_servers\": {\n    \"a\": {}, // of a\n    \"osaurus-sandbox\": {\"command\": \"x\"}\n  }\n}\n",
 			"codex":  "[mcp_servers.a]\ncommand = \"a\"\n\n[mcp_servers.osaurus-sandbox]\ncommand = \"x\"\n[mcp_servers.osaurus-sandbox.env]\nA = \"1\"\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n",
 			"goose":  "extensions:\n  a:\n    enabled: true\n  osaurus-sandbox:\n    cmd: x\n    args:\n      - mcp\n  # of b\n  b:\n    enabled: true\n",
 		}[client]

@@ -37,10 +37,7 @@ func (tomlText) snippet(at place, entry object) string {
 }
 
 func (f tomlText) set(text []byte, at place, entry object) ([]byte, error) {
-	table := f.snippet(at, entry)
-	if bytes.Contains(text, []byte("\r\n")) {
-		table = strings.ReplaceAll(table, "\n", "\r\n")
-	}
+	table := linesLike(text, f.snippet(at, entry))
 	if from, to := f.table(text, at); from >= 0 {
 		return splice(text, from, to, table), nil
 	}

@@ -3,7 +3,6 @@ package install
 import (
 	"bytes"
 	"errors"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -30,112 +29,90 @@ func (yamlText) block(at place, entry object, indent string) string {
 	var b strings.Builder
 	b.WriteString(indent + at.name + ":\n")
 	for _, m := range entry {
-		value := literal(m.value)
-		if inner, ok := m.value.(object); ok {
-			value = renderJSON(inner, "", "")
-		}
-		b.WriteString(indent + indent + m.key + ": " + value + "\n")
+		b.WriteString(indent + indent + m.key + ": " + literal(m.value) + "\n")
 	}
 	return b.String()
 }
 
 func (f yamlText) set(text []byte, at place, entry object) ([]byte, error) {
-	s, err := f.section(text, at)
+	all, ours, err := f.find(text, at)
 	if err != nil {
 		return nil, err
 	}
-	newline := "\n"
-	if bytes.Contains(text, []byte("\r\n")) {
-		newline = "\r\n"
-	}
-	with := ""
-	if s.end > 0 && !bytes.HasSuffix(text[:s.end], []byte("\n")) {
-		with = "\n"
-	}
+	from, to, with := len(text), len(text), f.snippet(at, entry)
 	switch {
-	case s.from >= 0:
-		return splice(text, s.from, s.to, strings.ReplaceAll(f.block(at, entry, s.indent), "\n", newline)), nil
-	case !s.there:
-		with += f.snippet(at, entry)
+	case all.node == nil: // at the end
+	case len(all.node.Content) == 0:
+		from, to = all.from, all.to
 	default:
-		with += f.block(at, entry, s.indent)
+		from, to = all.to, all.to
+		if ours.node != nil {
+			from, to = ours.from, ours.to
+		}
+		with = f.block(at, entry, strings.Repeat(" ", all.node.Content[0].Column-1))
 	}
-	return splice(text, s.end, s.end, strings.ReplaceAll(with, "\n", newline)), nil
+	if from > 0 && text[from-1] != '\n' {
+		with = "\n" + with
+	}
+	return splice(text, from, to, linesLike(text, with)), nil
 }
 
 func (f yamlText) unset(text []byte, at place) ([]byte, error) {
-	s, err := f.section(text, at)
-	if err != nil {
-		return nil, err
+	all, ours, err := f.find(text, at)
+	if err != nil || ours.node == nil {
+		return text, err
 	}
-	if s.from < 0 {
-		return nil, errors.New("it is not there")
+	if len(all.node.Content) == 2 { // a key with nothing below it would be no map
+		ours = all
 	}
-	if s.alone { // a key with nothing below it is no map
-		return splice(text, s.key, s.to, at.key+": {}\n"), nil
-	}
-	return splice(text, s.from, s.to, ""), nil
+	return splice(text, ours.from, ours.to, ""), nil
 }
 
-// section is the part of a file with all servers.
+// section is a key of a map with its value. Its lines are text[from:to].
 type section struct {
-	there    bool
-	key      int    // where the line of its key begins
-	end      int    // of the last line with content
-	indent   string // of what is in it
-	from, to int    // of the entry, or -1
-	alone    bool   // the entry is all that is in it
+	node     *yaml.Node // of the value, nil if there is no such key
+	from, to int
 }
 
-func (yamlText) section(text []byte, at place) (section, error) {
-	header := regexp.MustCompile(`^["']?` + regexp.QuoteMeta(at.key) + `["']?\s*:\s*(#.*)?$`)
-	name := regexp.MustCompile(`^\s+["']?` + regexp.QuoteMeta(at.name) + `["']?\s*:`)
-	s := section{from: -1, to: -1, indent: defaultIndent}
-	pos, inside, inEntry, others := 0, false, false, 0
+// find returns all servers, and the entry among them.
+func (yamlText) find(text []byte, at place) (all, entry section, err error) {
+	var file yaml.Node
+	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Content) == 0 {
+		return all, entry, err
+	}
+	all = findKey(text, section{file.Content[0], 0, len(text)}, at.key)
+	if all.node != nil && all.node.Style&yaml.FlowStyle != 0 && len(all.node.Content) > 0 {
+		return all, entry, errors.New("its servers are not in block style")
+	}
+	if all.node != nil {
+		entry = findKey(text, all, at.name)
+	}
+	return all, entry, nil
+}
+
+// findKey finds a key of a map. Blank lines and comments after its value belong to what
+// follows.
+func findKey(text []byte, in section, key string) (found section) {
+	starts := []int{0, 0} // of lines, which the parser counts from 1
 	for line := range bytes.Lines(text) {
-		start, says := pos, strings.TrimRight(string(line), " \t\r\n")
-		pos += len(line)
-		trimmed := strings.TrimLeft(says, " ")
-		if trimmed == "" || strings.HasPrefix(trimmed, "#") {
-			continue
-		}
-		indent := says[:len(says)-len(trimmed)]
-		if indent == "" {
-			if inside = header.MatchString(says); inside {
-				if s.there {
-					return s, errors.New("its servers are there twice")
-				}
-				s.there, s.key, s.end = true, start, pos
-			} else if !s.there {
-				s.end = pos
-			}
-			inEntry = false
-			continue
-		}
-		if !inside {
-			if !s.there {
-				s.end = pos
-			}
-			continue
-		}
-		if others == 0 && s.from < 0 {
-			s.indent = indent
-		}
-		if len(indent) <= len(s.indent) {
-			if inEntry = name.MatchString(says); inEntry {
-				s.from = start
-			} else {
-				others++
-			}
-		}
-		if inEntry {
-			s.to = pos
-		}
-		s.end = pos
+		starts = append(starts, starts[len(starts)-1]+len(line))
 	}
-	if !s.there {
-		s.end = len(text)
+	for i := 0; i+1 < len(in.node.Content); i += 2 {
+		if in.node.Content[i].Value != key {
+			continue
+		}
+		found = section{in.node.Content[i+1], starts[in.node.Content[i].Line], in.to}
+		if i+2 < len(in.node.Content) {
+			found.to = starts[in.node.Content[i+2].Line]
+		}
+		end := found.from
+		for line := range bytes.Lines(text[found.from:found.to]) {
+			end += len(line)
+			if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+				in.to = end
+			}
+		}
+		found.to = in.to
 	}
-	s.alone = others == 0
-	return s, nil
+	return found
 }
