@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -8,7 +9,11 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"osaurus-sandbox/internal/fault"
@@ -16,94 +21,49 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-const resumeAdvice = "Run the command again to resume the download."
+const (
+	// maxAttempts is how many attempts in a row may bring no data.
+	maxAttempts = 5
+	// firstPause is the pause before the second attempt. It doubles each time.
+	firstPause = time.Second
+	// idle is how long a server may send nothing.
+	idle = 30 * time.Second
+	// maxRedirects is how many redirects are followed.
+	maxRedirects = 5
 
-// download downloads one file to a part file. Another file beside it stores the server's
-// ETag, so that a later run can resume.
+	resumeAdvice  = "Run the command again to resume the download."
+	networkAdvice = "Check the network and the proxy settings (HTTPS_PROXY), or import a pack with `osaurus-sandbox pack import`."
+)
+
+// download downloads one file. It keeps what it has received, so that a later run resumes.
 type download struct {
-	client *Client
-	file   File
-	name   string
-	part   string
-	report progress.Func
-
+	client   *Client
+	file     File
+	report   progress.Func
 	out      *os.File
-	have     int64     // bytes in the part file
+	have     int64     // bytes in the file
 	hash     hash.Hash // of them
-	tag      string
-	meter    *progress.Meter
-	answered bool // the server has answered
+	answered bool      // the server has answered
 }
 
-func (d *download) tagPath() string { return d.part + ".etag" }
+func (d *download) digest() pack.Digest { return pack.Digest(d.hash.Sum(nil)) }
 
-func (d *download) remove() {
-	os.Remove(d.part)
-	os.Remove(d.tagPath())
-}
-
-func (d *download) run(ctx context.Context) error {
-	var err error
-	if d.out, err = os.OpenFile(d.part, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+// run tries until the file is complete. It gives up after maxAttempts without progress, or
+// at an error with a kind.
+func (d *download) run(ctx context.Context) (err error) {
+	d.hash = sha256.New()
+	if d.have, err = io.Copy(d.hash, d.out); err != nil {
 		return fault.New(fault.Execution, "download", d.file.URL, err)
 	}
-	defer d.out.Close()
-	if err := d.resume(); err != nil {
-		return fault.New(fault.Execution, "download", d.file.URL, err)
-	}
-	if err := d.attempts(ctx); err != nil {
-		return err
-	}
-	if err := d.out.Sync(); err != nil {
-		return fault.New(fault.Execution, "download", d.file.URL, err)
-	}
-	if got := pack.Digest(d.hash.Sum(nil)); got != d.file.SHA256 {
-		return mismatch(d.file, got)
-	}
-	return nil
-}
-
-// resume hashes what an earlier run downloaded.
-func (d *download) resume() error {
-	tag, err := os.ReadFile(d.tagPath())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	d.tag, d.hash = string(tag), sha256.New()
-	if d.have, err = io.Copy(d.hash, io.LimitReader(d.out, d.file.limit())); err != nil {
-		return err
-	}
-	return d.out.Truncate(d.have)
-}
-
-// restart discards the downloaded part, because the server sends the whole file.
-func (d *download) restart() error {
-	if d.have == 0 {
+	if d.digest() == d.file.SHA256 {
 		return nil
 	}
-	d.have, d.hash, d.tag = 0, sha256.New(), ""
-	os.Remove(d.tagPath())
-	d.meter.Finish()
-	d.meter = d.report.Start("download "+d.name, 0, d.file.Size)
-	if err := d.out.Truncate(0); err != nil {
-		return err
-	}
-	_, err := d.out.Seek(0, io.SeekStart)
-	return err
-}
-
-// attempts tries until the file is complete. It gives up after maxAttempts without progress,
-// or at an error with a kind.
-func (d *download) attempts(ctx context.Context) error {
-	d.meter = d.report.Start("download "+d.name, d.have, d.file.Size)
-	defer func() { d.meter.Finish() }()
-	pause := orDefault(d.client.Pause, firstPause)
-	failed := 0
-	for {
+	pause := cmp.Or(d.client.Pause, firstPause)
+	for failed := 0; ; {
 		before := d.have
 		err := d.attempt(ctx)
 		if err == nil {
-			return nil
+			return d.check()
 		}
 		if final, ok := errors.AsType[*fault.Error](err); ok {
 			return final
@@ -122,58 +82,151 @@ func (d *download) attempts(ctx context.Context) error {
 	}
 }
 
+func (d *download) check() error {
+	if got := d.digest(); got != d.file.SHA256 {
+		return pack.Mismatch("download", d.file.URL, d.file.SHA256, got).
+			Advise("The file was deleted. Someone may be tampering with the download: try another network, and report it if it happens again.")
+	}
+	return nil
+}
+
 // giveUp returns the error after the last attempt.
 func (d *download) giveUp(err error) error {
 	if !d.answered && isUnreachable(err) {
-		return fault.Newf(fault.Unavailable, "download", d.file.URL, "%w: %w", errUnreachable, err).
-			Advise("Check the network and the proxy settings (HTTPS_PROXY), or import a pack with `osaurus-sandbox pack import`.")
+		return fault.Newf(fault.Unavailable, "download", d.file.URL, "%w: %w", errUnreachable, err).Advise(networkAdvice)
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).Advise(resumeAdvice)
 }
 
-// keepTag stores the server's ETag.
-func (d *download) keepTag(tag string) error {
-	if tag == d.tag {
-		return nil
+// attempt requests and receives the missing part. Errors without a kind are worth another
+// attempt.
+func (d *download) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := cmp.Or(d.client.Idle, idle)
+	silent := time.AfterFunc(patience, func() { cancel(fmt.Errorf("the server sent nothing for %s", patience)) })
+	defer silent.Stop()
+	err := d.request(ctx, resetTimer{silent, patience})
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return cause
 	}
-	d.tag = tag
-	return os.WriteFile(d.tagPath(), []byte(tag), 0o600)
+	return err
 }
 
-// receive appends a body to the part file and the hash, up to the file's limit.
-func (d *download) receive(body io.Reader) error {
-	limit := d.file.limit()
-	n, err := io.Copy(io.MultiWriter(d.out, d.hash, d.meter), io.LimitReader(body, limit-d.have))
-	d.have += n
-	if write, ok := errors.AsType[*fs.PathError](err); ok {
-		return fault.New(fault.Execution, "download", d.file.URL, write).Advise("Free disk space. " + resumeAdvice)
-	}
+// resetTimer is a writer that restarts a timer.
+type resetTimer struct {
+	timer    *time.Timer
+	patience time.Duration
+}
+
+func (r resetTimer) Write(p []byte) (int, error) {
+	r.timer.Reset(r.patience)
+	return len(p), nil
+}
+
+func (d *download) request(ctx context.Context, received io.Writer) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.file.URL, nil)
 	if err != nil {
+		return fault.New(fault.InvalidArgs, "download", d.file.URL, err)
+	}
+	request.Header.Set("Accept-Encoding", "identity") // the digest is of the uncompressed file
+	request.Header.Set("User-Agent", "osaurus-sandbox")
+	if d.have > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.have))
+	}
+	transport := d.client.Transport
+	if transport == nil {
+		own := newTransport()
+		defer own.CloseIdleConnections()
+		transport = own
+	}
+	client := &http.Client{Transport: transport, CheckRedirect: d.checkRedirect}
+	response, err := client.Do(request)
+	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // the caller adds the URL
+		}
 		return err
 	}
-	if d.have < limit {
-		if d.file.Size > 0 {
-			return fmt.Errorf("got %d of %d bytes", d.have, limit)
+	defer response.Body.Close()
+	d.answered = true
+	if err := d.accept(response); err != nil {
+		return err
+	}
+	return d.receive(response, received)
+}
+
+// newTransport returns the default transport with an error for proxies that refuse.
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%w: it answers %q", errProxy, response.Status)
 		}
 		return nil
 	}
-	if d.file.Size > 0 {
-		return nil
-	}
-	if extra, _ := io.CopyN(io.Discard, body, 1); extra > 0 {
-		return d.reject(fmt.Errorf("its server sends more than %d bytes", limit))
+	return t
+}
+
+// checkRedirect allows redirects on the file's host only.
+func (d *download) checkRedirect(next *http.Request, via []*http.Request) error {
+	switch {
+	case next.URL.Scheme != "https":
+		return d.reject(fmt.Errorf("its server redirects to %s, which is not https", next.URL.Redacted()))
+	case next.URL.Host != via[0].URL.Host:
+		return d.reject(fmt.Errorf("its server redirects to the other host %s", next.URL.Host))
+	case len(via) > maxRedirects:
+		return d.reject(fmt.Errorf("its server redirects more than %d times", maxRedirects))
 	}
 	return nil
+}
+
+// accept checks the status of a response. It discards what was downloaded unless the
+// response continues it.
+func (d *download) accept(response *http.Response) error {
+	ranged := response.Header.Get("Content-Range")
+	switch code := response.StatusCode; {
+	case code == http.StatusOK:
+		return d.restart()
+	case code == http.StatusPartialContent && strings.HasPrefix(ranged, fmt.Sprintf("bytes %d-", d.have)):
+		return nil
+	case code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
+		return cmp.Or(d.restart(), fmt.Errorf("its server sends the range %q instead of the bytes from %d on", ranged, d.have))
+	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
+		return fmt.Errorf("its server answers %q", response.Status)
+	case code == http.StatusNotFound || code == http.StatusGone:
+		return fault.Newf(fault.NotFound, "download", d.file.URL, "its server answers %q", response.Status).
+			Advise("The file has moved: update this program, or import a pack with `osaurus-sandbox pack import`.")
+	}
+	return fault.Newf(fault.Unavailable, "download", d.file.URL, "its server answers %q", response.Status).Advise(networkAdvice)
+}
+
+// restart discards what was downloaded.
+func (d *download) restart() error {
+	d.have = 0
+	d.hash.Reset()
+	if _, err := d.out.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return d.out.Truncate(0)
+}
+
+// receive appends a body to the file.
+func (d *download) receive(response *http.Response, received io.Writer) error {
+	meter := d.report.Start("download "+filepath.Base(d.out.Name()), d.have, d.have+max(0, response.ContentLength))
+	defer meter.Finish()
+	n, err := io.Copy(io.MultiWriter(d.out, d.hash, meter, received), io.LimitReader(response.Body, MaxSize+1-d.have))
+	d.have += n
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		return fault.New(fault.Execution, "download", d.file.URL, failed).Advise("Free disk space. " + resumeAdvice)
+	}
+	if d.have > MaxSize {
+		return d.reject(fmt.Errorf("its server sends more than %d bytes", MaxSize))
+	}
+	return err
 }
 
 func (d *download) reject(err error) error {
 	return fault.New(fault.Rejected, "download", d.file.URL, err).
 		Advise("The server does not send the pinned file. It was deleted. Try another network.")
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }

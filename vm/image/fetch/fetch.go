@@ -3,8 +3,9 @@ package fetch
 
 import (
 	"context"
-	"io"
+	"errors"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,25 +18,13 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-const (
-	// MaxSize bounds a download of unknown size in bytes. The largest pinned file has
-	// 88 MB.
-	MaxSize = 512 << 20
-	// maxAttempts is how many attempts in a row may bring no data.
-	maxAttempts = 5
-	// firstPause is the pause before the second attempt. It doubles each time.
-	firstPause = time.Second
-	// idle is how long a server may send nothing.
-	idle = 30 * time.Second
-)
+// MaxSize bounds a download in bytes. The largest pinned file has 88 MB.
+const MaxSize = 512 << 20
 
 // File is what to download.
 type File struct {
 	URL    string
-	Size   int64 // zero if unknown
 	SHA256 pack.Digest
-	// Hosts are the other hosts that the server may redirect to.
-	Hosts []string
 }
 
 // name returns the last part of the URL's path.
@@ -51,14 +40,6 @@ func (f File) name() (string, error) {
 	return name, nil
 }
 
-// limit returns the maximum size.
-func (f File) limit() int64 {
-	if f.Size > 0 {
-		return f.Size
-	}
-	return MaxSize
-}
-
 // Client downloads to the folder Dir. The other fields are optional.
 type Client struct {
 	Dir string
@@ -68,10 +49,9 @@ type Client struct {
 	Pause, Idle time.Duration
 }
 
-// Get returns the path of the file and downloads it if needed. It checks the digest, and if
-// that is wrong, deletes the file and fails with fault.Rejected. Unreachable tells if the
-// error means that the server cannot be reached. Only one program downloads a file at a
-// time.
+// Get returns the path of the file and downloads what is missing of it. If the digest is
+// wrong, it deletes the file and fails with fault.Rejected. Only one program downloads a
+// file at a time.
 func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string, error) {
 	name, err := f.name()
 	if err != nil {
@@ -83,20 +63,18 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 		return "", err
 	}
 	defer held.Release()
-	if _, err := os.Stat(file); err == nil {
-		return file, c.verify(ctx, f, file, report)
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", fault.New(fault.Execution, "download", f.URL, err)
 	}
-	d := &download{client: c, file: f, name: name, part: file + ".part", report: report}
+	defer out.Close()
+	d := &download{client: c, file: f, report: report, out: out}
 	if err := d.run(ctx); err != nil {
 		if fault.KindOf(err) == fault.Rejected || d.have == 0 {
-			d.remove()
+			os.Remove(file)
 		}
 		return "", err
 	}
-	if err := os.Rename(d.part, file); err != nil {
-		return "", fault.New(fault.Execution, "download", f.URL, err)
-	}
-	d.remove()
 	return file, nil
 }
 
@@ -107,27 +85,19 @@ func (c *Client) Forget(f File) {
 	}
 }
 
-// verify checks a file that was downloaded earlier.
-func (c *Client) verify(ctx context.Context, f File, path string, report progress.Func) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return fault.Wrap("verify download", path, err)
-	}
-	defer file.Close()
-	meter := report.Start("verify "+filepath.Base(path), 0, f.Size)
-	defer meter.Finish()
-	got, _, err := pack.DigestOf(ctx, io.TeeReader(file, meter))
-	if err != nil {
-		return fault.Wrap("verify download", path, err)
-	}
-	if got != f.SHA256 {
-		os.Remove(path)
-		return mismatch(f, got)
-	}
-	return nil
-}
+var (
+	errUnreachable = errors.New("its host cannot be reached")
+	errProxy       = errors.New("the proxy refuses the connection")
+)
 
-func mismatch(f File, got pack.Digest) error {
-	return pack.Mismatch("download", f.URL, f.SHA256, got).
-		Advise("The file was deleted. Someone may be tampering with the download: try another network, and report it if it happens again.")
+// Unreachable reports whether an error of Get means that the file's host never answered:
+// it has no address, refuses connections, or a proxy blocks it.
+func Unreachable(err error) bool { return errors.Is(err, errUnreachable) }
+
+func isUnreachable(err error) bool {
+	if _, ok := errors.AsType[*net.DNSError](err); ok || errors.Is(err, errProxy) {
+		return true
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect")
 }
