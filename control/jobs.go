@@ -9,15 +9,23 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/sessions"
 )
 
 // jobService implements the service Jobs.
 type jobService struct{ service }
 
-func jobProto(j sessions.Job) *controlpb.Job {
+// room returns the room of an agent for a caller, and the agent. The room is named by the
+// agent's id, since its name may belong to another agent when it is used.
+func (s service) room(ctx context.Context, ref string) (sessions.Room, agents.Agent, error) {
+	agent, err := s.Agents.Get(ref)
+	return s.Sessions.Room(string(agent.ID), callerOf(ctx).cause()), agent, err
+}
+
+func jobProto(agent agents.Agent, j engine.Job) *controlpb.Job {
 	p := &controlpb.Job{
-		Id: string(j.ID), Agent: string(j.Agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
+		Id: string(j.ID), Agent: string(agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
 		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: shown(j.LogFile),
 	}
 	if !j.Running {
@@ -28,7 +36,7 @@ func jobProto(j sessions.Job) *controlpb.Job {
 
 // Start starts a job.
 func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error) {
-	agent, err := s.Agents.Get(r.Agent)
+	room, agent, err := s.room(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -42,21 +50,21 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	default:
 		n.args = cmd.Args
 	}
-	job, err := answered(ctx, s.service, n, func() (sessions.Job, error) {
+	job, err := answered(ctx, s.service, n, func() (engine.Job, error) {
 		lent, err := s.lend(ctx, agent, r.Secrets)
 		if err != nil {
-			return sessions.Job{}, err
+			return engine.Job{}, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		return s.Terminals.StartJob(ctx, string(agent.ID), cmd, false, callerOf(ctx).cause())
+		return room.StartJob(ctx, cmd)
 	})
-	return &controlpb.StartJobResponse{Job: jobProto(job)}, err
+	return &controlpb.StartJobResponse{Job: jobProto(agent, job)}, err
 }
 
 // List lists the jobs of one agent, or of all.
 func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
-	list, err := s.Terminals.Jobs(ctx, r.Agent)
-	return &controlpb.ListJobsResponse{Jobs: protos(list, jobProto)}, err
+	list, err := s.Sessions.Jobs(ctx, r.Agent)
+	return &controlpb.ListJobsResponse{Jobs: protos(list, func(j sessions.Job) *controlpb.Job { return jobProto(j.Agent, j.Job) })}, err
 }
 
 // Poll returns the state of a job.
@@ -65,8 +73,12 @@ func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*con
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.Terminals.Job(ctx, r.Agent, id)
-	return &controlpb.PollJobResponse{Job: jobProto(job)}, err
+	room, agent, err := s.room(ctx, r.Agent)
+	if err != nil {
+		return nil, err
+	}
+	job, err := room.Job(ctx, id)
+	return &controlpb.PollJobResponse{Job: jobProto(agent, job)}, err
 }
 
 // Wait returns when a job has ended or the timeout is over.
@@ -79,8 +91,12 @@ func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*con
 	if r.Timeout != nil && wait <= 0 {
 		return nil, fault.Newf(fault.InvalidArgs, "wait for job", string(id), "a wait is longer than nothing").Advise("Call Poll for an answer at once.")
 	}
-	job, err := s.Terminals.WaitJob(ctx, r.Agent, id, wait)
-	return &controlpb.WaitJobResponse{Job: jobProto(job)}, err
+	room, agent, err := s.room(ctx, r.Agent)
+	if err != nil {
+		return nil, err
+	}
+	job, err := room.WaitJob(ctx, id, wait)
+	return &controlpb.WaitJobResponse{Job: jobProto(agent, job)}, err
 }
 
 // Kill ends a job.
@@ -89,7 +105,7 @@ func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*con
 	if err != nil {
 		return nil, err
 	}
-	agent, err := s.Agents.Get(r.Agent)
+	room, agent, err := s.room(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +113,8 @@ func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*con
 	if r.Kill {
 		n.subject += " with SIGKILL"
 	}
-	job, err := answered(ctx, s.service, n, func() (sessions.Job, error) { return s.Terminals.KillJob(ctx, string(agent.ID), id, r.Kill) })
-	return &controlpb.KillJobResponse{Job: jobProto(job)}, err
+	job, err := answered(ctx, s.service, n, func() (engine.Job, error) { return room.KillJob(ctx, id, r.Kill) })
+	return &controlpb.KillJobResponse{Job: jobProto(agent, job)}, err
 }
 
 // Tail sends the output of a job.
@@ -107,12 +123,16 @@ func (s jobService) Tail(ctx context.Context, r *controlpb.TailJobRequest, strea
 	if err != nil {
 		return err
 	}
+	room, agent, err := s.room(ctx, r.Agent)
+	if err != nil {
+		return err
+	}
 	tail := sessions.Tail{Offset: r.Offset, FromEnd: min(r.FromEnd, chunk), Follow: r.Follow}
-	job, err := s.Terminals.TailJob(ctx, r.Agent, id, tail, func(part sessions.Part) error {
+	job, err := room.FollowJob(ctx, id, tail, func(part sessions.Part) error {
 		return stream.Send(&controlpb.TailJobResponse{Data: part.Data, Offset: part.Offset, Next: part.Next})
 	})
 	if err != nil || job.Running {
 		return err
 	}
-	return stream.Send(&controlpb.TailJobResponse{Offset: job.Written, Next: job.Written, Job: jobProto(job)})
+	return stream.Send(&controlpb.TailJobResponse{Offset: job.Written, Next: job.Written, Job: jobProto(agent, job)})
 }

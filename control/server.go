@@ -40,7 +40,7 @@ const drain = 2 * time.Second
 type Backing struct {
 	Sandbox   *machine.Machine
 	Agents    *agents.Agents
-	Terminals *sessions.Terminals
+	Sessions  *sessions.Manager
 	Memory    *services.Memory
 	Tasks     *services.Tasks
 	Topics    *services.Topics

@@ -32,19 +32,18 @@ func parseCall(text string) (config.CallID, error) {
 	return config.ParseCallID(text)
 }
 
-// noteOf returns the note of a call about a session, and the agent's id, since its name
-// may belong to another agent when the call runs.
-func (s shellService) noteOf(action, ref, session string) (n note, of string, id config.SessionID, err error) {
+// noteOf returns the note of a call about a session, and the agent's room.
+func (s shellService) noteOf(ctx context.Context, action, ref, session string) (n note, room sessions.Room, id config.SessionID, err error) {
 	if id, err = parseSession(session); err != nil {
-		return n, "", "", err
+		return n, room, "", err
 	}
-	agent, err := s.Agents.Get(ref)
-	return note{action: action, agent: agent.Name, subject: string(id)}, string(agent.ID), id, err
+	room, agent, err := s.room(ctx, ref)
+	return note{action: action, agent: agent.Name, subject: string(id)}, room, id, err
 }
 
 // Run runs one command in a session's shell.
 func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
-	n, of, id, err := s.noteOf("session.run", r.Agent, r.Session)
+	n, room, id, err := s.noteOf(ctx, "session.run", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		Command: r.Command, Stdin: r.Stdin, Timeout: r.Timeout.AsDuration(), Call: call,
 	}
 	result, err := answered(ctx, s.service, n, func() (engine.ShellResult, error) {
-		return s.Terminals.Run(ctx, of, cmd, callerOf(ctx).cause())
+		return room.RunShell(ctx, cmd)
 	})
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func sessionOutput(o engine.ShellOutput) *controlpb.SessionOutput {
 
 // Cancel ends the command that runs in a session, or a certain call.
 func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error) {
-	n, of, id, err := s.noteOf("session.cancel", r.Agent, r.Session)
+	n, room, id, err := s.noteOf(ctx, "session.cancel", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +87,7 @@ func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRe
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error { return s.Terminals.Cancel(ctx, of, id, call) })
+	err = s.audited(ctx, n, func() error { return room.CancelShell(ctx, id, call) })
 	return &controlpb.CancelInSessionResponse{}, err
 }
 
@@ -101,13 +100,13 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	if err != nil || open == nil {
 		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Begin with a message that has open.")
 	}
-	n, of, id, err := s.noteOf("session.attach", open.Agent, open.Session)
+	n, room, id, err := s.noteOf(ctx, "session.attach", open.Agent, open.Session)
 	if err != nil {
 		return err
 	}
 	n.strict = true
 	end, err := answered(ctx, s.service, n, func() (*controlpb.AttachEnd, error) {
-		end, err := s.attach(ctx, of, open, id, stream)
+		end, err := s.attach(ctx, room, open, id, stream)
 		if ctx.Err() != nil { // the person has left
 			err = nil
 		}
@@ -120,11 +119,11 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 }
 
 // attach passes on input and output until the shell has ended.
-func (s shellService) attach(ctx context.Context, of string, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
+func (s shellService) attach(ctx context.Context, room sessions.Room, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
 	shell := engine.Shell{Session: id, Env: open.Env, Dir: open.Dir}
-	a, err := s.Terminals.Attach(ctx, of, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
+	a, err := room.AttachShell(ctx, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
 		return len(b), stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
-	}), callerOf(ctx).cause())
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func sizeOf(r *controlpb.Resize) engine.TerminalSize { return terminalSize(r.Get
 
 // List lists the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
-	list, err := s.Terminals.Sessions(ctx, r.Agent)
+	list, err := s.Sessions.Sessions(ctx, r.Agent)
 	return &controlpb.ListSessionsResponse{Sessions: protos(list, sessionProto)}, err
 }
 
@@ -171,16 +170,23 @@ func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptReq
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.Terminals.Transcript(ctx, r.Agent, id)
+	room, _, err := s.room(ctx, r.Agent)
+	if err != nil {
+		return nil, err
+	}
+	text, _, err := room.Transcript(ctx, id)
 	return &controlpb.TranscriptResponse{Text: text}, err
 }
 
 // Close ends a session and deletes its transcript.
 func (s shellService) Close(ctx context.Context, r *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error) {
-	n, of, id, err := s.noteOf("session.close", r.Agent, r.Session)
+	n, room, id, err := s.noteOf(ctx, "session.close", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error { return s.Terminals.CloseSession(ctx, of, id, callerOf(ctx).cause()) })
+	err = s.audited(ctx, n, func() error {
+		_, err := room.CloseSession(ctx, id)
+		return err
+	})
 	return &controlpb.CloseSessionResponse{}, err
 }

@@ -150,9 +150,9 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.closes(d.api.Agents.Close)
-	d.api.Terminals = sessions.New(sessions.Options{DB: d.db, Machines: d.machines, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
-	d.closes(d.api.Terminals.Close)
-	if err := d.api.Terminals.Settle(d.api.Events.List(ctx, 0)); err != nil {
+	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
+	d.closes(d.api.Sessions.Close)
+	if err := d.api.Sessions.Settle(d.api.Events.List(ctx, 0)); err != nil {
 		d.api.Log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
 	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db), services.NewLogs(d.api.Agents.Has), services.NewPluginConfig(d.db)
@@ -161,7 +161,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	}
 	d.after(d.api.Artifacts.Close)
 	d.tools = toolhost.Options{
-		Agents: d.api.Agents, Terminals: d.api.Terminals, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
+		Agents: d.api.Agents, Sessions: d.api.Sessions, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
 		Installer: toolhost.NewInstaller(d.api.Agents), Log: d.api.Log,
 	}
 	d.api.Tools = toolhost.New(d.tools)
@@ -221,7 +221,7 @@ func (w watched) Note(e events.Event) {
 // end ends prompts and terminals, and then the guest.
 func (d *daemon) end(ctx context.Context) error {
 	d.api.Prompts.Close()
-	d.api.Terminals.Close() // it reads transcripts from the guest
+	d.api.Sessions.Close() // it reads transcripts from the guest
 	return d.stop(ctx)
 }
 

@@ -1,11 +1,8 @@
 package agents_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,7 +19,6 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/vm"
 )
 
@@ -37,7 +33,7 @@ type world struct {
 	sandbox *machine.Machine
 	folders *vm.Subtrees
 	tokens  *bridge.Tokens
-	db      *store.DB
+	opened  *hosttest.Home
 	journal journal
 }
 
@@ -67,36 +63,21 @@ func (j *journal) count(what string) (n int) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	if err := config.WriteFile(home.SettingsFile(), []byte(`{"autoStart": false}`)); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, home: home, backend: &hosttest.Backend{}}
+	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), backend: &hosttest.Backend{}}
 	w.open()
-	t.Cleanup(func() { w.close() })
+	t.Cleanup(w.close)
 	return w
 }
 
 func (w *world) open() {
 	w.t.Helper()
-	var err error
-	if w.db, err = store.Open(context.Background(), w.home.Database()); err != nil {
-		w.t.Fatal(err)
-	}
 	w.folders, w.tokens = new(vm.Subtrees), bridge.NewTokens()
-	if w.sandbox, err = machine.New(context.Background(), machine.Options{Home: w.home, Backend: w.backend, Folders: w.folders}); err != nil {
-		w.t.Fatal(err)
-	}
-	if w.Agents, err = agents.Open(context.Background(), agents.Options{
-		Home: w.home, DB: w.db, Machines: machine.NewFleet(w.sandbox), Folders: w.folders, Tokens: w.tokens, Record: &w.journal, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
-	}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.opened = hosttest.OpenHome(w.t, w.home, w.backend, agents.Options{Folders: w.folders, Tokens: w.tokens, Record: &w.journal})
+	w.Agents, w.sandbox = w.opened.Agents, w.opened.Machine
 }
 
 func (w *world) close() {
-	w.Close()
-	if err := errors.Join(w.sandbox.Close(context.Background()), w.db.Close()); err != nil {
+	if err := w.opened.Close(); err != nil {
 		w.t.Error(err)
 	}
 }

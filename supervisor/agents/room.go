@@ -34,6 +34,9 @@ var (
 	_ engine.Files    = Room{}
 )
 
+// Agent returns the agent as it is now.
+func (r Room) Agent() (Agent, error) { return r.agents.Get(r.agent) }
+
 // Enter leases the agent's machine, with the room in it.
 func (r Room) Enter(ctx context.Context) (*machine.Lease, Agent, error) {
 	a := r.agents

@@ -33,7 +33,7 @@ func TestContract(t *testing.T) {
 	}
 	t.Run("Remote", func(t *testing.T) { enginetest.Run(t, suite) })
 	t.Run("Room", func(t *testing.T) {
-		room := server.Terminals.Room("kit", "test")
+		room := server.Sessions.Room("kit", "test")
 		root := suite.Root + "/kit"
 		if _, err := engine.Run(t.Context(), room, engine.Command{Args: []string{"mkdir", root}}); err != nil {
 			t.Fatal(err)

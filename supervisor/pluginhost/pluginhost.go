@@ -42,7 +42,7 @@ type Host struct {
 }
 
 // Open loads the installed plugins and adds their tools and the registration tool. Close it
-// before the agents and the terminals.
+// before the agents and their sessions.
 func Open(o Options) (*Host, error) {
 	b := &Host{Options: o}
 	b.life = b.newLife()

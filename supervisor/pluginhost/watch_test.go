@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
@@ -24,10 +23,8 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
-	"osaurus-sandbox/vm"
 )
 
 // patience bounds waits that take a moment on an idle host.
@@ -49,18 +46,10 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100), refused: make(chan struct{}, 1), started: make(chan struct{}, 1)}
-	w.must(config.WriteFile(w.home.SettingsFile(), []byte(`{"autoStart": false}`)))
-	db, err := store.Open(t.Context(), w.home.Database())
-	w.must(err)
-	w.sandbox, err = machine.New(t.Context(), machine.Options{Home: w.home, Backend: &hosttest.Backend{}, Folders: new(vm.Subtrees)})
-	w.must(err)
-	w.agents, err = agents.Open(t.Context(), agents.Options{
-		Home: w.home, DB: db, Machines: machine.NewFleet(w.sandbox), Folders: new(vm.Subtrees), Tokens: bridge.NewTokens(), Record: w, Log: slog.New(slog.DiscardHandler),
-	})
-	w.must(err)
+	opened := hosttest.OpenHome(t, w.home, &hosttest.Backend{}, agents.Options{Record: w})
+	w.sandbox, w.agents = opened.Machine, opened.Agents
 	t.Cleanup(func() {
-		w.agents.Close()
-		if err := errors.Join(w.sandbox.Close(context.Background()), db.Close()); err != nil {
+		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,10 +1,8 @@
 package sessions
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -26,22 +23,12 @@ func nextQuestion(asked time.Time) <-chan time.Time {
 	return time.After(time.Until(asked.Add(askAgain)))
 }
 
-// Job is a job of an agent, as the guest reports it.
-type Job struct {
-	Agent agents.Agent
-	engine.Job
-}
-
-// StartJob starts a job and returns when it runs. With running, it fails with
-// Unavailable instead of starting the guest.
-func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobCommand, running bool, by machine.Cause) (Job, error) {
-	room := t.Agents.Room(ref)
-	if running {
-		room = t.Agents.RunningRoom(ref)
-	}
-	l, agent, err := room.Enter(ctx)
+// StartJob implements engine.Jobs. The job keeps the guest running.
+func (r Room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, error) {
+	m := r.manager
+	l, agent, err := r.Enter(ctx)
 	if err != nil {
-		return Job{}, err
+		return engine.Job{}, err
 	}
 	job, err := l.Room(agent.User).StartJob(ctx, cmd)
 	if err == nil {
@@ -49,38 +36,38 @@ func (t *Terminals) StartJob(ctx context.Context, ref string, cmd engine.JobComm
 	}
 	if err != nil {
 		l.Release()
-		return Job{}, err
+		return engine.Job{}, err
 	}
-	t.note(JobStarted, by, agent, map[string]string{"job": string(job.ID)})
-	t.beside(func() {
-		defer l.Release() // keeps the guest running
-		t.follow(l, agent, job)
+	m.note(JobStarted, r.by, agent, map[string]string{"job": string(job.ID)})
+	m.beside(func() {
+		defer l.Release()
+		m.follow(l, agent, job)
 	})
-	return t.job(agent, job), nil
+	return m.redactJob(agent, job), nil
 }
 
 // follow records when a job has ended.
-func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job) {
+func (m *Manager) follow(l *machine.Lease, agent agents.Agent, job engine.Job) {
 	fields := map[string]string{"job": string(job.ID)}
 	for job.Running {
 		asked := time.Now()
-		next, err := l.Room(agent.User).WaitJob(t.life, job.ID, engine.MaxJobWait)
+		next, err := l.Room(agent.User).WaitJob(m.life, job.ID, engine.MaxJobWait)
 		switch {
-		case t.life.Err() != nil:
-			t.note(JobEnded, "the daemon ends, and the guest with it", agent, fields)
+		case m.life.Err() != nil:
+			m.note(JobEnded, "the daemon ends, and the guest with it", agent, fields)
 			return
 		case err == nil && !next.Running:
 			job = next
 			continue
 		case fault.KindOf(err) == fault.NotFound:
-			t.note(JobEnded, "its room is gone", agent, fields)
+			m.note(JobEnded, "its room is gone", agent, fields)
 			return
 		}
 		select {
 		case <-l.Done():
-			t.note(JobEnded, "the machine has ended", agent, fields)
+			m.note(JobEnded, "the machine has ended", agent, fields)
 			return
-		case <-t.life.Done(): // handled above
+		case <-m.life.Done(): // handled above
 		case <-nextQuestion(asked):
 		}
 	}
@@ -90,89 +77,52 @@ func (t *Terminals) follow(l *machine.Lease, agent agents.Agent, job engine.Job)
 			fields[name] = "true"
 		}
 	}
-	t.note(JobEnded, machine.CauseGuest, agent, fields)
+	m.note(JobEnded, machine.CauseGuest, agent, fields)
 }
 
-// Settle records the ends of jobs that an earlier daemon missed, for example because it was
-// killed. past are the recorded events.
-func (t *Terminals) Settle(past iter.Seq2[events.Event, error]) error {
-	var begun []events.Event
-	for e, err := range past {
-		if err != nil {
-			return err
-		}
-		switch e.Kind {
-		case JobStarted:
-			begun = append(begun, e)
-		case JobEnded:
-			begun = slices.DeleteFunc(begun, func(b events.Event) bool { return b.Fields["job"] == e.Fields["job"] })
-		}
-	}
-	for _, e := range begun {
-		t.Record.Note(events.Event{Kind: JobEnded, Cause: "its daemon ended before it did", Fields: e.Fields})
-	}
-	return nil
-}
-
-// Jobs lists the jobs of an agent, or of all if ref is empty, by agent, the
-// newest first.
-func (t *Terminals) Jobs(ctx context.Context, ref string) ([]Job, error) {
-	who, err := t.those(ref)
-	if err != nil {
+// Jobs implements engine.Jobs.
+func (r Room) Jobs(ctx context.Context) ([]engine.Job, error) {
+	l, agent, err := r.running()
+	if l == nil {
 		return nil, err
 	}
-	var list []Job
-	for _, agent := range who {
-		l, ok := t.Machines.For(agent.ID).Peek()
-		if !ok {
-			continue
-		}
-		jobs, err := l.Room(agent.User).Jobs(ctx)
-		l.Release()
-		if err != nil && fault.KindOf(err) != fault.NotFound {
-			return nil, err
-		}
-		for _, job := range jobs {
-			list = append(list, t.job(agent, job))
-		}
+	defer l.Release()
+	jobs, err := l.Room(agent.User).Jobs(ctx)
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return nil, err
 	}
-	slices.SortStableFunc(list, func(x, y Job) int {
-		return cmp.Or(cmp.Compare(x.Agent.Name, y.Agent.Name), y.Started.Compare(x.Started))
-	})
-	return list, nil
+	for i, job := range jobs {
+		jobs[i] = r.manager.redactJob(agent, job)
+	}
+	slices.SortStableFunc(jobs, func(x, y engine.Job) int { return y.Started.Compare(x.Started) })
+	return jobs, nil
 }
 
 // ask calls the running guest about a job. Without a guest there are no jobs.
-func (t *Terminals) ask(ctx context.Context, op, ref string, id config.JobID, question func(engine.Jobs) (engine.Job, error)) (Job, error) {
-	agent, err := t.Agents.Get(ref)
+func (r Room) ask(op string, id config.JobID, question func(agents.Agent, engine.Jobs) (engine.Job, error)) (engine.Job, error) {
+	l, agent, err := r.running()
 	if err != nil {
-		return Job{}, err
+		return engine.Job{}, err
 	}
-	l, ok := t.Machines.For(agent.ID).Peek()
-	if !ok {
-		return Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs").Advise("Jobs end with their guest; start it again.")
+	if l == nil {
+		return engine.Job{}, fault.Newf(fault.NotFound, op, string(id), "no guest runs").Advise("Jobs end with their guest; start it again.")
 	}
 	defer l.Release()
-	job, err := question(l.Room(agent.User))
+	job, err := question(agent, l.Room(agent.User))
 	if err != nil {
-		return Job{}, err
+		return engine.Job{}, err
 	}
-	return t.job(agent, job), nil
+	return r.manager.redactJob(agent, job), nil
 }
 
-// Job returns the state of a job. Like the calls below, it fails with NotFound
-// if the agent has no such job.
-func (t *Terminals) Job(ctx context.Context, ref string, id config.JobID) (Job, error) {
-	return t.ask(ctx, "ask for job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
-		return jobs.Job(ctx, id)
-	})
+// Job implements engine.Jobs.
+func (r Room) Job(ctx context.Context, id config.JobID) (engine.Job, error) {
+	return r.ask("ask for job", id, func(_ agents.Agent, jobs engine.Jobs) (engine.Job, error) { return jobs.Job(ctx, id) })
 }
 
-// WaitJob returns when a job has ended or after wait; 0 waits without a limit.
-func (t *Terminals) WaitJob(ctx context.Context, ref string, id config.JobID, wait time.Duration) (Job, error) {
-	return t.ask(ctx, "wait for job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
-		return waitJob(ctx, jobs, id, wait)
-	})
+// WaitJob implements engine.Jobs for a wait of any length; 0 waits until the job has ended.
+func (r Room) WaitJob(ctx context.Context, id config.JobID, wait time.Duration) (engine.Job, error) {
+	return r.ask("wait for job", id, func(_ agents.Agent, jobs engine.Jobs) (engine.Job, error) { return waitJob(ctx, jobs, id, wait) })
 }
 
 func waitJob(ctx context.Context, jobs engine.Jobs, id config.JobID, wait time.Duration) (engine.Job, error) {
@@ -198,9 +148,28 @@ func waitJob(ctx context.Context, jobs engine.Jobs, id config.JobID, wait time.D
 	}
 }
 
-// KillJob sends SIGTERM, or SIGKILL if hard, to all processes of a job.
-func (t *Terminals) KillJob(ctx context.Context, ref string, id config.JobID, hard bool) (Job, error) {
-	return t.ask(ctx, "kill job", ref, id, func(jobs engine.Jobs) (engine.Job, error) {
-		return jobs.KillJob(ctx, id, hard)
+// KillJob implements engine.Jobs.
+func (r Room) KillJob(ctx context.Context, id config.JobID, hard bool) (engine.Job, error) {
+	return r.ask("kill job", id, func(_ agents.Agent, jobs engine.Jobs) (engine.Job, error) { return jobs.KillJob(ctx, id, hard) })
+}
+
+// TailJob implements engine.Jobs, without waiting.
+func (r Room) TailJob(ctx context.Context, id config.JobID, offset uint64, _ time.Duration) (engine.JobTail, error) {
+	return r.tail(ctx, id, Tail{Offset: offset})
+}
+
+// TailJobEnd implements engine.Jobs.
+func (r Room) TailJobEnd(ctx context.Context, id config.JobID, n uint64) (engine.JobTail, error) {
+	return r.tail(ctx, id, Tail{FromEnd: n})
+}
+
+func (r Room) tail(ctx context.Context, id config.JobID, tail Tail) (out engine.JobTail, err error) {
+	out.Job, err = r.FollowJob(ctx, id, tail, func(part Part) error {
+		if len(out.Data) == 0 {
+			out.Offset = part.Offset
+		}
+		out.Data = append(out.Data, part.Data...)
+		return nil
 	})
+	return out, err
 }

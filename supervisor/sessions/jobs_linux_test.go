@@ -9,11 +9,11 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// hasty is a guest that says of every job at once that it runs and has written nothing,
-// however long it is to wait.
+// hasty is a hostile guest that answers each wait at once: the job runs and has written nothing.
 type hasty struct {
 	engine.Room
 	asked int
@@ -21,7 +21,7 @@ type hasty struct {
 
 func (h *hasty) ask(ctx context.Context) (engine.Job, error) {
 	if h.asked++; h.asked > 1000 {
-		<-ctx.Done() // it has been shown
+		<-ctx.Done() // enough to fail
 	}
 	return engine.Job{ID: "j", Running: true}, ctx.Err()
 }
@@ -35,26 +35,24 @@ func (h *hasty) TailJob(ctx context.Context, _ config.JobID, _ uint64, _ time.Du
 	return engine.JobTail{Job: job}, err
 }
 
-// inGuest is a guest whose jobs these are.
-type inGuest struct {
+type hastyGuest struct {
 	machine.Guest
-	are *hasty
+	room *hasty
 }
 
-func (g inGuest) Room(config.LinuxUser) engine.Room { return g.are }
-func (inGuest) Done() <-chan struct{}               { return nil }
+func (g hastyGuest) Room(config.LinuxUser) engine.Room { return g.room }
+func (hastyGuest) Done() <-chan struct{}               { return nil }
 
-// A guest that was taken over has nobody ask it without a pause, and who waits for a while
-// waits no longer for that.
+// A hostile guest that answers at once is not asked without a pause, and a limited wait takes no longer.
 func TestHastyGuest(t *testing.T) {
 	for name, asks := range map[string]func(context.Context, *hasty){
-		"a job that was started": func(ctx context.Context, h *hasty) {
-			t := &Terminals{Options: Options{Record: nobody{}}, life: ctx}
-			t.follow(&machine.Lease{Guest: inGuest{are: h}}, agents.Agent{}, engine.Job{ID: "j", Running: true})
+		"following": func(ctx context.Context, h *hasty) {
+			m := &Manager{Options: Options{Record: hosttest.Discard{}}, life: ctx}
+			m.follow(&machine.Lease{Guest: hastyGuest{room: h}}, agents.Agent{}, engine.Job{ID: "j", Running: true})
 		},
-		"one that is waited for": func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "j", 0) },
-		"for a while":            func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "j", 9500*time.Millisecond) },
-		"one that is read": func(ctx context.Context, h *hasty) {
+		"waiting":             func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "j", 0) },
+		"waiting for a while": func(ctx context.Context, h *hasty) { _, _ = waitJob(ctx, h, "j", 9500*time.Millisecond) },
+		"reading": func(ctx context.Context, h *hasty) {
 			out := &tailing{to: func(Part) error { return nil }}
 			_, _ = out.follow(ctx, h, "j", Tail{Follow: true})
 		},
@@ -66,7 +64,7 @@ func TestHastyGuest(t *testing.T) {
 				defer end()
 				h, began := &hasty{}, time.Now()
 				asks(ctx, h)
-				if took := time.Since(began); h.asked < 10 || h.asked > 13 || took > long || name == "for a while" && took != 9500*time.Millisecond {
+				if took := time.Since(began); h.asked < 10 || h.asked > 13 || took > long || name == "waiting for a while" && took != 9500*time.Millisecond {
 					t.Errorf("in %v it was asked %d times", took, h.asked)
 				}
 			})

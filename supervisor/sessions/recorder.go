@@ -17,10 +17,8 @@ import (
 const (
 	// saveLimit is how long a guest may take to return a transcript.
 	saveLimit = 5 * time.Second
-	// saveAgain is the first pause after a failed save. It doubles each time,
-	// up to saveAgainMax.
-	saveAgain    = 3 * time.Second
-	saveAgainMax = time.Minute
+	// saveAgain is the pause after a failed save.
+	saveAgain = 5 * time.Second
 	// attachedEvery is how often the transcript of a session with an attached
 	// person is saved.
 	attachedEvery = 2 * time.Second
@@ -29,16 +27,14 @@ const (
 // recorder saves the transcripts of used sessions in the background, and
 // records which sessions began and ended.
 type recorder struct {
-	*Terminals
-	wake    chan struct{} // buffered; a token means that something is due
-	done    chan struct{}
-	writing chan struct{} // holds one token: the right to change saved transcripts
+	*Manager
+	wake   chan struct{} // buffered; a token means that something is due
+	done   chan struct{}
+	saving sync.Mutex // held to change saved transcripts
 
 	mu   sync.Mutex // held for moments only
 	due  map[place]use
 	open map[place]opened
-	// ending counts callers of CloseSession, who record the end themselves.
-	ending map[place]int
 }
 
 // use is the last use of a session.
@@ -59,137 +55,108 @@ type opened struct {
 	made time.Time
 }
 
-func newRecorder(t *Terminals) *recorder {
-	s := &recorder{
-		Terminals: t, wake: make(chan struct{}, 1), done: make(chan struct{}), writing: make(chan struct{}, 1),
-		due: map[place]use{}, open: map[place]opened{}, ending: map[place]int{},
-	}
-	s.writing <- struct{}{}
-	go s.write()
-	return s
+func newRecorder(m *Manager) *recorder {
+	r := &recorder{Manager: m, wake: make(chan struct{}, 1), done: make(chan struct{}), due: map[place]use{}, open: map[place]opened{}}
+	go r.write()
+	return r
 }
 
 // used notes that a session was used.
-func (s *recorder) used(agent agents.Agent, id config.SessionID, by machine.Cause) {
-	s.mu.Lock()
-	s.due[place{agent.UID, id}] = use{agent, by}
-	s.mu.Unlock()
-	s.rouse()
-}
-
-// rouse wakes the writer.
-func (s *recorder) rouse() {
+func (r *recorder) used(agent agents.Agent, id config.SessionID, by machine.Cause) {
+	r.mu.Lock()
+	r.due[place{agent.UID, id}] = use{agent, by}
+	r.mu.Unlock()
 	select {
-	case s.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *recorder) write() {
-	defer close(s.done)
-	var pause time.Duration
-	var again <-chan time.Time // never
+func (r *recorder) write() {
+	defer close(r.done)
+	var again <-chan time.Time // after a failed save
 	for {
 		select {
-		case <-s.wake:
+		case <-r.wake:
 		case <-again:
-		case <-s.life.Done():
+		case <-r.life.Done():
 			return
 		}
-		err := s.saveAll()
-		if err == nil {
-			pause, again = 0, nil
-			continue
+		failed := again != nil
+		again = nil
+		if err := r.saveAll(); err != nil {
+			again = time.After(saveAgain)
+			if !failed {
+				r.Log.Warn("transcripts will be saved later", "error", err)
+			}
 		}
-		if pause == 0 {
-			s.Log.Warn("transcripts will be saved later", "error", err)
-		}
-		pause = min(max(2*pause, saveAgain), saveAgainMax)
-		again = time.After(pause)
 	}
 }
 
 // close saves what is due.
-func (s *recorder) close() {
-	<-s.done
-	if err := s.saveAll(); err != nil {
-		s.Log.Warn("some transcripts were not saved", "error", err)
+func (r *recorder) close() {
+	<-r.done
+	if err := r.saveAll(); err != nil {
+		r.Log.Warn("some transcripts were not saved", "error", err)
 	}
 }
 
-// saveAll saves what is due. On an error the rest stays due.
-func (s *recorder) saveAll() (late error) {
-	s.mu.Lock()
-	due := s.due
-	s.due = map[place]use{}
-	s.mu.Unlock()
-	if len(due) == 0 {
-		return nil
-	}
-	vm := s.Machines.Shared()
-	l, ok := vm.Peek()
-	if !ok {
-		return nil // its sessions ended with the guest
-	}
-	defer l.Release()
+// saveAll saves what is due. What guests have no time for stays due.
+func (r *recorder) saveAll() (late error) {
+	r.mu.Lock()
+	due := r.due
+	r.due = map[place]use{}
+	r.mu.Unlock()
 	for p, last := range due {
-		if vm.Silent() {
-			late = guest.ErrSilent
-			break
-		}
-		err := s.save(l, p, last)
-		switch kind := fault.KindOf(err); {
-		case err == nil, kind == fault.NotFound: // it was closed meanwhile
-		case kind == fault.Timeout:
+		err := r.save(p, last)
+		if fault.KindOf(err) == fault.Timeout {
 			late = err
 			continue
-		default:
-			s.Log.Warn("a transcript was not saved", "agent", last.agent.Name, "session", p.id, "error", err)
+		}
+		if err != nil && fault.KindOf(err) != fault.NotFound { // it was closed meanwhile
+			r.Log.Warn("a transcript was not saved", "agent", last.agent.Name, "session", p.id, "error", err)
 		}
 		delete(due, p)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.Copy(due, s.due) // later uses win
-	s.due = due
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.Copy(due, r.due) // later uses win
+	r.due = due
 	return late
 }
 
 // save saves the transcript of a session with secrets redacted.
-func (s *recorder) save(l *machine.Lease, p place, last use) error {
+func (r *recorder) save(p place, last use) error {
+	vm := r.Agents.Machines.For(last.agent.ID)
+	l, ok := vm.Peek()
+	if !ok {
+		return nil // the session ended with the guest
+	}
+	defer l.Release()
+	if vm.Silent() {
+		return fault.New(fault.Timeout, "save transcript", string(p.id), guest.ErrSilent)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
 	defer cancel()
-	secrets := s.Agents.Redact(ctx, last.agent)
-	return s.turn(ctx, func() error {
-		// Within the turn: otherwise a session that is closed after the list
-		// was made would seem to have begun again.
-		list, err := l.Room(last.agent.User).Sessions(ctx)
-		if err != nil {
-			return err
-		}
-		s.compare(l.Guest, last, p.id, list)
-		text, _, err := l.Room(last.agent.User).Transcript(ctx, p.id)
-		if err != nil {
-			return err
-		}
-		return s.kept.save(ctx, p.uid, p.id, redactTranscript(secrets.Scrubber(), text))
-	})
-}
-
-// turn runs do with the exclusive right to change saved transcripts.
-func (s *recorder) turn(ctx context.Context, do func() error) error {
-	select {
-	case <-s.writing:
-	case <-ctx.Done():
-		return fault.Newf(fault.KindOf(ctx.Err()), "keep transcript", "", "another one is still being saved")
+	secrets, room := r.Agents.Redact(ctx, last.agent), l.Room(last.agent.User)
+	// A session that is closed after it was listed would seem to have begun again.
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	list, err := room.Sessions(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { s.writing <- struct{}{} }()
-	return do()
+	r.compare(l.Guest, last, p.id, list)
+	text, _, err := room.Transcript(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	return r.kept.save(ctx, p.uid, p.id, redactTranscript(secrets.Scrubber(), text))
 }
 
 // compare records which sessions of an agent began or ended since the last
-// list. The session id was just used. The caller has the turn.
-func (s *recorder) compare(in machine.Guest, last use, id config.SessionID, list []engine.Session) {
+// list. The session id was just used. The caller holds saving.
+func (r *recorder) compare(in machine.Guest, last use, id config.SessionID, list []engine.Session) {
 	now := map[place]opened{}
 	for _, session := range list {
 		id, err := config.ParseSessionID(session.ID)
@@ -197,55 +164,34 @@ func (s *recorder) compare(in machine.Guest, last use, id config.SessionID, list
 			now[place{last.agent.UID, id}] = opened{in, session.Made}
 		}
 	}
-	var began, ended []config.SessionID
-	s.mu.Lock()
-	for p, was := range s.open {
-		if p.uid != last.agent.UID || was == now[p] || s.ending[p] > 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, was := range r.open {
+		if p.uid != last.agent.UID || was == now[p] {
 			continue
 		}
-		delete(s.open, p)
+		delete(r.open, p)
 		if was.in == in { // a guest's end has its own event
-			ended = append(ended, p.id)
+			r.note(SessionClosed, machine.CauseGuest, last.agent, map[string]string{"session": string(p.id)})
 		}
 	}
 	for p, is := range now {
-		if s.open[p] != is && s.ending[p] == 0 {
-			s.open[p] = is
-			began = append(began, p.id)
+		if r.open[p] == is {
+			continue
 		}
-	}
-	s.mu.Unlock()
-	for _, id := range ended {
-		s.note(SessionClosed, machine.CauseGuest, last.agent, map[string]string{"session": string(id)})
-	}
-	for _, began := range began {
+		r.open[p] = is
 		cause := machine.CauseGuest
-		if began == id {
+		if p.id == id {
 			cause = last.by
 		}
-		s.note(SessionStarted, cause, last.agent, map[string]string{"session": string(began)})
-	}
-}
-
-// ends suppresses events of a session while it is being closed, until done is
-// called.
-func (s *recorder) ends(p place) (done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ending[p]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.ending[p]--; s.ending[p] == 0 {
-			delete(s.ending, p)
-		}
+		r.note(SessionStarted, cause, last.agent, map[string]string{"session": string(p.id)})
 	}
 }
 
 // closed notes that a session was closed on purpose.
-func (s *recorder) closed(agent agents.Agent, id config.SessionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.due, place{agent.UID, id})
-	delete(s.open, place{agent.UID, id})
+func (r *recorder) closed(agent agents.Agent, id config.SessionID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.due, place{agent.UID, id})
+	delete(r.open, place{agent.UID, id})
 }

@@ -29,12 +29,12 @@ func redactTranscript(s *redact.Scrubber, text string) string {
 	return string(s.Part([]byte(text), redact.Before|redact.After))
 }
 
-// job removes secrets from a job's command.
-func (t *Terminals) job(agent agents.Agent, j engine.Job) Job {
-	s := t.Agents.Redacted(agent)
+// redactJob removes secrets from a job's command.
+func (m *Manager) redactJob(agent agents.Agent, j engine.Job) engine.Job {
+	s := m.Agents.Redacted(agent)
 	for i, arg := range j.Args {
 		j.Args[i] = s.Clipped(arg)
 	}
 	j.Label = s.Clipped(j.Label)
-	return Job{agent, j}
+	return j
 }

@@ -7,6 +7,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/secrets/redact"
+	"osaurus-sandbox/supervisor/agents"
 )
 
 // Tail selects a part of a job's output.
@@ -23,17 +24,11 @@ type Part struct {
 	Offset, Next uint64
 }
 
-// TailJob reads a job's output, up to now or until the job has ended. The
-// first part is what there is by now, which may be nothing. It returns the
-// job's last state.
-func (t *Terminals) TailJob(ctx context.Context, ref string, id config.JobID, tail Tail, to func(Part) error) (Job, error) {
-	agent, err := t.Agents.Get(ref)
-	if err != nil {
-		return Job{}, err
-	}
-	out := &tailing{to: to, secrets: t.Agents.Redact(ctx, agent)}
-	// By id: the name may be another agent's by now.
-	return t.ask(ctx, "read output of job", string(agent.ID), id, func(jobs engine.Jobs) (engine.Job, error) {
+// FollowJob passes a job's output to to, up to now or until the job has ended. The first part is
+// what there is by now, which may be nothing. FollowJob returns the job's last state.
+func (r Room) FollowJob(ctx context.Context, id config.JobID, tail Tail, to func(Part) error) (engine.Job, error) {
+	return r.ask("read output of job", id, func(agent agents.Agent, jobs engine.Jobs) (engine.Job, error) {
+		out := &tailing{to: to, secrets: r.manager.Agents.Redact(ctx, agent)}
 		return out.follow(ctx, jobs, id, tail)
 	})
 }

@@ -3,10 +3,10 @@ package sessions
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -17,13 +17,6 @@ const maxTranscripts = 32
 // transcripts stores the transcripts of sessions in the database. They are deleted with their
 // agent.
 type transcripts struct{ db *store.DB }
-
-// keptSession is a session with a saved transcript.
-type keptSession struct {
-	uid  uint32
-	id   config.SessionID
-	used time.Time
-}
 
 func (r transcripts) save(ctx context.Context, uid uint32, id config.SessionID, text string) error {
 	return r.db.Write(ctx, "keep transcript", func(tx *sql.Tx) error {
@@ -40,40 +33,20 @@ func (r transcripts) save(ctx context.Context, uid uint32, id config.SessionID, 
 
 // read returns a session's transcript and whether it exists.
 func (r transcripts) read(ctx context.Context, uid uint32, id config.SessionID) (text string, ok bool, err error) {
-	err = r.db.Read(ctx, "read transcript", func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT text FROM transcripts WHERE uid = ? AND session = ?", uid, id).Scan(&text)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		ok = err == nil
-		return err
-	})
-	return text, ok, err
+	return store.Find(ctx, r.db, "read transcript", store.Value[string], "SELECT text FROM transcripts WHERE uid = ? AND session = ?", uid, id)
 }
 
 // forget deletes a transcript and reports whether it existed.
-func (r transcripts) forget(ctx context.Context, uid uint32, id config.SessionID) (was bool, err error) {
-	err = r.db.Write(ctx, "forget transcript", func(tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, "DELETE FROM transcripts WHERE uid = ? AND session = ?", uid, id)
-		if err != nil {
-			return err
-		}
-		n, err := done.RowsAffected()
-		was = n > 0
-		return err
-	})
-	return was, err
+func (r transcripts) forget(ctx context.Context, uid uint32, id config.SessionID) (existed bool, err error) {
+	n, err := r.db.Exec(ctx, "forget transcript", "DELETE FROM transcripts WHERE uid = ? AND session = ?", uid, id)
+	return n > 0, err
 }
 
-func (r transcripts) list(ctx context.Context) (list []keptSession, err error) {
-	err = r.db.Read(ctx, "list transcripts", func(tx *sql.Tx) error {
-		list, err = store.All(ctx, tx, func(row store.Row) (k keptSession, err error) {
-			var used int64
-			err = row.Scan(&k.uid, &k.id, &used)
-			k.used = time.Unix(0, used)
-			return k, err
-		}, "SELECT uid, session, used FROM transcripts")
-		return err
-	})
-	return list, err
+// list returns the sessions of an agent that have a transcript.
+func (r transcripts) list(ctx context.Context, uid uint32) ([]engine.Session, error) {
+	return store.Select(ctx, r.db, "list transcripts", func(row store.Row) (engine.Session, error) {
+		s := engine.Session{State: engine.SessionEnded}
+		err := row.Scan(&s.ID, store.Time(&s.Used))
+		return s, err
+	}, "SELECT session, used FROM transcripts WHERE uid = ?", uid)
 }

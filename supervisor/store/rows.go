@@ -38,6 +38,27 @@ func Select[T any](ctx context.Context, db *DB, op string, scan func(Row) (T, er
 	return list, err
 }
 
+// Find returns the first row of a query, in a transaction of its own, and whether there is one.
+func Find[T any](ctx context.Context, db *DB, op string, scan func(Row) (T, error), query string, args ...any) (one T, found bool, err error) {
+	list, err := Select(ctx, db, op, scan, query, args...)
+	if len(list) > 0 {
+		one = list[0]
+	}
+	return one, len(list) > 0, err
+}
+
+// Exec runs one statement in a transaction of its own and returns how many rows it has changed.
+func (db *DB) Exec(ctx context.Context, op, query string, args ...any) (rows int64, err error) {
+	err = db.Write(ctx, op, func(tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, query, args...)
+		if err == nil {
+			rows, err = done.RowsAffected()
+		}
+		return err
+	})
+	return rows, err
+}
+
 // Pages yields a list that next reads a page at a time, so that no transaction is open
 // while its caller is slow. Next gets the last item of the page before, at first the
 // zero value. A page with less than size items is the last.

@@ -21,7 +21,7 @@ const by machine.Cause = "a tool"
 // Options are what tools act through.
 type Options struct {
 	Agents    *agents.Agents
-	Terminals *sessions.Terminals
+	Sessions  *sessions.Manager
 	Vault     *vault.Vault
 	Prompts   *prompts.Broker
 	Artifacts *artifacts.Artifacts
@@ -53,11 +53,11 @@ func New(o Options) *tools.Registry {
 }
 
 // Room returns the room of an agent.
-func (o Options) Room(a tools.Agent) engine.Room { return o.Terminals.Room(string(a.ID), by) }
+func (o Options) Room(a tools.Agent) engine.Room { return o.Sessions.Room(string(a.ID), by) }
 
 // RunningRoom returns the room of an agent in the guest that runs.
 func (o Options) RunningRoom(a tools.Agent) engine.Room {
-	return o.Terminals.RunningRoom(string(a.ID), by)
+	return o.Sessions.RunningRoom(string(a.ID), by)
 }
 
 // AgentOf is an agent as tools know it.

@@ -17,13 +17,12 @@ import (
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/boot"
-	"osaurus-sandbox/supervisor/events"
+	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
-	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
@@ -59,41 +58,34 @@ func New(t testing.TB, o Options) *World {
 			t.Fatal(err)
 		}
 	}
-	w := &World{Home: o.Home}
-	check(config.WriteFile(o.Home.SettingsFile(), []byte(`{"autoStart": false, "secrets": "file"}`)))
-	db, err := store.Open(ctx, o.Home.Database())
+	keys := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return config.SecretsInFile }, Log: log})
+	home := hosttest.OpenHome(t, o.Home, o.Backend, agents.Options{Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: hosttest.Discard{}, Log: log})
+	db := home.DB
+	keys.Audit = audit.New(db)
+	w := &World{Home: o.Home, Sandbox: home.Machine, Agents: home.Agents}
+	var err error
+	w.Prompts, err = prompts.Open(ctx, prompts.Options{DB: db, Keep: keys.Set, Record: hosttest.Discard{}, Log: log})
 	check(err)
-	w.Sandbox, err = machine.New(ctx, machine.Options{Home: o.Home, Backend: o.Backend, Folders: o.Folders, Log: log})
-	check(err)
-	keys := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return config.SecretsInFile }, Audit: audit.New(db), Log: log})
-	w.Prompts, err = prompts.Open(ctx, prompts.Options{DB: db, Keep: keys.Set, Record: forgetful{}, Log: log})
-	check(err)
-	machines := machine.NewFleet(w.Sandbox)
-	w.Agents, err = agents.Open(ctx, agents.Options{
-		Home: o.Home, DB: db, Machines: machines, Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: forgetful{}, Log: log,
-	})
-	check(err)
-	shells := sessions.New(sessions.Options{DB: db, Machines: machines, Agents: w.Agents, Record: forgetful{}, Log: log})
-	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: forgetful{}})
+	shells := sessions.New(sessions.Options{DB: db, Agents: w.Agents, Record: hosttest.Discard{}, Log: log})
+	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: hosttest.Discard{}})
 	check(err)
 	host := toolhost.Options{
-		Agents: w.Agents, Terminals: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolhost.NewInstaller(w.Agents), Log: log,
+		Agents: w.Agents, Sessions: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolhost.NewInstaller(w.Agents), Log: log,
 	}
 	w.Tools = toolhost.New(host)
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
 	plugins, err := pluginhost.Open(pluginhost.Options{
 		Home: o.Home, Tools: host, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db), Lines: services.NewLogs(w.Agents.Has), Config: services.NewPluginConfig(db),
-		Record: forgetful{}, Program: "test", Log: log,
+		Record: hosttest.Discard{}, Program: "test", Log: log,
 	})
 	check(err)
 	t.Cleanup(func() {
 		plugins.Close()
 		w.Prompts.Close()
 		shells.Close()
-		w.Agents.Close()
 		keys.Close()
-		if err := errors.Join(w.Sandbox.Close(context.Background()), shelf.Close(), db.Close()); err != nil {
+		if err := errors.Join(home.Close(), shelf.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -115,11 +107,6 @@ func (w *World) Agent(t testing.TB, name string, settings map[string]string) too
 	}
 	return toolhost.AgentOf(a)
 }
-
-// forgetful discards events.
-type forgetful struct{}
-
-func (forgetful) Note(events.Event) {}
 
 // Adopted is the backend of a guest that runs before and after its machine.
 type Adopted struct{ Guest *boot.Guest }
