@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,146 +10,118 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 )
 
-func newAgent(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "agent",
-		Short: "Make, show, change and delete agents",
-		Long: `An agent works in the sandbox as a Linux user of its own, in a room of its own. It has its own file system, processes, network
+func newAgent() *cobra.Command {
+	return noun("agent", `Make, show, change and delete agents
+
+An agent works in the sandbox as a Linux user of its own, in a room of its own. It has its own file system, processes, network
 and limits there, which no other agent can see or change. Its home folder is in the workspace on this computer. Wherever an
 agent's name can be used, its id can too.`,
-		Example: `  osaurus-sandbox agent create alice
+		`  osaurus-sandbox agent create alice
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
   osaurus-sandbox agent delete alice`,
-	}
-	cmd.AddCommand(newAgentCreate(c), newAgentList(c), newAgentShow(c), newAgentRename(c), newAgentSet(c), newAgentReset(c), newAgentDelete(c))
-	return cmd
+		newAgentCreate(), newAgentList(), newAgentShow(), newAgentRename(), newAgentSet(), newAgentReset(), newAgentDelete())
 }
 
-func newAgentCreate(c console) *cobra.Command {
+func newAgentCreate() *cobra.Command {
 	var id string
-	cmd := &cobra.Command{
-		Use:   "create NAME [KEY=VALUE...]",
-		Short: "Make an agent",
-		Long: `Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces become dashes.
+	return daemonCommand("create NAME [KEY=VALUE...]", `Make an agent
+
+Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces become dashes.
 If there is a home folder of that name already, it becomes the agent's.
 
-` + describe(config.DescribeAgent()),
-		Example: `  osaurus-sandbox agent create alice
-  osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			settings, err := assignments(args[1:])
+`+describe(config.DescribeAgent()),
+		`  osaurus-sandbox agent create alice
+  osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`, func(ctx context.Context, c *call) error {
+			settings, err := assignments(c.args[1:])
 			if err != nil {
 				return err
 			}
-			r, err := client.Agents.Create(cmd.Context(), &controlpb.CreateAgentRequest{Name: args[0], Id: id, Settings: settings})
-			return reply(cmd, r.GetAgent(), err, printAgent)
-		}),
-	}
-	cmd.Flags().StringVar(&id, "id", "", "the agent's id, a UUID (default a new one)")
-	return withJSON(cmd)
+			r, err := c.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: c.args[0], Id: id, Settings: settings})
+			return reply(c, r.GetAgent(), err, printAgent)
+		},
+		withFlag(&id, "id", "the agent's id, a UUID (default a new one)"))
 }
 
-func newAgentList(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "list",
-		Short:   "List all agents",
-		Example: `  osaurus-sandbox agent list`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			r, err := client.Agents.List(cmd.Context(), &controlpb.ListAgentsRequest{})
-			return replyTable(cmd, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
+func newAgentList() *cobra.Command {
+	return daemonCommand("list", "List all agents",
+		`  osaurus-sandbox agent list`, func(ctx context.Context, c *call) error {
+			r, err := c.Agents.List(ctx, &controlpb.ListAgentsRequest{})
+			return replyTable(c, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
 				return []any{a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
 			})
-		}),
-	})
+		})
 }
 
-func newAgentShow(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "show AGENT",
-		Short: "Show an agent and its settings",
-		Example: `  osaurus-sandbox agent show alice
-  osaurus-sandbox agent show alice --json | jq .settings`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
-			return reply(cmd, r.GetAgent(), err, printAgent)
-		}),
-	})
+func newAgentShow() *cobra.Command {
+	return daemonCommand("show AGENT", "Show an agent and its settings",
+		`  osaurus-sandbox agent show alice
+  osaurus-sandbox agent show alice --json | jq .settings`, func(ctx context.Context, c *call) error {
+			r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
+			return reply(c, r.GetAgent(), err, printAgent)
+		})
 }
 
-func newAgentRename(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "rename AGENT NAME",
-		Short: "Give an agent another name",
-		Long: `Gives an agent another name. Its id, Linux user and uid stay. Its home folder is renamed at once if nothing of the agent has run
+func newAgentRename() *cobra.Command {
+	return daemonCommand("rename AGENT NAME", `Give an agent another name
+
+Gives an agent another name. Its id, Linux user and uid stay. Its home folder is renamed at once if nothing of the agent has run
 since the guest was started, and otherwise at the next start of the guest, so that nothing that runs loses its home.`,
-		Example: `  osaurus-sandbox agent rename alice "Code Reviewer"`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Agents.Rename(cmd.Context(), &controlpb.RenameAgentRequest{Agent: args[0], Name: args[1]})
-			return reply(cmd, r.GetAgent(), err, printAgent)
-		}),
-	})
+		`  osaurus-sandbox agent rename alice "Code Reviewer"`, func(ctx context.Context, c *call) error {
+			r, err := c.Agents.Rename(ctx, &controlpb.RenameAgentRequest{Agent: c.args[0], Name: c.args[1]})
+			return reply(c, r.GetAgent(), err, printAgent)
+		})
 }
 
-func newAgentSet(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "set AGENT KEY=VALUE...",
-		Short:   "Change an agent's settings",
-		Long:    "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.DescribeAgent()),
-		Example: `  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			settings, err := assignments(args[1:])
+func newAgentSet() *cobra.Command {
+	return daemonCommand("set AGENT KEY=VALUE...", "Change an agent's settings\n\nChanges all the settings that are named, or none, and says when each takes effect.\n\n"+describe(config.DescribeAgent()),
+		`  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`, func(ctx context.Context, c *call) error {
+			settings, err := assignments(c.args[1:])
 			if err != nil {
 				return err
 			}
-			r, err := client.Agents.Set(cmd.Context(), &controlpb.SetAgentRequest{Agent: args[0], Settings: settings})
-			return reply(cmd, effects(changedKeys(r.GetChanged()), config.AgentEffectOf), err, printEffects)
-		}),
-	})
+			r, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: c.args[0], Settings: settings})
+			return reply(c, effects(changedKeys(r.GetChanged()), config.AgentEffectOf), err, printEffects)
+		})
 }
 
-func newAgentReset(c console) *cobra.Command {
+func newAgentReset() *cobra.Command {
 	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
-	return confirmed(c, &cobra.Command{
-		Use:     "reset AGENT",
-		Short:   "Undo what an agent installed or changed outside its home folder",
-		Long:    "Ends what the agent runs and removes what it installed or changed outside its home. Its home, secrets and settings stay; its\nplugins are installed again.",
-		Example: `  osaurus-sandbox agent reset alice`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Agents.Reset(cmd.Context(), &controlpb.ResetAgentRequest{Agent: args[0]})
-			return reply(cmd, map[string]string{"agent": args[0]}, err, nil)
-		}),
-	}, func(args []string) (string, string) { return "reset " + args[0], loss })
+	return daemonCommand("reset AGENT", `Undo what an agent installed or changed outside its home folder
+
+Ends what the agent runs and removes what it installed or changed outside its home. Its home, secrets and settings stay; its
+plugins are installed again.`,
+		`  osaurus-sandbox agent reset alice`, func(ctx context.Context, c *call) error {
+			_, err := c.Agents.Reset(ctx, &controlpb.ResetAgentRequest{Agent: c.args[0]})
+			return reply(c, map[string]string{"agent": c.args[0]}, err, nil)
+		},
+		asks(func(args []string) (string, string) { return "reset " + args[0], loss }))
 }
 
-func newAgentDelete(c console) *cobra.Command {
+func newAgentDelete() *cobra.Command {
 	var workspace, secrets bool
-	cmd := &cobra.Command{
-		Use:   "delete AGENT",
-		Short: "Delete an agent",
-		Long: `Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept unless you say
+	return daemonCommand("delete AGENT", `Delete an agent
+
+Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept unless you say
 --workspace: an agent of the same name that is made later gets it. Its secrets are kept under its id unless you say --secrets.`,
-		Example: `  osaurus-sandbox agent delete alice
-  osaurus-sandbox agent delete alice --workspace --secrets --yes`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			agent, err := client.Agents.Show(cmd.Context(), &controlpb.ShowAgentRequest{Agent: args[0]})
+		`  osaurus-sandbox agent delete alice
+  osaurus-sandbox agent delete alice --workspace --secrets --yes`, func(ctx context.Context, c *call) error {
+			agent, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
 			if err != nil {
 				return err
 			}
-			r, err := client.Agents.Delete(cmd.Context(), &controlpb.DeleteAgentRequest{Agent: args[0], Workspace: workspace, Secrets: secrets})
-			return reply(cmd, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
+			r, err := c.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: c.args[0], Workspace: workspace, Secrets: secrets})
+			return reply(c, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
 				return printLeft(c.err, r, agent.Agent.GetId())
 			})
-		}),
-	}
-	cmd.Flags().BoolVar(&workspace, "workspace", false, "delete its home folder too")
-	cmd.Flags().BoolVar(&secrets, "secrets", false, "delete its secrets too, and those of its plugins")
-	return confirmed(c, cmd, func(args []string) (string, string) { return "delete " + args[0], lossOf(workspace, secrets) })
+		},
+		withFlag(&workspace, "workspace", "delete its home folder too"),
+		withFlag(&secrets, "secrets", "delete its secrets too, and those of its plugins"),
+		asks(func(args []string) (string, string) { return "delete " + args[0], lossOf(workspace, secrets) }))
 }
 
 // lossOf says what deleting an agent destroys.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,18 +23,16 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-func newArtifacts(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "artifacts",
-		Aliases: []string{"artifact"},
-		Short:   "List, open and save what agents have shared",
-		Long: `What an agent hands over with its tool share_artifact is copied to this computer, into a folder for each conversation. The agent
+func newArtifacts() *cobra.Command {
+	cmd := noun("artifacts", `List, open and save what agents have shared
+
+What an agent hands over with its tool share_artifact is copied to this computer, into a folder for each conversation. The agent
 cannot change it there. It stays when the agent is deleted.`,
-		Example: `  osaurus-sandbox artifacts list alice
+		`  osaurus-sandbox artifacts list alice
   osaurus-sandbox artifacts open 42
   osaurus-sandbox artifacts save 42 ~/Documents`,
-	}
-	cmd.AddCommand(newArtifactsList(c), newArtifactsOpen(c), newArtifactsSave(c), newArtifactsDelete(c))
+		newArtifactsList(), newArtifactsOpen(), newArtifactsSave(), newArtifactsDelete())
+	cmd.Aliases = []string{"artifact"}
 	return cmd
 }
 
@@ -50,27 +49,23 @@ func artifact(ctx context.Context, client *control.Client, arg string) (*control
 	return r.Artifact, nil
 }
 
-func newArtifactsList(c console) *cobra.Command {
+func newArtifactsList() *cobra.Command {
 	var conversation string
-	cmd := &cobra.Command{
-		Use:   "list [AGENT]",
-		Short: "List artifacts, newest first",
-		Example: `  osaurus-sandbox artifacts list
-  osaurus-sandbox artifacts list alice --conversation chat-7 --json`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			request := &controlpb.ListArtifactsRequest{Agent: first(args), Session: conversation}
-			answers := control.Messages(client.Artifacts.List(cmd.Context(), request))
-			return replyRows(cmd, answers, (*controlpb.ListArtifactsResponse).GetArtifact, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", func(f *controlpb.Artifact) []any {
+	return daemonCommand("list [AGENT]", "List artifacts, newest first",
+		`  osaurus-sandbox artifacts list
+  osaurus-sandbox artifacts list alice --conversation chat-7 --json`, func(ctx context.Context, c *call) error {
+			request := &controlpb.ListArtifactsRequest{Agent: c.arg(0), Session: conversation}
+			answers := control.Messages(c.Artifacts.List(ctx, request))
+			return replyRows(c, answers, (*controlpb.ListArtifactsResponse).GetArtifact, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", func(f *controlpb.Artifact) []any {
 				name := f.Name
 				if f.Folder {
 					name += "/"
 				}
 				return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), printable.Clip(name), printable.Clip(f.Description)}
 			})
-		}),
-	}
-	cmd.Flags().StringVar(&conversation, "conversation", "", "only those of a conversation")
-	return jsonFlag(cmd, "print JSON, one a line")
+		},
+		withFlag(&conversation, "conversation", "only those of a conversation"),
+		jsonUsage("print JSON, one a line"))
 }
 
 // openable reports whether opening an artifact cannot run code: documents, pictures, sound and
@@ -84,20 +79,18 @@ func openable(f *controlpb.Artifact) bool {
 		.odp .ods .odt .ogg .pdf .png .pptx .svg .tif .tiff .toml .tsv .txt .wav .webm .webp .xlsx .xml .yaml .yml`), ending)
 }
 
-func newArtifactsOpen(c console) *cobra.Command {
-	return jsonFlag(&cobra.Command{
-		Use:   "open ARTIFACT",
-		Short: "Open an artifact, or print its path",
-		Long: `Opens documents, pictures, sound and film as a double click does, where there is a desktop. For everything else it prints the path,
+func newArtifactsOpen() *cobra.Command {
+	return daemonCommand("open ARTIFACT", `Open an artifact, or print its path
+
+Opens documents, pictures, sound and film as a double click does, where there is a desktop. For everything else it prints the path,
 because opening it could run a program that an agent has written.`,
-		Example: `  osaurus-sandbox artifacts open 42
-  less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			f, err := artifact(cmd.Context(), client, args[0])
+		`  osaurus-sandbox artifacts open 42
+  less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`, func(ctx context.Context, c *call) error {
+			f, err := artifact(ctx, c.Client, c.args[0])
 			if err != nil {
 				return err
 			}
-			if wantsJSON(cmd) {
+			if c.json {
 				return printProto(c.out, f)
 			}
 			program := opener()
@@ -106,76 +99,65 @@ because opening it could run a program that an agent has written.`,
 			case !openable(f):
 				fmt.Fprintln(c.err, "It is not opened here, as that might run what an agent has written. It is at:")
 			default:
-				if err := exec.CommandContext(cmd.Context(), program, f.Path).Run(); err != nil {
+				if err := exec.CommandContext(ctx, program, f.Path).Run(); err != nil {
 					return fault.New(fault.Execution, "open", f.Path, err).Advise("Open it by hand.")
 				}
 				return nil
 			}
 			return writef(c.out, "%s\n", f.Path)
-		}),
-	}, "open nothing, and print JSON")
+		}, jsonUsage("open nothing, and print JSON"))
 }
 
-func newArtifactsDelete(c console) *cobra.Command {
+func newArtifactsDelete() *cobra.Command {
 	var yes bool
-	cmd := &cobra.Command{
-		Use:     "delete ARTIFACT...",
-		Short:   "Delete artifacts",
-		Example: `  osaurus-sandbox artifacts delete 42 43 --yes`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+	return daemonCommand("delete ARTIFACT...", "Delete artifacts",
+		`  osaurus-sandbox artifacts delete 42 43 --yes`, func(ctx context.Context, c *call) error {
 			var list []*controlpb.Artifact
 			var names []string
-			for _, arg := range args {
-				f, err := artifact(cmd.Context(), client, arg)
+			for _, arg := range c.args {
+				f, err := artifact(ctx, c.Client, arg)
 				if err != nil {
 					return err
 				}
 				list, names = append(list, f), append(names, printable.Clip(f.Name))
 			}
-			if err := confirm(cmd.Context(), c, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
+			if err := confirm(ctx, c.console, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
 				return err
 			}
 			deleted := []int64{}
 			var err error
 			for _, f := range list {
-				if _, err = client.Artifacts.Delete(cmd.Context(), &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
+				if _, err = c.Artifacts.Delete(ctx, &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
 					break
 				}
 				deleted = append(deleted, f.Id)
 			}
-			return errors.Join(reply(cmd, map[string][]int64{"deleted": deleted}, nil, nil), err)
-		}),
-	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return withJSON(cmd)
+			return errors.Join(reply(c, map[string][]int64{"deleted": deleted}, nil, nil), err)
+		}, withFlag(&yes, "yes", "do not ask"))
 }
 
-func newArtifactsSave(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "save ARTIFACT [FOLDER | -]",
-		Short: "Copy an artifact to a folder",
-		Long:  "Copies it under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file to\nstandard output.",
-		Example: `  osaurus-sandbox artifacts save 42 ~/Documents
-  osaurus-sandbox artifacts save 42 - | wc -l`,
-		PreRunE: func(cmd *cobra.Command, args []string) error {
-			if wantsJSON(cmd) && toOut(args) {
-				return fault.Newf(fault.InvalidArgs, "save artifact", args[0], "- and --json cannot be combined").Advise("Standard output can have the file or its path, not both.")
+func newArtifactsSave() *cobra.Command {
+	return command("save ARTIFACT [FOLDER | -]", `Copy an artifact to a folder
+
+Copies it under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file to
+standard output.`,
+		`  osaurus-sandbox artifacts save 42 ~/Documents
+  osaurus-sandbox artifacts save 42 - | wc -l`, func(ctx context.Context, c *call) error {
+			if c.json && c.arg(1) == "-" {
+				return fault.Newf(fault.InvalidArgs, "save artifact", c.args[0], "- and --json cannot be combined").Advise("Standard output can have the file or its path, not both.")
 			}
-			return nil
-		},
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			f, err := artifact(cmd.Context(), client, args[0])
+			if err := c.connect(ctx); err != nil {
+				return err
+			}
+			f, err := artifact(ctx, c.Client, c.args[0])
 			if err != nil {
 				return err
 			}
-			content := control.Messages(client.Artifacts.Read(cmd.Context(), &controlpb.ReadArtifactRequest{Id: f.Id}))
-			if toOut(args) {
+			content := control.Messages(c.Artifacts.Read(ctx, &controlpb.ReadArtifactRequest{Id: f.Id}))
+			if c.arg(1) == "-" { // standard output gets nothing but the file
 				return toOutput(c.out, f, content)
 			}
-			to := "."
-			if len(args) == 2 {
-				to = args[1]
-			}
+			to := cmp.Or(c.arg(1), ".")
 			if err := save(to, f, content); err != nil {
 				kind := fault.KindOf(err)
 				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
@@ -184,13 +166,9 @@ func newArtifactsSave(c console) *cobra.Command {
 				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
 			}
 			path := filepath.Join(to, f.Name)
-			return reply(cmd, map[string]string{"path": path}, nil, func(io.Writer, map[string]string) error { return writef(c.err, "%s\n", path) })
-		}),
-	})
+			return reply(c, map[string]string{"path": path}, nil, func(io.Writer, map[string]string) error { return writef(c.err, "%s\n", path) })
+		})
 }
-
-// toOut reports whether to save to standard output, which then gets nothing but the file.
-func toOut(args []string) bool { return len(args) == 2 && args[1] == "-" }
 
 // artifactContent is the daemon's stream of an artifact's files.
 type artifactContent = iter.Seq2[*controlpb.ReadArtifactResponse, error]

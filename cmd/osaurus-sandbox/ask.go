@@ -9,8 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
@@ -37,16 +35,6 @@ func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
 
 // someoneThere reports whether a person can answer questions.
 func someoneThere(c console) bool { return terminalWidth(c.err) > 0 && isTerminal(c.in) }
-
-// confirmed makes cmd ask for confirmation before it runs, unless --yes is given.
-func confirmed(c console, cmd *cobra.Command, question func(args []string) (what, loss string)) *cobra.Command {
-	yes := cmd.Flags().Bool("yes", false, "do not ask")
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		what, loss := question(args)
-		return confirm(cmd.Context(), c, *yes, what, loss)
-	}
-	return withJSON(cmd)
-}
 
 // confirm asks a person for confirmation unless yes is set.
 func confirm(ctx context.Context, c console, yes bool, what, loss string) error {

@@ -16,15 +16,11 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-func newAudit(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Show who did what, and check that the record is complete",
-		Example: `  osaurus-sandbox audit list --since 24h
+func newAudit() *cobra.Command {
+	return noun("audit", "Show who did what, and check that the record is complete",
+		`  osaurus-sandbox audit list --since 24h
   osaurus-sandbox audit verify`,
-	}
-	cmd.AddCommand(newAuditList(c), newAuditVerify(c))
-	return cmd
+		newAuditList(), newAuditVerify())
 }
 
 // withAudit opens the audit log directly. Checking it must not depend on the daemon.
@@ -40,15 +36,12 @@ func withAudit(ctx context.Context, do func(*store.DB, *audit.Log) error) error 
 	return errors.Join(do(db, audit.New(db)), db.Close())
 }
 
-func newAuditList(c console) *cobra.Command {
+func newAuditList() *cobra.Command {
 	var since, agent string
 	var limit int
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List who did what, newest first",
-		Example: `  osaurus-sandbox audit list --limit 20
-  osaurus-sandbox audit list --agent alice --since 24h --json`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	return command("list", "List who did what, newest first",
+		`  osaurus-sandbox audit list --limit 20
+  osaurus-sandbox audit list --agent alice --since 24h --json`, func(ctx context.Context, c *call) error {
 			filter := audit.Filter{Limit: limit}
 			from, err := parseSince(since)
 			if err != nil {
@@ -57,17 +50,17 @@ func newAuditList(c console) *cobra.Command {
 			if from != nil {
 				filter.Since = from.AsTime()
 			}
-			return withAudit(cmd.Context(), func(db *store.DB, log *audit.Log) error {
+			return withAudit(ctx, func(db *store.DB, log *audit.Log) error {
 				if agent != "" {
-					if filter.Agent, err = agents.NameOf(cmd.Context(), db, agent); err != nil {
+					if filter.Agent, err = agents.NameOf(ctx, db, agent); err != nil {
 						return err
 					}
 				}
-				for e, err := range log.List(cmd.Context(), filter) {
+				for e, err := range log.List(ctx, filter) {
 					if err != nil {
 						return err
 					}
-					if wantsJSON(cmd) {
+					if c.json {
 						err = printJSONLine(c.out, auditLine(e))
 					} else {
 						err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
@@ -80,11 +73,9 @@ func newAuditList(c console) *cobra.Command {
 				return nil
 			})
 		},
-	}
-	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (24h), or a time")
-	cmd.Flags().StringVar(&agent, "agent", "", "only what was asked for this agent")
-	cmd.Flags().IntVar(&limit, "limit", 0, "the most entries to print")
-	return withJSON(cmd)
+		withFlag(&since, "since", "not older than this: a duration (24h), or a time"),
+		withFlag(&agent, "agent", "only what was asked for this agent"),
+		withFlag(&limit, "limit", "the most entries to print"))
 }
 
 // aboutWhat describes an entry: the agent, the subject and the result.
@@ -118,20 +109,17 @@ type auditProof struct {
 	Head    string `json:"head"`
 }
 
-func newAuditVerify(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "verify",
-		Short: "Check that no entry was changed or removed",
-		Long: `Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
+func newAuditVerify() *cobra.Command {
+	return command("verify", `Check that no entry was changed or removed
+
+Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
 named. Somebody who can write the file could write all of it anew: to notice that, keep the printed hash somewhere else.`,
-		Example: `  osaurus-sandbox audit verify`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withAudit(cmd.Context(), func(_ *store.DB, log *audit.Log) error {
-				proof, err := log.Verify(cmd.Context())
-				return reply(cmd, auditProof{proof.Entries, proof.Hash.String()}, err, func(w io.Writer, p auditProof) error {
+		`  osaurus-sandbox audit verify`, func(ctx context.Context, c *call) error {
+			return withAudit(ctx, func(_ *store.DB, log *audit.Log) error {
+				proof, err := log.Verify(ctx)
+				return reply(c, auditProof{proof.Entries, proof.Hash.String()}, err, func(w io.Writer, p auditProof) error {
 					return writef(w, "whole: %s\nlast hash: %s\n", plural(int(p.Records), "entry"), p.Head)
 				})
 			})
-		},
-	})
+		})
 }

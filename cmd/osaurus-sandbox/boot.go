@@ -29,39 +29,34 @@ type bootFlags struct {
 	network            bool
 }
 
-func newBoot(c console) *cobra.Command {
+func newBoot() *cobra.Command {
 	var flags bootFlags
-	cmd := &cobra.Command{
-		Use:   "boot [flags] -- COMMAND [ARG...]",
-		Short: "Run a command in a throwaway VM",
-		Long: `Boots a VM, runs the command in it as root with this terminal's input and output, and powers the VM off. Nothing that
+	return plainCommand("boot [flags] -- COMMAND [ARG...]", `Run a command in a throwaway VM
+
+Boots a VM, runs the command in it as root with this terminal's input and output, and powers the VM off. Nothing that
 the command changes outside of its shares is kept.
 
 Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once.
 
 The exit code is the command's own, or 128+n if signal n ended it. It is 126 if the command cannot be run, and 127 if there is no
 such command. It is 125 if the sandbox failed before the command ran; 255 if it failed afterwards, for example while powering off.`,
-		Example: `  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
-  osaurus-sandbox boot --share ~/project:project:ro -- ls ` + shareRoot + `/project
+		`  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
+  osaurus-sandbox boot --share ~/project:project:ro -- ls `+shareRoot+`/project
   tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'
-  osaurus-sandbox boot --pack debian --cpus 4 --memory 4G -- python3 -V`,
-		Annotations: map[string]string{runsCommand: "true"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runBoot(cmd.Context(), c, flags, args)
+  osaurus-sandbox boot --pack debian --cpus 4 --memory 4G -- python3 -V`, func(ctx context.Context, c *call) error {
+			return runBoot(ctx, c, flags)
 		},
-	}
-	f := cmd.Flags()
-	f.SetInterspersed(false) // the rest belongs to the command
-	f.StringVar(&flags.pack, "pack", "", `what the guest is made of: auto, alpine, debian, a pack's name, or a path (default: the setting "pack")`)
-	archFlag(cmd, &flags.arch)
-	f.IntVar(&flags.cpus, "cpus", 0, `virtual processors (default: the setting "cpus")`)
-	f.StringVar(&flags.memory, "memory", "", `memory, as in 512M or 2G (default: the setting "memoryGB")`)
-	f.StringArrayVar(&flags.shares, "share", nil, "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest")
-	f.BoolVar(&flags.network, "network", false, "let the guest reach the network, and what listens on this computer (10.0.2.2)")
-	return cmd
+		runsCommand,
+		withFlag(&flags.pack, "pack", `what the guest is made of: auto, alpine, debian, a pack's name, or a path (default: the setting "pack")`),
+		withFlag(&flags.cpus, "cpus", `virtual processors (default: the setting "cpus")`),
+		withFlag(&flags.memory, "memory", `memory, as in 512M or 2G (default: the setting "memoryGB")`),
+		withFlag(&flags.shares, "share", "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest"),
+		withFlag(&flags.network, "network", "let the guest reach the network, and what listens on this computer (10.0.2.2)"),
+		archFlag(&flags.arch),
+		func(cmd *cobra.Command) { cmd.Flags().SetInterspersed(false) }) // the rest belongs to the command
 }
 
-func runBoot(ctx context.Context, c console, flags bootFlags, args []string) error {
+func runBoot(ctx context.Context, c *call, flags bootFlags) error {
 	home, settings, err := loadSettings()
 	if err != nil {
 		return err
@@ -89,7 +84,7 @@ func runBoot(ctx context.Context, c console, flags bootFlags, args []string) err
 	if err != nil {
 		return keepConsole(home, spec.ConsoleLog, err)
 	}
-	patient, err := runCommand(ctx, c, engine.Command{Args: args}, func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
+	patient, err := runCommand(ctx, c.console, engine.Command{Args: c.args}, func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
 	if patient {
 		err = explain(g.Machine, err)
 	}

@@ -33,10 +33,10 @@ func applyUse(cmd *cobra.Command) {
 			return complete(cmd, places.at(len(args)), args)
 		}
 	}
-	for _, flag := range []string{"agent", "plugin"} {
+	for _, flag := range []string{"agent", "plugin", "session"} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-				return complete(cmd, strings.ToUpper(flag), nil)
+			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return complete(cmd, strings.ToUpper(flag), args)
 			})
 		}
 	}
@@ -126,14 +126,18 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 	case "SRC", "DST":
 		directive = cobra.ShellCompDirectiveNoSpace // files too, and a path follows
 	}
+	first := ""
+	if len(args) > 0 {
+		first = args[0]
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 	defer cancel()
-	client, err := reach(ctx) // starts no daemon
+	client, err := reach(ctx, clientName) // starts no daemon
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer client.Close()
-	return known(ctx, client, word, first(args)), directive
+	return known(ctx, client, word, first), directive
 }
 
 // offers turns items into completions.
@@ -185,9 +189,4 @@ func known(ctx context.Context, client *control.Client, word, owner string) []st
 		return offers(list, func(a *controlpb.Artifact) string { return described(fmt.Sprint(a.Id), a.Name+" of "+a.Agent) })
 	}
 	return nil
-}
-
-// completeSession completes a flag that names a shell of the agent in the first argument.
-func completeSession(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return complete(cmd, "SESSION", args)
 }

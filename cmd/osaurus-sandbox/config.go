@@ -17,42 +17,28 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-func newConfig(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Show or change the settings",
-		Example: `  osaurus-sandbox config show
+func newConfig() *cobra.Command {
+	return noun("config", "Show or change the settings",
+		`  osaurus-sandbox config show
   osaurus-sandbox config set cpus=4 memoryGB=4`,
-	}
-	cmd.AddCommand(newConfigShow(), newConfigGet(c), newConfigSet(c))
-	return cmd
+		newConfigShow(), newConfigGet(), newConfigSet())
 }
 
 func newConfigShow() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "show",
-		Short:   "Print every setting as JSON, and where the file is",
-		Example: `  osaurus-sandbox config show | jq .network`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	return command("show", "Print every setting as JSON, and where the file is",
+		`  osaurus-sandbox config show | jq .network`, func(ctx context.Context, c *call) error {
 			home, settings, err := loadSettings()
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.ErrOrStderr(), home.SettingsFile())
-			return printJSON(cmd.OutOrStdout(), settings)
-		},
-	}
-	alwaysJSON(cmd)
-	return cmd
+			fmt.Fprintln(c.err, home.SettingsFile())
+			return printJSON(c.out, settings)
+		}, alwaysJSON)
 }
 
-func newConfigGet(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "get KEY",
-		Short:   "Print one setting",
-		Long:    describe(config.Describe()),
-		Example: `  osaurus-sandbox config get cpus`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+func newConfigGet() *cobra.Command {
+	return command("get KEY", "Print one setting\n\n"+describe(config.Describe()),
+		`  osaurus-sandbox config get cpus`, func(ctx context.Context, c *call) error {
 			_, settings, err := loadSettings()
 			if err != nil {
 				return err
@@ -65,31 +51,26 @@ func newConfigGet(c console) *cobra.Command {
 			if err := json.Unmarshal(text, &values); err != nil {
 				return err
 			}
-			value, ok := values[args[0]]
+			value, ok := values[c.args[0]]
 			if !ok {
-				return fault.Newf(fault.InvalidArgs, "get", args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
+				return fault.Newf(fault.InvalidArgs, "get", c.args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
 			}
 			var plain string
-			if !wantsJSON(cmd) && json.Unmarshal(value, &plain) == nil {
+			if !c.json && json.Unmarshal(value, &plain) == nil {
 				_, err = fmt.Fprintln(c.out, plain)
 			} else {
 				_, err = fmt.Fprintln(c.out, string(value))
 			}
 			return err
-		},
-	})
+		})
 }
 
-func newConfigSet(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "set KEY=VALUE...",
-		Short: "Change settings",
-		Long:  "Changes all the settings that are named, or none, and says when each takes effect.\n\n" + describe(config.Describe()),
-		Example: `  osaurus-sandbox config set cpus=4 memoryGB=4
+func newConfigSet() *cobra.Command {
+	return command("set KEY=VALUE...", "Change settings\n\nChanges all the settings that are named, or none, and says when each takes effect.\n\n"+describe(config.Describe()),
+		`  osaurus-sandbox config set cpus=4 memoryGB=4
   osaurus-sandbox config set network=none
-  osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			texts, err := assignments(args)
+  osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`, func(ctx context.Context, c *call) error {
+			texts, err := assignments(c.args)
 			if err != nil {
 				return err
 			}
@@ -97,10 +78,9 @@ func newConfigSet(c console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			changed, err := setSettings(cmd.Context(), home, texts)
-			return reply(cmd, effects(changed, config.EffectOf), err, printEffects)
-		},
-	})
+			changed, err := setSettings(ctx, home, texts)
+			return reply(c, effects(changed, config.EffectOf), err, printEffects)
+		})
 }
 
 // setSettings changes settings through the daemon, or in the file if none runs.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
@@ -21,11 +20,10 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-func newCp(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "cp SRC... DST",
-		Short: "Copy files and folders into an agent's room, or out of it",
-		Long: `Copies as cp -r does, between this computer and an agent's room. A place in the room is AGENT:PATH, below the agent's home unless
+func newCp() *cobra.Command {
+	return command("cp SRC... DST", `Copy files and folders into an agent's room, or out of it
+
+Copies as cp -r does, between this computer and an agent's room. A place in the room is AGENT:PATH, below the agent's home unless
 PATH begins with a slash. A file of this computer with a colon in its name is written ./a:b. - is standard input or output, as one file.
 
 If DST is a folder, what is copied goes into it under its own name; else DST is the new name. A file replaces a file, whole or not
@@ -34,24 +32,20 @@ at all. A folder is merged into a folder of its name. In the room, files are rea
 What comes out of the room is put in place only when all of it has arrived. On this computer no link is followed. Pipes, and links
 that lead out of what is copied, are left out and named. A device outside /dev is refused, and so is more than 8 GiB or 500,000
 files at a time. Secrets in files are copied as they are.`,
-		Example: `  osaurus-sandbox cp ~/project alice:                    a folder, into her home
+		`  osaurus-sandbox cp ~/project alice:                    a folder, into her home
   osaurus-sandbox cp alice:project/report.pdf .
   osaurus-sandbox cp a.csv b.csv alice:/workspace/shared
-  tar c . | osaurus-sandbox cp - alice:/tmp/all.tar      also: cp alice:/var/log/app.log - | less`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			way, err := parseCopy(args, wantsJSON(cmd))
+  tar c . | osaurus-sandbox cp - alice:/tmp/all.tar      also: cp alice:/var/log/app.log - | less`, func(ctx context.Context, c *call) error {
+			way, err := parseCopy(c.args, c.json)
 			if err != nil {
 				return err
 			}
-			client, err := need(cmd.Context())
-			if err != nil {
+			if err := c.connect(ctx); err != nil {
 				return err
 			}
-			defer client.Close()
-			sum, err := way.do(cmd.Context(), c, client)
-			return reply(cmd, sumJSON(sum), err, func(_ io.Writer, sum sumJSON) error { return printLeftOut(c.err, sum) })
-		},
-	})
+			sum, err := way.do(ctx, c)
+			return reply(c, sumJSON(sum), err, func(_ io.Writer, sum sumJSON) error { return printLeftOut(c.err, sum) })
+		})
 }
 
 // copying is a copy in one direction.
@@ -111,12 +105,12 @@ func parsePlace(text string) (agent, file string) {
 }
 
 // do copies. The guest must be running.
-func (w copying) do(ctx context.Context, c console, client *control.Client) (all copyfiles.Sum, err error) {
-	shown, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: w.agent})
+func (w copying) do(ctx context.Context, c *call) (all copyfiles.Sum, err error) {
+	shown, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: w.agent})
 	if err != nil {
 		return all, err
 	}
-	if err := hasGuest(ctx, c, client); err != nil {
+	if err := hasGuest(ctx, c); err != nil {
 		return all, err
 	}
 	var report progress.Func
@@ -127,9 +121,9 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 		var sum copyfiles.Sum
 		meter := report.Start("copy "+source, 0, 0)
 		if w.out {
-			sum, err = w.get(ctx, c, client, source, path.Base(path.Join(shown.Agent.Home, source)), meter)
+			sum, err = w.get(ctx, c, source, path.Base(path.Join(shown.Agent.Home, source)), meter)
 		} else {
-			sum, err = w.put(ctx, c, client, source, meter)
+			sum, err = w.put(ctx, c, source, meter)
 		}
 		if err != nil {
 			if report != nil {
@@ -146,23 +140,23 @@ func (w copying) do(ctx context.Context, c console, client *control.Client) (all
 }
 
 // hasGuest starts the guest if needed, so that its progress is finished before the copy's begins.
-func hasGuest(ctx context.Context, c console, client *control.Client) error {
-	now, err := client.Status(ctx, &controlpb.StatusRequest{})
+func hasGuest(ctx context.Context, c *call) error {
+	now, err := c.Status(ctx, &controlpb.StatusRequest{})
 	if err != nil || machine.State(now.Status.State).HasGuest() { // starting a running guest would add an audit entry
 		return err
 	}
-	stop := showStart(ctx, c, client)
+	stop := showStart(ctx, c)
 	defer stop()
-	_, err = client.Up(ctx, &controlpb.UpRequest{})
+	_, err = c.Up(ctx, &controlpb.UpRequest{})
 	return err
 }
 
 // get copies one source out of the room.
-func (w copying) get(ctx context.Context, c console, client *control.Client, source, name string, meter io.Writer) (copyfiles.Sum, error) {
+func (w copying) get(ctx context.Context, c *call, source, name string, meter io.Writer) (copyfiles.Sum, error) {
 	if path.IsAbs(source) {
 		name = path.Base(path.Clean(source))
 	}
-	archive, err := client.CopyOut(ctx, w.agent, source)
+	archive, err := c.CopyOut(ctx, w.agent, source)
 	if err != nil {
 		return copyfiles.Sum{}, err
 	}
@@ -175,7 +169,7 @@ func (w copying) get(ctx context.Context, c console, client *control.Client, sou
 }
 
 // put copies one source into the room.
-func (w copying) put(ctx context.Context, c console, client *control.Client, source string, meter io.Writer) (sum copyfiles.Sum, err error) {
+func (w copying) put(ctx context.Context, c *call, source string, meter io.Writer) (sum copyfiles.Sum, err error) {
 	target, name := w.target, ""
 	pack := func(to io.Writer) (copyfiles.Sum, error) { return copyfiles.Pack(ctx, to, source, name) }
 	if source == stream {
@@ -192,7 +186,7 @@ func (w copying) put(ctx context.Context, c console, client *control.Client, sou
 		return sum, err
 	}
 	name = filepath.Base(name)
-	err = client.CopyIn(ctx, w.agent, target, name, func(to io.Writer) (err error) {
+	err = c.CopyIn(ctx, w.agent, target, name, func(to io.Writer) (err error) {
 		sum, err = pack(io.MultiWriter(to, meter))
 		return err
 	})

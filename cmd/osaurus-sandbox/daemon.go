@@ -37,11 +37,9 @@ const (
 	maxStartLog = 1 << 20
 )
 
-// reach connects to the running daemon. It fails with Unavailable if none runs.
-func reach(ctx context.Context) (*control.Client, error) { return reachAs(ctx, clientName) }
-
-// reachAs is reach with another client name for the audit log.
-func reachAs(ctx context.Context, name string) (*control.Client, error) {
+// reach connects to the daemon of the home, which records the client's name in the audit log. It
+// fails with Unavailable if none runs.
+func reach(ctx context.Context, name string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
 		return nil, err
@@ -61,29 +59,8 @@ func greet(ctx context.Context, home config.Home, name string) (*control.Client,
 	return client, nil
 }
 
-// withClient returns a RunE that connects to the running daemon first. Commands that check their
-// arguments before connecting do not use it.
-func withClient(do func(cmd *cobra.Command, client *control.Client, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		client, err := need(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		return do(cmd, client, args)
-	}
-}
-
-// need connects to the daemon, and starts it if none runs.
-func need(ctx context.Context) (*control.Client, error) { return needAs(ctx, clientName) }
-
-// needAs is need with another client name for the audit log.
-func needAs(ctx context.Context, name string) (*control.Client, error) {
-	return needWith(ctx, name)
-}
-
-// needWith is needAs with flags for a daemon that it starts.
-func needWith(ctx context.Context, name string, flags ...string) (*control.Client, error) {
+// need is reach that starts a daemon with these flags if none runs.
+func need(ctx context.Context, name string, flags ...string) (*control.Client, error) {
 	home, err := config.FindHome()
 	if err != nil {
 		return nil, err
@@ -201,20 +178,18 @@ func released(ctx context.Context, home config.Home) error {
 	}
 }
 
-func newServe(c console) *cobra.Command {
+func newServe() *cobra.Command {
 	var tcp control.TCP
 	var quiet, rest bool
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the sandbox's daemon in the foreground",
-		Long: `Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest with it.
+	return plainCommand("serve", `Run the sandbox's daemon in the foreground
+
+Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest with it.
 Other commands start it in the background when they need it.
 
 With --listen it also listens on TCP, for apps that cannot use Unix sockets. They send the token that is in config/api-token of the
 home: "Authorization: Bearer TOKEN".`,
-		Example: `  osaurus-sandbox serve
-  osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		`  osaurus-sandbox serve
+  osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`, func(ctx context.Context, c *call) error {
 			home, err := config.FindHome()
 			if err != nil {
 				return err
@@ -226,17 +201,14 @@ home: "Authorization: Bearer TOKEN".`,
 			if tcp.Address != "" {
 				o.TCP = &tcp
 			}
-			return daemon.Run(cmd.Context(), o)
+			return daemon.Run(ctx, o)
 		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&tcp.Address, "listen", "", "listen on this TCP address too, as in 127.0.0.1:8137")
-	f.BoolVar(&tcp.Exposed, "expose", false, "allow an address that other computers can reach")
-	f.StringArrayVar(&tcp.Hosts, "host", nil, "another host name that clients may use for the TCP listener")
-	f.StringArrayVar(&tcp.Origins, "origin", nil, "a web page's origin that may call the TCP listener")
-	f.BoolVar(&quiet, quietFlag, false, "write to the log in the home only")
-	f.BoolVar(&rest, restFlag, false, "start no guest until it is needed, whatever the setting autoStart says")
-	return cmd
+		withFlag(&tcp.Address, "listen", "listen on this TCP address too, as in 127.0.0.1:8137"),
+		withFlag(&tcp.Exposed, "expose", "allow an address that other computers can reach"),
+		withFlag(&tcp.Hosts, "host", "another host name that clients may use for the TCP listener"),
+		withFlag(&tcp.Origins, "origin", "a web page's origin that may call the TCP listener"),
+		withFlag(&quiet, quietFlag, "write to the log in the home only"),
+		withFlag(&rest, restFlag, "start no guest until it is needed, whatever the setting autoStart says"))
 }
 
 // quietFlag is set for daemons in the background. restFlag keeps such a daemon from starting a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,26 +18,23 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "doctor",
-		Short: "Check whether this computer can run the sandbox",
-		Long: `Checks this computer and changes nothing. For everything that is missing or slow it prints the command that fixes it.
+	return command("doctor", `Check whether this computer can run the sandbox
+
+Checks this computer and changes nothing. For everything that is missing or slow it prints the command that fixes it.
 The exit code is 6 if no guest can boot.`,
-		Example: `  osaurus-sandbox doctor
-  osaurus-sandbox doctor --json | jq .`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		`  osaurus-sandbox doctor
+  osaurus-sandbox doctor --json | jq .`, func(ctx context.Context, c *call) error {
 			home, err := config.FindHome()
 			if err != nil {
 				return err
 			}
-			report := doctor.Examine(cmd.Context(), home, checkDriver)
-			err = reply(cmd, report, nil, printReport)
+			report := doctor.Examine(ctx, home, checkDriver)
+			err = reply(c, report, nil, printReport)
 			if err == nil && !report.Ready {
 				err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Fix what is missing above, then run osaurus-sandbox doctor again.")
 			}
 			return err
-		},
-	})
+		})
 }
 
 func printReport(w io.Writer, r doctor.Report) error {
@@ -55,20 +53,18 @@ func printReport(w io.Writer, r doctor.Report) error {
 	return table.Flush()
 }
 
-func newDiagnose(c console) *cobra.Command {
+func newDiagnose() *cobra.Command {
 	var target string
-	cmd := &cobra.Command{
-		Use:   "diagnose",
-		Short: "Test whether the sandbox does what agents need",
-		Long: `Starts the guest if it does not run, makes all checks at once, and says what to do about each that fails. The exit code is 1 if one
+	return daemonCommand("diagnose", `Test whether the sandbox does what agents need
+
+Starts the guest if it does not run, makes all checks at once, and says what to do about each that fails. The exit code is 1 if one
 fails. What this guest does not have is not checked.`,
-		Example: `  osaurus-sandbox diagnose`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
+		`  osaurus-sandbox diagnose`, func(ctx context.Context, c *call) error {
 			failed, print := 0, printCheck
-			if wantsJSON(cmd) {
+			if c.json {
 				print = printLine
 			}
-			for r, err := range control.Messages(client.Diagnose(cmd.Context(), &controlpb.DiagnoseRequest{NatTarget: target})) {
+			for r, err := range control.Messages(c.Diagnose(ctx, &controlpb.DiagnoseRequest{NatTarget: target})) {
 				if err != nil {
 					return err
 				}
@@ -83,10 +79,8 @@ fails. What this guest does not have is not checked.`,
 				return fault.New(fault.Execution, "", "", errors.New(plural(failed, "check")+" failed"))
 			}
 			return nil
-		}),
-	}
-	cmd.Flags().StringVar(&target, "nat-target", "", "what the guest fetches to prove its network (default what its package tool asks)")
-	return withJSON(cmd)
+		},
+		withFlag(&target, "nat-target", "what the guest fetches to prove its network (default what its package tool asks)"))
 }
 
 func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {

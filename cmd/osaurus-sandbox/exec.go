@@ -23,18 +23,17 @@ import (
 
 // execFlags are the flags of exec.
 type execFlags struct {
-	root, tty, noInput, json bool
-	dir, session             string
-	env, secrets             []string
-	timeout                  time.Duration
+	root, tty, noInput bool
+	dir, session       string
+	env, secrets       []string
+	timeout            time.Duration
 }
 
-func newExec(c console) *cobra.Command {
+func newExec() *cobra.Command {
 	var x execFlags
-	cmd := &cobra.Command{
-		Use:   "exec {AGENT | --root} [flags] -- COMMAND [ARG...]",
-		Short: "Run a command as an agent, or as root of the guest",
-		Long: `Runs a command as an agent, in its room, with this terminal's input and output. With --root it runs as root of that room, for
+	return command("exec {AGENT | --root} [flags] -- COMMAND [ARG...]", `Run a command as an agent, or as root of the guest
+
+Runs a command as an agent, in its room, with this terminal's input and output. With --root it runs as root of that room, for
 example to install packages, which other agents do not see. With --root and no agent it runs as root of the guest, outside all
 rooms: for administration only. Every use is audited.
 
@@ -50,45 +49,37 @@ With --session the command runs in a persistent shell of the agent: the next com
 this one. One argument is a line for that shell; several are a command and its arguments. The command has no input. Its output is
 printed when it ends, shortened in the middle if long. --cwd and --env apply only to a new shell. --timeout is 30s by default.
 The exit code is 125 if no answer came.`,
-		Example: `  osaurus-sandbox exec alice -- sh -c 'cd src && make'
+		`  osaurus-sandbox exec alice -- sh -c 'cd src && make'
   osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
   osaurus-sandbox exec alice --secret TOKEN -- ./deploy
   osaurus-sandbox exec alice --tty -- vi notes.txt
   while read -r f; do osaurus-sandbox exec alice -n -- wc "$f"; done < list
   osaurus-sandbox exec alice --root -- apk add jq
-  osaurus-sandbox exec --root -- df -h /`,
-		Annotations: map[string]string{runsCommand: "true"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			x.json = wantsJSON(cmd)
-			agent, args, err := splitArgs(cmd, args, x.root)
+  osaurus-sandbox exec --root -- df -h /`, func(ctx context.Context, c *call) error {
+			agent, args, err := splitArgs(c, x.root)
 			if err == nil && len(x.secrets) > 0 && agent == "" {
 				err = fault.Newf(fault.InvalidArgs, "run command", "", "--secret needs an agent").Advise("Name the agent before the --.")
 			}
 			if err != nil {
 				return err
 			}
-			return x.run(cmd.Context(), c, agent, args)
+			return x.run(ctx, c, agent, args)
 		},
-	}
-	f := cmd.Flags()
-	f.BoolVar(&x.root, "root", false, "run as root: of the agent's room, or of the guest if no agent is named")
-	f.StringVar(&x.dir, "cwd", "", "the working directory; relative to the agent's home, or to / for root")
-	f.StringArrayVar(&x.env, "env", nil, "set an environment variable, as NAME=value")
-	f.StringArrayVar(&x.secrets, "secret", nil, "put this secret of the agent into the environment")
-	f.DurationVar(&x.timeout, "timeout", 0, "end the command after this long, such as 90s")
-	f.StringVar(&x.session, "session", "", "run in this persistent shell of the agent")
-	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
-	f.BoolVar(&x.tty, "tty", false, "run on a terminal as large as this one")
-	f.BoolVarP(&x.noInput, "no-stdin", "n", false, "give the command no input; leave standard input unread")
-	jsonFlag(cmd, "print one JSON object when the command has ended")
-	for _, two := range []string{"no-stdin tty", "tty json", "secret session", "session tty", "session root"} {
-		cmd.MarkFlagsMutuallyExclusive(strings.Fields(two)...)
-	}
-	return cmd
+		runsCommand,
+		withFlag(&x.root, "root", "run as root: of the agent's room, or of the guest if no agent is named"),
+		withFlag(&x.dir, "cwd", "the working directory; relative to the agent's home, or to / for root"),
+		withFlag(&x.env, "env", "set an environment variable, as NAME=value"),
+		withFlag(&x.secrets, "secret", "put this secret of the agent into the environment"),
+		withFlag(&x.timeout, "timeout", "end the command after this long, such as 90s"),
+		withFlag(&x.session, "session", "run in this persistent shell of the agent"),
+		withFlag(&x.tty, "tty", "run on a terminal as large as this one"),
+		withFlag(&x.noInput, "no-stdin, n", "give the command no input; leave standard input unread"),
+		jsonUsage("print one JSON object when the command has ended"),
+		exclusive("no-stdin tty"), exclusive("tty json"), exclusive("secret session"), exclusive("session tty"), exclusive("session root"))
 }
 
 // run runs the command line args as an agent, or as root of the guest if agent is empty.
-func (x *execFlags) run(ctx context.Context, c console, agent string, args []string) error {
+func (x *execFlags) run(ctx context.Context, c *call, agent string, args []string) error {
 	if x.noInput {
 		c.in = nil
 	}
@@ -99,48 +90,46 @@ func (x *execFlags) run(ctx context.Context, c console, agent string, args []str
 			return err
 		}
 	}
-	client, err := need(ctx)
-	if err != nil {
+	if err := c.connect(ctx); err != nil {
 		return err
 	}
-	defer client.Close()
 	if x.session != "" {
-		return execInSession(ctx, c, client, agent, engine.ShellCommand{Shell: shell, Command: asLine(args), Timeout: x.timeout}, x.json)
+		return execInSession(ctx, c, agent, engine.ShellCommand{Shell: shell, Command: asLine(args), Timeout: x.timeout})
 	}
 	command := engine.Command{Args: args, Dir: x.dir, Env: x.env, Timeout: x.timeout, RoomRoot: x.root && agent != ""}
 	if agent == "" && len(x.env) > 0 {
 		command.Env = append(guest.DefaultEnv(), x.env...)
 	}
-	run := showingStart(c, client, func(ctx context.Context, command engine.Command) (process, error) {
-		return client.Run(ctx, control.RunAs{Agent: agent, Secrets: x.secrets}, command)
+	run := showingStart(c, func(ctx context.Context, command engine.Command) (process, error) {
+		return c.Run(ctx, control.RunAs{Agent: agent, Secrets: x.secrets}, command)
 	})
 	switch {
-	case x.json:
-		return execJSON(ctx, c, command, run)
+	case c.json:
+		return execJSON(ctx, c.console, command, run)
 	case x.tty:
-		return execTerminal(ctx, c, command, run)
+		return execTerminal(ctx, c.console, command, run)
 	}
-	return runForPerson(ctx, c, command, run)
+	return runForPerson(ctx, c.console, command, run)
 }
 
 // splitArgs separates the agent's name from the command that follows "--".
-func splitArgs(cmd *cobra.Command, args []string, asRoot bool) (agent string, command []string, err error) {
+func splitArgs(c *call, asRoot bool) (agent string, command []string, err error) {
 	wrong := func(why, advice string) (string, []string, error) {
 		return "", nil, fault.New(fault.InvalidArgs, "run command", "", errors.New(why)).Advise(advice)
 	}
-	switch dash := cmd.ArgsLenAtDash(); {
+	switch dash := c.cmd.ArgsLenAtDash(); {
 	case dash < 0:
 		return wrong(`missing "--" before the command`, "Try: osaurus-sandbox exec alice -- whoami.")
 	case dash > 1:
 		return wrong("more than one agent", "Write one name before the --.")
-	case dash == len(args):
+	case dash == len(c.args):
 		return wrong("there is no command", "Write it after the --.")
 	case dash == 1:
-		return args[0], args[1:], nil
+		return c.args[0], c.args[1:], nil
 	case !asRoot:
 		return wrong("no agent is named", "Name an agent before the --, or use --root to run as root of the guest.")
 	}
-	return "", args, nil
+	return "", c.args, nil
 }
 
 // maxJSONOutput bounds each stream with --json, which holds the output in memory.
@@ -188,24 +177,24 @@ func asLine(args []string) string {
 }
 
 // execInSession runs a command in a persistent shell and prints its result.
-func execInSession(ctx context.Context, c console, client *control.Client, agent string, command engine.ShellCommand, asJSON bool) error {
-	stop := showStart(ctx, c, client)
-	result, err := runInSession(ctx, client, agent, command)
+func execInSession(ctx context.Context, c *call, agent string, command engine.ShellCommand) error {
+	stop := showStart(ctx, c)
+	result, err := runInSession(ctx, c.Client, agent, command)
 	stop()
 	if err != nil {
 		return err
 	}
 	show := printResult
-	if asJSON {
+	if c.json {
 		show = printResultJSON
 	}
-	if err := show(c, result); err != nil {
+	if err := show(c.console, result); err != nil {
 		return err
 	}
 	switch {
 	case result.Code != 0:
 		return exit{code: result.Code}
-	case result.TimedOut && !asJSON:
+	case result.TimedOut && !c.json:
 		return exit{code: exitInterrupted + int(syscall.SIGTERM)}
 	}
 	return nil

@@ -80,9 +80,6 @@ type lost struct{ error }
 
 func (l lost) Unwrap() error { return l.error }
 
-// runsCommand is the annotation of commands that run another command.
-const runsCommand = "runs-command"
-
 // forSandbox gives errors of the sandbox other exit codes than the command's own. Interruptions
 // keep theirs.
 func forSandbox(ctx context.Context, err error) error {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -26,11 +25,10 @@ const (
 	complainEvery = time.Second
 )
 
-func newForward(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "forward AGENT [LOCAL:]PORT...",
-		Short: "Reach a server that an agent runs, from this computer",
-		Long: `Opens ports of this computer that lead to ports in an agent's room, until you press Ctrl-C: if the agent runs a web server, you can
+func newForward() *cobra.Command {
+	return command("forward AGENT [LOCAL:]PORT...", `Reach a server that an agent runs, from this computer
+
+Opens ports of this computer that lead to ports in an agent's room, until you press Ctrl-C: if the agent runs a web server, you can
 see it in your browser. Each port has the same number here, unless you write LOCAL:PORT; 0 as LOCAL takes any free port. The server
 may listen on the room's loopback address only, and may be started later, or restarted.
 
@@ -40,30 +38,26 @@ does not run, and not stopped as idle meanwhile.
 The ports are opened on 127.0.0.1: every program of every user of this computer can connect. Do not trust what the agent's server
 sends. Browsers do not keep the cookies of different ports apart: the agent's pages get, and can change, the cookies of everything
 that you use on 127.0.0.1. If that matters, use another browser profile or a private window.`,
-		Example: `  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
+		`  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
   osaurus-sandbox forward alice 3000 9000:8080       two at once, one under another number
-  osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f := forwarder{console: c, agent: args[0], slots: make(chan struct{}, maxForwarded)}
+  osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`, func(ctx context.Context, c *call) error {
+			f := forwarder{call: c, agent: c.args[0], slots: make(chan struct{}, maxForwarded)}
 			defer f.close()
-			for _, text := range args[1:] {
-				if err := f.listen(cmd.Context(), text); err != nil {
+			for _, text := range c.args[1:] {
+				if err := f.listen(ctx, text); err != nil {
 					return err
 				}
 			}
-			client, err := need(cmd.Context())
-			if err != nil {
+			if err := c.connect(ctx); err != nil {
 				return err
 			}
-			defer client.Close()
-			return f.run(cmd.Context(), client, wantsJSON(cmd))
-		},
-	})
+			return f.run(ctx)
+		})
 }
 
 // forwarder forwards ports of this computer to an agent's room.
 type forwarder struct {
-	console
+	*call
 	agent        string
 	portForwards []portForward
 	slots        chan struct{} // one per connection
@@ -117,22 +111,22 @@ func (f *forwarder) close() {
 }
 
 // run forwards until the context ends or the daemon closes the connection.
-func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool) error {
+func (f *forwarder) run(ctx context.Context) error {
 	var ports []config.Port
 	for _, d := range f.portForwards {
 		ports = append(ports, d.port)
 	}
 	ctx, end := context.WithCancel(ctx) // ends before the connection to the daemon does, so that its end is not reported as an error
 	defer end()
-	stop := showStart(ctx, f.console, client)
-	way, err := client.Forward(ctx, f.agent, ports)
+	stop := showStart(ctx, f.call)
+	way, err := f.Forward(ctx, f.agent, ports)
 	stop()
 	if err != nil {
 		return err
 	}
 	defer way.Close()
 	for _, d := range f.portForwards {
-		if err := f.say(d, asJSON); err != nil {
+		if err := f.say(d); err != nil {
 			return err
 		}
 	}
@@ -174,8 +168,8 @@ func (f *forwarder) run(ctx context.Context, client *control.Client, asJSON bool
 }
 
 // say prints where a portForward leads.
-func (f *forwarder) say(d portForward, asJSON bool) error {
-	if asJSON {
+func (f *forwarder) say(d portForward) error {
+	if f.json {
 		return printJSONLine(f.out, struct {
 			Address string      `json:"address"`
 			Agent   string      `json:"agent"`

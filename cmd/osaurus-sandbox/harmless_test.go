@@ -216,7 +216,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"audit list": "reads the database: see audit's own test", "audit verify": "reads the database", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
 		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "pack build": "of this computer", "pack export": "of this computer",
 		"pack import": "names have a form", "pack list": "names have a form", "pack remove": "of this computer", "pack show": "names have a form", "pack verify": "names have a form",
-		"plugin init": "of the person alone", "plugin schema": "of this program", "sandbox test": "of this program", "secret ask": "names have a form", "secret delete": "names have a form", "secret list": "names have a form",
+		"plugin init": "of the person alone", "plugin schema": "of this program", "secret ask": "names have a form", "secret delete": "names have a form", "secret list": "names have a form",
 		"secret passphrase": "of the person alone", "secret set": "names have a form", "serve": "no text of anybody's", "service install": "of this computer", "service status": "of this computer",
 		"service uninstall": "of this computer", "version": "of this program", "down": "waits for a daemon's end", "remove": "waits for a daemon's end", "reset": "waits for a guest's end",
 	}

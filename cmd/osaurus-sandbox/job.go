@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -43,63 +43,51 @@ func byPrefix(kind, text string, length int, list func() ([]string, error)) (str
 	return "", fault.Newf(fault.InvalidArgs, "find "+kind, text, "more than one id begins with it").Advise("Write more of it.")
 }
 
-func newJob(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "job",
-		Short: "Run commands of agents in the background",
-		Long: `A job is a command that an agent runs in the background. It goes on when this program or its terminal ends. It keeps the guest from
+func newJob() *cobra.Command {
+	return noun("job", `Run commands of agents in the background
+
+A job is a command that an agent runs in the background. It goes on when this program or its terminal ends. It keeps the guest from
 being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
-		Example: `  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
+		`  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
   osaurus-sandbox job tail -f alice $id
   osaurus-sandbox job wait alice $id
   osaurus-sandbox job kill alice $id`,
-	}
-	cmd.AddCommand(newJobStart(c), newJobList(c), newJobShow(c), newJobWait(c), newJobKill(c), newJobTail(c))
-	return cmd
+		newJobStart(), newJobList(), newJobShow(), newJobWait(), newJobKill(), newJobTail())
 }
 
-func newJobStart(c console) *cobra.Command {
+func newJobStart() *cobra.Command {
 	var env, secrets []string
 	var dir, label string
-	cmd := &cobra.Command{
-		Use:   "start AGENT [flags] -- COMMAND [ARG...]",
-		Short: "Start a job and print its id",
-		Example: `  osaurus-sandbox job start alice -- sh -c 'make 2>&1 | tee build.log'
-  osaurus-sandbox job start alice --cwd src --label build -- make`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			if cmd.ArgsLenAtDash() != 1 {
+	return daemonCommand("start AGENT [flags] -- COMMAND [ARG...]", "Start a job and print its id",
+		`  osaurus-sandbox job start alice -- sh -c 'make 2>&1 | tee build.log'
+  osaurus-sandbox job start alice --cwd src --label build -- make`, func(ctx context.Context, c *call) error {
+			if c.cmd.ArgsLenAtDash() != 1 {
 				return fault.Newf(fault.InvalidArgs, "start job", "", `missing "--" before the command`).Advise("Try: osaurus-sandbox job start alice -- make.")
 			}
-			stop := showStart(cmd.Context(), c, client)
-			r, err := client.Jobs.Start(cmd.Context(), &controlpb.StartJobRequest{
-				Agent: args[0], Args: args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
+			stop := showStart(ctx, c)
+			r, err := c.Jobs.Start(ctx, &controlpb.StartJobRequest{
+				Agent: c.args[0], Args: c.args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
 			})
 			stop()
-			return reply(cmd, r.GetJob(), err, func(w io.Writer, j *controlpb.Job) error { return writef(w, "%s\n", j.Id) })
-		}),
-	}
-	f := cmd.Flags()
-	f.StringVar(&dir, "cwd", "", "the folder it runs in; relative to the agent's home, which is the default")
-	f.StringArrayVar(&env, "env", nil, "set an environment variable, as NAME=value")
-	f.StringArrayVar(&secrets, "secret", nil, "put this secret of the agent into the environment")
-	f.StringVar(&label, "label", "", "what you call it")
-	return withJSON(cmd)
+			return reply(c, r.GetJob(), err, func(w io.Writer, j *controlpb.Job) error { return writef(w, "%s\n", j.Id) })
+		},
+		withFlag(&dir, "cwd", "the folder it runs in; relative to the agent's home, which is the default"),
+		withFlag(&env, "env", "set an environment variable, as NAME=value"),
+		withFlag(&secrets, "secret", "put this secret of the agent into the environment"),
+		withFlag(&label, "label", "what you call it"))
 }
 
-func newJobList(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "list [AGENT]",
-		Short: "List the jobs of an agent, or of all",
-		Long:  "Lists the jobs that run, and those that ended last. It does not start the guest: if that does not run, there are none.",
-		Example: `  osaurus-sandbox job list
-  osaurus-sandbox job list alice`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Jobs.List(cmd.Context(), &controlpb.ListJobsRequest{Agent: first(args)})
-			return replyTable(cmd, r, err, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.GetJobs(), func(j *controlpb.Job) []any {
+func newJobList() *cobra.Command {
+	return daemonCommand("list [AGENT]", `List the jobs of an agent, or of all
+
+Lists the jobs that run, and those that ended last. It does not start the guest: if that does not run, there are none.`,
+		`  osaurus-sandbox job list
+  osaurus-sandbox job list alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.arg(0)})
+			return replyTable(c, r, err, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.GetJobs(), func(j *controlpb.Job) []any {
 				return []any{j.Agent, shortID(j.Id), jobState(j), when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command)}
 			})
-		}),
-	})
+		})
 }
 
 // jobState describes the state of a job in a few words.
@@ -126,19 +114,19 @@ func jobState(j *controlpb.Job) string {
 	return state
 }
 
-// withJob is withClient for commands with the arguments AGENT and a prefix of a job's id.
-func withJob(do func(cmd *cobra.Command, client *control.Client, agent, id string) error) func(*cobra.Command, []string) error {
-	return withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+// withJob is for commands with the arguments AGENT and JOB, the beginning of a job's id.
+func withJob(run func(ctx context.Context, c *call, agent, id string) error) runFunc {
+	return func(ctx context.Context, c *call) error {
 		const length = 32
-		id, err := byPrefix("job", args[1], length, func() ([]string, error) {
-			r, err := client.Jobs.List(cmd.Context(), &controlpb.ListJobsRequest{Agent: args[0]})
+		id, err := byPrefix("job", c.args[1], length, func() ([]string, error) {
+			r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.args[0]})
 			return offers(r.GetJobs(), (*controlpb.Job).GetId), err
 		})
 		if err != nil {
 			return err
 		}
-		return do(cmd, client, args[0], id)
-	})
+		return run(ctx, c, c.args[0], id)
+	}
 }
 
 func printJob(w io.Writer, j *controlpb.Job) error {
@@ -161,33 +149,27 @@ func printJob(w io.Writer, j *controlpb.Job) error {
 	return table.Flush()
 }
 
-func newJobShow(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "show AGENT JOB",
-		Short:   "Show a job's status",
-		Example: `  osaurus-sandbox job show alice 3f2a`,
-		RunE: withJob(func(cmd *cobra.Command, client *control.Client, agent, id string) error {
-			r, err := client.Jobs.Poll(cmd.Context(), &controlpb.PollJobRequest{Agent: agent, Id: id})
-			return reply(cmd, r.GetJob(), err, printJob)
-		}),
-	})
+func newJobShow() *cobra.Command {
+	return daemonCommand("show AGENT JOB", "Show a job's status",
+		`  osaurus-sandbox job show alice 3f2a`, withJob(func(ctx context.Context, c *call, agent, id string) error {
+			r, err := c.Jobs.Poll(ctx, &controlpb.PollJobRequest{Agent: agent, Id: id})
+			return reply(c, r.GetJob(), err, printJob)
+		}))
 }
 
-func newJobWait(c console) *cobra.Command {
+func newJobWait() *cobra.Command {
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:         "wait AGENT JOB",
-		Short:       "Wait until a job has ended",
-		Long:        "Waits until a job has ended. The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs when\n--timeout is over, or if its code is not known.",
-		Example:     `  osaurus-sandbox job wait alice 3f2a --timeout 10m`,
-		Annotations: map[string]string{runsCommand: "true"},
-		RunE: withJob(func(cmd *cobra.Command, client *control.Client, agent, id string) error {
+	return daemonCommand("wait AGENT JOB", `Wait until a job has ended
+
+Waits until a job has ended. The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs when
+--timeout is over, or if its code is not known.`,
+		`  osaurus-sandbox job wait alice 3f2a --timeout 10m`, withJob(func(ctx context.Context, c *call, agent, id string) error {
 			request := &controlpb.WaitJobRequest{Agent: agent, Id: id}
 			if timeout != 0 {
 				request.Timeout = durationpb.New(timeout)
 			}
-			r, err := client.Jobs.Wait(cmd.Context(), request)
-			switch err := reply(cmd, r.GetJob(), err, printJob); {
+			r, err := c.Jobs.Wait(ctx, request)
+			switch err := reply(c, r.GetJob(), err, printJob); {
 			case err != nil:
 				return err
 			case r.Job.Running:
@@ -197,53 +179,44 @@ func newJobWait(c console) *cobra.Command {
 			}
 			return nil
 		}),
-	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default for ever)")
-	return withJSON(cmd)
+		runsCommand,
+		withFlag(&timeout, "timeout", "wait no longer than this, as in 90s (default for ever)"))
 }
 
-func newJobKill(c console) *cobra.Command {
+func newJobKill() *cobra.Command {
 	var hard bool
-	cmd := &cobra.Command{
-		Use:   "kill AGENT JOB",
-		Short: "End a job and all that it has started",
-		Long:  "Sends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
-		Example: `  osaurus-sandbox job kill alice 3f2a
-  osaurus-sandbox job kill alice 3f2a --kill`,
-		RunE: withJob(func(cmd *cobra.Command, client *control.Client, agent, id string) error {
-			r, err := client.Jobs.Kill(cmd.Context(), &controlpb.KillJobRequest{Agent: agent, Id: id, Kill: hard})
-			return reply(cmd, r.GetJob(), err, nil)
+	return daemonCommand("kill AGENT JOB", "End a job and all that it has started\n\nSends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
+		`  osaurus-sandbox job kill alice 3f2a
+  osaurus-sandbox job kill alice 3f2a --kill`, withJob(func(ctx context.Context, c *call, agent, id string) error {
+			r, err := c.Jobs.Kill(ctx, &controlpb.KillJobRequest{Agent: agent, Id: id, Kill: hard})
+			return reply(c, r.GetJob(), err, nil)
 		}),
-	}
-	cmd.Flags().BoolVar(&hard, "kill", false, "send SIGKILL, which no program can ignore")
-	return withJSON(cmd)
+		withFlag(&hard, "kill", "send SIGKILL, which no program can ignore"))
 }
 
 // tailBytes is how much output is searched for the last lines. The daemon reads back no more at
 // once.
 const tailBytes = 64 << 10
 
-func newJobTail(c console) *cobra.Command {
+func newJobTail() *cobra.Command {
 	var follow, all bool
-	var lines uint
-	cmd := &cobra.Command{
-		Use:   "tail AGENT JOB",
-		Short: "Print what a job has written",
-		Long:  "Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.",
-		Example: `  osaurus-sandbox job tail -f alice 3f2a
-  osaurus-sandbox job tail alice 3f2a --all > build.log`,
-		RunE: withJob(func(cmd *cobra.Command, client *control.Client, agent, id string) error {
+	lines := uint(10)
+	return daemonCommand("tail AGENT JOB", `Print what a job has written
+
+Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.`,
+		`  osaurus-sandbox job tail -f alice 3f2a
+  osaurus-sandbox job tail alice 3f2a --all > build.log`, withJob(func(ctx context.Context, c *call, agent, id string) error {
 			request := &controlpb.TailJobRequest{Agent: agent, Id: id, FromEnd: tailBytes, Follow: follow}
 			if all {
 				request.FromEnd = 0
 			}
-			stream, err := client.Jobs.Tail(cmd.Context(), request)
+			stream, err := c.Jobs.Tail(ctx, request)
 			if err != nil {
 				return err
 			}
 			defer stream.Close()
 			show := func(part *controlpb.TailJobResponse) error {
-				if wantsJSON(cmd) {
+				if c.json {
 					return printLine(c.out, part)
 				}
 				_, err := c.out.Write(part.Data)
@@ -254,11 +227,9 @@ func newJobTail(c console) *cobra.Command {
 			}
 			return tailLines(stream, int(lines), follow, show)
 		}),
-	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
-	cmd.Flags().BoolVar(&all, "all", false, "from the beginning, as far as it is kept")
-	cmd.Flags().UintVarP(&lines, "lines", "n", 10, "how many lines")
-	return withJSON(cmd)
+		withFlag(&follow, "follow, f", "go on with what is written from now on"),
+		withFlag(&all, "all", "from the beginning, as far as it is kept"),
+		withFlag(&lines, "lines, n", "how many lines"))
 }
 
 // jobOutput is the daemon's stream of a job's output.

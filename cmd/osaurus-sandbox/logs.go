@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"maps"
 	"slices"
@@ -17,38 +18,33 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-func newLogs(c console) *cobra.Command {
+func newLogs() *cobra.Command {
 	var follow bool
 	var since, source, agent string
-	cmd := &cobra.Command{
-		Use:   "logs",
-		Short: "Print the logs of the daemon, the guest or an agent",
-		Long:  "If no daemon runs, it prints the logs of the last one, and why one did not start.",
-		Example: `  osaurus-sandbox logs --since 10m
+	return command("logs", `Print the logs of the daemon, the guest or an agent
+
+If no daemon runs, it prints the logs of the last one, and why one did not start.`,
+		`  osaurus-sandbox logs --since 10m
   osaurus-sandbox logs -f --source console
-  osaurus-sandbox logs -f --agent alice`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  osaurus-sandbox logs -f --agent alice`, func(ctx context.Context, c *call) error {
 			from, err := parseSince(since)
 			if err != nil {
 				return err
 			}
-			client, err := reach(cmd.Context())
+			err = c.reach(ctx)
 			if fault.KindOf(err) == fault.Unavailable && agent == "" && !follow {
-				return logsWithoutDaemon(cmd, source, from.AsTime())
+				return logsWithoutDaemon(c, source, from.AsTime())
 			}
 			if err != nil {
 				return err
 			}
-			defer client.Close()
 			request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
-			return replyEach(cmd, control.Messages(client.Logs(cmd.Context(), request)), printLog)
+			return replyEach(c, control.Messages(c.Logs(ctx, request)), printLog)
 		},
-	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
-	cmd.Flags().StringVar(&since, "since", "", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)")
-	cmd.Flags().StringVar(&source, "source", "", "only this one: daemon, or console of the guest")
-	cmd.Flags().StringVar(&agent, "agent", "", "what programs of this agent have logged, instead of both")
-	return withJSON(cmd)
+		withFlag(&follow, "follow, f", "go on with what is written from now on"),
+		withFlag(&since, "since", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)"),
+		withFlag(&source, "source", "only this one: daemon, or console of the guest"),
+		withFlag(&agent, "agent", "what programs of this agent have logged, instead of both"))
 }
 
 // printLog prints a line of a log.
@@ -63,17 +59,17 @@ func printLog(w io.Writer, l *controlpb.LogsResponse) error {
 }
 
 // logsWithoutDaemon prints the logs of past daemons, which explain why none starts.
-func logsWithoutDaemon(cmd *cobra.Command, source string, since time.Time) error {
+func logsWithoutDaemon(c *call, source string, since time.Time) error {
 	home, err := config.FindHome()
 	if err != nil {
 		return err
 	}
-	writef(cmd.ErrOrStderr(), "No daemon answers. This is what is in %s:\n", home.Logs())
+	writef(c.err, "No daemon answers. This is what is in %s:\n", home.Logs())
 	show := printLog
-	if wantsJSON(cmd) {
+	if c.json {
 		show = printLine
 	}
-	return control.LeftLogs(home, source, since, func(l *controlpb.LogsResponse) error { return show(cmd.OutOrStdout(), l) })
+	return control.LeftLogs(home, source, since, func(l *controlpb.LogsResponse) error { return show(c.out, l) })
 }
 
 // parseSince parses a duration or a time. Empty means no limit.
@@ -93,41 +89,37 @@ func parseSince(text string) (*timestamppb.Timestamp, error) {
 		Advise("Write a duration such as 90s, 10m or 24h, or a time such as 2006-01-02 15:04:05.")
 }
 
-func newEvents(c console) *cobra.Command {
+func newEvents() *cobra.Command {
 	var follow bool
 	var after int64
 	var agent string
 	var agents bool
 	var topics []string
-	cmd := &cobra.Command{
-		Use:   "events",
-		Short: "Print what happened to the sandbox, or the events of agents' programs",
-		Long: `Prints what happened to the sandbox. Each event has a number: with --after a program can go on where it ended. With --agent it
+	return command("events", `Print what happened to the sandbox, or the events of agents' programs
+
+Prints what happened to the sandbox. Each event has a number: with --after a program can go on where it ended. With --agent it
 prints the events of that agent's programs instead (osaurus-host events emit), and those of other agents' programs whose topic
 begins with "shared:". These have numbers of their own.`,
-		Example: `  osaurus-sandbox events -f
-  osaurus-sandbox events -f --agent alice --topic 'rss.*'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := reach(cmd.Context())
-			if err != nil {
+		`  osaurus-sandbox events -f
+  osaurus-sandbox events -f --agent alice --topic 'rss.*'`, func(ctx context.Context, c *call) error {
+			if err := c.reach(ctx); err != nil {
 				return err
 			}
-			defer client.Close()
 			if agents || agent != "" || len(topics) > 0 {
 				request := &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}
-				return replyEach(cmd, control.Messages(client.Topics.Read(cmd.Context(), request)), printTopic)
+				return replyEach(c, control.Messages(c.Topics.Read(ctx, request)), printTopic)
 			}
 			request := &controlpb.EventsRequest{After: after, Follow: follow}
-			return replyEach(cmd, control.Messages(client.Events(cmd.Context(), request)), printEvent)
+			return replyEach(c, control.Messages(c.Events(ctx, request)), printEvent)
 		},
-	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
-	cmd.Flags().Int64Var(&after, "after", 0, "only events with greater numbers")
-	cmd.Flags().StringVar(&agent, "agent", "", "events that this agent gets")
-	cmd.Flags().BoolVar(&agents, "agents", false, "events of all agents' programs")
-	cmd.Flags().StringSliceVar(&topics, "topic", nil, "only events of this topic; with * at its end, of all topics that begin so")
-	cmd.MarkFlagsMutuallyExclusive("agent", "agents")
-	return withJSON(cmd)
+		withFlag(&follow, "follow, f", "go on with what happens from now on"),
+		withFlag(&after, "after", "only events with greater numbers"),
+		withFlag(&agent, "agent", "events that this agent gets"),
+		withFlag(&agents, "agents", "events of all agents' programs"),
+		func(cmd *cobra.Command) {
+			cmd.Flags().StringSliceVar(&topics, "topic", nil, "only events of this topic; with * at its end, of all topics that begin so")
+		},
+		exclusive("agent agents"))
 }
 
 func printEvent(w io.Writer, e *controlpb.EventsResponse) error {

@@ -16,126 +16,88 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// machineCommand is a command that changes the state of the sandbox.
-type machineCommand struct {
-	use, short, long string
-	// confirm, if not empty, is the warning shown before asking for confirmation.
-	confirm string
-	flags   []string // for a daemon that has to be started
-	do      func(context.Context, *control.Client) (*controlpb.Status, error)
-}
+// newMachineCommands returns the commands that change the state of the sandbox.
+func newMachineCommands() []*cobra.Command {
+	return []*cobra.Command{
+		newDown(),
+		machineCommand("up", `Start the sandbox, and make what it needs first
 
-func newMachineCommands(c console) []*cobra.Command {
-	list := []*cobra.Command{newDown(c)}
-	for _, m := range []machineCommand{
-		{
-			use: "up", short: "Start the sandbox, and make what it needs first",
-			long: "Starts the daemon and the guest unless they are running. Makes first what is missing: a pack, an image, a disk.",
-			do:   asking((*control.Client).Up),
-		},
-		{
-			use: "restart", short: "Stop the guest and start it again",
-			long: `Powers the guest off and starts it again. Everything that runs in it ends: commands, jobs, sessions. Files, installed packages
+Starts the daemon and the guest unless they are running. Makes first what is missing: a pack, an image, a disk.`,
+			"", asking((*control.Client).Up)),
+		machineCommand("restart", `Stop the guest and start it again
+
+Powers the guest off and starts it again. Everything that runs in it ends: commands, jobs, sessions. Files, installed packages
 and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
-			do: asking((*control.Client).Restart),
-		},
-		{
-			use: "provision", short: "Check and make all that a guest needs, and start it",
-			long: "Like up, but checks everything that is there already, and makes again what is broken.",
-			do:   provision,
-		},
-		{
-			use: "reset", short: "Start over with an empty disk",
-			long:    "Replaces the guest's disk with an empty one: what was installed or changed in the guest is gone. The workspace is kept.",
-			confirm: "All that was installed or changed in the guest will be gone. The workspace is kept.",
-			flags:   []string{"--" + restFlag},
-			do:      asking((*control.Client).Reset),
-		},
-		{
-			use: "remove", short: "Delete the guest: its disk and what it boots from",
-			long:    "Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. `osaurus-sandbox up` makes them\nagain.",
-			confirm: "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.",
-			flags:   []string{"--" + restFlag},
-			do:      asking((*control.Client).Remove),
-		},
-	} {
-		list = append(list, newMachineCommand(c, m))
+			"", asking((*control.Client).Restart)),
+		machineCommand("provision", `Check and make all that a guest needs, and start it
+
+Like up, but checks everything that is there already, and makes again what is broken.`,
+			"", provision),
+		machineCommand("reset", `Start over with an empty disk
+
+Replaces the guest's disk with an empty one: what was installed or changed in the guest is gone. The workspace is kept.`,
+			"All that was installed or changed in the guest will be gone. The workspace is kept.", asking((*control.Client).Reset)),
+		machineCommand("remove", "Delete the guest: its disk and what it boots from\n\n"+
+			"Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. `osaurus-sandbox up` makes them\nagain.",
+			"The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.", asking((*control.Client).Remove)),
 	}
-	return list
 }
 
-func newMachineCommand(c console, m machineCommand) *cobra.Command {
-	var yes bool
-	example := "  osaurus-sandbox " + m.use
-	if m.confirm != "" {
-		example += "\n" + example + " --yes"
+// machineCommand returns a command that changes the state of the sandbox. If it destroys
+// something, loss says what, and a person has to confirm it.
+func machineCommand(use, help, loss string, do func(context.Context, *control.Client) (*controlpb.Status, error)) *cobra.Command {
+	examples := "  osaurus-sandbox " + use
+	var options []option
+	var flags []string
+	if loss != "" {
+		examples += "\n" + examples + " --yes"
+		options = append(options, asks(func([]string) (string, string) { return use, loss }))
+		flags = append(flags, "--"+restFlag) // a daemon that this command starts must not start the guest
 	}
-	cmd := &cobra.Command{
-		Use: m.use, Short: m.short, Long: m.long,
-		Example: example,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			if m.confirm != "" {
-				if err := confirm(ctx, c, yes, m.use, m.confirm); err != nil {
-					return err
-				}
-			}
-			client, err := needWith(ctx, clientName, m.flags...)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) { return m.do(ctx, client) })
-			if err == nil {
-				noteAnotherBuild(ctx, c, client)
-			}
-			return reply(cmd, status, err, printStatus)
-		},
-	}
-	if m.confirm != "" {
-		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	}
-	return withJSON(cmd)
+	return command(use, help, examples, func(ctx context.Context, c *call) error {
+		if err := c.connect(ctx, flags...); err != nil {
+			return err
+		}
+		status, err := withProgress(ctx, c, func() (*controlpb.Status, error) { return do(ctx, c.Client) })
+		if err == nil {
+			noteAnotherBuild(ctx, c)
+		}
+		return reply(c, status, err, printStatus)
+	}, options...)
 }
 
-func newDown(c console) *cobra.Command {
+func newDown() *cobra.Command {
 	var daemon bool
-	cmd := &cobra.Command{
-		Use:   "down",
-		Short: "Power the guest off",
-		Long: `Ends what runs in the guest, has it write everything to its disk, and powers it off, by force if it does not react. The daemon
+	return command("down", `Power the guest off
+
+Ends what runs in the guest, has it write everything to its disk, and powers it off, by force if it does not react. The daemon
 goes on, and starts the guest again for the next command that needs it. With --daemon the daemon ends too.`,
-		Example: `  osaurus-sandbox down
-  osaurus-sandbox down --daemon`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, noDaemon := cmd.Context(), map[string]bool{"daemon": false} // JSON for programs
+		`  osaurus-sandbox down
+  osaurus-sandbox down --daemon`, func(ctx context.Context, c *call) error {
+			noDaemon := map[string]bool{"daemon": false} // JSON for programs
 			home, err := config.FindHome()
 			if err != nil {
 				return err
 			}
-			client, err := control.Connect(ctx, home, clientName)
+			c.Client, err = control.Connect(ctx, home, clientName)
 			if fault.KindOf(err) == fault.Unavailable {
 				// No guest runs: it ends with its daemon.
-				return reply(cmd, noDaemon, released(ctx, home), nil)
+				return reply(c, noDaemon, released(ctx, home), nil)
 			}
 			if err != nil {
 				return err
 			}
-			defer client.Close()
 			if daemon { // even one of another version
-				return reply(cmd, noDaemon, quit(ctx, client, home), nil)
+				return reply(c, noDaemon, quit(ctx, c.Client, home), nil)
 			}
-			status, err := withProgress(ctx, c, client, func() (*controlpb.Status, error) {
-				return answer(client.Down(ctx, &controlpb.DownRequest{}))
+			status, err := withProgress(ctx, c, func() (*controlpb.Status, error) {
+				return answer(c.Down(ctx, &controlpb.DownRequest{}))
 			})
-			return reply(cmd, status, err, printStatus)
-		},
-	}
-	cmd.Flags().BoolVar(&daemon, "daemon", false, "end the daemon too")
-	return withJSON(cmd)
+			return reply(c, status, err, printStatus)
+		}, withFlag(&daemon, "daemon", "end the daemon too"))
 }
 
-// asking adapts an API call without arguments to machineCommand.do.
+// asking adapts an API call without arguments to machineCommand.
 func asking[Q any, R interface{ GetStatus() *controlpb.Status }](call func(*control.Client, context.Context, *Q) (R, error)) func(context.Context, *control.Client) (*controlpb.Status, error) {
 	return func(ctx context.Context, client *control.Client) (*controlpb.Status, error) {
 		return answer(call(client, ctx, new(Q)))
@@ -158,38 +120,30 @@ func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, 
 	return last, nil
 }
 
-func newStatus(c console) *cobra.Command {
+func newStatus() *cobra.Command {
 	var watch bool
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the sandbox's status",
-		Long:  "Answers at once, whatever state the guest is in. It starts nothing: if no daemon runs, the exit code is 6.",
-		Example: `  osaurus-sandbox status
+	return command("status", `Show the sandbox's status
+
+Answers at once, whatever state the guest is in. It starts nothing: if no daemon runs, the exit code is 6.`,
+		`  osaurus-sandbox status
   osaurus-sandbox status --watch
-  osaurus-sandbox status --json | jq --raw-output .state`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			client, err := reach(ctx)
-			if err != nil {
+  osaurus-sandbox status --json | jq --raw-output .state`, func(ctx context.Context, c *call) error {
+			if err := c.reach(ctx); err != nil {
 				return err
 			}
-			defer client.Close()
-			noteAnotherBuild(ctx, c, client)
+			noteAnotherBuild(ctx, c)
 			if !watch {
-				status, err := answer(client.Status(ctx, &controlpb.StatusRequest{}))
-				return reply(cmd, status, err, printStatus)
+				status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
+				return reply(c, status, err, printStatus)
 			}
-			return replyEach(cmd, func(yield func(*controlpb.Status, error) bool) {
-				for r, err := range control.Messages(client.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
+			return replyEach(c, func(yield func(*controlpb.Status, error) bool) {
+				for r, err := range control.Messages(c.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
 					if !yield(r.GetStatus(), err) {
 						return
 					}
 				}
 			}, printStatusLine)
-		},
-	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
-	return withJSON(cmd)
+		}, withFlag(&watch, "watch", "show it again whenever it changes"))
 }
 
 // printStatusLine prints the status on one line.

@@ -27,7 +27,7 @@ type console struct {
 }
 
 func main() {
-	local.Helper() // runs the helper of the local backend if started as one
+	local.Helper() // runs the helper of the local engine if started as one
 	_ = noCore()   // lowering a limit always succeeds
 	keepInherited()
 	// Make a closed pipe an error of Write, so that commands can clean up. By default Go ends the
@@ -94,7 +94,7 @@ func run(ctx context.Context, c console, args []string) int {
 	if _, isFault := errors.AsType[*fault.Error](err); err != nil && !isFault && !began {
 		err = misused(cmd, cmd.Flags().Args(), err)
 	}
-	if cmd.Annotations[runsCommand] != "" {
+	if cmd.Annotations[otherCommand] != "" {
 		err = forSandbox(ctx, err)
 	}
 	return finish(ctx, c.err, err)
@@ -143,12 +143,12 @@ func newRoot(c console) *cobra.Command {
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	inGroups(root, []group{
-		{"The sandbox", append(newMachineCommands(c), newStatus(c), newDoctor(), newDiagnose(c), newConfig(c), newService(c), newServe(c))},
-		{"Agents and their commands", []*cobra.Command{newAgent(c), newExec(c), newShell(c), newForward(c), newCp(c), newSession(c), newJob(c), newPs(c), newTop(c)}},
-		{"Tools, plugins, apps", []*cobra.Command{newTool(c), newPlugin(c), newMCP(c), newArtifacts(c)}},
-		{"What agents ask for and keep", []*cobra.Command{newSecret(c), newPrompt(c), newMemory(c), newTask(c)}},
-		{"What happened", []*cobra.Command{newEvents(c), newLogs(c), newAudit(c)}},
-		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(c), newPack(c), newSandbox(c)}},
+		{"The sandbox", append(newMachineCommands(), newStatus(), newDoctor(), newDiagnose(), newConfig(), newService(), newServe())},
+		{"Agents and their commands", []*cobra.Command{newAgent(), newExec(), newShell(), newForward(), newCp(), newSession(), newJob(), newPs(), newTop()}},
+		{"Tools, plugins, apps", []*cobra.Command{newTool(), newPlugin(), newMCP(), newArtifacts()}},
+		{"What agents ask for and keep", []*cobra.Command{newSecret(), newPrompt(), newMemory(), newTask()}},
+		{"What happened", []*cobra.Command{newEvents(), newLogs(), newAudit()}},
+		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(), newPack()}},
 	})
 	root.Version = build()
 	root.SetVersionTemplate("osaurus-sandbox {{.Version}}\n")

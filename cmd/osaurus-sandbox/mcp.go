@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -10,25 +11,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/mcp"
+	"osaurus-sandbox/tools"
 )
 
-func newMCP(c console) *cobra.Command {
-	var agent, profile string
-	cmd := &cobra.Command{
-		Use:   "mcp",
-		Short: "Let apps work in the sandbox, over the Model Context Protocol",
-		Long: `Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as the agent
+func newMCP() *cobra.Command {
+	agent, profile := "", string(tools.Full)
+	cmd := plainCommand("mcp", `Let apps work in the sandbox, over the Model Context Protocol
+
+Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as the agent
 --agent, or as one with the app's name, which is made when the app connects first. Such a new agent may only read, until you allow
 more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 
 "mcp install" writes the command into an app's configuration.`,
-		Example: `  osaurus-sandbox mcp install claude-code
+		`  osaurus-sandbox mcp install claude-code
   osaurus-sandbox mcp config cursor
-  osaurus-sandbox mcp --agent alice --profile lean`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  osaurus-sandbox mcp --agent alice --profile lean`, func(ctx context.Context, c *call) error {
 			o := mcp.Options{
-				Sandbox: mcp.API{Connect: needAs, Find: reachAs}, Program: programPath(), Version: build(),
+				Sandbox: mcp.API{Connect: func(ctx context.Context, name string) (*control.Client, error) { return need(ctx, name) }, Find: reach}, Program: programPath(), Version: build(),
 				Log: slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: slog.LevelError})),
 			}
 			var err error
@@ -41,12 +42,11 @@ more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 				}
 			}
 			os.Stdout = os.Stderr // keeps stray prints out of the protocol
-			return mcp.Serve(cmd.Context(), c.in, c.out, o)
+			return mcp.Serve(ctx, c.in, c.out, o)
 		},
-	}
-	cmd.AddCommand(newMCPInstall(c), newMCPUninstall(c), newMCPConfig(c))
-	cmd.Flags().StringVar(&agent, "agent", "", "the agent that the app works as (default one named after the app)")
-	cmd.Flags().StringVar(&profile, "profile", "full", "which tools: full, or lean for small models")
+		withFlag(&agent, "agent", "the agent that the app works as (default one named after the app)"),
+		withFlag(&profile, "profile", "which tools: full, or lean for small models"))
+	cmd.AddCommand(newMCPInstall(), newMCPUninstall(), newMCPConfig())
 	return cmd
 }
 

@@ -30,142 +30,124 @@ type setup struct {
 	readOnly, dryRun bool
 }
 
-func (s *setup) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.agent, "agent", "", "the agent that the client works as (default one named after it)")
-	cmd.Flags().StringVar(&s.profile, "profile", string(tools.Full), "which tools: full, or lean for small models")
-	withJSON(cmd)
+func newSetup() *setup { return &setup{profile: string(tools.Full)} }
+
+func (s *setup) agentFlag() option {
+	return withFlag(&s.agent, "agent", "the agent that the client works as (default one named after it)")
 }
 
-func newMCPInstall(c console) *cobra.Command {
-	var s setup
-	cmd := &cobra.Command{
-		Use:   "install CLIENT",
-		Short: "Connect an app: add the sandbox to its MCP servers",
-		Long: `Adds this program to the MCP servers in a client's configuration file, shows what it changes there, and keeps a copy of the file
+func (s *setup) profileFlag() option {
+	return withFlag(&s.profile, "profile", "which tools: full, or lean for small models")
+}
+
+func dryRunFlag(to *bool) option {
+	return withFlag(to, "dry-run", "show what would be changed, and change nothing")
+}
+
+// knownClients lists the clients for help.
+func knownClients() string { return "\n\nClients: " + strings.Join(install.IDs(), ", ") + "." }
+
+func newMCPInstall() *cobra.Command {
+	s := newSetup()
+	return command("install CLIENT", `Connect an app: add the sandbox to its MCP servers
+
+Adds this program to the MCP servers in a client's configuration file, shows what it changes there, and keeps a copy of the file
 beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With
 --read-only it may only read. If there is such an agent already, its setting autonomousExec.enabled is changed accordingly, for
 everything that works as that agent.
 
-` + ownTools + `
-
-Clients: ` + strings.Join(install.IDs(), ", ") + ".",
-		Example: `  osaurus-sandbox mcp install claude-desktop
+`+ownTools+knownClients(),
+		`  osaurus-sandbox mcp install claude-desktop
   osaurus-sandbox mcp install cursor --dry-run
-  osaurus-sandbox mcp install zed --agent alice --profile lean`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, command, err := s.resolve(args[0])
-			if err != nil {
-				return err
-			}
-			var sandbox admitted
-			file, err := edit(client, s.dryRun, func(path string, text []byte) (change, error) {
-				added, err := client.Add(text, command)
-				if err == nil && !s.dryRun { // first: the entry does not work without the agent
-					sandbox, err = s.admit(cmd.Context())
-				}
-				if client.Has(text) { // the backup holds the file before the first install
-					text, _, _ = readClient(path + backupSuffix)
-				}
-				return change{file: added, copy: text}, err
-			})
-			if err == nil && !s.dryRun { // last: if installing fails, the agent's rights stay
-				err = s.allow(cmd.Context(), client, sandbox.agent)
-			}
-			switch {
-			case err != nil:
-				return err
-			case wantsJSON(cmd):
-				return printJSON(c.out, struct {
-					clientEditJSON
-					Agent    string `json:"agent"`
-					ReadOnly bool   `json:"read_only"`
-				}{editAsJSON(client, file), cmp.Or(sandbox.agent, s.agent), s.readOnly})
-			}
-			if _, err := fmt.Fprint(c.out, file.diff); err != nil {
-				return err
-			}
-			if !s.dryRun {
-				if err := s.tell(c.out, client, sandbox); err != nil {
-					return err
-				}
-			}
-			switch {
-			case !file.changed:
-				err = writef(c.out, "%s is connected already; its file was not changed.\n", client.Title)
-			case !s.dryRun:
-				_, err = fmt.Fprintln(c.out, client.Then)
-			}
-			return err
-		},
+  osaurus-sandbox mcp install zed --agent alice --profile lean`, s.install,
+		s.agentFlag(), s.profileFlag(),
+		withFlag(&s.readOnly, "read-only", "let the agent read only"),
+		dryRunFlag(&s.dryRun))
+}
+
+// install connects a client to the sandbox.
+func (s *setup) install(ctx context.Context, c *call) error {
+	client, command, err := s.resolve(c.args[0])
+	if err != nil {
+		return err
 	}
-	s.flags(cmd)
-	cmd.Flags().BoolVar(&s.readOnly, "read-only", false, "let the agent read only")
-	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "show what would be changed, and change nothing")
-	return cmd
+	e, err := edit(client, s.dryRun, func(path string, text []byte) (change, error) {
+		added, err := client.Add(text, command)
+		if err == nil && !s.dryRun { // first: the entry does not work without the agent
+			err = s.admit(ctx, c)
+		}
+		if client.Has(text) { // the backup holds the file before the first install
+			text, _, _ = readClient(path + backupSuffix)
+		}
+		return change{file: added, copy: text}, err
+	})
+	if err == nil && !s.dryRun { // last: if installing fails, the agent's rights stay
+		err = s.allow(ctx, c, client)
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return printJSON(c.out, struct {
+			clientEdit
+			Agent    string `json:"agent"`
+			ReadOnly bool   `json:"read_only"`
+		}{e, s.agent, s.readOnly})
+	}
+	if _, err := io.WriteString(c.out, e.Diff); err != nil {
+		return err
+	}
+	if !s.dryRun {
+		if err := s.tell(ctx, c, client); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !e.Changed:
+		err = writef(c.out, "%s is connected already; its file was not changed.\n", client.Title)
+	case !s.dryRun:
+		_, err = fmt.Fprintln(c.out, client.Then)
+	}
+	return err
 }
 
-// clientEditJSON is a clientEdit as JSON.
-type clientEditJSON struct {
-	Client  string `json:"client"`
-	File    string `json:"file"`
-	Changed bool   `json:"changed"` // or would be, with --dry-run
-	Diff    string `json:"diff"`
-}
-
-func editAsJSON(client install.Client, e clientEdit) clientEditJSON {
-	return clientEditJSON{client.ID, e.path, e.changed, e.diff}
-}
-
-func newMCPUninstall(c console) *cobra.Command {
+func newMCPUninstall() *cobra.Command {
 	var dryRun bool
-	cmd := &cobra.Command{
-		Use:   "uninstall CLIENT",
-		Short: "Disconnect an app: undo mcp install",
-		Long: `Takes this program out of the MCP servers in a client's configuration file again, and shows what it changes there. The copy that
+	return command("uninstall CLIENT", `Disconnect an app: undo mcp install
+
+Takes this program out of the MCP servers in a client's configuration file again, and shows what it changes there. The copy that
 install kept beside the file is removed, and so is the file, if nothing else is in it. A client that was not connected is left alone.
 
-The agent stays, with its files and what it may do: osaurus-sandbox agent delete NAME.
-
-Clients: ` + strings.Join(install.IDs(), ", ") + ".",
-		Example: `  osaurus-sandbox mcp uninstall cursor
-  osaurus-sandbox mcp uninstall claude-desktop --dry-run`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := install.Find(args[0])
+The agent stays, with its files and what it may do: osaurus-sandbox agent delete NAME.`+knownClients(),
+		`  osaurus-sandbox mcp uninstall cursor
+  osaurus-sandbox mcp uninstall claude-desktop --dry-run`, func(ctx context.Context, c *call) error {
+			client, err := install.Find(c.args[0])
 			if err != nil {
 				return err
 			}
-			file, err := edit(client, dryRun, func(path string, text []byte) (change, error) { return undo(client, path, text) })
-			switch {
-			case err != nil:
+			e, err := edit(client, dryRun, func(path string, text []byte) (change, error) { return undo(client, path, text) })
+			return reply(c, e, err, func(w io.Writer, e clientEdit) error {
+				if !e.Changed {
+					return writef(w, "%s was not connected.\n", client.Title)
+				}
+				_, err := io.WriteString(w, e.Diff)
+				if err == nil && !dryRun {
+					_, err = fmt.Fprintln(w, client.Then)
+				}
 				return err
-			case wantsJSON(cmd):
-				return printJSON(c.out, editAsJSON(client, file))
-			case !file.changed:
-				return writef(c.out, "%s was not connected.\n", client.Title)
-			}
-			if _, err = fmt.Fprint(c.out, file.diff); err == nil && !dryRun {
-				_, err = fmt.Fprintln(c.out, client.Then)
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be changed, and change nothing")
-	return withJSON(cmd)
+			})
+		}, dryRunFlag(&dryRun))
 }
 
-func newMCPConfig(c console) *cobra.Command {
-	var s setup
-	cmd := &cobra.Command{
-		Use:   "config CLIENT",
-		Short: "Print the entry for a client's file",
-		Long: `Prints what mcp install would write, for people who edit the file themselves. The client can connect only if there is the agent that
-the entry names: osaurus-sandbox agent create NAME
+func newMCPConfig() *cobra.Command {
+	s := newSetup()
+	return command("config CLIENT", `Print the entry for a client's file
 
-Clients: ` + strings.Join(install.IDs(), ", ") + ".",
-		Example: `  osaurus-sandbox mcp config cursor
-  osaurus-sandbox mcp config zed --agent alice`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, command, err := s.resolve(args[0])
+Prints what mcp install would write, for people who edit the file themselves. The client can connect only if there is the agent that
+the entry names: osaurus-sandbox agent create NAME`+knownClients(),
+		`  osaurus-sandbox mcp config cursor
+  osaurus-sandbox mcp config zed --agent alice`, func(ctx context.Context, c *call) error {
+			client, command, err := s.resolve(c.args[0])
 			if err != nil {
 				return err
 			}
@@ -173,36 +155,31 @@ Clients: ` + strings.Join(install.IDs(), ", ") + ".",
 			if err != nil {
 				return err
 			}
-			there := hasAgent(cmd.Context(), s.agent)
-			if wantsJSON(cmd) {
+			exists := hasAgent(ctx, c, s.agent)
+			if c.json {
 				return printJSON(c.out, struct {
 					Client      string `json:"client"`
 					File        string `json:"file"`
 					Agent       string `json:"agent"`
 					AgentExists *bool  `json:"agent_exists"` // null if unknown
 					Entry       string `json:"entry"`
-				}{client.ID, path, s.agent, there, client.Snippet(command)})
+				}{client.ID, path, s.agent, exists, client.Snippet(command)})
 			}
 			fmt.Fprintln(c.err, "for "+path)
-			if there == nil || !*there {
+			if exists == nil || !*exists {
 				writef(c.err, "It connects only if this agent exists: osaurus-sandbox agent create %s\n", s.agent)
 			}
-			_, err = fmt.Fprint(c.out, client.Snippet(command))
+			_, err = io.WriteString(c.out, client.Snippet(command))
 			return err
-		},
-	}
-	s.flags(cmd)
-	return cmd
+		}, s.agentFlag(), s.profileFlag())
 }
 
 // hasAgent reports whether an agent exists, or returns nil if no daemon answers.
-func hasAgent(ctx context.Context, ref string) *bool {
-	client, err := reach(ctx)
-	if err != nil {
+func hasAgent(ctx context.Context, c *call, ref string) *bool {
+	if c.reach(ctx) != nil {
 		return nil
 	}
-	defer client.Close()
-	_, err = client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: ref})
+	_, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: ref})
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return nil
 	}
@@ -234,47 +211,27 @@ func (s *setup) resolve(id string) (install.Client, install.Command, error) {
 	return client, command, nil
 }
 
-// admitted is the agent that a client works as, and whether a sandbox exists.
-type admitted struct {
-	agent string
-	state machine.State
-}
-
-// admit creates the client's agent if needed.
-func (s *setup) admit(ctx context.Context) (in admitted, err error) {
-	daemon, err := need(ctx)
-	if err != nil {
-		return in, err
+// admit creates the client's agent if needed, and sets agent to its name.
+func (s *setup) admit(ctx context.Context, c *call) error {
+	if err := c.connect(ctx); err != nil {
+		return err
 	}
-	defer daemon.Close()
-	found, err := daemon.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: s.agent})
-	_, notID := config.ParseAgentID(s.agent)
-	switch {
-	case err == nil:
-		in.agent = found.Agent.GetName()
-	case fault.KindOf(err) == fault.NotFound && notID != nil:
-		in.agent = s.agent
-		_, err = daemon.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: s.agent})
+	found, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: s.agent})
+	if _, notID := config.ParseAgentID(s.agent); fault.KindOf(err) == fault.NotFound && notID != nil {
+		_, err = c.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: s.agent})
+	} else if err == nil {
+		s.agent = found.Agent.GetName()
 	}
-	if err != nil {
-		return in, err
-	}
-	status, err := answer(daemon.Status(ctx, &controlpb.StatusRequest{}))
-	in.state = machine.State(status.GetState())
-	return in, err
+	return err
 }
 
 // allow applies --read-only to a client's agent.
-func (s *setup) allow(ctx context.Context, client install.Client, agent string) error {
+func (s *setup) allow(ctx context.Context, c *call, client install.Client) error {
 	may := fmt.Sprint(!s.readOnly)
-	daemon, err := need(ctx)
-	if err == nil {
-		defer daemon.Close()
-		_, err = daemon.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: agent, Settings: map[string]string{string(tools.Exec): may}})
-	}
+	_, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: s.agent, Settings: map[string]string{string(tools.Exec): may}})
 	if err != nil {
-		return fault.Wrap("set what may be done by", agent, err).
-			Advise(fmt.Sprintf("%s is connected as this agent already, but what it may do was not changed. Run: osaurus-sandbox agent set %s %s=%s", client.Title, agent, tools.Exec, may))
+		return fault.Wrap("set what may be done by", s.agent, err).
+			Advise(fmt.Sprintf("%s is connected as this agent already, but what it may do was not changed. Run: osaurus-sandbox agent set %s %s=%s", client.Title, s.agent, tools.Exec, may))
 	}
 	return nil
 }
@@ -285,15 +242,18 @@ If you do not want that, turn the app's own tools off in its settings.`
 
 // tell says which agent a client works as, what the agent may do, and what the app can still do
 // without it.
-func (s *setup) tell(w io.Writer, client install.Client, in admitted) error {
+func (s *setup) tell(ctx context.Context, c *call, client install.Client) error {
 	may := "may do everything in its room in the sandbox: run commands, write files, install"
 	if s.readOnly {
 		may = "may only read"
 	}
-	err := writef(w, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
-		client.Title, in.agent, may, in.agent, tools.Exec, s.readOnly, lines(ownTools))
-	if err == nil && in.state == machine.NotProvisioned {
-		_, err = fmt.Fprintln(w, "There is no sandbox yet. Make it once: osaurus-sandbox up")
+	if err := writef(c.out, "%s works as the agent %s, which %s. Change that: osaurus-sandbox agent set %s %s=%v\n%s\n",
+		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly, lines(ownTools)); err != nil {
+		return err
+	}
+	status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
+	if err == nil && machine.State(status.State) == machine.NotProvisioned {
+		_, err = fmt.Fprintln(c.out, "There is no sandbox yet. Make it once: osaurus-sandbox up")
 	}
 	return err
 }
@@ -324,45 +284,48 @@ type change struct{ file, copy []byte }
 
 // clientEdit is the result of an edit.
 type clientEdit struct {
-	path, diff string
-	changed    bool
+	Client  string `json:"client"`
+	File    string `json:"file"`
+	Changed bool   `json:"changed"` // or would be, with --dry-run
+	Diff    string `json:"diff"`
 }
 
 // edit changes a client's file as do says, unless that changes nothing.
-func edit(client install.Client, dryRun bool, do func(path string, text []byte) (change, error)) (e clientEdit, err error) {
+func edit(client install.Client, dryRun bool, do func(path string, text []byte) (change, error)) (clientEdit, error) {
 	const op = "edit the configuration of"
-	if e.path, err = clientFile(client); err != nil {
+	e := clientEdit{Client: client.ID}
+	path, err := clientFile(client)
+	if err != nil {
 		return e, err
 	}
-	before, mode, err := readClient(e.path)
+	e.File = path
+	before, mode, err := readClient(path)
 	if err != nil {
 		return e, fault.New(fault.Unavailable, op, client.Title, err).Advise("Make the file readable for you.")
 	}
-	after, err := do(e.path, before)
+	after, err := do(path, before)
 	if err != nil || bytes.Equal(before, after.file) {
 		return e, err
 	}
-	e.changed = true
-	if e.diff, _ = tools.Diff(e.path, string(before), string(after.file)); dryRun {
+	e.Changed = true
+	if e.Diff, _ = tools.Diff(path, string(before), string(after.file)); dryRun {
 		return e, nil
 	}
 	if len(after.copy) > 0 {
-		if err := config.ReplaceFile(e.path+backupSuffix, after.copy, mode); err != nil {
+		if err := config.ReplaceFile(path+backupSuffix, after.copy, mode); err != nil {
 			return e, err
 		}
 	}
-	if now, _, err := readClient(e.path); err != nil || !bytes.Equal(now, before) {
+	if now, _, err := readClient(path); err != nil || !bytes.Equal(now, before) {
 		return e, fault.New(fault.Rejected, op, client.Title, errors.Join(err, errors.New("it is being changed right now"))).Advise("Quit " + client.Title + ", and try again.")
 	}
 	if len(after.file) > 0 {
-		err = config.ReplaceFile(e.path, after.file, mode)
+		err = config.ReplaceFile(path, after.file, mode)
 	} else {
-		err = os.Remove(e.path)
+		err = os.Remove(path)
 	}
 	if err == nil && len(after.copy) == 0 {
-		if err = os.Remove(e.path + backupSuffix); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		err = os.RemoveAll(path + backupSuffix)
 	}
 	return e, err
 }

@@ -15,19 +15,16 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-func newMemory(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "memory",
-		Short: "See and change what agents remember",
-		Long: `Programs of an agent store facts and search for them (osaurus-host agent memory). 2,000 are kept for each agent; beyond that, the
+func newMemory() *cobra.Command {
+	return noun("memory", `See and change what agents remember
+
+Programs of an agent store facts and search for them (osaurus-host agent memory). 2,000 are kept for each agent; beyond that, the
 oldest of the least important ones is forgotten. A fact that you have pinned is never forgotten, and one that you have added is not
 forgotten for one that a program stores. Searches find your facts first.`,
-		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
+		`  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,
-	}
-	cmd.AddCommand(newMemoryList(c), newMemorySearch(c), newMemoryAdd(c), newMemoryPin(c), newMemoryDelete(c), newMemoryExport(c))
-	return cmd
+		newMemoryList(), newMemorySearch(), newMemoryAdd(), newMemoryPin(), newMemoryDelete(), newMemoryExport())
 }
 
 // facts returns an agent's facts, oldest first.
@@ -45,110 +42,79 @@ func printFacts(w io.Writer, r *controlpb.SearchFactsResponse) error {
 	})
 }
 
-func newMemoryList(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "list AGENT",
-		Short:   "List all facts of an agent, the oldest first",
-		Example: `  osaurus-sandbox memory list alice`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			list, err := collect(facts(cmd.Context(), client, args[0]), (*controlpb.ListFactsResponse).GetFact)
-			return reply(cmd, &controlpb.SearchFactsResponse{Facts: list}, err, printFacts)
-		}),
-	})
+func newMemoryList() *cobra.Command {
+	return daemonCommand("list AGENT", "List all facts of an agent, the oldest first",
+		`  osaurus-sandbox memory list alice`, func(ctx context.Context, c *call) error {
+			list, err := collect(facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact)
+			return reply(c, &controlpb.SearchFactsResponse{Facts: list}, err, printFacts)
+		})
 }
 
-func newMemoryExport(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "export AGENT",
-		Short:   "Print all facts of an agent as JSON, one a line",
-		Example: `  osaurus-sandbox memory export alice > alice.jsonl`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			return replyRows(cmd, facts(cmd.Context(), client, args[0]), (*controlpb.ListFactsResponse).GetFact, "", nil)
-		}),
-	}
-	alwaysJSON(cmd)
-	return cmd
+func newMemoryExport() *cobra.Command {
+	return daemonCommand("export AGENT", "Print all facts of an agent as JSON, one a line",
+		`  osaurus-sandbox memory export alice > alice.jsonl`, func(ctx context.Context, c *call) error {
+			return replyRows(c, facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact, "", nil)
+		}, alwaysJSON)
 }
 
-func newMemorySearch(c console) *cobra.Command {
-	var limit uint32
-	cmd := &cobra.Command{
-		Use:     "search AGENT [WORD...]",
-		Short:   "Search an agent's memory, best match first",
-		Example: `  osaurus-sandbox memory search alice where is the repository`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Memory.Search(cmd.Context(), &controlpb.SearchFactsRequest{Agent: args[0], Query: strings.Join(args[1:], " "), Limit: limit})
-			return reply(cmd, r, err, printFacts)
-		}),
-	}
-	cmd.Flags().Uint32Var(&limit, "limit", 10, "the most facts to print, up to 100")
-	return withJSON(cmd)
+func newMemorySearch() *cobra.Command {
+	limit := uint32(10)
+	return daemonCommand("search AGENT [WORD...]", "Search an agent's memory, best match first",
+		`  osaurus-sandbox memory search alice where is the repository`, func(ctx context.Context, c *call) error {
+			r, err := c.Memory.Search(ctx, &controlpb.SearchFactsRequest{Agent: c.args[0], Query: strings.Join(c.args[1:], " "), Limit: limit})
+			return reply(c, r, err, printFacts)
+		},
+		withFlag(&limit, "limit", "the most facts to print, up to 100"))
 }
 
-func newMemoryAdd(c console) *cobra.Command {
+func newMemoryAdd() *cobra.Command {
 	var pin bool
-	cmd := &cobra.Command{
-		Use:     "add AGENT WORD...",
-		Short:   "Add a fact, and print its id",
-		Example: `  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Memory.Add(cmd.Context(), &controlpb.AddFactRequest{Agent: args[0], Content: strings.Join(args[1:], " "), Pinned: pin})
-			return reply(cmd, r.GetFact(), err, func(w io.Writer, f *controlpb.Fact) error { return writef(w, "%d\n", f.Id) })
-		}),
-	}
-	cmd.Flags().BoolVar(&pin, "pin", false, "never forget it to make room, and find it before others")
-	return withJSON(cmd)
+	return daemonCommand("add AGENT WORD...", "Add a fact, and print its id",
+		`  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site`, func(ctx context.Context, c *call) error {
+			r, err := c.Memory.Add(ctx, &controlpb.AddFactRequest{Agent: c.args[0], Content: strings.Join(c.args[1:], " "), Pinned: pin})
+			return reply(c, r.GetFact(), err, func(w io.Writer, f *controlpb.Fact) error { return writef(w, "%d\n", f.Id) })
+		},
+		withFlag(&pin, "pin", "never forget it to make room, and find it before others"))
 }
 
-func newMemoryPin(c console) *cobra.Command {
+func newMemoryPin() *cobra.Command {
 	var undo bool
-	cmd := &cobra.Command{
-		Use:   "pin AGENT FACT",
-		Short: "Keep a fact from being forgotten to make room",
-		Example: `  osaurus-sandbox memory pin alice 7
-  osaurus-sandbox memory pin alice 7 --undo`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			id, err := parseID("fact", args[1])
+	return daemonCommand("pin AGENT FACT", "Keep a fact from being forgotten to make room",
+		`  osaurus-sandbox memory pin alice 7
+  osaurus-sandbox memory pin alice 7 --undo`, func(ctx context.Context, c *call) error {
+			id, err := parseID("fact", c.args[1])
 			if err != nil {
 				return err
 			}
-			r, err := client.Memory.Pin(cmd.Context(), &controlpb.PinFactRequest{Agent: args[0], Id: id, Pinned: !undo})
-			return reply(cmd, r.GetFact(), err, nil)
-		}),
-	}
-	cmd.Flags().BoolVar(&undo, "undo", false, "let it be forgotten again")
-	return withJSON(cmd)
+			r, err := c.Memory.Pin(ctx, &controlpb.PinFactRequest{Agent: c.args[0], Id: id, Pinned: !undo})
+			return reply(c, r.GetFact(), err, nil)
+		}, withFlag(&undo, "undo", "let it be forgotten again"))
 }
 
-func newMemoryDelete(c console) *cobra.Command {
+func newMemoryDelete() *cobra.Command {
 	var all, yes bool
-	cmd := &cobra.Command{
-		Use:   "delete AGENT [FACT]",
-		Short: "Forget a fact of an agent, or all",
-		Example: `  osaurus-sandbox memory delete alice 7
-  osaurus-sandbox memory delete alice --all`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
-			if all != (len(args) == 1) {
+	return daemonCommand("delete AGENT [FACT]", "Forget a fact of an agent, or all",
+		`  osaurus-sandbox memory delete alice 7
+  osaurus-sandbox memory delete alice --all`, func(ctx context.Context, c *call) (err error) {
+			if all != (len(c.args) == 1) {
 				return fault.Newf(fault.InvalidArgs, "delete memory", "", "name one fact or use --all").Advise("Write its id, or --all.")
 			}
 			if all {
-				if err := confirm(cmd.Context(), c, yes, "delete all facts of "+args[0], "All that the agent remembers will be gone."); err != nil {
+				if err := confirm(ctx, c.console, yes, "delete all facts of "+c.args[0], "All that the agent remembers will be gone."); err != nil {
 					return err
 				}
 			}
-			request := &controlpb.DeleteFactsRequest{Agent: args[0], All: all}
+			request := &controlpb.DeleteFactsRequest{Agent: c.args[0], All: all}
 			if !all {
-				if request.Id, err = parseID("fact", args[1]); err != nil {
+				if request.Id, err = parseID("fact", c.args[1]); err != nil {
 					return err
 				}
 			}
-			r, err := client.Memory.Delete(cmd.Context(), request)
-			return reply(cmd, r, err, nil)
-		}),
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "all of them")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return withJSON(cmd)
+			r, err := c.Memory.Delete(ctx, request)
+			return reply(c, r, err, nil)
+		},
+		withFlag(&all, "all", "all of them"),
+		withFlag(&yes, "yes", "do not ask"))
 }
 
 // parseID parses the number of a fact or an artifact.

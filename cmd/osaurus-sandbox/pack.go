@@ -20,20 +20,17 @@ import (
 	"osaurus-sandbox/vm/image/sources"
 )
 
-func newPack(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "pack",
-		Short: "Make and keep what guests are made of",
-		Long: `A pack is a kernel, its modules and a root file system, each with its size and digest.
+func newPack() *cobra.Command {
+	return noun("pack", `Make and keep what guests are made of
+
+A pack is a kernel, its modules and a root file system, each with its size and digest.
 
 It is built from Alpine's releases (alpine) or with this computer's package manager (debian), or imported from a file that another
 computer exported.`,
-		Example: `  osaurus-sandbox pack list
+		`  osaurus-sandbox pack list
   osaurus-sandbox pack build debian
   osaurus-sandbox pack verify`,
-	}
-	cmd.AddCommand(newPackList(), newPackShow(), newPackBuild(c), newPackVerify(c), newPackExport(c), newPackImport(c), newPackRemove())
-	return cmd
+		newPackList(), newPackShow(), newPackBuild(), newPackVerify(), newPackExport(), newPackImport(), newPackRemove())
 }
 
 // packs returns the store of packs.
@@ -43,11 +40,8 @@ func packs() (pack.Store, error) {
 }
 
 func newPackList() *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "list",
-		Short:   "List the packs that are here",
-		Example: `  osaurus-sandbox pack list`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	return command("list", "List the packs that are here",
+		`  osaurus-sandbox pack list`, func(ctx context.Context, c *call) error {
 			store, err := packs()
 			if err != nil {
 				return err
@@ -58,15 +52,14 @@ func newPackList() *cobra.Command {
 			for _, p := range list {
 				manifests = append(manifests, p.Manifest)
 			}
-			err = reply(cmd, map[string][]pack.Manifest{"packs": manifests}, nil, func(w io.Writer, _ map[string][]pack.Manifest) error {
+			err = reply(c, map[string][]pack.Manifest{"packs": manifests}, nil, func(w io.Writer, _ map[string][]pack.Manifest) error {
 				return printTable(w, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST", list, func(p pack.Pack) []any {
 					m := p.Manifest
 					return []any{m.Name, m.Distribution + " " + m.Version, m.Arch, fmt.Sprintf("%.1f MB", megabytes(size(m))), fmt.Sprintf("%.16s", p.Digest())}
 				})
 			})
 			return errors.Join(err, broken)
-		},
-	})
+		})
 }
 
 func size(m pack.Manifest) (sum int64) {
@@ -77,18 +70,14 @@ func size(m pack.Manifest) (sum int64) {
 }
 
 func newPackShow() *cobra.Command {
-	return alwaysJSON(&cobra.Command{
-		Use:     "show PACK",
-		Short:   "Print a pack's manifest",
-		Example: `  osaurus-sandbox pack show debian-12-amd64`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := openPack(args[0])
+	return command("show PACK", "Print a pack's manifest",
+		`  osaurus-sandbox pack show debian-12-amd64`, func(ctx context.Context, c *call) error {
+			p, err := openPack(c.args[0])
 			if err != nil {
 				return err
 			}
-			return printJSON(cmd.OutOrStdout(), p.Manifest)
-		},
-	})
+			return printJSON(c.out, p.Manifest)
+		}, alwaysJSON)
 }
 
 // openPack opens a local pack by name or folder.
@@ -107,12 +96,11 @@ func openPack(text string) (pack.Pack, error) {
 	return store.Get(string(ref))
 }
 
-func newPackBuild(c console) *cobra.Command {
+func newPackBuild() *cobra.Command {
 	var arch string
-	cmd := &cobra.Command{
-		Use:   "build [PACK]",
-		Short: "Build a pack and its image, unless they are here already",
-		Long: `Builds a pack and the image that is booted from it, and prints the pack's name. PACK is one of these, or the name or path of a pack
+	return command("build [PACK]", `Build a pack and its image, unless they are here already
+
+Builds a pack and the image that is booted from it, and prints the pack's name. PACK is one of these, or the name or path of a pack
 that is here, of which only the image is built. The default is the setting "pack".
 
   alpine  from a release of Alpine; every download is checked against a digest in this program
@@ -122,55 +110,49 @@ that is here, of which only the image is built. The default is the setting "pack
 Alpine comes without tools: those in the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a network that
 is done later. Where the pack of alpine or debian lacks a file, or has one of the wrong size, it is made again. An image that has
 changed since it was built, or lacks a file, is built again.`,
-		Example: `  osaurus-sandbox pack build
-  osaurus-sandbox pack build debian`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		`  osaurus-sandbox pack build
+  osaurus-sandbox pack build debian`, func(ctx context.Context, c *call) error {
 			home, settings, err := loadSettings()
 			if err != nil {
 				return err
 			}
 			report := showProgress(c.err)
-			p, err := choosePack(cmd.Context(), home, settings, append(args, "")[0], arch, report)
+			p, err := choosePack(ctx, home, settings, c.arg(0), arch, report)
 			if err != nil {
 				return err
 			}
-			return replyPack(cmd, p, buildImage(cmd.Context(), baker(home, settings), p, report))
-		},
-	}
-	archFlag(cmd, &arch)
-	return withJSON(cmd)
+			return replyPack(c, p, buildImage(ctx, baker(home, settings), p, report))
+		}, archFlag(&arch))
 }
 
-func archFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "arch", string(vm.HostArch()), "processor architecture: amd64 or arm64")
+func archFlag(to *string) option {
+	*to = string(vm.HostArch())
+	return withFlag(to, "arch", "processor architecture: amd64 or arm64")
 }
 
-func newPackVerify(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "verify [PACK...]",
-		Short: "Check every byte of packs against their manifests",
-		Long:  "Checks every byte of the packs that are named, or of all, against the digests in their manifests.",
-		Example: `  osaurus-sandbox pack verify
-  osaurus-sandbox pack verify debian-12-amd64`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := choose(args)
+func newPackVerify() *cobra.Command {
+	return command("verify [PACK...]", `Check every byte of packs against their manifests
+
+Checks every byte of the packs that are named, or of all, against the digests in their manifests.`,
+		`  osaurus-sandbox pack verify
+  osaurus-sandbox pack verify debian-12-amd64`, func(ctx context.Context, c *call) error {
+			chosen, err := choose(c.args)
 			report := showProgress(c.err)
 			whole := []string{}
 			for _, p := range chosen {
-				if bad := p.Verify(cmd.Context(), report); bad != nil {
+				if bad := p.Verify(ctx, report); bad != nil {
 					err = errors.Join(err, bad)
 					continue
 				}
 				whole = append(whole, p.Manifest.Name)
 			}
-			return errors.Join(reply(cmd, map[string][]string{"whole": whole}, nil, func(w io.Writer, _ map[string][]string) error {
+			return errors.Join(reply(c, map[string][]string{"whole": whole}, nil, func(w io.Writer, _ map[string][]string) error {
 				for _, name := range whole {
 					writef(w, "%s is whole\n", name)
 				}
 				return nil
 			}), err)
-		},
-	})
+		})
 }
 
 func choose(args []string) ([]pack.Pack, error) {
@@ -192,69 +174,59 @@ func choose(args []string) ([]pack.Pack, error) {
 	return chosen, nil
 }
 
-func newPackExport(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "export PACK FILE",
-		Short:   "Write a pack into one file, for a computer without a network",
-		Example: "  osaurus-sandbox pack export debian-12-amd64 debian.tar.zst",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := openPack(args[0])
+func newPackExport() *cobra.Command {
+	return command("export PACK FILE", "Write a pack into one file, for a computer without a network",
+		"  osaurus-sandbox pack export debian-12-amd64 debian.tar.zst", func(ctx context.Context, c *call) error {
+			p, err := openPack(c.args[0])
 			if err != nil {
 				return err
 			}
-			err = pack.Export(cmd.Context(), p, args[1], showProgress(c.err))
-			return reply(cmd, map[string]string{"pack": p.Manifest.Name, "file": args[1]}, err, nil)
-		},
-	})
+			err = pack.Export(ctx, p, c.args[1], showProgress(c.err))
+			return reply(c, map[string]string{"pack": p.Manifest.Name, "file": c.args[1]}, err, nil)
+		})
 }
 
 // replyPack prints the name of a new pack.
-func replyPack(cmd *cobra.Command, p pack.Pack, err error) error {
-	return reply(cmd, map[string]string{"pack": p.Manifest.Name}, err, func(w io.Writer, _ map[string]string) error {
+func replyPack(c *call, p pack.Pack, err error) error {
+	return reply(c, map[string]string{"pack": p.Manifest.Name}, err, func(w io.Writer, _ map[string]string) error {
 		return writef(w, "%s\n", p.Manifest.Name)
 	})
 }
 
-func newPackImport(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "import FILE",
-		Short: "Add a pack from a file or folder, after checking every byte",
-		Long: `Adds a pack from a file that pack export wrote, or from a folder, after checking every byte. One that is
+func newPackImport() *cobra.Command {
+	return command("import FILE", `Add a pack from a file or folder, after checking every byte
+
+Adds a pack from a file that pack export wrote, or from a folder, after checking every byte. One that is
 here already stays as it is; one that lacks a file, or has one of the wrong size, is replaced unless it had other content.`,
-		Example: `  osaurus-sandbox pack import debian.tar.zst`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		`  osaurus-sandbox pack import debian.tar.zst`, func(ctx context.Context, c *call) error {
 			store, err := packs()
 			if err != nil {
 				return err
 			}
-			p, err := store.Import(cmd.Context(), args[0], showProgress(c.err))
-			return replyPack(cmd, p, err)
-		},
-	})
+			p, err := store.Import(ctx, c.args[0], showProgress(c.err))
+			return replyPack(c, p, err)
+		})
 }
 
 func newPackRemove() *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "remove PACK...",
-		Short:   "Delete packs",
-		Long:    "Deletes packs, also broken ones. Images that were built from them stay, and boot without them.",
-		Example: `  osaurus-sandbox pack remove debian-12-amd64`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	return command("remove PACK...", `Delete packs
+
+Deletes packs, also broken ones. Images that were built from them stay, and boot without them.`,
+		`  osaurus-sandbox pack remove debian-12-amd64`, func(ctx context.Context, c *call) error {
 			store, err := packs()
 			if err != nil {
 				return err
 			}
 			removed := []string{}
-			for _, name := range args {
-				if failed := store.Remove(cmd.Context(), name); failed != nil {
+			for _, name := range c.args {
+				if failed := store.Remove(ctx, name); failed != nil {
 					err = errors.Join(err, failed)
 				} else {
 					removed = append(removed, name)
 				}
 			}
-			return errors.Join(reply(cmd, map[string][]string{"removed": removed}, nil, nil), err)
-		},
-	})
+			return errors.Join(reply(c, map[string][]string{"removed": removed}, nil, nil), err)
+		})
 }
 
 // packSources returns the sources of packs.

@@ -18,14 +18,13 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-func newPlugin(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plugin",
-		Short: "Write, keep and share plugins: tools of your own for agents",
-		Long: `A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes, with all
+func newPlugin() *cobra.Command {
+	return noun("plugin", `Write, keep and share plugins: tools of your own for agents
+
+A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes, with all
 their earlier revisions. What is installed for an agent is a copy, which changes only when you update it. "plugin init" writes an
 example, and "plugin schema" prints the format.`,
-		Example: `  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
+		`  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
   osaurus-sandbox plugin lint word-count.json            see what is wrong with it
   osaurus-sandbox plugin import word-count.json          put it into the library
   osaurus-sandbox plugin import owner/name@v1.2          or somebody else's, from GitHub
@@ -33,14 +32,10 @@ example, and "plugin schema" prints the format.`,
   osaurus-sandbox plugin status                          see who has what
   osaurus-sandbox plugin edit word-count                 change it
   osaurus-sandbox plugin diff word-count                 see what changed`,
-	}
-	cmd.AddCommand(
-		newPluginInit(c), newPluginLint(c), newPluginSchema(c),
-		newPluginList(c), newPluginShow(c), newPluginImport(c), newPluginExport(c), newPluginDuplicate(c), newPluginRename(c), newPluginRemove(c),
-		newPluginEdit(c), newPluginHistory(c), newPluginDiff(c), newPluginRollback(c), newPluginRegister(c),
-	)
-	cmd.AddCommand(newPluginInstalls(c)...)
-	return cmd
+		newPluginInit(), newPluginLint(), newPluginSchema(),
+		newPluginList(), newPluginShow(), newPluginImport(), newPluginExport(), newPluginDuplicate(), newPluginRename(), newPluginRemove(),
+		newPluginEdit(), newPluginHistory(), newPluginDiff(), newPluginRollback(), newPluginRegister(),
+		newPluginInstall(), newPluginUpdate(), newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(), newPluginStatus())
 }
 
 // oneLine shortens a text to one line.
@@ -48,14 +43,11 @@ func oneLine(text string) string {
 	return printable.Line(printable.Text(text), 60)
 }
 
-func newPluginList(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "list",
-		Short:   "List the plugins of the library",
-		Example: `  osaurus-sandbox plugin list`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, _ []string) error {
-			r, err := client.Plugins.List(cmd.Context(), &controlpb.ListPluginsRequest{})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
+func newPluginList() *cobra.Command {
+	return daemonCommand("list", "List the plugins of the library",
+		`  osaurus-sandbox plugin list`, func(ctx context.Context, c *call) error {
+			r, err := c.Plugins.List(ctx, &controlpb.ListPluginsRequest{})
+			return reply(c, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
 				for _, b := range r.Broken {
 					writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
 					if b.Advice != "" {
@@ -66,8 +58,7 @@ func newPluginList(c console) *cobra.Command {
 					return []any{p.Id, p.Version, revisionText(p), when(p.Modified), len(p.Tools), oneLine(p.Description)}
 				})
 			})
-		}),
-	})
+		})
 }
 
 // revisionText describes a plugin's revision.
@@ -78,19 +69,15 @@ func revisionText(p *controlpb.Plugin) string {
 	return fmt.Sprint(p.Revision)
 }
 
-func newPluginShow(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "show PLUGIN",
-		Short:   "Show what a plugin has and asks for",
-		Example: `  osaurus-sandbox plugin show word-count`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0]})
+func newPluginShow() *cobra.Command {
+	return daemonCommand("show PLUGIN", "Show what a plugin has and asks for",
+		`  osaurus-sandbox plugin show word-count`, func(ctx context.Context, c *call) error {
+			r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0]})
 			if err == nil && r.Plugin == nil {
-				err = fault.Newf(fault.InvalidArgs, "show plugin", args[0], "its file is broken: %s", r.Error).Advise("Fix it: osaurus-sandbox plugin edit " + args[0])
+				err = fault.Newf(fault.InvalidArgs, "show plugin", c.args[0], "its file is broken: %s", r.Error).Advise("Fix it: osaurus-sandbox plugin edit " + c.args[0])
 			}
-			return reply(cmd, r.GetPlugin(), err, printPlugin)
-		}),
-	})
+			return reply(c, r.GetPlugin(), err, printPlugin)
+		})
 }
 
 // printPlugin prints what a person should know before installing a plugin.
@@ -133,34 +120,32 @@ func asksFor(p *controlpb.Plugin) []string {
 	return list
 }
 
-func newPluginImport(c console) *cobra.Command {
+func newPluginImport() *cobra.Command {
 	request := &controlpb.ImportPluginRequest{}
-	cmd := &cobra.Command{
-		Use:   "import SOURCE",
-		Short: "Add a recipe to the library",
-		Long: `SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with a
+	return daemonCommand("import SOURCE", `Add a recipe to the library
+
+SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with a
 branch, tag or commit. Of a repository it reads osaurus.json or plugin.json, and the recipe remembers from which commit. The daemon
 does the download, and only from public addresses.`,
-		Example: `  osaurus-sandbox plugin import word-count.json
+		`  osaurus-sandbox plugin import word-count.json
   osaurus-sandbox plugin import owner/name@v1.2 --dry-run
-  osaurus-sandbox plugin import https://example.com/recipe.json --update`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			if isFile(args[0]) {
-				text, err := readRecipe(c, args[0])
+  osaurus-sandbox plugin import https://example.com/recipe.json --update`, func(ctx context.Context, c *call) error {
+			if isFile(c.args[0]) {
+				text, err := readRecipe(c.in, c.args[0])
 				if err != nil {
 					return err
 				}
 				request.From = &controlpb.ImportPluginRequest_Recipe{Recipe: text}
 			} else {
-				request.From = &controlpb.ImportPluginRequest_Source{Source: args[0]}
+				request.From = &controlpb.ImportPluginRequest_Source{Source: c.args[0]}
 			}
-			r, err := client.Plugins.Import(cmd.Context(), request)
-			return reply(cmd, r, err, func(io.Writer, *controlpb.ImportPluginResponse) error { return printImported(c, r, request.DryRun) })
-		}),
-	}
-	cmd.Flags().BoolVar(&request.Update, "update", false, "replace the plugin of this name, if there is one; plugin rollback undoes that")
-	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "show it, and keep nothing")
-	return withJSON(cmd)
+			r, err := c.Plugins.Import(ctx, request)
+			return reply(c, r, err, func(io.Writer, *controlpb.ImportPluginResponse) error {
+				return printImported(c.console, r, request.DryRun)
+			})
+		},
+		withFlag(&request.Update, "update", "replace the plugin of this name, if there is one; plugin rollback undoes that"),
+		withFlag(&request.DryRun, "dry-run", "show it, and keep nothing"))
 }
 
 // isFile reports whether a source is a file. A mistyped file name counts too, rather than as a
@@ -187,17 +172,14 @@ func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) er
 	return writef(c.out, "%s; it asks for %s\n", done, strings.Join(asksFor(p), "; "))
 }
 
-func newPluginExport(c console) *cobra.Command {
+func newPluginExport() *cobra.Command {
 	var output string
 	var force bool
 	var revision uint32
-	cmd := &cobra.Command{
-		Use:   "export PLUGIN",
-		Short: "Print a plugin's recipe, or write it to a file",
-		Example: `  osaurus-sandbox plugin export word-count > word-count.json
-  osaurus-sandbox plugin export word-count --revision 3 --output old.json`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Show(cmd.Context(), &controlpb.ShowPluginRequest{Plugin: args[0], Revision: revision})
+	return daemonCommand("export PLUGIN", "Print a plugin's recipe, or write it to a file",
+		`  osaurus-sandbox plugin export word-count > word-count.json
+  osaurus-sandbox plugin export word-count --revision 3 --output old.json`, func(ctx context.Context, c *call) error {
+			r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0], Revision: revision})
 			if err != nil {
 				return err
 			}
@@ -206,59 +188,49 @@ func newPluginExport(c console) *cobra.Command {
 			}
 			_, err = c.out.Write(r.Recipe)
 			return err
-		}),
-	}
-	cmd.Flags().StringVar(&output, "output", "", "write it to this `FILE`")
-	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
-	cmd.Flags().Uint32Var(&revision, "revision", 0, "which revision (default: the current one)")
-	return alwaysJSON(cmd)
+		},
+		withFlag(&output, "output", "write it to this `FILE`"),
+		withFlag(&force, "force", "replace an existing file"),
+		withFlag(&revision, "revision", "which revision (default: the current one)"),
+		alwaysJSON)
 }
 
 // replyRevised prints what was done with a plugin.
-func replyRevised(cmd *cobra.Command, done string, p *controlpb.Plugin, err error) error {
-	return reply(cmd, p, err, func(w io.Writer, p *controlpb.Plugin) error {
+func replyRevised(c *call, done string, p *controlpb.Plugin, err error) error {
+	return reply(c, p, err, func(w io.Writer, p *controlpb.Plugin) error {
 		return writef(w, "%s %s, revision %d\n", done, p.Id, p.Revision)
 	})
 }
 
-func newPluginDuplicate(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "duplicate PLUGIN NAME",
-		Short:   "Copy a plugin's recipe under another name",
-		Example: `  osaurus-sandbox plugin duplicate word-count "Line Count"`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Duplicate(cmd.Context(), &controlpb.DuplicatePluginRequest{Plugin: args[0], Name: args[1]})
-			return replyRevised(cmd, "made", r.GetPlugin(), err)
-		}),
-	})
+func newPluginDuplicate() *cobra.Command {
+	return daemonCommand("duplicate PLUGIN NAME", "Copy a plugin's recipe under another name",
+		`  osaurus-sandbox plugin duplicate word-count "Line Count"`, func(ctx context.Context, c *call) error {
+			r, err := c.Plugins.Duplicate(ctx, &controlpb.DuplicatePluginRequest{Plugin: c.args[0], Name: c.args[1]})
+			return replyRevised(c, "made", r.GetPlugin(), err)
+		})
 }
 
-func newPluginRename(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "rename PLUGIN NAME",
-		Short:   "Give a plugin another name, and with it another id",
-		Long:    `It keeps its revisions. What is installed for agents keeps the old id until it is uninstalled.`,
-		Example: `  osaurus-sandbox plugin rename word-count "Line Count"`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.Rename(cmd.Context(), &controlpb.RenamePluginRequest{Plugin: args[0], Name: args[1]})
-			return replyRevised(cmd, "it is now", r.GetPlugin(), err)
-		}),
-	})
+func newPluginRename() *cobra.Command {
+	return daemonCommand("rename PLUGIN NAME", `Give a plugin another name, and with it another id
+
+It keeps its revisions. What is installed for agents keeps the old id until it is uninstalled.`,
+		`  osaurus-sandbox plugin rename word-count "Line Count"`, func(ctx context.Context, c *call) error {
+			r, err := c.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: c.args[0], Name: c.args[1]})
+			return replyRevised(c, "it is now", r.GetPlugin(), err)
+		})
 }
 
-func newPluginRemove(c console) *cobra.Command {
-	return confirmed(c, &cobra.Command{
-		Use:     "remove PLUGIN",
-		Short:   "Delete a plugin from the library, with all its revisions",
-		Long:    `What is installed for agents stays: "plugin uninstall" removes that.`,
-		Example: `  osaurus-sandbox plugin remove word-count`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Plugins.Remove(cmd.Context(), &controlpb.RemovePluginRequest{Plugin: args[0]})
-			return reply(cmd, map[string]string{"plugin": args[0]}, err, nil)
-		}),
-	}, func(args []string) (string, string) {
-		return "remove " + args[0], "The recipe and all its revisions will be gone."
-	})
+func newPluginRemove() *cobra.Command {
+	return daemonCommand("remove PLUGIN", `Delete a plugin from the library, with all its revisions
+
+What is installed for agents stays: "plugin uninstall" removes that.`,
+		`  osaurus-sandbox plugin remove word-count`, func(ctx context.Context, c *call) error {
+			_, err := c.Plugins.Remove(ctx, &controlpb.RemovePluginRequest{Plugin: c.args[0]})
+			return reply(c, map[string]string{"plugin": c.args[0]}, err, nil)
+		},
+		asks(func(args []string) (string, string) {
+			return "remove " + args[0], "The recipe and all its revisions will be gone."
+		}))
 }
 
 // recipeAt returns a revision of a plugin's recipe; 0 means the current one.
@@ -270,22 +242,18 @@ func recipeAt(ctx context.Context, client *control.Client, plugin string, revisi
 	return plugins.Parse(r.Recipe)
 }
 
-func newPluginHistory(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "history PLUGIN",
-		Short:   "List the revisions of a plugin, newest first",
-		Example: `  osaurus-sandbox plugin history word-count`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: args[0]})
-			return replyTable(cmd, r, err, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) []any {
+func newPluginHistory() *cobra.Command {
+	return daemonCommand("history PLUGIN", "List the revisions of a plugin, newest first",
+		`  osaurus-sandbox plugin history word-count`, func(ctx context.Context, c *call) error {
+			r, err := c.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: c.args[0]})
+			return replyTable(c, r, err, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) []any {
 				note := p.Error
 				if p.Current {
 					note = "current"
 				}
 				return []any{p.Revision, when(p.Modified), p.Version, shortID(p.Hash), note}
 			})
-		}),
-	})
+		})
 }
 
 // revisionOf parses a revision number.
@@ -297,16 +265,14 @@ func revisionOf(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-func newPluginDiff(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "diff PLUGIN [FROM [TO]]",
-		Short: "Show what changed between two revisions of a plugin",
-		Long:  `Without FROM it begins with the revision before the current one. Without TO it ends with the plugin as it is now.`,
-		Example: `  osaurus-sandbox plugin diff word-count
-  osaurus-sandbox plugin diff word-count 2 5`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+func newPluginDiff() *cobra.Command {
+	return daemonCommand("diff PLUGIN [FROM [TO]]", `Show what changed between two revisions of a plugin
+
+Without FROM it begins with the revision before the current one. Without TO it ends with the plugin as it is now.`,
+		`  osaurus-sandbox plugin diff word-count
+  osaurus-sandbox plugin diff word-count 2 5`, func(ctx context.Context, c *call) error {
 			var ends [2]uint32
-			for i, text := range args[1:] {
+			for i, text := range c.args[1:] {
 				var err error
 				if ends[i], err = revisionOf(text); err != nil {
 					return err
@@ -314,28 +280,27 @@ func newPluginDiff(c console) *cobra.Command {
 			}
 			if ends[0] == 0 {
 				var err error
-				if ends[0], err = beforeCurrent(cmd, client, args[0]); err != nil {
+				if ends[0], err = beforeCurrent(ctx, c.Client, c.args[0]); err != nil {
 					return err
 				}
 			}
 			var recipes [2]plugins.Recipe
 			for i, n := range ends {
 				var err error
-				if recipes[i], err = recipeAt(cmd.Context(), client, args[0], n); err != nil {
+				if recipes[i], err = recipeAt(ctx, c.Client, c.args[0], n); err != nil {
 					return err
 				}
 			}
 			diff, err := plugins.Diff(recipes[0], recipes[1])
-			return reply(cmd, map[string]any{"from": ends[0], "to": ends[1], "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
+			return reply(c, map[string]any{"from": ends[0], "to": ends[1], "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
 				return writef(w, "%s", lines(diff))
 			})
-		}),
-	})
+		})
 }
 
 // beforeCurrent returns the newest revision before the current one.
-func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (uint32, error) {
-	r, err := client.Plugins.History(cmd.Context(), &controlpb.PluginHistoryRequest{Plugin: plugin})
+func beforeCurrent(ctx context.Context, client *control.Client, plugin string) (uint32, error) {
+	r, err := client.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: plugin})
 	if err != nil {
 		return 0, err
 	}
@@ -347,22 +312,19 @@ func beforeCurrent(cmd *cobra.Command, client *control.Client, plugin string) (u
 	return 0, fault.Newf(fault.NotFound, "compare plugin", plugin, "it has no earlier revision").Advise("See: osaurus-sandbox plugin history " + plugin)
 }
 
-func newPluginRollback(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "rollback PLUGIN [REVISION]",
-		Short: "Go back to an earlier revision of a plugin",
-		Long:  `Without REVISION it goes back to the one before the current one. What it goes back to becomes a new revision: none is lost.`,
-		Example: `  osaurus-sandbox plugin rollback word-count
-  osaurus-sandbox plugin rollback word-count 3`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) (err error) {
-			request := &controlpb.RollbackPluginRequest{Plugin: args[0]}
-			if len(args) > 1 {
-				if request.Revision, err = revisionOf(args[1]); err != nil {
+func newPluginRollback() *cobra.Command {
+	return daemonCommand("rollback PLUGIN [REVISION]", `Go back to an earlier revision of a plugin
+
+Without REVISION it goes back to the one before the current one. What it goes back to becomes a new revision: none is lost.`,
+		`  osaurus-sandbox plugin rollback word-count
+  osaurus-sandbox plugin rollback word-count 3`, func(ctx context.Context, c *call) (err error) {
+			request := &controlpb.RollbackPluginRequest{Plugin: c.args[0]}
+			if len(c.args) > 1 {
+				if request.Revision, err = revisionOf(c.args[1]); err != nil {
 					return err
 				}
 			}
-			r, err := client.Plugins.Rollback(cmd.Context(), request)
-			return replyRevised(cmd, "rolled back", r.GetPlugin(), err)
-		}),
-	})
+			r, err := c.Plugins.Rollback(ctx, request)
+			return replyRevised(c, "rolled back", r.GetPlugin(), err)
+		})
 }

@@ -24,8 +24,7 @@ import (
 )
 
 // readRecipe reads a recipe from a file, or from standard input if path is "-".
-func readRecipe(c console, path string) ([]byte, error) {
-	in := c.in
+func readRecipe(in io.Reader, path string) ([]byte, error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
@@ -61,19 +60,16 @@ func writeNew(path string, text []byte, force bool) error {
 	return nil
 }
 
-func newPluginInit(c console) *cobra.Command {
+func newPluginInit() *cobra.Command {
 	var output string
 	var force bool
-	cmd := &cobra.Command{
-		Use:   "init NAME",
-		Short: "Start a recipe: one that works, to make your own from",
-		Example: `  osaurus-sandbox plugin init "Word Count"
-  osaurus-sandbox plugin init "Word Count" --output - | less`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if output == "-" && wantsJSON(cmd) {
-				return fault.Newf(fault.InvalidArgs, "begin recipe", args[0], "--output - and --json cannot be combined").Advise("Standard output can have the recipe or its path, not both.")
+	return command("init NAME", "Start a recipe: one that works, to make your own from",
+		`  osaurus-sandbox plugin init "Word Count"
+  osaurus-sandbox plugin init "Word Count" --output - | less`, func(ctx context.Context, c *call) error {
+			if output == "-" && c.json {
+				return fault.Newf(fault.InvalidArgs, "begin recipe", c.args[0], "--output - and --json cannot be combined").Advise("Standard output can have the recipe or its path, not both.")
 			}
-			r := plugins.Skeleton(args[0])
+			r := plugins.Skeleton(c.args[0])
 			id, err := r.ID()
 			if err != nil {
 				return err
@@ -90,30 +86,26 @@ func newPluginInit(c console) *cobra.Command {
 				output = string(id) + ".json"
 			}
 			wrote := map[string]string{"plugin": string(id), "file": output}
-			return reply(cmd, wrote, writeNew(output, text, force), func(w io.Writer, _ map[string]string) error {
+			return reply(c, wrote, writeNew(output, text, force), func(w io.Writer, _ map[string]string) error {
 				return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
 			})
 		},
-	}
-	cmd.Flags().StringVar(&output, "output", "", "the `FILE`; - is standard output (default: the plugin's id and .json)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
-	return withJSON(cmd)
+		withFlag(&output, "output", "the `FILE`; - is standard output (default: the plugin's id and .json)"),
+		withFlag(&force, "force", "replace an existing file"))
 }
 
-func newPluginLint(c console) *cobra.Command {
+func newPluginLint() *cobra.Command {
 	var strict bool
-	cmd := &cobra.Command{
-		Use:   "lint FILE...",
-		Short: "Check recipes for mistakes",
-		Long: `A recipe with errors is refused, and the exit code is 2. Warnings are about what probably does not do what you mean, or lets those
+	return command("lint FILE...", `Check recipes for mistakes
+
+A recipe with errors is refused, and the exit code is 2. Warnings are about what probably does not do what you mean, or lets those
 who call a tool do more than you mean. - is standard input.`,
-		Example: `  osaurus-sandbox plugin lint word-count.json
-  osaurus-sandbox plugin lint --strict --json plugins/*.json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		`  osaurus-sandbox plugin lint word-count.json
+  osaurus-sandbox plugin lint --strict --json plugins/*.json`, func(ctx context.Context, c *call) error {
 			counted := map[plugins.Severity]int{}
 			all := findings{Findings: []fileFinding{}}
-			for _, path := range args {
-				text, err := readRecipe(c, path)
+			for _, path := range c.args {
+				text, err := readRecipe(c.in, path)
 				if err != nil {
 					return err
 				}
@@ -122,7 +114,7 @@ who call a tool do more than you mean. - is standard input.`,
 					all.Findings = append(all.Findings, fileFinding{path, f})
 				}
 			}
-			if err := reply(cmd, all, nil, printFindings); err != nil {
+			if err := reply(c, all, nil, printFindings); err != nil {
 				return err
 			}
 			if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
@@ -130,9 +122,7 @@ who call a tool do more than you mean. - is standard input.`,
 			}
 			return nil
 		},
-	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit code 2 for warnings too")
-	return withJSON(cmd)
+		withFlag(&strict, "strict", "end with exit code 2 for warnings too"))
 }
 
 // findings are the problems of several files.
@@ -161,46 +151,39 @@ func printFindings(w io.Writer, all findings) error {
 	return nil
 }
 
-func newPluginSchema(c console) *cobra.Command {
-	return alwaysJSON(&cobra.Command{
-		Use:     "schema",
-		Short:   "Print the JSON Schema of recipes, for editors",
-		Example: `  osaurus-sandbox plugin schema > plugin.schema.json`,
-		RunE: func(*cobra.Command, []string) error {
+func newPluginSchema() *cobra.Command {
+	return command("schema", "Print the JSON Schema of recipes, for editors",
+		`  osaurus-sandbox plugin schema > plugin.schema.json`, func(ctx context.Context, c *call) error {
 			text, err := plugins.Schema()
 			if err != nil {
 				return err
 			}
 			_, err = c.out.Write(text)
 			return err
-		},
-	})
+		}, alwaysJSON)
 }
 
-func newPluginEdit(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "edit PLUGIN",
-		Short: "Change a recipe of the library in your editor",
-		Long: `The editor is $VISUAL, $EDITOR or vi. What you save is kept only if it has no errors; otherwise you are asked whether to edit it
+func newPluginEdit() *cobra.Command {
+	return daemonCommand("edit PLUGIN", `Change a recipe of the library in your editor
+
+The editor is $VISUAL, $EDITOR or vi. What you save is kept only if it has no errors; otherwise you are asked whether to edit it
 again. If nobody is there to be asked, the plugin is not changed, and your file is kept. To change its
 name, use "plugin rename".`,
-		Example: `  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			p, err := editPlugin(cmd.Context(), c, client, args[0])
+		`  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`, func(ctx context.Context, c *call) error {
+			p, err := editPlugin(ctx, c, c.args[0])
 			if err != nil {
 				return err
 			}
 			if p == nil {
 				return writef(c.err, "nothing changed\n")
 			}
-			return replyRevised(cmd, "kept", p, nil)
-		}),
-	})
+			return replyRevised(c, "kept", p, nil)
+		})
 }
 
 // editPlugin lets a person edit a recipe until it is valid. It returns nil if nothing changed.
-func editPlugin(ctx context.Context, c console, client *control.Client, plugin string) (*controlpb.Plugin, error) {
-	shown, err := client.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin})
+func editPlugin(ctx context.Context, c *call, plugin string) (*controlpb.Plugin, error) {
+	shown, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin})
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +195,13 @@ func editPlugin(ctx context.Context, c console, client *control.Client, plugin s
 	if err := writeNew(path, shown.Recipe, false); err != nil {
 		return nil, err
 	}
-	edited, err := edited(ctx, c, path)
+	edited, err := edited(ctx, c.console, path)
 	if err != nil {
 		return nil, err // keeps the edited file
 	}
 	var kept *controlpb.Plugin
 	if !bytes.Equal(edited, shown.Recipe) {
-		if kept, err = keepEdited(ctx, client, plugin, shown.Plugin.GetName(), edited); err != nil {
+		if kept, err = keepEdited(ctx, c.Client, plugin, shown.Plugin.GetName(), edited); err != nil {
 			return nil, fault.Wrap("keep "+path, "", err).Advise(cmp.Or(fault.AdviceOf(err), "Try again: osaurus-sandbox plugin import "+path+" --update"))
 		}
 	}
@@ -247,7 +230,7 @@ func edited(ctx context.Context, c console, path string) ([]byte, error) {
 		if err := runEditor(ctx, c, path); err != nil {
 			return nil, err
 		}
-		text, err := readRecipe(c, path)
+		text, err := readRecipe(c.in, path)
 		if err != nil {
 			return nil, err
 		}
@@ -294,37 +277,32 @@ func runEditor(ctx context.Context, c console, path string) error {
 	return nil
 }
 
-func newPluginRegister(c console) *cobra.Command {
+func newPluginRegister() *cobra.Command {
 	var file string
-	cmd := &cobra.Command{
-		Use:   "register AGENT [ID]",
-		Short: "Turn what an agent has written into a plugin",
-		Long: `Makes a plugin of an agent's folder ~/plugins/ID, with its plugin.json and all texts beside it, as the agent itself does with the tool
+	return daemonCommand("register AGENT [ID]", `Turn what an agent has written into a plugin
+
+Makes a plugin of an agent's folder ~/plugins/ID, with its plugin.json and all texts beside it, as the agent itself does with the tool
 sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent. The plugin gets no network and may
 not use inference; the hosts that it lists are kept for the time when they can be enforced. With --file it is made of a whole recipe
 instead. Either all of this is done or nothing.`,
-		Example: `  osaurus-sandbox plugin register alice rss-watch
-  osaurus-sandbox plugin register alice --file rss-watch.json`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r := &controlpb.RegisterPluginRequest{Agent: args[0]}
+		`  osaurus-sandbox plugin register alice rss-watch
+  osaurus-sandbox plugin register alice --file rss-watch.json`, func(ctx context.Context, c *call) error {
+			r := &controlpb.RegisterPluginRequest{Agent: c.args[0]}
 			switch {
-			case (file != "") == (len(args) > 1):
-				return fault.Newf(fault.InvalidArgs, "register plugin", args[0], "it takes either an ID or --file").Advise("Name the folder in the agent's ~/plugins.")
+			case (file != "") == (len(c.args) > 1):
+				return fault.Newf(fault.InvalidArgs, "register plugin", c.args[0], "it takes either an ID or --file").Advise("Name the folder in the agent's ~/plugins.")
 			case file != "":
-				text, err := readRecipe(c, file)
+				text, err := readRecipe(c.in, file)
 				if err != nil {
 					return err
 				}
 				r.From = &controlpb.RegisterPluginRequest_Recipe{Recipe: text}
 			default:
-				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: args[1]}
+				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: c.args[1]}
 			}
-			p, err := registerPlugin(cmd.Context(), client, r, showProgress(c.err))
-			return reply(cmd, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c, args[0], p) })
-		}),
-	}
-	cmd.Flags().StringVar(&file, "file", "", "a recipe; - is standard input")
-	return withJSON(cmd)
+			p, err := registerPlugin(ctx, c.Client, r, showProgress(c.err))
+			return reply(c, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c.console, c.args[0], p) })
+		}, withFlag(&file, "file", "a recipe; - is standard input"))
 }
 
 // registerPlugin registers a plugin and shows its progress.

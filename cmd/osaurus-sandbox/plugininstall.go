@@ -18,61 +18,46 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// newPluginInstalls returns the commands that manage agents' plugins.
-func newPluginInstalls(c console) []*cobra.Command {
-	return []*cobra.Command{
-		newPluginInstall(c), newPluginUpdate(c), newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(c), newPluginStatus(c),
-	}
-}
+func newPluginInstall() *cobra.Command {
+	return pluginInstallCommand(&controlpb.InstallPluginRequest{}, "install PLUGIN AGENT", `Install a plugin for an agent
 
-func newPluginInstall(c console) *cobra.Command {
-	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{}, &cobra.Command{
-		Use:   "install PLUGIN AGENT",
-		Short: "Install a plugin for an agent",
-		Long: `Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup, its tools. If something fails or you
+Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup, its tools. If something fails or you
 interrupt it, all is undone. If a secret that the plugin needs is missing, you are asked for it: osaurus-sandbox prompt watch.`,
-		Example: `  osaurus-sandbox plugin install python-data-tools alice
-  osaurus-sandbox plugin install web-clipper alice --without-secrets`,
-	})
+		`  osaurus-sandbox plugin install python-data-tools alice
+  osaurus-sandbox plugin install web-clipper alice --without-secrets`)
 }
 
-func newPluginUpdate(c console) *cobra.Command {
-	return pluginInstallCommand(c, &controlpb.InstallPluginRequest{Update: true}, &cobra.Command{
-		Use:     "update PLUGIN AGENT",
-		Short:   "Update an agent's plugin to what the library has now",
-		Example: `  osaurus-sandbox plugin update python-data-tools alice`,
-	})
+func newPluginUpdate() *cobra.Command {
+	return pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT", "Update an agent's plugin to what the library has now",
+		`  osaurus-sandbox plugin update python-data-tools alice`)
 }
 
 // pluginInstallCommand returns a command that installs a plugin with the options in r.
-func pluginInstallCommand(c console, r *controlpb.InstallPluginRequest, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(2)
-	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-		r.Plugin, r.Agent = args[0], args[1]
-		p, err := installPlugin(cmd.Context(), client, r, showProgress(c.err))
-		return reply(cmd, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
+func pluginInstallCommand(r *controlpb.InstallPluginRequest, use, help, examples string) *cobra.Command {
+	return daemonCommand(use, help, examples, func(ctx context.Context, c *call) error {
+		r.Plugin, r.Agent = c.args[0], c.args[1]
+		p, err := installPlugin(ctx, c.Client, r, showProgress(c.err))
+		return reply(c, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
 			err := writef(w, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
 			for _, warning := range p.Warnings {
 				writef(c.err, "%s\n", printable.Clip(warning))
 			}
-			noteShutGate(cmd.Context(), c, client, p)
+			noteShutGate(ctx, c, p)
 			if len(p.WithoutSecrets) > 0 {
 				writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 			}
 			return err
 		})
-	})
-	cmd.Flags().BoolVar(&r.WithoutSecrets, "without-secrets", false, "install it even if a secret is missing, and ask nobody")
-	return withJSON(cmd)
+	}, withFlag(&r.WithoutSecrets, "without-secrets", "install it even if a secret is missing, and ask nobody"))
 }
 
 // noteShutGate warns if the agent may not call the plugin's tools yet, since all of them run
 // commands. Errors are ignored: the plugin is installed anyway.
-func noteShutGate(ctx context.Context, c console, client *control.Client, p *controlpb.InstalledPlugin) {
+func noteShutGate(ctx context.Context, c *call, p *controlpb.InstalledPlugin) {
 	if len(p.Tools) == 0 {
 		return
 	}
-	r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: p.Agent})
+	r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: p.Agent})
 	if err == nil && settingText(r.Agent, string(tools.Exec)) == "false" {
 		writef(c.err, "%s may only read so far, and cannot call them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
 	}
@@ -117,64 +102,48 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 }
 
 func newPluginUninstall() *cobra.Command {
-	return pluginOfAgentCommand(&cobra.Command{
-		Use:   "uninstall PLUGIN AGENT",
-		Short: "Remove a plugin from an agent",
-		Long: `Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need
+	return daemonCommand("uninstall PLUGIN AGENT", `Remove a plugin from an agent
+
+Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need
 them. The library keeps the plugin.`,
-		Example: `  osaurus-sandbox plugin uninstall python-data-tools alice`,
-	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
-		_, err := client.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: plugin, Agent: agent})
-		return err
-	})
+		`  osaurus-sandbox plugin uninstall python-data-tools alice`, func(ctx context.Context, c *call) error {
+			_, err := c.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+			return replyPluginOf(c, err)
+		})
 }
 
 func newPluginEnable() *cobra.Command {
-	return pluginOfAgentCommand(&cobra.Command{
-		Use: "enable PLUGIN AGENT", Short: "Give an agent the tools of a disabled plugin again",
-		Example: `  osaurus-sandbox plugin enable word-count alice`,
-	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
-		_, err := client.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: plugin, Agent: agent})
-		return err
-	})
+	return daemonCommand("enable PLUGIN AGENT", "Give an agent the tools of a disabled plugin again",
+		`  osaurus-sandbox plugin enable word-count alice`, func(ctx context.Context, c *call) error {
+			_, err := c.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+			return replyPluginOf(c, err)
+		})
 }
 
 func newPluginDisable() *cobra.Command {
-	return pluginOfAgentCommand(&cobra.Command{
-		Use: "disable PLUGIN AGENT", Short: "Take a plugin's tools away from an agent, and keep its files",
-		Example: `  osaurus-sandbox plugin disable word-count alice`,
-	}, func(ctx context.Context, client *control.Client, plugin, agent string) error {
-		_, err := client.Installs.Disable(ctx, &controlpb.DisablePluginRequest{Plugin: plugin, Agent: agent})
-		return err
-	})
+	return daemonCommand("disable PLUGIN AGENT", "Take a plugin's tools away from an agent, and keep its files",
+		`  osaurus-sandbox plugin disable word-count alice`, func(ctx context.Context, c *call) error {
+			_, err := c.Installs.Disable(ctx, &controlpb.DisablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+			return replyPluginOf(c, err)
+		})
 }
 
-// pluginOfAgentCommand returns a command that acts on an agent's plugin and prints which one as
-// JSON.
-func pluginOfAgentCommand(cmd *cobra.Command, do func(ctx context.Context, client *control.Client, plugin, agent string) error) *cobra.Command {
-	cmd.Args = cobra.ExactArgs(2)
-	cmd.RunE = withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-		err := do(cmd.Context(), client, args[0], args[1])
-		return reply(cmd, map[string]string{"plugin": args[0], "agent": args[1]}, err, nil)
-	})
-	return withJSON(cmd)
+// replyPluginOf prints the arguments PLUGIN and AGENT as JSON.
+func replyPluginOf(c *call, err error) error {
+	return reply(c, map[string]string{"plugin": c.args[0], "agent": c.args[1]}, err, nil)
 }
 
-func newPluginVerify(c console) *cobra.Command {
-	var repair string
-	cmd := &cobra.Command{
-		Use:   "verify AGENT [PLUGIN...]",
-		Short: "Check that an agent's plugins are as installed, and repair them",
-		Long: `Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
+func newPluginVerify() *cobra.Command {
+	repair := "missing"
+	return daemonCommand("verify AGENT [PLUGIN...]", `Check that an agent's plugins are as installed, and repair them
+
+Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
 is only reported, since the agent may have wanted it: --repair all restores that too, and --repair nothing only looks.`,
-		Example: `  osaurus-sandbox plugin verify alice --repair all`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Installs.Verify(cmd.Context(), &controlpb.VerifyPluginsRequest{Agent: args[0], Plugins: args[1:], Repair: repair})
-			return errors.Join(reply(cmd, r, err, printReports), unsound(args[0], r))
-		}),
-	}
-	cmd.Flags().StringVar(&repair, "repair", "missing", "what to restore: nothing, missing, all")
-	return withJSON(cmd)
+		`  osaurus-sandbox plugin verify alice --repair all`, func(ctx context.Context, c *call) error {
+			r, err := c.Installs.Verify(ctx, &controlpb.VerifyPluginsRequest{Agent: c.args[0], Plugins: c.args[1:], Repair: repair})
+			return errors.Join(reply(c, r, err, printReports), unsound(c.args[0], r))
+		},
+		withFlag(&repair, "repair", "what to restore: nothing, missing, all"))
 }
 
 // unsound returns an error that names the plugins that are not as installed.
@@ -209,14 +178,11 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 	})
 }
 
-func newPluginStatus(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "status [AGENT]",
-		Short:   "List the plugins of an agent, or of all, and how they are",
-		Example: `  osaurus-sandbox plugin status alice`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Installs.List(cmd.Context(), &controlpb.ListInstalledRequest{Agent: first(args)})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {
+func newPluginStatus() *cobra.Command {
+	return daemonCommand("status [AGENT]", "List the plugins of an agent, or of all, and how they are",
+		`  osaurus-sandbox plugin status alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Installs.List(ctx, &controlpb.ListInstalledRequest{Agent: c.arg(0)})
+			return reply(c, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {
 				for _, b := range r.Broken {
 					writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
 				}
@@ -224,8 +190,7 @@ func newPluginStatus(c console) *cobra.Command {
 					return []any{p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), howPlugin(p), len(p.Tools)}
 				})
 			})
-		}),
-	})
+		})
 }
 
 // howPlugin describes the state of a plugin in a few words.

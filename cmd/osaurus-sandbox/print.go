@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -22,53 +21,31 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// withJSON adds the flag --json to a command: see reply.
-func withJSON(cmd *cobra.Command) *cobra.Command { return jsonFlag(cmd, "print JSON") }
-
-// jsonFlag is withJSON with another usage text.
-func jsonFlag(cmd *cobra.Command, usage string) *cobra.Command {
-	cmd.Flags().Bool("json", false, usage)
-	return cmd
-}
-
-// alwaysJSON is withJSON for a command that prints only JSON, so that --json is accepted
-// everywhere.
-func alwaysJSON(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().Bool("json", true, "print JSON, as it always does")
-	return cmd
-}
-
-// wantsJSON reports whether --json is set.
-func wantsJSON(cmd *cobra.Command) bool {
-	yes, _ := cmd.Flags().GetBool("json")
-	return yes
-}
-
 // reply prints a command's answer, as JSON or with show for people; a nil show prints nothing. It
 // returns err.
-func reply[A any](cmd *cobra.Command, answer A, err error, show func(io.Writer, A) error) error {
+func reply[A any](c *call, answer A, err error, show func(io.Writer, A) error) error {
 	switch {
 	case err != nil:
 		return err
-	case wantsJSON(cmd):
+	case c.json:
 		if m, ok := any(answer).(proto.Message); ok {
-			return printProto(cmd.OutOrStdout(), m)
+			return printProto(c.out, m)
 		}
-		return printJSON(cmd.OutOrStdout(), answer)
+		return printJSON(c.out, answer)
 	case show == nil:
 		return nil
 	}
-	return show(cmd.OutOrStdout(), answer)
+	return show(c.out, answer)
 }
 
 // replyEach is reply for a stream of answers. In JSON, each is one line.
-func replyEach[M proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error], show func(io.Writer, M) error) error {
-	if wantsJSON(cmd) {
+func replyEach[M proto.Message](c *call, answers iter.Seq2[M, error], show func(io.Writer, M) error) error {
+	if c.json {
 		show = printLine
 	}
 	for answer, err := range answers {
 		if err == nil {
-			err = show(cmd.OutOrStdout(), answer)
+			err = show(c.out, answer)
 		}
 		if err != nil {
 			return err
@@ -78,18 +55,18 @@ func replyEach[M proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error],
 }
 
 // replyTable is reply with a table for people.
-func replyTable[M proto.Message, I any](cmd *cobra.Command, answer M, err error, header string, items []I, cells func(I) []any) error {
-	return reply(cmd, answer, err, func(w io.Writer, _ M) error { return printTable(w, header, items, cells) })
+func replyTable[M proto.Message, I any](c *call, answer M, err error, header string, items []I, cells func(I) []any) error {
+	return reply(c, answer, err, func(w io.Writer, _ M) error { return printTable(w, header, items, cells) })
 }
 
 // replyRows is replyTable for a stream of items. In JSON, each is one line.
-func replyRows[M any, I proto.Message](cmd *cobra.Command, answers iter.Seq2[M, error], item func(M) I, header string, cells func(I) []any) error {
+func replyRows[M any, I proto.Message](c *call, answers iter.Seq2[M, error], item func(M) I, header string, cells func(I) []any) error {
 	list, err := collect(answers, item)
-	if !wantsJSON(cmd) {
-		return errors.Join(printTable(cmd.OutOrStdout(), header, list, cells), err)
+	if !c.json {
+		return errors.Join(printTable(c.out, header, list, cells), err)
 	}
 	for _, i := range list {
-		if err := printLine(cmd.OutOrStdout(), i); err != nil {
+		if err := printLine(c.out, i); err != nil {
 			return err
 		}
 	}

@@ -140,25 +140,25 @@ func megabytes(n int64) float64 { return float64(n) / 1e6 }
 const toldAfter = time.Second
 
 // withProgress runs do and shows the sandbox's progress meanwhile.
-func withProgress(ctx context.Context, c console, client *control.Client, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
-	stop := showJourney(ctx, c, client, 0)
+func withProgress(ctx context.Context, c *call, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
+	stop := showJourney(ctx, c, 0)
 	defer stop()
 	return do()
 }
 
 // showStart shows on a terminal how the sandbox starts, until stop is called.
-func showStart(ctx context.Context, c console, client *control.Client) (stop func()) {
+func showStart(ctx context.Context, c *call) (stop func()) {
 	if terminalWidth(c.err) == 0 {
 		return func() {}
 	}
-	return showJourney(ctx, c, client, toldAfter)
+	return showJourney(ctx, c, toldAfter)
 }
 
 // showingStart is start that also shows how the sandbox starts, until the command writes
 // something.
-func showingStart(c console, client *control.Client, start starter) starter {
+func showingStart(c *call, start starter) starter {
 	return func(ctx context.Context, command engine.Command) (process, error) {
-		stop := showStart(ctx, c, client)
+		stop := showStart(ctx, c)
 		defer stop()
 		var once sync.Once // the command may write before start returns
 		command.Stdout, command.Stderr = onFirst{command.Stdout, &once, stop}, onFirst{command.Stderr, &once, stop}
@@ -168,7 +168,7 @@ func showingStart(c console, client *control.Client, start starter) starter {
 
 // showJourney shows the sandbox's progress after a short delay, until stop is called. stop may be
 // called more than once.
-func showJourney(ctx context.Context, c console, client *control.Client, after time.Duration) (stop func()) {
+func showJourney(ctx context.Context, c *call, after time.Duration) (stop func()) {
 	watch, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
 	go func() {
@@ -183,7 +183,7 @@ func showJourney(ctx context.Context, c console, client *control.Client, after t
 			show(e)
 			undone = e.Note == "" && !e.Finished
 		})
-		for r, err := range control.Messages(client.WatchStatus(watch, &controlpb.WatchStatusRequest{})) {
+		for r, err := range control.Messages(c.WatchStatus(watch, &controlpb.WatchStatusRequest{})) {
 			if err != nil {
 				break // progress is optional: the command still works
 			}

@@ -69,7 +69,7 @@ func TestOutputIsNotErased(t *testing.T) {
 				}
 				return nil
 			}
-			start := showingStart(c, client, func(_ context.Context, command engine.Command) (process, error) {
+			start := showingStart(&call{console: c, Client: client}, func(_ context.Context, command engine.Command) (process, error) {
 				if waits {
 					if err := until("boot"); err != nil {
 						return nil, err

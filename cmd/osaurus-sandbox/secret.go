@@ -18,22 +18,19 @@ import (
 	"osaurus-sandbox/secrets/stores"
 )
 
-func newSecret(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "secret",
-		Short: "Keep secrets for agents",
-		Long: `Secrets are kept in the Keychain on macOS and in the keyring of your session on Linux, or in an encrypted file, if you choose
+func newSecret() *cobra.Command {
+	return noun("secret", `Keep secrets for agents
+
+Secrets are kept in the Keychain on macOS and in the keyring of your session on Linux, or in an encrypted file, if you choose
 that: osaurus-sandbox config set secrets=file. "doctor" says whether it works.
 
 AGENT is the agent's name or id, or @host for this computer itself: @host INFERENCE_API_KEY is the key for the inference endpoint.
 With --plugin only that plugin of the agent can read the secret. When an agent is deleted, its secrets are kept under its id unless
 you say --secrets. In the output of an agent's programs, secrets are replaced by their names.`,
-		Example: `  osaurus-sandbox secret set alice TOKEN
+		`  osaurus-sandbox secret set alice TOKEN
   osaurus-sandbox secret list alice
   osaurus-sandbox secret delete alice TOKEN`,
-	}
-	cmd.AddCommand(newSecretSet(c), newSecretAsk(c), newSecretList(c), newSecretDelete(c), newSecretPassphrase(c))
-	return cmd
+		newSecretSet(), newSecretAsk(), newSecretList(), newSecretDelete(), newSecretPassphrase())
 }
 
 // agentOf returns the agent's id. An id works without the daemon, and also for a deleted agent.
@@ -44,7 +41,7 @@ func agentOf(ctx context.Context, text string) (config.AgentID, error) {
 	if id, err := config.ParseAgentID(text); err == nil {
 		return id, nil
 	}
-	client, err := need(ctx)
+	client, err := need(ctx, clientName)
 	if err != nil {
 		return "", err
 	}
@@ -79,8 +76,8 @@ func secretStore(c console) (secrets.Store, error) {
 	return stores.Open(settings.Secrets, home, passphrasePrompt(c)), nil
 }
 
-func pluginFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "plugin", "", "a plugin's `ID`: once installed, only it can read the secret")
+func pluginFlag(to *string) option {
+	return withFlag(to, "plugin", "a plugin's `ID`: once installed, only it can read the secret")
 }
 
 // called describes a secret, with the agent's name as the user wrote it.
@@ -92,46 +89,38 @@ func called(k secrets.Key, agent string) string {
 }
 
 // replyKey prints what was done with a secret.
-func replyKey(cmd *cobra.Command, done, agent string, k secrets.Key, err error) error {
-	return reply(cmd, k, err, func(w io.Writer, k secrets.Key) error {
+func replyKey(c *call, done, agent string, k secrets.Key, err error) error {
+	return reply(c, k, err, func(w io.Writer, k secrets.Key) error {
 		return writef(w, "%s %s\n", done, called(k, agent))
 	})
 }
 
-func newSecretSet(c console) *cobra.Command {
+func newSecretSet() *cobra.Command {
 	var plugin string
-	cmd := &cobra.Command{
-		Use:   "set AGENT NAME",
-		Short: "Keep a secret, replacing any of that name",
-		Long: `On a terminal you type the secret, which is not shown. Otherwise it is read from standard input, without a newline at its end. It is
+	return command("set AGENT NAME", `Keep a secret, replacing any of that name
+
+On a terminal you type the secret, which is not shown. Otherwise it is read from standard input, without a newline at its end. It is
 never an argument: other programs can see those, and the shell remembers them.`,
-		Example: `  osaurus-sandbox secret set alice OPENAI_API_KEY
+		`  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
-  osaurus-sandbox secret set alice TLS_KEY < key.pem`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := secretKey(cmd.Context(), args, plugin)
+  osaurus-sandbox secret set alice TLS_KEY < key.pem`, func(ctx context.Context, c *call) error {
+			k, err := secretKey(ctx, c.args, plugin)
 			if err != nil {
 				return err
 			}
-			v, err := readSecret(cmd.Context(), c, called(k, args[0]))
+			v, err := readSecret(ctx, c.console, called(k, c.args[0]))
 			if err != nil {
 				return err
 			}
-			return replyKey(cmd, "kept", args[0], k, setSecret(cmd.Context(), c, k, v))
-		},
-	}
-	pluginFlag(cmd, &plugin)
-	return withJSON(cmd)
+			return replyKey(c, "kept", c.args[0], k, setSecret(ctx, c.console, k, v))
+		}, pluginFlag(&plugin))
 }
 
-func newSecretList(c console) *cobra.Command {
+func newSecretList() *cobra.Command {
 	var plugin string
-	cmd := &cobra.Command{
-		Use:     "list AGENT",
-		Short:   "List the names of an agent's secrets",
-		Example: `  osaurus-sandbox secret list alice`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			agent, err := agentOf(cmd.Context(), args[0])
+	return command("list AGENT", "List the names of an agent's secrets",
+		`  osaurus-sandbox secret list alice`, func(ctx context.Context, c *call) error {
+			agent, err := agentOf(ctx, c.args[0])
 			if err != nil {
 				return err
 			}
@@ -141,51 +130,40 @@ func newSecretList(c console) *cobra.Command {
 					return err
 				}
 			}
-			keys, err := listSecrets(cmd.Context(), c, agent)
+			keys, err := listSecrets(ctx, c.console, agent)
 			if err != nil {
 				return err
 			}
 			if of != "" {
 				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return k.Plugin != of })
 			}
-			return reply(cmd, map[string][]secrets.Key{"secrets": append([]secrets.Key{}, keys...)}, nil, func(w io.Writer, _ map[string][]secrets.Key) error {
+			return reply(c, map[string][]secrets.Key{"secrets": append([]secrets.Key{}, keys...)}, nil, func(w io.Writer, _ map[string][]secrets.Key) error {
 				return printTable(w, "", keys, func(k secrets.Key) []any { return []any{k.Name, k.Plugin} })
 			})
-		},
-	}
-	pluginFlag(cmd, &plugin)
-	return withJSON(cmd)
+		}, pluginFlag(&plugin))
 }
 
-func newSecretDelete(c console) *cobra.Command {
+func newSecretDelete() *cobra.Command {
 	var plugin string
-	cmd := &cobra.Command{
-		Use:     "delete AGENT NAME",
-		Short:   "Delete a secret",
-		Example: `  osaurus-sandbox secret delete alice TOKEN`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := secretKey(cmd.Context(), args, plugin)
+	return command("delete AGENT NAME", "Delete a secret",
+		`  osaurus-sandbox secret delete alice TOKEN`, func(ctx context.Context, c *call) error {
+			k, err := secretKey(ctx, c.args, plugin)
 			if err != nil {
 				return err
 			}
-			return replyKey(cmd, "deleted", args[0], k, deleteSecret(cmd.Context(), c, k))
-		},
-	}
-	pluginFlag(cmd, &plugin)
-	return withJSON(cmd)
+			return replyKey(c, "deleted", c.args[0], k, deleteSecret(ctx, c.console, k))
+		}, pluginFlag(&plugin))
 }
 
-func newSecretPassphrase(c console) *cobra.Command {
+func newSecretPassphrase() *cobra.Command {
 	var remove bool
-	cmd := &cobra.Command{
-		Use:   "passphrase",
-		Short: "Set or change the passphrase of the encrypted file",
-		Long: `For secrets that are kept in the encrypted file. Without a passphrase, whoever can read the home can decrypt it. With one, the
-daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path of a file with the passphrase, which only you can read.`,
-		Example: `  osaurus-sandbox secret passphrase
-  osaurus-sandbox secret passphrase --remove`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			store, err := secretStore(c)
+	return command("passphrase", `Set or change the passphrase of the encrypted file
+
+For secrets that are kept in the encrypted file. Without a passphrase, whoever can read the home can decrypt it. With one, the
+daemon needs `+agefile.PassphraseFileVariable+` in its environment: the path of a file with the passphrase, which only you can read.`,
+		`  osaurus-sandbox secret passphrase
+  osaurus-sandbox secret passphrase --remove`, func(ctx context.Context, c *call) error {
+			store, err := secretStore(c.console)
 			if err != nil {
 				return err
 			}
@@ -195,18 +173,15 @@ daemon needs ` + agefile.PassphraseFileVariable + ` in its environment: the path
 					Advise("The system's store has its own password. To keep them in a file: osaurus-sandbox config set secrets=file")
 			}
 			if remove {
-				err = file.Unprotect(cmd.Context())
+				err = file.Unprotect(ctx)
 			} else {
 				var passphrase secrets.Value
-				if passphrase, err = newPassphrase(cmd.Context(), c); err == nil {
-					err = file.Protect(cmd.Context(), passphrase)
+				if passphrase, err = newPassphrase(ctx, c.console); err == nil {
+					err = file.Protect(ctx, passphrase)
 				}
 			}
-			return reply(cmd, map[string]bool{"passphrase": !remove}, err, nil)
-		},
-	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove the passphrase")
-	return withJSON(cmd)
+			return reply(c, map[string]bool{"passphrase": !remove}, err, nil)
+		}, withFlag(&remove, "remove", "remove the passphrase"))
 }
 
 // newPassphrase reads a passphrase from standard input. On a terminal it must be typed twice,
@@ -228,7 +203,7 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 // cannot open the store and this program can, because a passphrase can be typed here. Only the
 // first request, a list of names, may lead to that: a change that the daemon refuses is final.
 func withSecrets(ctx context.Context, c console, agent config.AgentID, byDaemon func(*control.Client, []*controlpb.SecretKey) error, here func(secrets.Store) error) error {
-	client, err := reach(ctx)
+	client, err := reach(ctx, clientName)
 	if err == nil {
 		defer client.Close()
 		var r *controlpb.ListSecretsResponse
@@ -278,17 +253,15 @@ func listSecrets(ctx context.Context, c console, agent config.AgentID) (keys []s
 	return keys, err
 }
 
-func newSecretAsk(c console) *cobra.Command {
+func newSecretAsk() *cobra.Command {
 	var plugin, text string
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "ask AGENT NAME",
-		Short: "Ask a person for a secret, and wait for the answer",
-		Long: `Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the answer
+	return daemonCommand("ask AGENT NAME", `Ask a person for a secret, and wait for the answer
+
+Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the answer
 is no, and 5 if nobody answers.`,
-		Example: `  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			k, err := secretKey(cmd.Context(), args, plugin)
+		`  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`, func(ctx context.Context, c *call) error {
+			k, err := secretKey(ctx, c.args, plugin)
 			if err != nil {
 				return err
 			}
@@ -296,12 +269,10 @@ is no, and 5 if nobody answers.`,
 			if timeout != 0 {
 				request.Timeout = durationpb.New(timeout)
 			}
-			_, err = client.Secrets.Ask(cmd.Context(), request)
-			return replyKey(cmd, "kept", args[0], k, err)
-		}),
-	}
-	pluginFlag(cmd, &plugin)
-	cmd.Flags().StringVar(&text, "text", "", "what it is for")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "wait no longer than this, as in 90s (default 5m)")
-	return withJSON(cmd)
+			_, err = c.Secrets.Ask(ctx, request)
+			return replyKey(c, "kept", c.args[0], k, err)
+		},
+		pluginFlag(&plugin),
+		withFlag(&text, "text", "what it is for"),
+		withFlag(&timeout, "timeout", "wait no longer than this, as in 90s (default 5m)"))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -10,98 +11,63 @@ import (
 	"osaurus-sandbox/supervisor/autostart"
 )
 
-func newService(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "service",
-		Short: "Start the daemon whenever you log in",
-		Long: `The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart says
+func newService() *cobra.Command {
+	return noun("service", `Start the daemon whenever you log in
+
+The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart says
 whether it starts the guest too.`,
-		Example: `  osaurus-sandbox service install
+		`  osaurus-sandbox service install
   osaurus-sandbox service status
   osaurus-sandbox service uninstall`,
-	}
-	cmd.AddCommand(newServiceInstall(c), newServiceUninstall(c), newServiceStatus(c))
-	return cmd
+		newServiceInstall(), newServiceUninstall(), newServiceStatus())
 }
 
-func thisService() (autostart.Service, error) {
-	home, err := config.FindHome()
-	if err != nil {
-		return autostart.Service{}, err
-	}
-	return autostart.New(home)
+// serviceCommand returns a command that changes or shows the service, and prints its state.
+func serviceCommand(use, help string, do func(context.Context, *call, config.Home, autostart.Service) error, show func(io.Writer, autostart.Status) error) *cobra.Command {
+	return command(use, help, "  osaurus-sandbox service "+use, func(ctx context.Context, c *call) error {
+		home, err := config.FindHome()
+		if err != nil {
+			return err
+		}
+		s, err := autostart.New(home)
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, c, home, s); err != nil {
+			return err
+		}
+		status, err := s.Status(ctx)
+		return reply(c, status, err, show)
+	})
 }
 
-// replyService prints the state of a service.
-func replyService(cmd *cobra.Command, s autostart.Service, show func(io.Writer, autostart.Status) error) error {
-	status, err := s.Status(cmd.Context())
-	return reply(cmd, status, err, show)
-}
+func newServiceInstall() *cobra.Command {
+	return serviceCommand("install", `Install the service and start it
 
-func newServiceInstall(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "install",
-		Short:   "Install the service and start it",
-		Long:    "Installs the service and starts it. If a daemon runs, it ends first, and its guest with it.",
-		Example: `  osaurus-sandbox service install`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			home, err := config.FindHome()
-			if err != nil {
-				return err
-			}
-			s, err := autostart.New(home)
-			if err != nil {
-				return err
-			}
-			if err := s.Ready(cmd.Context()); err != nil {
+Installs the service and starts it. If a daemon runs, it ends first, and its guest with it.`,
+		func(ctx context.Context, c *call, home config.Home, s autostart.Service) (err error) {
+			if err := s.Ready(ctx); err != nil {
 				return err // the daemon keeps running
 			}
-			if client, err := control.Connect(cmd.Context(), home, clientName); err == nil {
-				err = quit(cmd.Context(), client, home)
-				client.Close()
-				if err != nil {
+			if c.Client, err = control.Connect(ctx, home, clientName); err == nil {
+				if err := quit(ctx, c.Client, home); err != nil {
 					return err
 				}
 			}
-			if err := s.Install(cmd.Context()); err != nil {
-				return err
-			}
-			return replyService(cmd, s, func(w io.Writer, s autostart.Status) error { return writef(w, "installed %s\n", s.File) })
-		},
-	})
+			return s.Install(ctx)
+		}, func(w io.Writer, s autostart.Status) error { return writef(w, "installed %s\n", s.File) })
 }
 
-func newServiceUninstall(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "uninstall",
-		Short:   "Stop the service and remove it",
-		Example: `  osaurus-sandbox service uninstall`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := thisService()
-			if err != nil {
-				return err
-			}
-			if err := s.Uninstall(cmd.Context()); err != nil {
-				return err
-			}
-			return replyService(cmd, s, func(w io.Writer, s autostart.Status) error { return writef(w, "removed %s\n", s.File) })
-		},
-	})
+func newServiceUninstall() *cobra.Command {
+	return serviceCommand("uninstall", "Stop the service and remove it",
+		func(ctx context.Context, _ *call, _ config.Home, s autostart.Service) error { return s.Uninstall(ctx) },
+		func(w io.Writer, s autostart.Status) error { return writef(w, "removed %s\n", s.File) })
 }
 
-func newServiceStatus(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "status",
-		Short:   "Show whether the service is installed and running",
-		Example: `  osaurus-sandbox service status`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := thisService()
-			if err != nil {
-				return err
-			}
-			return replyService(cmd, s, func(w io.Writer, s autostart.Status) error {
-				return writef(w, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", s.File, s.Installed, s.Current, s.Running)
-			})
-		},
-	})
+func newServiceStatus() *cobra.Command {
+	return serviceCommand("status", "Show whether the service is installed and running",
+		func(context.Context, *call, config.Home, autostart.Service) error { return nil },
+		func(w io.Writer, s autostart.Status) error {
+			return writef(w, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", s.File, s.Installed, s.Current, s.Running)
+		})
 }

@@ -1,73 +1,59 @@
 package main
 
 import (
+	"context"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 )
 
-func newSession(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "session",
-		Short: "List, show and close the persistent shells of agents",
-		Long: `A session is a shell of an agent that stays: a command in it finds the folder, variables, functions and background jobs of the one
+func newSession() *cobra.Command {
+	return noun("session", `List, show and close the persistent shells of agents
+
+A session is a shell of an agent that stays: a command in it finds the folder, variables, functions and background jobs of the one
 before. It is made when it is first used (exec --session, shell), and ends when nobody has used it for a while. The end of its
 transcript is kept until you close it, even if the guest is restarted.`,
-		Example: `  osaurus-sandbox exec alice --session build -- 'cd src && ./configure'
+		`  osaurus-sandbox exec alice --session build -- 'cd src && ./configure'
   osaurus-sandbox exec alice --session build -- make
   osaurus-sandbox session show alice build
   osaurus-sandbox session close alice build`,
-	}
-	cmd.AddCommand(newSessionList(c), newSessionShow(c), newSessionClose())
-	return cmd
+		newSessionList(), newSessionShow(), newSessionClose())
 }
 
-func newSessionList(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "list [AGENT]",
-		Short: "List the sessions of an agent, or of all",
-		Long:  "Lists sessions, and what each does. It does not start the guest: if that does not run, there are only transcripts.",
-		Example: `  osaurus-sandbox session list
-  osaurus-sandbox session list alice`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Shells.List(cmd.Context(), &controlpb.ListSessionsRequest{Agent: first(args)})
-			return replyTable(cmd, r, err, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND", r.GetSessions(), func(s *controlpb.Session) []any {
+func newSessionList() *cobra.Command {
+	return daemonCommand("list [AGENT]", `List the sessions of an agent, or of all
+
+Lists sessions, and what each does. It does not start the guest: if that does not run, there are only transcripts.`,
+		`  osaurus-sandbox session list
+  osaurus-sandbox session list alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Shells.List(ctx, &controlpb.ListSessionsRequest{Agent: c.arg(0)})
+			return replyTable(c, r, err, "AGENT\tSESSION\tSTATE\tUSED\tATTACHED\tFOLDER\tCOMMAND", r.GetSessions(), func(s *controlpb.Session) []any {
 				return []any{s.Agent, s.Session, s.State, when(s.Used), s.Attached, s.Dir, s.Command}
 			})
-		}),
-	})
+		})
 }
 
-func newSessionShow(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "show AGENT SESSION",
-		Short:   "Print the end of what was typed and shown in a session",
-		Example: `  osaurus-sandbox session show alice build`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Shells.Transcript(cmd.Context(), &controlpb.TranscriptRequest{Agent: args[0], Session: args[1]})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.TranscriptResponse) error {
+func newSessionShow() *cobra.Command {
+	return daemonCommand("show AGENT SESSION", "Print the end of what was typed and shown in a session",
+		`  osaurus-sandbox session show alice build`, func(ctx context.Context, c *call) error {
+			r, err := c.Shells.Transcript(ctx, &controlpb.TranscriptRequest{Agent: c.args[0], Session: c.args[1]})
+			return reply(c, r, err, func(w io.Writer, r *controlpb.TranscriptResponse) error {
 				end := ""
 				if r.Text != "" && !strings.HasSuffix(r.Text, "\n") {
 					end = "\n"
 				}
 				return writef(w, "%s%s", lines(r.Text), safe(end))
 			})
-		}),
-	})
+		})
 }
 
 func newSessionClose() *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "close AGENT SESSION",
-		Short:   "End a session and all that runs in it, and forget its transcript",
-		Example: `  osaurus-sandbox session close alice build`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			_, err := client.Shells.Close(cmd.Context(), &controlpb.CloseSessionRequest{Agent: args[0], Session: args[1]})
-			return reply(cmd, map[string]string{"agent": args[0], "session": args[1]}, err, nil)
-		}),
-	})
+	return daemonCommand("close AGENT SESSION", "End a session and all that runs in it, and forget its transcript",
+		`  osaurus-sandbox session close alice build`, func(ctx context.Context, c *call) error {
+			_, err := c.Shells.Close(ctx, &controlpb.CloseSessionRequest{Agent: c.args[0], Session: c.args[1]})
+			return reply(c, map[string]string{"agent": c.args[0], "session": c.args[1]}, err, nil)
+		})
 }

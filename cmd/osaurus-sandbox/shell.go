@@ -22,22 +22,19 @@ import (
 // keysSize bounds one read from the terminal. A large paste takes several.
 const keysSize = 4 << 10
 
-func newShell(c console) *cobra.Command {
-	var session string
-	cmd := &cobra.Command{
-		Use:   "shell AGENT",
-		Short: "Work in an agent's shell, beside the agent",
-		Long: `Connects this terminal to a persistent shell of an agent: the same one in which its tools and exec --session run their commands. You
+func newShell() *cobra.Command {
+	session := string(config.SessionDefault)
+	return plainCommand("shell AGENT", `Work in an agent's shell, beside the agent
+
+Connects this terminal to a persistent shell of an agent: the same one in which its tools and exec --session run their commands. You
 see the end of what was typed and shown in it, and then everything that the agent and you do.
 
-Press ` + detachKeyName + ` twice to leave the shell running; it also goes on if the connection is lost. Come back with the same command. All other
+Press `+detachKeyName+` twice to leave the shell running; it also goes on if the connection is lost. Come back with the same command. All other
 keys go to the shell, Ctrl-C too. The exit code is 0 if you leave it, the shell's own if it ended, and 125 if the sandbox failed.
 
 The guest is started if it does not run, and not stopped as idle while you are there.`,
-		Example: `  osaurus-sandbox shell alice
-  osaurus-sandbox shell alice --session build`,
-		Annotations: map[string]string{runsCommand: "true"},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		`  osaurus-sandbox shell alice
+  osaurus-sandbox shell alice --session build`, func(ctx context.Context, c *call) error {
 			id, err := config.ParseSessionID(session)
 			if err != nil {
 				return err
@@ -45,32 +42,24 @@ The guest is started if it does not run, and not stopped as idle while you are t
 			own, isFile := c.in.(*os.File)
 			if !isFile || !isTerminal(own) {
 				return fault.Newf(fault.InvalidArgs, "attach to session", session, "the input is no terminal").
-					Advise("Run one command with: osaurus-sandbox exec " + args[0] + " --session " + session + " -- COMMAND.")
+					Advise("Run one command with: osaurus-sandbox exec " + c.args[0] + " --session " + session + " -- COMMAND.")
 			}
-			client, err := need(cmd.Context())
-			if err != nil {
+			if err := c.connect(ctx); err != nil {
 				return err
 			}
-			defer client.Close()
-			writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, args[0], detachKeyName)
-			return attach(cmd.Context(), c, own, client, args[0], engine.Shell{Session: id})
+			writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, c.args[0], detachKeyName)
+			return attach(ctx, c, own, c.args[0], engine.Shell{Session: id})
 		},
-	}
-	sessionFlag(cmd, &session)
-	return cmd
-}
-
-func sessionFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "session", string(config.SessionDefault), "which shell of the agent")
-	_ = cmd.RegisterFlagCompletionFunc("session", completeSession)
+		runsCommand,
+		withFlag(&session, "session", "which shell of the agent"))
 }
 
 // attach connects this terminal to a shell until that exits or the person detaches. The terminal
 // stays in its normal mode until the shell answers, so that Ctrl-C still works.
-func attach(ctx context.Context, c console, own *os.File, client *control.Client, agent string, shell engine.Shell) error {
-	stop := showStart(ctx, c, client)
+func attach(ctx context.Context, c *call, own *os.File, agent string, shell engine.Shell) error {
+	stop := showStart(ctx, c)
 	view, ready := newScreen(c.out), make(chan struct{})
-	a, err := client.Attach(ctx, agent, shell, terminalSize(own), onFirst{view, new(sync.Once), func() { <-ready }})
+	a, err := c.Attach(ctx, agent, shell, terminalSize(own), onFirst{view, new(sync.Once), func() { <-ready }})
 	stop()
 	if err != nil {
 		return err

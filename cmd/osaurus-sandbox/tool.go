@@ -16,73 +16,47 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-func newTool(c console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "tool",
-		Short: "Call the tools that models call",
-		Long: `Tools are what a model works with: they read, search, write and edit files, run commands, keep secrets. Each is called for an agent.
+func newTool() *cobra.Command {
+	return noun("tool", `Call the tools that models call
+
+Tools are what a model works with: they read, search, write and edit files, run commands, keep secrets. Each is called for an agent.
 Those that change something work only if the agent's setting autonomousExec.enabled is true.`,
-		Example: `  osaurus-sandbox agent set alice autonomousExec.enabled=true
+		`  osaurus-sandbox agent set alice autonomousExec.enabled=true
   osaurus-sandbox tool list alice
   osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
   osaurus-sandbox tool call alice sandbox_exec '{"command": "wc -l notes.md"}' --json`,
-	}
-	cmd.AddCommand(newToolList(c), newToolDescribe(c), newToolCall(c))
-	return cmd
+		newToolList(), newToolDescribe(), newToolCall())
 }
 
-// toolsOf returns the tools that an agent may call.
-func toolsOf(ctx context.Context, agent string, lean bool) ([]*controlpb.Tool, error) {
-	client, err := need(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	r, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: agent, Lean: lean})
-	return r.GetTools(), err
-}
-
-func newToolList(c console) *cobra.Command {
+func newToolList() *cobra.Command {
 	var lean bool
-	cmd := &cobra.Command{
-		Use:     "list AGENT",
-		Short:   "List the tools that an agent may call",
-		Example: `  osaurus-sandbox tool list alice --lean`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := toolsOf(cmd.Context(), args[0], lean)
-			return reply(cmd, &controlpb.ListToolsResponse{Tools: list}, err, func(w io.Writer, r *controlpb.ListToolsResponse) error {
-				return printTable(w, "NAME\tCHANGES\tWHAT", r.Tools, func(t *controlpb.Tool) []any {
-					changes := "something"
-					if t.ReadOnly {
-						changes = "nothing"
-					}
-					return []any{t.Name, changes, t.Title}
-				})
+	return daemonCommand("list AGENT", "List the tools that an agent may call",
+		`  osaurus-sandbox tool list alice --lean`, func(ctx context.Context, c *call) error {
+			r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: c.args[0], Lean: lean})
+			return replyTable(c, r, err, "NAME\tCHANGES\tWHAT", r.GetTools(), func(t *controlpb.Tool) []any {
+				changes := "something"
+				if t.ReadOnly {
+					changes = "nothing"
+				}
+				return []any{t.Name, changes, t.Title}
 			})
-		},
-	}
-	cmd.Flags().BoolVar(&lean, "lean", false, "only the tools that most work needs")
-	return withJSON(cmd)
+		}, withFlag(&lean, "lean", "only the tools that most work needs"))
 }
 
-func newToolDescribe(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "describe AGENT TOOL",
-		Short:   "Show what a tool does and which arguments it takes",
-		Example: `  osaurus-sandbox tool describe alice sandbox_edit_file`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := toolsOf(cmd.Context(), args[0], false)
+func newToolDescribe() *cobra.Command {
+	return daemonCommand("describe AGENT TOOL", "Show what a tool does and which arguments it takes",
+		`  osaurus-sandbox tool describe alice sandbox_edit_file`, func(ctx context.Context, c *call) error {
+			r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: c.args[0]})
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(list, func(t *controlpb.Tool) bool { return t.Name == args[1] })
+			i := slices.IndexFunc(r.Tools, func(t *controlpb.Tool) bool { return t.Name == c.args[1] })
 			if i < 0 {
-				return fault.Newf(fault.ToolNotFound, "describe tool", args[1], "the agent has no such tool").
+				return fault.Newf(fault.ToolNotFound, "describe tool", c.args[1], "the agent has no such tool").
 					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
 			}
-			return reply(cmd, list[i], nil, printTool)
-		},
-	})
+			return reply(c, r.Tools[i], nil, printTool)
+		})
 }
 
 // printTool prints a tool's description and arguments.
@@ -124,38 +98,32 @@ func choices(values []any) string {
 	return strings.Join(texts, " | ")
 }
 
-func newToolCall(c console) *cobra.Command {
+func newToolCall() *cobra.Command {
 	var turn, conversation string
-	cmd := &cobra.Command{
-		Use:   "call AGENT TOOL [JSON | KEY=VALUE...]",
-		Short: "Call a tool for an agent, and print its result",
-		Long: `The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With --json
+	return command("call AGENT TOOL [JSON | KEY=VALUE...]", `Call a tool for an agent, and print its result
+
+The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With --json
 the whole answer is printed, as a model gets it. If the call fails, the exit code says why.`,
-		Example: `  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
+		`  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
   osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
-  echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			arguments, err := toolArguments(c, args[2:])
+  echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`, func(ctx context.Context, c *call) error {
+			arguments, err := toolArguments(c.in, c.args[2:])
 			if err != nil {
 				return err
 			}
-			client, err := need(cmd.Context())
-			if err != nil {
+			if err := c.connect(ctx); err != nil {
 				return err
 			}
-			defer client.Close()
-			envelope, err := client.CallTool(cmd.Context(), &controlpb.CallToolRequest{
-				Agent: args[0], Tool: args[1], Arguments: arguments, Turn: turn, Session: conversation,
+			envelope, err := c.CallTool(ctx, &controlpb.CallToolRequest{
+				Agent: c.args[0], Tool: c.args[1], Arguments: arguments, Turn: turn, Session: conversation,
 			}, func(p *controlpb.ToolProgress) { writef(c.err, "%s\n", lines(p.Text)) })
 			if err != nil {
 				return err
 			}
-			return printEnvelope(c, args[1], envelope, wantsJSON(cmd))
+			return printEnvelope(c.console, c.args[1], envelope, c.json)
 		},
-	}
-	cmd.Flags().StringVar(&turn, "turn", "", "the `NAME` of the model's turn: maxCommandsPerTurn limits the commands in one")
-	cmd.Flags().StringVar(&conversation, "conversation", "", "the `NAME` of the conversation: its artifacts are kept together")
-	return withJSON(cmd)
+		withFlag(&turn, "turn", "the `NAME` of the model's turn: maxCommandsPerTurn limits the commands in one"),
+		withFlag(&conversation, "conversation", "the `NAME` of the conversation: its artifacts are kept together"))
 }
 
 // maxToolInput bounds standard input to what the API accepts.
@@ -163,9 +131,9 @@ const maxToolInput = 1 << 20
 
 // toolArguments builds a JSON object from the command line. Values of KEY=VALUE are strings, which
 // the tool converts.
-func toolArguments(c console, args []string) (string, error) {
+func toolArguments(in io.Reader, args []string) (string, error) {
 	if len(args) == 1 && args[0] == "-" {
-		text, err := io.ReadAll(io.LimitReader(c.in, maxToolInput+1))
+		text, err := io.ReadAll(io.LimitReader(in, maxToolInput+1))
 		if err == nil && len(text) > maxToolInput {
 			err = fault.Newf(fault.InvalidArgs, "read arguments", "-", "they are more than %d bytes", maxToolInput).
 				Advise("Put long text into a file in the agent's home, and pass its path.")

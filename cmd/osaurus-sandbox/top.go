@@ -23,20 +23,18 @@ const (
 	maxFirst = time.Second
 )
 
-func newTop(c console) *cobra.Command {
-	var every time.Duration
+func newTop() *cobra.Command {
+	every := 2 * time.Second
 	var count int
-	cmd := &cobra.Command{
-		Use:   "top [AGENT]",
-		Short: "Show what agents use, as it changes",
-		Long: `Shows what agents use: processors (100% is one), memory, processes, disk and network. On a terminal the picture changes until you
+	return daemonCommand("top [AGENT]", `Show what agents use, as it changes
+
+Shows what agents use: processors (100% is one), memory, processes, disk and network. On a terminal the picture changes until you
 press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It does not start the guest.`,
-		Example: `  osaurus-sandbox top
+		`  osaurus-sandbox top
   osaurus-sandbox top alice --every 10s
-  osaurus-sandbox top --count 1 --json`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
+  osaurus-sandbox top --count 1 --json`, func(ctx context.Context, c *call) error {
 			show := plainTop
-			if wantsJSON(cmd) {
+			if c.json {
 				show = func(w io.Writer, t tick) error { return printJSONLine(w, t) }
 			} else if rows := terminalWidth(c.out); rows > 0 {
 				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
@@ -44,12 +42,10 @@ press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It 
 				defer fmt.Fprint(c.out, leave)
 				show = drawTop
 			}
-			return watchTop(cmd.Context(), c.out, client, first(args), max(every, minTick), count, show)
-		}),
-	}
-	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "the time between two measurements")
-	cmd.Flags().IntVar(&count, "count", 0, "stop after this many measurements (default never)")
-	return withJSON(cmd)
+			return watchTop(ctx, c.out, c.Client, c.arg(0), max(every, minTick), count, show)
+		},
+		withFlag(&every, "every", "the time between two measurements"),
+		withFlag(&count, "count", "stop after this many measurements (default never)"))
 }
 
 // watchTop prints usage repeatedly. Ctrl-C is the normal end.
@@ -165,16 +161,14 @@ func topText(t tick) string {
 	return b.String()
 }
 
-func newPs(c console) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "ps [AGENT]",
-		Short: "List what runs for agents",
-		Long:  "Lists the processes of an agent, or of all. It does not start the guest: if that does not run, there are none.",
-		Example: `  osaurus-sandbox ps
-  osaurus-sandbox ps alice`,
-		RunE: withClient(func(cmd *cobra.Command, client *control.Client, args []string) error {
-			r, err := client.Agents.Processes(cmd.Context(), &controlpb.AgentProcessesRequest{Agent: first(args)})
-			return reply(cmd, r, err, func(w io.Writer, r *controlpb.AgentProcessesResponse) error {
+func newPs() *cobra.Command {
+	return daemonCommand("ps [AGENT]", `List what runs for agents
+
+Lists the processes of an agent, or of all. It does not start the guest: if that does not run, there are none.`,
+		`  osaurus-sandbox ps
+  osaurus-sandbox ps alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Agents.Processes(ctx, &controlpb.AgentProcessesRequest{Agent: c.arg(0)})
+			return reply(c, r, err, func(w io.Writer, r *controlpb.AgentProcessesResponse) error {
 				if r.Truncated {
 					defer writef(c.err, "There are more.\n")
 				}
@@ -182,16 +176,7 @@ func newPs(c console) *cobra.Command {
 					return []any{p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10 * time.Millisecond), bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command}
 				})
 			})
-		}),
-	})
-}
-
-// first returns the first argument, or "".
-func first(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
+		})
 }
 
 // bytesText formats a size for people: "1.5M".

@@ -16,18 +16,14 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:     "version",
-		Short:   "Show this program's version, and the running daemon's",
-		Example: `  osaurus-sandbox version`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(cmd.Context())}
+	return command("version", "Show this program's version, and the running daemon's",
+		`  osaurus-sandbox version`, func(ctx context.Context, c *call) error {
+			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(ctx)}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				v.Version, v.Revision = info.Main.Version, commitOf(info)
 			}
-			return reply(cmd, v, nil, printVersions)
-		},
-	})
+			return reply(c, v, nil, printVersions)
+		})
 }
 
 // versions describes this program and the running daemon.
@@ -68,8 +64,8 @@ func (v daemonVersion) String() string {
 const anotherBuild = "another build than this; `osaurus-sandbox down --daemon` ends it, and the next command starts this one"
 
 // noteAnotherBuild warns if the running daemon is not of this build.
-func noteAnotherBuild(ctx context.Context, c console, client *control.Client) {
-	if hello, err := client.Hello(ctx); err == nil && hello.Program != build() {
+func noteAnotherBuild(ctx context.Context, c *call) {
+	if hello, err := c.Hello(ctx); err == nil && hello.Program != build() {
 		writef(c.err, "the daemon is %s: %s\n", hello.Program, anotherBuild)
 	}
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+)
+
+// call is one run of a command.
+type call struct {
+	console
+	*control.Client // nil before connect
+	cmd             *cobra.Command
+	args            []string
+	json            bool // --json is set
+}
+
+// arg returns argument n, or "" if there is none.
+func (c *call) arg(n int) string {
+	if n < len(c.args) {
+		return c.args[n]
+	}
+	return ""
+}
+
+// connect connects to the daemon, and starts it with these flags if none runs. The client is
+// closed when the command ends.
+func (c *call) connect(ctx context.Context, flags ...string) (err error) {
+	c.Client, err = need(ctx, clientName, flags...)
+	return err
+}
+
+// reach connects to the daemon. It fails with Unavailable if none runs.
+func (c *call) reach(ctx context.Context) (err error) {
+	c.Client, err = reach(ctx, clientName)
+	return err
+}
+
+// runFunc runs a command.
+type runFunc func(context.Context, *call) error
+
+// option changes a command, for example by adding a flag.
+type option func(*cobra.Command)
+
+// plainCommand returns a command without --json. Words in capitals in use are its arguments:
+// see applyUse. The first line of help is its summary.
+func plainCommand(use, help, examples string, run runFunc, options ...option) *cobra.Command {
+	short, long, _ := strings.Cut(help, "\n\n")
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Example: examples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := &call{console: consoleOf(cmd), cmd: cmd, args: args}
+			c.json, _ = cmd.Flags().GetBool("json")
+			defer func() {
+				if c.Client != nil {
+					c.Close()
+				}
+			}()
+			return run(cmd.Context(), c)
+		},
+	}
+	for _, o := range options {
+		o(cmd)
+	}
+	return cmd
+}
+
+func consoleOf(cmd *cobra.Command) console {
+	return console{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+}
+
+// command returns a command with --json: see reply.
+func command(use, help, examples string, run runFunc, options ...option) *cobra.Command {
+	json := func(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }
+	return plainCommand(use, help, examples, run, append([]option{json}, options...)...)
+}
+
+// daemonCommand is command for commands that need the daemon.
+func daemonCommand(use, help, examples string, run runFunc, options ...option) *cobra.Command {
+	return command(use, help, examples, func(ctx context.Context, c *call) error {
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		return run(ctx, c)
+	}, options...)
+}
+
+// noun returns a command that only has subcommands.
+func noun(use, help, examples string, commands ...*cobra.Command) *cobra.Command {
+	short, long, _ := strings.Cut(help, "\n\n")
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: examples}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// withFlag adds a flag, whose default is the variable's value. A letter for it may follow its name,
+// as in "follow, f".
+func withFlag[T any](to *T, name, usage string) option {
+	name, letter, _ := strings.Cut(name, ", ")
+	return func(cmd *cobra.Command) {
+		f := cmd.Flags()
+		switch to := any(to).(type) {
+		case *bool:
+			f.BoolVarP(to, name, letter, *to, usage)
+		case *string:
+			f.StringVarP(to, name, letter, *to, usage)
+		case *[]string:
+			f.StringArrayVarP(to, name, letter, *to, usage)
+		case *int:
+			f.IntVarP(to, name, letter, *to, usage)
+		case *int64:
+			f.Int64VarP(to, name, letter, *to, usage)
+		case *uint:
+			f.UintVarP(to, name, letter, *to, usage)
+		case *uint32:
+			f.Uint32VarP(to, name, letter, *to, usage)
+		case *time.Duration:
+			f.DurationVarP(to, name, letter, *to, usage)
+		default:
+			panic(fmt.Sprintf("flag --%s has the type %T", name, to))
+		}
+	}
+}
+
+// exclusive forbids to combine flags. The names are separated by spaces.
+func exclusive(flags string) option {
+	return func(cmd *cobra.Command) { cmd.MarkFlagsMutuallyExclusive(strings.Fields(flags)...) }
+}
+
+// jsonUsage replaces the help of --json.
+func jsonUsage(usage string) option {
+	return func(cmd *cobra.Command) { cmd.Flags().Lookup("json").Usage = usage }
+}
+
+// alwaysJSON is for commands that print only JSON, so that --json is accepted everywhere.
+func alwaysJSON(cmd *cobra.Command) {
+	json := cmd.Flags().Lookup("json")
+	json.Usage, json.DefValue = "print JSON, as it always does", "true"
+	_ = json.Value.Set("true")
+}
+
+// runsCommand is for commands that run another command. Their exit codes are the other command's:
+// see forSandbox.
+func runsCommand(cmd *cobra.Command) { cmd.Annotations = map[string]string{otherCommand: "true"} }
+
+const otherCommand = "runs-another-command"
+
+// asks makes a command ask for confirmation before it runs, unless --yes is given.
+func asks(question func(args []string) (what, loss string)) option {
+	return func(cmd *cobra.Command) {
+		yes := cmd.Flags().Bool("yes", false, "do not ask")
+		cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+			what, loss := question(args)
+			return confirm(cmd.Context(), consoleOf(cmd), *yes, what, loss)
+		}
+	}
+}
