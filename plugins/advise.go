@@ -7,10 +7,9 @@ import (
 
 // advise warns of parts that are accepted but do not do what the author meant.
 func (v *validator) advise(r Recipe) {
-	if len(r.Tools) == 0 && r.Daemon == nil && len(r.Events.Subscribe) == 0 {
-		v.warn("$.tools", "nothing", "Add a tool, a daemon or a subscription.", "a plugin without any does nothing that a model could see")
-	}
-	v.adviseCommand("$.setup", r.Setup, nil, NetworkOutbound) // which is the room's own
+	v.warn(len(r.Tools) == 0 && r.Daemon == nil && len(r.Events.Subscribe) == 0, "$.tools", "nothing",
+		"Add a tool, a daemon or a subscription.", "a plugin without any does nothing that a model could see")
+	v.adviseCommand("$.setup", r.Setup, nil, NetworkOutbound) // setup has the room's network
 	if r.Daemon != nil {
 		v.adviseCommand("$.daemon.command", r.Daemon.Command, nil, r.Permissions.Network)
 	}
@@ -29,23 +28,22 @@ func (v *validator) adviseCommand(path, text string, params []ParamName, network
 	}
 	file, err := parseCommand(text)
 	if err != nil {
-		v.warn(path, "shell-syntax", "Fix the command: bash runs it.", "bash cannot parse it: %v", err)
+		v.warn(true, path, "shell-syntax", "Fix the command: bash runs it.", "bash cannot parse it: %v", err)
 		return
 	}
 	variables, unsafe := paramUses(file)
 	for _, use := range unsafe {
 		if use.code {
 			fix := fmt.Sprintf(`Read it from the environment (in Python: os.environ[%q]), or pass it as an argument ("$%s").`, use.variable, use.variable)
-			v.warn(path, "param-in-code", fix, "$%s becomes part of a program: a caller can run any code with it", use.variable)
+			v.warn(true, path, "param-in-code", fix, "$%s becomes part of a program: a caller can run any code with it", use.variable)
 		} else {
-			v.warn(path, "unquoted-param", fmt.Sprintf(`Write "$%s", with the quotes.`, use.variable),
+			v.warn(true, path, "unquoted-param", fmt.Sprintf(`Write "$%s", with the quotes.`, use.variable),
 				"$%s is split at spaces, and its wildcards become file names", use.variable)
 		}
 	}
 	for _, variable := range variables {
-		if !slices.ContainsFunc(params, func(p ParamName) bool { return p.Variable() == variable }) {
-			v.warn(path, "unknown-param", "Declare it under parameters, or correct its name.", "$%s is empty: the tool has no such parameter", variable)
-		}
+		declared := slices.ContainsFunc(params, func(p ParamName) bool { return p.Variable() == variable })
+		v.warn(!declared, path, "unknown-param", "Declare it under parameters, or correct its name.", "$%s is empty: the tool has no such parameter", variable)
 	}
 	if network == NetworkOutbound {
 		return
@@ -55,6 +53,6 @@ func (v *validator) adviseCommand(path, text string, params []ParamName, network
 		allowed = append(allowed, string(d))
 	}
 	for _, host := range HostsOutside(text, allowed) {
-		v.warn(path, "network", "Add it to permissions.network, or remove it.", "it names the host %s, which permissions.network does not list", brief(host))
+		v.warn(true, path, "network", "Add it to permissions.network, or remove it.", "it names the host %s, which permissions.network does not list", brief(host))
 	}
 }

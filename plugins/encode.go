@@ -3,7 +3,7 @@ package plugins
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
+	"encoding/json"
 	"time"
 
 	"osaurus-sandbox/internal/fault"
@@ -17,49 +17,44 @@ type Hash string
 // newline at the end. Parse reads the same recipe from it. Hashes of installed recipes depend on this form.
 func (r Recipe) Encode() ([]byte, error) {
 	r.ModifiedAt = r.ModifiedAt.UTC()
-	object, err := convert[map[string]any](plainRecipe(r))
+	text, err := json.Marshal(plainRecipe(r))
+	var object map[string]any // sorts the keys
 	if err == nil {
-		var text []byte
-		if text, err = printable.Document(canonical(recipeSchema(), object)); err == nil {
-			return text, nil
-		}
+		err = unmarshal(text, &object)
 	}
-	return nil, fault.New(fault.InvalidArgs, "write recipe", brief(r.Name), err)
+	if err == nil {
+		for key, part := range object {
+			if key != "metadata" {
+				object[key] = flatten(part)
+			}
+		}
+		text, err = printable.Document(object)
+	}
+	if err != nil {
+		return nil, fault.New(fault.InvalidArgs, "write recipe", brief(r.Name), err)
+	}
+	return text, nil
 }
 
-// canonical puts the extra keys of objects back beside the known ones, and shortens subscriptions that have only a topic.
-func canonical(s schema, v any) any {
-	if choices, ok := s["anyOf"].([]schema); ok {
-		s = choices[1]
-	}
+// flatten puts the Extra of objects beside their known keys.
+func flatten(v any) any {
 	switch v := v.(type) {
 	case []any:
-		if items, ok := s["items"].(schema); ok {
-			for i := range v {
-				v[i] = canonical(items, v[i])
-				if m, ok := v[i].(map[string]any); ok && items["anyOf"] != nil && len(m) == 1 && m["topic"] != nil {
-					v[i] = m["topic"]
-				}
-			}
+		for i := range v {
+			v[i] = flatten(v[i])
 		}
 	case map[string]any:
-		if rest, ok := s["additionalProperties"].(schema); ok {
-			for key := range v {
-				v[key] = canonical(rest, v[key])
-			}
-		}
-		known, ok := s["properties"].(map[string]schema)
-		if !ok {
-			return v
-		}
 		extra, _ := v[extraKey].(map[string]any)
-		delete(v, extraKey)
-		for key := range v {
-			v[key] = canonical(known[key], v[key])
+		for key, part := range v {
+			v[key] = flatten(part)
 		}
 		if extra != nil {
-			maps.Copy(extra, v)
-			return extra
+			delete(v, extraKey)
+		}
+		for key, part := range extra {
+			if _, known := v[key]; !known {
+				v[key] = part
+			}
 		}
 	}
 	return v

@@ -3,6 +3,8 @@ package plugins
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
@@ -44,15 +46,9 @@ func (f Finding) String() string {
 // Error implements error.
 func (f *Finding) Error() string { return f.String() }
 
-// Faults returns the findings that make a recipe invalid.
-func Faults(findings []Finding) []Finding {
-	var faults []Finding
-	for _, f := range findings {
-		if f.Severity == Fault {
-			faults = append(faults, f)
-		}
-	}
-	return faults
+// refusal returns a finding of severity Fault.
+func refusal(path string, rule Rule, fix, format string, args ...any) *Finding {
+	return &Finding{Severity: Fault, Rule: rule, Path: path, Text: fmt.Sprintf(format, args...), Fix: fix}
 }
 
 // shownFaults is how many faults an error names.
@@ -60,16 +56,40 @@ const shownFaults = 5
 
 // Refusal returns an InvalidArgs error that names the first faults, or nil if there are none.
 func Refusal(findings []Finding) error {
-	faults := Faults(findings)
-	if len(faults) == 0 {
+	var lines []string
+	fix, faults := "", 0
+	for _, f := range findings {
+		if f.Severity != Fault {
+			continue
+		}
+		if faults++; faults == 1 {
+			fix = f.Fix
+		}
+		if faults <= shownFaults {
+			lines = append(lines, f.String())
+		}
+	}
+	if faults == 0 {
 		return nil
 	}
-	lines := make([]string, 0, shownFaults+1)
-	for _, f := range faults[:min(len(faults), shownFaults)] {
-		lines = append(lines, f.String())
+	if faults > shownFaults {
+		lines = append(lines, fmt.Sprintf("and %d more", faults-shownFaults))
 	}
-	if more := len(faults) - shownFaults; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	return fault.New(fault.InvalidArgs, "read recipe", "", errors.New(strings.Join(lines, "; "))).Advise(faults[0].Fix)
+	return fault.New(fault.InvalidArgs, "read recipe", "", errors.New(strings.Join(lines, "; "))).Advise(fix)
 }
+
+// root is the JSON path of the recipe itself.
+const root = "$"
+
+var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
+// below returns the JSON path of a member: "$.tools", `$.files["a b.txt"]`.
+func below(path, key string) string {
+	if plainKey.MatchString(key) {
+		return path + "." + key
+	}
+	return path + "[" + strconv.Quote(brief(key)) + "]"
+}
+
+// item returns the JSON path of an item of a list: "$.tools[0]".
+func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

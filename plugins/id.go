@@ -44,12 +44,8 @@ func ToolName(plugin config.PluginID, tool ToolID) string { return string(plugin
 
 // reserved reports whether an id's tools would look like the sandbox's own: sandbox_…, osaurus_….
 func reserved(id config.PluginID) bool {
-	for _, own := range []string{"sandbox", "osaurus"} {
-		if string(id) == own || strings.HasPrefix(string(id), own+"_") {
-			return true
-		}
-	}
-	return id == "osaurus-host" // the program that calls the bridge
+	prefix, _, _ := strings.Cut(string(id), "_")
+	return prefix == "sandbox" || prefix == "osaurus" || id == "osaurus-host" // the program that calls the bridge
 }
 
 // ownTools returns the sandbox's tools that have no reserved prefix.

@@ -2,6 +2,10 @@
 package plugins
 
 import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,9 +72,9 @@ type Param struct {
 	Type        ParamType `json:"type"`
 	Description string    `json:"description,omitempty"`
 	// Default is the value of an omitted argument, as text.
-	Default *string `json:"default,omitempty"`
+	Default *Literal `json:"default,omitempty"`
 	// Enum, if not empty, lists the allowed values.
-	Enum []string `json:"enum,omitempty"`
+	Enum []Literal `json:"enum,omitempty"`
 	// Required says whether the argument is required. If nil, it is unless it has a default.
 	Required *bool `json:"required,omitempty"`
 	Extra    Extra `json:"+,omitempty"`
@@ -158,8 +162,104 @@ type Subscription struct {
 	Extra   Extra   `json:"+,omitempty"`
 }
 
-// Extra holds unknown keys of a part of a recipe. They are kept.
+// Extra holds unknown keys of a part of a recipe. They are kept. In Go's JSON they are below
+// extraKey; encoded recipes have them beside the known keys.
 type Extra map[string]any
+
+const extraKey = "+"
+
+// Literal is a text, number or boolean as text: "words", "10", "true".
+type Literal string
+
+// UnmarshalJSON accepts all three.
+func (l *Literal) UnmarshalJSON(text []byte) error {
+	var s string
+	if err := json.Unmarshal(text, &s); err == nil {
+		*l = Literal(s)
+		return nil
+	}
+	if text[0] == '{' || text[0] == '[' {
+		return typeFault("$.tools", "an object or a list in a default or enum", "a text, a number, true or false")
+	}
+	*l = Literal(text)
+	return nil
+}
+
+// UnmarshalJSON accepts a text or a list of hosts, and normalizes it: lower case, no spaces, each
+// host once.
+func (n *Network) UnmarshalJSON(text []byte) error {
+	var hosts []string
+	if json.Unmarshal(text, &hosts) != nil {
+		var list string
+		if json.Unmarshal(text, &list) != nil {
+			return typeFault("$.permissions.network", "something else", "a text in quotes, or a list of hosts")
+		}
+		hosts = strings.Split(list, ",")
+	}
+	var unique []string
+	for _, host := range hosts {
+		if host = strings.ToLower(strings.TrimSpace(host)); host != "" && !slices.Contains(unique, host) {
+			unique = append(unique, host)
+		}
+	}
+	*n = Network(strings.Join(unique, ","))
+	return nil
+}
+
+// UnmarshalJSON accepts an object, or only a topic.
+func (s *Subscription) UnmarshalJSON(text []byte) error {
+	*s = Subscription{}
+	if json.Unmarshal(text, &s.Topic) == nil {
+		return nil
+	}
+	type plain Subscription
+	if err := unmarshal(text, (*plain)(s)); err != nil {
+		return typeFault("$.events.subscribe", err.Error(), "texts and objects with topic, run and timeout")
+	}
+	return nil
+}
+
+// MarshalJSON writes only the topic if there is nothing else.
+func (s Subscription) MarshalJSON() ([]byte, error) {
+	if s.Topic != "" && s.Run == "" && s.Timeout == 0 && len(s.Extra) == 0 {
+		return json.Marshal(s.Topic)
+	}
+	type plain Subscription
+	return json.Marshal(plain(s))
+}
+
+// IsZero reports whether there are no events.
+func (e Events) IsZero() bool { return len(e.Subscribe)+len(e.Emit)+len(e.Extra) == 0 }
+
+// maxDomain is the limit of DNS.
+const maxDomain = 253
+
+var domainText = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// IsDomain reports whether a text is the exact name of a host with at least two labels: no address,
+// no wildcard.
+func IsDomain(text string) bool { return len(text) <= maxDomain && domainText.MatchString(text) }
+
+// Online reports whether the plugin's tools, daemon and handlers have the network of their agent's
+// room. Otherwise they have none: single domains cannot be enforced yet, so a list counts as none.
+func (p Permissions) Online() bool { return p.Network == NetworkOutbound }
+
+// Caveats returns sentences about permissions that are not enforced as written. They are shown
+// when the plugin is installed.
+func (r Recipe) Caveats() (list []string) {
+	if domains := r.Permissions.Network.Domains(); len(domains) > 0 {
+		list = append(list, fmt.Sprintf("Single domains cannot be enforced yet: the list %s counts as none, and its tools have no network.", r.Permissions.Network))
+	}
+	if strings.TrimSpace(r.Setup) != "" && !r.Permissions.Online() {
+		list = append(list, "Its setup has the network of the agent's room, which cannot be kept to single hosts yet.")
+	}
+	return list
+}
+
+// May reports whether the plugin may emit a topic.
+func (e Events) May(topic bridge.Topic) bool {
+	return slices.ContainsFunc(e.Emit, func(t Topics) bool { return t.Holds(topic) })
+}
 
 // paramPrefix is the prefix of the variables that hold arguments.
 const paramPrefix = "PARAM_"

@@ -91,7 +91,7 @@ func timeoutSchema() schema {
 }
 
 func toolSchema() schema {
-	scalar := schema{"type": scalarType{}}
+	scalar := schema{"type": []string{"string", "number", "boolean"}}
 	param := objectOf([]string{"type"}, map[string]schema{
 		"type":        {"enum": []ParamType{String, Number, Integer, Boolean, Array, Object}},
 		"description": text(MaxDescription),
@@ -108,8 +108,3 @@ func toolSchema() schema {
 		"output":      {"enum": []string{"text", "json"}, "default": "text", "description": "json: what it prints is one value of JSON."},
 	})
 }
-
-// scalarType is the type of strings, numbers and booleans. Recipes keep all three as text.
-type scalarType struct{}
-
-func (scalarType) MarshalJSON() ([]byte, error) { return []byte(`["string","number","boolean"]`), nil }

@@ -2,7 +2,7 @@ package plugins
 
 // Skeleton returns a working recipe to start from. Its tool uses an argument safely.
 func Skeleton(name string) Recipe {
-	choice := "words"
+	choice := Literal("words")
 	return Recipe{
 		Name: name, Description: "Say in a sentence what the plugin is for", Version: "0.1.0",
 		Files: map[FilePath]string{
@@ -13,7 +13,7 @@ func Skeleton(name string) Recipe {
 			ID: "count", Description: "Counts the words or lines of a text file. Use it to see how long a text is.",
 			Parameters: map[ParamName]Param{
 				"file": {Type: String, Description: "Absolute path of the file"},
-				"unit": {Type: String, Description: "What to count", Default: &choice, Enum: []string{"words", "lines"}},
+				"unit": {Type: String, Description: "What to count", Default: &choice, Enum: []Literal{"words", "lines"}},
 			},
 			Run: "sh scripts/count.sh",
 		}},

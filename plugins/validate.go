@@ -34,59 +34,68 @@ func Validate(r Recipe) []Finding {
 
 type validator struct{ findings []Finding }
 
-func (v *validator) fault(path string, rule Rule, fix, format string, args ...any) {
-	v.findings = append(v.findings, Finding{Severity: Fault, Rule: rule, Path: path, Text: fmt.Sprintf(format, args...), Fix: fix})
+// refuse adds a fault if the condition holds.
+func (v *validator) refuse(wrong bool, path string, rule Rule, fix, format string, args ...any) {
+	if wrong {
+		v.findings = append(v.findings, *refusal(path, rule, fix, format, args...))
+	}
 }
 
-func (v *validator) warn(path string, rule Rule, fix, format string, args ...any) {
-	v.findings = append(v.findings, Finding{Severity: Warning, Rule: rule, Path: path, Text: fmt.Sprintf(format, args...), Fix: fix})
+// warn adds a warning if the condition holds.
+func (v *validator) warn(doubtful bool, path string, rule Rule, fix, format string, args ...any) {
+	if doubtful {
+		f := refusal(path, rule, fix, format, args...)
+		f.Severity = Warning
+		v.findings = append(v.findings, *f)
+	}
 }
 
 // error adds the error of a name's parser.
 func (v *validator) error(path string, rule Rule, err error) {
-	if err != nil {
-		v.fault(path, rule, fault.AdviceOf(err), "%v", err)
-	}
+	v.refuse(err != nil, path, rule, fault.AdviceOf(err), "%v", err)
+}
+
+// size refuses more than most bytes.
+func (v *validator) size(path string, n, most int, fix string) {
+	v.refuse(n > most, path, "size", fix, "%d bytes are more than %d", n, most)
+}
+
+// count checks a list's length and reports whether it is in range.
+func (v *validator) count(path string, n, most int) bool {
+	v.refuse(n > most, path, "size", "Make two plugins of it.", "%d are more than %d", n, most)
+	return n <= most
 }
 
 func (v *validator) about(r Recipe) {
-	if r.Name == "" {
-		v.fault("$.name", "required", `Add "name": what the plugin is called.`, "is missing")
-	} else if _, err := r.ID(); err != nil {
+	_, err := r.ID()
+	v.refuse(r.Name == "", "$.name", "required", `Add "name": what the plugin is called.`, "is missing")
+	if r.Name != "" {
 		v.error("$.name", "name", err)
 	}
 	v.description("$.description", r.Description, "what the plugin is for")
 	v.line("$.version", r.Version)
 	v.line("$.author", r.Author)
 	v.line("$.source", r.Source)
-	if u, err := url.Parse(r.Source); err != nil || r.Source != "" && u.Scheme != "https" && u.Scheme != "http" {
-		v.warn("$.source", "source", "Write the address of its home page.", "is no web address")
-	}
+	u, err := url.Parse(r.Source)
+	v.warn(err != nil || r.Source != "" && u.Scheme != "https" && u.Scheme != "http", "$.source", "source", "Write the address of its home page.", "is not a web address")
 }
 
 func (v *validator) description(path, text, what string) {
-	switch {
-	case strings.TrimSpace(text) == "":
-		v.fault(path, "required", `Say here `+what+`: a model chooses by it.`, "is missing")
-	case len(text) > MaxDescription:
-		v.fault(path, "size", "Say it in fewer words; long texts belong into a file.", "%d bytes are more than %d", len(text), MaxDescription)
-	}
+	v.refuse(strings.TrimSpace(text) == "", path, "required", "Say "+what+": models read it to decide when to call.", "is missing")
+	v.size(path, len(text), MaxDescription, "Shorten it; long texts belong in a file.")
 	v.prose(path, text)
 }
 
 // prose checks a text of several lines that people and models read.
 func (v *validator) prose(path, text string) {
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) }) {
-		v.fault(path, "control-character", "Remove them: terminals obey some.", "has control characters")
-	}
+	control := strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t", r) })
+	v.refuse(control, path, "control-character", "Remove them: terminals obey some.", "has control characters")
 	v.seen(path, text)
 }
 
 // seen refuses text that models read and people cannot see.
 func (v *validator) seen(path, text string) {
-	if hidden(text) {
-		v.fault(path, "hidden-character", "Remove them: people do not see what they say, or see it in another order.", "has hidden characters")
-	}
+	v.refuse(hidden(text), path, "hidden-character", "Remove them: people do not see what they say, or see it in another order.", "has hidden characters")
 }
 
 // hidden reports whether a text has invisible characters, which could hide whole sentences, or
@@ -127,27 +136,9 @@ func ignored(r rune) bool {
 
 // line checks a text of one line.
 func (v *validator) line(path, text string) {
-	if len(text) > MaxText {
-		v.fault(path, "size", "Shorten it.", "%d bytes are more than %d", len(text), MaxText)
-	}
-	if strings.ContainsFunc(text, unicode.IsControl) {
-		v.fault(path, "control-character", "Write it on one line, without control characters.", "has control characters")
-	}
+	v.size(path, len(text), MaxText, "Shorten it.")
+	v.refuse(strings.ContainsFunc(text, unicode.IsControl), path, "control-character", "Write it on one line, without control characters.", "has control characters")
 	v.seen(path, text)
-}
-
-func (v *validator) noNUL(path, text string) {
-	if strings.ContainsRune(text, 0) {
-		v.fault(path, "control-character", "Remove it: no program can be given one.", "has a NUL character")
-	}
-}
-
-// count checks a list's length and reports whether it is in range.
-func (v *validator) count(path string, n, most int) bool {
-	if n > most {
-		v.fault(path, "size", "Make two plugins of it.", "%d are more than %d", n, most)
-	}
-	return n <= most
 }
 
 // dependencyText matches a package of apk or apt, perhaps with a version. It matches no option.
@@ -159,9 +150,8 @@ func (v *validator) dependencies(list []Dependency) {
 		return
 	}
 	for i, d := range list {
-		if len(d) > MaxText || !dependencyText.MatchString(string(d)) {
-			v.fault(item(path, i), "dependency", `Name one package, perhaps with its version: "ripgrep", "nodejs=20.1".`, "%q is no package", brief(string(d)))
-		}
+		v.refuse(len(d) > MaxText || !dependencyText.MatchString(string(d)), item(path, i), "dependency",
+			`Name one package, perhaps with its version: "ripgrep", "nodejs=20.1".`, "%q is not a package", brief(string(d)))
 	}
 	duplicates(v, path, list)
 }
@@ -174,9 +164,7 @@ func (v *validator) secrets(list []config.SecretName) {
 	for i, s := range list {
 		_, err := config.ParseSecretName(string(s))
 		v.error(item(path, i), "secret", err)
-		if err == nil && reservedVariable(string(s)) {
-			v.fault(item(path, i), "secret", "Choose another name.", "%s would change how programs run", s)
-		}
+		v.refuse(err == nil && reservedVariable(string(s)), item(path, i), "secret", "Choose another name.", "%s would change how programs run", s)
 	}
 	duplicates(v, path, list)
 }
@@ -184,9 +172,7 @@ func (v *validator) secrets(list []config.SecretName) {
 // duplicates warns of repeated items.
 func duplicates[T ~string](v *validator, path string, list []T) {
 	for i, s := range list {
-		if slices.Index(list, s) < i {
-			v.warn(item(path, i), "duplicate", "Remove one of the two.", "%q is there twice", brief(string(s)))
-		}
+		v.warn(slices.Index(list, s) < i, item(path, i), "duplicate", "Remove one of the two.", "%q is there twice", brief(string(s)))
 	}
 }
 
@@ -197,25 +183,19 @@ func (v *validator) permissions(p Permissions) {
 		return
 	}
 	for _, d := range domains {
-		if !IsDomain(string(d)) {
-			v.fault(path, "network", `Write "outbound", "none", or exact names of hosts with commas between them: "api.example.com,example.org".`,
-				"%q is no name of a host", brief(string(d)))
-		}
+		v.refuse(!IsDomain(string(d)), path, "network", `Write "outbound", "none", or exact names of hosts with commas between them: "api.example.com,example.org".`,
+			"%q is not the name of a host", brief(string(d)))
 	}
 }
 
 // command checks an optional shell command.
 func (v *validator) command(path, text string) {
-	if len(text) > MaxCommand {
-		v.fault(path, "size", "Put the script into a file of the plugin, and run that.", "%d bytes are more than %d", len(text), MaxCommand)
-	}
-	v.noNUL(path, text)
+	v.size(path, len(text), MaxCommand, "Put the script into a file of the plugin, and run that.")
+	v.refuse(strings.ContainsRune(text, 0), path, "control-character", "Remove it: arguments cannot hold one.", "has a NUL character")
 }
 
 func (v *validator) needCommand(path, text string) {
-	if strings.TrimSpace(text) == "" {
-		v.fault(path, "required", "Write the shell command that is to run.", "is missing")
-	}
+	v.refuse(strings.TrimSpace(text) == "", path, "required", "Write the shell command to run.", "is missing")
 	v.command(path, text)
 }
 
@@ -228,9 +208,8 @@ func (v *validator) daemon(d Daemon) {
 	}
 	for _, name := range sortedKeys(d.Env) {
 		path := below("$.daemon.env", name)
-		if len(name) > MaxText || !variableText.MatchString(name) || reservedVariable(name) {
-			v.fault(path, "variable", "Choose another name: letters, digits and underscores, and none that changes how programs run.", "%q cannot be set", brief(name))
-		}
+		v.refuse(len(name) > MaxText || !variableText.MatchString(name) || reservedVariable(name), path, "variable",
+			"Choose another name: letters, digits and underscores, and none that changes how programs run.", "%q cannot be set", brief(name))
 		v.command(path, d.Env[name])
 	}
 }
@@ -253,9 +232,7 @@ func (v *validator) events(e Events) {
 			v.topics(path, s.Topic)
 			v.command(below(path, "run"), s.Run)
 			v.timeout(below(path, "timeout"), s.Timeout)
-			if s.Run == "" {
-				v.warn(path, "no-handler", `Write an object: {"topic": "…", "run": "the command that is given the event"}.`, "nothing runs when such an event comes")
-			}
+			v.warn(s.Run == "", path, "no-handler", `Write an object: {"topic": "…", "run": "the command for each event"}.`, "such events are ignored: there is no command to run")
 		}
 	}
 	if v.count(emit, len(e.Emit), MaxList) {
@@ -267,16 +244,11 @@ func (v *validator) events(e Events) {
 
 func (v *validator) topics(path string, t Topics) {
 	begin, all := strings.CutSuffix(string(t), "*")
-	if all && begin == "" {
-		return
-	}
-	if _, err := bridge.ParseTopic(begin); err != nil {
-		v.fault(path, "topic", `Write the type of an event ("rss.new_item"), or how several begin ("rss.*").`, "%q is no topic", brief(string(t)))
-	}
+	_, err := bridge.ParseTopic(begin)
+	v.refuse(err != nil && (begin != "" || !all), path, "topic", `Write a topic ("rss.new_item"), or the prefix of several ("rss.*").`, "%q is not a topic", brief(string(t)))
 }
 
 func (v *validator) timeout(path string, s Seconds) {
-	if most := Seconds(MaxTimeout / time.Second); s < 0 || s > most {
-		v.fault(path, "timeout", fmt.Sprintf("Write at most %d seconds; use a daemon for what takes longer.", most), "%d seconds is out of range", s)
-	}
+	most := Seconds(MaxTimeout / time.Second)
+	v.refuse(s < 0 || s > most, path, "timeout", fmt.Sprintf("Write at most %d seconds; use a daemon for longer work.", most), "%d seconds is out of range", s)
 }

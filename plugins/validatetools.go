@@ -28,20 +28,15 @@ func (v *validator) tools(r Recipe) {
 	for i, t := range r.Tools {
 		at := item(path, i)
 		v.toolName(below(at, "id"), id, t.ID)
-		if seen[t.ID] {
-			v.fault(below(at, "id"), "duplicate-tool", "Give each tool a name of its own.", "there is a tool %q already", brief(string(t.ID)))
-		}
+		v.refuse(seen[t.ID], below(at, "id"), "duplicate-tool", "Give each tool a name of its own.", "there is a tool %q already", brief(string(t.ID)))
 		seen[t.ID] = true
 		v.description(below(at, "description"), t.Description, "what the tool does, and when to use it")
 		v.needCommand(below(at, "run"), t.Run)
 		v.timeout(below(at, "timeout"), t.Timeout)
-		if t.Output != Text && t.Output != JSON {
-			v.fault(below(at, "output"), "output", `Write "text" or "json".`, "%q is no rule for output", brief(string(t.Output)))
-		}
+		v.refuse(t.Output != Text && t.Output != JSON, below(at, "output"), "output", `Write "text" or "json".`, "%q is not an output format", brief(string(t.Output)))
 		v.params(below(at, "parameters"), t.Parameters)
-		if n := t.textSize(); n > MaxToolText {
-			v.fault(below(at, "parameters"), "size", "Say it in fewer words, and with fewer choices.", "models would read %d bytes of it, more than %d", n, MaxToolText)
-		}
+		n := t.textSize()
+		v.refuse(n > MaxToolText, below(at, "parameters"), "size", "Shorten the descriptions, or offer fewer choices.", "models would read %d bytes of it, more than %d", n, MaxToolText)
 	}
 }
 
@@ -61,19 +56,19 @@ func (t Tool) textSize() int {
 }
 
 func (v *validator) toolName(path string, plugin config.PluginID, id ToolID) {
-	switch name := ToolName(plugin, id); {
+	name := ToolName(plugin, id)
+	switch {
 	case id == "":
-		v.fault(path, "required", "Give the tool a short name: analyze_csv.", "is missing")
+		v.refuse(true, path, "required", "Give the tool a short name: analyze_csv.", "is missing")
+		return
 	case !toolText.MatchString(string(id)):
-		v.fault(path, "tool-id", "Use 1 to 64 letters, digits, dashes and underscores, and begin with a letter or digit.", "%q is no tool's name", brief(string(id)))
-	case slices.Contains(ownTools(), name):
-		v.fault(path, "tool-id", "Choose another: the sandbox has a tool of this name.", "%s is reserved", name)
-	case len(name) > MaxToolName:
-		v.fault(path, "tool-id", "Shorten the plugin's name or the tool's.", "%s has %d characters, more than %d", name, len(name), MaxToolName)
-	case len(name) > usualToolName || strings.ContainsRune(name, '.'):
-		v.warn(path, "tool-name", "Shorten the plugin's name or the tool's, and use no dots.",
-			"%s: some models take only names of at most %d letters, digits, dashes and underscores", name, usualToolName)
+		v.refuse(true, path, "tool-id", "Use 1 to 64 letters, digits, dashes and underscores, and begin with a letter or digit.", "%q is not the name of a tool", brief(string(id)))
+		return
 	}
+	v.refuse(slices.Contains(ownTools(), name), path, "tool-id", "Choose another: the sandbox has a tool of this name.", "%s is reserved", name)
+	v.refuse(len(name) > MaxToolName, path, "tool-id", "Shorten the plugin's name or the tool's.", "%s has %d characters, more than %d", name, len(name), MaxToolName)
+	v.warn(len(name) > usualToolName || strings.ContainsRune(name, '.'), path, "tool-name", "Shorten the plugin's name or the tool's, and use no dots.",
+		"%s: some models take only names of at most %d letters, digits, dashes and underscores", name, usualToolName)
 }
 
 func (v *validator) params(path string, params map[ParamName]Param) {
@@ -83,57 +78,46 @@ func (v *validator) params(path string, params map[ParamName]Param) {
 	variables := map[string]ParamName{}
 	for _, name := range sortedKeys(params) {
 		at := below(path, string(name))
-		if !paramText.MatchString(string(name)) {
-			v.fault(at, "parameter", "Use at most 64 letters, digits and underscores, and do not begin with a digit: output_format.", "%q cannot be part of a variable's name", brief(string(name)))
-			continue
-		}
-		if other, taken := variables[name.Variable()]; taken {
-			v.fault(at, "parameter", "Rename one of the two.", "it and %s would both be %s", other, name.Variable())
-		}
+		v.refuse(!paramText.MatchString(string(name)), at, "parameter", "Use at most 64 letters, digits and underscores, and do not begin with a digit: output_format.",
+			"%q cannot be part of a variable's name", brief(string(name)))
+		other, taken := variables[name.Variable()]
+		v.refuse(taken, at, "parameter", "Rename one of the two.", "it and %s would both be %s", other, name.Variable())
 		variables[name.Variable()] = name
 		v.param(at, params[name])
 	}
 }
 
 func (v *validator) param(path string, p Param) {
-	if !slices.Contains([]ParamType{String, Number, Integer, Boolean, Array, Object}, p.Type) {
-		v.fault(below(path, "type"), "parameter-type", "Write string, number, integer, boolean, array or object.", "%q is no type", brief(string(p.Type)))
+	known := slices.Contains([]ParamType{String, Number, Integer, Boolean, Array, Object}, p.Type)
+	v.refuse(!known, below(path, "type"), "parameter-type", "Write string, number, integer, boolean, array or object.", "%q is not a type", brief(string(p.Type)))
+	if !known {
 		return
 	}
-	if len(p.Description) > MaxDescription {
-		v.fault(below(path, "description"), "size", "Say it in fewer words.", "%d bytes are more than %d", len(p.Description), MaxDescription)
-	}
+	v.size(below(path, "description"), len(p.Description), MaxDescription, "Shorten it.")
 	v.prose(below(path, "description"), p.Description)
 	if v.count(below(path, "enum"), len(p.Enum), MaxList) {
 		for i, choice := range p.Enum {
-			v.value(item(below(path, "enum"), i), p.Type, choice)
+			v.value(item(below(path, "enum"), i), p.Type, string(choice))
 		}
 	}
 	if p.Default == nil {
 		return
 	}
-	v.value(below(path, "default"), p.Type, *p.Default)
-	if len(p.Enum) > 0 && !slices.Contains(p.Enum, *p.Default) {
-		v.fault(below(path, "default"), "default", "Take one of the choices, or add it to them.", "%q is none of the choices", brief(*p.Default))
-	}
-	if p.Required != nil && *p.Required {
-		v.warn(below(path, "required"), "default", "Remove the default, or required.", "what must be given never has its default")
-	}
+	v.value(below(path, "default"), p.Type, string(*p.Default))
+	v.refuse(len(p.Enum) > 0 && !slices.Contains(p.Enum, *p.Default), below(path, "default"), "default",
+		"Take one of the choices, or add it to them.", "%q is not among the choices", brief(string(*p.Default)))
+	v.warn(p.Required != nil && *p.Required, below(path, "required"), "default", "Remove the default, or required.", "a required argument never has its default")
 }
 
 // value checks the text of a value.
 func (v *validator) value(path string, t ParamType, text string) {
 	v.prose(path, text)
-	if len(text) > MaxCommand {
-		v.fault(path, "size", "Shorten it.", "%d bytes are more than %d", len(text), MaxCommand)
-	}
-	if !t.Holds(text) {
-		v.fault(path, "value", "Write a value of the argument's type.", "%q is no %s", brief(text), t)
-	}
+	v.size(path, len(text), MaxCommand, "Shorten it.")
+	v.refuse(!t.holds(text), path, "value", "Write a value of the argument's type.", "%q does not have the type %s", brief(text), t)
 }
 
-// Holds reports whether a text is a value of the type.
-func (t ParamType) Holds(text string) bool {
+// holds reports whether a text is a value of the type.
+func (t ParamType) holds(text string) bool {
 	switch t {
 	case String:
 		return true
@@ -145,9 +129,7 @@ func (t ParamType) Holds(text string) bool {
 	case Number:
 		f, err := strconv.ParseFloat(text, 64)
 		return err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) && json.Valid([]byte(text))
-	case Array, Object:
-		begin := map[ParamType]string{Array: "[", Object: "{"}[t]
-		return json.Valid([]byte(text)) && strings.HasPrefix(strings.TrimSpace(text), begin)
 	}
-	return false
+	begin := map[ParamType]string{Array: "[", Object: "{"}[t]
+	return json.Valid([]byte(text)) && strings.HasPrefix(strings.TrimSpace(text), begin)
 }

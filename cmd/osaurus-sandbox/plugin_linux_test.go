@@ -32,7 +32,7 @@ func TestPluginFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, _ := sandbox(t, "plugin", "lint", "bad.json")
-	for _, want := range []string{"bad.json:5:39: error: $.tools[0].timeout: is a text, not a whole number of seconds", "bad.json:5:12: warning: $.tools[0].run: $PARAM_X is split at spaces", "[unquoted-param]\n    Write \"$PARAM_X\", with the quotes."} {
+	for _, want := range []string{"bad.json:5:39: error: $.tools[0].timeout: found string, expected a whole number of seconds", "bad.json:5:12: warning: $.tools[0].run: $PARAM_X is split at spaces", "[unquoted-param]\n    Write \"$PARAM_X\", with the quotes."} {
 		if code != fault.ExitInvalidArgs || !strings.Contains(out, want) {
 			t.Errorf("lint: %d, without %q:\n%s", code, want, out)
 		}

@@ -98,7 +98,7 @@ func outputOf(t plugins.Tool) *jsonschema.Schema {
 }
 
 // valued parses a recipe's text as a value of its type.
-func valued(t plugins.ParamType, text string) (v any) {
+func valued(t plugins.ParamType, text plugins.Literal) (v any) {
 	dec := json.NewDecoder(bytes.NewReader(typed(t, text)))
 	dec.UseNumber()
 	_ = dec.Decode(&v) // it is valid
@@ -106,7 +106,7 @@ func valued(t plugins.ParamType, text string) (v any) {
 }
 
 // typed returns a recipe's text as JSON of its type.
-func typed(t plugins.ParamType, text string) json.RawMessage {
+func typed(t plugins.ParamType, text plugins.Literal) json.RawMessage {
 	if t != plugins.String && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
