@@ -122,8 +122,11 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 		Audit: programs{d.api.Audit, d.api.Log, func(agent config.AgentID) *redact.Scrubber { return d.api.Vault.Redacted(agent) }},
 	})
 	d.after(d.bridge.Close)
+	if before, ok := d.lock.Before(); ok {
+		d.diary.Record(machine.Event{Time: time.Now(), Kind: machine.OwnerGone, Cause: machine.CauseBegin, Detail: before.String()})
+	}
 	d.api.Sandbox, err = machine.New(ctx, machine.Options{
-		Home: d.Home, Driver: d.Driver, Lock: d.lock, Record: d.diary, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
+		Home: d.Home, Driver: d.Driver, Record: d.diary, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
 	})
 	if err != nil {
 		return err

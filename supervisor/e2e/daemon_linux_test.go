@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -34,8 +35,12 @@ func TestMain(m *testing.M) {
 
 // serve executes the commands that it reads, one a line, and prints each result.
 func serve(home config.Home) {
-	events := &journal{}
-	s, err := machine.New(context.Background(), options(home, events))
+	lock, err := homelock.Take(context.Background(), home)
+	if err != nil {
+		fmt.Println("new", fault.KindOf(err), err)
+		os.Exit(1)
+	}
+	s, err := machine.New(context.Background(), options(home))
 	if err != nil {
 		fmt.Println("new", fault.KindOf(err), err)
 		os.Exit(1)
@@ -60,7 +65,7 @@ func serve(home config.Home) {
 			return nil
 		},
 		"inherited": func() error {
-			if !events.has(machine.OwnerGone) {
+			if _, ok := lock.Before(); !ok {
 				return fmt.Errorf("it does not know of the one before it")
 			}
 			return nil

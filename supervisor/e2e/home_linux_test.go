@@ -9,10 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -54,9 +52,9 @@ func bareHome(t *testing.T) config.Home {
 }
 
 // options returns a machine's options for a home.
-func options(home config.Home, record machine.Recorder) machine.Options {
+func options(home config.Home) machine.Options {
 	return machine.Options{
-		Home: home, Driver: driver(), Arch: arch, Record: record,
+		Home: home, Driver: driver(), Arch: arch, Record: printer{},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 }
@@ -72,7 +70,7 @@ func newSandbox(t *testing.T, home config.Home) *sandbox { return newSandboxOn(t
 
 func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
 	t.Helper()
-	o := options(home, &journal{})
+	o := options(home)
 	o.Driver = driver
 	s, err := machine.New(t.Context(), o)
 	if err != nil {
@@ -175,21 +173,9 @@ func send(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// journal records events.
-type journal struct {
-	mu     sync.Mutex
-	events []machine.Event
-}
+// printer prints events.
+type printer struct{}
 
-func (j *journal) Record(e machine.Event) {
+func (printer) Record(e machine.Event) {
 	fmt.Fprintf(os.Stderr, "%s %s %s>%s (%s) %s\n", e.Time.Format("15:04:05.000"), e.Kind, e.From, e.To, e.Cause, e.Detail)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.events = append(j.events, e)
-}
-
-func (j *journal) has(kind machine.EventKind) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.events, func(e machine.Event) bool { return e.Kind == kind })
 }

@@ -39,13 +39,6 @@ func TestLife(t *testing.T) {
 		}
 	}
 
-	t.Run("a second supervisor is refused", func(t *testing.T) {
-		_, err := machine.New(t.Context(), options(home, &journal{}))
-		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "e2e.test, process") {
-			t.Errorf("New: %v", err)
-		}
-	})
-
 	s.run("echo from the guest > /workspace/shared/note; echo kept > /root/kept; sync")
 	note := filepath.Join(home.SharedFolder(), "note")
 	if text, err := os.ReadFile(note); err != nil || string(text) != "from the guest\n" {

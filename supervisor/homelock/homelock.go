@@ -23,40 +23,18 @@ const (
 	lockName = "sandbox"
 	// maxSize bounds the bytes read of the lock file.
 	maxSize = 4096
-	// patience is how long Take waits for a lock whose owner seems to have ended:
-	// its descriptors may take a moment to close.
-	patience = 2 * time.Second
+	// patience is how long Take waits for a lock: the descriptors of an owner that
+	// has just ended may take a moment to close.
+	patience = time.Second
 	poll     = 50 * time.Millisecond
 )
 
-// Owner is a program that has, or had, a home. PIDs are reused, so the start time and the
-// boot of the computer identify the process too.
+// Owner is a program that has, or had, a home. Only the lock proves that it still
+// runs: another process may have its PID.
 type Owner struct {
 	PID     int       `json:"pid"`
-	Started uint64    `json:"started"` // in a unit of the operating system
-	Boot    string    `json:"boot"`
 	Program string    `json:"program"`
 	Since   time.Time `json:"since"`
-}
-
-// Self returns this process as an owner.
-func Self() (Owner, error) {
-	boot, err := bootID()
-	if err != nil {
-		return Owner{}, err
-	}
-	started, err := startTime(os.Getpid())
-	return Owner{PID: os.Getpid(), Started: started, Boot: boot, Program: filepath.Base(os.Args[0]), Since: time.Now()}, err
-}
-
-// Lives reports whether the owner is still running.
-func (o Owner) Lives() bool {
-	boot, err := bootID()
-	if err != nil || boot != o.Boot {
-		return false
-	}
-	started, err := startTime(o.PID)
-	return err == nil && started == o.Started
 }
 
 func (o Owner) String() string {
@@ -77,45 +55,37 @@ func Take(ctx context.Context, home config.Home) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := Self()
-	if err != nil {
-		return nil, fault.Newf(fault.Unavailable, op, string(home), "learn which process this is: %w", err).Advise("See that this program may ask the system about its own processes (on Linux: read /proc).")
-	}
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Make the folder writable for you, or set " + config.HomeVariable + " to another.")
 	}
-	l := &Lock{file: file}
-	if err := l.wait(ctx, home); err != nil {
+	if err := wait(ctx, file, home); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	l.before, _ = l.read()
-	if err := l.write(self); err != nil {
+	l := &Lock{file: file}
+	l.before, _ = read(file)
+	if err := write(file, Owner{PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Since: time.Now()}); err != nil {
 		return nil, errors.Join(fault.New(fault.Unavailable, op, string(home), err).Advise("See that its disk has room."), file.Close())
 	}
 	return l, nil
 }
 
-func (l *Lock) wait(ctx context.Context, home config.Home) error {
+// wait locks the file of a home.
+func wait(ctx context.Context, file *os.File, home config.Home) error {
 	const op = "take"
 	for deadline := time.Now().Add(patience); ; {
-		err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			return fault.New(fault.Unavailable, op, string(home), err).Advise("Set " + config.HomeVariable + " to a folder on a disk that can lock files.")
-		}
-		has, known := l.read()
-		switch {
-		case known && has.Lives():
-			return fault.Newf(fault.Rejected, op, string(home), "%s has it", has).
-				Advise("Use the sandbox through that program, end it, or set " + config.HomeVariable + " to a home of its own.")
 		case time.Now().After(deadline):
-			return fault.Newf(fault.Rejected, op, string(home), "a program that does not say its name has it").
-				Advise("See which one with: fuser " + l.file.Name())
+			if has, ok := read(file); ok {
+				return fault.Newf(fault.Rejected, op, string(home), "%s has it", has).
+					Advise("Use the sandbox through that program, end it, or set " + config.HomeVariable + " to a home of its own.")
+			}
+			return fault.Newf(fault.Rejected, op, string(home), "an unknown program has it").Advise("See which one with: fuser " + file.Name())
 		}
 		select {
 		case <-time.After(poll):
@@ -145,33 +115,36 @@ func (l *Lock) Release() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
-// Holder returns the program that has a home, if it is known.
+// Holder returns the program that has a home, if one has it and its name is known.
 func Holder(home config.Home) (Owner, bool) {
 	file, err := os.Open(filepath.Join(home.Locks(), lockName))
 	if err != nil {
 		return Owner{}, false
 	}
 	defer file.Close()
-	o, ok := (&Lock{file: file}).read()
-	return o, ok && o.Lives()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return Owner{}, false // nobody has it
+	}
+	return read(file)
 }
 
-func (l *Lock) read() (o Owner, ok bool) {
-	text, err := io.ReadAll(io.NewSectionReader(l.file, 0, maxSize))
+func read(file *os.File) (o Owner, ok bool) {
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxSize))
 	if err != nil || json.Unmarshal(bytes.TrimSpace(text), &o) != nil || o.PID <= 0 {
 		return Owner{}, false
 	}
 	return o, true
 }
 
-func (l *Lock) write(o Owner) error {
+// write writes in place, so that it fits on a full disk.
+func write(file *os.File, o Owner) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
 	text = append(text, '\n')
-	if _, err := l.file.WriteAt(text, 0); err != nil { // in place, so that a full disk loses nothing
+	if _, err := file.WriteAt(text, 0); err != nil {
 		return err
 	}
-	return errors.Join(l.file.Truncate(int64(len(text))), l.file.Sync())
+	return errors.Join(file.Truncate(int64(len(text))), file.Sync())
 }

@@ -2,7 +2,6 @@ package homelock_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,7 +76,6 @@ func TestAnotherProcessHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Release()
-
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +84,7 @@ func TestAnotherProcessHasIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if before, ok := l.Before(); !ok || before.PID != other.Process.Pid || before.Lives() {
+	if before, ok := l.Before(); !ok || before.PID != other.Process.Pid {
 		t.Errorf("Before: %v, %v", before, ok)
 	}
 	if err := l.Release(); err != nil {
@@ -107,34 +105,23 @@ func TestAnotherProcessHasIt(t *testing.T) {
 	}
 }
 
-// A process ID alone does not prove that the owner still runs.
+// A file that names a process which happens to run does not mean that it has the home.
 func TestPidThatIsSomebodyElseNow(t *testing.T) {
-	self, err := homelock.Self()
+	home := newHome(t)
+	text := fmt.Sprintf(`{"pid": %d, "program": "before"}`, os.Getpid())
+	if err := config.WriteFile(lockFile(home), []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if o, ok := homelock.Holder(home); ok {
+		t.Errorf("Holder: %v", o)
+	}
+	l, err := homelock.Take(t.Context(), home)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !self.Lives() {
-		t.Fatal("this process does not live")
-	}
-	older, elsewhere := self, self
-	older.Started--
-	elsewhere.Boot = "another boot"
-	for name, o := range map[string]homelock.Owner{"another start": older, "another boot": elsewhere} {
-		t.Run(name, func(t *testing.T) {
-			if o.Lives() {
-				t.Error("it is taken for alive")
-			}
-			home := newHome(t)
-			write(t, home, o)
-			l, err := homelock.Take(t.Context(), home)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Release()
-			if before, ok := l.Before(); !ok || before.PID != self.PID {
-				t.Errorf("Before: %v, %v", before, ok)
-			}
-		})
+	defer l.Release()
+	if before, ok := l.Before(); !ok || before.PID != os.Getpid() || before.Program != "before" {
+		t.Errorf("Before: %v, %v", before, ok)
 	}
 }
 
@@ -157,16 +144,5 @@ func TestLockWithoutAName(t *testing.T) {
 	}
 	if _, err := homelock.Take(t.Context(), home); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "fuser") {
 		t.Errorf("Take: %v", err)
-	}
-}
-
-func write(t *testing.T, home config.Home, o homelock.Owner) {
-	t.Helper()
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := config.WriteFile(lockFile(home), text); err != nil {
-		t.Fatal(err)
 	}
 }

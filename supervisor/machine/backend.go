@@ -60,3 +60,11 @@ type Guest interface {
 	Done() <-chan struct{}
 	Err() error
 }
+
+// local is the Backend that works on this computer.
+type local struct{ *boot.Site }
+
+// Boot implements Backend.
+func (l local) Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (Guest, boot.Machine, error) {
+	return l.Site.Boot(ctx, s, tracker)
+}

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Close stops the guest, gently as long as the context allows, and releases
-// the home. Waiting calls fail. A second Close does nothing.
+// Close stops the guest, gently as long as the context allows. Waiting calls fail.
+// A second Close does nothing.
 func (s *Machine) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closing {
@@ -21,8 +21,8 @@ func (s *Machine) Close(ctx context.Context) error {
 	s.mu.Unlock()
 
 	err := s.do(ctx, Stop, CauseClose)
-	s.mu.Lock()
 	s.end() // whatever is still under way ends now
+	s.mu.Lock()
 	op := s.op
 	s.mu.Unlock()
 	if op != nil {
@@ -35,13 +35,5 @@ func (s *Machine) Close(ctx context.Context) error {
 		err = errors.Join(err, g.Close())
 	}
 	s.work.Wait()
-
-	s.mu.Lock()
-	s.closed = true
-	s.touch()
-	s.mu.Unlock()
-	if s.release != nil {
-		err = errors.Join(err, s.release())
-	}
 	return err
 }

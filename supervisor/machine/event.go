@@ -16,7 +16,7 @@ const (
 	CauseGuest     Cause = "guest"         // it powered itself off
 	CauseClose     Cause = "closing"       // the daemon ends
 	CauseHost      Cause = "host"          // this computer slept, its clock was set, or its disk is full
-	causeBegin     Cause = "daemon starts" // the first state of a machine
+	CauseBegin     Cause = "daemon starts" // the first state of a machine
 )
 
 // automatic reports whether no person asked for a start with this cause.
@@ -33,7 +33,7 @@ const (
 	HostSlept       EventKind = "host_slept"       // Detail says for how long; the guest's clock is set
 	SettingChanged  EventKind = "setting"          // Detail is the key
 	OperationFailed EventKind = "operation_failed" // Detail says why
-	OwnerGone       EventKind = "owner_gone"       // Detail is which program had the home before and did not end orderly
+	OwnerGone       EventKind = "owner_gone"       // Detail names the program that had the home before and was killed
 )
 
 // Event is something that happened to the machine.

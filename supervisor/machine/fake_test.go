@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -375,6 +376,16 @@ func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
 	}
 	w.Machine = s
 	return w
+}
+
+// inWorld runs a test in synthetic time, with a machine that is closed afterwards.
+func inWorld(t *testing.T, settings string, change func(*fakeBackend), test func(*testing.T, *world)) {
+	t.Helper()
+	timetest.Synthetic(t, func(t *testing.T) {
+		w := newWorld(t, settings, change)
+		defer w.close()
+		test(t, w)
+	})
 }
 
 // What the backend has done so far, and its last guest.

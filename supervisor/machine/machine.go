@@ -3,7 +3,6 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/boot"
-	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/vm"
 )
 
@@ -25,10 +23,7 @@ import (
 type Options struct {
 	Home   config.Home
 	Driver vm.Driver
-	// Lock, if not nil, is the lock of the home, which the caller releases
-	// after Close. Without it, New takes the home.
-	Lock *homelock.Lock
-	Arch vm.Arch // of the guest; zero means this host's
+	Arch   vm.Arch // of the guest; zero means this host's
 	// Folders says which folders of the workspace belong to whom, also as that
 	// changes; nil is nobody.
 	Folders *vm.Subtrees
@@ -48,18 +43,17 @@ type Machine struct {
 	home    config.Home
 	backend Backend
 	log     *slog.Logger
-	record  Recorder     // or nil
-	release func() error // gives the home back, if that is ours to do
+	record  Recorder // or nil
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	reading sync.Mutex // the settings: they come out of the file into memory one after the other
+	reading sync.Mutex // held from reading the settings file until settings is set
 
 	mu       sync.Mutex      // held for moments only, never across I/O
 	status   Status          // but for what Status adds
-	changed  notify.Notifier // rung with every revision of the status
+	changed  notify.Notifier // notified of every revision of the status
 	settings config.Settings
 	op       *operation // under way, or nil
 	tracker  *progress.Tracker
@@ -69,30 +63,12 @@ type Machine struct {
 	lastUsed time.Time
 	failures failures
 	closing  bool
-	closed   bool
 }
 
-// New takes the home and finds out its state. It starts nothing. It fails with
-// Rejected if another program has the home, and with InvalidArgs if the
-// settings are invalid. A host that cannot run machines is a state, not an
-// error.
+// New returns the machine of a home that the caller has locked until Close. It
+// starts nothing. It fails with InvalidArgs if the settings are invalid. A host
+// that cannot run machines is a state, not an error.
 func New(ctx context.Context, o Options) (*Machine, error) {
-	if o.Lock != nil {
-		return newMachine(ctx, o, o.Lock)
-	}
-	lock, err := homelock.Take(ctx, o.Home)
-	if err != nil {
-		return nil, err
-	}
-	s, err := newMachine(ctx, o, lock)
-	if err != nil {
-		return nil, errors.Join(err, lock.Release())
-	}
-	s.release = lock.Release
-	return s, nil
-}
-
-func newMachine(ctx context.Context, o Options, lock *homelock.Lock) (*Machine, error) {
 	file, err := config.Load(o.Home.SettingsFile())
 	if err != nil {
 		return nil, err
@@ -106,9 +82,7 @@ func newMachine(ctx context.Context, o Options, lock *homelock.Lock) (*Machine, 
 		}
 		o.Backend = local{boot.New(o.Home, o.Driver, o.Arch, o.Folders, o.Bridge)}
 	}
-	s := &Machine{
-		home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings(),
-	}
+	s := &Machine{home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings()}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.watchHost)
 
@@ -116,16 +90,10 @@ func newMachine(ctx context.Context, o Options, lock *homelock.Lock) (*Machine, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Accelerator = accelerator
-	if before, ok := lock.Before(); ok {
-		s.note(Event{Kind: OwnerGone, Cause: causeBegin, Detail: before.String()})
-	}
-	switch {
-	case err != nil:
-		s.set(SetupRequired, causeBegin, err)
-	case o.Backend.Provisioned():
-		s.set(Stopped, causeBegin, nil)
-	default:
-		s.set(NotProvisioned, causeBegin, nil)
+	if err != nil {
+		s.set(SetupRequired, CauseBegin, err)
+	} else {
+		s.set(s.atRest(), CauseBegin, nil)
 	}
 	return s, nil
 }
@@ -199,16 +167,15 @@ func (s *Machine) Status() Status {
 func (s *Machine) Next(ctx context.Context, revision uint64) (Status, error) {
 	for {
 		s.mu.Lock()
-		status, changed, closed := s.snapshot(), s.changed.Next(), s.closed
+		status, changed := s.snapshot(), s.changed.Next()
 		s.mu.Unlock()
 		if status.Revision != revision {
 			return status, nil
 		}
-		if closed {
-			return status, errClosed("watch status")
-		}
 		select {
 		case <-changed:
+		case <-s.life.Done():
+			return status, errClosed("watch status")
 		case <-ctx.Done():
 			return status, fault.Wrap("watch status", "", ctx.Err())
 		}

@@ -18,55 +18,31 @@ import (
 
 func provisioned(b *fakeBackend) { b.provisioned = true }
 
+// Callers at once share one start, and its failure.
 func TestStartsAtOnceAreOne(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second })
-		defer w.close()
-		var callers sync.WaitGroup
-		for range 200 {
-			callers.Go(func() { w.expect(w.Start(t.Context(), by)) })
-		}
-		callers.Wait()
-		if w.boots() != 1 {
-			t.Errorf("%d boots for starts at once", w.boots())
-		}
-	})
-}
-
-// expect is must, for goroutines that are not the test.
-func (w *world) expect(err error) {
-	if err != nil {
-		w.t.Error(err)
+	for failing, boots := range map[int]int{0: 1, 2: 2} { // one retry
+		inWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second; b.failBoots = failing }, func(t *testing.T, w *world) {
+			var callers sync.WaitGroup
+			for range 200 {
+				callers.Go(func() {
+					if err := w.Start(t.Context(), by); (err == nil) != (failing == 0) || err != nil && fault.KindOf(err) != fault.Timeout {
+						t.Errorf("Start: %v", err)
+					}
+				})
+			}
+			callers.Wait()
+			if w.boots() != boots || w.cold() != boots-1 {
+				t.Errorf("%d boots, %d of them verified everything", w.boots(), w.cold())
+			}
+			if s := w.Status(); failing > 0 && (!strings.Contains(s.Reason, "did not answer") || s.Kind != fault.Timeout || s.Failures != 1) {
+				t.Errorf("the status does not say why: %+v", s)
+			}
+		})
 	}
 }
 
-func TestFailedStartIsSharedToo(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Second; b.failBoots = 2 })
-		defer w.close()
-		var callers sync.WaitGroup
-		for range 50 {
-			callers.Go(func() {
-				if err := w.Start(t.Context(), by); fault.KindOf(err) != fault.Timeout {
-					t.Errorf("Start: %v", err)
-				}
-			})
-		}
-		callers.Wait()
-		w.wantState(machine.Failed)
-		if w.boots() != 2 || w.cold() != 1 {
-			t.Errorf("%d boots, %d of them cold; want one retry, cold", w.boots(), w.cold())
-		}
-		if s := w.Status(); !strings.Contains(s.Reason, "did not answer") || s.Kind != fault.Timeout || s.Failures != 1 {
-			t.Errorf("the status does not say why: %+v", s)
-		}
-	})
-}
-
 func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Minute })
-		defer w.close()
+	inWorld(t, quiet, func(b *fakeBackend) { b.provisioned = true; b.delay = time.Minute }, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := w.Start(ctx, by); fault.KindOf(err) != fault.Timeout {
@@ -79,9 +55,7 @@ func TestWhoeverStopsWaitingStopsNothing(t *testing.T) {
 }
 
 func TestStartsThatFailCoolDown(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.failBoots = 1000 })
-		defer w.close()
+	inWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.failBoots = 1000 }, func(t *testing.T, w *world) {
 		for i := range 3 {
 			if err := w.command(t.Context(), machine.Exec); fault.KindOf(err) != fault.Timeout {
 				t.Fatalf("start %d: %v", i+1, err)
@@ -111,9 +85,7 @@ func TestStartsThatFailCoolDown(t *testing.T) {
 }
 
 func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
-		defer w.close()
+	inWorld(t, `{"idleStopMinutes": 10}`, provisioned, func(t *testing.T, w *world) {
 		p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1h"}})
 		w.must(err)
 		time.Sleep(59 * time.Minute)
@@ -144,9 +116,7 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 
 // Who only looks after a guest does not keep it running.
 func TestPeekDoesNotResetIdleTimer(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{"idleStopMinutes": 10}`, provisioned)
-		defer w.close()
+	inWorld(t, `{"idleStopMinutes": 10}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		for range 15 {
 			if l, ok := w.Peek(); ok {
@@ -162,33 +132,9 @@ func TestPeekDoesNotResetIdleTimer(t *testing.T) {
 	})
 }
 
-func TestResetAndRemove(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{"autoStart": true}`, provisioned)
-		defer w.close()
-		w.must(w.Start(t.Context(), by))
-		w.must(w.Reset(t.Context(), by))
-		w.wantState(machine.Running)
-		if w.disks() != 1 || w.boots() != 2 {
-			t.Errorf("%d new disks, %d boots", w.disks(), w.boots())
-		}
-		w.must(w.Remove(t.Context(), by))
-		w.AutoStart()
-		time.Sleep(time.Hour)
-		w.wantState(machine.NotProvisioned)
-		if err := w.command(t.Context(), machine.Exec); fault.KindOf(err) != fault.Unavailable {
-			t.Errorf("Exec of what was removed: %v", err)
-		}
-		w.must(w.Start(t.Context(), by))
-		w.wantState(machine.Running)
-	})
-}
-
 // What is half removed is not made again until a person asks, and the status says what is left.
 func TestRemoveThatFailsHalfWay(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{"autoStart": true}`, provisioned)
-		defer w.close()
+	inWorld(t, `{"autoStart": true}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		w.backend.set(func(b *fakeBackend) { b.failRemove = true })
 		if err := w.Remove(t.Context(), by); fault.AdviceOf(err) != "Close it." {
@@ -248,57 +194,13 @@ func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 	}
 }
 
-func TestHostWithoutMachines(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, func(b *fakeBackend) { b.noHost = true })
-		defer w.close()
-		w.wantState(machine.SetupRequired)
-		if s := w.Status(); s.Advice != "Install it." {
-			t.Errorf("advice: %q", s.Advice)
-		}
-		if err := w.Start(t.Context(), by); fault.KindOf(err) != fault.Unavailable {
-			t.Errorf("Start: %v", err)
-		}
-		w.wantState(machine.SetupRequired)
-	})
-}
-
-func TestStatusWhileEverythingHangs(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w, release := reach(t, machine.Stopping)
-		defer w.close()
-		before := time.Now()
-		var callers sync.WaitGroup
-		for range 100 {
-			callers.Go(func() { w.Status() })
-		}
-		callers.Wait()
-		if time.Since(before) > 0 {
-			t.Error("Status waits")
-		}
-		release()
-	})
-}
-
 func TestStatusShowsProgress(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Minute })
-		defer w.close()
+	inWorld(t, quiet, func(b *fakeBackend) { b.delay = time.Minute }, func(t *testing.T, w *world) {
 		go func() { _ = w.Start(context.Background(), by) }()
 		time.Sleep(30 * time.Second)
 		steps := w.Status().Progress.Steps
 		if s := steps[1]; s.Name != progress.StepImage || s.State != progress.InProgress || s.Took != 30*time.Second {
 			t.Errorf("after 30 s: %+v", steps)
-		}
-	})
-}
-
-func TestSecondSupervisorIsRefused(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, provisioned)
-		defer w.close()
-		if _, err := machine.New(t.Context(), machine.Options{Home: w.Home(), Backend: &fakeBackend{t: t}}); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "process") {
-			t.Errorf("a second supervisor: %v", err)
 		}
 	})
 }

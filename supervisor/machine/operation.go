@@ -25,6 +25,7 @@ type operation struct {
 	cause   Cause
 	resumes bool // a guest ran, which a Reset starts again
 	silent  bool // it was silent
+	unfit   bool // the last check found that this computer cannot run machines
 	context context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
@@ -53,7 +54,7 @@ func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
 			err = s.refusal(c)
 		case reply == begin:
 			if err = s.mayBegin(by); err == nil {
-				op, reply = s.begin(operationFor(c), by), join
+				op, reply = s.begin(c, by), join
 			}
 		case reply == interrupt:
 			op.cancel(interrupted{c})
@@ -71,14 +72,6 @@ func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
 			return s.impatient(ctx, c)
 		}
 	}
-}
-
-// operationFor returns the operation that a command starts.
-func operationFor(c Command) Command {
-	if c == Exec {
-		return Start
-	}
-	return c
 }
 
 // await waits for an operation.
@@ -117,6 +110,9 @@ func errClosed(op string) error {
 
 // begin starts an operation. The mutex is held, and there is none.
 func (s *Machine) begin(c Command, by Cause) *operation {
+	if c == Exec {
+		c = Start
+	}
 	op := &operation{command: c, cause: by, done: make(chan struct{}), resumes: s.guest != nil, silent: s.status.State == Unresponsive}
 	ctx, cancel := context.WithCancelCause(s.life)
 	limited, release := context.WithTimeout(ctx, operationLimit)
@@ -144,7 +140,7 @@ func (s *Machine) carryOut(op *operation) {
 	end, err := s.steps(op)
 	reason := err
 	if err != nil {
-		end, reason, err = s.whereFailed(op, err)
+		end, reason, err = s.failed(op, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,24 +154,28 @@ func (s *Machine) carryOut(op *operation) {
 	op.cancel(nil)
 	close(op.done)
 	if g := s.guest; end == Running {
-		s.work.Go(func() { s.watch(g) })
-		s.work.Go(func() { s.attend(g) })
+		life, stop := context.WithCancel(s.life)
+		s.work.Go(func() { s.watch(life, stop, g) })
+		s.work.Go(func() { s.attend(life, g) })
+		s.work.Go(func() { s.inquire(life, g) })
 	}
 }
 
-// whereFailed returns the state after a failed operation, its reason, and the
-// error for callers. An interruption is no failure of the machine.
-func (s *Machine) whereFailed(op *operation, err error) (end State, reason, told error) {
+// failed returns the state after a failed operation, its reason, and the error
+// for callers. An interruption is no failure of the machine.
+func (s *Machine) failed(op *operation, err error) (end State, reason, told error) {
 	if i, ok := errors.AsType[interrupted](context.Cause(op.context)); ok {
 		return s.atRest(), nil, fault.New(fault.Rejected, string(op.command), "", i).Advise("Try again when that is done.")
 	}
-	if _, ok := errors.AsType[*hostError](err); ok {
-		return SetupRequired, err, err
+	switch {
+	case op.unfit:
+		end = SetupRequired
+	case op.command == Remove && !s.backend.Provisioned():
+		end = NotProvisioned // what a removal has left does not start by itself
+	default:
+		end = Failed
 	}
-	if op.command == Remove && !s.backend.Provisioned() {
-		return NotProvisioned, err, err // what a removal has left does not start by itself
-	}
-	return Failed, err, err
+	return end, err, err
 }
 
 // atRest returns the state without a guest.
@@ -186,21 +186,14 @@ func (s *Machine) atRest() State {
 	return NotProvisioned
 }
 
-// hostError says that this computer cannot run machines.
-type hostError struct{ error }
-
-func (e *hostError) Unwrap() error { return e.error }
-
-// steps are what an operation does, and the state that it leads to.
+// steps carries out the steps of an operation and returns the state that it
+// leads to.
 func (s *Machine) steps(op *operation) (State, error) {
 	if err := s.stopGuest(op); err != nil {
 		return "", err
 	}
-	switch op.command {
-	case Stop, Remove, Reset:
-		if err := s.vacate(op); err != nil {
-			return "", err
-		}
+	if err := s.vacate(op); err != nil {
+		return "", err
 	}
 	switch op.command {
 	case Stop:

@@ -63,11 +63,11 @@ func (s *Machine) shutDown(ctx context.Context, g Guest) error {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
 	s.work.Go(func() {
-		began := time.Now()
-		answer, done := context.WithTimeout(ctx, silence)
+		asked := time.Now()
+		asking, done := context.WithTimeout(ctx, pingLimit)
 		defer done()
-		err := g.Ping(answer)
-		if err != nil && errors.Is(answer.Err(), context.DeadlineExceeded) && time.Since(began) <= silence+stall {
+		err := g.Ping(asking)
+		if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) && time.Since(asked) < pingLimit+stall {
 			cancel()
 		}
 	})
@@ -127,10 +127,10 @@ func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, t
 	if unchecked {
 		accelerator, err := s.backend.Check(op.context)
 		s.mu.Lock()
-		s.status.Accelerator = accelerator
+		s.status.Accelerator, op.unfit = accelerator, err != nil
 		s.mu.Unlock()
 		if err != nil {
-			return &hostError{err}
+			return err
 		}
 	}
 	return s.backend.Prepare(op.context, settings, fresh, tracker)

@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"time"
 
-	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 )
 
 const (
 	// pingEvery is the interval between pings of the guest.
 	pingEvery = time.Second
-	// silence is after how long without an answer a guest counts as unresponsive.
-	// A healthy guest answers in milliseconds, an emulated one on a busy host in
-	// seconds.
-	silence = 5 * time.Second
-	// recovery is after how long without an answer a guest is restarted. A paused
+	// pingLimit is how long a guest may take to answer, so that a silent one counts
+	// as unresponsive within five seconds. A healthy guest answers in milliseconds,
+	// an emulated one on a busy host in seconds.
+	pingLimit = 5*time.Second - pingEvery
+	// recovery is how long a silent guest has before it is restarted. A paused
 	// machine or a swapping host is back before, and nothing is lost.
 	recovery = 30 * time.Second
 	// stall is how late a timer must fire to show that this process itself was
@@ -33,13 +32,15 @@ const (
 	sleepSize  = 5 * time.Second
 )
 
-// watch waits for the machine's end.
-func (s *Machine) watch(g Guest) {
+// watch waits for the machine's end, and then stops what else follows the guest.
+func (s *Machine) watch(life context.Context, stop context.CancelFunc, g Guest) {
+	defer stop()
 	select {
 	case <-g.Done():
-	case <-s.life.Done():
+	case <-life.Done():
 		return
 	}
+	stop()
 	if err := g.Close(); err != nil {
 		s.log.Warn("cannot clean up after the machine", "error", err)
 	}
@@ -86,42 +87,26 @@ func (s *Machine) revive(c Command, age time.Duration) {
 	}
 }
 
-// attend pings the guest and asks for its state until its machine ends.
-func (s *Machine) attend(g Guest) {
-	life, stop := context.WithCancel(s.life)
-	defer stop()
-	s.work.Go(func() {
-		select {
-		case <-g.Done():
-			stop()
-		case <-life.Done():
-		}
-	})
-	s.work.Go(func() { s.inquire(life, g) })
+// attend pings the guest.
+func (s *Machine) attend(life context.Context, g Guest) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
-	answered, over := time.Now(), time.Now()
+	var silent time.Duration
 	for life.Err() == nil {
 		asked := time.Now()
-		if asked.Sub(over) > pingEvery+stall {
-			answered = asked // this process was stopped
-		}
-		limit := silence - asked.Sub(answered)
-		if limit <= 0 {
-			limit = silence
-		}
-		err := ping(life, g, limit)
-		over = time.Now()
-		if over.Sub(asked) > limit+stall {
-			answered = over
-		}
-		if err == nil {
-			answered = over
-			s.heard(g, over)
-		} else if why := g.Stalled(); why != nil {
-			answered = over // its silence counts from when it goes on
+		asking, cancel := context.WithTimeout(life, pingLimit)
+		err := g.Ping(asking)
+		cancel()
+		took := time.Since(asked)
+		switch why := g.Stalled(); {
+		case err == nil:
+			silent = 0
+			s.heard(g, time.Now())
+		case why != nil:
+			silent = 0 // counts from when the machine goes on
 			s.stalled(g, why)
-		} else if silent := over.Sub(answered); silent >= silence {
+		case took < pingLimit+stall: // else this process was stopped
+			silent += max(took, pingEvery)
 			s.missed(g, silent, err)
 		}
 		select {
@@ -133,38 +118,24 @@ func (s *Machine) attend(g Guest) {
 
 // inquire asks the guest for its state from time to time. A guest that fails to
 // tell but answers pings is not silent.
-func (s *Machine) inquire(ctx context.Context, g Guest) {
+func (s *Machine) inquire(life context.Context, g Guest) {
 	tick := time.NewTicker(infoEvery)
 	defer tick.Stop()
-	for ctx.Err() == nil {
-		asking, cancel := context.WithTimeout(ctx, infoEvery)
+	for life.Err() == nil {
+		asking, cancel := context.WithTimeout(life, infoEvery)
 		info, err := g.Info(asking)
 		cancel()
-		if err == nil {
-			s.learn(g, info, time.Now())
+		s.mu.Lock()
+		if err == nil && s.guest == g {
+			s.status.Guest, s.status.GuestAt = &info, time.Now()
+			s.touch()
 		}
+		s.mu.Unlock()
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-life.Done():
 		}
 	}
-}
-
-// learn records the guest's state.
-func (s *Machine) learn(g Guest, info guest.Info, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.guest == g {
-		s.status.Guest, s.status.GuestAt = &info, now
-		s.touch()
-	}
-}
-
-// ping waits for an answer of the guest.
-func ping(ctx context.Context, g Guest, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return g.Ping(ctx)
 }
 
 // heard records that the guest has answered.
@@ -191,7 +162,7 @@ func (s *Machine) heard(g Guest, now time.Time) {
 func (s *Machine) missed(g Guest, silent time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.guest != g || s.op != nil {
+	if s.guest != g || s.op != nil || silent < pingLimit {
 		return
 	}
 	if s.status.State == Running {

@@ -13,9 +13,7 @@ import (
 )
 
 func TestSilentGuest(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
 
@@ -57,9 +55,7 @@ func TestSilentGuest(t *testing.T) {
 // A guest that was silent and is slow since is given the time that it takes, and not started
 // again: what runs in it would be lost.
 func TestSlowGuest(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
 		w.running().answersAfter(time.Minute)
@@ -93,9 +89,7 @@ func (g *fakeGuest) Stalled() error {
 // A guest whose machine stands still since the host's disk is full is not started again, however
 // long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
 func TestStalled(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
 		w.running().stall(fault.Newf(fault.Unavailable, "", "", "the disk is full").Advise("Make room."))
@@ -126,28 +120,10 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// A silent guest can be leased, but nothing acquires it to start a command.
-func TestLeaseOfASilentGuest(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w, _ := reach(t, machine.Unresponsive)
-		defer w.close()
-		l, ok := w.AcquireRunning()
-		if !ok || l.Guest != w.running() {
-			t.Fatal("the guest is not leased")
-		}
-		l.Release()
-		if _, err := w.Acquire(t.Context()); fault.KindOf(err) != fault.Unavailable {
-			t.Errorf("Acquire: %v", err)
-		}
-	})
-}
-
 // A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
 // as before.
 func TestLateEnd(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, quiet, provisioned)
-		defer w.close()
+	inWorld(t, quiet, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		w.backend.set(func(b *fakeBackend) { b.immortal = true })
 		if err := w.Stop(t.Context(), by); fault.KindOf(err) != fault.Execution {
@@ -166,9 +142,7 @@ func TestLateEnd(t *testing.T) {
 }
 
 func TestStopOfAGuestThatFellSilent(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second })
-		defer w.close()
+	inWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second }, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		began := time.Now()
 		w.must(w.Stop(t.Context(), by))
@@ -186,9 +160,7 @@ func TestStopOfAGuestThatFellSilent(t *testing.T) {
 }
 
 func TestDeadMachine(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
 		p, err := w.Exec(t.Context(), engine.Command{Args: []string{"1h"}})
@@ -214,9 +186,7 @@ func TestDeadMachine(t *testing.T) {
 
 // A guest that crashes soon after each start is not started for ever.
 func TestCrashLoopEnds(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		for range 20 {
 			w.running().die(errors.New("panic"))
@@ -232,9 +202,7 @@ func TestCrashLoopEnds(t *testing.T) {
 
 // Nor is one that powers itself off.
 func TestPowerOffLoopEnds(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		for range 20 {
 			_ = w.command(t.Context(), machine.Exec)
 			w.running().die(nil)
@@ -259,9 +227,7 @@ func TestEarlyEndsAreForgiven(t *testing.T) {
 		"it is stopped":        func(w *world) error { return w.Stop(w.t.Context(), by) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			timetest.Synthetic(t, func(t *testing.T) {
-				w := newWorld(t, quiet, provisioned)
-				defer w.close()
+			inWorld(t, quiet, provisioned, func(t *testing.T, w *world) {
 				for range 10 {
 					for range 2 {
 						w.must(w.command(t.Context(), machine.Exec))
@@ -282,9 +248,7 @@ func TestEarlyEndsAreForgiven(t *testing.T) {
 }
 
 func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
 		began := time.Now()
@@ -316,9 +280,7 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 // A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
 // and answers all the same is not silent.
 func TestGuestThatOnlyAnswers(t *testing.T) {
-	timetest.Synthetic(t, func(t *testing.T) {
-		w := newWorld(t, `{}`, provisioned)
-		defer w.close()
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		time.Sleep(settle)
 		timetest.Wait()
