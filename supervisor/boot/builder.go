@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
@@ -40,23 +41,24 @@ const (
 	installTimeout = 2 * time.Hour    // a slow connection needs one hour for the toolbox
 	exportTimeout  = 30 * time.Minute // 1 GB at the speed of an emulated machine
 	stepTimeout    = 5 * time.Minute  // for any other step
-	syncEvery      = 2 * time.Second  // how much downloading a killed builder may lose
 	maxOutput      = 1 << 20          // kept of a command's output; the package list is the longest
 	maxShown       = 2 << 10          // of a failed command's output in its error
 )
 
 // builder installs a toolbox in a running guest.
 type builder struct {
-	guest             *guest.Client
-	report            progress.Func
-	branch            string
-	mirrors, packages []string
+	ToolboxBuilder
+	guest  *guest.Client
+	report progress.Func
+	branch string // the release's folder on a mirror: v3.24
 }
 
 // build installs the packages and writes the base and its package list to dir.
 func (b *builder) build(ctx context.Context, dir string) error {
-	if err := b.awaitNetwork(ctx); err != nil {
-		return err
+	address, cancel := context.WithTimeout(ctx, networkTimeout)
+	defer cancel()
+	if err := AwaitNetwork(address, b.guest.Info); err != nil {
+		return offline("get an address", err)
 	}
 	if err := b.each(ctx, setUp); err != nil {
 		return err
@@ -83,24 +85,24 @@ func (b *builder) build(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, PackageList), []byte(strings.Join(packages, "\n")+"\n"), 0o600)
 }
 
-func (b *builder) awaitNetwork(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
-	defer cancel()
+// AwaitNetwork waits until a guest that has just booted has its address.
+func AwaitNetwork(ctx context.Context, guestInfo func(context.Context) (guest.Info, error)) error {
+	const op = "wait for the guest's network"
 	for {
-		info, err := b.guest.Info(ctx)
+		info, err := guestInfo(ctx)
 		if err != nil {
 			return err
 		}
-		switch info.Network.Status {
+		switch n := info.Network; n.Status {
 		case guest.NetworkUp:
 			return nil
 		case guest.NetworkPending:
 		default:
-			return offline("get an address", errors.New(info.Network.Trouble))
+			return fault.Newf(fault.Unavailable, op, "", "it is %s: %s", n.Status, n.Trouble)
 		}
 		select {
 		case <-ctx.Done():
-			return offline("get an address", ctx.Err())
+			return fault.New(fault.Timeout, op, "", ctx.Err())
 		case <-time.After(networkPoll):
 		}
 	}
@@ -111,8 +113,10 @@ func offline(op string, err error) error {
 		Advise("Check the network and build again. Until then the bare image works, without its tools.")
 }
 
-// setUp mounts the new root. It removes what an earlier build left in it.
+// setUp mounts the new root. It removes what an earlier build left in it, and has
+// the kernel write soon what is downloaded: a killed builder then keeps it.
 var setUp = []string{
+	"sysctl -w vm.dirty_expire_centisecs=100 vm.dirty_writeback_centisecs=100",
 	"rm -rf " + scratch,
 	"mkdir -p " + strings.Join([]string{upper, workdir, apkCache, newRoot}, " "),
 	"mount -t overlay -o lowerdir=" + guestBase + ",upperdir=" + upper + ",workdir=" + workdir + " overlay " + newRoot,
@@ -143,14 +147,14 @@ func (b *builder) each(ctx context.Context, commands []string) error {
 }
 
 // findMirror returns the first mirror that has the release's index.
-func (b *builder) findMirror(ctx context.Context) (string, error) {
+func (b *builder) findMirror(ctx context.Context) (config.MirrorURL, error) {
 	machine, err := b.run(ctx, stepTimeout, nil, "chroot", newRoot, "apk", "--print-arch")
 	if err != nil {
 		return "", err
 	}
 	var failed []error
-	for _, mirror := range b.mirrors {
-		index := strings.Join([]string{mirror, b.branch, "main", strings.TrimSpace(machine), "APKINDEX.tar.gz"}, "/")
+	for _, mirror := range b.Mirrors {
+		index := strings.Join([]string{string(mirror), b.branch, "main", strings.TrimSpace(machine), "APKINDEX.tar.gz"}, "/")
 		_, err := b.run(ctx, mirrorTimeout, nil, "wget", "-q", "-T", "10", "-O", "/dev/null", index)
 		if err == nil {
 			return mirror, nil
@@ -158,7 +162,7 @@ func (b *builder) findMirror(ctx context.Context) (string, error) {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		b.report.Note("cannot reach " + mirror + ", trying the next mirror")
+		b.report.Note("cannot reach " + string(mirror) + ", trying the next mirror")
 		failed = append(failed, err)
 	}
 	return "", offline("find a mirror", errors.Join(failed...))
@@ -166,7 +170,7 @@ func (b *builder) findMirror(ctx context.Context) (string, error) {
 
 // install installs the packages. apk checks signatures against the keys of the
 // bare base, so a mirror is not trusted.
-func (b *builder) install(ctx context.Context, mirror string) error {
+func (b *builder) install(ctx context.Context, mirror config.MirrorURL) error {
 	var repositories strings.Builder
 	for _, name := range []string{"main", "community"} {
 		fmt.Fprintf(&repositories, "%s/%s/%s\n", mirror, b.branch, name)
@@ -176,31 +180,11 @@ func (b *builder) install(ctx context.Context, mirror string) error {
 	}
 	meter := b.report.Start("install packages", 0, 0)
 	defer meter.Finish()
-	defer b.keepDownloads(ctx)()
-	add := append([]string{"chroot", newRoot, "apk", "--no-progress", "add"}, b.packages...)
+	add := append([]string{"chroot", newRoot, "apk", "--no-progress", "add"}, texts(b.Packages)...)
 	if _, err := b.run(ctx, installTimeout, nil, add...); err != nil {
 		return explainAPK(err)
 	}
 	return nil
-}
-
-// keepDownloads syncs the builder's disk from time to time until stop is called,
-// so that a killed builder keeps its downloads.
-func (b *builder) keepDownloads(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(syncEvery):
-			}
-			_, _ = b.run(ctx, stepTimeout, nil, "sync") // the install reports what is wrong
-		}
-	}()
-	return func() { cancel(); <-done }
 }
 
 // explainAPK gives an error of apk its kind and advice: a wrong signature or

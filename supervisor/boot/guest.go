@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
@@ -69,20 +71,10 @@ type Bridge interface {
 // Guest is a running machine whose guest answers.
 type Guest struct {
 	*guest.Client
-	Machine vm.Machine
-	Timings Timings
+	vm.Machine
 
-	stopClock context.CancelFunc
-	clock     chan struct{} // closed when the clock is no longer set
-	bridge    *bridgeServer // or nil
-}
-
-// Timings are the durations of the consecutive parts of a boot.
-type Timings struct {
-	Verify time.Duration // verify kernel and initramfs
-	Start  time.Duration // start the machine
-	Base   time.Duration // verify the base
-	Answer time.Duration // wait for the guest to accept commands
+	stopClock   func()       // returns when the clock is no longer set
+	closeBridge func() error // may be called again
 }
 
 // Boot starts a machine and returns when its guest accepts commands. If it fails,
@@ -91,15 +83,10 @@ type Timings struct {
 // image was changed. The base is verified while the kernel boots, which uses it only
 // after connect.
 func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
-	g := &Guest{}
-	began := time.Now()
-	measure := func(d *time.Duration) { *d, began = time.Since(began), time.Now() }
-
 	if err := spec.Image.VerifyBoot(ctx); err != nil {
 		return nil, err
 	}
-	measure(&g.Timings.Verify)
-
+	g := &Guest{}
 	g.Machine, err = spec.Driver.New(ctx, spec.machineConfig())
 	if err != nil {
 		return nil, err
@@ -112,32 +99,47 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	if err := g.Machine.Start(ctx); err != nil {
 		return nil, err
 	}
-	measure(&g.Timings.Start)
 	if err := spec.Image.VerifyBase(ctx); err != nil {
 		return nil, err
 	}
-	measure(&g.Timings.Base)
-
 	config := spec.guestBoot()
-	if g.bridge, err = serveBridge(g.Machine, spec.Bridge); err != nil {
+	// The bridge must run before the first program of the guest.
+	if config.Bridge, g.closeBridge, err = serveBridge(g.Machine, spec.Bridge); err != nil {
 		return nil, err
 	}
-	if g.bridge != nil {
-		config.Bridge = &g.bridge.key
-	}
 	if g.Client, err = connect(ctx, g.Machine, config); err != nil {
-		return nil, errors.Join(err, g.bridge.close())
+		return nil, errors.Join(err, g.closeBridge())
 	}
-	measure(&g.Timings.Answer)
-
 	clock, stop := context.WithCancel(context.WithoutCancel(ctx))
-	g.stopClock, g.clock = stop, make(chan struct{})
-	go func() {
-		defer close(g.clock)
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
 		debug.FreeOSMemory() // the rest of the program needs less than the start
 		g.Client.KeepTime(clock, clockEvery)
-	}()
+	})
+	g.stopClock = func() { stop(); keeping.Wait() }
 	return g, nil
+}
+
+// serveBridge starts the bridge on a machine's port and returns the key that its
+// connections need. Without a bridge, it does nothing.
+func serveBridge(m vm.Machine, bridge Bridge) (_ *protocol.BridgeKey, stop func() error, err error) {
+	if bridge == nil {
+		return nil, func() error { return nil }, nil
+	}
+	inner, err := m.Listen(protocol.BridgePort)
+	if err != nil {
+		return nil, nil, err
+	}
+	key := protocol.NewBridgeKey()
+	listener, ended := protocol.ListenBridge(inner, key), make(chan error, 1)
+	go func() { ended <- bridge.Serve(listener) }()
+	return &key, sync.OnceValue(func() error {
+		err := listener.Close()
+		if served := <-ended; !errors.Is(served, net.ErrClosed) {
+			err = errors.Join(err, served)
+		}
+		return err
+	}), nil
 }
 
 // connect waits until the guest answers, the machine ends or stalls, or bootTimeout is over.
@@ -192,21 +194,10 @@ func (g *Guest) Shutdown(ctx context.Context) error {
 	return errors.Join(err, g.Close())
 }
 
-// Done is closed when the machine has ended.
-func (g *Guest) Done() <-chan struct{} { return g.Machine.Done() }
-
-// Err says why the machine ended, unless it was asked to.
-func (g *Guest) Err() error { return g.Machine.Err() }
-
-// Stalled says why the machine makes no progress: see vm.Machine.
-func (g *Guest) Stalled() error { return g.Machine.Stalled() }
-
 // Close ends the machine at once and releases everything.
 func (g *Guest) Close() error {
 	g.stopClock()
-	err := errors.Join(g.Client.Close(), g.Machine.Close(), g.bridge.close())
-	<-g.clock
-	return err
+	return errors.Join(g.Client.Close(), g.Machine.Close(), g.closeBridge())
 }
 
 func (s Spec) machineConfig() vm.Config {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
@@ -21,17 +22,15 @@ const (
 
 // Machine describes a booted machine and its image.
 type Machine struct {
-	Pack        string   // its name
-	PackReason  string   // why it is not the preferred pack, or empty
-	Image       string   // its digest
-	Missing     []string // packages of the toolbox that could not be installed
-	Arch        vm.Arch
-	Accelerator string
-	CPUs        int
-	Memory      int64 // bytes
-	Network     vm.NetworkKind
-	ConsoleLog  string
-	Timings     Timings
+	Pack       string   // its name
+	PackReason string   // why it is not the preferred pack, or empty
+	Image      string   // its digest
+	Missing    []string // packages of the toolbox that could not be installed
+	Arch       vm.Arch
+	CPUs       int
+	Memory     int64 // bytes
+	Network    vm.NetworkKind
+	ConsoleLog string
 }
 
 // Boot boots what Prepare made, and verifies that the guest can use its disk.
@@ -46,14 +45,14 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.
 		return err
 	})
 	if err != nil {
-		return nil, Machine{}, s.addConsole(spec.ConsoleLog, err)
+		return nil, Machine{}, addConsole(spec.ConsoleLog, err)
 	}
 	if err := tracker.Do(progress.StepVerify, func(report progress.Func) error { return verify(ctx, g, report) }); err != nil {
-		return nil, Machine{}, errors.Join(s.addConsole(spec.ConsoleLog, err), g.Close())
+		return nil, Machine{}, errors.Join(addConsole(spec.ConsoleLog, err), g.Close())
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
-		Arch: s.arch, Accelerator: s.accelerator, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network, ConsoleLog: spec.ConsoleLog, Timings: g.Timings,
+		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network, ConsoleLog: spec.ConsoleLog,
 	}, nil
 }
 
@@ -69,13 +68,23 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 	if err := makeFolders(s.home); err != nil {
 		return Spec{}, err
 	}
+	network := vm.NetworkNone
+	if set.Network == config.NetworkOutbound && slices.Contains(s.can.Network, vm.NetworkNAT) {
+		network = vm.NetworkNAT
+	}
+	// If one agent owned a file in a folder that agents share, the others could not
+	// change it.
+	common := vm.OwnershipEverybody
+	if !slices.Contains(s.can.Ownership, common) {
+		common = vm.OwnershipAsker // the server of macOS has no other
+	}
 	return Spec{
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
-		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: s.network(set),
+		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: network,
 		Shares: []Share{
 			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree}, MountPoint: workspaceMount},
-			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: s.common, MinFree: MinFree}, MountPoint: sharedMount},
-			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: s.common, MinFree: MinFree}, MountPoint: outputMount},
+			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree}, MountPoint: sharedMount},
+			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: common, MinFree: MinFree}, MountPoint: outputMount},
 		},
 		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state, Bridge: s.bridge,
 	}, nil
@@ -96,7 +105,7 @@ func verify(ctx context.Context, g *Guest, report progress.Func) error {
 }
 
 // addConsole adds the path of the console log to an error.
-func (s *Site) addConsole(log string, err error) error {
+func addConsole(log string, err error) error {
 	advice := "The guest's console is in " + log + "."
 	if before := fault.AdviceOf(err); before != "" {
 		advice = before + " " + advice

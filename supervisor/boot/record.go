@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -16,18 +17,10 @@ import (
 type record struct {
 	Pack    config.PackRef       `json:"pack"`    // the setting
 	Toolbox []config.PackageName `json:"toolbox"` // the setting
-	Made    string               `json:"made"`    // the pack's name
 	Image   string               `json:"image"`   // the image's digest
 	Kernel  string               `json:"kernel"`
 	Base    string               `json:"base"`
 	Missing []string             `json:"missing,omitempty"` // packages of the toolbox that could not be installed
-}
-
-func newRecord(set config.Settings, p prepared) record {
-	return record{
-		Pack: set.Pack, Toolbox: set.Toolbox, Made: p.choice.Pack.Manifest.Name, Image: p.image.Digest.String(),
-		Kernel: p.image.Kernel, Base: p.image.Base, Missing: p.missing,
-	}
 }
 
 // fits reports whether the record is for these settings.
@@ -47,13 +40,14 @@ func (s *Site) record() (r record, ok bool) {
 	return r, true
 }
 
+// writeRecord leaves an equal record alone, also on a full disk.
 func (s *Site) writeRecord(r record) error {
-	if old, ok := s.record(); ok && old.Image == r.Image && old.Pack == r.Pack && slices.Equal(old.Toolbox, r.Toolbox) && slices.Equal(old.Missing, r.Missing) {
-		return nil
-	}
 	text, err := printable.Document(r)
 	if err != nil {
 		return fault.New(fault.Execution, "write", s.recordFile(), err)
+	}
+	if old, err := os.ReadFile(s.recordFile()); err == nil && bytes.Equal(old, text) {
+		return nil
 	}
 	return config.WriteFile(s.recordFile(), text)
 }

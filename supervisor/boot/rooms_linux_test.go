@@ -184,11 +184,6 @@ func (h *home) boot(t testing.TB) {
 		t.Fatal(err)
 	}
 	h.guest = g
-	info, err := g.Client.Info(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v %v", g.Timings, info.Steps)
 }
 
 // shutdown has the guest power off by itself.

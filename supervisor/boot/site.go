@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/embedded"
@@ -30,10 +29,8 @@ type Site struct {
 	sources *sources.Sources
 	images  image.Store
 
-	accelerator string
-	networks    []vm.NetworkKind
-	common      vm.Ownership // of folders that agents share
-	ready       prepared
+	can   vm.Capabilities
+	ready prepared
 }
 
 // prepared is what Prepare found or made.
@@ -55,21 +52,8 @@ func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees,
 
 // Check returns the driver's accelerator, or an error if this host cannot run machines.
 func (s *Site) Check(ctx context.Context) (accelerator string, err error) {
-	can, err := s.driver.Capabilities(ctx, s.arch)
-	if err != nil {
-		return "", err
-	}
-	s.accelerator, s.networks, s.common = can.Accelerator, can.Network, common(can)
-	return can.Accelerator, nil
-}
-
-// common returns who owns files in folders that agents share. If one agent owned a
-// file, the others could not change it.
-func common(can vm.Capabilities) vm.Ownership {
-	if slices.Contains(can.Ownership, vm.OwnershipEverybody) {
-		return vm.OwnershipEverybody
-	}
-	return vm.OwnershipAsker // the server of macOS has no other
+	s.can, err = s.driver.Capabilities(ctx, s.arch)
+	return s.can.Accelerator, err
 }
 
 // Prepare makes what a boot with these settings needs. If fresh is set, it verifies
@@ -118,7 +102,7 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, tra
 		return err
 	}
 	s.ready = p
-	return s.writeRecord(newRecord(set, p))
+	return s.writeRecord(record{Pack: set.Pack, Toolbox: set.Toolbox, Image: p.image.Digest.String(), Kernel: p.image.Kernel, Base: p.image.Base, Missing: p.missing})
 }
 
 // buildToolbox installs the toolbox. If no mirror can be reached, the bare image is
@@ -198,11 +182,4 @@ func (s *Site) link(i image.Image) error {
 		}
 	}
 	return nil
-}
-
-func (s *Site) network(set config.Settings) vm.NetworkKind {
-	if set.Network == config.NetworkOutbound && slices.Contains(s.networks, vm.NetworkNAT) {
-		return vm.NetworkNAT
-	}
-	return vm.NetworkNone
 }

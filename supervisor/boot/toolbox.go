@@ -3,10 +3,9 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -37,21 +36,13 @@ type ToolboxBuilder struct {
 	// Dir keeps the disk of an unfinished build, so that the next one does not
 	// download everything again.
 	Dir      string
-	Mirrors  []string
-	Packages []string
+	Mirrors  []config.MirrorURL
+	Packages []config.PackageName
 }
 
 // NewToolboxBuilder returns a builder for the toolbox and mirrors of the settings.
 func NewToolboxBuilder(home config.Home, s config.Settings, driver vm.Driver, images image.Store) ToolboxBuilder {
-	return ToolboxBuilder{Driver: driver, Images: images, Dir: home.Builder(), Mirrors: texts(s.Mirrors), Packages: texts(s.Toolbox)}
-}
-
-func texts[T ~string](list []T) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = string(v)
-	}
-	return out
+	return ToolboxBuilder{Driver: driver, Images: images, Dir: home.Builder(), Mirrors: s.Mirrors, Packages: s.Toolbox}
 }
 
 // Find returns the image of a pack without building the toolbox: the image with
@@ -66,7 +57,7 @@ func (b ToolboxBuilder) Find(ctx context.Context, p pack.Pack, report progress.F
 		return i, nil, err
 	}
 	i, err = b.Images.Ensure(ctx, p, report)
-	return i, b.Packages, err
+	return i, texts(b.Packages), err
 }
 
 // isBare reports whether a pack comes without tools. Packs for apt include them.
@@ -81,15 +72,12 @@ func (b ToolboxBuilder) Build(ctx context.Context, p pack.Pack, report progress.
 		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "its package tool is %s", p.Manifest.PackageTool).
 			Advise("Only packs for apk need this: use the pack as it is.")
 	}
-	branch, err := releaseBranch(p.Manifest.Version)
-	if err != nil {
-		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err)
-	}
-	if err := checkWords(b.Packages, b.Mirrors); err != nil {
-		return image.Image{}, fault.New(fault.InvalidArgs, op, p.Manifest.Name, err).Advise("Fix the settings toolbox and mirrors.")
+	release := releaseNumber.FindString(p.Manifest.Version)
+	if release == "" {
+		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "version %q is not of the form 3.24.1", p.Manifest.Version)
 	}
 	i, err := b.Images.EnsureBaked(ctx, p, b.recipe(), report, func(ctx context.Context, bare image.Image, dir string) error {
-		return b.build(ctx, bare, branch, dir, report)
+		return b.build(ctx, bare, "v"+release, dir, report)
 	})
 	if err != nil {
 		return image.Image{}, fault.Wrap(op, p.Manifest.Name, err)
@@ -100,7 +88,7 @@ func (b ToolboxBuilder) Build(ctx context.Context, p pack.Pack, report progress.
 // recipe identifies what is added to the bare base. Mirrors are left out, since
 // what they deliver is signed.
 func (b ToolboxBuilder) recipe() []string {
-	return append([]string{"apk", recipeFormat}, b.Packages...)
+	return append([]string{"apk", recipeFormat}, texts(b.Packages)...)
 }
 
 // build boots the bare image and writes a base with the toolbox to dir. The
@@ -129,8 +117,7 @@ func (b ToolboxBuilder) build(ctx context.Context, bare image.Image, branch, dir
 		return err
 	}
 	defer g.Close()
-	run := &builder{guest: g.Client, report: report, branch: branch, mirrors: b.Mirrors, packages: b.Packages}
-	if err := run.build(ctx, dir); err != nil {
+	if err := (&builder{b, g.Client, report, branch}).build(ctx, dir); err != nil {
 		if fault.KindOf(err) == fault.Rejected {
 			err = errors.Join(err, os.Remove(data)) // its download cache is not trusted
 		}
@@ -139,25 +126,14 @@ func (b ToolboxBuilder) build(ctx context.Context, bare image.Image, branch, dir
 	return errors.Join(g.Close(), os.RemoveAll(work))
 }
 
-// releaseBranch returns a release's folder on a mirror: "v3.24" for "3.24.1".
-func releaseBranch(version string) (string, error) {
-	parts := strings.Split(version, ".")
-	if len(parts) < 2 || !digits(parts[0]) || !digits(parts[1]) {
-		return "", fmt.Errorf("version %q is not of the form 3.24.1", version)
-	}
-	return "v" + parts[0] + "." + parts[1], nil
-}
+// releaseNumber is the part of a version that names a release's folder on a mirror:
+// 3.24 of 3.24.1.
+var releaseNumber = regexp.MustCompile(`^[0-9]+\.[0-9]+\b`)
 
-func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-
-// checkWords refuses words that apk would read as options or as several words.
-func checkWords(lists ...[]string) error {
-	for _, list := range lists {
-		for _, w := range list {
-			if w == "" || w[0] == '-' || strings.ContainsFunc(w, func(r rune) bool { return r <= ' ' || r > '~' }) {
-				return fmt.Errorf("%q is not a package or a mirror", w)
-			}
-		}
+func texts[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
 	}
-	return nil
+	return out
 }
