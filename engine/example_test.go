@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -16,83 +15,59 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Group runs commands in a process group, with no walls at all.
+// Group runs commands in a process group, without any isolation.
 type Group struct{}
 
-func (Group) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
-	if err := req.Check(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fault.Wrap("start command", "", err)
-	}
-	args := req.Command.Args
-	if req.Command.Line != "" {
-		args = []string{"/bin/sh", "-c", req.Command.Line}
-	}
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env = req.WorkspaceRoot, []string{"PATH=/usr/bin:/bin"}
-	for name, value := range req.Env {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
+func (Group) Exec(ctx context.Context, c engine.Command) (engine.Process, error) {
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Dir, cmd.Env = c.Dir, append([]string{"PATH=/usr/bin:/bin"}, c.Env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	live, err := begin(cmd, req)
-	if err != nil {
-		return nil, fault.New(fault.NotFound, "start program", args[0], err)
+	cmd.WaitDelay = engine.Linger
+	if err := cmd.Start(); err != nil {
+		return nil, fault.New(fault.NotFound, "start command", c.Args[0], err)
 	}
-	return live, nil
-}
-
-func begin(cmd *exec.Cmd, req engine.Request) (*engine.Live, error) {
-	stdin, e1 := cmd.StdinPipe()
-	stdout, e2 := cmd.StdoutPipe()
-	stderr, e3 := cmd.StderrPipe()
-	if err := errors.Join(e1, e2, e3, cmd.Start()); err != nil {
-		return nil, err
-	}
-	live := engine.NewLive(req, &group{cmd.Process.Pid}) // its timeout begins
-	live.Feed(stdin)
-	var streams sync.WaitGroup
-	streams.Go(func() { _, _ = io.Copy(live.Stdout(), stdout) })
-	streams.Go(func() { _, _ = io.Copy(live.Stderr(), stderr) })
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
-		streams.Wait()
-		_ = cmd.Wait() // how it ended is in its ProcessState
-		live.End(exitOf(cmd), nil)
+		_ = cmd.Wait() // the exit status is in ProcessState
+		close(p.done)
 	}()
-	return live, nil
+	return p, nil
 }
 
-func exitOf(cmd *exec.Cmd) engine.ExitStatus {
-	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+// process implements engine.Process.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func (p *process) PID() int                         { return p.cmd.Process.Pid }
+func (p *process) Resize(engine.TerminalSize) error { return errors.ErrUnsupported }
+func (p *process) Done() <-chan struct{}            { return p.done }
+
+func (p *process) Signal(_ context.Context, s engine.Signal) error {
+	return syscall.Kill(-p.PID(), syscall.Signal(s))
+}
+
+func (p *process) Wait() (engine.Exit, error) {
+	<-p.done
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
-		return engine.ExitStatus{Code: engine.NoCode, Signal: fmt.Sprint(int(status.Signal()))}
+		return engine.Exit{Signal: engine.HostSignal(status.Signal())}, nil
 	}
-	return engine.ExitStatus{Code: status.ExitStatus()}
+	return engine.Exit{Code: status.ExitStatus()}, nil
 }
 
-// group is what can be done to a command.
-type group struct{ id int }
-
-func (g *group) Terminate() { g.signal(syscall.SIGTERM) }
-func (g *group) Kill()      { g.signal(syscall.SIGKILL) }
-
-// Release has nothing to free: the process is gone.
-func (g *group) Release() error { return nil }
-
-func (g *group) signal(s syscall.Signal) { _ = syscall.Kill(-g.id, s) }
-
-func ExampleLive() {
-	dir, err := os.MkdirTemp("", "example-")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(dir)
-	h, err := Group{}.Start(context.Background(), engine.Request{
+func ExampleNewSandbox() {
+	sandbox := engine.NewSandbox(func(ctx context.Context, cmd engine.Command, tenant engine.Tenant) (engine.Process, error) {
+		fmt.Println("audit:", tenant)
+		return Group{}.Exec(ctx, cmd)
+	})
+	h, err := sandbox.Start(context.Background(), engine.Request{
 		Command:       engine.ShellLine("echo hello; cat; exit 3"),
-		WorkspaceRoot: dir,
+		WorkspaceRoot: filepath.Clean(os.TempDir()),
 		Stdin:         strings.NewReader("world\n"),
+		Tenant:        "alice",
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -100,15 +75,16 @@ func ExampleLive() {
 	}
 	defer h.Close()
 	result, err := engine.Collect(context.Background(), h)
-	fmt.Printf("%s%+v %v\n", result.Stdout, result.Exit.Code, err)
+	fmt.Printf("%s%d %v\n", result.Stdout, result.Exit.Code, err)
 	// Output:
+	// audit: alice
 	// hello
 	// world
 	// 3 <nil>
 }
 
-// What the guide shows is what was compiled.
-func TestGuideShowsThisCode(t *testing.T) {
+// TestGuide checks that the code in docs/spi.md is the code above.
+func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../docs/spi.md")
 	if err != nil {
 		t.Fatal(err)
@@ -117,14 +93,13 @@ func TestGuideShowsThisCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var blocks int
-	for _, part := range strings.Split(string(guide), "```go\n")[1:] {
-		block, _, _ := strings.Cut(part, "```")
-		if blocks++; !strings.Contains(string(code), block) {
+	blocks := strings.Split(string(guide), "```go\n")[1:]
+	for _, part := range blocks {
+		if block, _, _ := strings.Cut(part, "```"); !strings.Contains(string(code), block) {
 			t.Errorf("not in example_test.go:\n%s", block)
 		}
 	}
-	if blocks < 2 {
-		t.Errorf("only %d blocks of code found", blocks)
+	if len(blocks) < 2 {
+		t.Errorf("only %d blocks of code found", len(blocks))
 	}
 }

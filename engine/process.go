@@ -117,12 +117,12 @@ const (
 
 func (s Signal) String() string { return "signal " + strconv.Itoa(int(s)) }
 
-// HostSignal translates a signal of this host; it returns 0 for one that has
-// no counterpart here.
+// HostSignal translates a signal of this host; it returns 0 for one that Linux does not have.
 func HostSignal(s syscall.Signal) Signal {
 	return map[syscall.Signal]Signal{
 		syscall.SIGHUP: SIGHUP, syscall.SIGINT: SIGINT, syscall.SIGQUIT: SIGQUIT, syscall.SIGKILL: SIGKILL,
-		syscall.SIGUSR1: SIGUSR1, syscall.SIGUSR2: SIGUSR2, syscall.SIGTERM: SIGTERM, syscall.SIGCONT: SIGCONT,
+		syscall.SIGILL: 4, syscall.SIGTRAP: 5, syscall.SIGABRT: 6, syscall.SIGBUS: 7, syscall.SIGFPE: 8, syscall.SIGSEGV: 11,
+		syscall.SIGPIPE: 13, syscall.SIGALRM: 14, syscall.SIGXCPU: 24, syscall.SIGXFSZ: 25, syscall.SIGSYS: 31, syscall.SIGUSR1: SIGUSR1, syscall.SIGUSR2: SIGUSR2, syscall.SIGTERM: SIGTERM, syscall.SIGCONT: SIGCONT,
 		syscall.SIGSTOP: SIGSTOP, syscall.SIGTSTP: SIGTSTP, syscall.SIGWINCH: SIGWINCH,
 	}[s]
 }

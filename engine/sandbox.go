@@ -1,9 +1,8 @@
 // Package engine declares what runs the programs of agents: an Engine gives each agent a Room with commands, files, shells and jobs, and a Sandbox runs single commands.
 //
-// Sandbox is the execution SPI. NewSandbox makes one of a room; other backends
-// implement it with a Live, which does what all of them have in common. Package
-// enginetest checks that a backend keeps what the comments here promise, and
-// docs/spi.md is the guide for authors.
+// Sandbox is the execution SPI. NewSandbox makes one of anything that implements
+// Executor. Package enginetest checks that it keeps what the comments here promise,
+// and docs/spi.md is the guide for authors.
 package engine
 
 import (

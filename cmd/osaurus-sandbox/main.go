@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/engine/local"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -27,8 +26,7 @@ type console struct {
 }
 
 func main() {
-	local.Helper() // runs the helper of the local engine if started as one
-	_ = noCore()   // lowering a limit always succeeds
+	_ = noCore() // lowering a limit always succeeds
 	keepInherited()
 	// Make a closed pipe an error of Write, so that commands can clean up. By default Go ends the
 	// program.

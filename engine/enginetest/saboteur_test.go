@@ -24,18 +24,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// honest is a backend that keeps the contract.
-func honest(t *testing.T) engine.Sandbox {
+// honest returns a sandbox that keeps the contract. Tenants are recorded in the map.
+func honest(t *testing.T, tenants *sync.Map) engine.Sandbox {
 	t.Helper()
-	s, err := local.NewUNSAFE(t.Context(), local.Options{ThisIsUnsafe: true})
+	e, err := local.NewUNSAFE(t.Context(), local.Options{ThisIsUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return engine.NewSandbox(func(ctx context.Context, cmd engine.Command, tenant engine.Tenant) (engine.Process, error) {
+		tenants.Store(tenant, true)
+		return e.Exec(ctx, cmd)
+	})
 }
 
-// saboteurs are backends that break one promise each, with the scenario that
-// must find out.
+// saboteurs break one promise each. They name the scenario that must fail.
 func saboteurs(t *testing.T) map[string]struct {
 	scenario string
 	spoil    func(engine.Sandbox) engine.Sandbox
@@ -70,7 +72,7 @@ func saboteurs(t *testing.T) map[string]struct {
 		"changes its mind": {"CancelIsIdempotent", func() func(engine.Sandbox) engine.Sandbox {
 			return handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 				var asked atomic.Int32
-				return bent{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
+				return brokenHandle{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
 					exit, err := h.Exit(ctx)
 					exit.Note = fmt.Sprint(asked.Add(1))
 					return exit, err
@@ -89,7 +91,7 @@ func saboteurs(t *testing.T) map[string]struct {
 		})},
 		"closes once": {"CloseReleases", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 			var closed atomic.Bool
-			return bent{Handle: h, close: func() error {
+			return brokenHandle{Handle: h, close: func() error {
 				if closed.Swap(true) {
 					return errors.New("closed already")
 				}
@@ -129,7 +131,7 @@ func saboteurs(t *testing.T) map[string]struct {
 		"waits for an audience": {"NobodyReads", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 			read := make(chan struct{})
 			var once sync.Once
-			return bent{Handle: h,
+			return brokenHandle{Handle: h,
 				output: func() *engine.Reader { once.Do(func() { close(read) }); return h.Output() },
 				exit: func(ctx context.Context) (engine.ExitStatus, error) {
 					select {
@@ -145,7 +147,7 @@ func saboteurs(t *testing.T) map[string]struct {
 			}
 		})},
 		"wants its input read": {"UnreadStdin", handles(func(_ context.Context, req engine.Request, h engine.Handle) engine.Handle {
-			return bent{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
+			return brokenHandle{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
 				if req.Stdin != nil {
 					<-ctx.Done()
 				}
@@ -154,7 +156,7 @@ func saboteurs(t *testing.T) map[string]struct {
 		})},
 		"takes half for the whole": {"BrokenStdin", requests(func(r *engine.Request) {
 			if r.Stdin != nil {
-				r.Stdin = soothed{r.Stdin}
+				r.Stdin = silenced{r.Stdin}
 			}
 		})},
 		"asks a shell": {"ArgumentsVerbatim", requests(func(r *engine.Request) {
@@ -181,7 +183,7 @@ func saboteurs(t *testing.T) map[string]struct {
 			r.WorkspaceRoot = strings.TrimSuffix(r.WorkspaceRoot, "/deeper")
 		})},
 		"knows one kind of error": {"CommandNotFound", func(s engine.Sandbox) engine.Sandbox {
-			return meddler{Sandbox: s, refusal: func(err error) error { return fault.New(fault.Execution, "start", "", err) }}
+			return brokenSandbox{Sandbox: s, refusal: func(err error) error { return fault.New(fault.Execution, "start", "", err) }}
 		}},
 		"starts what it cannot find": {"CommandNotFound", requests(func(r *engine.Request) {
 			if len(r.Command.Args) > 0 {
@@ -195,7 +197,7 @@ func saboteurs(t *testing.T) map[string]struct {
 		})},
 		"forgets for whom": {"TenantIsAudited", requests(func(r *engine.Request) { r.Tenant = "" })},
 		"asks the context first": {"ExitIsCached", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
-			return bent{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
+			return brokenHandle{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
 				if err := ctx.Err(); err != nil {
 					return engine.ExitStatus{}, err
 				}
@@ -208,11 +210,11 @@ func saboteurs(t *testing.T) map[string]struct {
 			}
 		})},
 		"is not patient": {"CancelLetsCleanUp", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
-			return bent{Handle: h, cancel: func() { _ = h.Close() }}
+			return brokenHandle{Handle: h, cancel: func() { _ = h.Close() }}
 		})},
 		"lets the last word win": {"CancelRaces", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 			var closed atomic.Bool
-			return bent{Handle: h,
+			return brokenHandle{Handle: h,
 				close: func() error { err := h.Close(); closed.Store(true); return err },
 				exit: func(ctx context.Context) (engine.ExitStatus, error) {
 					exit, err := h.Exit(ctx)
@@ -223,14 +225,14 @@ func saboteurs(t *testing.T) map[string]struct {
 				}}
 		})},
 		"closes at the end": {"CloseWithoutReading", handles(func(ctx context.Context, req engine.Request, h engine.Handle) engine.Handle {
-			return bent{Handle: h, close: func() error {
+			return brokenHandle{Handle: h, close: func() error {
 				if strings.Contains(req.Command.Line, "while :") {
 					<-ctx.Done()
 				}
 				return h.Close()
 			}}
 		})},
-		"kills one process": {"NothingRemains", func(engine.Sandbox) engine.Sandbox { return careless{} }},
+		"kills one process": {"NothingRemains", func(engine.Sandbox) engine.Sandbox { return engine.NewSandbox(careless) }},
 		"leaks goroutines": {"NothingLeaks", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 			go func() { <-forgotten }()
 			return h
@@ -243,7 +245,7 @@ func saboteurs(t *testing.T) map[string]struct {
 		})},
 		"has room for fifty": {"HundredStarts", handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 			n := running.Add(1)
-			return bent{Handle: h,
+			return brokenHandle{Handle: h,
 				close: func() error { running.Add(-1); return h.Close() },
 				exit: func(ctx context.Context) (engine.ExitStatus, error) {
 					if n > 50 {
@@ -260,9 +262,9 @@ func saboteurs(t *testing.T) map[string]struct {
 }
 
 func TestSaboteursAreFoundOut(t *testing.T) {
-	scenarios := map[string]Scenario{}
-	for _, s := range Scenarios() {
-		scenarios[s.Name] = s
+	all := map[string]scenario{}
+	for _, s := range scenarios() {
+		all[s.name] = s
 	}
 	caught := map[string]bool{}
 	for name, saboteur := range saboteurs(t) {
@@ -272,27 +274,20 @@ func TestSaboteursAreFoundOut(t *testing.T) {
 			if saboteur.scenario != "NothingLeaks" {
 				t.Parallel()
 			}
-			var mu sync.Mutex
-			tenants := map[engine.Tenant]bool{}
-			spoilt := saboteur.spoil(engine.Recorded(honest(t), func(req engine.Request) error {
-				mu.Lock()
-				defer mu.Unlock()
-				tenants[req.Tenant] = true
-				return nil
-			}))
+			var tenants sync.Map
+			spoilt := saboteur.spoil(honest(t, &tenants))
 			suite := Suite{Name: name, soon: 5 * time.Second, Sandbox: spoilt, Root: t.TempDir(), Audited: func(_ context.Context, tenant engine.Tenant) (bool, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				return tenants[tenant], nil
+				_, ok := tenants.Load(tenant)
+				return ok, nil
 			}}
-			result := scenarios[saboteur.scenario].run(t.Context(), suite)
-			if result.Outcome != Failed || result.Detail == "" {
-				t.Fatalf("%s: %s", saboteur.scenario, result.Outcome)
+			outcome, detail := all[saboteur.scenario].run(t.Context(), suite)
+			if outcome != failed || detail == "" {
+				t.Fatalf("%s: %s", saboteur.scenario, outcome)
 			}
-			t.Log(result.Detail)
+			t.Log(detail)
 		})
 	}
-	for name := range scenarios {
+	for name := range all {
 		if !caught[name] {
 			t.Errorf("no saboteur shows that %s can fail", name)
 		}

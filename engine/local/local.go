@@ -1,4 +1,4 @@
-// Package local is the UNSAFE execution backend: it runs commands on this computer, confined by the computer's own kernel.
+// Package local is the UNSAFE engine: it runs commands on this computer, confined by the computer's own kernel.
 //
 // It is for development and tests on computers that cannot run a VM. Commands share the
 // kernel with the user's other programs, and SECURITY.md lists what they can reach. Nothing
@@ -15,15 +15,15 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 )
 
-// Options configure a Sandbox.
+// Options configure an Executor.
 type Options struct {
 	// ThisIsUnsafe must be true: the caller knows that this is no VM.
 	ThisIsUnsafe bool
@@ -39,23 +39,20 @@ type Options struct {
 // temporary is the advice for a missing folder for temporary files.
 const temporary = "See that this folder is there, is yours to write to and has room, or set TMPDIR to another."
 
-// Note is in the Exit of every command.
-const Note = "UNSAFE: it ran on this computer and not in a VM"
-
-// Sandbox implements engine.Sandbox on this computer.
-type Sandbox struct {
+// Executor implements engine.Executor on this computer.
+type Executor struct {
 	opts Options
 	temp string // parent of the commands' temporary folders
 }
 
-// NewUNSAFE returns the backend after it has run a confined command. It fails with Rejected
+// NewUNSAFE returns the executor after it has run a confined command. It fails with Rejected
 // without Options.ThisIsUnsafe or permission to a readable path, with NotFound for a missing
 // path, and with Unavailable if this computer cannot confine commands.
-func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
-	const op = "make the UNSAFE local sandbox"
+func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
+	const op = "make the UNSAFE local engine"
 	if !opts.ThisIsUnsafe {
 		return nil, fault.Newf(fault.Rejected, op, "", "it runs commands on this computer and not in a VM").
-			Advise("Use the room backend. If this is for development and you know what you do, ask for the UNSAFE one explicitly.")
+			Advise("Use a room. If this is for development and you know what you do, ask for the UNSAFE one explicitly.")
 	}
 	for _, path := range opts.Readable {
 		if !filepath.IsAbs(path) {
@@ -76,11 +73,11 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, os.TempDir(), err).Advise(temporary)
 	}
-	s := &Sandbox{opts: opts, temp: temp}
-	if err := s.prove(ctx); err != nil {
+	e := &Executor{opts: opts, temp: temp}
+	if err := e.prove(ctx); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return e, nil
 }
 
 // unreachable returns the fault for a path that cannot be read, with advice.
@@ -101,58 +98,50 @@ func withoutHelper(op string) error {
 }
 
 // prove runs a command, to find out whether the kernel supports every restriction.
-func (s *Sandbox) prove(ctx context.Context) error {
-	const op = "prove the UNSAFE local sandbox"
-	workspace, err := os.MkdirTemp(s.temp, "osaurus-local-proof-")
+func (e *Executor) prove(ctx context.Context) error {
+	const op = "prove the UNSAFE local engine"
+	workspace, err := os.MkdirTemp(e.temp, "osaurus-local-proof-")
 	if err != nil {
-		return fault.New(fault.Unavailable, op, s.temp, err).Advise(temporary)
+		return fault.New(fault.Unavailable, op, e.temp, err).Advise(temporary)
 	}
 	defer os.RemoveAll(workspace)
-	h, err := s.Start(ctx, engine.Request{Command: engine.ShellLine("exit 42"), WorkspaceRoot: workspace})
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	exit, err := h.Exit(ctx)
+	exit, err := engine.Run(ctx, e, engine.Command{Args: []string{"/bin/sh", "-c", "exit 42"}, Dir: workspace})
 	if err == nil && exit.Code != 42 {
 		err = fault.Newf(fault.Unavailable, op, "", "a command does not end as it should")
 	}
 	return err
 }
 
-// Start implements engine.Sandbox.
-func (s *Sandbox) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
+// Exec implements engine.Executor. Dir is absolute: the workspace. Commands have no terminal, no
+// idle timeout and no limit of output.
+func (e *Executor) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	const op = "start command"
-	if err := req.Check(); err != nil {
-		return nil, err
+	if cmd.Terminal != nil || cmd.RoomRoot || cmd.Plugin != "" || cmd.Offline || cmd.IdleTimeout != 0 || cmd.MaxOutput != 0 {
+		return nil, fault.Newf(fault.Unavailable, op, "", "the UNSAFE local engine does not offer this").
+			Advise("Run the command in a room.")
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fault.New(fault.KindOf(err), op, "", context.Cause(ctx))
-	}
-	workspace, err := s.workspace(req.WorkspaceRoot)
+	workspace, err := e.workspace(cmd.Dir)
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := os.MkdirTemp(s.temp, "osaurus-local-")
+	scratch, err := os.MkdirTemp(e.temp, "osaurus-local-")
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, s.temp, err).Advise(temporary)
+		return nil, fault.New(fault.Unavailable, op, e.temp, err).Advise(temporary)
 	}
-	c := cell{
-		Args: arguments(req.Command), Env: environment(req, workspace, scratch),
-		Workspace: workspace, Scratch: scratch, ReadOnly: req.ReadOnly,
-		Network: s.opts.Network, Readable: s.opts.Readable,
-	}
-	h, err := start(ctx, req, c)
+	p, err := start(ctx, cmd, cell{
+		Args: cmd.Args, Env: environment(cmd.Env, workspace, scratch),
+		Workspace: workspace, Scratch: scratch, ReadOnly: cmd.ReadOnly,
+		Network: e.opts.Network, Readable: e.opts.Readable,
+	})
 	if err != nil {
 		_ = os.RemoveAll(scratch)
 		return nil, err
 	}
-	return h, nil
+	return p, nil
 }
 
-// workspace is the real path of a command's workspace, for rules that a link
-// does not lead away from.
-func (s *Sandbox) workspace(root string) (string, error) {
+// workspace returns the real path of a command's workspace, because rules do not follow links.
+func (e *Executor) workspace(root string) (string, error) {
 	const op = "enter workspace"
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -162,14 +151,14 @@ func (s *Sandbox) workspace(root string) (string, error) {
 		return "", fault.Newf(fault.NotFound, op, root, "it is no folder").Advise("Name a folder that is there.")
 	}
 	// A command may write in its temporary folder, also with ReadOnly.
-	if inside, err := filepath.Rel(real, s.temp); err != nil || filepath.IsLocal(inside) {
+	if inside, err := filepath.Rel(real, e.temp); err != nil || filepath.IsLocal(inside) {
 		return "", fault.Newf(fault.Rejected, op, root, "the folder of temporary files is in it").
 			Advise("Choose a workspace further down, or set TMPDIR to a folder elsewhere.")
 	}
 	return real, nil
 }
 
-// cell is all that a command gets, and all that it may do.
+// cell describes a command and what it may do.
 type cell struct {
 	Args      []string
 	Env       []string
@@ -180,29 +169,13 @@ type cell struct {
 	Readable  []string
 }
 
-func arguments(c engine.Program) []string {
-	if c.Line != "" {
-		return []string{"/bin/sh", "-c", c.Line}
-	}
-	return c.Args
-}
-
-// environment is what a command gets by itself, with the request's over it. Its
-// home is its temporary folder: a program's settings and caches have no place in
-// the workspace, and the user's are none of its business.
-func environment(req engine.Request, workspace, scratch string) []string {
-	all := map[string]string{
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME": scratch, "TMPDIR": scratch, "PWD": workspace,
-		"LANG": "C.UTF-8", "TERM": "dumb", "SHELL": "/bin/sh",
-	}
-	for name, value := range req.Env {
-		all[name] = value
-	}
-	env := make([]string, 0, len(all))
-	for name, value := range all {
-		env = append(env, name+"="+value)
-	}
-	slices.SortFunc(env, strings.Compare)
-	return env
+// environment returns the environment of every command with env over it. The home is the
+// command's temporary folder, which keeps settings and caches of programs out of the workspace.
+func environment(env []string, workspace, scratch string) []string {
+	cmd := exec.Cmd{Env: slices.Concat([]string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + scratch, "TMPDIR=" + scratch, "PWD=" + workspace,
+		"LANG=C.UTF-8", "TERM=dumb", "SHELL=/bin/sh",
+	}, env)}
+	return cmd.Environ() // without duplicates
 }

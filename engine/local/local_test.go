@@ -3,7 +3,6 @@ package local_test
 import (
 	"context"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 
@@ -17,40 +16,30 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func newLocal(t *testing.T) *local.Sandbox {
+// newLocal returns the execution SPI on this computer, and the tenants of its commands.
+func newLocal(t *testing.T, opts local.Options) (engine.Sandbox, *sync.Map) {
 	t.Helper()
-	s, err := local.NewUNSAFE(t.Context(), local.Options{ThisIsUnsafe: true})
+	opts.ThisIsUnsafe = true
+	e, err := local.NewUNSAFE(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
-}
-
-// records is a record of who ran commands.
-type records struct {
-	mu      sync.Mutex
-	tenants []engine.Tenant
-}
-
-func (r *records) add(req engine.Request) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tenants = append(r.tenants, req.Tenant)
-	return nil
-}
-
-func (r *records) has(_ context.Context, tenant engine.Tenant) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Contains(r.tenants, tenant), nil
+	tenants := new(sync.Map)
+	return engine.NewSandbox(func(ctx context.Context, cmd engine.Command, tenant engine.Tenant) (engine.Process, error) {
+		tenants.Store(tenant, true)
+		return e.Exec(ctx, cmd)
+	}), tenants
 }
 
 func TestSandbox(t *testing.T) {
-	var audit records
+	s, tenants := newLocal(t, local.Options{})
 	enginetest.Run(t, enginetest.Suite{
 		Name:    "local (UNSAFE)",
-		Sandbox: engine.Recorded(newLocal(t), audit.add),
+		Sandbox: s,
 		Root:    t.TempDir(),
-		Audited: audit.has,
+		Audited: func(_ context.Context, tenant engine.Tenant) (bool, error) {
+			_, ok := tenants.Load(tenant)
+			return ok, nil
+		},
 	})
 }

@@ -20,7 +20,7 @@ const adopts = false
 
 func available() error {
 	if _, err := os.Stat(seatbelt); err != nil {
-		return fault.New(fault.Unavailable, "make the UNSAFE local sandbox", seatbelt, err).Advise("Use the room backend.")
+		return fault.New(fault.Unavailable, "make the UNSAFE local engine", seatbelt, err).Advise("Use a room.")
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/seccomp"
 )
 
-const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use the room backend."
+const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use a room."
 
 // available says what is missing before anything is tried.
 func available() error { return nil }

@@ -12,48 +12,37 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 )
 
-// The warden is this program run again. It holds one command with all that it
-// starts, kills it when it is told to, and says how it ended. Orders come through
-// a pipe, at whose end it kills all: a command does not outlive the program that
-// wanted it.
+// The warden is this program, run again. It holds one command with everything that
+// the command starts, sends it signals, kills what is left at the end, and reports how
+// the command ended. Orders come through a pipe, one signal number each. When the pipe is
+// closed, it kills everything, so that no command outlives the program that started it.
 const (
 	wardenName                             = "osaurus-local-warden"
 	wardenSpec, wardenOrders, wardenReport = 3, 4, 5 // descriptors
 )
 
-// Orders to the warden.
-const (
-	orderTerminate = 'T'
-	orderKill      = 'K'
-)
-
-// report is what the warden says: that the command runs, why it does not, or how
+// report is a message of the warden: that the command runs, why it does not, or how
 // its first process ended.
 type report struct {
-	Started bool     `json:"started,omitempty"`
-	Failed  *failure `json:"failed,omitempty"`
-	Ended   *ended   `json:"ended,omitempty"`
+	Started int          `json:"started,omitempty"` // pid
+	Failed  *failure     `json:"failed,omitempty"`
+	Ended   *engine.Exit `json:"ended,omitempty"`
 }
 
-type ended struct {
-	Code   int    `json:"code"`
-	Signal string `json:"signal,omitempty"`
-}
-
-// killAgain is how often a kill is repeated until nothing is left. One is enough,
-// but for what was not yet in its domain.
+// killAgain is how often a kill is repeated until nothing is left, because a process that was
+// starting may have missed the first.
 const killAgain = 20 * time.Millisecond
 
-// Helper makes this process a helper of the sandbox, if it was started as one,
-// and then does not return. A program that uses this package calls it first thing
-// in main, a test in TestMain.
+// Helper makes this process a helper of this package if it was started as one, and then does not
+// return. A program that uses this package calls it first in main, a test in TestMain.
 func Helper() {
 	switch {
 	case os.Args[0] == wardenName:
-		runtime.LockOSThread() // see obey; and the cell dies with the thread that made it
+		runtime.LockOSThread() // see ward; and the cell dies with the thread that made it
 		ward()
 	case os.Args[len(os.Args)-1] == cellName:
 		becomeCommand()
@@ -75,53 +64,69 @@ func ward() {
 		_ = reports.Encode(report{Failed: &failure{fault.KindOf(err), err.Error(), fault.AdviceOf(err)}})
 		os.Exit(1)
 	}
-	_ = reports.Encode(report{Started: true})
-	var abandoned atomic.Bool
-	leave := func() {
+	_ = reports.Encode(report{Started: pid})
+	signals, abandoned := make(chan syscall.Signal), new(atomic.Bool)
+	go receive(os.NewFile(wardenOrders, "orders"), signals, abandoned)
+	go reap(pid, reports, signals, func() {
 		if abandoned.Load() {
-			_ = os.RemoveAll(c.Scratch) // nobody else will
+			_ = os.RemoveAll(c.Scratch) // or nobody would
 		}
 		os.Exit(0)
+	})
+	// Signals are sent on this thread, which made the cell: on Linux each thread of the
+	// warden has a domain of its own, and only this one's contains the command's.
+	for sig := range signals {
+		_ = signalAll(pid, sig)
 	}
-	go reap(pid, reports, leave)
-	obey(pid, os.NewFile(wardenOrders, "orders"), &abandoned, leave)
 }
 
-// reap waits for all of the warden's children, and ends it when nothing is left
-// where that means that nothing is left of the command.
-func reap(pid int, reports *json.Encoder, leave func()) {
+// receive passes orders on. After SIGKILL it repeats that until the warden exits.
+func receive(orders io.Reader, signals chan<- syscall.Signal, abandoned *atomic.Bool) {
+	order := make([]byte, 1)
+	for {
+		if _, err := orders.Read(order); err != nil {
+			abandoned.Store(true)
+			killAll(signals)
+		}
+		if engine.Signal(order[0]) == engine.SIGKILL {
+			killAll(signals)
+		}
+		for sig := range syscall.Signal(32) {
+			if engine.HostSignal(sig) == engine.Signal(order[0]) {
+				signals <- sig
+			}
+		}
+	}
+}
+
+// killAll never returns. The warden exits when nothing is left.
+func killAll(signals chan<- syscall.Signal) {
+	for {
+		signals <- unix.SIGKILL
+		time.Sleep(killAgain)
+	}
+}
+
+// reap waits for the warden's children, and calls leave when nothing of the command is left.
+// What the first process leaves behind is killed after engine.Linger.
+func reap(pid int, reports *json.Encoder, signals chan<- syscall.Signal, leave func()) {
 	for {
 		var status syscall.WaitStatus
 		switch got, err := syscall.Wait4(-1, &status, 0, nil); {
 		case err == syscall.EINTR:
-		case err != nil && adopts:
+		case err != nil: // there are no more children
+			for !adopts && signalAll(pid, 0) == nil {
+				time.Sleep(killAgain)
+			}
 			leave()
-		case err != nil:
-			return
 		case got == pid:
-			_ = reports.Encode(report{Ended: endOf(status)})
+			exit := engine.Exit{Code: status.ExitStatus()}
+			if status.Signaled() {
+				exit = engine.Exit{Signal: engine.HostSignal(status.Signal())}
+			}
+			_ = reports.Encode(report{Ended: &exit})
+			time.AfterFunc(engine.Linger, func() { killAll(signals) })
 		}
-	}
-}
-
-// obey never returns. It must run on the thread that made the cell: on Linux each
-// thread of the warden has a domain of its own, and only this one's is above the
-// command's.
-func obey(pid int, orders io.Reader, abandoned *atomic.Bool, leave func()) {
-	order := make([]byte, 1)
-	for {
-		_, err := orders.Read(order)
-		abandoned.Store(err != nil)
-		if err != nil || order[0] == orderKill {
-			break
-		}
-		_ = signalAll(pid, unix.SIGTERM)
-	}
-	for {
-		if err := signalAll(pid, unix.SIGKILL); err != nil && !adopts {
-			leave()
-		}
-		time.Sleep(killAgain)
 	}
 }
 
@@ -158,11 +163,4 @@ func startCell(c cell) (pid int, err error) {
 		return 0, fault.New(fault.Execution, op, "", err)
 	}
 	return 0, f.fault()
-}
-
-func endOf(status syscall.WaitStatus) *ended {
-	if status.Signaled() {
-		return &ended{Signal: signalName(status.Signal())}
-	}
-	return &ended{Code: status.ExitStatus()}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,14 +28,25 @@ func TestContract(t *testing.T) {
 	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "kit"}); err != nil {
 		t.Fatal(err)
 	}
-	suite, err := client.ConformanceSuite(t.Context(), "kit")
+	shown, err := client.Agents.Show(t.Context(), &controlpb.ShowAgentRequest{Agent: "kit"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("Remote", func(t *testing.T) { enginetest.Run(t, suite) })
+	home := shown.Agent.Home
+	audited := func(ctx context.Context, tenant engine.Tenant) (bool, error) {
+		for r, err := range control.Messages(client.ListAudit(ctx, &controlpb.ListAuditRequest{Agent: "kit", Limit: 20})) {
+			if err != nil || strings.Contains(r.Detail, string(tenant)) {
+				return err == nil, err
+			}
+		}
+		return false, nil
+	}
+	t.Run("Remote", func(t *testing.T) {
+		enginetest.Run(t, enginetest.Suite{Name: "room over the API", Sandbox: client.Sandbox("kit"), Root: home, Audited: audited})
+	})
 	t.Run("Room", func(t *testing.T) {
 		room := server.Sessions.Room("kit", "test")
-		root := suite.Root + "/kit"
+		root := home + "/kit"
 		if _, err := engine.Run(t.Context(), room, engine.Command{Args: []string{"mkdir", root}}); err != nil {
 			t.Fatal(err)
 		}

@@ -3,21 +3,22 @@ package enginetest
 import (
 	"context"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 
 	"osaurus-sandbox/engine"
 )
 
-// meddler breaks one promise of a backend that keeps them all.
-type meddler struct {
+// brokenSandbox breaks one promise of a sandbox that keeps them all.
+type brokenSandbox struct {
 	engine.Sandbox
 	request func(*engine.Request)
 	handle  func(context.Context, engine.Request, engine.Handle) engine.Handle
 	refusal func(error) error
 }
 
-func (m meddler) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
+func (m brokenSandbox) Start(ctx context.Context, req engine.Request) (engine.Handle, error) {
 	if m.request != nil {
 		m.request(&req)
 	}
@@ -31,8 +32,8 @@ func (m meddler) Start(ctx context.Context, req engine.Request) (engine.Handle, 
 	return h, err
 }
 
-// bent is a handle of which some methods do something else.
-type bent struct {
+// brokenHandle is a handle with some methods replaced.
+type brokenHandle struct {
 	engine.Handle
 	output func() *engine.Reader
 	exit   func(context.Context) (engine.ExitStatus, error)
@@ -40,21 +41,21 @@ type bent struct {
 	close  func() error
 }
 
-func (b bent) Output() *engine.Reader {
+func (b brokenHandle) Output() *engine.Reader {
 	if b.output != nil {
 		return b.output()
 	}
 	return b.Handle.Output()
 }
 
-func (b bent) Exit(ctx context.Context) (engine.ExitStatus, error) {
+func (b brokenHandle) Exit(ctx context.Context) (engine.ExitStatus, error) {
 	if b.exit != nil {
 		return b.exit(ctx)
 	}
 	return b.Handle.Exit(ctx)
 }
 
-func (b bent) Cancel() {
+func (b brokenHandle) Cancel() {
 	if b.cancel != nil {
 		b.cancel()
 		return
@@ -62,7 +63,7 @@ func (b bent) Cancel() {
 	b.Handle.Cancel()
 }
 
-func (b bent) Close() error {
+func (b brokenHandle) Close() error {
 	if b.close != nil {
 		return b.close()
 	}
@@ -70,17 +71,17 @@ func (b bent) Close() error {
 }
 
 func requests(change func(*engine.Request)) func(engine.Sandbox) engine.Sandbox {
-	return func(s engine.Sandbox) engine.Sandbox { return meddler{Sandbox: s, request: change} }
+	return func(s engine.Sandbox) engine.Sandbox { return brokenSandbox{Sandbox: s, request: change} }
 }
 
-func handles(bend func(context.Context, engine.Request, engine.Handle) engine.Handle) func(engine.Sandbox) engine.Sandbox {
-	return func(s engine.Sandbox) engine.Sandbox { return meddler{Sandbox: s, handle: bend} }
+func handles(change func(context.Context, engine.Request, engine.Handle) engine.Handle) func(engine.Sandbox) engine.Sandbox {
+	return func(s engine.Sandbox) engine.Sandbox { return brokenSandbox{Sandbox: s, handle: change} }
 }
 
-// exits bends what is told of an end.
+// exits changes exit statuses.
 func exits(change func(*engine.ExitStatus)) func(engine.Sandbox) engine.Sandbox {
 	return handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
-		return bent{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
+		return brokenHandle{Handle: h, exit: func(ctx context.Context) (engine.ExitStatus, error) {
 			exit, err := h.Exit(ctx)
 			change(&exit)
 			return exit, err
@@ -88,8 +89,8 @@ func exits(change func(*engine.ExitStatus)) func(engine.Sandbox) engine.Sandbox 
 	})
 }
 
-// outputs bends what readers get: change is called for each chunk and at the end
-// with none, and says what is handed on.
+// outputs changes what readers get: change is called for each chunk, and with nil at the end,
+// and returns what is passed on.
 func outputs(make func() func(chunk *engine.Chunk) []engine.Chunk) func(engine.Sandbox) engine.Sandbox {
 	return handles(func(_ context.Context, _ engine.Request, h engine.Handle) engine.Handle {
 		change, out, in := make(), engine.NewBroadcast(0), h.Output()
@@ -109,11 +110,11 @@ func outputs(make func() func(chunk *engine.Chunk) []engine.Chunk) func(engine.S
 				hand(change(&chunk))
 			}
 		}()
-		return bent{Handle: h, output: out.Join}
+		return brokenHandle{Handle: h, output: out.Join}
 	})
 }
 
-// each bends chunks one by one.
+// each changes chunks one by one.
 func each(change func(engine.Chunk) engine.Chunk) func(engine.Sandbox) engine.Sandbox {
 	return outputs(func() func(*engine.Chunk) []engine.Chunk {
 		return func(c *engine.Chunk) []engine.Chunk {
@@ -125,7 +126,7 @@ func each(change func(engine.Chunk) engine.Chunk) func(engine.Sandbox) engine.Sa
 	})
 }
 
-// replay hands everything to every reader, from the start.
+// replay gives every reader everything from the start.
 type replay struct {
 	engine.Handle
 	mu      sync.Mutex
@@ -172,7 +173,7 @@ func (r *replay) Output() *engine.Reader {
 	return b.Join()
 }
 
-// until is an input that says nothing until the test ends.
+// until is an input that hangs until the test ends.
 type until struct{ end <-chan struct{} }
 
 func (u until) Read([]byte) (int, error) {
@@ -180,10 +181,10 @@ func (u until) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// soothed is an input whose failure looks like its end.
-type soothed struct{ io.Reader }
+// silenced is an input whose failure looks like its end.
+type silenced struct{ io.Reader }
 
-func (s soothed) Read(p []byte) (int, error) {
+func (s silenced) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != nil {
 		err = io.EOF
@@ -192,29 +193,26 @@ func (s soothed) Read(p []byte) (int, error) {
 }
 
 // careless runs commands without holding on to what they start.
-type careless struct{}
-
-func (careless) Start(_ context.Context, req engine.Request) (engine.Handle, error) {
-	cmd := exec.Command("/bin/sh", "-c", req.Command.Line)
-	cmd.Dir = req.WorkspaceRoot
-	for name, value := range req.Env {
-		cmd.Env = append(cmd.Environ(), name+"="+value)
-	}
-	c := &process{cmd}
-	live := engine.NewLive(req, c)
-	cmd.Stdout, cmd.Stderr = live.Stdout(), live.Stderr()
+func careless(_ context.Context, c engine.Command, _ engine.Tenant) (engine.Process, error) {
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, append(os.Environ(), c.Env...), c.Stdin, c.Stdout, c.Stderr
+	p := &carelessProcess{cmd: cmd, done: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() {
-		_ = cmd.Wait()
-		live.End(engine.ExitStatus{Code: cmd.ProcessState.ExitCode()}, nil)
-	}()
-	return live, nil
+	go func() { _ = cmd.Wait(); close(p.done) }()
+	return p, nil
 }
 
-type process struct{ cmd *exec.Cmd }
+type carelessProcess struct {
+	engine.Process
+	cmd  *exec.Cmd
+	done chan struct{}
+}
 
-func (p *process) Terminate()     { p.Kill() }
-func (p *process) Kill()          { _ = p.cmd.Process.Kill() }
-func (p *process) Release() error { return nil }
+func (p *carelessProcess) Signal(context.Context, engine.Signal) error { return p.cmd.Process.Kill() }
+func (p *carelessProcess) Done() <-chan struct{}                       { return p.done }
+func (p *carelessProcess) Wait() (engine.Exit, error) {
+	<-p.done
+	return engine.Exit{Code: p.cmd.ProcessState.ExitCode()}, nil
+}
