@@ -70,7 +70,7 @@ func runBoot(ctx context.Context, c *call, flags bootFlags) error {
 	if err != nil {
 		return err
 	}
-	if spec.Image, err = findImage(ctx, baker(home, settings), p, report); err != nil {
+	if spec.Image, err = findImage(ctx, toolboxBuilder(home, settings), p, report); err != nil {
 		return err
 	}
 

@@ -121,7 +121,7 @@ changed since it was built, or lacks a file, is built again.`,
 			if err != nil {
 				return err
 			}
-			return replyPack(c, p, buildImage(ctx, baker(home, settings), p, report))
+			return replyPack(c, p, buildImage(ctx, toolboxBuilder(home, settings), p, report))
 		}, archFlag(&arch))
 }
 
@@ -248,8 +248,8 @@ func choosePack(ctx context.Context, home config.Home, s config.Settings, text, 
 	return choice.Pack, err
 }
 
-// baker returns a builder of images with the toolbox of the settings.
-func baker(home config.Home, s config.Settings) boot.ToolboxBuilder {
+// toolboxBuilder returns a builder of images with the toolbox of the settings.
+func toolboxBuilder(home config.Home, s config.Settings) boot.ToolboxBuilder {
 	return boot.NewToolboxBuilder(home, s, driver(), image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]})
 }
 

@@ -52,7 +52,7 @@ func (b ToolboxBuilder) Find(ctx context.Context, p pack.Pack, report progress.F
 		i, err = b.Images.Ensure(ctx, p, report)
 		return i, nil, err
 	}
-	if b.Images.IsBaked(p, b.recipe()) {
+	if b.Images.HasToolbox(p, b.recipe()) {
 		i, err = b.Build(ctx, p, report)
 		return i, nil, err
 	}
@@ -76,7 +76,7 @@ func (b ToolboxBuilder) Build(ctx context.Context, p pack.Pack, report progress.
 	if release == "" {
 		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "version %q is not of the form 3.24.1", p.Manifest.Version)
 	}
-	i, err := b.Images.EnsureBaked(ctx, p, b.recipe(), report, func(ctx context.Context, bare image.Image, dir string) error {
+	i, err := b.Images.EnsureToolbox(ctx, p, b.recipe(), report, func(ctx context.Context, bare image.Image, dir string) error {
 		return b.build(ctx, bare, "v"+release, dir, report)
 	})
 	if err != nil {

@@ -173,7 +173,7 @@ func TestToolboxBuilder(t *testing.T) {
 		}
 	}
 	if built.Base == bare.Base || built.Initrd != bare.Initrd || built.Digest == bare.Digest {
-		t.Errorf("bare %v, baked %v", bare, built)
+		t.Errorf("bare %v, with toolbox %v", bare, built)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "state", "amd64")); !os.IsNotExist(err) {
 		t.Errorf("the builder's disk is left: %v", err)

@@ -30,7 +30,7 @@ type Image struct {
 }
 
 // Verify reads the image. It fails with fault.Rejected if a file has changed, and with
-// fault.NotFound if one is missing. 400 MB take a quarter of a second on two processors.
+// fault.NotFound if one is missing. 400 MB take a quarter of a second.
 func (i Image) Verify(ctx context.Context) error {
 	if err := i.VerifyBoot(ctx); err != nil {
 		return err
@@ -56,9 +56,9 @@ type Store struct {
 // An image has two parts, because they change at different times: a new guest program
 // needs a new initramfs, but no new base.
 const (
-	bootKind  = "boot" // kernel and initramfs
-	baseKind  = "base"
-	bakedKind = "baked" // a base with packages added
+	bootKind    = "boot" // kernel and initramfs
+	baseKind    = "base"
+	toolboxKind = "toolbox" // a base with packages added
 )
 
 // The names of an image's files and the formats of its parts. Raise a format to rebuild
@@ -93,17 +93,17 @@ func (s Store) Ensure(ctx context.Context, p pack.Pack, report progress.Func) (I
 	return newImage(p.Manifest.Arch, boot, base), nil
 }
 
-// EnsureBaked is Ensure for a base with packages added; recipe identifies them. If the
-// base does not exist, bake builds it: it gets the image with the bare base and a folder
+// EnsureToolbox is Ensure for a base with packages added; recipe identifies them. If the
+// base does not exist, build makes it: it gets the image with the bare base and a folder
 // to call WriteBase for. Other files that it writes to the folder are kept too.
-func (s Store) EnsureBaked(ctx context.Context, p pack.Pack, recipe []string, report progress.Func,
-	bake func(ctx context.Context, bare Image, dir string) error) (Image, error) {
+func (s Store) EnsureToolbox(ctx context.Context, p pack.Pack, recipe []string, report progress.Func,
+	build func(ctx context.Context, bare Image, dir string) error) (Image, error) {
 	bare, err := s.Ensure(ctx, p, report)
 	if err != nil {
 		return Image{}, err
 	}
-	base, err := s.ensure(ctx, bakedKind, label(p), bakedKey(p, recipe), report, func(ctx context.Context, dir string) error {
-		return bake(ctx, bare, dir)
+	base, err := s.ensure(ctx, toolboxKind, label(p), toolboxKey(p, recipe), report, func(ctx context.Context, dir string) error {
+		return build(ctx, bare, dir)
 	})
 	if err != nil {
 		return Image{}, err
@@ -111,9 +111,9 @@ func (s Store) EnsureBaked(ctx context.Context, p pack.Pack, recipe []string, re
 	return newImage(bare.Arch, bare.boot, base), nil
 }
 
-// IsBaked reports whether the base for EnsureBaked exists.
-func (s Store) IsBaked(p pack.Pack, recipe []string) bool {
-	_, err := openPart(s.place(bakedKind, label(p), bakedKey(p, recipe)))
+// HasToolbox reports whether the base for EnsureToolbox exists.
+func (s Store) HasToolbox(p pack.Pack, recipe []string) bool {
+	_, err := openPart(s.folders(toolboxKind).Path(partName(label(p), toolboxKey(p, recipe))))
 	return err == nil
 }
 
@@ -121,8 +121,8 @@ func baseKey(p pack.Pack) pack.Digest {
 	return key(baseKind, fmt.Sprint(baseFormat), p.Manifest.Root.SHA256.String())
 }
 
-func bakedKey(p pack.Pack, recipe []string) pack.Digest {
-	return key(append([]string{bakedKind, baseKey(p).String()}, recipe...)...)
+func toolboxKey(p pack.Pack, recipe []string) pack.Digest {
+	return key(append([]string{toolboxKind, baseKey(p).String()}, recipe...)...)
 }
 
 func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() error, report progress.Func) (part, error) {
@@ -153,9 +153,9 @@ func (s Store) ensureBoot(ctx context.Context, p pack.Pack, verified func() erro
 func newImage(arch vm.Arch, boot, base part) Image {
 	return Image{
 		Arch: arch, Kernel: boot.path(kernelName), Initrd: boot.path(initrdName), Base: base.path(baseName),
-		Digest: key("image", boot.seal.digest().String(), base.seal.digest().String()),
+		Digest: key("image", boot.digest().String(), base.digest().String()),
 		boot:   boot, base: base,
-		BaseDigest: base.seal.digest(),
+		BaseDigest: base.digest(),
 	}
 }
 

@@ -10,18 +10,14 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/pack"
@@ -207,34 +203,6 @@ func TestNoGuestProgram(t *testing.T) {
 	}
 }
 
-func TestOneBuildsTheOthersWait(t *testing.T) {
-	s, p := newStore(t, "init"), smallPack(t, "one")
-	var built, waited atomic.Int32
-	report := progress.Func(func(e progress.Event) {
-		if e.Finished && e.Step == "build initramfs" {
-			built.Add(1)
-		}
-		if strings.Contains(e.Note, "waiting for") {
-			waited.Add(1)
-		}
-	})
-	hold := make(chan struct{})
-	s.Programs = func(a vm.Arch) (map[string][]byte, error) { <-hold; return only("init")(a) }
-	var wg sync.WaitGroup
-	for range 6 {
-		wg.Go(func() {
-			if _, err := s.Ensure(t.Context(), p, report); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(hold)
-	wg.Wait()
-	if built.Load() != 1 {
-		t.Errorf("built %d times, %d waited", built.Load(), waited.Load())
-	}
-}
-
 func TestCancelled(t *testing.T) {
 	s, p := newStore(t, "init"), smallPack(t, "one")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -249,86 +217,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestKilledBuilds kills builders at fifty moments spread over a build. What
-// they leave never passes for an image, and the next builder makes the same.
-func TestKilledBuilds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds until it is killed, fifty times")
-	}
-	const kills = 50
-	files := map[string]string{}
-	for i := range 100 {
-		files[fmt.Sprintf("usr/lib/file%03d", i)] = strings.Repeat(fmt.Sprint(i), 20_000)
-	}
-	p := newPack(t, vm.AMD64, bytes.Repeat([]byte("kernel"), 500_000),
-		archive(t, map[string]string{"lib/modules/6.1.0/modules.builtin": builtin}), archive(t, files))
-
-	whole := t.TempDir()
-	began := time.Now()
-	if out, err := builder(whole, p.Dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	length := time.Since(began)
-	want := ensure(t, image.Store{Dir: whole, Programs: only("init")}, p)
-
-	store := image.Store{Dir: t.TempDir(), Programs: only("init")}
-	for killed := 0; killed < kills; {
-		cmd := builder(store.Dir, p.Dir)
-		began := time.Now()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		late := time.AfterFunc(length*time.Duration(killed+1)/(kills+1), func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		late.Stop()
-		code := cmd.ProcessState.ExitCode()
-		switch code {
-		case -1:
-			killed++
-		case 0:
-			// It was done before its moment: a build takes no longer than this one.
-			length = min(length, time.Since(began))
-		default:
-			t.Fatalf("it failed: %v", cmd.ProcessState)
-		}
-		// Every other time the next one goes on from what is left.
-		if code == -1 && killed%2 == 1 {
-			continue
-		}
-		if got := ensure(t, store, p); got.Digest != want.Digest {
-			t.Fatalf("after kill %d the image is %s, want %s", killed, got.Digest, want.Digest)
-		}
-		if err := os.RemoveAll(store.Dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-const builderEnv = "OSAURUS_TEST_BUILDER"
-
 // only is an initramfs with a first program and no other.
 func only(init string) func(vm.Arch) (map[string][]byte, error) {
 	return func(vm.Arch) (map[string][]byte, error) { return map[string][]byte{"init": []byte(init)}, nil }
-}
-
-// builder is this program again, building an image in a store.
-func builder(store, packDir string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), builderEnv+"="+store+"\n"+packDir)
-	return cmd
-}
-
-func TestMain(m *testing.M) {
-	if store, packDir, ok := strings.Cut(os.Getenv(builderEnv), "\n"); ok {
-		p, err := pack.Open(packDir)
-		if err == nil {
-			_, err = image.Store{Dir: store, Programs: only("init")}.Ensure(context.Background(), p, nil)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
 }

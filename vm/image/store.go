@@ -3,116 +3,179 @@ package image
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// A store has a folder for each kind of part with
-//
-//	LABEL-KEY/   the parts: their files and seal.json
-//	building/    a part that is being built, or was when the program was killed
-//	lock         locked while a part is built or removed
 const (
-	building = "building"
-	lockName = "lock"
 	// keyDigits is how many digits of a key a folder's name contains.
 	keyDigits = 16
 	// keep is how many parts of a label are kept: the current one and the one
 	// before, for users who return to the previous version.
 	keep = 2
+
+	sealName = "seal.json"
 )
 
-// ensure returns the part with this key, and builds it if it does not exist. A new part
-// is built and sealed in a temporary folder and then renamed, so that a killed program
-// leaves no incomplete part.
+// part is a folder with files of an image and a seal that pins them.
+type part struct {
+	dir  string
+	seal seal
+}
+
+type seal struct {
+	Files []pack.File `json:"files"`
+}
+
+func (p part) path(name string) string { return filepath.Join(p.dir, name) }
+
+// digest identifies the content of a part.
+func (p part) digest() pack.Digest { return key(fmt.Sprint(p.seal.Files)) }
+
+// openPart reads the seal of a part and checks the sizes of its files. It fails with an
+// error that is pack.Broken if the part is missing or broken.
+func openPart(dir string) (part, error) {
+	const op = "open image"
+	p := part{dir: dir}
+	text, err := os.ReadFile(p.path(sealName))
+	if err != nil {
+		return part{}, fault.Wrap(op, dir, err)
+	}
+	if err := json.Unmarshal(text, &p.seal); err != nil {
+		return part{}, fault.New(fault.Rejected, op, p.path(sealName), err)
+	}
+	return p, pack.CheckSizes(op, dir, p.seal.Files)
+}
+
+// sealPart pins the files of a folder and writes their seal.
+func sealPart(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var s seal
+	for _, e := range entries {
+		f, err := pack.PinFile(ctx, dir, e.Name())
+		if err != nil {
+			return err
+		}
+		s.Files = append(s.Files, f)
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, sealName), append(text, '\n'), 0o600)
+}
+
+func (p part) verify(ctx context.Context) error {
+	err := pack.VerifyFiles(ctx, "verify image", p.dir, p.seal.Files, nil)
+	switch {
+	case err == nil:
+		return nil
+	case pack.Broken(err):
+		return fault.Wrap("", "", err).Advise("Rebuild the image with `osaurus-sandbox pack build PACK`. If it happens again, check the disk.")
+	}
+	return fault.Wrap("", "", err).Advise("Fix the cause and try again. The image was kept.")
+}
+
+// folders returns the parts of a kind. Their names are LABEL-KEY.
+func (s Store) folders(kind string) pack.Folders {
+	return pack.Folders{Dir: filepath.Join(s.Dir, kind)}
+}
+
+func partName(label string, key pack.Digest) string { return label + "-" + key.String()[:keyDigits] }
+
+// ensure returns the part with this key, and builds it if it is missing or broken.
 func (s Store) ensure(ctx context.Context, kind, label string, key pack.Digest, report progress.Func,
 	build func(ctx context.Context, dir string) error) (part, error) {
-	dir := s.place(kind, label, key)
-	folder := filepath.Dir(dir)
-	if p, ok := use(dir); ok {
+	folders, name := s.folders(kind), partName(label, key)
+	dir := folders.Path(name)
+	if p, err := use(dir); err == nil { // without waiting for others that build
 		return p, nil
 	}
-	held, err := pack.AcquireLock(ctx, filepath.Join(folder, lockName), func(owner string) {
-		report.Note("waiting for " + owner + ", which is building an image")
+	err := folders.Build(ctx, name, report, func() error { _, err := use(dir); return err }, func(temp string) error {
+		if err := prune(folders, label); err != nil {
+			return err
+		}
+		if err := build(ctx, temp); err != nil {
+			return fault.Wrap("build image", "", err)
+		}
+		return sealPart(ctx, temp)
 	})
 	if err != nil {
 		return part{}, err
 	}
-	defer held.Release()
-	if p, ok := use(dir); ok { // another program has built it
-		return p, nil
-	}
-	p, err := buildPart(ctx, folder, dir, build)
+	return openPart(dir)
+}
+
+// use opens a part and updates its time of use, for prune.
+func use(dir string) (part, error) {
+	p, err := openPart(dir)
 	if err != nil {
 		return part{}, err
 	}
-	return p, prune(folder, label)
+	now := time.Now()
+	if err := os.Chtimes(dir, now, now); errors.Is(err, fs.ErrNotExist) { // removed since openPart
+		return part{}, err
+	}
+	return p, nil
 }
 
-// place returns the folder of a part.
-func (s Store) place(kind, label string, key pack.Digest) string {
-	return filepath.Join(s.Dir, kind, label+"-"+key.String()[:keyDigits])
-}
-
-// buildPart builds a part. The caller holds the folder's lock.
-func buildPart(ctx context.Context, folder, dir string, build func(ctx context.Context, dir string) error) (_ part, err error) {
-	const op = "build image"
-	temp := filepath.Join(folder, building)
-	// Remove what a killed program left, and a part without a readable seal.
-	for _, old := range []string{temp, dir} {
-		if err := os.RemoveAll(old); err != nil {
-			return part{}, fault.New(fault.Execution, op, old, err)
-		}
-	}
-	if err := os.Mkdir(temp, 0o700); err != nil {
-		return part{}, fault.New(fault.Execution, op, temp, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(temp))
-		}
-	}()
-	if err := build(ctx, temp); err != nil {
-		return part{}, fault.Wrap(op, "", err)
-	}
-	s, err := newSeal(ctx, temp)
+// prune removes the parts of a label except those used last, to make room for a new one.
+func prune(folders pack.Folders, label string) error {
+	entries, err := os.ReadDir(folders.Dir)
 	if err != nil {
-		return part{}, fault.Wrap(op, temp, err)
+		return fault.New(fault.Execution, "remove old images", folders.Dir, err)
 	}
-	if err := syncAll(temp); err != nil {
-		return part{}, fault.New(fault.Execution, op, temp, err)
+	used := map[string]time.Time{}
+	var names []string
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), label+"-")
+		if info, err := e.Info(); ok && len(digits) == keyDigits && err == nil {
+			names = append(names, e.Name())
+			used[e.Name()] = info.ModTime()
+		}
 	}
-	if err := errors.Join(os.Rename(temp, dir), config.Sync(folder)); err != nil {
-		return part{}, fault.New(fault.Execution, op, dir, err)
+	slices.SortFunc(names, func(a, b string) int { return used[b].Compare(used[a]) })
+	for _, name := range names[min(keep-1, len(names)):] {
+		err = errors.Join(err, folders.Discard(name))
 	}
-	return part{dir, s}, nil
+	return err
 }
 
 // DiscardBroken verifies an image and removes its broken parts, so that Ensure builds
 // them again. It returns why they were broken. If it cannot tell whether a part is
-// broken, it keeps the part and returns err. It keeps good parts too, since a baked base
-// takes long to build and needs a network.
+// broken, it keeps the part and returns err. It keeps good parts too: the toolbox takes
+// long to build and needs a network.
 func (s Store) DiscardBroken(ctx context.Context, i Image) (why, err error) {
 	for _, p := range []part{i.boot, i.base} {
 		wrong := p.verify(ctx)
 		if wrong == nil {
 			continue
 		}
-		if !broken(wrong) {
+		if !pack.Broken(wrong) {
 			return why, wrong
 		}
-		if err := discard(ctx, p); err != nil {
+		err := pack.Folders{Dir: filepath.Dir(p.dir)}.Remove(ctx, func(name string) bool {
+			if name != filepath.Base(p.dir) {
+				return false
+			}
+			now, err := openPart(p.dir) // another program may have built it again
+			return pack.Broken(cmp.Or(err, now.verify(ctx)))
+		})
+		if err != nil {
 			return why, err
 		}
 		why = cmp.Or(why, wrong)
@@ -120,107 +183,16 @@ func (s Store) DiscardBroken(ctx context.Context, i Image) (why, err error) {
 	return why, nil
 }
 
-// discard removes a broken part, unless another program has rebuilt it meanwhile.
-func discard(ctx context.Context, p part) error {
-	held, err := pack.AcquireLock(ctx, filepath.Join(filepath.Dir(p.dir), lockName), nil)
-	if err != nil {
-		return err
-	}
-	defer held.Release()
-	if now, err := openPart(p.dir); err == nil && now.verify(ctx) == nil {
-		return nil
-	}
-	if err := os.RemoveAll(p.dir); err != nil {
-		return fault.New(fault.Execution, "discard image", p.dir, err)
-	}
-	return nil
-}
-
-// broken reports whether an error of verify means that the part is broken: a file is
-// missing, changed or unreadable. Other errors, such as too many open files, do not.
-func broken(err error) bool {
-	kind := fault.KindOf(err)
-	return err != nil && (kind == fault.Rejected || kind == fault.NotFound || errors.Is(err, syscall.EIO))
-}
-
 // Clear removes all images. Running machines are not affected: they have the files open.
 func (s Store) Clear(ctx context.Context) error {
-	for _, kind := range []string{bootKind, baseKind, bakedKind} {
-		folder := filepath.Join(s.Dir, kind)
-		entries, err := os.ReadDir(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fault.New(fault.Execution, "remove images", folder, err)
-		}
-		held, err := pack.AcquireLock(ctx, filepath.Join(folder, lockName), nil)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if e.IsDir() {
-				err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
-			}
-		}
-		held.Release()
-		if err != nil {
-			return fault.New(fault.Execution, "remove images", folder, err)
-		}
+	kinds, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.Execution, "remove images", s.Dir, err)
 	}
-	return nil
-}
-
-// prune removes all parts of a label except those used last. The caller holds the
-// folder's lock.
-func prune(folder, label string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return fault.New(fault.Execution, "remove old images", folder, err)
-	}
-	type old struct {
-		name string
-		used time.Time
-	}
-	var parts []old
-	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), label+"-")
-		info, err := e.Info()
-		if !ok || len(digits) != keyDigits || err != nil || !e.IsDir() {
-			continue
-		}
-		parts = append(parts, old{e.Name(), info.ModTime()})
-	}
-	slices.SortFunc(parts, func(a, b old) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.name, b.name)) })
-	for _, p := range parts[min(keep, len(parts)):] {
-		if err := os.RemoveAll(filepath.Join(folder, p.name)); err != nil {
-			return fault.New(fault.Execution, "remove old images", filepath.Join(folder, p.name), err)
-		}
-	}
-	return nil
-}
-
-// use opens a part and updates its time of use, for prune.
-func use(dir string) (part, bool) {
-	p, err := openPart(dir)
-	if err != nil {
-		return part{}, false
-	}
-	now := time.Now()
-	err = os.Chtimes(dir, now, now)
-	return p, !errors.Is(err, fs.ErrNotExist) // removed since openPart
-}
-
-// syncAll syncs a folder and its files to disk.
-func syncAll(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := config.Sync(filepath.Join(dir, e.Name())); err != nil {
+	for _, kind := range kinds {
+		if err := s.folders(kind.Name()).Remove(ctx, func(string) bool { return true }); err != nil {
 			return err
 		}
 	}
-	return config.Sync(dir)
+	return nil
 }

@@ -41,7 +41,11 @@ func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) erro
 	if err != nil {
 		return err
 	}
-	archive := tar.NewWriter(z)
+	return errors.Join(p.writeTar(ctx, z, report), z.Close())
+}
+
+func (p Pack) writeTar(ctx context.Context, w io.Writer, report progress.Func) error {
+	archive := tar.NewWriter(w)
 	text := p.Manifest.text()
 	if err := archive.WriteHeader(archiveHeader(ManifestName, int64(len(text)))); err != nil {
 		return err
@@ -54,7 +58,7 @@ func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) erro
 			return err
 		}
 	}
-	return errors.Join(archive.Close(), z.Close())
+	return archive.Close()
 }
 
 func (p Pack) writeFile(ctx context.Context, archive *tar.Writer, f File, report progress.Func) error {
@@ -76,42 +80,24 @@ func archiveHeader(name string, size int64) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatPAX}
 }
 
-// bundle is a pack to import: a folder or an archive.
+// bundle is a pack to import: an archive, or a folder that is read as one.
 type bundle struct {
 	path     string
 	manifest Manifest
-	// next returns the name and content of the next file.
-	next  func() (string, io.ReadCloser, error)
-	end   func() error // fails if more files follow
-	close func()
-	seen  map[string]bool
+	archive  *untar.Reader
+	source   io.Closer
 }
 
-func openBundle(path string) (*bundle, error) {
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		return openArchive(path)
-	}
-	p, err := Open(path)
+func openBundle(ctx context.Context, path string) (*bundle, error) {
+	source, err := openSource(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	left := p.Manifest.Files()
-	next := func() (string, io.ReadCloser, error) {
-		f := left[0]
-		left = left[1:]
-		r, err := os.Open(p.Path(f))
-		return f.Name, r, err
+	b := &bundle{path: path, source: source}
+	if b.archive, err = untar.NewReader(source, path); err == nil {
+		err = b.readManifest()
 	}
-	return &bundle{path: path, manifest: p.Manifest, next: next, end: func() error { return nil }, close: func() {}, seen: map[string]bool{}}, nil
-}
-
-func openArchive(path string) (*bundle, error) {
-	file, err := os.Open(path)
 	if err != nil {
-		return nil, fault.Wrap("open pack", path, err)
-	}
-	b := &bundle{path: path, seen: map[string]bool{}, close: func() { file.Close() }}
-	if err := b.openArchive(file); err != nil {
 		b.close()
 		return nil, fault.Wrap("open pack", path, err).
 			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
@@ -119,42 +105,35 @@ func openArchive(path string) (*bundle, error) {
 	return b, nil
 }
 
-func (b *bundle) openArchive(file *os.File) error {
-	archive, err := untar.NewReader(file, b.path)
+func openSource(ctx context.Context, path string) (io.ReadCloser, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fault.Wrap("open pack", path, err)
+		}
+		return file, nil
+	}
+	p, err := Open(path)
 	if err != nil {
+		return nil, err
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(p.writeTar(ctx, w, nil)) }()
+	return r, nil
+}
+
+func (b *bundle) close() {
+	if b.archive != nil {
+		b.archive.Close()
+	}
+	b.source.Close()
+}
+
+func (b *bundle) readManifest() error {
+	if err := b.next(ManifestName); err != nil {
 		return err
 	}
-	b.close = func() { archive.Close(); file.Close() }
-	b.next = func() (string, io.ReadCloser, error) {
-		h, err := archive.Next()
-		switch {
-		case err == io.EOF:
-			return "", nil, b.rejected(errors.New("it lacks files of the pack"))
-		case err != nil:
-			return "", nil, err
-		case h.Typeflag != tar.TypeReg:
-			return "", nil, b.rejected(fmt.Errorf("%q is not a regular file", h.Name))
-		}
-		return h.Name, io.NopCloser(archive), nil
-	}
-	b.end = func() error {
-		h, err := archive.Next()
-		if err == nil {
-			return b.rejected(fmt.Errorf("%q is not a file of the pack", h.Name))
-		}
-		if err == io.EOF {
-			return nil
-		}
-		return err
-	}
-	name, r, err := b.next()
-	if err == nil && name != ManifestName {
-		err = b.rejected(fmt.Errorf("its first file is %q instead of %s", name, ManifestName))
-	}
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	text, err := io.ReadAll(io.LimitReader(b.archive, maxManifest+1))
 	if err != nil {
 		return err
 	}
@@ -162,29 +141,51 @@ func (b *bundle) openArchive(file *os.File) error {
 	return err
 }
 
-// copyNext copies the next file into a folder and checks its digest.
-func (b *bundle) copyNext(ctx context.Context, dir string, report progress.Func) error {
-	name, r, err := b.next()
+// next moves to the next file of the archive, which must have this name.
+func (b *bundle) next(name string) error {
+	h, err := b.archive.Next()
+	switch {
+	case err == io.EOF:
+		return b.rejected(fmt.Errorf("it lacks %q", name))
+	case err == nil && (h.Name != name || h.Typeflag != tar.TypeReg):
+		return b.rejected(fmt.Errorf("it has %q instead of the file %q", h.Name, name))
+	}
+	return err
+}
+
+// copyFiles copies the pack's files into a folder and checks their digests.
+func (b *bundle) copyFiles(ctx context.Context, dir string, report progress.Func) error {
+	for _, f := range b.manifest.Files() {
+		if err := b.next(f.Name); err != nil {
+			return err
+		}
+		if err := b.copyFile(ctx, f, dir, report); err != nil {
+			return fault.Wrap("import pack", b.path, err).Advise(nothingImported)
+		}
+	}
+	h, err := b.archive.Next()
+	if err == nil {
+		return b.rejected(fmt.Errorf("%q is not a file of the pack", h.Name))
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+func (b *bundle) copyFile(ctx context.Context, f File, dir string, report progress.Func) error {
+	meter := report.Start("copy "+f.Name, 0, f.Size)
+	defer meter.Finish()
+	out, err := os.Create(filepath.Join(dir, f.Name))
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	for _, f := range b.manifest.Files() {
-		if f.Name != name || b.seen[name] {
-			continue
-		}
-		b.seen[name] = true
-		checked := newCheckedReader(ctx, r, filepath.Join(b.path, name), f)
-		if err := writeTo(dir, f, checked, report); err != nil {
-			return fault.Wrap("import pack", b.path, err).
-				Advise("Nothing was imported. " + getAgain)
-		}
-		return nil
-	}
-	return b.rejected(fmt.Errorf("%q is not a file of the pack, or a duplicate", name))
+	_, err = io.Copy(io.MultiWriter(out, meter), newCheckedReader(ctx, b.archive, filepath.Join(b.path, f.Name), f))
+	return errors.Join(err, out.Close())
 }
 
+const nothingImported = "Nothing was imported. " + getAgain
+
 func (b *bundle) rejected(err error) error {
-	return fault.New(fault.Rejected, "import pack", b.path, err).
-		Advise("Nothing was imported. " + getAgain)
+	return fault.New(fault.Rejected, "import pack", b.path, err).Advise(nothingImported)
 }

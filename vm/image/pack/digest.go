@@ -42,21 +42,16 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// DigestOf reads r to its end and returns the digest and the length of what it read.
-func DigestOf(ctx context.Context, r io.Reader) (Digest, int64, error) {
-	h := sha256.New()
-	n, err := io.Copy(h, contextReader{ctx, r})
-	return Digest(h.Sum(nil)), n, err
-}
-
-// DigestOfFile is DigestOf for a file.
+// DigestOfFile returns the digest and the size of a file.
 func DigestOfFile(ctx context.Context, path string) (Digest, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Digest{}, 0, err
 	}
 	defer f.Close()
-	return DigestOf(ctx, f)
+	h := sha256.New()
+	n, err := io.Copy(h, contextReader{ctx, f})
+	return Digest(h.Sum(nil)), n, err
 }
 
 // Mismatch is the error for a file whose digest is not the pinned one.

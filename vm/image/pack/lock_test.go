@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,29 +59,4 @@ func TestLockWaitsForAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Release()
-}
-
-func TestLockExcludesGoroutines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.lock")
-	var inside atomic.Int32
-	done := make(chan bool)
-	for range 8 {
-		go func() {
-			defer func() { done <- true }()
-			l, err := pack.AcquireLock(context.Background(), path, nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer l.Release()
-			if n := inside.Add(1); n != 1 {
-				t.Errorf("%d hold the lock", n)
-			}
-			time.Sleep(time.Millisecond)
-			inside.Add(-1)
-		}()
-	}
-	for range 8 {
-		<-done
-	}
 }

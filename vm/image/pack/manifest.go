@@ -57,13 +57,6 @@ type Manifest struct {
 	Origins []Origin `json:"origins,omitempty"`
 }
 
-// File is one file of a pack.
-type File struct {
-	Name   string `json:"name"` // in the pack's folder
-	Size   int64  `json:"size"`
-	SHA256 Digest `json:"sha256"`
-}
-
 // Origin is a file or package that a pack was made from.
 type Origin struct {
 	Name   string `json:"name"`

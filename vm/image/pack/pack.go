@@ -31,13 +31,10 @@ func Open(dir string) (Pack, error) {
 	if err != nil {
 		return Pack{}, err
 	}
-	p := Pack{Dir: dir, Manifest: m}
-	for _, f := range m.Files() {
-		if err := p.checkSize(f); err != nil {
-			return Pack{}, fault.Wrap("open pack", p.Path(f), err).Advise(getAgain)
-		}
+	if err := CheckSizes("open pack", dir, m.Files()); err != nil {
+		return Pack{}, fault.Wrap("", "", err).Advise(getAgain)
 	}
-	return p, nil
+	return Pack{Dir: dir, Manifest: m}, nil
 }
 
 // getAgain is the advice for a damaged file when its origin is unknown.
@@ -66,20 +63,6 @@ func readManifest(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxManifest+1))
 }
 
-func (p Pack) checkSize(f File) error {
-	info, err := os.Lstat(p.Path(f))
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fault.Newf(fault.Rejected, "", "", "it is %s, not a regular file", info.Mode().Type())
-	}
-	if info.Size() != f.Size {
-		return fault.Newf(fault.Rejected, "", "", "it has %d bytes, but %d are pinned", info.Size(), f.Size)
-	}
-	return nil
-}
-
 // Path returns the path of a file of the pack.
 func (p Pack) Path(f File) string { return filepath.Join(p.Dir, f.Name) }
 
@@ -89,14 +72,11 @@ func (p Pack) Digest() Digest { return p.Manifest.Digest() }
 // Open opens a file of the pack for reading until the context ends. If its content is not
 // what the manifest pins, Read returns an error instead of io.EOF.
 func (p Pack) Open(ctx context.Context, f File) (io.ReadCloser, error) {
-	file, err := os.Open(p.Path(f))
+	r, err := f.open(ctx, p.Dir)
 	if err != nil {
 		return nil, fault.Wrap("open pack file", p.Path(f), err)
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{newCheckedReader(ctx, file, p.Path(f), f), file}, nil
+	return r, nil
 }
 
 // Walk calls visit for the entries of one of the pack's archives. It fails if the file is
@@ -113,30 +93,11 @@ func (p Pack) Walk(ctx context.Context, f File, visit func(*tar.Header, io.Reade
 // Verify reads all files of the pack. It fails with fault.Rejected if one is not what the
 // manifest pins.
 func (p Pack) Verify(ctx context.Context, report progress.Func) error {
-	for _, f := range p.Manifest.Files() {
-		if err := p.verify(ctx, f, report); err != nil {
-			return err
-		}
+	err := VerifyFiles(ctx, "verify pack", p.Dir, p.Manifest.Files(), report)
+	if fault.KindOf(err) == fault.Rejected {
+		err = fault.Wrap("", "", err).Advise("Remove the pack with `osaurus-sandbox pack remove`, and build or import it again.")
 	}
-	return nil
-}
-
-func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
-	file, err := p.Open(ctx, f)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	meter := report.Start("verify "+f.Name, 0, f.Size)
-	defer meter.Finish()
-	if _, err := io.Copy(meter, file); err != nil {
-		failed := fault.Wrap("verify pack", p.Path(f), err)
-		if failed.Kind == fault.Rejected {
-			failed.Advise("Remove the pack with `osaurus-sandbox pack remove`, and build or import it again.")
-		}
-		return failed
-	}
-	return nil
+	return err
 }
 
 // Seal makes a folder a pack: it adds the sizes and digests of the files to m and writes
@@ -144,11 +105,10 @@ func (p Pack) verify(ctx context.Context, f File, report progress.Func) error {
 func Seal(ctx context.Context, dir string, m Manifest) (Pack, error) {
 	m.Format = format
 	for _, f := range []*File{&m.Kernel, &m.Modules, &m.Root} {
-		sum, size, err := DigestOfFile(ctx, filepath.Join(dir, f.Name))
-		if err != nil {
+		var err error
+		if *f, err = PinFile(ctx, dir, f.Name); err != nil {
 			return Pack{}, fault.Wrap("seal pack", dir, err)
 		}
-		f.Size, f.SHA256 = size, sum
 	}
 	if err := m.check(); err != nil {
 		return Pack{}, fault.New(fault.InvalidArgs, "seal pack", dir, err)
