@@ -85,7 +85,7 @@ func newAgentSet() *cobra.Command {
 				return err
 			}
 			r, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: c.args[0], Settings: settings})
-			return reply(c, effects(changedKeys(r.GetChanged()), config.AgentEffectOf), err, printEffects)
+			return replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf)
 		})
 }
 

@@ -91,7 +91,7 @@ because opening it could run a program that an agent has written.`,
 				return err
 			}
 			if c.json {
-				return printProto(c.out, f)
+				return printJSON(c.out, f)
 			}
 			program := opener()
 			switch {

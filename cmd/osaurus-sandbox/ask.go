@@ -34,7 +34,7 @@ func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
 }
 
 // someoneThere reports whether a person can answer questions.
-func someoneThere(c console) bool { return terminalWidth(c.err) > 0 && isTerminal(c.in) }
+func someoneThere(c console) bool { return terminalWidth(c.err) > 0 && terminalWidth(c.in) > 0 }
 
 // confirm asks a person for confirmation unless yes is set.
 func confirm(ctx context.Context, c console, yes bool, what, loss string) error {
@@ -59,7 +59,7 @@ func confirm(ctx context.Context, c console, yes bool, what, loss string) error 
 // readSecret reads all of standard input without its last newline or, on a terminal, a line
 // without echo.
 func readSecret(ctx context.Context, c console, what string) (secrets.Value, error) {
-	if isTerminal(c.in) {
+	if terminalWidth(c.in) > 0 {
 		return readHidden(ctx, c.in.(*os.File), c.err, what)
 	}
 	const newline = 2 // bytes, for \r\n
@@ -96,19 +96,11 @@ func readHidden(ctx context.Context, terminal *os.File, w io.Writer, what string
 // passphrasePrompt returns a prompt on this program's terminal, even if standard input is
 // redirected. It returns nil if there is no terminal.
 func passphrasePrompt(c console) agefile.Prompt {
-	const name = "/dev/tty"
-	terminal, err := os.OpenFile(name, os.O_RDWR, 0)
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
 		return nil
 	}
-	terminal.Close()
 	return func(ctx context.Context) (secrets.Value, error) {
-		terminal, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			return secrets.Value{}, fault.New(fault.Unavailable, "ask for the passphrase", name, err).
-				Advise("Run it on a terminal, or name a file with the passphrase in " + agefile.PassphraseFileVariable + ".")
-		}
-		defer terminal.Close()
 		return readHidden(ctx, terminal, c.err, "the passphrase of the secrets' key")
 	}
 }

@@ -84,13 +84,13 @@ func runBoot(ctx context.Context, c *call, flags bootFlags) error {
 	if err != nil {
 		return keepConsole(home, spec.ConsoleLog, err)
 	}
-	patient, err := runCommand(ctx, c.console, engine.Command{Args: c.args}, func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
-	if patient {
+	o, err := runCommand(ctx, c.console, engine.Command{Args: c.args}, func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
+	if o.patient {
 		err = explain(g.Machine, err)
 	}
 
 	off := g.Close
-	if patient {
+	if o.patient {
 		off = func() error { return g.Shutdown(context.WithoutCancel(ctx)) }
 	}
 	if offErr := off(); err == nil && offErr != nil {

@@ -52,8 +52,9 @@ type option func(*cobra.Command)
 func plainCommand(use, help, examples string, run runFunc, options ...option) *cobra.Command {
 	short, long, _ := strings.Cut(help, "\n\n")
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Example: examples,
+		Use: use, Short: short, Long: long, Example: examples, Annotations: map[string]string{},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.Annotations[begun] = "true"
 			c := &call{console: consoleOf(cmd), cmd: cmd, args: args}
 			c.json, _ = cmd.Flags().GetBool("json")
 			defer func() {
@@ -90,11 +91,15 @@ func daemonCommand(use, help, examples string, run runFunc, options ...option) *
 	}, options...)
 }
 
-// noun returns a command that only has subcommands.
+// noun returns a command that only has subcommands. They get the aliases that users know from other
+// programs.
 func noun(use, help, examples string, commands ...*cobra.Command) *cobra.Command {
 	short, long, _ := strings.Cut(help, "\n\n")
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: examples}
 	cmd.AddCommand(commands...)
+	for _, sub := range commands {
+		sub.Aliases = map[string][]string{"list": {"ls"}, "delete": {"remove", "rm"}, "remove": {"delete", "rm"}}[sub.Name()]
+	}
 	return cmd
 }
 
@@ -146,9 +151,13 @@ func alwaysJSON(cmd *cobra.Command) {
 
 // runsCommand is for commands that run another command. Their exit codes are the other command's:
 // see forSandbox.
-func runsCommand(cmd *cobra.Command) { cmd.Annotations = map[string]string{otherCommand: "true"} }
+func runsCommand(cmd *cobra.Command) { cmd.Annotations[otherCommand] = "true" }
 
-const otherCommand = "runs-another-command"
+// Annotations of commands.
+const (
+	otherCommand = "runs-another-command" // see runsCommand
+	begun        = "begun"                // the command line was right
+)
 
 // asks makes a command ask for confirmation before it runs, unless --yes is given.
 func asks(question func(args []string) (what, loss string)) option {

@@ -79,7 +79,7 @@ func newConfigSet() *cobra.Command {
 				return err
 			}
 			changed, err := setSettings(ctx, home, texts)
-			return reply(c, effects(changed, config.EffectOf), err, printEffects)
+			return replyChanged(c, changed, err, config.EffectOf)
 		})
 }
 
@@ -122,26 +122,24 @@ func changedKeys(settings []*controlpb.Setting) (keys []string) {
 	return keys
 }
 
-// effects maps each changed setting to when it takes effect.
-func effects(keys []string, of func(string) config.Effect) map[string]config.Effect {
+// replyChanged prints when each changed setting takes effect.
+func replyChanged(c *call, keys []string, err error, of func(string) config.Effect) error {
 	changed := map[string]config.Effect{}
 	for _, key := range keys {
 		changed[key] = of(key)
 	}
-	return changed
-}
-
-func printEffects(w io.Writer, changed map[string]config.Effect) error {
-	for _, key := range slices.Sorted(maps.Keys(changed)) {
-		when := "at once"
-		if changed[key] == config.NextStart {
-			when = "at the next start"
+	return reply(c, changed, err, func(w io.Writer, changed map[string]config.Effect) error {
+		for _, key := range slices.Sorted(maps.Keys(changed)) {
+			when := "at once"
+			if changed[key] == config.NextStart {
+				when = "at the next start"
+			}
+			if err := writef(w, "%s takes effect %s\n", key, when); err != nil {
+				return err
+			}
 		}
-		if err := writef(w, "%s takes effect %s\n", key, when); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // loadSettings returns the home and its settings.

@@ -62,7 +62,7 @@ fails. What this guest does not have is not checked.`,
 		`  osaurus-sandbox diagnose`, func(ctx context.Context, c *call) error {
 			failed, print := 0, printCheck
 			if c.json {
-				print = printLine
+				print = printJSONLine
 			}
 			for r, err := range control.Messages(c.Diagnose(ctx, &controlpb.DiagnoseRequest{NatTarget: target})) {
 				if err != nil {

@@ -140,12 +140,10 @@ func execJSON(ctx context.Context, c console, command engine.Command, run starte
 	var out, errs bytes.Buffer
 	command.MaxOutput = maxJSONOutput
 	began := time.Now()
-	var w witness
-	_, err := runCommand(ctx, console{c.in, &out, &errs}, command, w.watch(run))
-	if _, isExit := errors.AsType[exit](err); !w.ended || err != nil && !isExit {
+	e, err := runCommand(ctx, console{c.in, &out, &errs}, command, run)
+	if _, isExit := errors.AsType[exit](err); !e.ended || err != nil && !isExit {
 		return err // it did not run, or its result is unknown
 	}
-	e := w.exit
 	return errors.Join(err, printJSON(c.out, struct {
 		Stdout    string  `json:"stdout"`
 		Stderr    string  `json:"stderr"`

@@ -217,7 +217,7 @@ Prints the last lines that a job has written, to standard output or error, and w
 			defer stream.Close()
 			show := func(part *controlpb.TailJobResponse) error {
 				if c.json {
-					return printLine(c.out, part)
+					return printJSONLine(c.out, part)
 				}
 				_, err := c.out.Write(part.Data)
 				return err

@@ -67,7 +67,7 @@ func logsWithoutDaemon(c *call, source string, since time.Time) error {
 	writef(c.err, "No daemon answers. This is what is in %s:\n", home.Logs())
 	show := printLog
 	if c.json {
-		show = printLine
+		show = printJSONLine
 	}
 	return control.LeftLogs(home, source, since, func(l *controlpb.LogsResponse) error { return show(c.out, l) })
 }

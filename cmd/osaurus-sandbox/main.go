@@ -69,27 +69,12 @@ type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "ended by a signal: " + i.signal.String() }
 
-// noteBegin makes all commands set began once their command line was parsed.
-func noteBegin(cmd *cobra.Command, began *bool) {
-	for _, sub := range cmd.Commands() {
-		noteBegin(sub, began)
-	}
-	if do := cmd.RunE; do != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			*began = true
-			return do(cmd, args)
-		}
-	}
-}
-
 // run runs one command line and returns its exit code.
 func run(ctx context.Context, c console, args []string) int {
 	root := newRoot(c)
 	root.SetArgs(args)
-	began := false
-	noteBegin(root, &began)
 	cmd, err := root.ExecuteContextC(ctx)
-	if _, isFault := errors.AsType[*fault.Error](err); err != nil && !isFault && !began {
+	if _, isFault := errors.AsType[*fault.Error](err); err != nil && !isFault && cmd.Annotations[begun] == "" {
 		err = misused(cmd, cmd.Flags().Args(), err)
 	}
 	if cmd.Annotations[otherCommand] != "" {
@@ -152,26 +137,7 @@ func newRoot(c console) *cobra.Command {
 	root.SetVersionTemplate("osaurus-sandbox {{.Version}}\n")
 	root.AddCommand(newVersion())
 	applyUse(root)
-	for _, cmd := range root.Commands() {
-		alsoCalled(cmd)
-	}
 	return root
-}
-
-// alsoCalled adds the aliases that users know from other programs. Commands of root get none,
-// because its remove deletes the guest.
-func alsoCalled(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		alsoCalled(sub)
-		switch sub.Name() {
-		case "list":
-			sub.Aliases = append(sub.Aliases, "ls")
-		case "delete":
-			sub.Aliases = append(sub.Aliases, "remove", "rm")
-		case "remove":
-			sub.Aliases = append(sub.Aliases, "delete", "rm")
-		}
-	}
 }
 
 // group is a section of commands in help.

@@ -102,7 +102,7 @@ func TestMCPInstall(t *testing.T) {
 	}
 	is(broken)
 	ok(t, "mcp", "install", "codex", "--agent", "alice", "--profile", "lean")
-	if text, err := os.ReadFile(filepath.Join(user, ".codex", "config.toml")); err != nil || !strings.Contains(string(text), `args = ["mcp", "--agent", "alice", "--profile", "lean"]`) {
+	if text, err := os.ReadFile(filepath.Join(user, ".codex", "config.toml")); err != nil || !strings.Contains(string(text), `args = ["mcp","--agent","alice","--profile","lean"]`) {
 		t.Errorf("%s %v", text, err)
 	}
 	ok(t, "mcp", "uninstall", "codex") // a file that install has made

@@ -28,9 +28,6 @@ func reply[A any](c *call, answer A, err error, show func(io.Writer, A) error) e
 	case err != nil:
 		return err
 	case c.json:
-		if m, ok := any(answer).(proto.Message); ok {
-			return printProto(c.out, m)
-		}
 		return printJSON(c.out, answer)
 	case show == nil:
 		return nil
@@ -41,7 +38,7 @@ func reply[A any](c *call, answer A, err error, show func(io.Writer, A) error) e
 // replyEach is reply for a stream of answers. In JSON, each is one line.
 func replyEach[M proto.Message](c *call, answers iter.Seq2[M, error], show func(io.Writer, M) error) error {
 	if c.json {
-		show = printLine
+		show = printJSONLine
 	}
 	for answer, err := range answers {
 		if err == nil {
@@ -66,7 +63,7 @@ func replyRows[M any, I proto.Message](c *call, answers iter.Seq2[M, error], ite
 		return errors.Join(printTable(c.out, header, list, cells), err)
 	}
 	for _, i := range list {
-		if err := printLine(c.out, i); err != nil {
+		if err := printJSONLine(c.out, i); err != nil {
 			return err
 		}
 	}
@@ -84,8 +81,12 @@ func collect[M, I any](answers iter.Seq2[M, error], item func(M) I) (list []I, e
 	return list, nil
 }
 
-// printJSON prints indented JSON.
+// printJSON prints a value or a message as indented JSON.
 func printJSON(w io.Writer, v any) error {
+	v, err := inJSON(v)
+	if err != nil {
+		return err
+	}
 	text, err := printable.Document(v)
 	if err == nil {
 		_, err = io.WriteString(w, harmlessJSON(text))
@@ -93,8 +94,12 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// printJSONLine prints JSON on one line.
-func printJSONLine(w io.Writer, v any) error {
+// printJSONLine prints a value or a message as JSON on one line.
+func printJSONLine[V any](w io.Writer, value V) error {
+	v, err := inJSON(value)
+	if err != nil {
+		return err
+	}
 	text, err := printable.JSON(v)
 	if err == nil {
 		_, err = io.WriteString(w, harmlessJSON(text)+"\n")
@@ -102,28 +107,15 @@ func printJSONLine(w io.Writer, v any) error {
 	return err
 }
 
-// inJSON converts a message to JSON. It includes fields that are zero, false or empty, so that
-// programs find every field. Unset messages, such as times, are left out.
-func inJSON(m proto.Message) (json.RawMessage, error) {
-	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-}
-
-// printProto prints a message as indented JSON.
-func printProto(w io.Writer, m proto.Message) error {
-	text, err := inJSON(m)
-	if err != nil {
-		return err
+// inJSON returns v, or its JSON if it is a message. That includes fields that are zero, false or
+// empty, so that programs find every field. Unset messages, such as times, are left out.
+func inJSON(v any) (any, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return v, nil
 	}
-	return printJSON(w, text) // protojson varies its spaces
-}
-
-// printLine prints a message as one line of JSON.
-func printLine[M proto.Message](w io.Writer, m M) error {
-	text, err := inJSON(m)
-	if err != nil {
-		return err
-	}
-	return printJSONLine(w, text)
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+	return json.RawMessage(text), err
 }
 
 // table aligns cells in columns. Flush writes it.

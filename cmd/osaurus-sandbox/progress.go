@@ -41,9 +41,9 @@ func showProgress(w io.Writer) progress.Func {
 	return p.show
 }
 
-// terminalWidth returns the number of columns of w, or 0 if it is not a terminal.
-func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
+// terminalWidth returns the number of columns of a reader or writer, or 0 if it is not a terminal.
+func terminalWidth(stream any) int {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return 0
 	}
@@ -52,16 +52,6 @@ func terminalWidth(w io.Writer) int {
 		return 0
 	}
 	return cmp.Or(int(size.Col), 80) // the terminal does not know its size
-}
-
-// isTerminal reports whether r is a terminal.
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
 }
 
 func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
@@ -141,8 +131,7 @@ const toldAfter = time.Second
 
 // withProgress runs do and shows the sandbox's progress meanwhile.
 func withProgress(ctx context.Context, c *call, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
-	stop := showJourney(ctx, c, 0)
-	defer stop()
+	defer showJourney(ctx, c, 0)()
 	return do()
 }
 

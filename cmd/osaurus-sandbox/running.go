@@ -25,11 +25,20 @@ type process interface {
 // starter starts a command in a guest.
 type starter func(context.Context, engine.Command) (process, error)
 
+// outcome is how a command ended.
+type outcome struct {
+	engine.Exit
+	// ended reports whether Exit is known.
+	ended bool
+	// patient is false after the second signal, or one before the command ran: then the caller must
+	// stop waiting.
+	patient bool
+}
+
 // runCommand runs a command in the guest with the console's streams and signals. An exit code
 // other than 0 is an exit error; errors after the command has begun are wrapped in lost. The first
-// signal goes to the command. patient is false after the second signal, or one before the command
-// runs: then the caller must stop waiting.
-func runCommand(ctx context.Context, c console, cmd engine.Command, start starter) (patient bool, err error) {
+// signal goes to the command.
+func runCommand(ctx context.Context, c console, cmd engine.Command, start starter) (outcome, error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, endings()...)
 	defer signal.Stop(signals)
@@ -40,7 +49,7 @@ func runCommand(ctx context.Context, c console, cmd engine.Command, start starte
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out, c.err
 	process, err := start(run, cmd)
 	if err != nil {
-		return ctx.Err() == nil, cannotRun(err)
+		return outcome{patient: ctx.Err() == nil}, cannotRun(err)
 	}
 	unstarted()
 
@@ -62,58 +71,28 @@ func runCommand(ctx context.Context, c console, cmd engine.Command, start starte
 		}
 	}()
 	exited, err := process.Wait()
+	o := outcome{exited, err == nil, run.Err() == nil}
 	switch {
-	case run.Err() != nil:
-		return false, context.Cause(ctx)
+	case !o.patient:
+		return o, context.Cause(ctx)
 	case errors.Is(err, syscall.EPIPE):
-		return true, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as pipelines expect
+		return o, exit{code: exitInterrupted + int(syscall.SIGPIPE)} // as pipelines expect
 	case err != nil:
-		return true, lost{err}
+		return o, lost{err}
 	case exited.Status() != 0:
-		return true, exit{code: exited.Status()}
+		return o, exit{code: exited.Status()}
 	}
-	return true, nil
+	return o, nil
 }
 
 // runForPerson is runCommand that reports a timeout by message and exit code.
 func runForPerson(ctx context.Context, c console, cmd engine.Command, start starter) error {
-	var w witness
-	_, err := runCommand(ctx, c, cmd, w.watch(start))
-	if w.exit.TimedOut {
+	o, err := runCommand(ctx, c, cmd, start)
+	if o.TimedOut {
 		writef(c.err, timeIsOver)
 		err = cmp.Or(err, error(exit{code: exitInterrupted + int(syscall.SIGTERM)}))
 	}
 	return err
-}
-
-// witness records whether a command began and how it ended.
-type witness struct {
-	begun bool
-	exit  engine.Exit
-	ended bool
-}
-
-// watch returns a starter that records its commands in the witness.
-func (w *witness) watch(start starter) starter {
-	return func(ctx context.Context, cmd engine.Command) (process, error) {
-		p, err := start(ctx, cmd)
-		if err != nil {
-			return nil, err
-		}
-		w.begun = true
-		return watched{p, w}, nil
-	}
-}
-
-type watched struct {
-	process
-	by *witness
-}
-
-func (p watched) Wait() (engine.Exit, error) {
-	exited, err := p.process.Wait()
-	p.by.exit, p.by.ended = exited, err == nil
-	return exited, err
 }
 
 // timeIsOver is printed after --timeout ended a command.

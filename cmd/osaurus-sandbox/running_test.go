@@ -18,45 +18,45 @@ import (
 )
 
 // begun is a command that has begun, and whose end is told.
-type begun struct {
+type ran struct {
 	exit engine.Exit
 	err  error
 }
 
-func (begun) Signal(context.Context, engine.Signal) error { return nil }
-func (begun) Resize(engine.TerminalSize) error            { return nil }
-func (begun) Done() <-chan struct{}                       { return nil }
-func (p begun) Wait() (engine.Exit, error)                { return p.exit, p.err }
+func (ran) Signal(context.Context, engine.Signal) error { return nil }
+func (ran) Resize(engine.TerminalSize) error            { return nil }
+func (ran) Done() <-chan struct{}                       { return nil }
+func (p ran) Wait() (engine.Exit, error)                { return p.exit, p.err }
 
-// Whoever runs a command again that 125 was said of runs it once: what had begun ends otherwise.
+// Whoever runs a command again that 125 was said of runs it once: what had ran ends otherwise.
 func TestExitCodeOfLostCommand(t *testing.T) {
 	broke := fault.Newf(fault.Unavailable, "run command", "", "the machine ended before it did")
 	for name, test := range map[string]struct {
 		start error
-		begun begun
+		ran   ran
 		want  int
 	}{
-		"it ended":             {nil, begun{engine.Exit{Code: 3}, nil}, 3},
-		"nothing was begun":    {broke, begun{}, exitSandbox},
-		"its end is not known": {nil, begun{engine.Exit{}, broke}, exitLost},
-		"nobody reads it":      {nil, begun{engine.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
-		"its time was over":    {nil, begun{engine.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
+		"it ended":             {nil, ran{engine.Exit{Code: 3}, nil}, 3},
+		"nothing was begun":    {broke, ran{}, exitSandbox},
+		"its end is not known": {nil, ran{engine.Exit{}, broke}, exitLost},
+		"nobody reads it":      {nil, ran{engine.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
+		"its time was over":    {nil, ran{engine.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
 	} {
 		start := func(context.Context, engine.Command) (process, error) {
 			if test.start != nil {
 				return nil, test.start
 			}
-			return test.begun, nil
+			return test.ran, nil
 		}
 		for as, run := range map[string]func(context.Context, console, engine.Command, starter) error{"plain": runForPerson, "json": execJSON} {
 			var out, errs bytes.Buffer
 			err := run(t.Context(), console{strings.NewReader(""), &out, &errs}, engine.Command{Args: []string{"x"}}, start)
 			code := finish(t.Context(), &errs, forSandbox(t.Context(), err))
 			want := test.want
-			if test.begun.exit.TimedOut && as == "json" {
+			if test.ran.exit.TimedOut && as == "json" {
 				want = 0
 			}
-			if told := strings.Contains(out.String(), "exit_code"); code != want || as == "json" && told != (test.start == nil && test.begun.err == nil) {
+			if told := strings.Contains(out.String(), "exit_code"); code != want || as == "json" && told != (test.start == nil && test.ran.err == nil) {
 				t.Errorf("%s, %s: %d, %s%s", name, as, code, &out, &errs)
 			}
 		}

@@ -188,7 +188,7 @@ daemon needs `+agefile.PassphraseFileVariable+` in its environment: the path of 
 // since it is not shown.
 func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	first, err := readSecret(ctx, c, "the new passphrase")
-	if err != nil || !isTerminal(c.in) {
+	if err != nil || terminalWidth(c.in) == 0 {
 		return first, err
 	}
 	second, err := readSecret(ctx, c, "it once more")

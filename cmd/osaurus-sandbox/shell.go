@@ -40,7 +40,7 @@ The guest is started if it does not run, and not stopped as idle while you are t
 				return err
 			}
 			own, isFile := c.in.(*os.File)
-			if !isFile || !isTerminal(own) {
+			if !isFile || terminalWidth(own) == 0 {
 				return fault.Newf(fault.InvalidArgs, "attach to session", session, "the input is no terminal").
 					Advise("Run one command with: osaurus-sandbox exec " + c.args[0] + " --session " + session + " -- COMMAND.")
 			}
@@ -100,7 +100,7 @@ func work(own *os.File, a *control.Attachment, leave func() error) (code int, wo
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	defer signal.Stop(changes)
-	go guarded(func() { keepSize(own, changes, a) })
+	go guarded(func() { follow(own, changes, a) })
 	left := make(chan error, 1)
 	go guarded(func() { left <- carryKeys(keysOf(own, a.Done()), a) })
 
@@ -116,20 +116,6 @@ func work(own *os.File, a *control.Attachment, leave func() error) (code int, wo
 		words = "The shell has ended: " + end.Cause + "."
 	}
 	return end.Code, words, err
-}
-
-// keepSize resizes a shell's terminal with this one.
-func keepSize(own *os.File, changes <-chan os.Signal, a *control.Attachment) {
-	for {
-		select {
-		case <-changes:
-		case <-a.Done():
-			return
-		}
-		if a.Resize(terminalSize(own)) != nil {
-			return // the shell has exited
-		}
-	}
 }
 
 // keysOf reads a terminal until it ends or over is closed. The pending read swallows what is typed

@@ -133,7 +133,7 @@ Report the result with "task done" or "task fail". If no task waits, the exit co
 			case r.Task == nil:
 				return fault.Newf(fault.NotFound, "take task", c.arg(0), "none waits").Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
 			}
-			return printProto(c.out, r)
+			return printJSON(c.out, r)
 		},
 		withFlag(&hold, "hold", "how long the lease is, up to 1h"),
 		withFlag(&wait, "wait", "how long to wait for one"),

@@ -13,20 +13,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// usualSize is the size of a command's terminal if this program has none.
-func usualSize() engine.TerminalSize { return engine.TerminalSize{Rows: 24, Cols: 80} }
-
 // execTerminal runs a command on a terminal of the same size as this program's, and passes all
 // keys to it.
 func execTerminal(ctx context.Context, c console, command engine.Command, run starter) error {
-	own, isTerminal := c.in.(*os.File)
-	if isTerminal {
-		isTerminal = terminalWidth(own) > 0
-	}
-	command.Terminal = &engine.Terminal{Size: usualSize(), Term: os.Getenv("TERM")}
-	if isTerminal {
-		command.Terminal.Size = terminalSize(own)
-	}
+	own, _ := c.in.(*os.File)
+	isTerminal := terminalWidth(c.in) > 0
+	command.Terminal = &engine.Terminal{Size: terminalSize(own), Term: os.Getenv("TERM")}
 	view, shown := newScreen(c.out), terminalWidth(c.out) > 0
 	c.out = view
 	var undo []func() error // restores the terminals
@@ -59,8 +51,11 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 	return err
 }
 
-// follow resizes a command's terminal with this program's.
-func follow(own *os.File, resized <-chan os.Signal, p process) {
+// follow resizes the terminal of a command or a shell with this program's.
+func follow(own *os.File, resized <-chan os.Signal, p interface {
+	Resize(engine.TerminalSize) error
+	Done() <-chan struct{}
+}) {
 	for {
 		if p.Resize(terminalSize(own)) != nil {
 			return // the command has ended
@@ -73,10 +68,11 @@ func follow(own *os.File, resized <-chan os.Signal, p process) {
 	}
 }
 
+// terminalSize returns the size of a terminal, or the usual one if f is none.
 func terminalSize(f *os.File) engine.TerminalSize {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Row == 0 || size.Col == 0 {
-		return usualSize()
+		return engine.TerminalSize{Rows: 24, Cols: 80}
 	}
 	return engine.TerminalSize{Rows: size.Row, Cols: size.Col}
 }

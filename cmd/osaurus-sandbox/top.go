@@ -35,7 +35,7 @@ press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It 
   osaurus-sandbox top --count 1 --json`, func(ctx context.Context, c *call) error {
 			show := plainTop
 			if c.json {
-				show = func(w io.Writer, t tick) error { return printJSONLine(w, t) }
+				show = printJSONLine
 			} else if rows := terminalWidth(c.out); rows > 0 {
 				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
 				fmt.Fprint(c.out, enter)

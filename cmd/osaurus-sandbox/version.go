@@ -12,13 +12,14 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 )
 
 func newVersion() *cobra.Command {
 	return command("version", "Show this program's version, and the running daemon's",
 		`  osaurus-sandbox version`, func(ctx context.Context, c *call) error {
-			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(ctx)}
+			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(ctx, c)}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				v.Version, v.Revision = info.Main.Version, commitOf(info)
 			}
@@ -71,25 +72,23 @@ func noteAnotherBuild(ctx context.Context, c *call) {
 }
 
 // askVersion asks the daemon of the home, if one runs. It waits two seconds at most.
-func askVersion(ctx context.Context) *daemonVersion {
+func askVersion(ctx context.Context, c *call) *daemonVersion {
 	const limit = 2 * time.Second
-	home, err := config.FindHome()
-	if err != nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	client, err := control.Connect(ctx, home, clientName)
+	home, err := config.FindHome()
+	if err == nil {
+		c.Client, err = control.Connect(ctx, home, clientName)
+	}
 	if fault.KindOf(err) == fault.Unavailable {
 		return nil
 	}
+	var hello *controlpb.HelloResponse
 	if err == nil {
-		defer client.Close()
-		hello, failed := client.Hello(ctx)
-		if failed == nil {
-			return &daemonVersion{Program: hello.Program, PID: hello.Pid}
-		}
-		err = failed
+		hello, err = c.Hello(ctx)
 	}
-	return &daemonVersion{Trouble: err.Error()}
+	if err != nil {
+		return &daemonVersion{Trouble: err.Error()}
+	}
+	return &daemonVersion{Program: hello.Program, PID: hello.Pid}
 }
