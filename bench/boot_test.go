@@ -38,7 +38,7 @@ const (
 func BenchmarkBoot(b *testing.B) {
 	program := build(b)
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-		accel, _ := qemu.ChooseAccelerator(arch)
+		accel := accelerator(b, arch)
 		b.Run(fmt.Sprintf("%s/%s", arch, accel), func(b *testing.B) {
 			p := lab.BusyboxPack(b, string(arch))
 			b.Setenv(config.HomeVariable, filepath.Join(b.TempDir(), "home"))
@@ -104,8 +104,17 @@ func writeFloor(path string, arch vm.Arch) error {
 	return floor.WriteInitramfs(f, arch)
 }
 
+// accelerator returns how this host runs guests of an architecture.
+func accelerator(b *testing.B, arch vm.Arch) string {
+	can, err := new(qemu.Driver).Capabilities(b.Context(), arch)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return can.Accelerator
+}
+
 // floorTime is how long QEMU runs until its guest has powered off.
-func floorTime(b *testing.B, p pack.Pack, initramfs string, accel qemu.Accelerator) time.Duration {
+func floorTime(b *testing.B, p pack.Pack, initramfs, accel string) time.Duration {
 	b.Helper()
 	name, machine, cpu, console := "qemu-system-x86_64", "q35", "max,la57=off,erms=off,fsrm=off", "ttyS0"
 	if p.Manifest.Arch == vm.ARM64 {

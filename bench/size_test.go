@@ -18,7 +18,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu"
 )
 
 // rest is how long nothing happens before it is measured.
@@ -29,8 +28,7 @@ const rest = 3 * time.Second
 func BenchmarkResident(b *testing.B) {
 	program := build(b)
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-		accel, _ := qemu.ChooseAccelerator(arch)
-		b.Run(fmt.Sprintf("%s/%s", arch, accel), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%s/%s", arch, accelerator(b, arch)), func(b *testing.B) {
 			p := lab.BusyboxPack(b, string(arch))
 			b.Setenv(config.HomeVariable, filepath.Join(b.TempDir(), "home"))
 			firstByte(b, program, p) // builds the image, which is not rest

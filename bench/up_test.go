@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu"
 )
 
 // BenchmarkUp compares `up` of a sandbox that is provisioned and stopped, from
@@ -22,7 +21,7 @@ import (
 // BenchmarkBoot.
 func BenchmarkUp(b *testing.B) {
 	program, arch := build(b), vm.HostArch()
-	accel, _ := qemu.ChooseAccelerator(arch)
+	accel := accelerator(b, arch)
 	b.Run(fmt.Sprintf("%s/%s", arch, accel), func(b *testing.B) {
 		p := lab.BusyboxPack(b, string(arch))
 		b.Setenv(config.HomeVariable, filepath.Join(b.TempDir(), "home"))

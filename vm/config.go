@@ -40,9 +40,6 @@ type Config struct {
 	// ConsoleLog is the log file of the guest's console, bounded by rotating it once
 	// (".1"). Empty means no log.
 	ConsoleLog string
-	// StateDir is where the driver keeps files between runs of the same machine,
-	// such as its identifier.
-	StateDir string
 }
 
 // Disk is a raw image file.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/fault"
 )
 
 // Finding is the result of one check of this host, such as whether QEMU is installed.
@@ -23,6 +25,14 @@ const (
 	FindingLimited FindingStatus = "limited" // machines run, but slower or with less
 	FindingMissing FindingStatus = "missing" // no machine runs until it is fixed
 )
+
+// NewFinding returns the result of a check that succeeded with detail, or failed with err.
+func NewFinding(what, detail string, err error) Finding {
+	if err != nil {
+		return Finding{What: what, Status: FindingMissing, Detail: err.Error(), Fix: fault.AdviceOf(err)}
+	}
+	return Finding{What: what, Status: FindingOK, Detail: detail}
+}
 
 // CheckFiles checks that this process may open as many files as wanted. Each shared
 // folder uses up to a quarter of the limit. fix is the advice if it is too low.

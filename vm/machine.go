@@ -24,7 +24,6 @@ type Capabilities struct {
 	Accelerator string      // "kvm", "tcg", "apple"
 	ResetEnds   bool        // a guest's reboot or panic ends its machine; without, the guest may only stop answering
 	Ownership   []Ownership // of shares; the first is the default
-	Network     []NetworkKind
 }
 
 // Machine is one run of a virtual machine: it starts once and ends once. Methods may be
@@ -40,15 +39,8 @@ type Machine interface {
 	// Kill ends the machine at once and returns when it is gone. It does nothing if
 	// the machine is not running.
 	Kill(ctx context.Context) error
-	// Pause stops the machine's processors until Resume.
-	Pause(ctx context.Context) error
-	Resume(ctx context.Context) error
-
 	// State returns the current state. It never blocks.
 	State() State
-	// Watch returns a channel that receives each change of state, and is closed when
-	// the context or the machine ends. A slow reader loses nothing and delays no one.
-	Watch(ctx context.Context) <-chan State
 	// Done is closed when the machine has ended and released its devices. It is also
 	// closed when a killed machine does not end in time and may still have its disks
 	// open: then Kill and Close fail until it is gone.
@@ -83,11 +75,7 @@ type State string
 const (
 	Stopped  State = "stopped"  // not started, or ended without an error
 	Starting State = "starting" // Start was called
-	Running  State = "running"  // its processors run
-	Pausing  State = "pausing"
-	Paused   State = "paused"
-	Resuming State = "resuming"
-	Stopping State = "stopping" // it is ending
+	Running  State = "running"  // its processors run, or it has stalled
 	Failed   State = "failed"   // ended with an error
 )
 

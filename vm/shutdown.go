@@ -15,13 +15,10 @@ const (
 
 // Shutdown ends a machine and returns when it has ended. It calls powerOff, which asks
 // the guest to power off within grace, then presses the power button, then kills.
-// powerOff may be nil. A paused machine is resumed first, so that it can answer.
+// powerOff may be nil.
 func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func(context.Context) error) error {
 	if m.State().Ended() {
 		return nil
-	}
-	if m.State() == Paused {
-		_ = m.Resume(ctx) // if it fails, the machine is killed below
 	}
 	if powerOff != nil {
 		ask, cancel := context.WithTimeout(ctx, grace)

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,17 +33,7 @@ var (
 // Validate checks a configuration for a driver with these capabilities. It fails with a
 // fault.InvalidArgs that names the first wrong field. Drivers call it in New.
 func (c *Config) Validate(caps Capabilities) error {
-	checks := []func() error{
-		c.checkSize, c.checkKernel, c.checkDisks,
-		func() error { return c.checkShares(caps) },
-		func() error { return c.checkNetwork(caps) },
-	}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(c.checkSize(), c.checkKernel(), c.checkDisks(), c.checkShares(caps), c.checkNetwork())
 }
 
 func invalid(field string, err error, advice string) error {
@@ -111,11 +102,12 @@ func (c *Config) checkShares(caps Capabilities) error {
 	return nil
 }
 
-func (c *Config) checkNetwork(caps Capabilities) error {
-	if c.Network != "" && !slices.Contains(caps.Network, c.Network) {
-		return invalid("Network", fmt.Errorf("%q is not supported here", c.Network), fmt.Sprintf("Use one of %q, or leave it empty.", caps.Network))
+func (c *Config) checkNetwork() error {
+	switch c.Network {
+	case "", NetworkNone, NetworkNAT:
+		return nil
 	}
-	return nil
+	return invalid("Network", fmt.Errorf("unknown network %q", c.Network), fmt.Sprintf("Use %q or %q, or leave it empty.", NetworkNone, NetworkNAT))
 }
 
 func checkFolder(path string) error {

@@ -74,11 +74,12 @@ func runBoot(ctx context.Context, c *call, flags bootFlags) error {
 		return err
 	}
 
-	if spec.StateDir, err = newBootDir(home); err != nil {
+	dir, err := newBootDir(home)
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(spec.StateDir)
-	spec.ConsoleLog = filepath.Join(spec.StateDir, "console.log")
+	defer os.RemoveAll(dir)
+	spec.ConsoleLog = filepath.Join(dir, "console.log")
 
 	g, err := boot.Boot(ctx, spec)
 	if err != nil {

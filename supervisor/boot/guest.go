@@ -45,11 +45,10 @@ type Spec struct {
 	Memory         int64 // bytes
 	// DataDisk is the image file for what the guest changes outside its shares.
 	// Without one, all of that is gone when the machine ends.
-	DataDisk string
-	Shares   []Share
-	Network  vm.NetworkKind
-	// ConsoleLog and StateDir are as in vm.Config.
-	ConsoleLog, StateDir string
+	DataDisk   string
+	Shares     []Share
+	Network    vm.NetworkKind
+	ConsoleLog string // as in vm.Config
 	// Bridge answers requests of programs in the guest. It may be nil.
 	Bridge Bridge
 }
@@ -206,7 +205,7 @@ func (s Spec) machineConfig() vm.Config {
 		Kernel: s.Image.Kernel, Initrd: s.Image.Initrd,
 		Disks:      []vm.Disk{{Path: s.Image.Base, ReadOnly: true}},
 		Network:    s.Network,
-		ConsoleLog: s.ConsoleLog, StateDir: s.StateDir,
+		ConsoleLog: s.ConsoleLog,
 	}
 	if s.DataDisk != "" {
 		c.Disks = append(c.Disks, vm.Disk{Path: s.DataDisk})

@@ -61,15 +61,11 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	state, err := s.home.Make(filepath.Join(s.home.Run(), "machine"))
-	if err != nil {
-		return Spec{}, err
-	}
 	if err := makeFolders(s.home); err != nil {
 		return Spec{}, err
 	}
 	network := vm.NetworkNone
-	if set.Network == config.NetworkOutbound && slices.Contains(s.can.Network, vm.NetworkNAT) {
+	if set.Network == config.NetworkOutbound {
 		network = vm.NetworkNAT
 	}
 	// If one agent owned a file in a folder that agents share, the others could not
@@ -86,7 +82,7 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree}, MountPoint: sharedMount},
 			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: common, MinFree: MinFree}, MountPoint: outputMount},
 		},
-		ConsoleLog: filepath.Join(logs, "console.log"), StateDir: state, Bridge: s.bridge,
+		ConsoleLog: filepath.Join(logs, "console.log"), Bridge: s.bridge,
 	}, nil
 }
 

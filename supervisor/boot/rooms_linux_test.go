@@ -178,7 +178,7 @@ func (h *home) boot(t testing.TB) {
 			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipEverybody}, MountPoint: "/output"},
 			{Share: vm.Share{Tag: "input", Path: t.TempDir(), ReadOnly: true}, MountPoint: "/mnt/input"},
 		},
-		ConsoleLog: log, StateDir: t.TempDir(), Bridge: h.programs.Server,
+		ConsoleLog: log, Bridge: h.programs.Server,
 	})
 	if err != nil {
 		t.Fatal(err)

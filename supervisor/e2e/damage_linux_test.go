@@ -40,7 +40,7 @@ const (
 
 // damages lists the ways to kill, stop, and stop and continue QEMU and the guest. (TestDaemon
 // does the same to the daemon.) A running guest damages itself, a stopping one does so when its
-// commands get SIGTERM, and a booting one is damaged from the host.
+// commands get SIGTERM, and a booting one only panics: it stops as QEMU does.
 func damages(m *meddler, moment string) map[string]damage {
 	all := map[string]damage{
 		"qemu killed":    {hit: qemuGets(syscall.SIGKILL)},
@@ -50,8 +50,6 @@ func damages(m *meddler, moment string) map[string]damage {
 	switch moment {
 	case "start":
 		all["guest killed"] = damage{arm: func(*sandbox) { m.next("rdinit=/none") }}
-		all["guest stopped"] = damage{hit: m.pause}
-		all["guest continued"] = damage{hit: m.pause, mend: m.resume, mends: true}
 	case "stop", "reset":
 		all["guest killed"] = damage{arm: guestRuns(whenTold(panics))}
 		all["guest stopped"] = damage{arm: guestRuns(whenTold(freezes))}
@@ -107,7 +105,6 @@ type meddler struct {
 
 	mu   sync.Mutex
 	args []string // for the next machine's kernel
-	last vm.Machine
 }
 
 // New implements vm.Driver.
@@ -116,11 +113,7 @@ func (m *meddler) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	cfg.KernelArgs = append(cfg.KernelArgs, m.args...)
 	m.args = nil
 	m.mu.Unlock()
-	made, err := m.Driver.New(ctx, cfg)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = made
-	return made, err
+	return m.Driver.New(ctx, cfg)
 }
 
 // next adds an argument to the next machine's kernel.
@@ -128,22 +121,4 @@ func (m *meddler) next(arg string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.args = []string{arg}
-}
-
-func (m *meddler) machine() vm.Machine {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
-}
-
-// pause stops all of the guest and not its QEMU.
-func (m *meddler) pause(s *sandbox) {
-	s.t.Helper()
-	timetest.Eventually(s.t, "its processors run", func() bool { return m.machine().State() == vm.Running })
-	s.must(m.machine().Pause(s.t.Context()))
-}
-
-func (m *meddler) resume(s *sandbox) {
-	s.t.Helper()
-	s.must(m.machine().Resume(s.t.Context()))
 }

@@ -100,7 +100,9 @@ func TestFaults(t *testing.T) {
 		cells = nil
 		for _, damage := range []string{"qemu continued", "guest continued", "qemu killed", "guest killed", "qemu stopped", "guest stopped"} {
 			for _, moment := range []string{"idle", "exec", "crowd", "stop", "start", "reset"} {
-				cells = append(cells, cell{damage, moment})
+				if _, ok := damages(nil, moment)[damage]; ok {
+					cells = append(cells, cell{damage, moment})
+				}
 			}
 		}
 	}

@@ -3,10 +3,9 @@
 package qemu
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,12 +13,10 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// Accelerator is QEMU's way to run the guest's instructions.
-type Accelerator string
-
+// QEMU's ways to run the guest's instructions, as in vm.Capabilities.
 const (
-	KVM Accelerator = "kvm" // hardware virtualization
-	TCG Accelerator = "tcg" // emulation: slow, but works everywhere
+	KVM = "kvm" // hardware virtualization
+	TCG = "tcg" // emulation: slow, but works everywhere
 )
 
 // ioctl requests of /dev/kvm, and its only API version.
@@ -29,14 +26,12 @@ const (
 	kvmAPIVersion    = 12
 )
 
-// ChooseAccelerator returns KVM if it works for guests of an architecture, otherwise TCG and the
-// reason.
-func ChooseAccelerator(arch vm.Arch) (accel Accelerator, reason string) {
-	trouble := kvmTrouble(arch)
-	if trouble.reason != "" {
-		return TCG, trouble.reason
+// chooseAccelerator returns KVM if it works for guests of an architecture, otherwise TCG.
+func chooseAccelerator(arch vm.Arch) string {
+	if kvmTrouble(arch).reason != "" {
+		return TCG
 	}
-	return KVM, ""
+	return KVM
 }
 
 // trouble is the reason why KVM cannot be used, and the fix if there is one.
@@ -78,17 +73,11 @@ func kvmTrouble(arch vm.Arch) trouble {
 
 // virtualizes reports whether /proc/cpuinfo has the flag of Intel's or AMD's virtualization.
 func virtualizes(cpuinfo []byte) bool {
-	for lines := bufio.NewScanner(bytes.NewReader(cpuinfo)); lines.Scan(); {
-		name, flags, _ := strings.Cut(lines.Text(), ":")
-		if strings.TrimSpace(name) != "flags" {
-			continue
+	for line := range strings.Lines(string(cpuinfo)) {
+		if name, flags, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "flags" {
+			all := strings.Fields(flags)
+			return slices.Contains(all, "vmx") || slices.Contains(all, "svm")
 		}
-		for f := range strings.FieldsSeq(flags) {
-			if f == "vmx" || f == "svm" {
-				return true
-			}
-		}
-		return false
 	}
 	return false
 }

@@ -18,21 +18,10 @@ const fileQueue = 1024
 // network.
 const fixedMAC = "52:54:00:6f:73:61"
 
-// wiring holds the descriptors that QEMU inherits for the command line: the sockets of devices
-// served here, of the console and of the control connection.
-type wiring struct {
-	console, control int
-	backends         []wire
-}
-
-// wire is a device served by this process, with its QEMU name and properties.
-type wire struct {
-	device string
-	fd     int
-}
-
-// arguments returns QEMU's command line for a machine.
-func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
+// arguments returns QEMU's command line for a machine. QEMU inherits the sockets of the control
+// connection, the console and each device in backends, in this order, from descriptor
+// firstInherited on.
+func arguments(cfg *vm.Config, accel string, backends []backend) []string {
 	var args []string
 	add := func(option, format string, values ...any) {
 		args = append(args, option, fmt.Sprintf(format, values...))
@@ -56,12 +45,12 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 	}
 	add("-append", "%s", strings.Join(append(kernelArgs(cfg.Arch, accel), cfg.KernelArgs...), " "))
 
-	add("-chardev", "socket,id=control,fd=%d", w.control)
+	add("-chardev", "socket,id=control,fd=%d", firstInherited)
 	add("-mon", "chardev=control,mode=control")
 
 	// One log for both consoles: the serial port shows errors until the kernel has a driver for the
 	// virtio console.
-	add("-chardev", "socket,id=console,fd=%d,mux=on", w.console)
+	add("-chardev", "socket,id=console,fd=%d,mux=on", firstInherited+1)
 	add("-serial", "chardev:console")
 	// The default of 31 ports would cost each boot 62 queues.
 	add("-device", "virtio-serial-pci,max_ports=1,disable-legacy=on")
@@ -81,9 +70,9 @@ func arguments(cfg *vm.Config, accel Accelerator, w wiring) []string {
 		add("-netdev", "user,id=net,ipv6=off")
 		add("-device", "virtio-net-pci,netdev=net,mac=%s,romfile=,disable-legacy=on", fixedMAC)
 	}
-	for i, b := range w.backends {
-		add("-chardev", "socket,id=backend%d,fd=%d", i, b.fd)
-		add("-device", "%s,chardev=backend%d", b.device, i)
+	for i, b := range backends {
+		add("-chardev", "socket,id=backend%d,fd=%d", i, firstInherited+2+i)
+		add("-device", "%s,chardev=backend%d", b.argument, i)
 	}
 	return args
 }
@@ -97,13 +86,13 @@ func machineType(arch vm.Arch) string {
 	return "q35,usb=off,sata=off,smbus=off,vmport=off,smm=off,i8042=off," + common
 }
 
-var accelerators = map[Accelerator]string{KVM: "kvm", TCG: "tcg,thread=multi"}
+var accelerators = map[string]string{KVM: "kvm", TCG: "tcg,thread=multi"}
 
 // processor returns QEMU's CPU model. Emulated amd64 has features up to AVX2, which some prebuilt
 // programs need. It lacks five-level page tables, which are slow, and fast string operations, which
 // make kernel and programs copy byte by byte and double the cost of vsock. Emulated arm64 is the
 // base model that all distributions support: "max" boots slower because of pointer authentication.
-func processor(arch vm.Arch, accel Accelerator) string {
+func processor(arch vm.Arch, accel string) string {
 	switch {
 	case accel == KVM:
 		return "host"
@@ -116,7 +105,7 @@ func processor(arch vm.Arch, accel Accelerator) string {
 // kernelArgs returns the kernel arguments that this driver adds. The console is hvc0, as under
 // Virtualization.framework; until its driver is loaded, errors go to the serial port. A panic
 // resets and so ends the machine. The self-tests of ciphers would take a tenth of an emulated boot.
-func kernelArgs(arch vm.Arch, accel Accelerator) []string {
+func kernelArgs(arch vm.Arch, accel string) []string {
 	early := "earlycon=uart8250,io,0x3f8"
 	if arch == vm.ARM64 {
 		early = "earlycon=pl011,0x9000000"
@@ -144,32 +133,17 @@ func kernelArgs(arch vm.Arch, accel Accelerator) []string {
 // blockdev describes a disk, in JSON so that a path needs no escaping for QEMU. Guest flushes reach
 // the host's disk; blocks that the guest discards or zeroes become holes in the file.
 func blockdev(i int, d vm.Disk) string {
-	type file struct {
-		Driver   string `json:"driver"`
-		Filename string `json:"filename"`
-		ReadOnly bool   `json:"read-only"`
-		Discard  string `json:"discard"`
+	type object map[string]any
+	disk := object{
+		"driver": "raw", "node-name": fmt.Sprintf("disk%d", i), "read-only": d.ReadOnly, "discard": "unmap",
+		"file": object{"driver": "file", "filename": d.Path, "read-only": d.ReadOnly, "discard": "unmap"},
 	}
-	b, err := json.Marshal(struct {
-		Driver       string `json:"driver"`
-		NodeName     string `json:"node-name"`
-		ReadOnly     bool   `json:"read-only"`
-		Discard      string `json:"discard"`
-		DetectZeroes string `json:"detect-zeroes,omitempty"`
-		File         file   `json:"file"`
-	}{
-		Driver: "raw", NodeName: fmt.Sprintf("disk%d", i), ReadOnly: d.ReadOnly, Discard: "unmap", DetectZeroes: detectZeroes(d),
-		File: file{"file", d.Path, d.ReadOnly, "unmap"},
-	})
+	if !d.ReadOnly {
+		disk["detect-zeroes"] = "unmap"
+	}
+	b, err := json.Marshal(disk)
 	if err != nil {
 		panic(err) // cannot fail for strings and booleans
 	}
 	return string(b)
-}
-
-func detectZeroes(d vm.Disk) string {
-	if d.ReadOnly {
-		return "" // nothing is written
-	}
-	return "unmap"
 }

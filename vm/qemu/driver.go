@@ -13,9 +13,6 @@ import (
 
 // Driver implements vm.Driver. The zero value is ready to use.
 type Driver struct {
-	// Accelerator overrides the choice between KVM and TCG, for hosts where KVM is detected but
-	// does not work.
-	Accelerator Accelerator
 	// Log receives errors of devices. Nil discards them.
 	Log *slog.Logger
 }
@@ -31,33 +28,21 @@ func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilitie
 	if _, err := findProgram(ctx, arch); err != nil {
 		return vm.Capabilities{}, err
 	}
-	return d.capabilities(arch), nil
+	return capabilities(arch), nil
 }
 
-func (d *Driver) capabilities(arch vm.Arch) vm.Capabilities {
+func capabilities(arch vm.Arch) vm.Capabilities {
 	return vm.Capabilities{
-		Accelerator: string(d.accelerator(arch)),
+		Accelerator: chooseAccelerator(arch),
 		ResetEnds:   true,
 		Ownership:   []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody},
-		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
 	}
-}
-
-func (d *Driver) accelerator(arch vm.Arch) Accelerator {
-	if d.Accelerator != "" {
-		return d.Accelerator
-	}
-	accel, _ := ChooseAccelerator(arch)
-	return accel
 }
 
 func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
-	if err := cfg.Validate(d.capabilities(cfg.Arch)); err != nil {
+	can := capabilities(cfg.Arch)
+	if err := cfg.Validate(can); err != nil {
 		return nil, err
-	}
-	accel := d.accelerator(cfg.Arch)
-	if _, known := accelerators[accel]; !known {
-		return nil, fault.Newf(fault.InvalidArgs, "choose accelerator", string(accel), "unknown accelerator").Advise("Use kvm or tcg, or leave it empty.")
 	}
 	program, err := findProgram(ctx, cfg.Arch)
 	if err != nil {
@@ -67,5 +52,5 @@ func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return newMachine(cfg, program, accel, log.With("machine", cfg.Name))
+	return newMachine(cfg, program.path, can.Accelerator, log.With("machine", cfg.Name))
 }

@@ -69,8 +69,16 @@ func startProcess(path string, args []string, files []*os.File) (*process, error
 // escape.
 func environment() []string { return []string{"LC_ALL=C"} }
 
-// kill ends QEMU, even a stopped one.
-func (p *process) kill() { _ = p.os.Kill() } // fails only if QEMU has ended
+// kill ends QEMU, even a stopped one. It returns false if QEMU has ended already.
+func (p *process) kill() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		_ = p.os.Kill() // fails only if QEMU has ended
+		return true
+	}
+}
 
 // cause returns the error with which QEMU ended, or nil. Call it after QEMU's end.
 func (p *process) cause() error {

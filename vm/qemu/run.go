@@ -15,12 +15,12 @@ import (
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 
-// lastWords bounds the wait for QEMU's exit status after it has hung up.
-const lastWords = 2 * time.Second
+// exitGrace bounds the wait for QEMU's exit status after it has hung up.
+const exitGrace = 2 * time.Second
 
 // run is a running QEMU: its process, and our end of each connection.
 type run struct {
-	process *process
+	*process
 	console *vm.Console
 	serving sync.WaitGroup // devices and console
 	hangUp  func()         // hangs up on all devices
@@ -31,7 +31,7 @@ type run struct {
 }
 
 // launch starts QEMU for a machine and serves its devices and console.
-func launch(cfg *vm.Config, path string, accel Accelerator, backends []backend, log *slog.Logger) (_ *run, err error) {
+func launch(cfg *vm.Config, path string, accel string, backends []backend, log *slog.Logger) (_ *run, err error) {
 	r := &run{connected: make(chan struct{})}
 	var ours []*net.UnixConn
 	var theirs []*os.File
@@ -49,41 +49,26 @@ func launch(cfg *vm.Config, path string, accel Accelerator, backends []backend, 
 			r.console.Close()
 		}
 	}()
-	// pair returns our end, and the number of the other one in QEMU.
-	pair := func(name string) (*net.UnixConn, int, error) {
+	names := []string{"control", "console"}
+	for _, b := range backends {
+		names = append(names, b.name)
+	}
+	for _, name := range names { // in the order that arguments expects
 		c, f, err := socketPair(name)
 		if err != nil {
-			return nil, 0, err
-		}
-		ours, theirs = append(ours, c), append(theirs, f)
-		return c, firstInherited + len(theirs) - 1, nil
-	}
-
-	var w wiring
-	control, n, err := pair("control")
-	if err != nil {
-		return nil, err
-	}
-	r.conn, w.control = control, n
-	console, n, err := pair("console")
-	if err != nil {
-		return nil, err
-	}
-	w.console = n
-	devices := make([]*net.UnixConn, len(backends))
-	for i, b := range backends {
-		if devices[i], n, err = pair(b.name); err != nil {
 			return nil, err
 		}
-		w.backends = append(w.backends, wire{b.argument, n})
+		ours, theirs = append(ours, c), append(theirs, f)
 	}
 	if r.console, err = vm.OpenConsole(cfg.ConsoleLog); err != nil {
 		return nil, err
 	}
-	if r.process, err = startProcess(path, arguments(cfg, accel, w), theirs); err != nil {
+	if r.process, err = startProcess(path, arguments(cfg, accel, backends), theirs); err != nil {
 		return nil, err
 	}
 
+	r.conn = ours[0]
+	console, devices := ours[1], ours[2:]
 	r.serving.Go(func() {
 		defer console.Close()
 		_, _ = io.Copy(r.console, console) // ends with QEMU
@@ -111,16 +96,16 @@ func (r *run) connect(ctx context.Context, onEvent func(qmp.Event)) error {
 // the failure.
 func (r *run) exits() bool {
 	select {
-	case <-r.process.exited:
+	case <-r.exited:
 		return true
-	case <-time.After(lastWords):
+	case <-time.After(exitGrace):
 		return false
 	}
 }
 
 // wait returns when QEMU and all goroutines that serve it have ended.
 func (r *run) wait() {
-	<-r.process.exited
+	<-r.exited
 	// A device that is stopping may wait for a hanging request and not notice QEMU's end.
 	r.hangUp()
 	// Read what QEMU has left in the sockets.
@@ -131,13 +116,4 @@ func (r *run) wait() {
 		_ = r.control.Close()
 	}
 	_ = r.console.Close()
-}
-
-func (r *run) alive() bool {
-	select {
-	case <-r.process.exited:
-		return false
-	default:
-		return true
-	}
 }

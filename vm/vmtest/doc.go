@@ -1,8 +1,8 @@
 // Package vmtest is the conformance suite of package vm: whatever promises to be a vm.Driver proves it by passing Run.
 //
 // To add a driver, implement vm.Driver and vm.Machine as their comments say,
-// with vm.Power for the state, the beginning and the end, vm.Ports over its vsock
-// device and vm.Console for the log, and write one test:
+// with vm.Base for state, start, end and ports, and vm.Console for the log, and write
+// one test:
 //
 //	func TestConformance(t *testing.T) {
 //		vmtest.Run(t, vmtest.Suite{Driver: mydriver.New(), Arch: vm.HostArch()})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 	t.Run("Kill", func(t *testing.T) {
 		g := New(t, r.Driver, r.image.Config(t))
-		states := g.Watch(t.Context())
 		l, err := g.Listen(guestport.RelayBack)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +28,6 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("a started machine is %s", s)
 		}
 		rejected(t, "second Start", g.Start(t.Context()))
-		rejected(t, "Resume of a running machine", g.Resume(t.Context()))
 
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -56,20 +53,6 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			}
 		}
 		r.afterwards(t, g, l)
-		wantStates(t, states, vm.Starting, vm.Running, vm.Stopped)
-	})
-	t.Run("ClosePaused", func(t *testing.T) {
-		g := New(t, r.Driver, r.image.Config(t))
-		if err := g.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Pause(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
-		r.afterwards(t, g, nil)
 	})
 	t.Run("CloseWhileStarting", func(t *testing.T) {
 		for after := range 6 {
@@ -98,29 +81,6 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("a machine that did not start is %s: %v", g.State(), g.Err())
 		}
 	})
-}
-
-// wantStates compares the states that a watcher saw; whether a driver can tell
-// that a guest is about to stop is its own affair.
-func wantStates(t *testing.T, states <-chan vm.State, want ...vm.State) {
-	t.Helper()
-	var got []vm.State
-	for deadline := time.After(soon); ; {
-		select {
-		case s, open := <-states:
-			if open {
-				got = append(got, s)
-				continue
-			}
-		case <-deadline:
-			t.Error("the watcher's channel is not closed")
-		}
-		break
-	}
-	got = slices.DeleteFunc(got, func(s vm.State) bool { return s == vm.Stopping })
-	if !slices.Equal(got, want) {
-		t.Errorf("a watcher saw %v, want %v", got, want)
-	}
 }
 
 // testTwoMachines runs two at once; one panics, then the other reboots.
@@ -167,8 +127,8 @@ func (r *run) testTwoMachines(t *testing.T) {
 	r.afterwards(t, reboots, nil)
 }
 
-// testPowerButton checks vm.Shutdown of a machine that is paused and whose
-// guest heeds its power button or nothing at all.
+// testPowerButton checks vm.Shutdown of a machine whose guest obeys only its power
+// button, or nothing.
 func (r *run) testPowerButton(t *testing.T) {
 	// On a busy host a guest that obeys may be killed all the same: not each time.
 	const tries = 3
@@ -186,9 +146,6 @@ func (r *run) obeysButton(t *testing.T, must bool) bool {
 	if obeys != (r.Arch == vm.AMD64) {
 		// Debian's arm64 kernel has no driver for the button.
 		t.Errorf("the guest obeys its power button: %v, %v", obeys, err)
-	}
-	if err := g.Pause(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 	began := time.Now()
 	deaf := func(context.Context) error { return errors.New("the guest does not listen") }

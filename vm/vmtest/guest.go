@@ -32,7 +32,7 @@ func (i Image) Config(t testing.TB) vm.Config {
 	return vm.Config{
 		Name: "vmtest", Arch: i.Arch, CPUs: 2, Memory: 512 << 20,
 		Kernel: i.Kernel, Initrd: i.Initrd,
-		ConsoleLog: filepath.Join(t.TempDir(), "console.log"), StateDir: t.TempDir(),
+		ConsoleLog: filepath.Join(t.TempDir(), "console.log"),
 	}
 }
 

@@ -45,7 +45,6 @@ func (r *run) testRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := New(t, r.Driver, cfg)
-	states := g.Watch(t.Context())
 	l, err := g.Listen(guestport.RelayBack) // before the start
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +58,6 @@ func (r *run) testRunning(t *testing.T) {
 	t.Run("Shares", func(t *testing.T) { testShares(t, g) })
 	t.Run("Network", func(t *testing.T) { r.testNetwork(t, g) })
 	t.Run("Console", func(t *testing.T) { testConsole(t, g) })
-	t.Run("Pause", func(t *testing.T) { testPause(t, g) })
 
 	c := echo(t, g, "before the end")
 	if err := vm.Shutdown(t.Context(), g, BootTimeout, g.PowerOff); err != nil {
@@ -69,7 +67,6 @@ func (r *run) testRunning(t *testing.T) {
 		t.Errorf("Read from a connection into a machine that has ended = %v", err)
 	}
 	r.afterwards(t, g, l)
-	wantStates(t, states, vm.Starting, vm.Running, vm.Pausing, vm.Paused, vm.Resuming, vm.Running, vm.Stopped)
 }
 
 func testDial(t *testing.T, g *Guest) {
@@ -252,63 +249,4 @@ func testConsole(t *testing.T, g *Guest) {
 			t.Fatalf("the flood is not in the console's log: %v", err)
 		}
 	}
-}
-
-func testPause(t *testing.T, g *Guest) {
-	kept := echo(t, g, "before the pause")
-	ticks, err := g.Dial(t.Context(), guestport.Tick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ticks.Close()
-	count := func(during time.Duration) (n int) {
-		b := make([]byte, 4096)
-		for end := time.Now().Add(during); ; {
-			if err := ticks.SetReadDeadline(end); err != nil {
-				t.Fatal(err)
-			}
-			k, err := ticks.Read(b)
-			if n += k; os.IsTimeout(err) {
-				return n
-			}
-			if err != nil {
-				t.Fatalf("read ticks: %v", err)
-			}
-		}
-	}
-	// still is a long time between two ticks, and no guest of a busy host keeps
-	// silent for that long until it is paused.
-	const still = time.Second
-	silent := func(is bool) bool {
-		for end := time.Now().Add(soon); time.Now().Before(end); {
-			if (count(still) == 0) == is {
-				return true
-			}
-		}
-		return false
-	}
-	if !silent(false) {
-		t.Fatal("the guest's clock does not tick")
-	}
-	if err := g.Pause(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := g.State(); s != vm.Paused {
-		t.Errorf("a paused machine is %s", s)
-	}
-	rejected(t, "second Pause", g.Pause(t.Context()))
-	rejected(t, "RequestStop of a paused machine", g.RequestStop(t.Context()))
-	if !silent(true) {
-		t.Error("a paused guest ticks")
-	}
-	if err := g.Resume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if s := g.State(); s != vm.Running {
-		t.Errorf("a resumed machine is %s", s)
-	}
-	if !silent(false) {
-		t.Error("a resumed guest does not tick")
-	}
-	echoOver(t, kept, "after the pause")
 }

@@ -20,30 +20,15 @@ const wantFiles = 8192
 // Check reports whether this Mac can run machines of an architecture, with a fix for
 // each problem.
 func Check(_ context.Context, arch vm.Arch) []vm.Finding {
-	return []vm.Finding{checkHost(arch), checkEntitlement(), checkFiles()}
-}
-
-func checkHost(arch vm.Arch) vm.Finding {
-	f := vm.Finding{What: "macOS", Status: vm.FindingOK}
-	r, err := findHost(arch)
-	if err != nil {
-		f.Status, f.Detail, f.Fix = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
-		return f
+	return []vm.Finding{
+		vm.NewFinding("macOS", "version "+productVersion(), checkHost(arch)),
+		vm.NewFinding("entitlement", entitlement, tryMachine()),
+		vm.CheckFiles(wantFiles, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles)),
 	}
-	f.Detail = "version " + r.String()
-	return f
 }
 
-// checkEntitlement validates a small configuration, which fails in a program that
-// is not signed with the entitlement.
-func checkEntitlement() vm.Finding {
-	f := vm.Finding{What: "entitlement", Status: vm.FindingOK, Detail: entitlement}
-	if err := tryMachine(); err != nil {
-		f.Status, f.Detail, f.Fix = vm.FindingMissing, err.Error(), fault.AdviceOf(err)
-	}
-	return f
-}
-
+// tryMachine validates a small configuration, which fails in a program that is not
+// signed with the entitlement.
 func tryMachine() error {
 	const op = "try a machine"
 	self, err := os.Executable()
@@ -62,8 +47,4 @@ func tryMachine() error {
 		return explain(op, "", err)
 	}
 	return nil
-}
-
-func checkFiles() vm.Finding {
-	return vm.CheckFiles(wantFiles, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles))
 }

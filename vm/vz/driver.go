@@ -3,6 +3,7 @@
 package vz
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,40 +22,21 @@ var _ vm.Driver = (*Driver)(nil)
 func (d *Driver) Name() string { return "vz" }
 
 func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities, error) {
-	if _, err := findHost(arch); err != nil {
-		return vm.Capabilities{}, err
-	}
-	return capabilities(), nil
+	return capabilities, checkHost(arch)
 }
 
-// capabilities returns what every Mac supports.
-func capabilities() vm.Capabilities {
-	return vm.Capabilities{
-		Accelerator: "apple",
-		Ownership:   []vm.Ownership{vm.OwnershipAsker},
-		Network:     []vm.NetworkKind{vm.NetworkNone, vm.NetworkNAT},
-	}
-}
+// capabilities is what every Mac supports.
+var capabilities = vm.Capabilities{Accelerator: "apple", Ownership: []vm.Ownership{vm.OwnershipAsker}}
 
 func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
-	if err := cfg.Validate(capabilities()); err != nil {
-		return nil, err
-	}
-	if _, err := findHost(cfg.Arch); err != nil {
-		return nil, err
-	}
-	if err := checkLimits(&cfg); err != nil {
-		return nil, err
-	}
-	id, err := keptIdentity(cfg.StateDir)
-	if err != nil {
+	if err := cmp.Or(cfg.Validate(capabilities), checkHost(cfg.Arch), checkLimits(&cfg)); err != nil {
 		return nil, err
 	}
 	line, err := newSerial(cfg.ConsoleLog)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMachine(&cfg, id, line)
+	m, err := newMachine(&cfg, line)
 	if err != nil {
 		line.close()
 		return nil, err
@@ -79,9 +61,9 @@ func checkLimits(cfg *vm.Config) error {
 
 // newMachine makes the framework's machine. It validates the configuration first,
 // because the framework throws an exception on a bad one, which ends the process.
-func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*machine, error) {
+func newMachine(cfg *vm.Config, line *serial) (*machine, error) {
 	const op = "make machine"
-	hardware, err := assemble(cfg, id, line)
+	hardware, err := assemble(cfg, line)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +80,7 @@ func newMachine(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (
 	if len(sockets) != 1 {
 		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
 	}
-	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]), forceOff: make(chan struct{})}
-	m.Power = vm.NewPower(cfg.Name, m, noAnswerAdvice)
-	m.Ports = vm.NewPorts(m.Life, m.sockets)
+	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]), running: make(chan struct{}), gone: make(chan struct{})}
+	m.Base = vm.NewBase(cfg.Name, m, m.sockets, "End its process com.apple.Virtualization.VirtualMachine in Activity Monitor.")
 	return m, nil
 }

@@ -3,7 +3,9 @@
 package vz
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/Code-Hex/vz/v3"
@@ -17,7 +19,7 @@ import (
 var kernelArgs = []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames=0"}
 
 // assemble puts a machine's hardware together.
-func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*vz.VirtualMachineConfiguration, error) {
+func assemble(cfg *vm.Config, line *serial) (*vz.VirtualMachineConfiguration, error) {
 	const op = "assemble machine"
 	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(append(kernelArgs[:len(kernelArgs):len(kernelArgs)], cfg.KernelArgs...), " "))}
 	if cfg.Initrd != "" {
@@ -31,11 +33,6 @@ func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*v
 	if err != nil {
 		return nil, explain(op, cfg.Name, err)
 	}
-	platform, err := vz.NewGenericPlatformConfiguration(vz.WithGenericMachineIdentifier(id))
-	if err != nil {
-		return nil, explain(op, "platform", err)
-	}
-	hardware.SetPlatformVirtualMachineConfiguration(platform)
 
 	for _, add := range []struct {
 		device string
@@ -43,7 +40,7 @@ func assemble(cfg *vm.Config, id *vz.GenericMachineIdentifier, line *serial) (*v
 	}{
 		{"disk", func(h *vz.VirtualMachineConfiguration) error { return addDisks(h, cfg.Disks) }},
 		{"share", func(h *vz.VirtualMachineConfiguration) error { return addShares(h, cfg.Shares) }},
-		{"network", func(h *vz.VirtualMachineConfiguration) error { return addNetwork(h, cfg.Network, id) }},
+		{"network", func(h *vz.VirtualMachineConfiguration) error { return addNetwork(h, cfg) }},
 		{"console", func(h *vz.VirtualMachineConfiguration) error { return addConsole(h, line) }},
 		{"vsock", addSocket},
 		{"entropy", addEntropy},
@@ -98,8 +95,8 @@ func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share) error {
 	return nil
 }
 
-func addNetwork(h *vz.VirtualMachineConfiguration, network vm.NetworkKind, id *vz.GenericMachineIdentifier) error {
-	if network != vm.NetworkNAT {
+func addNetwork(h *vz.VirtualMachineConfiguration, cfg *vm.Config) error {
+	if cfg.Network != vm.NetworkNAT {
 		return nil
 	}
 	nat, err := vz.NewNATNetworkDeviceAttachment()
@@ -110,13 +107,22 @@ func addNetwork(h *vz.VirtualMachineConfiguration, network vm.NetworkKind, id *v
 	if err != nil {
 		return err
 	}
-	mac, err := vz.NewMACAddress(fixedMAC(id)) // six bytes: vz returns nil for other lengths
+	mac, err := vz.NewMACAddress(fixedMAC(cfg)) // six bytes: vz returns nil for other lengths
 	if err != nil {
 		return err
 	}
 	device.SetMACAddress(mac)
 	h.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{device})
 	return nil
+}
+
+// fixedMAC derives a MAC address from name and log, which running machines do not share.
+// Machines of a Mac are on one network, where macOS leases IP addresses by MAC address.
+func fixedMAC(cfg *vm.Config) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(cfg.Name + "\n" + cfg.ConsoleLog))
+	const local, group = 2, 1
+	sum[0] = sum[0]&^group | local
+	return sum[:6]
 }
 
 func addConsole(h *vz.VirtualMachineConfiguration, line *serial) error {

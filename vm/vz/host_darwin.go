@@ -8,7 +8,11 @@ import (
 
 func nativeArch() vm.Arch { return vm.HostArch() }
 
-func productVersion() (string, error) { return unix.Sysctl("kern.osproductversion") }
+// productVersion returns the version of macOS, such as "15.1", or "".
+func productVersion() string {
+	version, _ := unix.Sysctl("kern.osproductversion")
+	return version
+}
 
 func virtualizes() bool {
 	n, err := unix.SysctlUint32("kern.hv_support")

@@ -8,6 +8,6 @@ import "osaurus-sandbox/vm"
 
 func nativeArch() vm.Arch { return vm.ARM64 }
 
-func productVersion() (string, error) { return "15.1", nil }
+func productVersion() string { return "15.1" }
 
 func virtualizes() bool { return true }

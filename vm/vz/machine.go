@@ -5,7 +5,10 @@ package vz
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/Code-Hex/vz/v3"
 
@@ -13,18 +16,30 @@ import (
 	"osaurus-sandbox/vm"
 )
 
+const (
+	// panicGrace is how long a kernel has to print its panic report before its
+	// machine is ended.
+	panicGrace = time.Second
+	// stopEvery is the pause between attempts to stop a machine: the framework
+	// refuses while the machine changes state.
+	stopEvery = 100 * time.Millisecond
+
+	noAnswerAdvice = "The framework does not answer: try again, or kill the machine."
+)
+
 // machine implements vm.Machine.
 type machine struct {
-	*vm.Power
-	vm.Ports
+	*vm.Base
 	name     string
 	apple    *vz.VirtualMachine
 	hardware *vz.VirtualMachineConfiguration
 	serial   *serial
 	sockets  *switchboard
 
-	forceOff chan struct{} // closed by ForceOff
-	once     sync.Once
+	running  chan struct{} // closed when its processors run
+	powered  atomic.Bool   // the framework has started it
+	forceOff sync.Once
+	gone     chan struct{} // closed when it has ended
 }
 
 var (
@@ -34,39 +49,86 @@ var (
 
 func (m *machine) Start(ctx context.Context) error {
 	const op = "start machine"
-	watching, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	states := m.Watch(watching)
-	if err := m.Launch(op, func() error { return m.begin(ctx, op) }); err != nil {
+	err := m.Launch(op, func() error {
+		powered := make(chan error, 1)
+		go func() { powered <- m.apple.Start() }()
+		go m.follow(op, powered)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	if err := m.reach(ctx, op, states, vm.Running); err != nil {
-		return m.AbortStart(op, err)
+	select {
+	case <-m.running:
+		return nil
+	case <-m.Done():
+		return m.FailedStart(op)
+	case <-ctx.Done():
+		return m.AbortStart(op, fault.Wrap(op, m.name, ctx.Err()).Advise(noAnswerAdvice))
 	}
-	return nil
 }
 
-// begin powers the machine on.
-func (m *machine) begin(ctx context.Context, op string) error {
-	if err := m.serial.open(); err != nil {
-		return err
+// follow tracks a started machine until its end. It is the only reader of the
+// framework's channel of states, which is never closed. It keeps the machine reachable,
+// so that the objects that the framework uses are not collected.
+func (m *machine) follow(op string, powered <-chan error) {
+	changes, panicked := m.apple.StateChangedNotify(), m.serial.console.Panicked()
+	var endErr error
+	for ended := false; !ended || powered != nil; {
+		select {
+		case err := <-powered:
+			powered = nil
+			m.powered.Store(true)
+			if err != nil {
+				ended, endErr = true, explain(op, m.name, err)
+			}
+		case s := <-changes:
+			switch s {
+			case vz.VirtualMachineStateRunning:
+				if m.Started() {
+					close(m.running)
+				}
+			case vz.VirtualMachineStateStopped:
+				ended = true
+			case vz.VirtualMachineStateError:
+				ended = true
+				endErr = explain("run machine", m.name, fmt.Errorf("the framework reports an error of the virtual machine; its console ends with:\n%s", m.serial.console.Tail()))
+			}
+		case <-panicked:
+			panicked = nil
+			time.AfterFunc(panicGrace, func() { m.ForceOff(); m.Ending() })
+		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	powered := make(chan error, 1)
-	go func() { powered <- m.apple.Start() }()
-	go m.follow(op, powered)
-	return nil
+	close(m.gone)
+	m.End(func() error {
+		if report := m.serial.console.Panic(); report != "" {
+			return m.PanicError(report)
+		}
+		return endErr
+	})
 }
 
 func (m *machine) ForceOff() bool {
-	m.once.Do(func() { close(m.forceOff) })
+	m.forceOff.Do(func() { go m.stop() })
 	return true
 }
 
+// stop stops the machine. It tries again until the machine has ended.
+func (m *machine) stop() {
+	for {
+		if m.powered.Load() && m.apple.CanStop() {
+			_ = m.apple.Stop() // the change of state says whether it stopped
+		}
+		select {
+		case <-m.gone:
+			return
+		case <-time.After(stopEvery):
+		}
+	}
+}
+
 func (m *machine) Release() {
-	m.sockets.close()
+	_ = m.sockets.Close()
 	m.serial.close()
 }
 
@@ -78,42 +140,14 @@ func (m *machine) RequestStop(ctx context.Context) error {
 	if m.State() != vm.Running {
 		return m.StateError(op)
 	}
-	return m.call(ctx, op, func() error {
+	done := make(chan error, 1)
+	go func() {
 		pressed, err := m.apple.RequestStop()
 		if err == nil && !pressed {
 			err = errors.New("the framework refuses without a reason")
 		}
-		return err
-	})
-}
-
-func (m *machine) Pause(ctx context.Context) error {
-	return m.change(ctx, "pause machine", m.apple.Pause, vm.Running, vm.Paused)
-}
-
-func (m *machine) Resume(ctx context.Context) error {
-	return m.change(ctx, "resume machine", m.apple.Resume, vm.Paused, vm.Running)
-}
-
-// change moves the machine from one state to another. If the framework does not answer
-// in time, the state changes later.
-func (m *machine) change(ctx context.Context, op string, do func() error, from, to vm.State) error {
-	watching, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	states := m.Watch(watching)
-	if m.State() != from {
-		return m.StateError(op)
-	}
-	if err := m.call(ctx, op, do); err != nil {
-		return err
-	}
-	return m.reach(ctx, op, states, to)
-}
-
-// call calls the framework and returns when it answers or the context ends.
-func (m *machine) call(ctx context.Context, op string, do func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -121,30 +155,6 @@ func (m *machine) call(ctx context.Context, op string, do func() error) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return m.impatient(ctx, op)
+		return fault.Wrap(op, m.name, ctx.Err()).Advise(noAnswerAdvice)
 	}
-}
-
-// reach waits for a state.
-func (m *machine) reach(ctx context.Context, op string, states <-chan vm.State, want vm.State) error {
-	for {
-		select {
-		case s, open := <-states:
-			if !open {
-				return m.StateError(op)
-			}
-			if s == want {
-				return nil
-			}
-		case <-ctx.Done():
-			return m.impatient(ctx, op)
-		}
-	}
-}
-
-const noAnswerAdvice = "The framework does not answer: try again, or kill the machine."
-
-func (m *machine) impatient(ctx context.Context, op string) error {
-	return fault.Wrap(op, m.name, ctx.Err()).
-		Advise(noAnswerAdvice)
 }

@@ -3,9 +3,6 @@
 package vz_test
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,59 +38,6 @@ func TestPanicIsHeard(t *testing.T) {
 	}
 	if s := g.State(); s != vm.Failed {
 		t.Errorf("a machine that panicked is %s", s)
-	}
-}
-
-// Machines of one state directory are one machine; without one each is new.
-func TestIdentity(t *testing.T) {
-	image := vmtest.BuildImage(t, vz.NativeArch())
-	identify := func(dir string) string {
-		cfg := image.Config(t)
-		cfg.StateDir = dir
-		vmtest.New(t, &vz.Driver{}, cfg)
-		b, err := os.ReadFile(filepath.Join(dir, "machine-identifier"))
-		if err != nil && dir != "" {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	dir := t.TempDir()
-	first := identify(dir)
-	if first == "" || identify(dir) != first {
-		t.Error("a machine does not keep its identifier")
-	}
-	if identify(t.TempDir()) == first {
-		t.Error("two machines have one identifier")
-	}
-	for _, damaged := range []string{"", "bplist00 and no more"} {
-		if err := os.WriteFile(filepath.Join(dir, "machine-identifier"), []byte(damaged), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := identify(dir); got == damaged || got == first {
-			t.Errorf("the identifier %q became %q", damaged, got)
-		}
-	}
-	identify("")
-}
-
-func TestListenerHasManners(t *testing.T) {
-	g := vmtest.New(t, &vz.Driver{}, vmtest.BuildImage(t, vz.NativeArch()).Config(t))
-	for range 3 { // the port is free again each time
-		l, err := g.Listen(1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		accepted := make(chan error, 1)
-		go func() { _, err := l.Accept(); accepted <- err }()
-		time.Sleep(10 * time.Millisecond) // for it to wait
-		if err := errors.Join(l.Close(), l.Close()); err != nil {
-			t.Errorf("Close = %v", err)
-		}
-		select {
-		case <-accepted:
-		case <-time.After(30 * time.Second):
-			t.Fatal("Accept does not return after Close")
-		}
 	}
 }
 

@@ -116,7 +116,7 @@ func Start(t testing.TB, o Options) *VM {
 	} else {
 		cmd = exec.Command("qemu-system-x86_64", "-append", "console=ttyS0 panic=-1")
 	}
-	cmd.Args = append(cmd.Args, "-accel", string(accelerator)+",thread=multi", "-smp", "2", "-m", o.Memory,
+	cmd.Args = append(cmd.Args, "-accel", accelerator+",thread=multi", "-smp", "2", "-m", o.Memory,
 		"-object", "memory-backend-memfd,id=mem,share=on,size="+o.Memory, "-numa", "node,memdev=mem",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-kernel", kernel, "-initrd", initramfs)
 	devices := append([]Device{{Backend: m.Vsock, QEMU: "vhost-user-vsock-pci"}}, o.Devices...)

@@ -140,7 +140,7 @@ func pause(t *testing.T, vm *VM) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		if err := vm.QMP.Do(ctx, command, nil, nil); err != nil {
+		if err := vm.QMP.Do(ctx, command); err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
 	}

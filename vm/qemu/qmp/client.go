@@ -57,23 +57,22 @@ func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, 
 		c.Close()
 		return nil, c.failure("greeting", ctx.Err())
 	}
-	if err := c.do(ctx, "qmp_capabilities", nil, nil); err != nil {
+	if err := c.do(ctx, "qmp_capabilities"); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// Do executes a command. Args, if not nil, must encode to a JSON object. The answer is decoded into
-// result unless that is nil. Do fails with fault.Timeout if QEMU does not answer in time; QEMU may
-// still execute the command. If QEMU refuses the command, the error wraps an *Error.
-func (c *Client) Do(ctx context.Context, command string, args, result any) error {
+// Do executes a command without arguments. It fails with fault.Timeout if QEMU does not answer in
+// time; QEMU may still execute the command. If QEMU refuses the command, the error wraps an *Error.
+func (c *Client) Do(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.do(ctx, command, args, result)
+	return c.do(ctx, command)
 }
 
-func (c *Client) do(ctx context.Context, command string, args, result any) error {
+func (c *Client) do(ctx context.Context, command string) error {
 	reply := make(chan message, 1)
 	c.mu.Lock()
 	c.nextID++
@@ -85,19 +84,13 @@ func (c *Client) do(ctx context.Context, command string, args, result any) error
 		delete(c.waiting, id)
 		c.mu.Unlock()
 	}()
-	if err := c.send(ctx, request{command, args, id}); err != nil {
+	if err := c.send(ctx, request{command, id}); err != nil {
 		return c.failure(command, err)
 	}
 	select {
 	case m := <-reply:
 		if m.Error != nil {
 			return c.failure(command, m.Error)
-		}
-		if result == nil {
-			return nil
-		}
-		if err := json.Unmarshal(m.Return, result); err != nil {
-			return c.failure(command, err)
 		}
 		return nil
 	case <-ctx.Done():

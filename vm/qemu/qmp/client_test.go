@@ -56,20 +56,19 @@ func TestCommandsAndEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var status struct{ Status string }
-	if err := c.Do(t.Context(), "query-status", nil, &status); err != nil || status.Status != "paused" {
-		t.Errorf("query-status = %v, %v", status, err)
+	if err := c.Do(t.Context(), "query-status"); err != nil {
+		t.Errorf("query-status = %v", err)
 	}
 	if got := strings.Join(events, " "); got != `STOP SHUTDOWN{"reason": "guest-reset"}` {
 		t.Errorf("events: %s", got)
 	}
-	err = c.Do(t.Context(), "cont", nil, nil)
+	err = c.Do(t.Context(), "cont")
 	if refused, ok := errors.AsType[*qmp.Error](err); !ok || refused.Class != "GenericError" {
 		t.Errorf("cont = %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := c.Do(ctx, "stop", nil, nil); fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
+	if err := c.Do(ctx, "stop"); fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
 		t.Errorf("unanswered command = %v", err)
 	}
 }
@@ -117,8 +116,7 @@ func FuzzConversation(f *testing.F) {
 			return
 		}
 		defer c.Close()
-		var status struct{ Status string }
-		_ = c.Do(t.Context(), "query-status", nil, &status)
+		_ = c.Do(t.Context(), "query-status")
 		<-c.Done()
 	})
 }

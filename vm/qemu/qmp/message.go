@@ -49,7 +49,6 @@ func parse(line []byte) (message, error) {
 
 // request is a line to QEMU.
 type request struct {
-	Execute   string `json:"execute"`
-	Arguments any    `json:"arguments,omitempty"`
-	ID        uint64 `json:"id"`
+	Execute string `json:"execute"`
+	ID      uint64 `json:"id"`
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
@@ -66,7 +67,7 @@ type Device struct {
 	closed    bool
 	conns     map[key]*Conn
 	placed    [origins]map[*Conn]struct{} // connections that are not released
-	listeners map[uint32]*Listener
+	listeners map[uint32]*vm.Listener
 	ready     list.List // connections that have something to send
 	stray     []header  // resets that belong to no connection
 	nextPort  uint32
@@ -83,7 +84,7 @@ var (
 
 // New returns a device for the guest with the given context id (3 or more).
 func New(guestCID uint32) *Device {
-	d := &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*Listener{}, nextPort: firstPort}
+	d := &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*vm.Listener{}, nextPort: firstPort}
 	for o := range d.placed {
 		d.placed[o] = map[*Conn]struct{}{}
 	}
@@ -115,12 +116,9 @@ func (d *Device) Break(error) { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
 func (d *Device) Close() error {
 	d.mu.Lock()
 	d.closed = true
-	var ls []*Listener
-	for _, l := range d.listeners {
-		ls = append(ls, l)
-	}
+	listeners := slices.Collect(maps.Values(d.listeners))
 	d.mu.Unlock()
-	for _, l := range ls {
+	for _, l := range listeners {
 		l.Close()
 	}
 	d.failAll(net.ErrClosed, (*Conn).established)
@@ -223,17 +221,21 @@ func (d *Device) refuse(h *header) {
 	d.stray = append(d.stray, header{srcCID: h.dstCID, dstCID: h.srcCID, srcPort: h.dstPort, dstPort: h.srcPort, typ: h.typ, op: opRST})
 }
 
-// add registers a new connection, unless there are too many.
-func (d *Device) add(c *Conn) error {
+// full returns an error if there may be no more connections of an origin. The caller holds d.mu.
+func (d *Device) full(o origin) error {
 	switch {
 	case d.closed:
 		return net.ErrClosed
-	case len(d.placed[c.origin]) >= maxConns:
+	case len(d.placed[o]) >= maxConns:
 		return syscall.ENOBUFS
 	}
+	return nil
+}
+
+// add registers a new connection. The caller holds d.mu.
+func (d *Device) add(c *Conn) {
 	d.placed[c.origin][c] = struct{}{}
 	d.conns[c.key] = c
-	return nil
 }
 
 // forget removes a dead connection from the table.

@@ -7,10 +7,11 @@ import (
 	"math"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 
 	afvsock "github.com/mdlayher/vsock"
+
+	"osaurus-sandbox/vm"
 )
 
 // firstPort is the first local port of dialled connections, far above those of listeners.
@@ -50,7 +51,11 @@ func (d *Device) newDialled(port uint32) (*Conn, error) {
 	}
 	c := newConn(d, fromHost, key{d.nextPort, port})
 	c.state, c.need = stateDialing, needRequest
-	return c, d.add(c)
+	if err := d.full(fromHost); err != nil {
+		return nil, err
+	}
+	d.add(c)
+	return c, nil
 }
 
 // accept handles a connection request from the guest.
@@ -65,22 +70,22 @@ func (d *Device) accept(h *header) {
 	d.enqueue(c, false)
 }
 
-// offer queues a connection for its listener. It returns false if there is none or its backlog is
-// full.
+// offer registers a connection and queues it for its listener. It returns false if there is none,
+// its backlog is full or there are too many connections.
 func (d *Device) offer(c *Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.listeners[c.key.host]
-	if l == nil || len(l.queue) == cap(l.queue) || d.add(c) != nil {
+	if l == nil || d.full(fromGuest) != nil || !l.Offer(c) {
 		return false
 	}
-	l.queue <- c // has room: only this function sends, under d.mu
+	d.add(c)
 	return true
 }
 
 // Listen returns a listener for the guest's connections to a port of the host.
 func (d *Device) Listen(port uint32) (net.Listener, error) {
-	l := &Listener{d: d, port: port, queue: make(chan *Conn, backlog), closed: make(chan struct{})}
+	addr := &afvsock.Addr{ContextID: hostCID, Port: port}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var err error
@@ -91,53 +96,14 @@ func (d *Device) Listen(port uint32) (net.Listener, error) {
 		err = os.NewSyscallError("bind", syscall.EADDRINUSE)
 	}
 	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: network, Addr: l.Addr(), Err: err}
+		return nil, &net.OpError{Op: "listen", Net: network, Addr: addr, Err: err}
 	}
+	l := vm.NewListener(addr, backlog, func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.listeners, port)
+		return nil
+	})
 	d.listeners[port] = l
 	return l, nil
-}
-
-// Listener is a net.Listener for connections from the guest.
-type Listener struct {
-	d      *Device
-	port   uint32
-	queue  chan *Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-var _ net.Listener = (*Listener)(nil)
-
-func (l *Listener) Accept() (net.Conn, error) {
-	select {
-	case <-l.closed:
-	default:
-		select {
-		case c := <-l.queue:
-			return c, nil
-		case <-l.closed:
-		}
-	}
-	return nil, &net.OpError{Op: "accept", Net: network, Addr: l.Addr(), Err: net.ErrClosed}
-}
-
-func (l *Listener) Addr() net.Addr { return &afvsock.Addr{ContextID: hostCID, Port: l.port} }
-
-// Close implements net.Listener. Connections not accepted yet are reset.
-func (l *Listener) Close() error {
-	l.once.Do(func() {
-		l.d.mu.Lock()
-		delete(l.d.listeners, l.port)
-		l.d.mu.Unlock()
-		close(l.closed)
-		for {
-			select {
-			case c := <-l.queue:
-				c.abort()
-			default:
-				return
-			}
-		}
-	})
-	return nil
 }

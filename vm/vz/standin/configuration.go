@@ -66,7 +66,6 @@ type VirtualMachineConfiguration struct {
 	loader   *LinuxBootLoader
 	cpus     uint
 	memory   uint64
-	platform PlatformConfiguration
 	disks    []StorageDeviceConfiguration
 	shares   []DirectorySharingDeviceConfiguration
 	networks []*VirtioNetworkDeviceConfiguration
@@ -126,10 +125,6 @@ func (v *VirtualMachineConfiguration) invalid() string {
 		}
 	}
 	return ""
-}
-
-func (v *VirtualMachineConfiguration) SetPlatformVirtualMachineConfiguration(c PlatformConfiguration) {
-	v.platform = c
 }
 
 func (v *VirtualMachineConfiguration) SetStorageDevicesVirtualMachineConfiguration(cs []StorageDeviceConfiguration) {

@@ -7,7 +7,7 @@
 // Its devices for vsock and shares are those of the QEMU driver. It is a Mac
 // with Apple silicon on macOS 15, so guests are arm64. What the real one does
 // badly it does too, so that the driver meets it: v3.7.1's Accept hangs after
-// Close, states go to one reader, goroutines stay, an empty identifier panics,
+// Close, states go to one reader, goroutines stay,
 // files are known by their numbers only, and where Apple raises an exception,
 // which ends a real process, it panics.
 package vz

@@ -81,12 +81,8 @@ func (v *VirtualMachine) is(states ...VirtualMachineState) bool {
 func (v *VirtualMachine) CanStart() bool {
 	return v.is(VirtualMachineStateStopped, VirtualMachineStateError)
 }
-func (v *VirtualMachine) CanPause() bool       { return v.is(VirtualMachineStateRunning) }
-func (v *VirtualMachine) CanResume() bool      { return v.is(VirtualMachineStatePaused) }
 func (v *VirtualMachine) CanRequestStop() bool { return v.is(VirtualMachineStateRunning) }
-func (v *VirtualMachine) CanStop() bool {
-	return v.is(VirtualMachineStateRunning, VirtualMachineStatePaused)
-}
+func (v *VirtualMachine) CanStop() bool        { return v.is(VirtualMachineStateRunning) }
 
 // Start starts QEMU. Like the framework it says nothing of why it cannot.
 func (v *VirtualMachine) Start(opts ...VirtualMachineStartOption) error {
@@ -107,41 +103,21 @@ func (v *VirtualMachine) Start(opts ...VirtualMachineStartOption) error {
 		if !q.wait() {
 			end = VirtualMachineStateError
 		}
-		_ = v.change(end, VirtualMachineStateRunning, VirtualMachineStatePausing, VirtualMachineStatePaused, VirtualMachineStateResuming, VirtualMachineStateStopping)
+		_ = v.change(end, VirtualMachineStateRunning, VirtualMachineStateStopping)
 	}()
 	return nil
-}
-
-// tell carries out a command of QEMU's between two changes of state.
-func (v *VirtualMachine) tell(command string, from, during, to VirtualMachineState) error {
-	if err := v.change(during, from); err != nil {
-		return err
-	}
-	if err := v.qemu.control.Do(context.Background(), command, nil, nil); err != nil {
-		_ = v.change(from, during)
-		return failure(ErrorInternal, "Internal Virtualization error.")
-	}
-	return v.change(to, during)
-}
-
-func (v *VirtualMachine) Pause() error {
-	return v.tell("stop", VirtualMachineStateRunning, VirtualMachineStatePausing, VirtualMachineStatePaused)
-}
-
-func (v *VirtualMachine) Resume() error {
-	return v.tell("cont", VirtualMachineStatePaused, VirtualMachineStateResuming, VirtualMachineStateRunning)
 }
 
 func (v *VirtualMachine) RequestStop() (bool, error) {
 	if !v.CanRequestStop() {
 		return false, failure(ErrorInvalidVirtualMachineState, "Invalid virtual machine state. The virtual machine is not running.")
 	}
-	err := v.qemu.control.Do(context.Background(), "system_powerdown", nil, nil)
+	err := v.qemu.control.Do(context.Background(), "system_powerdown")
 	return err == nil, err
 }
 
 func (v *VirtualMachine) Stop() error {
-	if err := v.change(VirtualMachineStateStopping, VirtualMachineStateRunning, VirtualMachineStatePaused); err != nil {
+	if err := v.change(VirtualMachineStateStopping, VirtualMachineStateRunning); err != nil {
 		return err
 	}
 	v.qemu.stop()

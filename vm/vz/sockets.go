@@ -14,6 +14,8 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 	"github.com/mdlayher/vsock"
+
+	"osaurus-sandbox/vm"
 )
 
 const (
@@ -31,12 +33,12 @@ type switchboard struct {
 	mu        sync.Mutex
 	over      bool
 	answered  bool // a connection has been made in either direction
-	listeners map[uint32]*listener
+	listeners map[uint32]*vm.Listener
 	conns     map[*conn]struct{}
 }
 
 func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
-	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*listener{}, conns: map[*conn]struct{}{}}
+	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*vm.Listener{}, conns: map[*conn]struct{}{}}
 }
 
 // Dial connects to a port of the guest. The framework does not tell a refused
@@ -133,6 +135,10 @@ func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32
 	return c, nil
 }
 
+// backlog is how many connections a listener queues for Accept. Further ones are closed,
+// which bounds the descriptors that a hostile guest can use.
+const backlog = 128
+
 // Listen accepts the guest's connections to a port of the host.
 func (s *switchboard) Listen(port uint32) (net.Listener, error) {
 	s.mu.Lock()
@@ -147,18 +153,41 @@ func (s *switchboard) Listen(port uint32) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newListener(s, inner, port)
+	l := vm.NewListener(&vsock.Addr{ContextID: vsock.Host, Port: port}, backlog, func() error {
+		err := inner.Close()
+		// Free the port last: closing the framework's listener removes any listener of
+		// the port.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listeners, port)
+		return err
+	})
 	s.listeners[port] = l
+	go s.receive(inner, l)
 	return l, nil
 }
 
-// close closes all connections and listeners, since the framework may leave them
-// open when the machine ends.
-func (s *switchboard) close() {
+// receive takes the guest's connections from the framework. In v3.7.1, vz's Accept does
+// not return after Close, so the goroutine leaks until the process ends.
+func (s *switchboard) receive(inner *vz.VirtioSocketListener, l *vm.Listener) {
+	for {
+		c, err := inner.AcceptVirtioSocketConnection()
+		if err != nil || c == nil {
+			continue // a failed connection
+		}
+		if ours, err := s.adopt(c, c.DestinationPort(), c.SourcePort()); err == nil && !l.Offer(ours) {
+			ours.Close()
+		}
+	}
+}
+
+// Close closes all connections and listeners, since the framework may leave them open
+// when the machine ends.
+func (s *switchboard) Close() error {
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
-		return
+		return nil
 	}
 	s.over = true
 	close(s.closed)
@@ -171,6 +200,7 @@ func (s *switchboard) close() {
 	for c := range conns {
 		c.VirtioSocketConnection.Close()
 	}
+	return nil
 }
 
 // conn is a connection with vsock addresses. The framework's have none.

@@ -1,0 +1,276 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+// endTimeout bounds the end of a machine that was killed. It is longer than devices wait
+// for hanging requests (see vhostuser).
+const endTimeout = 30 * time.Second
+
+// Base implements what machines of all drivers share: state, start, end and ports. A
+// machine starts once, and ends by Kill, by Close, by a failed start or by itself.
+// Drivers embed a Base.
+type Base struct {
+	name        string
+	backend     Backend
+	sockets     Sockets
+	stuckAdvice string
+	done        chan struct{}
+
+	power   sync.Mutex // serializes start, kill and end
+	on      bool       // started
+	asked   bool       // Kill or Close was called
+	failure error      // why AbortStart was called
+	stuck   error      // the machine did not end in time; nil again after End
+
+	mu    sync.Mutex
+	state State
+	err   error
+	timer *time.Timer // of Ending
+}
+
+// Backend is what Base needs of a driver's machine.
+type Backend interface {
+	// ForceOff starts to end the machine and reports whether it was still running.
+	// The driver calls End when the machine is gone. ForceOff may be called again.
+	ForceOff() bool
+	// Release frees the resources of a machine that is not running.
+	Release()
+}
+
+// Sockets is a driver's vsock device. Its methods do what Machine says, with errors of
+// any kind. Close ends all connections and listeners.
+type Sockets interface {
+	Dial(ctx context.Context, port uint32) (net.Conn, error)
+	Listen(port uint32) (net.Listener, error)
+	io.Closer
+}
+
+// NewBase returns the base of a machine that has not started. stuckAdvice is the advice
+// if a killed machine does not end.
+func NewBase(name string, backend Backend, sockets Sockets, stuckAdvice string) *Base {
+	return &Base{name: name, backend: backend, sockets: sockets, stuckAdvice: stuckAdvice, state: Stopped, done: make(chan struct{})}
+}
+
+// Launch moves to Starting and calls start. After start, the driver must call End when
+// the machine ends. If start fails, it must leave nothing running.
+func (b *Base) Launch(op string, start func() error) error {
+	b.power.Lock()
+	defer b.power.Unlock()
+	if !b.move(Stopped, Starting) {
+		return b.StateError(op)
+	}
+	if err := start(); err != nil {
+		err = fault.Wrap(op, b.name, err)
+		b.backend.Release()
+		b.finish(err)
+		return err
+	}
+	b.on = true
+	return nil
+}
+
+// Started moves to Running and reports whether the machine was Starting.
+func (b *Base) Started() bool { return b.move(Starting, Running) }
+
+// AbortStart ends a machine that did not start, waits until it is gone and returns the
+// error for Start.
+func (b *Base) AbortStart(op string, why error) error {
+	b.power.Lock()
+	b.failure = why // no effect if it has ended already
+	b.backend.ForceOff()
+	b.Ending()
+	b.power.Unlock()
+	return b.FailedStart(op)
+}
+
+// FailedStart waits for the end of a machine that is ending during its start, and
+// returns the error for Start.
+func (b *Base) FailedStart(op string) error {
+	<-b.done
+	if err := b.Err(); err != nil {
+		return err
+	}
+	return fault.Newf(fault.Rejected, op, b.name, "it was killed")
+}
+
+// Ending starts the time in which a machine has to end. When it is over, the machine
+// counts as ended, but Kill and Close fail until the driver calls End.
+func (b *Base) Ending() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer == nil && !b.Ended() {
+		b.timer = time.AfterFunc(endTimeout, b.abandon)
+	}
+}
+
+func (b *Base) abandon() {
+	_ = b.sockets.Close()
+	b.power.Lock()
+	defer b.power.Unlock()
+	if !b.Ended() {
+		b.stuck = fault.Newf(fault.Timeout, "kill machine", b.name, "it is not gone after %v", endTimeout).Advise(b.stuckAdvice)
+		b.finish(b.stuck)
+	}
+}
+
+// End releases a machine that is gone and ends its life. outcome, which is called after
+// Release, returns the error with which it ended. It does not count if Kill, Close or
+// AbortStart was called.
+func (b *Base) End(outcome func() error) {
+	b.backend.Release()
+	err := outcome()
+	b.power.Lock()
+	defer b.power.Unlock()
+	switch {
+	case b.asked:
+		err = nil
+	case b.failure != nil:
+		err = b.failure
+	}
+	b.stuck = nil
+	b.finish(err)
+}
+
+// finish moves to the last state. Only the first call counts.
+func (b *Base) finish(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.Ended() {
+		return
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	if b.state = Stopped; err != nil {
+		b.state = Failed
+	}
+	b.err = err
+	close(b.done)
+}
+
+func (b *Base) move(from, to State) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state != from || b.Ended() {
+		return false
+	}
+	b.state = to
+	return true
+}
+
+// PanicError returns the error for a kernel panic with this report.
+func (b *Base) PanicError(report string) error {
+	return fault.Newf(fault.Execution, "run machine", b.name, "the guest's kernel panicked:\n%s", report).
+		Advise("Start it again; if it panics again, another pack or more memory may help.")
+}
+
+// StateError returns the error for an operation that the current state does not allow.
+func (b *Base) StateError(op string) error {
+	e := fault.Newf(fault.Rejected, op, b.name, "it is %s", b.State())
+	if b.Ended() {
+		return e.Advise("A machine runs once: make a new one.")
+	}
+	return e
+}
+
+// State implements Machine.
+func (b *Base) State() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state
+}
+
+// Done implements Machine.
+func (b *Base) Done() <-chan struct{} { return b.done }
+
+// Ended reports whether Done is closed.
+func (b *Base) Ended() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Err implements Machine.
+func (b *Base) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// Kill implements Machine.
+func (b *Base) Kill(ctx context.Context) error {
+	b.power.Lock()
+	on := b.on
+	if on && !b.Ended() && b.backend.ForceOff() {
+		b.asked = true
+		b.Ending()
+	}
+	b.power.Unlock()
+	if !on {
+		return nil
+	}
+	select {
+	case <-b.done:
+		b.power.Lock()
+		defer b.power.Unlock()
+		return b.stuck
+	case <-ctx.Done():
+		return fault.Wrap("kill machine", b.name, ctx.Err()).Advise(b.stuckAdvice)
+	}
+}
+
+// Close implements Machine.
+func (b *Base) Close() error {
+	b.power.Lock()
+	if !b.on && !b.Ended() {
+		b.backend.Release()
+		b.finish(nil)
+	}
+	b.power.Unlock()
+	return b.Kill(context.Background())
+}
+
+// Dial implements Machine.
+func (b *Base) Dial(ctx context.Context, port uint32) (net.Conn, error) {
+	const op = "dial guest port"
+	if b.Ended() {
+		return nil, b.StateError(op)
+	}
+	c, err := b.sockets.Dial(ctx, port)
+	if err != nil {
+		kind := fault.Unavailable
+		if errors.Is(err, context.DeadlineExceeded) {
+			kind = fault.Timeout
+		}
+		return nil, fault.New(kind, op, portName(port), err)
+	}
+	return c, nil
+}
+
+// Listen implements Machine.
+func (b *Base) Listen(port uint32) (net.Listener, error) {
+	const op = "listen on host port"
+	if b.Ended() {
+		return nil, b.StateError(op)
+	}
+	l, err := b.sockets.Listen(port)
+	if err != nil {
+		return nil, fault.New(fault.Rejected, op, portName(port), err).Advise("Close the port's other listener first.")
+	}
+	return l, nil
+}
+
+func portName(port uint32) string { return strconv.FormatUint(uint64(port), 10) }

@@ -1,0 +1,62 @@
+package vm
+
+import (
+	"net"
+	"sync"
+)
+
+// Listener is a net.Listener that queues a guest's connections for Accept. Drivers
+// return one from Listen.
+type Listener struct {
+	addr    net.Addr
+	release func() error
+
+	mu     sync.Mutex
+	closed bool
+	queue  chan net.Conn
+}
+
+// NewListener returns a listener that queues at most backlog connections. Close calls
+// release to free the port.
+func NewListener(addr net.Addr, backlog int, release func() error) *Listener {
+	return &Listener{addr: addr, release: release, queue: make(chan net.Conn, backlog)}
+}
+
+// Offer queues a connection. It returns false if the queue is full or the listener is
+// closed.
+func (l *Listener) Offer(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.queue) == cap(l.queue) {
+		return false
+	}
+	l.queue <- c // does not block: only Offer sends, under l.mu
+	return true
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	if c, open := <-l.queue; open {
+		return c, nil
+	}
+	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: net.ErrClosed}
+}
+
+// Addr implements net.Listener.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// Close implements net.Listener. It closes connections that were not accepted.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	close(l.queue)
+	l.mu.Unlock()
+	for c := range l.queue {
+		c.Close()
+	}
+	return l.release()
+}
