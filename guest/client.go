@@ -22,7 +22,7 @@ import (
 // Port is the AF_VSOCK port that a guest answers on.
 const Port = protocol.Port
 
-// EntryPort is the AF_VSOCK port for command lines and for connections to file workers.
+// EntryPort is the AF_VSOCK port for commands without input and for connections to file workers.
 const EntryPort = protocol.DataPort
 
 const (
@@ -64,14 +64,14 @@ var ErrSilent = errors.New("the guest does not answer")
 // otherwise the guest's own error.
 type Client struct {
 	rpc       guestpbconnect.GuestClient
+	commands  guestpbconnect.GuestClient // for commands without input
 	rooms     guestpbconnect.RoomsClient
 	shells    guestpbconnect.ShellsClient
 	jobs      guestpbconnect.JobsClient
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
-	toRooms   toRooms // to file workers
+	data      []*http.Transport // of commands and files
 	conns     *conns
-	lines     *lines
 	version   string
 }
 
@@ -131,15 +131,15 @@ func newClient(m Machine, key protocol.Key) *Client {
 	})
 	const base = "http://guest"
 	web, opts := &http.Client{Transport: withKey}, protocol.ClientOptions()
-	rooms := newToRooms(cs, key)
+	commands, files := cs.commandTransport(key), cs.fileTransport(key)
 	return &Client{
 		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
-		files:     guestpbconnect.NewFilesClient(rooms, base, opts),
-		transport: tr, toRooms: rooms, conns: cs,
-		lines: &lines{conns: cs, key: key},
+		commands:  guestpbconnect.NewGuestClient(&http.Client{Transport: commands}, base, opts),
+		files:     guestpbconnect.NewFilesClient(toRooms{files}, base, opts),
+		transport: tr, data: []*http.Transport{commands, files}, conns: cs,
 	}
 }
 
@@ -175,7 +175,7 @@ func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
 func (c *Client) Close() error {
 	c.conns.close()
 	c.transport.CloseIdleConnections()
-	c.toRooms.CloseIdleConnections()
+	c.closeIdle()
 	return nil
 }
 

@@ -38,19 +38,13 @@ type process struct {
 	name    string
 	id      uint64
 	pid     int
-	answers answers
+	receive func() (*guestpb.ExecResponse, error)
 	input   *inputStream // nil if the command takes none
 	sending sync.Mutex
-	release func() // gives back the connection of answers
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
 	exit    engine.Exit // after done
 	err     error       // after done
-}
-
-// answers receives the guest's messages about a command.
-type answers interface {
-	Receive() (*guestpb.ExecResponse, error)
 }
 
 type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestpb.ExecResponse]
@@ -63,11 +57,11 @@ func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &process{client: c.Client, cmd: cmd, name: printable.Clip(cmd.Args[0]), cancel: cancel, release: func() {}, done: make(chan struct{})}
+	p := &process{client: c.Client, cmd: cmd, name: printable.Clip(cmd.Args[0]), cancel: cancel, done: make(chan struct{})}
 	late := time.AfterFunc(execLimit, func() { cancel(ErrSilent) })
-	send := p.onLine
+	send := p.sendAlone
 	if cmd.Stdin != nil || cmd.Terminal != nil {
-		send = p.onStream
+		send = p.sendWithInput
 	}
 	err := send(ctx, start)
 	if err == nil {
@@ -79,7 +73,6 @@ func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 	}
 	if err != nil {
 		err = c.fault(ctx, engine.OpRun, p.name, streamEnd(ctx, err))
-		p.release()
 		cancel(nil)
 		return nil, err
 	}
@@ -110,13 +103,13 @@ func (c *Client) Run(ctx context.Context, cmd engine.Command) (engine.Exit, erro
 	return engine.Run(ctx, c.Room(engine.Root), cmd)
 }
 
-// onStream starts a command that takes input.
-func (p *process) onStream(ctx context.Context, start *guestpb.Start) error {
+// sendWithInput starts a command that takes input.
+func (p *process) sendWithInput(ctx context.Context, start *guestpb.Start) error {
 	stream, err := p.client.rpc.Exec(ctx)
 	if err != nil {
 		return err
 	}
-	p.input, p.answers = stream, stream
+	p.input, p.receive = stream, stream.Receive
 	err = stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
 	if errors.Is(err, io.EOF) {
 		return nil // Receive has the reason
@@ -124,26 +117,24 @@ func (p *process) onStream(ctx context.Context, start *guestpb.Start) error {
 	return err
 }
 
-// onLine starts a command that takes no input. When ctx ends, the connection is
-// closed, which ends the command.
-func (p *process) onLine(ctx context.Context, start *guestpb.Start) error {
-	l, err := p.client.lines.take(ctx)
+// sendAlone starts a command that takes no input.
+func (p *process) sendAlone(ctx context.Context, start *guestpb.Start) error {
+	stream, err := p.client.commands.ExecWithoutInput(ctx, start)
 	if err != nil {
 		return err
 	}
-	p.answers = l
-	goOn := context.AfterFunc(ctx, func() { _ = l.conn.Close() })
-	p.release = func() {
-		if goOn() {
-			p.client.lines.give(l)
+	p.receive = func() (*guestpb.ExecResponse, error) {
+		if stream.Receive() {
+			return stream.Msg(), nil
 		}
+		return nil, cmp.Or(stream.Err(), io.EOF)
 	}
-	return l.start(start)
+	return nil
 }
 
 // begun waits until the command runs.
 func (p *process) begun() error {
-	first, err := p.answers.Receive()
+	first, err := p.receive()
 	if err != nil {
 		return err
 	}
@@ -223,10 +214,9 @@ func (p *process) feed() {
 func (p *process) follow(ctx context.Context) {
 	defer close(p.done)
 	defer p.cancel(nil)
-	defer p.release()
 	var stdout, stderr uint64
 	for {
-		m, err := p.answers.Receive()
+		m, err := p.receive()
 		if err != nil {
 			p.err = p.client.fault(ctx, engine.OpRun, p.name, streamEnd(ctx, err))
 			return
@@ -238,12 +228,21 @@ func (p *process) follow(ctx context.Context) {
 			p.err = p.deliver(p.cmd.Stderr, "error output", w.Stderr, &stderr)
 		case *guestpb.ExecResponse_Exit:
 			p.exit, p.err = p.exitOf(w.Exit)
+			p.drain()
 			return
 		}
 		if p.err != nil {
 			return
 		}
 	}
+}
+
+// drain reads the end of the stream, which follows the exit at once, so that other commands can use
+// the connection.
+func (p *process) drain() {
+	late := time.AfterFunc(endDelay, func() { p.cancel(nil) })
+	defer late.Stop()
+	_, _ = p.receive()
 }
 
 // deliver writes a part of a stream. It enforces MaxOutput again, because callers hold the output
@@ -268,9 +267,8 @@ func streamEnd(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, io.EOF):
 		return connect.NewError(connect.CodeUnavailable, errors.New("the guest did not say how it ended"))
-	case connect.CodeOf(err) == connect.CodeCanceled:
-		// The transport returns this for a broken connection.
-		return connect.NewError(connect.CodeUnavailable, errors.New("the connection to the guest was lost"))
+	case !faultrpc.Answered(err):
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the connection to the guest was lost: %w", err))
 	}
 	return err
 }

@@ -65,14 +65,14 @@ func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l eng
 // ResetRoom implements engine.Engine.
 func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
 	_, err := callWithin(ctx, c, roomTimeout, "reset room", string(user), c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
-	c.toRooms.CloseIdleConnections()
+	c.closeIdle()
 	return err
 }
 
 // RemoveRoom implements engine.Engine.
 func (c *Client) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
 	_, err := callWithin(ctx, c, roomTimeout, "remove room", string(user), c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
-	c.toRooms.CloseIdleConnections()
+	c.closeIdle()
 	return err
 }
 

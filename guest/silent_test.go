@@ -1,47 +1,57 @@
 package guest
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 )
 
-// A command does not hold up its caller when the guest falls silent, neither
-// while it starts nor after its timeout.
+// silent is a guest that starts a command, or not even that, and then says nothing.
+type silent struct {
+	guestpbconnect.UnimplementedGuestHandler
+	begins bool
+}
+
+func (s silent) ExecWithoutInput(ctx context.Context, _ *guestpb.Start, stream *connect.ServerStream[guestpb.ExecResponse]) error {
+	if s.begins {
+		if err := stream.Send(&guestpb.ExecResponse{What: &guestpb.ExecResponse_Started{Started: &guestpb.Started{Id: 1, Pid: 2}}}); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// TestCommandInSilentGuest checks that a caller does not wait for a guest that falls silent,
+// neither while a command starts nor after its timeout.
 func TestCommandInSilentGuest(t *testing.T) {
 	for name, begins := range map[string]bool{"never starts": false, "never ends": true} {
 		t.Run(name, func(t *testing.T) {
 			timetest.Synthetic(t, func(t *testing.T) {
+				conns := make(chan net.Conn, 1)
+				mux := http.NewServeMux()
+				mux.Handle(guestpbconnect.NewGuestHandler(silent{begins: begins}))
+				server := &http.Server{Handler: mux}
+				go func() { _ = server.Serve(pipes(conns)) }()
+				defer close(conns)
 				c := newClient(Dialer(func(context.Context, uint32) (net.Conn, error) {
 					near, far := net.Pipe()
 					go func() {
-						from := bufio.NewReader(far)
-						if begins {
-							if _, err := protocol.ReadDataHeader(from); err != nil {
-								t.Error(err)
-							}
-							if _, _, err := protocol.ReadFrame(from, nil); err != nil {
-								t.Error(err)
-							}
-							started := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Started{Started: &guestpb.Started{Id: 1, Pid: 2}}}
-							b, err := protocol.AppendFrame(nil, protocol.FrameMessage, started)
-							if err != nil {
-								t.Error(err)
-							}
-							if _, err := far.Write(b); err != nil {
-								t.Error(err)
-							}
+						if _, err := protocol.ReadDataHeader(far); err != nil {
+							t.Error(err)
 						}
-						_, _ = io.Copy(io.Discard, from)
+						conns <- far
 					}()
 					return near, nil
 				}), protocol.Key{})
@@ -62,3 +72,15 @@ func TestCommandInSilentGuest(t *testing.T) {
 		})
 	}
 }
+
+// pipes is a listener.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.UnixAddr{} }

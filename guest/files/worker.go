@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
-	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
@@ -75,26 +73,6 @@ func serve(socket *net.UnixConn) error {
 	return err
 }
 
-// Refuse answers a connection's request with an error. It returns when the connection ends.
-func Refuse(conn net.Conn, err error) {
-	refuse := connect.NewErrorWriter()
-	server := &http.Server{MaxHeaderBytes: protocol.MaxHeaders, ReadTimeout: refuseTime}
-	server.SetKeepAlivesEnabled(false)
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = refuse.Write(w, r, faultrpc.Encode(err))
-	})
-	l := newOnce(conn)
-	server.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			_ = l.Close()
-		}
-	}
-	_ = server.Serve(l)
-}
-
-// refuseTime bounds how long Refuse waits for the request.
-const refuseTime = 10 * time.Second
-
 // handed is a listener that receives connections over a socket.
 type handed struct{ socket *net.UnixConn }
 
@@ -142,34 +120,3 @@ func (c handedConn) Read(b []byte) (int, error) {
 
 func (c handedConn) LocalAddr() net.Addr  { return &net.UnixAddr{} }
 func (c handedConn) RemoteAddr() net.Addr { return &net.UnixAddr{} }
-
-// once is a listener for a single connection.
-type once struct {
-	conn   chan net.Conn
-	addr   net.Addr
-	closed chan struct{}
-	close  func()
-}
-
-func newOnce(conn net.Conn) *once {
-	l := &once{conn: make(chan net.Conn, 1), addr: conn.LocalAddr(), closed: make(chan struct{})}
-	l.close = sync.OnceFunc(func() { close(l.closed) })
-	l.conn <- conn
-	return l
-}
-
-func (l *once) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conn:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *once) Close() error {
-	l.close()
-	return nil
-}
-
-func (l *once) Addr() net.Addr { return l.addr }

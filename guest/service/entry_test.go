@@ -3,9 +3,12 @@
 package service_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +19,56 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Where no worker can have a connection, the service answers in its place.
+// counted counts the connections that a client makes.
+type counted struct {
+	dial guest.Dialer
+	made atomic.Int32
+}
+
+func (c *counted) Dial(ctx context.Context, port uint32) (net.Conn, error) {
+	c.made.Add(1)
+	return c.dial(ctx, port)
+}
+
+// TestCommandsShareConnections checks that a connection serves one command after another, even if
+// one cannot start, but not after a command was cancelled.
+func TestCommandsShareConnections(t *testing.T) {
+	checkLeaks(t)
+	count := &counted{dial: serve(t, &host{})}
+	c := connected(t, count.Dial)
+	run := func() {
+		t.Helper()
+		if exit, err := c.Run(t.Context(), engine.Command{Args: []string{"true"}}); err != nil || exit.Status() != 0 {
+			t.Fatalf("%+v %v", exit, err)
+		}
+	}
+	run()
+	first := count.made.Load()
+	for range 5 {
+		run()
+		if _, err := c.Run(t.Context(), engine.Command{Args: []string{"/no/such/program"}}); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("no such program: %v", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := c.Exec(ctx, engine.Command{Args: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := count.made.Load(); n != first {
+		t.Errorf("%d connections for a dozen commands, %d for the first", n, first)
+	}
+	cancel()
+	if _, err := p.Wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	run()
+	if n := count.made.Load(); n != first+1 {
+		t.Errorf("%d connections after a cancelled command, want %d", n, first+1)
+	}
+}
+
+// TestFilesWithoutRooms checks that the service answers when no worker can.
 func TestFilesWithoutRooms(t *testing.T) {
 	checkLeaks(t)
 	dial := serve(t, &host{})
@@ -31,8 +83,9 @@ func TestFilesWithoutRooms(t *testing.T) {
 		begin []byte
 		want  string
 	}{
-		"with another key": {protocol.DataHeader{Key: protocol.Key{1}, User: "agent-alice"}.Bytes(), "not the key of this boot"},
-		"with nothing":     {[]byte(strings.Repeat("x", 100)), ""},
+		"files with another key":    {protocol.DataHeader{Key: protocol.Key{1}, User: "agent-alice"}.Bytes(), "not the key of this boot"},
+		"commands with another key": {protocol.DataHeader{Key: protocol.Key{1}}.Bytes(), "not the key of this boot"},
+		"with nothing":              {[]byte(strings.Repeat("x", 100)), ""},
 	} {
 		c, err := dial(t.Context(), guest.EntryPort)
 		if err != nil {

@@ -38,6 +38,14 @@ func (s *Service) Exec(ctx context.Context, stream *connect.BidiStream[guestpb.E
 	return s.exec(ctx, first.GetStart(), stream)
 }
 
+// ExecWithoutInput runs one command.
+func (s *Service) ExecWithoutInput(ctx context.Context, start *guestpb.Start, stream *connect.ServerStream[guestpb.ExecResponse]) error {
+	if start.Stdin || start.Pty != nil {
+		return fault.Newf(fault.InvalidArgs, "run command", "", "a command with input or a terminal needs Exec")
+	}
+	return s.exec(ctx, start, stream)
+}
+
 // exec runs a command and sends its exit.
 func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStream) error {
 	if err := protocol.CheckStart(start); err != nil {

@@ -79,15 +79,6 @@ func Fault(err error) *faultpb.Fault {
 	return f
 }
 
-// Received is a fault that came as a message, as Connect would have brought it.
-func Received(f *faultpb.Fault) *connect.Error {
-	err := connect.NewWireError(code(fault.Kind(f.GetKind())), errors.New(printable.Clip(f.GetCause())))
-	if d, failed := connect.NewErrorDetail(f); failed == nil {
-		err.AddDetail(d)
-	}
-	return err
-}
-
 // Decode turns what a call returned into a fault. The other end's own words
 // become its cause, bounded and free of control characters; op and subject are
 // ours, and may be empty.
