@@ -20,7 +20,7 @@ func promptProto(p prompts.Prompt) *controlpb.Prompt {
 		agent = secrets.HostName
 	}
 	return &controlpb.Prompt{
-		Id: string(p.ID), Agent: agent, Kind: string(p.Kind), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
+		Id: string(p.ID), Agent: agent, Kind: "secret", Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
 		Asked: moment(p.Asked), Deadline: moment(p.Deadline), State: string(p.State), Ended: moment(p.Ended), Cause: p.Cause,
 	}
 }

@@ -142,9 +142,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.api.Audit, Log: d.api.Log,
 	})
 	d.closes(d.api.Vault.Close)
-	if d.api.Prompts, err = prompts.Open(ctx, prompts.Options{DB: d.db, Keep: d.api.Vault.Set, Record: d.diary, Log: d.api.Log}); err != nil {
-		return err
-	}
+	d.api.Prompts = prompts.New(prompts.Options{Keep: d.api.Vault.Set, Record: d.diary})
 	d.closes(d.api.Prompts.Close)
 	d.api.Agents, err = agents.Open(ctx, agents.Options{
 		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,

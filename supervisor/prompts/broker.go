@@ -3,7 +3,6 @@ package prompts
 import (
 	"context"
 	"iter"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -14,33 +13,24 @@ import (
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/supervisor/store"
 )
 
-const (
-	// keepLimit is how long a store may take to store an answer: it may show a dialog.
-	keepLimit = 2 * time.Minute
-	// noteLimit is how long writing a prompt may take.
-	noteLimit = 10 * time.Second
-)
+// keepLimit is how long a store may take to store an answer: it may show a dialog.
+const keepLimit = 2 * time.Minute
 
 // Options configure a Broker.
 type Options struct {
-	DB *store.DB
 	// Keep stores an answered secret.
 	Keep   func(context.Context, secrets.Key, secrets.Value) error
 	Record events.Recorder
-	Log    *slog.Logger
 }
 
-// Broker holds the prompts of a home. Its methods may be called from any goroutine; their
-// errors are *fault.Error.
+// Broker holds the prompts of a home, in memory. Its methods may be called from any goroutine;
+// their errors are *fault.Error.
 //
-// A prompt ends once: later answers get how it ended. Close cancels all prompts, and Open
-// those of a daemon that was killed.
+// A prompt ends once: later answers get how it ended.
 type Broker struct {
 	Options
-	rows  rows
 	life  context.Context // ends with Close
 	close context.CancelFunc
 
@@ -53,30 +43,22 @@ type Broker struct {
 // waiting is a prompt that waits. Broker.mu guards its state.
 type waiting struct {
 	Prompt
-	turn chan struct{} // holds the token of the one who ends it, once it is on the disk
+	turn chan struct{} // holds a token: the right to end it
 	done chan struct{} // closed when it has ended
 }
 
-// Open returns the broker of a home.
-func Open(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{Options: o, rows: rows{o.DB}}
-	lost, ended, err := b.rows.open(ctx, "the daemon ended")
-	if err != nil {
-		return nil, err
-	}
-	b.ended = ended
-	for _, p := range lost {
-		b.note(p)
-	}
-	b.life, b.close = context.WithCancel(context.WithoutCancel(ctx))
-	return b, nil
+// New returns a broker without prompts.
+func New(o Options) *Broker {
+	b := &Broker{Options: o}
+	b.life, b.close = context.WithCancel(context.Background())
+	return b
 }
 
 // Close cancels all prompts.
 func (b *Broker) Close() {
 	b.close()
 	for _, w := range b.all() {
-		b.end(context.Background(), w, Cancelled, "the daemon ends")
+		b.end(w, Cancelled, "the daemon ends")
 	}
 }
 
@@ -91,11 +73,12 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	now := time.Now().UTC()
 	w := &waiting{
 		Prompt: Prompt{
-			ID: newID(), Kind: Secret, Secret: q.Secret, Name: q.Name, Text: q.Text, Asked: now, Deadline: now.Add(q.Wait), State: Waiting, Cause: string(by),
+			ID: newID(), Secret: q.Secret, Name: q.Name, Text: q.Text, Asked: now, Deadline: now.Add(q.Wait), State: Waiting, Cause: string(by),
 		},
 		turn: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	if err := b.add(ctx, w); err != nil {
+	w.turn <- struct{}{}
+	if err := b.add(w); err != nil {
 		return err
 	}
 	late := time.NewTimer(q.Wait)
@@ -103,54 +86,35 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	select {
 	case <-w.done:
 	case <-late.C:
-		b.end(context.Background(), w, Expired, "nobody has answered")
+		b.end(w, Expired, "nobody has answered")
 	case <-ctx.Done():
-		b.end(context.Background(), w, Cancelled, "who asked has left")
+		b.end(w, Cancelled, "who asked has left")
 	case <-b.life.Done():
-		b.end(context.Background(), w, Cancelled, "the daemon ends")
+		b.end(w, Cancelled, "the daemon ends")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return w.Err()
 }
 
-// add adds a prompt. It cannot end before it is on the disk.
-func (b *Broker) add(ctx context.Context, w *waiting) error {
-	defer func() { w.turn <- struct{}{} }()
-	p := w.Prompt
+// add adds a prompt, unless too many of its agent wait.
+func (b *Broker) add(w *waiting) error {
 	b.mu.Lock()
-	of := 0
+	defer b.mu.Unlock()
+	agents := 0
 	for _, other := range b.waiting {
-		if other.Secret.Agent == p.Secret.Agent {
-			of++
+		if other.Secret.Agent == w.Secret.Agent {
+			agents++
 		}
 	}
-	if of >= maxWaiting {
-		b.mu.Unlock()
-		return fault.Newf(fault.Rejected, "ask for", p.Secret.String(), "%d prompts of the agent wait already", of).
+	if agents >= maxWaiting {
+		return fault.Newf(fault.Rejected, "ask for", w.Secret.String(), "%d prompts of the agent wait already", agents).
 			Advise("Wait until they are answered: osaurus-sandbox prompt list")
 	}
 	b.waiting = append(b.waiting, w)
-	b.mu.Unlock()
-	// It is visible by now, so a caller that leaves must not interrupt this.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
-	defer cancel()
-	err := b.rows.add(ctx, p)
-	b.mu.Lock()
-	if err != nil {
-		w.State, w.Cause = Cancelled, "it could not be kept"
-		b.waiting = without(b.waiting, w)
-	}
 	b.changed.Notify()
-	b.mu.Unlock()
-	if err == nil {
-		b.note(p)
-	}
-	return err
-}
-
-func without(list []*waiting, w *waiting) []*waiting {
-	return slices.DeleteFunc(list, func(other *waiting) bool { return other == w })
+	b.note(w.Prompt)
+	return nil
 }
 
 // Answer answers a prompt, and reports whether this ended it. If the secret cannot be
@@ -196,34 +160,28 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, 
 }
 
 // end ends a prompt unless it has ended. It waits for an answer that is being stored.
-func (b *Broker) end(ctx context.Context, w *waiting, to State, cause string) {
-	_, _, _ = b.settle(ctx, w.ID, to, machine.Cause(cause), func(Prompt) error { return nil })
+func (b *Broker) end(w *waiting, to State, cause string) {
+	_, _, _ = b.settle(context.Background(), w.ID, to, machine.Cause(cause), func(Prompt) error { return nil })
 }
 
 // finish ends a prompt. The caller holds its turn.
 func (b *Broker) finish(w *waiting, to State, cause string) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	w.State, w.Cause, w.Ended = to, cause, time.Now().UTC()
-	p := w.Prompt
-	b.waiting = without(b.waiting, w)
-	b.ended = append(b.ended, p)
+	b.waiting = slices.DeleteFunc(b.waiting, func(other *waiting) bool { return other == w })
+	b.ended = append(b.ended, w.Prompt)
 	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
 	b.changed.Notify()
+	b.note(w.Prompt)
 	close(w.done)
-	b.mu.Unlock()
-	b.note(p)
-	ctx, cancel := context.WithTimeout(context.Background(), noteLimit)
-	defer cancel()
-	if err := b.rows.end(ctx, p); err != nil {
-		b.Log.Warn("that a prompt has ended could not be kept", "prompt", p.ID, "error", err)
-	}
 }
 
 // Forget cancels the prompts of a deleted agent.
 func (b *Broker) Forget(agent config.AgentID) {
 	for _, w := range b.all() {
 		if w.Secret.Agent == agent {
-			b.end(context.Background(), w, Cancelled, "the agent was deleted")
+			b.end(w, Cancelled, "the agent was deleted")
 		}
 	}
 }
@@ -314,5 +272,5 @@ func (b *Broker) note(p Prompt) {
 	if p.Secret.Plugin != "" {
 		fields["plugin"] = string(p.Secret.Plugin)
 	}
-	b.Record.Note(events.Event{Kind: p.State.kind(), Cause: p.Cause, Fields: fields})
+	b.Record.Note(events.Event{Kind: p.State.event(), Cause: p.Cause, Fields: fields})
 }

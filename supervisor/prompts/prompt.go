@@ -33,14 +33,6 @@ const (
 	maxEnded = 100
 )
 
-// The kinds of events.
-const (
-	EventAsked     events.Kind = "prompt.asked"
-	EventAnswered  events.Kind = "prompt.answered"
-	EventCancelled events.Kind = "prompt.cancelled"
-	EventExpired   events.Kind = "prompt.expired"
-)
-
 // ID identifies a prompt: 8 hexadecimal digits, short enough to type. It is not secret.
 type ID string
 
@@ -60,12 +52,6 @@ func newID() ID {
 	return ID(hex.EncodeToString(b[:]))
 }
 
-// Kind is what is asked for.
-type Kind string
-
-// Secret is the value of a secret.
-const Secret Kind = "secret"
-
 // State is the state of a prompt.
 type State string
 
@@ -76,17 +62,12 @@ const (
 	Expired   State = "expired"   // its deadline has passed
 )
 
-// kind returns the kind of the event for a prompt that reaches the state.
-func (s State) kind() events.Kind {
-	switch s {
-	case Answered:
-		return EventAnswered
-	case Cancelled:
-		return EventCancelled
-	case Expired:
-		return EventExpired
+// event returns the kind of the event for a prompt that reaches the state.
+func (s State) event() events.Kind {
+	if s == Waiting {
+		return "prompt.asked"
 	}
-	return EventAsked
+	return events.Kind("prompt." + s)
 }
 
 // Question is a secret to ask for.
@@ -130,7 +111,6 @@ func readable(text string) string {
 // Prompt is a question and its state.
 type Prompt struct {
 	ID              ID
-	Kind            Kind
 	Secret          secrets.Key
 	Name            config.AgentName
 	Text            string

@@ -2,8 +2,6 @@ package prompts_test
 
 import (
 	"context"
-	"log/slog"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,10 +10,10 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/prompts"
-	"osaurus-sandbox/supervisor/store"
 )
 
 const (
@@ -26,19 +24,17 @@ const (
 	patience = 30 * time.Second
 )
 
-// rig is a broker and what it keeps and tells.
+// rig is a broker with a store and a journal.
 type rig struct {
 	*prompts.Broker
-	t    *testing.T
-	path string
-	db   *store.DB
+	t *testing.T
 
 	mu     sync.Mutex
 	kept   []string
 	events []events.Event
-	refuse error         // what the store says
-	hold   chan struct{} // not nil: the store waits for it, and says in busy that it does
-	busy   chan struct{}
+	refuse error         // the store's answer
+	hold   chan struct{} // if not nil, the store waits for it
+	busy   chan struct{} // receives when the store waits
 }
 
 func (r *rig) Note(e events.Event) {
@@ -68,14 +64,14 @@ func (r *rig) keep(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	return nil
 }
 
-// will has the store answer with an error, or not.
-func (r *rig) will(refuse error) {
+// answer sets the store's answer.
+func (r *rig) answer(refuse error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuse = refuse
 }
 
-// told are the kinds of events and their causes.
+// told returns the kinds of events and their causes.
 func (r *rig) told() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,60 +88,36 @@ func (r *rig) storeHas() string {
 	return strings.Join(r.kept, "; ")
 }
 
-func newRig(t *testing.T, path string) *rig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	db, err := store.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{t: t, path: path, db: db, busy: make(chan struct{}, 1)}
-	if r.Broker, err = prompts.Open(t.Context(), prompts.Options{DB: db, Keep: r.keep, Record: r, Log: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
+	r := &rig{t: t, busy: make(chan struct{}, 1)}
+	r.Broker = prompts.New(prompts.Options{Keep: r.keep, Record: r})
 	t.Cleanup(func() {
 		r.Close()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-		for over := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(over) {
-				t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
-				return
-			}
-		}
+		timetest.Eventually(t, "its goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 	})
 	return r
 }
-
-func someRig(t *testing.T) *rig { return newRig(t, filepath.Join(t.TempDir(), "db")) }
 
 func question(name string) prompts.Question {
 	return prompts.Question{Secret: secrets.Key{Agent: alice, Name: config.SecretName(name)}, Name: "alice", Text: "for the report"}
 }
 
-// ask asks while the test goes on, and returns the prompt when it waits.
+// ask asks in the background and returns the prompt.
 func (r *rig) ask(ctx context.Context, q prompts.Question) (prompts.Prompt, <-chan error) {
 	r.t.Helper()
 	before := len(r.List())
 	outcome := make(chan error, 1)
 	go func() { outcome <- r.Ask(ctx, q, "somebody") }()
-	for over := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if list := r.List(); len(list) > before && strings.Count(r.told(), "asked") > 0 {
-			return list[len(list)-1], outcome
-		}
-		select {
-		case err := <-outcome:
-			r.t.Fatalf("%s: %v", q.Secret, err)
-		default:
-		}
-		if time.Now().After(over) {
-			r.t.Fatal("it is not asked")
-		}
+	timetest.Eventually(r.t, "it is asked", func() bool { return len(r.List()) > before || len(outcome) > 0 })
+	list := r.List()
+	if len(list) <= before {
+		r.t.Fatalf("%s: %v", q.Secret, <-outcome)
 	}
+	return list[len(list)-1], outcome
 }
 
-// await waits for what is to come.
 func await[T any](t *testing.T, what string, from <-chan T) (it T) {
 	t.Helper()
 	select {
@@ -156,12 +128,12 @@ func await[T any](t *testing.T, what string, from <-chan T) (it T) {
 	return it
 }
 
-// ended waits for what who asked gets.
+// ended waits for the result of Ask.
 func ended(t *testing.T, outcome <-chan error, kind fault.Kind) {
 	t.Helper()
-	err := await(t, "who asked is told", outcome)
+	err := await(t, "Ask returns", outcome)
 	if err == nil && kind != "" || err != nil && (fault.KindOf(err) != kind || fault.AdviceOf(err) == "") {
-		t.Errorf("who asked got %v, want %s", err, kind)
+		t.Errorf("Ask returned %v, want %s", err, kind)
 	}
 }
 

@@ -63,9 +63,7 @@ func New(t testing.TB, o Options) *World {
 	db := home.DB
 	keys.Audit = audit.New(db)
 	w := &World{Home: o.Home, Sandbox: home.Machine, Agents: home.Agents}
-	var err error
-	w.Prompts, err = prompts.Open(ctx, prompts.Options{DB: db, Keep: keys.Set, Record: hosttest.Discard{}, Log: log})
-	check(err)
+	w.Prompts = prompts.New(prompts.Options{Keep: keys.Set, Record: hosttest.Discard{}})
 	shells := sessions.New(sessions.Options{DB: db, Agents: w.Agents, Record: hosttest.Discard{}, Log: log})
 	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: hosttest.Discard{}})
 	check(err)

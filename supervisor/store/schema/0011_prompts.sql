@@ -1,0 +1,2 @@
+-- Prompts are in memory only.
+DROP TABLE prompts;
