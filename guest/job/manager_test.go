@@ -58,7 +58,7 @@ func TestSlowDisk(t *testing.T) {
 	if err := <-added; err != nil {
 		t.Error(err)
 	}
-	if oldest.log.now != nil {
+	if oldest.log.file != nil {
 		t.Error("its log is there")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -72,9 +71,9 @@ type Agents struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	turns   queue.Queues[config.LinuxUser] // to change that user's room, or which agents there are
-	writing sync.Mutex                     // the map of users
-	late    atomic.Bool                    // it could not be written
+	turns    queue.Queues[config.LinuxUser] // to change that user's room, or which agents there are
+	writing  sync.Mutex                     // of the map of users
+	sweeping sync.Mutex                     // of folders that were set aside
 
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
@@ -120,9 +119,13 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		a.remains[user] = true
 	}
 	a.keepMap()
-	a.sweepFolders()
+	if err := a.sweepFolders(); err != nil {
+		a.Log.Warn("folders of deleted agents are left", "error", err)
+	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
-	a.work.Go(a.tidy)
+	for _, vm := range a.Machines.All() {
+		a.work.Go(func() { a.tidy(vm) })
+	}
 	return a, nil
 }
 

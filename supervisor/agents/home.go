@@ -2,8 +2,8 @@ package agents
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
@@ -133,18 +134,9 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 	return a.show(agent)
 }
 
-// followAll renames the homes of agents that were renamed while they had a
-// room.
-func (a *Agents) followAll() {
-	a.mu.Lock()
-	var late []*member
-	for _, m := range a.byName {
-		if m.Folder != m.Name {
-			late = append(late, m)
-		}
-	}
-	a.mu.Unlock()
-	for _, m := range late {
+// followAll renames the homes of a machine's agents that were renamed while they had a room.
+func (a *Agents) followAll(vm *machine.Machine) {
+	for _, m := range a.members(vm, func(m *member) bool { return m.Folder != m.Name }) {
 		a.letFollow(a.life, m)
 	}
 }
@@ -157,9 +149,6 @@ func (a *Agents) letFollow(ctx context.Context, m *member) {
 	}
 }
 
-// aside returns the place of an agent's home folder while it is removed.
-func (a Agent) aside() string { return path.Join(homes, fmt.Sprint(aside, a.UID)) }
-
 // setAside renames the home folder of a deleted agent, unless it belongs to
 // another agent by now. The caller has the turn.
 func (a *Agents) setAside(agent Agent) error {
@@ -171,7 +160,7 @@ func (a *Agents) setAside(agent Agent) error {
 		return err
 	}
 	defer root.Close()
-	if err := root.Rename(agent.subtree(), agent.aside()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := root.Rename(agent.subtree(), path.Join(homes, aside+rand.Text())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return folderFault("delete workspace", agent.subtree(), err)
 	}
 	return nil
@@ -180,51 +169,34 @@ func (a *Agents) setAside(agent Agent) error {
 // removeHome removes the home folder of a deleted agent: what was set aside,
 // and what a last command of the agent has made again.
 func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
-	root, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := remove(root, agent.aside()); err != nil {
-		return err
-	}
-	if _, err := root.Lstat(agent.subtree()); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	end, err := a.turn(ctx, everybody, "delete workspace", string(agent.Name))
 	if err != nil {
 		return err
 	}
 	err = a.setAside(agent)
 	end()
-	if err != nil {
-		return err
-	}
-	return remove(root, agent.aside())
+	return errors.Join(err, a.sweepFolders())
 }
 
-// sweepFolders removes what an earlier daemon did not finish removing.
-func (a *Agents) sweepFolders() {
-	err := func() error {
-		root, err := a.workspace()
-		if err != nil {
-			return err
-		}
-		defer root.Close()
-		list, err := fs.ReadDir(root.FS(), homes)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		for _, entry := range list {
-			if strings.HasPrefix(entry.Name(), aside) {
-				err = errors.Join(err, remove(root, path.Join(homes, entry.Name())))
-			}
-		}
-		return err
-	}()
+// sweepFolders removes all folders that were set aside, by this or an earlier daemon.
+func (a *Agents) sweepFolders() error {
+	a.sweeping.Lock()
+	defer a.sweeping.Unlock()
+	root, err := a.workspace()
 	if err != nil {
-		a.Log.Warn("folders of deleted agents are left", "error", err)
+		return err
 	}
+	defer root.Close()
+	list, err := fs.ReadDir(root.FS(), homes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range list {
+		if strings.HasPrefix(entry.Name(), aside) {
+			err = errors.Join(err, remove(root, path.Join(homes, entry.Name())))
+		}
+	}
+	return err
 }
 
 // remove removes a folder and everything in it, even if an agent has made it

@@ -5,14 +5,13 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// keepMap writes which agent each Linux user is, for other programs. A failure
-// does not fail a change of agents: tidy tries again.
+// keepMap writes which agent each Linux user is, for other programs. A failure does not fail a
+// change of agents: the next change writes the map again.
 func (a *Agents) keepMap() {
 	a.writing.Lock() // so that the last one to write has the newest
 	defer a.writing.Unlock()
-	err := a.writeMap()
-	if was := a.late.Swap(err != nil); err != nil && !was {
-		a.Log.Warn("the map of users is written later", "error", err)
+	if err := a.writeMap(); err != nil {
+		a.Log.Warn("the map of users was not written", "error", err)
 	}
 }
 

@@ -4,18 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
 )
-
-// lastUID is the largest uid that all programs accept. The first is in the
-// database's schema.
-const lastUID = 1<<31 - 2
 
 // after returns the uid to use after another one. It skips those that mean
 // nobody (65534, and 65535 for 16-bit programs).
@@ -32,26 +25,21 @@ type registry struct{ db *store.DB }
 // load reads all agents, and the users of deleted ones that may still have a
 // room in the guest.
 func (r registry) load(ctx context.Context) (list []Agent, remains []config.LinuxUser, err error) {
-	err = r.db.Read(ctx, "read agents", func(tx *sql.Tx) error {
-		if list, err = store.All(ctx, tx, scan, "SELECT uid, id, name, user, folder, created, settings FROM agents"); err != nil {
-			return err
-		}
-		remains, err = store.All(ctx, tx, store.Value[config.LinuxUser], "SELECT user FROM agent_remains")
-		return err
-	})
+	if list, err = store.Select(ctx, r.db, "read agents", scan, "SELECT uid, id, name, user, folder, created, settings FROM agents"); err != nil {
+		return nil, nil, err
+	}
+	remains, err = store.Select(ctx, r.db, "read agents", store.Value[config.LinuxUser], "SELECT user FROM agent_remains")
 	return list, remains, err
 }
 
 func scan(row store.Row) (a Agent, err error) {
-	var created int64
 	var settings []byte
-	if err := row.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, &created, &settings); err != nil {
+	if err := row.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, store.Time(&a.Created), &settings); err != nil {
 		return a, err
 	}
 	if err := json.Unmarshal(settings, &a.Settings); err != nil {
 		return a, fault.New(fault.Execution, "read settings of agent", string(a.Name), err).Advise("A newer osaurus-sandbox may have written them: use that one.")
 	}
-	a.Created = time.Unix(0, created).UTC()
 	return a, nil
 }
 
@@ -62,14 +50,10 @@ func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, er
 	if err != nil {
 		return config.NameAgent(ref)
 	}
-	var name config.AgentName
-	err = db.Read(ctx, "find agent", func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT name FROM agents WHERE id = ?", id).Scan(&name)
-		if errors.Is(err, sql.ErrNoRows) {
-			return notFound(ref)
-		}
-		return err
-	})
+	name, found, err := store.Find(ctx, db, "find agent", store.Value[config.AgentName], "SELECT name FROM agents WHERE id = ?", id)
+	if err == nil && !found {
+		err = notFound(ref)
+	}
 	return name, err
 }
 
@@ -83,9 +67,6 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	err = r.db.Write(ctx, op, func(tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, "SELECT next FROM agent_marks").Scan(&a.UID); err != nil {
 			return err
-		}
-		if a.UID > lastUID {
-			return fault.Newf(fault.Rejected, op, string(a.Name), "all uids have been used").Advise("Start with another home: set OSAURUS_HOME.")
 		}
 		a.User = a.Name.User()
 		var taken bool
@@ -111,16 +92,8 @@ func (r registry) update(ctx context.Context, op string, a Agent) error {
 	if err != nil {
 		return fault.New(fault.Execution, op, string(a.Name), err)
 	}
-	return r.db.Write(ctx, op, func(tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, "UPDATE agents SET name = ?, folder = ?, settings = ? WHERE uid = ?", a.Name, a.Folder, string(settings), a.UID)
-		if err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, fmt.Errorf("%d agents have uid %d", n, a.UID))
-		}
-		return nil
-	})
+	_, err = r.db.Exec(ctx, op, "UPDATE agents SET name = ?, folder = ?, settings = ? WHERE uid = ?", a.Name, a.Folder, string(settings), a.UID)
+	return err
 }
 
 // remove removes an agent and records that it may have a room in the guest.
@@ -136,8 +109,6 @@ func (r registry) remove(ctx context.Context, a Agent) error {
 
 // cleared records that a deleted agent has no room in the guest anymore.
 func (r registry) cleared(ctx context.Context, user config.LinuxUser) error {
-	return r.db.Write(ctx, "delete agent", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM agent_remains WHERE user = ?", user)
-		return err
-	})
+	_, err := r.db.Exec(ctx, "delete agent", "DELETE FROM agent_remains WHERE user = ?", user)
+	return err
 }

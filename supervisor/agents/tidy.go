@@ -16,25 +16,20 @@ const tidyEvery = time.Minute
 
 // tidy catches up with what could not be done earlier. When a guest has
 // started or answers again, it removes the rooms of deleted agents and applies
-// changed settings. When a guest has ended, it renames home folders. It also
-// retries writing the map of users.
-func (a *Agents) tidy() {
-	vm := a.Machines.Shared()
+// changed settings. When a guest has ended, it renames home folders.
+func (a *Agents) tidy(vm *machine.Machine) {
 	var was machine.Status
 	var tidied time.Time
 	for status := vm.Status(); ; { // which changes every few seconds while a guest runs
-		if a.late.Load() {
-			a.keepMap()
-		}
 		switch status.State {
 		case machine.Running:
 			if was.State != machine.Running || !status.StartedAt.Equal(was.StartedAt) || time.Since(tidied) >= tidyEvery {
 				tidied = time.Now()
-				a.clearAll()
-				a.applyAll()
+				a.clearAll(vm)
+				a.applyAll(vm)
 			}
 		case machine.Stopped, machine.Failed, machine.Starting:
-			a.followAll()
+			a.followAll(vm)
 		}
 		was = status
 		next, cancel := context.WithTimeout(a.life, tidyEvery)
@@ -50,13 +45,12 @@ func (a *Agents) tidy() {
 	}
 }
 
-// clearAll removes the rooms of deleted agents.
-func (a *Agents) clearAll() {
+// clearAll removes the rooms of deleted agents from a machine.
+func (a *Agents) clearAll(vm *machine.Machine) {
 	a.mu.Lock()
 	users := slices.Collect(maps.Keys(a.remains))
 	a.mu.Unlock()
 	for _, user := range users {
-		vm := a.Machines.Shared()
 		if vm.Silent() {
 			return // until it answers
 		}
@@ -72,19 +66,24 @@ func (a *Agents) clearAll() {
 	}
 }
 
-// applyAll applies changed settings to the rooms of the running guest.
-func (a *Agents) applyAll() {
-	a.mu.Lock()
-	var late []*member
-	for _, m := range a.byName {
-		if m.made.in != nil && m.made.room != m.room() {
-			late = append(late, m)
-		}
-	}
-	a.mu.Unlock()
+// applyAll applies changed settings to the rooms of a running guest.
+func (a *Agents) applyAll(vm *machine.Machine) {
+	late := a.members(vm, func(m *member) bool { return m.made.in != nil && m.made.room != m.room() })
 	for _, m := range late {
 		if err := a.apply(a.life, m); err != nil && a.life.Err() == nil {
 			a.Log.Warn("an agent's settings do not count yet in the guest", "agent", a.agentOf(m).Name, "error", err)
 		}
 	}
+}
+
+// members returns the agents in a machine that fulfil a condition, which is called with the lock held.
+func (a *Agents) members(vm *machine.Machine, which func(*member) bool) (list []*member) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range a.byName {
+		if a.machine(m) == vm && which(m) {
+			list = append(list, m)
+		}
+	}
+	return list
 }

@@ -8,6 +8,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // Usage is an agent's usage of the guest.
@@ -22,74 +23,70 @@ type Process struct {
 	engine.RoomProcess
 }
 
-// Usage asks the running guest for the usage of an agent, or of all agents if
-// ref is empty, sorted by name. Running says whether there is a guest.
+// Usage asks running guests for the usage of an agent, or of all agents if
+// ref is empty, sorted by name. Running reports whether there is a guest.
 func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running bool, err error) {
-	user, err := a.userOf(ref)
-	if err != nil {
-		return nil, false, err
-	}
-	l, ok := a.Machines.Shared().Peek()
-	if !ok {
-		return nil, false, nil
-	}
-	defer l.Release()
-	rooms, err := l.RoomUsages(ctx, user)
-	if err != nil && !noRoom(user, err) {
-		return nil, true, err
-	}
 	users := a.users()
-	for _, room := range rooms {
-		if agent, known := users[config.LinuxUser(room.User)]; known && (user == "" || user == agent.User) {
-			list = append(list, Usage{agent, room})
+	running, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser) error {
+		rooms, err := l.RoomUsages(ctx, user)
+		for _, room := range rooms {
+			if agent, known := users[config.LinuxUser(room.User)]; known && (user == "" || user == agent.User) {
+				list = append(list, Usage{agent, room})
+			}
 		}
-	}
+		return err
+	})
 	slices.SortFunc(list, func(x, y Usage) int { return cmp.Compare(x.Agent.Name, y.Agent.Name) })
-	return list, true, nil
+	return list, running, err
 }
 
-// Processes asks the running guest for the processes of an agent, or of all if
-// ref is empty, sorted by name and process id. More says that some are
+// Processes asks running guests for the processes of an agent, or of all if
+// ref is empty, sorted by name and process id. More reports whether some are
 // missing.
 func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, more bool, err error) {
-	user, err := a.userOf(ref)
-	if err != nil {
-		return nil, false, err
-	}
-	l, ok := a.Machines.Shared().Peek()
-	if !ok {
-		return nil, false, nil
-	}
-	defer l.Release()
-	processes, more, err := l.RoomProcesses(ctx, user)
-	if err != nil && !noRoom(user, err) {
-		return nil, false, err
-	}
 	users := a.users()
-	for _, p := range processes {
-		if agent, known := users[config.LinuxUser(p.User)]; known && (user == "" || user == agent.User) {
-			p.Command = a.Redacted(agent).Clipped(p.Command)
-			list = append(list, Process{agent, p})
+	_, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser) error {
+		processes, truncated, err := l.RoomProcesses(ctx, user)
+		more = more || truncated
+		for _, p := range processes {
+			if agent, known := users[config.LinuxUser(p.User)]; known && (user == "" || user == agent.User) {
+				p.Command = a.Redacted(agent).Clipped(p.Command)
+				list = append(list, Process{agent, p})
+			}
 		}
-	}
+		return err
+	})
 	slices.SortFunc(list, func(x, y Process) int {
 		return cmp.Or(cmp.Compare(x.Agent.Name, y.Agent.Name), cmp.Compare(x.PID, y.PID))
 	})
-	return list, more, nil
+	return list, more, err
 }
 
-// noRoom reports whether an error only says that an agent has no room.
-func noRoom(user config.LinuxUser, err error) bool {
-	return user != "" && fault.KindOf(err) == fault.NotFound
-}
-
-// userOf returns the Linux user of an agent, or "" for an empty name.
-func (a *Agents) userOf(ref string) (config.LinuxUser, error) {
-	if ref == "" {
-		return "", nil
+// ask asks the running guest of an agent about its user, or all running guests about all users if
+// ref is empty. It reports whether a guest runs.
+func (a *Agents) ask(ref string, question func(l *machine.Lease, user config.LinuxUser) error) (running bool, err error) {
+	var user config.LinuxUser
+	machines := a.Machines.All()
+	if ref != "" {
+		agent, err := a.Get(ref)
+		if err != nil {
+			return false, err
+		}
+		user, machines = agent.User, []*machine.Machine{a.Machines.For(agent.ID)}
 	}
-	agent, err := a.Get(ref)
-	return agent.User, err
+	for _, vm := range machines {
+		l, ok := vm.Peek()
+		if !ok {
+			continue
+		}
+		running = true
+		err := question(l, user)
+		l.Release()
+		if noRoom := user != "" && fault.KindOf(err) == fault.NotFound; err != nil && !noRoom {
+			return true, err
+		}
+	}
+	return running, nil
 }
 
 // users returns the agents by their Linux users.

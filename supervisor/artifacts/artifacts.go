@@ -4,7 +4,6 @@ package artifacts
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Artifacts, error) {
 	if a.root, err = os.OpenRoot(dir); err != nil {
 		return nil, a.fault("open artifacts", "", err)
 	}
-	if err := a.clear(ctx); err != nil {
+	if err := a.clear(); err != nil {
 		return nil, errors.Join(a.fault("clear artifacts", "", err), a.root.Close())
 	}
 	return a, nil
@@ -146,15 +146,12 @@ func (a *Artifacts) List(ctx context.Context, f Filter) iter.Seq2[Artifact, erro
 }
 
 // Get finds an artifact.
-func (a *Artifacts) Get(ctx context.Context, id ID) (f Artifact, err error) {
+func (a *Artifacts) Get(ctx context.Context, id ID) (Artifact, error) {
 	const op = "find artifact"
-	err = a.DB.Read(ctx, op, func(tx *sql.Tx) error {
-		f, err = scan(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM artifacts WHERE id = ?", id))
-		if errors.Is(err, sql.ErrNoRows) {
-			return fault.Newf(fault.NotFound, op, fmt.Sprint(id), "there is none").Advise("See `osaurus-sandbox artifacts list`.")
-		}
-		return err
-	})
+	f, found, err := store.Find(ctx, a.DB, op, scan, "SELECT "+columns+" FROM artifacts WHERE id = ?", id)
+	if err == nil && !found {
+		err = fault.Newf(fault.NotFound, op, fmt.Sprint(id), "there is none").Advise("See `osaurus-sandbox artifacts list`.")
+	}
 	return f, err
 }
 
@@ -168,16 +165,23 @@ func (a *Artifacts) Delete(ctx context.Context, id ID, by machine.Cause) error {
 	if err := a.remove(f.within()); err != nil {
 		return a.fault(op, f.within(), err)
 	}
-	err = a.DB.Write(ctx, op, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM artifacts WHERE id = ?", id)
-		return err
-	})
-	if err != nil {
+	if _, err := a.DB.Exec(ctx, op, "DELETE FROM artifacts WHERE id = ?", id); err != nil {
 		return err
 	}
 	_ = a.root.Remove(string(f.Session)) // if it was the last one there
 	a.note(Deleted, by, f)
 	return nil
+}
+
+// clear removes drafts of earlier daemons.
+func (a *Artifacts) clear() error {
+	entries, err := fs.ReadDir(a.root.FS(), ".")
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), drafts) {
+			err = errors.Join(err, removeall.Remove(a.root, e.Name()))
+		}
+	}
+	return err
 }
 
 // remove removes a file or folder, if it exists.

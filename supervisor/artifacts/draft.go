@@ -168,9 +168,7 @@ func (d *Draft) Keep(ctx context.Context, description string, by machine.Cause) 
 		if err != nil {
 			return err
 		}
-		if err := d.aim(f.within()); err != nil {
-			return err
-		}
+		// A daemon that is killed before the commit leaves a file that is no artifact.
 		if err = a.root.Rename(path.Join(d.own, item), f.within()); err == nil {
 			moved = true
 			err = a.sync(string(f.Session))

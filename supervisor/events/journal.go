@@ -182,8 +182,6 @@ func (j *Journal) Close(ctx context.Context) error {
 	if err := j.Keep(ctx); err != nil {
 		return err
 	}
-	return j.db.Write(ctx, "close event journal", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE event_marks SET reserved = ?", j.Last())
-		return err
-	})
+	_, err := j.db.Exec(ctx, "close event journal", "UPDATE event_marks SET reserved = ?", j.Last())
+	return err
 }

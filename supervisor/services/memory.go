@@ -157,7 +157,7 @@ func (m *Memory) Pin(ctx context.Context, agent config.AgentID, id FactID, pinne
 // Delete deletes a fact.
 func (m *Memory) Delete(ctx context.Context, agent config.AgentID, id FactID) error {
 	const op = "delete memory"
-	n, err := m.delete(ctx, op, "DELETE FROM facts WHERE agent = ? AND id = ?", agent, id)
+	n, err := m.db.Exec(ctx, op, "DELETE FROM facts WHERE agent = ? AND id = ?", agent, id)
 	if err == nil && n == 0 {
 		return noFact(op, id)
 	}
@@ -166,20 +166,7 @@ func (m *Memory) Delete(ctx context.Context, agent config.AgentID, id FactID) er
 
 // DeleteAll deletes all facts of an agent and returns their number.
 func (m *Memory) DeleteAll(ctx context.Context, agent config.AgentID) (int, error) {
-	return m.delete(ctx, "delete memory", "DELETE FROM facts WHERE agent = ?", agent)
-}
-
-func (m *Memory) delete(ctx context.Context, op, query string, args ...any) (n int, err error) {
-	err = m.db.Write(ctx, op, func(tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		deleted, err := done.RowsAffected()
-		n = int(deleted)
-		return err
-	})
-	return n, err
+	return m.db.Exec(ctx, "delete memory", "DELETE FROM facts WHERE agent = ?", agent)
 }
 
 func noFact(op string, id FactID) error {

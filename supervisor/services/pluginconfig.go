@@ -3,7 +3,6 @@ package services
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -30,15 +29,13 @@ var _ bridge.Config = (*PluginConfig)(nil)
 func NewPluginConfig(db *store.DB) *PluginConfig { return &PluginConfig{db, MaxConfigKeys} }
 
 // Get returns a value, or fault.NotFound if it was never set.
-func (c *PluginConfig) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (value string, err error) {
+func (c *PluginConfig) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (string, error) {
 	const op = "get config"
-	err = c.db.Read(ctx, op, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT value FROM plugin_config WHERE agent = ? AND plugin = ? AND key = ?", who.Agent, who.Plugin, key).Scan(&value)
-		if errors.Is(err, sql.ErrNoRows) {
-			return fault.Newf(fault.NotFound, op, string(key), "it was never set").Advise("Set it with: osaurus-host config set KEY VALUE")
-		}
-		return err
-	})
+	value, found, err := store.Find(ctx, c.db, op, store.Value[string],
+		"SELECT value FROM plugin_config WHERE agent = ? AND plugin = ? AND key = ?", who.Agent, who.Plugin, key)
+	if err == nil && !found {
+		err = fault.Newf(fault.NotFound, op, string(key), "it was never set").Advise("Set it with: osaurus-host config set KEY VALUE")
+	}
 	return value, err
 }
 
@@ -69,8 +66,6 @@ func (c *PluginConfig) Set(ctx context.Context, who bridge.Caller, key bridge.Co
 
 // Forget removes all values of an agent's plugin.
 func (c *PluginConfig) Forget(ctx context.Context, agent config.AgentID, plugin config.PluginID) error {
-	return c.db.Write(ctx, "forget config", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM plugin_config WHERE agent = ? AND plugin = ?", agent, plugin)
-		return err
-	})
+	_, err := c.db.Exec(ctx, "forget config", "DELETE FROM plugin_config WHERE agent = ? AND plugin = ?", agent, plugin)
+	return err
 }

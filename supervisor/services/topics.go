@@ -144,10 +144,8 @@ func (t *Topics) Subscribe(ctx context.Context, f TopicFilter) iter.Seq2[Event, 
 }
 
 // Last returns the number of the newest event of any agent.
-func (t *Topics) Last(ctx context.Context) (last events.Seq, err error) {
-	err = t.db.Read(ctx, "read events", func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'topics'), 0)").Scan(&last)
-	})
+func (t *Topics) Last(ctx context.Context) (events.Seq, error) {
+	last, _, err := store.Find(ctx, t.db, "read events", store.Value[events.Seq], "SELECT seq FROM sqlite_sequence WHERE name = 'topics'")
 	return last, err
 }
 

@@ -48,12 +48,14 @@ func Find[T any](ctx context.Context, db *DB, op string, scan func(Row) (T, erro
 }
 
 // Exec runs one statement in a transaction of its own and returns how many rows it has changed.
-func (db *DB) Exec(ctx context.Context, op, query string, args ...any) (rows int64, err error) {
+func (db *DB) Exec(ctx context.Context, op, query string, args ...any) (rows int, err error) {
 	err = db.Write(ctx, op, func(tx *sql.Tx) error {
 		done, err := tx.ExecContext(ctx, query, args...)
-		if err == nil {
-			rows, err = done.RowsAffected()
+		if err != nil {
+			return err
 		}
+		n, err := done.RowsAffected()
+		rows = int(n)
 		return err
 	})
 	return rows, err
