@@ -54,7 +54,7 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 func (s registrationService) written(ctx context.Context, a tools.Agent, m *controlpb.RegisterPluginRequest) (plugins.Recipe, error) {
 	switch from := m.From.(type) {
 	case *controlpb.RegisterPluginRequest_Recipe:
-		return register.Read(from.Recipe)
+		return plugins.Parse(from.Recipe)
 	case *controlpb.RegisterPluginRequest_Plugin:
 		id, err := config.ParsePluginID(from.Plugin)
 		if err != nil {

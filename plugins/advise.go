@@ -9,24 +9,22 @@ import (
 func (v *validator) advise(r Recipe) {
 	v.warn(len(r.Tools) == 0 && r.Daemon == nil && len(r.Events.Subscribe) == 0, "$.tools", "nothing",
 		"Add a tool, a daemon or a subscription.", "a plugin without any does nothing that a model could see")
-	v.adviseCommand("$.setup", r.Setup, nil, NetworkOutbound) // setup has the room's network
-	if r.Daemon != nil {
-		v.adviseCommand("$.daemon.command", r.Daemon.Command, nil, r.Permissions.Network)
-	}
-	for i, s := range r.Events.Subscribe {
-		v.adviseCommand(below(item("$.events.subscribe", i), "run"), s.Run, nil, r.Permissions.Network)
-	}
-	for i, t := range r.Tools {
-		v.adviseCommand(below(item("$.tools", i), "run"), t.Run, sortedKeys(t.Parameters), r.Permissions.Network)
+	for _, c := range r.Commands() {
+		network := r.Permissions.Network
+		if c.Path == setupPath {
+			network = NetworkOutbound // it has the network of the agent's room
+		}
+		v.adviseCommand(c, network)
 	}
 }
 
 // adviseCommand warns about unsafe uses of parameters and about hosts that the plugin cannot reach.
-func (v *validator) adviseCommand(path, text string, params []ParamName, network Network) {
-	if text == "" || len(text) > MaxCommand {
+func (v *validator) adviseCommand(c Command, network Network) {
+	if len(c.Text) > MaxCommand {
 		return
 	}
-	file, err := parseCommand(text)
+	path := c.Path
+	file, err := parseCommand(c.Text)
 	if err != nil {
 		v.warn(true, path, "shell-syntax", "Fix the command: bash runs it.", "bash cannot parse it: %v", err)
 		return
@@ -42,7 +40,7 @@ func (v *validator) adviseCommand(path, text string, params []ParamName, network
 		}
 	}
 	for _, variable := range variables {
-		declared := slices.ContainsFunc(params, func(p ParamName) bool { return p.Variable() == variable })
+		declared := slices.ContainsFunc(c.Params, func(p ParamName) bool { return p.Variable() == variable })
 		v.warn(!declared, path, "unknown-param", "Declare it under parameters, or correct its name.", "$%s is empty: the tool has no such parameter", variable)
 	}
 	if network == NetworkOutbound {
@@ -52,7 +50,7 @@ func (v *validator) adviseCommand(path, text string, params []ParamName, network
 	for _, d := range network.Domains() {
 		allowed = append(allowed, string(d))
 	}
-	for _, host := range HostsOutside(text, allowed) {
+	for _, host := range HostsOutside(c.Text, allowed) {
 		v.warn(true, path, "network", "Add it to permissions.network, or remove it.", "it names the host %s, which permissions.network does not list", brief(host))
 	}
 }

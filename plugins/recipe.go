@@ -267,6 +267,31 @@ const paramPrefix = "PARAM_"
 // Variable returns the environment variable that holds the argument: PARAM_FILE.
 func (p ParamName) Variable() string { return paramPrefix + strings.ToUpper(string(p)) }
 
+// Command is a shell command of a recipe.
+type Command struct {
+	Path string // of the command in the recipe's JSON
+	Text string
+	// Params are the arguments that it finds in its environment.
+	Params []ParamName
+}
+
+// Commands returns the shell commands of a recipe, setup first.
+func (r Recipe) Commands() []Command {
+	list := []Command{{Path: setupPath, Text: r.Setup}}
+	if r.Daemon != nil {
+		list = append(list, Command{Path: "$.daemon.command", Text: r.Daemon.Command})
+	}
+	for i, s := range r.Events.Subscribe {
+		list = append(list, Command{Path: item("$.events.subscribe", i) + ".run", Text: s.Run})
+	}
+	for i, t := range r.Tools {
+		list = append(list, Command{Path: item("$.tools", i) + ".run", Text: t.Run, Params: sortedKeys(t.Parameters)})
+	}
+	return slices.DeleteFunc(list, func(c Command) bool { return c.Text == "" })
+}
+
+const setupPath = "$.setup"
+
 // MustBeGiven reports whether the argument is required.
 func (p Param) MustBeGiven() bool {
 	if p.Required != nil {

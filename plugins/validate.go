@@ -81,7 +81,7 @@ func (v *validator) about(r Recipe) {
 }
 
 func (v *validator) description(path, text, what string) {
-	v.refuse(strings.TrimSpace(text) == "", path, "required", "Say "+what+": models read it to decide when to call.", "is missing")
+	v.refuse(strings.TrimSpace(text) == "", path, "required", "Say here "+what+": a model chooses by it.", "is missing")
 	v.size(path, len(text), MaxDescription, "Shorten it; long texts belong in a file.")
 	v.prose(path, text)
 }

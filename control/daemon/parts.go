@@ -178,7 +178,7 @@ func (d *daemon) makeServices(context.Context) error {
 	d.closes(models.Close)
 	d.bridge.Services = d.api.Vault.Cleaned(bridge.Services{
 		Secrets: d.api.Vault, Config: d.config, Inference: models, Tasks: d.api.Tasks, Memory: d.api.Memory, Events: d.permits().Emitting(d.api.Topics), Log: d.api.Lines,
-		Scripts: toolhost.Scripts(d.api.Tools), Plugins: d.plugins.Programs(),
+		Scripts: toolhost.Scripts(d.api.Tools), Plugins: d.plugins.Registrar,
 	})
 	return nil
 }

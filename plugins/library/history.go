@@ -1,6 +1,7 @@
 package library
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -72,12 +73,12 @@ func (l *Library) at(id config.PluginID, n Revision) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	r, err := plugins.Parse(text)
+	e, err := parse(id, text)
 	if err != nil {
 		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", revisionName(id, n), err)
 	}
-	hash, err := r.Hash()
-	return Entry{ID: id, Recipe: r, Hash: hash, Revision: n}, err
+	e.Revision = n
+	return e, nil
 }
 
 func revisionName(id config.PluginID, n Revision) string {
@@ -86,7 +87,7 @@ func revisionName(id config.PluginID, n Revision) string {
 
 func (l *Library) text(id config.PluginID, n Revision) ([]byte, error) {
 	text, err := read(id, l.revisionPath(id, n))
-	if err != nil && fault.KindOf(err) == fault.NotFound {
+	if fault.KindOf(err) == fault.NotFound {
 		return nil, fault.Newf(fault.NotFound, "read plugin", revisionName(id, n), "there is no such revision").Advise("See: osaurus-sandbox plugin history " + string(id))
 	}
 	return text, err
@@ -110,19 +111,14 @@ func (l *Library) Rollback(id config.PluginID, n Revision) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if own, err := past.Recipe.ID(); err != nil || own != id {
-		past.Recipe.Name, err = l.nameOf(id)
+	if own, err := past.Recipe.ID(); err != nil || own != id { // it was renamed since
+		current, err := l.get(id)
 		if err != nil {
 			return Entry{}, err
 		}
+		past.Recipe.Name = current.Recipe.Name
 	}
 	return l.save(id, past.Recipe)
-}
-
-// nameOf returns the current name of a plugin, which an old revision may not have.
-func (l *Library) nameOf(id config.PluginID) (string, error) {
-	e, err := l.get(id)
-	return e.Recipe.Name, err
 }
 
 // before returns the latest revision that differs from the current one.
@@ -132,7 +128,7 @@ func (l *Library) before(id config.PluginID) (Revision, error) {
 		return 0, err
 	}
 	current, err := l.get(id)
-	broken := fault.KindOf(err) == fault.InvalidArgs && err != nil
+	broken := fault.KindOf(err) == fault.InvalidArgs
 	if err != nil && !broken {
 		return 0, err
 	}
@@ -141,7 +137,7 @@ func (l *Library) before(id config.PluginID) (Revision, error) {
 			return n, nil
 		}
 	}
-	return 0, fault.Newf(fault.NotFound, "roll back plugin", string(id), "there is nothing before it").Advise("See: osaurus-sandbox plugin history " + string(id))
+	return 0, fault.Newf(fault.NotFound, "roll back plugin", string(id), "it has no earlier revision").Advise("See: osaurus-sandbox plugin history " + string(id))
 }
 
 // Undo removes a revision that Save has just made, and the plugin if it has no other. It does
@@ -199,51 +195,43 @@ func (l *Library) revisions(id config.PluginID) ([]Revision, error) {
 // revisionOf returns the latest revision with exactly this text, or 0.
 func (l *Library) revisionOf(id config.PluginID, history []Revision, text []byte) (Revision, error) {
 	for _, n := range slices.Backward(history) {
-		if is, err := same(l.revisionPath(id, n), text); err != nil || is {
+		if other, err := l.text(id, n); err != nil || bytes.Equal(other, text) {
 			return n, err
 		}
 	}
 	return 0, nil
 }
 
-func last(history []Revision) Revision {
+// after returns the number of the next revision.
+func after(history []Revision) Revision {
 	if len(history) == 0 {
-		return 0
+		return 1
 	}
-	return history[len(history)-1]
+	return history[len(history)-1] + 1
 }
 
 // prune removes the oldest revisions.
 func (l *Library) prune(id config.PluginID, history []Revision) error {
-	for len(history) > maxRevisions {
-		if err := removeFile(l.revisionPath(id, history[0])); err != nil {
-			return err
-		}
-		history = history[1:]
+	var err error
+	for _, n := range history[:max(len(history)-maxRevisions, 0)] {
+		err = errors.Join(err, removeFile(l.revisionPath(id, n)))
 	}
-	return nil
+	return err
 }
 
-// lendRevisions links a plugin's revisions to a new id. Links need no disk space, and revisions are
+// linkRevisions links a plugin's revisions to a new id. Links need no disk space, and revisions are
 // never modified. Files of the new id were left by a crash and are removed.
-func (l *Library) lendRevisions(from, to config.PluginID) error {
+func (l *Library) linkRevisions(from, to config.PluginID) error {
 	history, err := l.revisions(from)
 	if err != nil {
 		return err
 	}
 	dir := l.revisionDir(to)
-	if err = os.RemoveAll(dir); err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
+	err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
 	for _, n := range history {
-		if err == nil {
-			err = os.Link(l.revisionPath(from, n), l.revisionPath(to, n))
-		}
+		err = errors.Join(err, os.Link(l.revisionPath(from, n), l.revisionPath(to, n)))
 	}
-	if err == nil {
-		err = errors.Join(config.Sync(dir), config.Sync(filepath.Dir(dir)))
-	}
-	if err != nil {
+	if err = errors.Join(err, config.Sync(dir), config.Sync(filepath.Dir(dir))); err != nil {
 		return fault.New(fault.Unavailable, "rename plugin", string(from), err).Advise("Make the library's folder writable for you.")
 	}
 	return nil

@@ -57,14 +57,9 @@ func Open(o Options) (*Library, error) {
 		return nil, err
 	}
 	for _, pattern := range []string{".*.json.*", filepath.Join(versions, "*", ".*.json.*")} {
-		left, err := filepath.Glob(filepath.Join(l.dir, pattern))
-		if err != nil {
-			return nil, fault.New(fault.Execution, "open plugin library", l.dir, err)
-		}
+		left, _ := filepath.Glob(filepath.Join(l.dir, pattern)) // the pattern is valid
 		for _, path := range left {
-			if err := os.Remove(path); err != nil {
-				return nil, fault.New(fault.Unavailable, "open plugin library", path, err).Advise("Remove the file: it was being written when a program was killed.")
-			}
+			_ = os.Remove(path) // or it stays: nothing reads it
 		}
 	}
 	return l, nil
@@ -99,6 +94,19 @@ func (l *Library) List() ([]Entry, []Broken, error) {
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) }) // not the order of files: a-b.json, a.json
 	return entries, broken, nil
+}
+
+// read reads the file of a plugin or revision, or fails with NotFound.
+func read(id config.PluginID, path string) ([]byte, error) {
+	const op = "read plugin"
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fault.Newf(fault.NotFound, op, string(id), "there is no such plugin").Advise("See: osaurus-sandbox plugin list")
+	case err != nil:
+		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Move the file away, or make it readable.")
+	}
+	return text, nil
 }
 
 // names returns the names of the files that should be recipes, sorted.
@@ -138,7 +146,10 @@ func (l *Library) get(id config.PluginID) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	e, err := entry(id, text)
+	e, err := parse(id, text)
+	if own, wrong := e.Recipe.ID(); err == nil && (wrong != nil || own != id) {
+		err = fmt.Errorf("it holds the plugin %q, whose file would be %s", e.Recipe.Name, string(own)+suffix)
+	}
 	if err != nil {
 		return Entry{}, fault.New(fault.InvalidArgs, "read plugin", l.path(id), err).
 			Advise(fmt.Sprintf("Correct it: osaurus-sandbox plugin edit %s. Or go back to what it was: osaurus-sandbox plugin rollback %s", id, id))
@@ -151,14 +162,10 @@ func (l *Library) get(id config.PluginID) (Entry, error) {
 	return e, err
 }
 
-// entry parses a plugin that must have an id.
-func entry(id config.PluginID, text []byte) (Entry, error) {
+func parse(id config.PluginID, text []byte) (Entry, error) {
 	r, err := plugins.Parse(text)
 	if err != nil {
 		return Entry{}, err
-	}
-	if own, err := r.ID(); err != nil || own != id {
-		return Entry{}, fmt.Errorf("it holds the plugin %q, whose file would be %s", r.Name, string(own)+suffix)
 	}
 	hash, err := r.Hash()
 	return Entry{ID: id, Recipe: r, Hash: hash}, err
@@ -179,7 +186,11 @@ func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, erro
 	old, err := l.get(id)
 	switch fault.KindOf(err) {
 	case fault.NotFound:
-		if err := l.room(); err != nil {
+		names, err := l.names()
+		if err == nil && len(names) >= maxPlugins {
+			err = fault.Newf(fault.Rejected, "save plugin", l.dir, "there are %d plugins already", len(names)).Advise("Remove some: osaurus-sandbox plugin remove ID")
+		}
+		if err != nil {
 			return Entry{}, err
 		}
 	case fault.InvalidArgs: // a broken file becomes a revision and is replaced
@@ -208,20 +219,12 @@ func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
 
 // Create makes Save replace nothing.
 func Create(old Entry) error {
-	return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "there is a plugin of this name already, which is another").
-		Advise("Give it another name, or say that it shall be updated: --update")
+	return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "a different plugin of this name exists").
+		Advise("Choose another name, or replace it: --update")
 }
 
 // Update makes Save replace any plugin.
 func Update(Entry) error { return nil }
-
-func (l *Library) room() error {
-	names, err := l.names()
-	if err == nil && len(names) >= maxPlugins {
-		err = fault.Newf(fault.Rejected, "save plugin", l.dir, "there are %d plugins already", len(names)).Advise("Remove some: osaurus-sandbox plugin remove ID")
-	}
-	return err
-}
 
 // save writes a recipe first as a revision and then as the current file, so that after a crash the
 // current file is either the old or the new one.
@@ -242,7 +245,7 @@ func (l *Library) save(id config.PluginID, r plugins.Recipe) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	next := last(history) + 1
+	next := after(history)
 	if err := config.WriteFile(l.revisionPath(id, next), text); err != nil {
 		return Entry{}, err
 	}
@@ -259,16 +262,16 @@ func (l *Library) archive(id config.PluginID) ([]Revision, error) {
 		return nil, err
 	}
 	text, err := read(id, l.path(id))
-	if fault.KindOf(err) == fault.NotFound && err != nil {
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
 		return history, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	if n, err := l.revisionOf(id, history, text); err != nil || n != 0 {
 		return history, err
 	}
-	next := last(history) + 1
+	next := after(history)
 	return append(history, next), config.WriteFile(l.revisionPath(id, next), text)
 }
 
@@ -296,11 +299,11 @@ func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 		return Entry{}, err
 	}
 	to, err := e.Recipe.ID()
-	if err != nil || to == id {
-		if err == nil {
-			e, err = l.save(id, e.Recipe)
-		}
-		return e, err
+	switch {
+	case err != nil:
+		return Entry{}, err
+	case to == id:
+		return l.save(id, e.Recipe)
 	}
 	if _, err := os.Lstat(l.path(to)); !errors.Is(err, os.ErrNotExist) {
 		return Entry{}, fault.Newf(fault.Rejected, "rename plugin", string(to), "there is a plugin of this name already").Advise("Choose another name.")
@@ -308,8 +311,7 @@ func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 	if _, err := l.archive(id); err != nil {
 		return Entry{}, err
 	}
-	err = l.lendRevisions(id, to)
-	if err == nil {
+	if err = l.linkRevisions(id, to); err == nil {
 		e, err = l.save(to, e.Recipe)
 	}
 	if err != nil {
@@ -324,8 +326,7 @@ func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
 func (l *Library) Remove(id config.PluginID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := os.Lstat(l.path(id)); errors.Is(err, os.ErrNotExist) {
-		_, err := read(id, l.path(id))
+	if _, err := read(id, l.path(id)); fault.KindOf(err) == fault.NotFound {
 		return err
 	}
 	return l.remove(id)

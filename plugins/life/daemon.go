@@ -28,10 +28,8 @@ const (
 	lastWords = 2 << 10
 )
 
-var (
-	errDaemon = errors.New("it ended too often")
-	errRoom   = errors.New("its room was ended")
-)
+// errRoom is the error of a daemon whose room was ended.
+var errRoom = errors.New("its room was ended")
 
 // supervise runs the plugin's daemon until the context ends, in each guest that starts. It waits
 // until the plugin's handlers are ready to receive the daemon's events.
@@ -40,21 +38,40 @@ func (p *plugin) supervise(ctx context.Context) {
 	case <-p.hears:
 	case <-ctx.Done():
 	}
+	var ends []time.Time // within restartPeriod
+	var waits backoff
 	for ctx.Err() == nil {
-		begun := p.begun.Next()
-		err := p.keepRunning(ctx)
-		if ctx.Err() != nil {
+		begun, boot := p.begun.Next(), p.of.Boot()
+		words, err := p.runDaemon(ctx, boot)
+		if err == nil {
+			waits = backoff{}
+		}
+		var later <-chan time.Time // never, but when a guest starts or a person enables the plugin
+		switch now := time.Now(); {
+		case ctx.Err() != nil:
 			return
-		}
-		var later <-chan time.Time // never
-		switch {
-		case errors.Is(err, errDaemon):
-			p.log(ctx, bridge.Error, "the daemon is not started again: "+err.Error())
-			p.of.Failed(p.who(), p.id, err)
+		case p.gone(boot):
+			ends, waits = nil, backoff{}
 		case errors.Is(err, errRoom): // after a reset of the agent the plugin is set up again and begun
-			later = time.After(askSeldom)
+			ends, later = nil, time.After(askSeldom)
+		case err != nil && passing(err):
+			p.wait(ctx, &waits, begun, "the daemon does not run yet", err)
+			continue
+		default:
+			if err != nil {
+				words = err.Error() // such as a missing folder
+			}
+			if ends = append(slices.DeleteFunc(ends, func(t time.Time) bool { return now.Sub(t) >= restartPeriod }), now); len(ends) <= maxRestarts {
+				p.log(ctx, bridge.Warn, "the daemon is started again: "+words)
+				later = time.After(restartPause)
+				break
+			}
+			failed := fmt.Errorf("it ended too often, %d times in %v; the last time it was: %s", len(ends), restartPeriod, words)
+			p.log(ctx, bridge.Error, "the daemon is not started again: "+failed.Error())
+			p.of.Failed(p.who(), p.id, failed)
+			ends = nil
 		}
-		select { // until a guest starts or a person enables the plugin
+		select {
 		case <-begun:
 		case <-later:
 		case <-ctx.Done():
@@ -62,42 +79,14 @@ func (p *plugin) supervise(ctx context.Context) {
 	}
 }
 
-// keepRunning runs the daemon in the current guest until the guest or the room has ended or the
-// daemon has failed.
-func (p *plugin) keepRunning(ctx context.Context) error {
-	boot := p.of.Rooms.Boot()
-	var ends []time.Time
-	var h backoff
-	for {
-		begun := p.begun.Next()
-		job, err := p.startDaemon(ctx)
-		var words string
-		switch {
-		case err == nil:
-			h = backoff{}
-			if words, err = p.watch(ctx, boot, job); err != nil {
-				return err
-			}
-		case ctx.Err() != nil, p.gone(boot):
-			return err
-		case passing(err):
-			p.wait(ctx, &h, begun, "the daemon does not run yet", err)
-			continue
-		default:
-			words = err.Error() // such as a missing folder
-		}
-		now := time.Now()
-		ends = append(slices.DeleteFunc(ends, func(t time.Time) bool { return now.Sub(t) >= restartPeriod }), now)
-		if len(ends) > maxRestarts {
-			return fmt.Errorf("%w, %d times in %v; the last time it was: %s", errDaemon, len(ends), restartPeriod, words)
-		}
-		p.log(ctx, bridge.Warn, "the daemon is started again: "+words)
-		select {
-		case <-time.After(restartPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// runDaemon runs the daemon until it ends, and describes how it did. It fails if the daemon cannot be
+// started, or if the guest or the room ends.
+func (p *plugin) runDaemon(ctx context.Context, boot string) (words string, err error) {
+	job, err := p.startDaemon(ctx)
+	if err != nil {
+		return "", err
 	}
+	return p.watch(ctx, boot, job)
 }
 
 // startDaemon starts the daemon. It first ends one that runs already: a guest that did not answer
@@ -107,7 +96,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 	if err != nil {
 		return engine.Job{}, err
 	}
-	list, err := p.of.Rooms.Room(p.who()).Jobs(ctx)
+	list, err := p.room().Jobs(ctx)
 	if err != nil {
 		return engine.Job{}, err
 	}
@@ -118,7 +107,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 			}
 		}
 	}
-	return p.of.Rooms.Room(p.who()).StartJob(ctx, engine.JobCommand{
+	return p.room().StartJob(ctx, engine.JobCommand{
 		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
 	})
 }
@@ -127,7 +116,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 // ended. When the context ends, it ends the daemon.
 func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words string, err error) {
 	for job.Running {
-		next, err := p.of.Rooms.Room(p.who()).WaitJob(ctx, job.ID, engine.MaxJobWait)
+		next, err := p.room().WaitJob(ctx, job.ID, engine.MaxJobWait)
 		switch {
 		case ctx.Err() != nil:
 			_ = p.stopDaemon(job.ID) // otherwise startDaemon does
@@ -146,7 +135,7 @@ func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words 
 		}
 	}
 	words = fmt.Sprintf("it ended with status %d", job.Status())
-	if tail, err := p.of.Rooms.Room(p.who()).TailJobEnd(ctx, job.ID, lastWords); err == nil && len(tail.Data) > 0 {
+	if tail, err := p.room().TailJobEnd(ctx, job.ID, lastWords); err == nil && len(tail.Data) > 0 {
 		words += " and wrote " + strings.ToValidUTF8(strings.TrimSpace(string(tail.Data)), "\uFFFD")
 	}
 	return words, nil
@@ -154,15 +143,15 @@ func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words 
 
 // stopDaemon ends the daemon and waits until it has ended.
 func (p *plugin) stopDaemon(id config.JobID) error {
-	if p.of.life.Err() != nil && p.of.Rooms.Silent() {
+	if p.of.life.Err() != nil && p.of.Silent() {
 		return nil // the guest does not answer, and ends anyway
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
 	for _, hard := range []bool{false, true} {
-		job, err := p.of.Rooms.Room(p.who()).KillJob(ctx, id, hard)
+		job, err := p.room().KillJob(ctx, id, hard)
 		if err == nil && job.Running {
-			job, err = p.of.Rooms.Room(p.who()).WaitJob(ctx, id, daemonGrace)
+			job, err = p.room().WaitJob(ctx, id, daemonGrace)
 		}
 		switch {
 		case fault.KindOf(err) == fault.NotFound: // it has ended and is forgotten

@@ -84,9 +84,9 @@ func (p *plugin) topics() (list []plugins.Topics) {
 // handle runs one handler for one event. It waits if no guest runs, or if the guest cannot run
 // anything at the moment.
 func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
-	var h backoff
+	var waits backoff
 	for {
-		begun, boot := p.begun.Next(), p.of.Rooms.Boot()
+		begun, boot := p.begun.Next(), p.of.Boot()
 		err := p.attempt(ctx, s, e)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -100,7 +100,7 @@ func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
 			case <-ctx.Done():
 			}
 		default:
-			p.wait(ctx, &h, begun, fmt.Sprintf("the handler of %s waits", e.Topic), err)
+			p.wait(ctx, &waits, begun, fmt.Sprintf("the handler of %s waits", e.Topic), err)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(e.Payload), &out, &out
 	cmd.Timeout, cmd.MaxOutput = s.Limit(), maxErrors
-	running, err := p.of.Rooms.Room(p.who()).Exec(ctx, cmd)
+	running, err := p.room().Exec(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -131,4 +131,42 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 		return fmt.Errorf("it ended with status %d and wrote %s", exit.Status(), bytes.ToValidUTF8(bytes.TrimSpace(out.Bytes()), []byte("\uFFFD")))
 	}
 	return nil
+}
+
+const (
+	// askAgain is the first pause before another attempt. It doubles each time, up to askSeldom:
+	// a keyring may be locked for hours.
+	askAgain  = time.Second
+	askSeldom = time.Minute
+)
+
+// backoff is the state between attempts of something that fails for the time being.
+type backoff struct {
+	logged string        // the last reason
+	pause  time.Duration // before the next attempt
+}
+
+// passing reports whether the same may succeed later: the guest does not answer, the
+// room is at a limit, the secrets are locked.
+func passing(err error) bool {
+	kind := fault.KindOf(err)
+	return kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Rejected
+}
+
+// gone reports whether the guest of a boot has ended, or there was none.
+func (p *plugin) gone(boot string) bool { return boot == "" || p.of.Boot() != boot }
+
+// wait logs why something fails, unless the last entry said so, and returns after a pause or
+// when now is closed.
+func (p *plugin) wait(ctx context.Context, b *backoff, now <-chan struct{}, what string, err error) {
+	if why := err.Error(); why != b.logged {
+		b.logged = why
+		p.log(ctx, bridge.Warn, what+": "+why)
+	}
+	b.pause = min(max(2*b.pause, askAgain), askSeldom)
+	select {
+	case <-now:
+	case <-time.After(b.pause):
+	case <-ctx.Done():
+	}
 }

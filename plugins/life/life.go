@@ -19,17 +19,6 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Rooms runs plugins' programs. It starts no guest: if none runs, calls fail with
-// Unavailable.
-type Rooms interface {
-	// Boot identifies the running guest, even if it does not answer. It is empty if none runs.
-	Boot() string
-	// Silent reports whether the guest does not answer at the moment.
-	Silent() bool
-	// Room returns the agent's room in that guest.
-	Room(a tools.Agent) engine.Room
-}
-
 // Seq is the number of an event. It grows over all agents.
 type Seq int64
 
@@ -54,7 +43,13 @@ type Events interface {
 
 // Options configures a Life.
 type Options struct {
-	Rooms  Rooms
+	// Room returns an agent's room in the running guest. It starts no guest: if none runs, calls fail
+	// with Unavailable.
+	Room tools.Rooms
+	// Boot identifies the running guest, even if it does not answer. It is empty if none runs.
+	Boot func() string
+	// Silent reports whether the guest does not answer at the moment.
+	Silent func() bool
 	Events Events
 	// Secrets returns the values of a plugin's declared secrets as NAME=value.
 	Secrets func(ctx context.Context, a tools.Agent, plugin config.PluginID, names []config.SecretName) ([]string, error)
@@ -202,6 +197,9 @@ func (p *plugin) command(ctx context.Context, script string, env []string) (engi
 	err := p.of.Command(ctx, a, p.id, p.recipe, false, &cmd)
 	return cmd, err
 }
+
+// room returns the room of the plugin's agent.
+func (p *plugin) room() engine.Room { return p.of.Room(p.who()) }
 
 func (p *plugin) who() tools.Agent { return *p.agent.Load() }
 

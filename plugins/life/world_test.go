@@ -62,7 +62,7 @@ func try(t *testing.T, f func(t *testing.T, w *world)) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := &world{t: t, running: true, jobs: map[config.JobID]*job{}}
 		w.Life = New(Options{
-			Rooms: w, Events: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Room: w.Room, Boot: w.Boot, Silent: w.Silent, Events: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Secrets: func(_ context.Context, _ tools.Agent, _ config.PluginID, names []config.SecretName) (list []string, _ error) {
 				for _, n := range names {
 					list = append(list, string(n)+"=value")

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -17,22 +17,22 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-const (
-	// manifest is the recipe in a plugin's folder.
-	manifest = "plugin.json"
-	// maxNamed bounds how many files an error names.
-	maxNamed = 10
-)
+// manifest is the recipe in a plugin's folder.
+const manifest = "plugin.json"
 
 // Pack reads the plugin that an agent has written into ~/plugins/ID. All text files beside
 // plugin.json become files of the recipe, unless plugin.json contains one of the same name.
 func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID) (plugins.Recipe, error) {
-	p := &packer{files: g.Room(a), agent: a, root: "plugins/" + string(id)}
+	p := &packer{room: g.Room(a), home: a.Home, root: "plugins/" + string(id), texts: map[plugins.FilePath]string{}}
 	text, err := p.read(ctx, manifest, plugins.MaxRecipe)
-	if err != nil {
-		return plugins.Recipe{}, p.noManifest(err)
+	if fault.KindOf(err) == fault.NotFound {
+		return plugins.Recipe{}, fault.Newf(fault.Execution, op, "~/"+p.root+"/"+manifest, "there is no such file").
+			Advise("Write it first: name, description and tools, each with an id, a description and a command to run.")
 	}
-	r, err := Read(text)
+	if err != nil {
+		return plugins.Recipe{}, err
+	}
+	r, err := plugins.Parse(text)
 	if err != nil {
 		return plugins.Recipe{}, err
 	}
@@ -40,126 +40,83 @@ func (g *Registrar) Pack(ctx context.Context, a tools.Agent, id config.PluginID)
 		return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, op, string(id), "its %s has the name %q, whose folder is plugins/%s", manifest, r.Name, own).
 			Advise("Move the folder, or change the name.")
 	}
-	if err := p.walk(ctx, ".", 0); err != nil {
+	if err := p.walk(ctx, "."); err != nil {
 		return plugins.Recipe{}, err
 	}
-	files := map[plugins.FilePath]string{}
-	for _, name := range p.found {
-		at := plugins.FilePath(name)
-		if _, there := r.Files[at]; there {
-			continue
-		}
-		if files[at], err = p.text(ctx, name); err != nil {
-			return plugins.Recipe{}, err
-		}
-	}
-	if err := p.refusal(); err != nil {
-		return plugins.Recipe{}, err
-	}
-	for at, text := range r.Files {
-		files[at] = text
-	}
-	if len(files) > 0 {
-		r.Files = files
-	}
+	maps.Copy(p.texts, r.Files)
+	r.Files = p.texts
 	return r, plugins.Refusal(plugins.Validate(r))
 }
 
 // packer reads one folder.
 type packer struct {
-	files engine.Files
-	agent tools.Agent
-	root  string // below the home
-
-	found  []string // files below the root, sorted
-	total  int      // bytes read
-	binary []string // files that are not text
+	room       engine.Files
+	home, root string // root is below home
+	texts      map[plugins.FilePath]string
+	total      int // bytes read
 }
 
 func (p *packer) file(name string) engine.File {
-	return engine.File{Root: p.agent.Home, Path: path.Join(p.root, name)}
+	return engine.File{Root: p.home, Path: path.Join(p.root, name)}
 }
 
-// noManifest returns the error for a folder without a recipe.
-func (p *packer) noManifest(err error) error {
-	if fault.KindOf(err) != fault.NotFound {
+// walk reads the files in a folder and its subfolders, except hidden ones.
+func (p *packer) walk(ctx context.Context, dir string) error {
+	entries, more, err := p.room.ListFolder(ctx, p.file(dir), engine.MaxFolderEntries)
+	switch {
+	case err != nil:
 		return err
+	case more:
+		return p.refuse(dir, fmt.Sprintf("has more than %d files", engine.MaxFolderEntries))
+	case strings.Count(dir, "/") >= plugins.MaxPathDepth:
+		return p.refuse(dir, "is too deep")
 	}
-	return fault.Newf(fault.Execution, op, "~/"+p.root+"/"+manifest, "there is no such file").
-		Advise("Write it first: name, description and tools, each with an id, a description and a command to run.")
-}
-
-// walk finds the files in a folder and its subfolders, except hidden ones.
-func (p *packer) walk(ctx context.Context, dir string, depth int) error {
-	if depth >= plugins.MaxPathDepth {
-		return p.tooMuch(dir, "is too deep")
-	}
-	entries, more, err := p.files.ListFolder(ctx, p.file(dir), engine.MaxFolderEntries)
-	if err != nil {
-		return err
-	}
-	if more {
-		return p.tooMuch(dir, fmt.Sprintf("has more than %d files", engine.MaxFolderEntries))
-	}
-	slices.SortFunc(entries, func(a, b engine.FolderEntry) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range entries {
 		name := path.Join(dir, e.Name)
 		switch {
 		case strings.HasPrefix(e.Name, ".") || name == manifest:
 		case e.Kind == engine.Folder:
-			if err := p.walk(ctx, name, depth+1); err != nil {
-				return err
-			}
+			err = p.walk(ctx, name)
 		case e.Kind != engine.RegularFile:
-			return p.tooMuch(name, "is no file of its own but a link or a device")
-		case e.Size > plugins.MaxFile:
-			return p.tooMuch(name, fmt.Sprintf("has %d bytes, more than %d", e.Size, plugins.MaxFile))
-		case len(p.found) == plugins.MaxFiles:
-			return p.tooMuch(p.root, fmt.Sprintf("has more than %d files", plugins.MaxFiles))
+			err = p.refuse(name, "is a link or a device")
+		case len(p.texts) == plugins.MaxFiles:
+			err = p.refuse(p.root, fmt.Sprintf("has more than %d files", plugins.MaxFiles))
 		default:
-			p.found = append(p.found, name)
+			err = p.add(ctx, name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (p *packer) tooMuch(name, why string) error {
-	return fault.New(fault.InvalidArgs, op, name, errors.New("it "+why)).Advise("A plugin's folder holds its source texts. Keep what is big or built elsewhere, and have setup make it.")
-}
-
-// text reads a text file. It adds other files to p.binary.
-func (p *packer) text(ctx context.Context, name string) (string, error) {
+// add reads a text file.
+func (p *packer) add(ctx context.Context, name string) error {
 	b, err := p.read(ctx, name, plugins.MaxFile)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if p.total += len(b); p.total > plugins.MaxFilesTotal {
-		return "", p.tooMuch(p.root, fmt.Sprintf("has more than %d bytes", plugins.MaxFilesTotal))
+		return p.refuse(p.root, fmt.Sprintf("has more than %d bytes", plugins.MaxFilesTotal))
 	}
 	if !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0 {
-		p.binary = append(p.binary, name)
-		return "", nil
+		return fault.New(fault.InvalidArgs, op, "~/"+p.root, errors.New("not texts in UTF-8: "+name)).Advise("Remove them from the folder; setup can make or fetch them.")
 	}
-	return string(b), nil
+	p.texts[plugins.FilePath(name)] = string(b)
+	return nil
 }
 
-func (p *packer) refusal() error {
-	if len(p.binary) == 0 {
-		return nil
-	}
-	shown := list(p.binary[:min(len(p.binary), maxNamed)])
-	if more := len(p.binary) - maxNamed; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
-	return fault.New(fault.InvalidArgs, op, "~/"+p.root, errors.New("not texts in UTF-8: "+shown)).Advise("Remove them from the folder; setup can make or fetch them.")
+func (p *packer) refuse(name, why string) error {
+	return fault.New(fault.InvalidArgs, op, name, errors.New("it "+why)).Advise("A plugin's folder holds source texts. Have setup make or download large and binary files.")
 }
 
 // read reads a file of at most that many bytes.
 func (p *packer) read(ctx context.Context, name string, most int) ([]byte, error) {
 	var b bytes.Buffer
-	_, err := p.files.ReadFile(ctx, p.file(name), engine.FilePart{Limit: uint64(most) + 1}, &b)
+	_, err := p.room.ReadFile(ctx, p.file(name), engine.FilePart{Limit: uint64(most) + 1}, &b)
 	if err == nil && b.Len() > most {
-		err = p.tooMuch(name, fmt.Sprintf("has more than %d bytes", most))
+		err = p.refuse(name, fmt.Sprintf("has more than %d bytes", most))
 	}
 	return b.Bytes(), err
 }

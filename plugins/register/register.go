@@ -3,8 +3,10 @@ package register
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/library"
@@ -27,8 +30,6 @@ const (
 	installTime = toolBudget - install.UndoTime
 	// perMinute bounds the registrations of an agent, for models that repeat them in a loop.
 	perMinute = 10
-	// busyAgain is when to retry while the plugin is being registered: most install in that time.
-	busyAgain = 10 * time.Second
 )
 
 // installed is the status of a registered plugin.
@@ -42,19 +43,6 @@ const (
 	Bridge Via = "host_bridge"
 	API    Via = "control_api" // a person or an app
 )
-
-// Library keeps recipes: see library.Library.
-type Library interface {
-	Get(id config.PluginID) (library.Entry, error)
-	Save(r plugins.Recipe, may func(old library.Entry) error) (library.Entry, error)
-	Undo(id config.PluginID, n library.Revision) error
-}
-
-// Secrets tells which secrets a plugin can read.
-type Secrets interface {
-	// Has reports whether there is a value for a name: the plugin's own, or the agent's.
-	Has(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName) (bool, error)
-}
 
 // Notice reports a registered plugin.
 type Notice struct {
@@ -72,8 +60,13 @@ func (n Notice) Remove() string {
 type Options struct {
 	// Room returns the room of an agent, where its files are.
 	Room    tools.Rooms
-	Library Library
-	Secrets Secrets
+	Library *library.Library
+	// Agent looks up an agent.
+	Agent func(config.AgentID) (tools.Agent, error)
+	// Has reports whether an agent has a plugin or is installing it.
+	Has func(agent config.AgentID, plugin config.PluginID) bool
+	// HasSecret reports whether a plugin can read a secret: one of its own, or of the agent.
+	HasSecret func(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName) (bool, error)
 	// Running reports whether a guest runs. It does not wait.
 	Running func() bool
 	// Mirrors returns the hosts that the guest's package managers use.
@@ -88,15 +81,38 @@ type Options struct {
 // Registrar registers plugins. Its methods are safe for concurrent use and return *fault.Error.
 type Registrar struct {
 	Options
+	turns queue.Queues[config.PluginID] // or one that fails would undo another's change of the library
 
 	mu      sync.Mutex
 	windows map[config.AgentID]*bridge.Window
-	busy    map[config.PluginID]bool // being registered
 }
+
+var _ bridge.Plugins = (*Registrar)(nil)
 
 // New returns a registrar.
 func New(o Options) *Registrar {
-	return &Registrar{Options: o, windows: map[config.AgentID]*bridge.Window{}, busy: map[config.PluginID]bool{}}
+	return &Registrar{Options: o, windows: map[config.AgentID]*bridge.Window{}}
+}
+
+// Installed reports whether an agent has a plugin or is installing it.
+func (g *Registrar) Installed(agent config.AgentID, plugin config.PluginID) bool {
+	return g.Has(agent, plugin)
+}
+
+// Create registers a plugin for a program in a room.
+func (g *Registrar) Create(ctx context.Context, who bridge.Caller, recipe json.RawMessage) (bridge.Created, error) {
+	a, err := g.Agent(who.Agent)
+	if err != nil {
+		return bridge.Created{}, err
+	}
+	if err := tools.Plugins.Check("making plugins", a); err != nil {
+		return bridge.Created{}, fault.New(fault.Rejected, op, "", err)
+	}
+	r, err := plugins.Parse(recipe)
+	if err != nil {
+		return bridge.Created{}, err
+	}
+	return g.Register(ctx, a, r, Bridge, nil)
 }
 
 // Register checks a recipe that an agent wrote, restricts its permissions, saves it in the library
@@ -118,14 +134,15 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 	if err != nil {
 		return none, err
 	}
-	if err := g.begin(id); err != nil {
-		return none, err
+	done, err := g.turns.Take(ctx, id, nil)
+	if err != nil {
+		return none, fault.New(fault.KindOf(err), op, string(id), err)
 	}
-	defer g.done(id)
+	defer done()
 	if err := g.checkHosts(r); err != nil {
 		return none, err
 	}
-	if err := g.secrets(ctx, a, id, r); err != nil {
+	if err := g.checkSecrets(ctx, a, id, r); err != nil {
 		return none, err
 	}
 	if after, ok := g.window(a.ID).Take(perMinute); !ok {
@@ -168,11 +185,9 @@ func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry,
 func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_ library.Entry, undo func() error, _ error) {
 	before, err := g.Library.Get(id)
 	switch kind := fault.KindOf(err); {
-	case err == nil || kind == fault.NotFound:
 	case kind == fault.InvalidArgs:
-		return library.Entry{}, nil, fault.Newf(fault.Rejected, op, string(id), "its file in the library is broken").
-			Advise("A person repairs it: osaurus-sandbox plugin edit " + string(id))
-	default:
+		return library.Entry{}, nil, fault.New(fault.Rejected, op, string(id), err).Advise("A person must correct its file: osaurus-sandbox plugin edit " + string(id))
+	case err != nil && kind != fault.NotFound:
 		return library.Entry{}, nil, err
 	}
 	entry, err := g.Library.Save(r, func(old library.Entry) error { return replaceable(old, a) })
@@ -194,24 +209,6 @@ func (g *Registrar) window(agent config.AgentID) *bridge.Window {
 	return g.windows[agent]
 }
 
-// begin refuses a plugin that is being registered already. If both failed, one would undo the
-// other's change of the library.
-func (g *Registrar) begin(id config.PluginID) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy[id] {
-		return fault.New(fault.Rejected, op, string(id), &bridge.Limited{Why: "one registration of a plugin at a time", After: busyAgain}).Advise("Wait until it is done.")
-	}
-	g.busy[id] = true
-	return nil
-}
-
-func (g *Registrar) done(id config.PluginID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.busy, id)
-}
-
 // failed returns the error for a correct recipe that could not be installed.
 func failed(id config.PluginID, err error) error {
 	kind := fault.KindOf(err)
@@ -221,19 +218,43 @@ func failed(id config.PluginID, err error) error {
 	return fault.Newf(kind, op, string(id), "install: %w", err).Advise(fault.AdviceOf(err))
 }
 
-// Read parses the text of a recipe.
-func Read(text []byte) (plugins.Recipe, error) {
-	if len(text) > plugins.MaxRecipe {
-		return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, "read recipe", "", "it has more than %d bytes", plugins.MaxRecipe).Advise("Have setup download what is big.")
+// checkHosts refuses a command with a literal address of a host that the recipe does not declare. It catches
+// honest mistakes early; what a command really reaches is up to the network policy.
+func (g *Registrar) checkHosts(r plugins.Recipe) error {
+	allowed := plugins.PackageHosts()
+	for _, host := range g.Mirrors() {
+		if !slices.Contains(allowed, host) {
+			allowed = append(allowed, host)
+		}
 	}
-	return plugins.Parse(text)
+	for _, d := range r.Permissions.Network.Domains() {
+		allowed = append(allowed, string(d))
+	}
+	for _, c := range r.Commands() {
+		if outside := plugins.HostsOutside(c.Text, allowed); len(outside) > 0 {
+			return fault.Newf(fault.InvalidArgs, op, c.Path, "it names the host %s, which is not allowed", outside[0]).
+				Advise(`Add it to "permissions", as in "network": "api.example.com", or remove it. Always allowed: ` + strings.Join(allowed, ", ") +
+					". The network policy enforces what the command can reach.")
+		}
+	}
+	return nil
 }
 
-// list joins names with commas.
-func list[T ~string](names []T) string {
-	text := make([]string, len(names))
-	for i, n := range names {
-		text[i] = string(n)
+// checkSecrets refuses a recipe if one of its secrets has no value. It asks nobody.
+func (g *Registrar) checkSecrets(ctx context.Context, a tools.Agent, id config.PluginID, r plugins.Recipe) error {
+	var missing []string
+	for _, name := range r.Secrets {
+		has, err := g.HasSecret(ctx, a, id, name)
+		if err != nil {
+			return err
+		}
+		if !has {
+			missing = append(missing, string(name))
+		}
 	}
-	return strings.Join(text, ", ")
+	if len(missing) == 0 {
+		return nil
+	}
+	return fault.Newf(fault.InvalidArgs, op, "$.secrets", "no value is set for %s", strings.Join(missing, ", ")).
+		Advise("Ask for each with sandbox_secret_set, without a value: a person enters it. Then register again.")
 }

@@ -41,7 +41,7 @@ func TestWaysIn(t *testing.T) {
 		w.write("plugins/greeter/greet.sh", "echo what plugin.json says counts\n")
 		w.write("plugins/greeter/lib/words.txt", "hello\n")
 		w.write("plugins/greeter/.git/config", "no part of it")
-		return w.agent(alice)
+		return w.homed(alice)
 	}
 	ways := map[Via]func(w *world) string{
 		Tool: func(w *world) string {
@@ -53,7 +53,7 @@ func TestWaysIn(t *testing.T) {
 			return fmt.Sprint(out.Status, out.PluginID, out.PluginName, out.Tools)
 		},
 		Bridge: func(w *world) string {
-			made, err := w.create(w.agent(alice), greeter)
+			made, err := w.create(w.homed(alice), greeter)
 			if err != nil {
 				return err.Error()
 			}
@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 		"a foreign host in a handler": {
 			recipe: simple(`, "events": {"subscribe": [{"topic": "a", "run": "curl https://evil.example"}]}`), kind: fault.InvalidArgs, says: "$.events.subscribe[0].run",
 		},
-		"a secret without a value": {recipe: simple(`, "secrets": ["TOKEN"]`), kind: fault.InvalidArgs, says: "no value is there for TOKEN"},
+		"a secret without a value": {recipe: simple(`, "secrets": ["TOKEN"]`), kind: fault.InvalidArgs, says: "no value is set for TOKEN"},
 		"a secret, and no guest":   {recipe: simple(`, "secrets": ["TOKEN"]`), stopped: true, kind: fault.InvalidArgs, says: "TOKEN"},
 		"no guest":                 {recipe: simple(""), stopped: true, kind: fault.Unavailable, says: "not running"},
 		"an agent that may not":    {recipe: simple(""), agent: config.AgentSettings{AutonomousExec: true}, kind: fault.Rejected, says: "autonomousExec.pluginCreate"},
@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.stopped = tc.stopped
-			a := w.agent(alice)
+			a := w.homed(alice)
 			if tc.agent != (config.AgentSettings{}) {
 				a.Settings = tc.agent
 			}
@@ -203,7 +203,7 @@ func TestPack(t *testing.T) {
 			w.write("plugins/my-tools/a.bin", "\xff\xfe")
 			w.write("plugins/my-tools/bin/b.o", "a\x00b")
 			w.write("plugins/my-tools/ok.txt", "ok")
-		}, "my-tools", fault.InvalidArgs, []string{"a.bin", "bin/b.o"}},
+		}, "my-tools", fault.InvalidArgs, []string{"a.bin"}},
 		"a link": {func(w *world, dir string) {
 			w.write("plugins/my-tools/plugin.json", manifest)
 			if err := os.Symlink("/etc/passwd", filepath.Join(dir, "passwd")); err != nil {
@@ -241,7 +241,7 @@ func TestPack(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.lay(w, dir)
-			e := w.call(w.agent(alice), tc.id)
+			e := w.call(w.homed(alice), tc.id)
 			if e.OK() || e.Failure.Kind != tc.kind || slices.ContainsFunc(tc.says, func(s string) bool { return !strings.Contains(e.Failure.Message, s) }) {
 				t.Errorf("%s, want %s with %q", e.Text(), tc.kind, tc.says)
 			}
@@ -258,7 +258,7 @@ func TestInstallationFails(t *testing.T) {
 		return `{"name": "Simple", "description": "Does.", "version": "` + version + `", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 	}
 	w := newWorld(t)
-	a := w.agent(alice)
+	a := w.homed(alice)
 	fails := fault.Newf(fault.NotFound, "set up plugin", "simple", "no such program")
 	fail := func(version string) {
 		t.Helper()
@@ -302,11 +302,11 @@ func TestInstallationTakesTooLong(t *testing.T) {
 			time.Sleep(install.UndoTime)
 			return fmt.Errorf("taken back from setup: %w", ctx.Err())
 		}
-		if _, err := w.create(w.agent(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not done after 11m0s: taken back from setup") || fault.AdviceOf(err) == "" {
+		if _, err := w.create(w.homed(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not done after 11m0s: taken back from setup") || fault.AdviceOf(err) == "" {
 			t.Errorf("%v", err)
 		}
 		w.write("plugins/simple/plugin.json", recipe)
-		if e := w.call(w.agent(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not done after 11m0s: taken back from setup") {
+		if e := w.call(w.homed(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not done after 11m0s: taken back from setup") {
 			t.Errorf("the tool answers %s", e.Text())
 		}
 		if got := w.kept("simple"); got != "" {
@@ -320,17 +320,17 @@ func TestReplacing(t *testing.T) {
 	const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 	other := strings.Replace(recipe, "Does", "Does more", 1)
 	w := newWorld(t)
-	if _, err := w.create(w.agent(alice), recipe); err != nil {
+	if _, err := w.create(w.homed(alice), recipe); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.create(w.agent(alice), other); err != nil {
+	if _, err := w.create(w.homed(alice), other); err != nil {
 		t.Errorf("its own: %v", err)
 	}
 	before := w.kept("simple")
-	if _, err := w.create(w.agent(bob), recipe); fault.KindOf(err) != fault.Rejected || w.kept("simple") != before {
+	if _, err := w.create(w.homed(bob), recipe); fault.KindOf(err) != fault.Rejected || w.kept("simple") != before {
 		t.Errorf("another agent's: %v", err)
 	}
-	theirs, err := Read([]byte(strings.ReplaceAll(recipe, "Simple", "Theirs")))
+	theirs, err := plugins.Parse([]byte(strings.ReplaceAll(recipe, "Simple", "Theirs")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,12 +338,12 @@ func TestReplacing(t *testing.T) {
 	if _, err := w.library.Save(theirs, library.Create); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.create(w.agent(alice), strings.ReplaceAll(recipe, "Simple", "Theirs")); fault.KindOf(err) != fault.Rejected {
+	if _, err := w.create(w.homed(alice), strings.ReplaceAll(recipe, "Simple", "Theirs")); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a person's: %v", err)
 	}
 	// What is said of who made it is not the agent's to say.
 	forged := strings.Replace(recipe, `"tools"`, `"metadata": {"created_for": "`+string(bob.ID)+`"}, "tools"`, 1)
-	if _, err := w.create(w.agent(alice), forged); err != nil || strings.Contains(w.kept("simple"), string(bob.ID)) {
+	if _, err := w.create(w.homed(alice), forged); err != nil || strings.Contains(w.kept("simple"), string(bob.ID)) {
 		t.Errorf("%v: %s", err, w.kept("simple"))
 	}
 }
@@ -356,25 +356,25 @@ func TestLimit(t *testing.T) {
 			return fmt.Sprintf(`{"name": "Simple %d", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`, i)
 		}
 		for i := range perMinute {
-			if _, err := w.create(w.agent(alice), recipe(i)); err != nil {
+			if _, err := w.create(w.homed(alice), recipe(i)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
 		}
-		_, err := w.create(w.agent(alice), recipe(perMinute))
+		_, err := w.create(w.homed(alice), recipe(perMinute))
 		limited, ok := errors.AsType[*bridge.Limited](err)
 		if !ok || fault.KindOf(err) != fault.Rejected || limited.After != time.Minute-perMinute*time.Second {
 			t.Fatalf("%v", err)
 		}
-		if _, err := w.create(w.agent(bob), recipe(perMinute+1)); err != nil {
+		if _, err := w.create(w.homed(bob), recipe(perMinute+1)); err != nil {
 			t.Error(err)
 		}
 		w.write("plugins/last/plugin.json", `{"name": "Last", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`)
-		if e := w.call(w.agent(alice), "last"); e.OK() || !strings.Contains(e.Text(), `"retryable":true`) {
+		if e := w.call(w.homed(alice), "last"); e.OK() || !strings.Contains(e.Text(), `"retryable":true`) {
 			t.Errorf("the tool answers %s", e.Text())
 		}
 		time.Sleep(limited.After)
-		if e := w.call(w.agent(alice), "last"); !e.OK() {
+		if e := w.call(w.homed(alice), "last"); !e.OK() {
 			t.Errorf("%s", e.Text())
 		}
 	})

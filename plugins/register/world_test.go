@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.Registrar = New(Options{
-		Room: func(tools.Agent) engine.Room { return disk{} }, Library: w.library, Secrets: w, Running: func() bool { return !w.stopped },
+		Room: func(tools.Agent) engine.Room { return disk{} }, Library: w.library, HasSecret: w.hasSecret, Running: func() bool { return !w.stopped },
 		Mirrors: func() []string { return []string{"mirror.example.org"} },
 		Install: func(_ context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
 			text, err := e.Recipe.Encode()
@@ -63,12 +63,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) Has(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName) (bool, error) {
+func (w *world) hasSecret(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName) (bool, error) {
 	return slices.Contains(w.given, name), nil
 }
 
-// agent is alice, or whoever has the same home.
-func (w *world) agent(a tools.Agent) tools.Agent {
+// homed is alice, or whoever has the same home.
+func (w *world) homed(a tools.Agent) tools.Agent {
 	a.Home = w.home
 	return a
 }
@@ -94,8 +94,8 @@ func (w *world) call(a tools.Agent, id string) tools.Envelope {
 
 // create asks as a program of the agent does.
 func (w *world) create(a tools.Agent, recipe string) (bridge.Created, error) {
-	p := Programs{Registrar: w.Registrar, Agent: func(config.AgentID) (tools.Agent, error) { return a, nil }}
-	return p.Create(w.t.Context(), bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User}, json.RawMessage(recipe))
+	w.Agent = func(config.AgentID) (tools.Agent, error) { return a, nil }
+	return w.Create(w.t.Context(), bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User}, json.RawMessage(recipe))
 }
 
 // kept is what the library has of a plugin, or nothing.

@@ -24,7 +24,7 @@ const daemonFailed events.Kind = "plugin.daemon_failed"
 func (b *Host) newLife() *life.Life {
 	vault := b.Tools.Vault
 	return life.New(life.Options{
-		Rooms: running{b.Options}, Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
+		Room: b.Tools.RunningRoom, Boot: b.boot, Silent: b.machine().Silent, Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
 		Tell: vault.Cleaned(bridge.Services{Log: b.Lines}).Log.Append,
 		Failed: func(a tools.Agent, plugin config.PluginID, why error) {
 			b.note(daemonFailed, string(by), a, plugin, vault.Redacted(a.ID).Text(why.Error()))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
@@ -21,7 +20,11 @@ const registered events.Kind = "plugin.registered"
 // newRegistrar returns the registrar of plugins that agents write.
 func (b *Host) newRegistrar() *register.Registrar {
 	return register.New(register.Options{
-		Room: b.Tools.Room, Library: b.Library, Secrets: keys{b.Options},
+		Room: b.Tools.Room, Library: b.Library, Agent: b.agent, HasSecret: keys{b.Options}.Has,
+		Has: func(agent config.AgentID, plugin config.PluginID) bool {
+			_, has := b.Installer.Find(agent, plugin)
+			return has
+		},
 		Running: func() bool { return b.machine().Status().State == machine.Running },
 		Mirrors: b.mirrors,
 		Install: func(ctx context.Context, a tools.Agent, e library.Entry, via register.Via, tell func(string)) error {
@@ -45,14 +48,6 @@ func (b *Host) noteRegistered(n register.Notice) {
 		"agent": string(n.Agent.Name), "id": string(n.Agent.ID), "plugin": string(n.Made.ID), "tools": clean.Text(strings.Join(names, " ")),
 		"caveats": clean.Text(strings.Join(n.Made.Warnings, " ")), "remove": n.Remove(),
 	}})
-}
-
-// Programs returns the bridge service with which agents' programs register plugins.
-func (b *Host) Programs() bridge.Plugins {
-	return register.Programs{Registrar: b.Registrar, Agent: b.agent, Has: func(agent config.AgentID, plugin config.PluginID) bool {
-		_, has := b.Installer.Find(agent, plugin)
-		return has
-	}}
 }
 
 // mirrors returns the hosts of the package mirrors in the settings.

@@ -7,7 +7,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/plugins/install"
-	"osaurus-sandbox/plugins/life"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/tools"
@@ -37,7 +36,9 @@ func (r rooms) Start(ctx context.Context) error {
 }
 
 // Boot names the guest that runs.
-func (r rooms) Boot() string { return bootOf(r.machine().Status()) }
+func (r rooms) Boot() string { return r.boot() }
+
+func (o Options) boot() string { return bootOf(o.machine().Status()) }
 
 // Room returns the room of an agent.
 func (r rooms) Room(a tools.Agent) engine.Room { return r.Tools.Room(a) }
@@ -51,18 +52,3 @@ func bootOf(s machine.Status) string {
 }
 
 func (o Options) machine() *machine.Machine { return o.Tools.Agents.Machines.Shared() }
-
-// running are the rooms of the guest that runs. Daemons and event handlers of
-// plugins start none.
-type running struct{ Options }
-
-var _ life.Rooms = running{}
-
-// Boot names the guest that runs.
-func (r running) Boot() string { return bootOf(r.machine().Status()) }
-
-// Silent reports whether the guest does not answer.
-func (r running) Silent() bool { return r.machine().Silent() }
-
-// Room returns the room of an agent.
-func (r running) Room(a tools.Agent) engine.Room { return r.Tools.RunningRoom(a) }
