@@ -54,7 +54,7 @@ func NewBroadcast(limit int64) *Broadcast {
 	return b
 }
 
-// Writer returns the writer of one stream, for the backend. A Write never fails: output
+// Writer returns the writer of one stream. A Write never fails: output
 // beyond the limit or without readers is dropped, so that the command continues. The
 // caller may reuse the data.
 func (b *Broadcast) Writer(s Stream) io.Writer { return &streamWriter{b, s} }

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// Result is what a command that was waited for has written, and how it ended.
+// Result is the output and exit status of a command.
 type Result struct {
 	Stdout, Stderr []byte
 	Exit           ExitStatus
 }
 
-// Collect reads a command's output to its end and waits for its exit. What it
-// may have to hold in memory is bounded by the request's MaxOutputBytes.
+// Collect reads a command's output to its end and waits for its exit. The request's
+// MaxOutputBytes bounds the memory that it needs.
 func Collect(ctx context.Context, h Handle) (Result, error) {
 	var stdout, stderr bytes.Buffer
 	output := h.Output()

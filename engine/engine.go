@@ -56,9 +56,9 @@ type Room interface {
 
 // Executor runs commands.
 type Executor interface {
-	// Exec starts a command and returns when it runs. When ctx ends, so does
-	// the command with all that it has started. What it leaves behind when its
-	// first process ends is ended too.
+	// Exec starts a command and returns when it runs. The end of ctx ends the command
+	// with everything that it started. What its first process leaves behind is ended
+	// too.
 	//
 	// It fails with NotFound if there is no such program or folder, Rejected if
 	// the program cannot be executed or too many commands run, and InvalidArgs

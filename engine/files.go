@@ -21,7 +21,7 @@ type File struct {
 	Path string // relative; "." is the root
 }
 
-// FileKind is what is at a path.
+// FileKind is the kind of a file.
 type FileKind string
 
 const (
@@ -31,7 +31,7 @@ const (
 	OtherFile   FileKind = "other"
 )
 
-// FileInfo is what the guest says of a file.
+// FileInfo describes a file.
 type FileInfo struct {
 	Kind     FileKind
 	Size     uint64
@@ -39,27 +39,26 @@ type FileInfo struct {
 	Modified time.Time
 }
 
-// FolderEntry is a name in a folder.
+// FolderEntry is an entry of a folder.
 type FolderEntry struct {
 	FileInfo
 	Name   string
 	Target string // of a link
 }
 
-// FilePart says what of a file is to be read: from Offset on, or from FirstLine on,
-// of which the first is 1, or the last lines. The zero value is all.
+// FilePart is the part of a file to read: from Offset, from FirstLine (the first is 1), or
+// the last lines. The zero value is all of it.
 type FilePart struct {
-	Offset    uint64 // bytes
-	FirstLine uint64
-	LastLines uint64
-	Lines     uint64 // no more than so many, but for LastLines; 0 is no limit
-	Limit     uint64 // bytes; 0 is no limit
-	OrNothing bool   // nothing is read of a file that is larger than Limit
-	// Characters are the most of those, beside Limit; 0 is no limit.
-	Characters uint64
+	Offset     uint64 // bytes
+	FirstLine  uint64
+	LastLines  uint64
+	Lines      uint64 // limit, except with LastLines; 0 is none
+	Limit      uint64 // bytes; 0 is no limit
+	OrNothing  bool   // read nothing of a file that is larger than Limit
+	Characters uint64 // limit in characters, in addition to Limit; 0 is none
 }
 
-// FileRead is what was read.
+// FileRead describes what was read.
 type FileRead struct {
 	Info      FileInfo
 	Offset    uint64 // where in the file it begins
@@ -67,52 +66,52 @@ type FileRead struct {
 	SHA256    []byte // of the file, if all of it was read
 }
 
-// FileWrite is what is to be written.
+// FileWrite describes what to write.
 type FileWrite struct {
 	Append   bool
-	Parents  bool   // make folders that are not there
+	Parents  bool   // create missing folders
 	Mode     uint32 // of a new file; 0 is 0644
 	IfSHA256 []byte // only if the file has this content now; Rejected if not
 	IfAbsent bool   // only if there is none; Rejected if there is
 	Size     uint64 // of Content
-	// Content may still be read for a moment when the guest has refused it, or ctx has ended.
+	// Content may still be read for a moment after the call has failed.
 	Content io.Reader
 }
 
-// FileWritten is what was written.
+// FileWritten describes what was written.
 type FileWritten struct {
 	Created bool
 	SHA256  []byte // of the content
 	Size    uint64 // of the file
 }
 
-// FileSearch is what to look for.
+// FileSearch describes a search.
 type FileSearch struct {
 	Pattern    string // a regular expression, or with Names a glob or a part of a name
 	Names      bool
-	Include    string // glob of files to look into
+	Include    string // glob of files to search
 	IgnoreCase bool
 	Context    int
 	Limit      int // matches; 0 is MaxMatches
 	LineLimit  int // bytes of a line; 0 is MaxMatchLine
 }
 
-// FileMatch is a line, or with Names a file.
+// FileMatch is a matching line, or with Names a file.
 type FileMatch struct {
-	Path    string // relative to where was searched; "" is that itself
+	Path    string // relative to the searched path; "" is that path
 	Line    uint64
 	Text    []byte
 	Clipped bool
 	Context bool // a line around a match
 }
 
-// SearchEnd is how a search ended.
+// SearchEnd describes the end of a search.
 type SearchEnd struct {
 	Truncated         bool
 	Files, Unreadable uint64
 }
 
-// String is the path as a person reads it.
+// String returns the path for people.
 func (f File) String() string { return path.Join(f.Root, f.Path) }
 
 // FileDigest says whether a file exists and what it contains.

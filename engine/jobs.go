@@ -8,7 +8,7 @@ import (
 
 // JobCommand is a command to run in the background.
 type JobCommand struct {
-	Args  []string // a program without a slash is looked for in PATH
+	Args  []string // a name without a slash is looked up in PATH
 	Env   []string // NAME=value, over the user's login environment
 	Dir   string   // relative to the home
 	Label string   // for people
@@ -17,35 +17,35 @@ type JobCommand struct {
 	Offline bool
 }
 
-// Job is a job as the guest says it is.
+// Job describes a job. It comes from the guest and must not be trusted.
 type Job struct {
 	ID             config.JobID
 	User           string
 	Args           []string // clipped
 	Label          string
-	Plugin         config.PluginID // for which the host has started it; empty for the agent itself
+	Plugin         config.PluginID // that it belongs to; empty for the agent itself
 	Running        bool
 	PID            int // in the guest; for show only
 	Started, Ended time.Time
 	Code           int    // when it has ended and Signal is 0
 	Signal         Signal // that ended it
-	OOM, Pids      bool   // its room was at its limit of memory, of processes
+	OOM, Pids      bool   // its room reached its limit of memory, of processes
 	Killed         bool   // by KillJob
-	// Written is how many bytes of output there were, Dropped how many of the
-	// first the log no longer has.
+	// Written is the number of bytes of output, Dropped how many of the first the log
+	// no longer has.
 	Written, Dropped uint64
-	// LogFile is where the job's room shows the end of its output, to be read only:
-	// the file that grows, and beside it, with ".1" after its name, the part before.
+	// LogFile is where the room shows the end of the output, read-only. The part before
+	// is in the file with ".1" after its name.
 	LogFile string
 }
 
-// Status is the one number that a shell would show of a job that has ended.
+// Status returns the number that a shell would show of a job that has ended.
 func (j Job) Status() int { return Exit{Code: j.Code, Signal: j.Signal}.Status() }
 
 // JobTail is a part of a job's output.
 type JobTail struct {
 	Data   []byte
-	Offset uint64 // of Data; the next part begins at Offset + len(Data)
+	Offset uint64 // of Data; the next part starts at Offset + len(Data)
 	Job    Job
 }
 

@@ -9,11 +9,11 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Command is a program to run in a room. Like exec.Cmd, it says where its
-// streams go; the command is slowed down to the speed at which they are written.
+// Command is a program to run in a room. As with exec.Cmd, its streams are set here. A
+// writer that is slow slows the command down.
 type Command struct {
-	// Args are the program and its arguments. A program without a slash is
-	// looked for in the PATH of Env.
+	// Args are the program and its arguments. A name without a slash is looked up in
+	// the PATH of Env.
 	Args []string
 	// Env is the whole environment, as NAME=value; nil means DefaultEnv. In a
 	// room it is added to that of a login.
@@ -24,48 +24,43 @@ type Command struct {
 	// RoomRoot runs the command as the room's root, to install packages.
 	RoomRoot bool
 
-	// ReadOnly has the guest's kernel refuse every change below Dir. It is for
-	// rooms.
+	// ReadOnly makes the kernel refuse every change below Dir. It is for rooms.
 	ReadOnly bool
 
-	// Plugin, if not empty, is the plugin that the command is of: the bridge is told
-	// so, and no other program of the room can claim it. Offline is for a plugin that
-	// may reach no network. Both are for rooms.
+	// Plugin, if not empty, is the plugin to which the command belongs. The bridge
+	// learns it from the guest, so that no other program of the room can claim it.
+	// Offline denies the command the network. Both are for rooms.
 	Plugin  config.PluginID
 	Offline bool
 
-	// Terminal, if not nil, gives the command one instead of pipes. What it
-	// shows goes to Stdout.
+	// Terminal, if not nil, gives the command a terminal instead of pipes. Its output
+	// goes to Stdout.
 	Terminal *Terminal
 
-	// Stdin may be nil: the command then reads nothing. A Read of it may
-	// still be under way when Wait returns.
+	// Stdin is the input; nil is an empty one. A Read may still be in progress when
+	// Wait returns.
 	Stdin io.Reader
-	// Stdout and Stderr may be nil, which discards in the guest. They are
-	// written by one goroutine, so they may be the same. If a Write fails, the
-	// command is ended.
+	// Stdout and Stderr receive the output; nil discards it. They may be the same
+	// writer. If a Write fails, the command is ended.
 	Stdout, Stderr io.Writer
 
-	// Timeout, if not 0, is how long the command may run. The guest itself
-	// then ends it.
+	// Timeout, if not 0, is how long the command may run before it is ended.
 	Timeout time.Duration
-	// IdleTimeout, if not 0, is how long the command may neither write nor be
-	// written to.
+	// IdleTimeout, if not 0, is how long the command may run without output or input.
 	IdleTimeout time.Duration
-	// MaxOutput, if not 0, bounds what Stdout and Stderr get each, up to
-	// MaxOutputLimit: the first 40 % as they come, and at the end the last 60 %.
-	// With a guest that sends more, Wait fails with Rejected.
+	// MaxOutput, if not 0, bounds the bytes of Stdout and of Stderr, at most
+	// MaxOutputLimit: the first 40 % are written as they come, the last 60 % at the
+	// end. Wait fails with Rejected if a guest sends more.
 	MaxOutput uint64
-	// Grace is how long the command may live on after SIGTERM when it is ended
-	// (by Timeout, or by its context); 0 means five seconds.
+	// Grace is the time between SIGTERM and SIGKILL when Timeout or the context ends
+	// the command; 0 means five seconds.
 	Grace time.Duration
 }
 
-// MaxOutputLimit is the largest MaxOutput. Beyond it, the guest would hold too
-// much: who wants more bounds it where it is written.
+// MaxOutputLimit is the largest MaxOutput, because the guest holds as much in memory.
 const MaxOutputLimit = 1 << 20
 
-// Terminal is what a command finds when it asks for its own.
+// Terminal describes a command's terminal.
 type Terminal struct {
 	Size TerminalSize
 	Term string // the variable TERM; empty means xterm-256color
@@ -81,16 +76,15 @@ type Exit struct {
 	TimedOut bool   // it was ended because its Timeout was over
 	Idle     bool   // it was ended because its IdleTimeout was over
 
-	// While it ran, its room was at a limit. OOM: a process was killed for memory,
-	// or the room stood still for want of it when the time was over. PIDs: a process
-	// could not be started. Quota: at the end, the room's disk was full.
+	// Limits that the room reached while the command ran. OOM: a process was killed
+	// for memory, or the room was stalled by lack of it at the timeout. PIDs: a process
+	// could not be started. Quota: the room's disk was full at the end.
 	OOM, PIDs, Quota bool
 	// Bytes that MaxOutput left out.
 	StdoutTruncated, StderrTruncated uint64
 }
 
-// Status is the one number that a shell would show: 128 plus the signal, or
-// the code.
+// Status returns the number that a shell would show: the code, or 128 plus the signal.
 func (e Exit) Status() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -98,7 +92,7 @@ func (e Exit) Status() int {
 	return e.Code
 }
 
-// Signal is a signal by its Linux number, whatever the host is.
+// Signal is a signal by its Linux number, on every host.
 type Signal int
 
 const (
@@ -127,11 +121,10 @@ func HostSignal(s syscall.Signal) Signal {
 	}[s]
 }
 
-// OpRun is what was being done, by a fault's word, where a guest would not run a command or its
-// end is not known.
+// OpRun is the operation of faults about a command that could not run or was lost.
 const OpRun = "run command"
 
-// Note says which limit ended the command, if one did.
+// Note returns which limit ended the command, if one did.
 func (e Exit) Note() string {
 	if e.OOM {
 		return "it reached its agent's limit of memory"

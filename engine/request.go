@@ -13,36 +13,32 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Request is a command and the conditions under which it runs. The zero value
-// of each field but Command and WorkspaceRoot is an answer.
+// Request describes a command. Only Command and WorkspaceRoot are required.
 type Request struct {
 	Command Program
 
-	// WorkspaceRoot is the folder that the command works in, absolute and as
-	// the backend's commands name it. It is the working directory, and with the
-	// command's own temporary folder all that a command can count on to write.
+	// WorkspaceRoot is the working directory: an absolute path, as commands see it.
+	// Commands can write there and in a temporary folder of their own.
 	WorkspaceRoot string
 
-	// Env is added to the environment that the backend gives every command, and
-	// wins over it. Nothing comes from the environment of the calling program.
+	// Env is added to the engine's own environment and overrides it. Nothing is taken
+	// from the calling program's environment.
 	Env map[string]string
 
-	// Stdin is copied to the command until it ends, or the command does; nil is
-	// an empty input. If it fails, the command is killed and Exit says why: a
-	// command must not take half an input for the whole. It is not closed, and
-	// a Read that hangs is waited for by nobody.
+	// Stdin is the input; nil is an empty one. If reading it fails, the command is
+	// killed and Exit returns the error, because the command must not take a part of
+	// its input for all of it. Stdin is not closed, and a Read that hangs holds up
+	// nothing.
 	Stdin io.Reader
 
-	// Timeout is after how long the command is killed; 0 is never.
+	// Timeout is the time after which the command is killed; 0 means never.
 	Timeout time.Duration
 
-	// MaxOutputBytes is how much output is handed on, both streams together and
-	// in order of arrival; 0 is all of it. What comes after it is read and
-	// dropped: the command runs on, and its Exit says Truncated.
+	// MaxOutputBytes bounds the output of both streams together; 0 is no limit. The
+	// rest is dropped while the command continues, and its ExitStatus says Truncated.
 	MaxOutputBytes int64
 
-	// Tenant is for whom the command runs. It goes wherever the backend keeps
-	// account of commands, and decides nothing.
+	// Tenant names for whom the command runs, for the engine's records only.
 	Tenant Tenant
 
 	// ReadOnly has the kernel refuse every change below WorkspaceRoot: contents,
@@ -50,31 +46,29 @@ type Request struct {
 	ReadOnly bool
 }
 
-// Program is a program with its arguments (Argv), or a line for a shell (Shell).
+// Program is a program with its arguments (Argv) or a line for a shell (ShellLine).
 type Program struct {
 	Args []string `json:"args,omitempty"`
 	Line string   `json:"line,omitempty"`
 }
 
-// Argv is a command that no shell sees. A name without a slash is looked for in
-// the command's PATH; Start says NotFound if it is not there.
+// Argv returns a program that runs without a shell. A name without a slash is looked
+// up in the command's PATH; Start fails with NotFound if it is not there.
 func Argv(name string, args ...string) Program {
 	return Program{Args: append([]string{name}, args...)}
 }
 
-// ShellLine is a line for the backend's shell, which is a POSIX one at least. A
-// program in it that does not exist is the shell's business: it ends with 127.
+// ShellLine returns a line for a POSIX shell. If a program in it does not exist, the
+// shell exits with 127.
 func ShellLine(line string) Program { return Program{Line: line} }
 
-// Tenant names for whom a command runs, such as an agent's id.
+// Tenant names for whom a command runs, for example by an agent's id.
 type Tenant string
 
-// MaxTenantBytes bounds a tenant's name: it is repeated in every record of a
-// command, and no id or address of any system is as long.
+// MaxTenantBytes bounds a tenant's name, because every record of a command repeats it.
 const MaxTenantBytes = 256
 
-// Check says InvalidArgs of a request that no backend can honour. Every Start
-// begins with it.
+// Check returns InvalidArgs for a malformed request.
 func (r Request) Check() error {
 	for _, check := range []error{r.Command.check(), r.checkRoot(), r.checkEnv(), r.Tenant.check()} {
 		if check != nil {
@@ -105,9 +99,9 @@ func (c Program) check() error {
 func (r Request) checkRoot() error {
 	switch {
 	case !path.IsAbs(r.WorkspaceRoot):
-		return fmt.Errorf("the workspace %q is no absolute path", r.WorkspaceRoot)
+		return fmt.Errorf("the workspace %q is not an absolute path", r.WorkspaceRoot)
 	case path.Clean(r.WorkspaceRoot) == "/":
-		return errors.New("the workspace is the root of everything")
+		return errors.New("the workspace is /")
 	case strings.ContainsRune(r.WorkspaceRoot, 0):
 		return errors.New("the workspace's path holds a NUL byte")
 	}
@@ -118,7 +112,7 @@ func (r Request) checkEnv() error {
 	for name, value := range r.Env {
 		switch {
 		case name == "", strings.ContainsAny(name, "=\x00"):
-			return fmt.Errorf("%q is no name of an environment variable", name)
+			return fmt.Errorf("%q is not a name of an environment variable", name)
 		case strings.ContainsRune(value, 0):
 			return fmt.Errorf("the environment variable %s holds a NUL byte", name)
 		}

@@ -6,27 +6,27 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// RoomConfig is what the room of an agent shall be.
+// RoomConfig describes the room of an agent.
 type RoomConfig struct {
 	User     config.LinuxUser
 	UID      uint32 // of the user, its group and its quota; never another user's before
 	Home     string // a folder of HomesDir
 	Hostname string
 	Network  RoomNetwork // zero means RoomOutbound
-	// HostServices says that with RoomOutbound it also reaches what listens on the host.
+	// HostServices lets a room with RoomOutbound reach services on the host.
 	HostServices bool
 	Limits       Limits
 }
 
-// RoomNetwork is what a room reaches.
+// RoomNetwork is what a room can reach.
 type RoomNetwork string
 
 const (
-	RoomOutbound RoomNetwork = "outbound" // what the guest reaches, but neither the host's loopback, the guest nor a room
-	RoomAlone    RoomNetwork = "none"     // itself
+	RoomOutbound RoomNetwork = "outbound" // all that the guest reaches, except the host's loopback, the guest and other rooms
+	RoomAlone    RoomNetwork = "none"     // only itself
 )
 
-// Limits are what a room may use; 0 is the guest's default.
+// Limits are the limits of a room; 0 is the guest's default.
 type Limits struct {
 	CPUWeight    uint32 // against other rooms; default 100
 	CPUMaxMillis uint32 // thousandths of a processor; default none
@@ -37,13 +37,12 @@ type Limits struct {
 	IO           uint64 // bytes a second, read and written each; default none
 }
 
-// RoomUsage is what a room uses. It is the guest's word: bounded, but not to be
-// believed.
+// RoomUsage is what a room uses. It comes from the guest: bounded, but not to be trusted.
 type RoomUsage struct {
 	User           string
 	CPU            time.Duration
 	Memory         uint64
-	MemoryPeak     uint64 // 0 where the kernel does not know
+	MemoryPeak     uint64 // 0 if the kernel does not count it
 	PIDs           uint32
 	Disk           uint64
 	DiskFiles      uint64
@@ -53,8 +52,7 @@ type RoomUsage struct {
 	Made           time.Time
 }
 
-// RoomProcess is a process in a room. It is the guest's word, and its command
-// the agent's.
+// RoomProcess is a process in a room. It comes from the guest and must not be trusted.
 type RoomProcess struct {
 	User      string
 	PID, PPID int32 // in the guest
@@ -65,9 +63,9 @@ type RoomProcess struct {
 	Started   time.Time
 }
 
-// Ensured is a room that is what it shall be.
+// Ensured is the result of EnsureRoom.
 type Ensured struct {
-	Made  bool     // for this: it was not there
-	Anew  bool     // with an empty layer, as its own was begun on another base
-	Lacks []string // such as a quota, where there is no data disk
+	Made  bool     // the room did not exist
+	Anew  bool     // with an empty layer, because the old one belongs to another base
+	Lacks []string // what could not be set, such as a quota without a data disk
 }
