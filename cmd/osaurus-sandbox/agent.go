@@ -15,11 +15,10 @@ import (
 )
 
 func newAgent() *cobra.Command {
-	return noun("agent", `Make, show, change and delete agents
+	return noun("agent", `Create, show, change and delete agents
 
-An agent works in the sandbox as a Linux user of its own, in a room of its own. It has its own file system, processes, network
-and limits there, which no other agent can see or change. Its home folder is in the workspace on this computer. Wherever an
-agent's name can be used, its id can too.`,
+Each agent is a Linux user in a room of its own, with its own file system, processes, network and limits. Other agents cannot see
+or change them. The agent's home folder is in the workspace on this computer. Commands accept an agent's name or its id.`,
 		`  osaurus-sandbox agent create alice
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
@@ -29,10 +28,10 @@ agent's name can be used, its id can too.`,
 
 func newAgentCreate() *cobra.Command {
 	var id string
-	return daemonCommand("create NAME [KEY=VALUE...]", `Make an agent
+	return daemonCommand("create NAME [KEY=VALUE...]", `Create an agent
 
-Makes an agent. A name has letters, digits, dashes and spaces; capitals become small letters, and spaces become dashes.
-If there is a home folder of that name already, it becomes the agent's.
+A name consists of letters, digits, dashes and spaces. Capitals become small letters, and spaces become dashes. An existing home
+folder of that name becomes the agent's.
 
 `+describe(config.DescribeAgent()),
 		`  osaurus-sandbox agent create alice
@@ -67,10 +66,10 @@ func newAgentShow() *cobra.Command {
 }
 
 func newAgentRename() *cobra.Command {
-	return daemonCommand("rename AGENT NAME", `Give an agent another name
+	return daemonCommand("rename AGENT NAME", `Rename an agent
 
-Gives an agent another name. Its id, Linux user and uid stay. Its home folder is renamed at once if nothing of the agent has run
-since the guest was started, and otherwise at the next start of the guest, so that nothing that runs loses its home.`,
+The agent's id, Linux user and uid stay. Its home folder is renamed at once if the agent has run nothing since the guest started,
+and otherwise at the next start, so that running programs keep their home.`,
 		`  osaurus-sandbox agent rename alice "Code Reviewer"`, func(ctx context.Context, c *call) error {
 			r, err := c.Agents.Rename(ctx, &controlpb.RenameAgentRequest{Agent: c.args[0], Name: c.args[1]})
 			return reply(c, r.GetAgent(), err, printAgent)
@@ -78,7 +77,11 @@ since the guest was started, and otherwise at the next start of the guest, so th
 }
 
 func newAgentSet() *cobra.Command {
-	return daemonCommand("set AGENT KEY=VALUE...", "Change an agent's settings\n\nChanges all the settings that are named, or none, and says when each takes effect.\n\n"+describe(config.DescribeAgent()),
+	return daemonCommand("set AGENT KEY=VALUE...", `Change an agent's settings
+
+Changes all of these settings or none, and prints when each takes effect.
+
+`+describe(config.DescribeAgent()),
 		`  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`, func(ctx context.Context, c *call) error {
 			settings, err := assignments(c.args[1:])
 			if err != nil {
@@ -93,8 +96,8 @@ func newAgentReset() *cobra.Command {
 	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
 	return daemonCommand("reset AGENT", `Undo what an agent installed or changed outside its home folder
 
-Ends what the agent runs and removes what it installed or changed outside its home. Its home, secrets and settings stay; its
-plugins are installed again.`,
+Ends the agent's commands, and removes what it installed or changed outside its home folder. Its home folder, secrets and settings
+stay. Its plugins are installed again.`,
 		`  osaurus-sandbox agent reset alice`, func(ctx context.Context, c *call) error {
 			_, err := c.Agents.Reset(ctx, &controlpb.ResetAgentRequest{Agent: c.args[0]})
 			return reply(c, map[string]string{"agent": c.args[0]}, err, nil)
@@ -106,8 +109,8 @@ func newAgentDelete() *cobra.Command {
 	var workspace, secrets bool
 	return daemonCommand("delete AGENT", `Delete an agent
 
-Ends all that the agent runs, and removes its user, its room and what it installed. Its home folder is kept unless you say
---workspace: an agent of the same name that is made later gets it. Its secrets are kept under its id unless you say --secrets.`,
+Ends the agent's commands, and removes its user, its room and what it installed. Its home folder stays unless you use --workspace:
+a new agent of the same name gets it. Its secrets stay under its id unless you use --secrets.`,
 		`  osaurus-sandbox agent delete alice
   osaurus-sandbox agent delete alice --workspace --secrets --yes`, func(ctx context.Context, c *call) error {
 			agent, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})

@@ -24,10 +24,10 @@ import (
 )
 
 func newArtifacts() *cobra.Command {
-	cmd := noun("artifacts", `List, open and save what agents have shared
+	cmd := noun("artifacts", `List, open and save the files that agents share
 
-What an agent hands over with its tool share_artifact is copied to this computer, into a folder for each conversation. The agent
-cannot change it there. It stays when the agent is deleted.`,
+An agent shares a file or a folder with its tool share_artifact. The sandbox copies it to this computer, where the agent cannot
+change it, into one folder per conversation. Deleting the agent keeps its artifacts.`,
 		`  osaurus-sandbox artifacts list alice
   osaurus-sandbox artifacts open 42
   osaurus-sandbox artifacts save 42 ~/Documents`,
@@ -64,7 +64,7 @@ func newArtifactsList() *cobra.Command {
 				return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), printable.Clip(name), printable.Clip(f.Description)}
 			})
 		},
-		withFlag(&conversation, "conversation", "only those of a conversation"),
+		withFlag(&conversation, "conversation", "list only the artifacts of this conversation"),
 		jsonUsage("print JSON, one a line"))
 }
 
@@ -82,8 +82,8 @@ func openable(f *controlpb.Artifact) bool {
 func newArtifactsOpen() *cobra.Command {
 	return daemonCommand("open ARTIFACT", `Open an artifact, or print its path
 
-Opens documents, pictures, sound and film as a double click does, where there is a desktop. For everything else it prints the path,
-because opening it could run a program that an agent has written.`,
+Opens documents, pictures, sound and video with your desktop's program. For all other files, and without a desktop, it prints the
+path instead, because opening the file could run a program that the agent wrote.`,
 		`  osaurus-sandbox artifacts open 42
   less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`, func(ctx context.Context, c *call) error {
 			f, err := artifact(ctx, c.Client, c.args[0])
@@ -133,14 +133,14 @@ func newArtifactsDelete() *cobra.Command {
 				deleted = append(deleted, f.Id)
 			}
 			return errors.Join(reply(c, map[string][]int64{"deleted": deleted}, nil, nil), err)
-		}, withFlag(&yes, "yes", "do not ask"))
+		}, withFlag(&yes, "yes", "do not ask for confirmation"))
 }
 
 func newArtifactsSave() *cobra.Command {
 	return command("save ARTIFACT [FOLDER | -]", `Copy an artifact to a folder
 
-Copies it under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file to
-standard output.`,
+Copies the artifact under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file
+to standard output.`,
 		`  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`, func(ctx context.Context, c *call) error {
 			if c.json && c.arg(1) == "-" {

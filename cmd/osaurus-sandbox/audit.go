@@ -17,7 +17,7 @@ import (
 )
 
 func newAudit() *cobra.Command {
-	return noun("audit", "Show who did what, and check that the record is complete",
+	return noun("audit", "Show the audit log, and check that it is complete",
 		`  osaurus-sandbox audit list --since 24h
   osaurus-sandbox audit verify`,
 		newAuditList(), newAuditVerify())
@@ -73,9 +73,9 @@ func newAuditList() *cobra.Command {
 				return nil
 			})
 		},
-		withFlag(&since, "since", "not older than this: a duration (24h), or a time"),
-		withFlag(&agent, "agent", "only what was asked for this agent"),
-		withFlag(&limit, "limit", "the most entries to print"))
+		withFlag(&since, "since", "print only newer entries: a duration (24h) or a time"),
+		withFlag(&agent, "agent", "print only entries about this agent"),
+		withFlag(&limit, "limit", "print at most this many entries"))
 }
 
 // aboutWhat describes an entry: the agent, the subject and the result.
@@ -112,8 +112,8 @@ type auditProof struct {
 func newAuditVerify() *cobra.Command {
 	return command("verify", `Check that no entry was changed or removed
 
-Checks that every entry of the audit is there and as it was written. If not, the exit code is 3, and the first wrong entry is
-named. Somebody who can write the file could write all of it anew: to notice that, keep the printed hash somewhere else.`,
+Checks that the audit log has all its entries, as they were written. If not, it names the first wrong entry, and the exit code is
+3. Somebody who can write the file could replace the whole log: to notice that, keep the printed hash elsewhere.`,
 		`  osaurus-sandbox audit verify`, func(ctx context.Context, c *call) error {
 			return withAudit(ctx, func(_ *store.DB, log *audit.Log) error {
 				proof, err := log.Verify(ctx)

@@ -33,13 +33,13 @@ func newBoot() *cobra.Command {
 	var flags bootFlags
 	return plainCommand("boot [flags] -- COMMAND [ARG...]", `Run a command in a throwaway VM
 
-Boots a VM, runs the command in it as root with this terminal's input and output, and powers the VM off. Nothing that
-the command changes outside of its shares is kept.
+Boots a VM, runs the command in it as root, connected to this terminal's input and output, and powers the VM off. Changes are
+lost, except those in shared folders.
 
-Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends the VM at once.
+Ctrl-C, SIGTERM and SIGHUP go to the command. The second one ends the VM at once.
 
-The exit code is the command's own, or 128+n if signal n ended it. It is 126 if the command cannot be run, and 127 if there is no
-such command. It is 125 if the sandbox failed before the command ran; 255 if it failed afterwards, for example while powering off.`,
+The exit code is the command's own, or 128+n if signal n ended it. It is 126 if the command cannot be run, and 127 if it does not
+exist. It is 125 if the sandbox failed before the command ran, and 255 if it failed afterwards, for example while powering off.`,
 		`  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
   osaurus-sandbox boot --share ~/project:project:ro -- ls `+shareRoot+`/project
   tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'
@@ -47,11 +47,11 @@ such command. It is 125 if the sandbox failed before the command ran; 255 if it 
 			return runBoot(ctx, c, flags)
 		},
 		runsCommand,
-		withFlag(&flags.pack, "pack", `what the guest is made of: auto, alpine, debian, a pack's name, or a path (default: the setting "pack")`),
+		withFlag(&flags.pack, "pack", `the pack to boot: auto, alpine, debian, or a pack's name or path (default: the setting "pack")`),
 		withFlag(&flags.cpus, "cpus", `virtual processors (default: the setting "cpus")`),
 		withFlag(&flags.memory, "memory", `memory, as in 512M or 2G (default: the setting "memoryGB")`),
-		withFlag(&flags.shares, "share", "a folder of this computer, as FOLDER:TAG or FOLDER:TAG:ro; it is "+shareRoot+"/TAG in the guest"),
-		withFlag(&flags.network, "network", "let the guest reach the network, and what listens on this computer (10.0.2.2)"),
+		withFlag(&flags.shares, "share", "share a folder, as FOLDER:TAG or FOLDER:TAG:ro for reading only; the guest sees it as "+shareRoot+"/TAG"),
+		withFlag(&flags.network, "network", "give the guest a network, which also reaches this computer's servers (10.0.2.2)"),
 		archFlag(&flags.arch),
 		func(cmd *cobra.Command) { cmd.Flags().SetInterspersed(false) }) // the rest belongs to the command
 }

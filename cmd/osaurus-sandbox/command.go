@@ -162,7 +162,7 @@ const (
 // asks makes a command ask for confirmation before it runs, unless --yes is given.
 func asks(question func(args []string) (what, loss string)) option {
 	return func(cmd *cobra.Command) {
-		yes := cmd.Flags().Bool("yes", false, "do not ask")
+		yes := cmd.Flags().Bool("yes", false, "do not ask for confirmation")
 		cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 			what, loss := question(args)
 			return confirm(cmd.Context(), consoleOf(cmd), *yes, what, loss)

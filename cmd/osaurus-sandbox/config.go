@@ -37,7 +37,9 @@ func newConfigShow() *cobra.Command {
 }
 
 func newConfigGet() *cobra.Command {
-	return command("get KEY", "Print one setting\n\n"+describe(config.Describe()),
+	return command("get KEY", `Print one setting
+
+`+describe(config.Describe()),
 		`  osaurus-sandbox config get cpus`, func(ctx context.Context, c *call) error {
 			_, settings, err := loadSettings()
 			if err != nil {
@@ -66,7 +68,11 @@ func newConfigGet() *cobra.Command {
 }
 
 func newConfigSet() *cobra.Command {
-	return command("set KEY=VALUE...", "Change settings\n\nChanges all the settings that are named, or none, and says when each takes effect.\n\n"+describe(config.Describe()),
+	return command("set KEY=VALUE...", `Change settings
+
+Changes all of these settings or none, and prints when each takes effect.
+
+`+describe(config.Describe()),
 		`  osaurus-sandbox config set cpus=4 memoryGB=4
   osaurus-sandbox config set network=none
   osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`, func(ctx context.Context, c *call) error {

@@ -23,15 +23,15 @@ import (
 func newCp() *cobra.Command {
 	return command("cp SRC... DST", `Copy files and folders into an agent's room, or out of it
 
-Copies as cp -r does, between this computer and an agent's room. A place in the room is AGENT:PATH, below the agent's home unless
-PATH begins with a slash. A file of this computer with a colon in its name is written ./a:b. - is standard input or output, as one file.
+Copies like cp -r between this computer and an agent's room. AGENT:PATH is a path in the room, relative to the agent's home folder
+unless it begins with a slash. Write a local file name with a colon as ./a:b. - is standard input or output, as one file.
 
-If DST is a folder, what is copied goes into it under its own name; else DST is the new name. A file replaces a file, whole or not
-at all. A folder is merged into a folder of its name. In the room, files are read and written with the agent's rights.
+If DST is a folder, the copy goes into it under its own name. Otherwise, DST is the new name. A file replaces a file, completely
+or not at all. A folder is merged into a folder of the same name. In the room, files are read and written with the agent's rights.
 
-What comes out of the room is put in place only when all of it has arrived. On this computer no link is followed. Pipes, and links
-that lead out of what is copied, are left out and named. A device outside /dev is refused, and so is more than 8 GiB or 500,000
-files at a time. Secrets in files are copied as they are.`,
+Files from the room are put in place only when all of them have arrived. On this computer, no link is followed. Pipes, and links
+that lead out of the copied folder, are skipped and named. Devices outside /dev, and more than 8 GiB or 500,000 files at a time,
+are refused. Secrets in files are copied unchanged.`,
 		`  osaurus-sandbox cp ~/project alice:                    a folder, into her home
   osaurus-sandbox cp alice:project/report.pdf .
   osaurus-sandbox cp a.csv b.csv alice:/workspace/shared

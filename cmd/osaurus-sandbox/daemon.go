@@ -183,11 +183,11 @@ func newServe() *cobra.Command {
 	var quiet, rest bool
 	return plainCommand("serve", `Run the sandbox's daemon in the foreground
 
-Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest with it.
-Other commands start it in the background when they need it.
+Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest. Other commands
+start it in the background when they need it.
 
-With --listen it also listens on TCP, for apps that cannot use Unix sockets. They send the token that is in config/api-token of the
-home: "Authorization: Bearer TOKEN".`,
+With --listen it also listens on TCP, for apps that cannot use Unix sockets. They have to send the token from config/api-token in
+the home folder: "Authorization: Bearer TOKEN".`,
 		`  osaurus-sandbox serve
   osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`, func(ctx context.Context, c *call) error {
 			home, err := config.FindHome()
@@ -207,8 +207,8 @@ home: "Authorization: Bearer TOKEN".`,
 		withFlag(&tcp.Exposed, "expose", "allow an address that other computers can reach"),
 		withFlag(&tcp.Hosts, "host", "another host name that clients may use for the TCP listener"),
 		withFlag(&tcp.Origins, "origin", "a web page's origin that may call the TCP listener"),
-		withFlag(&quiet, quietFlag, "write to the log in the home only"),
-		withFlag(&rest, restFlag, "start no guest until it is needed, whatever the setting autoStart says"))
+		withFlag(&quiet, quietFlag, "log only to the file in the home folder"),
+		withFlag(&rest, restFlag, "do not start the guest until it is needed, despite the setting autoStart"))
 }
 
 // quietFlag is set for daemons in the background. restFlag keeps such a daemon from starting a

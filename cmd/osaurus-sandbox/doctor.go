@@ -20,8 +20,8 @@ import (
 func newDoctor() *cobra.Command {
 	return command("doctor", `Check whether this computer can run the sandbox
 
-Checks this computer and changes nothing. For everything that is missing or slow it prints the command that fixes it.
-The exit code is 6 if no guest can boot.`,
+Checks this computer and changes nothing. For each thing that is missing or slow, it prints a command that fixes it. The exit code
+is 6 if no guest can boot.`,
 		`  osaurus-sandbox doctor
   osaurus-sandbox doctor --json | jq .`, func(ctx context.Context, c *call) error {
 			home, err := config.FindHome()
@@ -55,10 +55,10 @@ func printReport(w io.Writer, r doctor.Report) error {
 
 func newDiagnose() *cobra.Command {
 	var target string
-	return daemonCommand("diagnose", `Test whether the sandbox does what agents need
+	return daemonCommand("diagnose", `Test whether the sandbox works
 
-Starts the guest if it does not run, makes all checks at once, and says what to do about each that fails. The exit code is 1 if one
-fails. What this guest does not have is not checked.`,
+Starts the guest if needed, runs all checks at once, and says how to fix those that fail. The exit code is 1 if a check fails.
+Features that this guest does not have are not checked.`,
 		`  osaurus-sandbox diagnose`, func(ctx context.Context, c *call) error {
 			failed, print := 0, printCheck
 			if c.json {
@@ -80,7 +80,7 @@ fails. What this guest does not have is not checked.`,
 			}
 			return nil
 		},
-		withFlag(&target, "nat-target", "what the guest fetches to prove its network (default what its package tool asks)"))
+		withFlag(&target, "nat-target", "the URL that the guest fetches to test its network (default its package server)"))
 }
 
 func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {

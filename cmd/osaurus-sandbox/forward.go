@@ -26,18 +26,18 @@ const (
 )
 
 func newForward() *cobra.Command {
-	return command("forward AGENT [LOCAL:]PORT...", `Reach a server that an agent runs, from this computer
+	return command("forward AGENT [LOCAL:]PORT...", `Forward ports of this computer to an agent's room
 
-Opens ports of this computer that lead to ports in an agent's room, until you press Ctrl-C: if the agent runs a web server, you can
-see it in your browser. Each port has the same number here, unless you write LOCAL:PORT; 0 as LOCAL takes any free port. The server
-may listen on the room's loopback address only, and may be started later, or restarted.
+Opens ports on this computer that lead to ports in an agent's room, until you press Ctrl-C. For example, you can see the agent's
+web server in your browser. LOCAL is the same port unless you set it; 0 chooses a free one. The server may listen on the room's
+loopback address only, and may start or restart later.
 
-Up to 64 ports can be opened, with up to 32 connections at a time: more wait. Any TCP protocol works. The guest is started if it
-does not run, and not stopped as idle meanwhile.
+Up to 64 ports can be open, with up to 32 connections at a time; more wait. Any TCP protocol works. The guest is started if it is
+not running, and is not stopped as idle meanwhile.
 
-The ports are opened on 127.0.0.1: every program of every user of this computer can connect. Do not trust what the agent's server
-sends. Browsers do not keep the cookies of different ports apart: the agent's pages get, and can change, the cookies of everything
-that you use on 127.0.0.1. If that matters, use another browser profile or a private window.`,
+The ports are open on 127.0.0.1, to every program of every user of this computer. Do not trust what the agent's server sends.
+Browsers share cookies between ports: the agent's pages can read and change the cookies of everything that you use on 127.0.0.1.
+If that matters, use another browser profile or a private window.`,
 		`  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
   osaurus-sandbox forward alice 3000 9000:8080       two at once, one under another number
   osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`, func(ctx context.Context, c *call) error {

@@ -46,8 +46,8 @@ func byPrefix(kind, text string, length int, list func() ([]string, error)) (str
 func newJob() *cobra.Command {
 	return noun("job", `Run commands of agents in the background
 
-A job is a command that an agent runs in the background. It goes on when this program or its terminal ends. It keeps the guest from
-being stopped as idle, and ends with the guest. The beginning of a job's id is enough.`,
+A job is a command of an agent that runs in the background. It goes on when this program or its terminal ends. While it runs, the
+guest is not stopped as idle. It ends with the guest. You can shorten a job's id to its beginning.`,
 		`  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
   osaurus-sandbox job tail -f alice $id
   osaurus-sandbox job wait alice $id
@@ -71,16 +71,16 @@ func newJobStart() *cobra.Command {
 			stop()
 			return reply(c, r.GetJob(), err, func(w io.Writer, j *controlpb.Job) error { return writef(w, "%s\n", j.Id) })
 		},
-		withFlag(&dir, "cwd", "the folder it runs in; relative to the agent's home, which is the default"),
+		withFlag(&dir, "cwd", "the working directory (default the agent's home)"),
 		withFlag(&env, "env", "set an environment variable, as NAME=value"),
 		withFlag(&secrets, "secret", "put this secret of the agent into the environment"),
-		withFlag(&label, "label", "what you call it"))
+		withFlag(&label, "label", "a name for the job"))
 }
 
 func newJobList() *cobra.Command {
-	return daemonCommand("list [AGENT]", `List the jobs of an agent, or of all
+	return daemonCommand("list [AGENT]", `List the jobs of an agent, or of all agents
 
-Lists the jobs that run, and those that ended last. It does not start the guest: if that does not run, there are none.`,
+Lists the running jobs and those that ended last. It does not start the guest: without one there are no jobs.`,
 		`  osaurus-sandbox job list
   osaurus-sandbox job list alice`, func(ctx context.Context, c *call) error {
 			r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.arg(0)})
@@ -161,8 +161,8 @@ func newJobWait() *cobra.Command {
 	var timeout time.Duration
 	return daemonCommand("wait AGENT JOB", `Wait until a job has ended
 
-Waits until a job has ended. The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs when
---timeout is over, or if its code is not known.`,
+The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs after --timeout, or if its code is
+unknown.`,
 		`  osaurus-sandbox job wait alice 3f2a --timeout 10m`, withJob(func(ctx context.Context, c *call, agent, id string) error {
 			request := &controlpb.WaitJobRequest{Agent: agent, Id: id}
 			if timeout != 0 {
@@ -185,7 +185,7 @@ Waits until a job has ended. The exit code is the job's own, or 128+n if signal 
 
 func newJobKill() *cobra.Command {
 	var hard bool
-	return daemonCommand("kill AGENT JOB", "End a job and all that it has started\n\nSends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
+	return daemonCommand("kill AGENT JOB", "End a job and all its processes\n\nSends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
 		`  osaurus-sandbox job kill alice 3f2a
   osaurus-sandbox job kill alice 3f2a --kill`, withJob(func(ctx context.Context, c *call, agent, id string) error {
 			r, err := c.Jobs.Kill(ctx, &controlpb.KillJobRequest{Agent: agent, Id: id, Kill: hard})
@@ -201,9 +201,9 @@ const tailBytes = 64 << 10
 func newJobTail() *cobra.Command {
 	var follow, all bool
 	lines := uint(10)
-	return daemonCommand("tail AGENT JOB", `Print what a job has written
+	return daemonCommand("tail AGENT JOB", `Print a job's output
 
-Prints the last lines that a job has written, to standard output or error, and with -f what it writes until its end.`,
+Prints the last lines of a job's output and errors. With -f it goes on until the job ends.`,
 		`  osaurus-sandbox job tail -f alice 3f2a
   osaurus-sandbox job tail alice 3f2a --all > build.log`, withJob(func(ctx context.Context, c *call, agent, id string) error {
 			request := &controlpb.TailJobRequest{Agent: agent, Id: id, FromEnd: tailBytes, Follow: follow}
@@ -227,9 +227,9 @@ Prints the last lines that a job has written, to standard output or error, and w
 			}
 			return tailLines(stream, int(lines), follow, show)
 		}),
-		withFlag(&follow, "follow, f", "go on with what is written from now on"),
-		withFlag(&all, "all", "from the beginning, as far as it is kept"),
-		withFlag(&lines, "lines, n", "how many lines"))
+		withFlag(&follow, "follow, f", "keep printing until the job ends"),
+		withFlag(&all, "all", "print all output that is kept"),
+		withFlag(&lines, "lines, n", "how many of the last lines to print"))
 }
 
 // jobOutput is the daemon's stream of a job's output.

@@ -23,7 +23,7 @@ func newLogs() *cobra.Command {
 	var since, source, agent string
 	return command("logs", `Print the logs of the daemon, the guest or an agent
 
-If no daemon runs, it prints the logs of the last one, and why one did not start.`,
+Without a daemon, it prints the logs of the last one, and why one did not start.`,
 		`  osaurus-sandbox logs --since 10m
   osaurus-sandbox logs -f --source console
   osaurus-sandbox logs -f --agent alice`, func(ctx context.Context, c *call) error {
@@ -41,10 +41,10 @@ If no daemon runs, it prints the logs of the last one, and why one did not start
 			request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
 			return replyEach(c, control.Messages(c.Logs(ctx, request)), printLog)
 		},
-		withFlag(&follow, "follow, f", "go on with what is written from now on"),
-		withFlag(&since, "since", "not older than this: a duration (10m), or a time (2006-01-02T15:04:05Z)"),
-		withFlag(&source, "source", "only this one: daemon, or console of the guest"),
-		withFlag(&agent, "agent", "what programs of this agent have logged, instead of both"))
+		withFlag(&follow, "follow, f", "keep printing new lines"),
+		withFlag(&since, "since", "print only newer lines: a duration (10m) or a time (2006-01-02T15:04:05Z)"),
+		withFlag(&source, "source", "print only this log: daemon, or console for the guest's console"),
+		withFlag(&agent, "agent", "print what this agent's programs have logged instead"))
 }
 
 // printLog prints a line of a log.
@@ -97,9 +97,9 @@ func newEvents() *cobra.Command {
 	var topics []string
 	return command("events", `Print what happened to the sandbox, or the events of agents' programs
 
-Prints what happened to the sandbox. Each event has a number: with --after a program can go on where it ended. With --agent it
-prints the events of that agent's programs instead (osaurus-host events emit), and those of other agents' programs whose topic
-begins with "shared:". These have numbers of their own.`,
+Prints the events of the sandbox. Each has a number: with --after a program can continue where it stopped. With --agent it prints
+the events of that agent's programs instead (osaurus-host events emit), and those of other agents' programs whose topic begins
+with "shared:". They have numbers of their own.`,
 		`  osaurus-sandbox events -f
   osaurus-sandbox events -f --agent alice --topic 'rss.*'`, func(ctx context.Context, c *call) error {
 			if err := c.reach(ctx); err != nil {
@@ -112,12 +112,12 @@ begins with "shared:". These have numbers of their own.`,
 			request := &controlpb.EventsRequest{After: after, Follow: follow}
 			return replyEach(c, control.Messages(c.Events(ctx, request)), printEvent)
 		},
-		withFlag(&follow, "follow, f", "go on with what happens from now on"),
-		withFlag(&after, "after", "only events with greater numbers"),
-		withFlag(&agent, "agent", "events that this agent gets"),
-		withFlag(&agents, "agents", "events of all agents' programs"),
+		withFlag(&follow, "follow, f", "keep printing new events"),
+		withFlag(&after, "after", "print only events with greater numbers"),
+		withFlag(&agent, "agent", "print the events that this agent's programs get"),
+		withFlag(&agents, "agents", "print the events of all agents' programs"),
 		func(cmd *cobra.Command) {
-			cmd.Flags().StringSliceVar(&topics, "topic", nil, "only events of this topic; with * at its end, of all topics that begin so")
+			cmd.Flags().StringSliceVar(&topics, "topic", nil, "print only events of this topic; a * at its end stands for any text")
 		},
 		exclusive("agent agents"))
 }

@@ -22,23 +22,24 @@ func newMachineCommands() []*cobra.Command {
 		newDown(),
 		machineCommand("up", `Start the sandbox, and make what it needs first
 
-Starts the daemon and the guest unless they are running. Makes first what is missing: a pack, an image, a disk.`,
+Starts the daemon and the guest unless they run. Makes the pack, the image and the disk if they are missing.`,
 			"", asking((*control.Client).Up)),
 		machineCommand("restart", `Stop the guest and start it again
 
-Powers the guest off and starts it again. Everything that runs in it ends: commands, jobs, sessions. Files, installed packages
-and settings stay. To restart the daemon, use "down --daemon" and then "up".`,
+Ends everything in the guest: commands, jobs, sessions. Files, installed packages and settings stay. To restart the daemon, use
+"down --daemon" and then "up".`,
 			"", asking((*control.Client).Restart)),
 		machineCommand("provision", `Check and make all that a guest needs, and start it
 
-Like up, but checks everything that is there already, and makes again what is broken.`,
+Like up, but also checks what exists, and makes again what is broken.`,
 			"", provision),
 		machineCommand("reset", `Start over with an empty disk
 
-Replaces the guest's disk with an empty one: what was installed or changed in the guest is gone. The workspace is kept.`,
+Replaces the guest's disk with an empty one. Everything that was installed or changed in the guest is lost. The workspace stays.`,
 			"All that was installed or changed in the guest will be gone. The workspace is kept.", asking((*control.Client).Reset)),
-		machineCommand("remove", "Delete the guest: its disk and what it boots from\n\n"+
-			"Deletes the guest's disk, kernel and images, and keeps the workspace, packs and settings. `osaurus-sandbox up` makes them\nagain.",
+		machineCommand("remove", `Delete the guest: its disk and what it boots from
+
+Deletes the guest's disk, kernel and images. The workspace, packs and settings stay. "up" makes the guest again.`,
 			"The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.", asking((*control.Client).Remove)),
 	}
 }
@@ -70,8 +71,8 @@ func newDown() *cobra.Command {
 	var daemon bool
 	return command("down", `Power the guest off
 
-Ends what runs in the guest, has it write everything to its disk, and powers it off, by force if it does not react. The daemon
-goes on, and starts the guest again for the next command that needs it. With --daemon the daemon ends too.`,
+Ends all commands, writes everything to the guest's disk, and powers the guest off, by force if it does not react. The daemon goes
+on, and starts the guest again for the next command that needs it. With --daemon, the daemon ends too.`,
 		`  osaurus-sandbox down
   osaurus-sandbox down --daemon`, func(ctx context.Context, c *call) error {
 			noDaemon := map[string]bool{"daemon": false} // JSON for programs
@@ -124,7 +125,7 @@ func newStatus() *cobra.Command {
 	var watch bool
 	return command("status", `Show the sandbox's status
 
-Answers at once, whatever state the guest is in. It starts nothing: if no daemon runs, the exit code is 6.`,
+Answers at once, whatever state the guest is in. It starts nothing: without a daemon, the exit code is 6.`,
 		`  osaurus-sandbox status
   osaurus-sandbox status --watch
   osaurus-sandbox status --json | jq --raw-output .state`, func(ctx context.Context, c *call) error {

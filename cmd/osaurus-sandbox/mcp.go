@@ -20,8 +20,8 @@ func newMCP() *cobra.Command {
 	agent, profile := "", string(tools.Full)
 	cmd := plainCommand("mcp", `Let apps work in the sandbox, over the Model Context Protocol
 
-Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as the agent
---agent, or as one with the app's name, which is made when the app connects first. Such a new agent may only read, until you allow
+Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as --agent, or
+as an agent named after the app, which is created when the app first connects. Such a new agent may only read, until you allow
 more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
 
 "mcp install" writes the command into an app's configuration.`,

@@ -51,10 +51,9 @@ func newMCPInstall() *cobra.Command {
 	s := newSetup()
 	return command("install CLIENT", `Connect an app: add the sandbox to its MCP servers
 
-Adds this program to the MCP servers in a client's configuration file, shows what it changes there, and keeps a copy of the file
-beside it. The client gets an agent of its own, which may do everything in its room: run commands, write files, install. With
---read-only it may only read. If there is such an agent already, its setting autonomousExec.enabled is changed accordingly, for
-everything that works as that agent.
+Adds this program to the MCP servers in an app's configuration file, prints the change, and keeps a copy of the file beside it.
+The app gets an agent of its own, which may run commands, write files and install packages in its room. With --read-only it may
+only read. If the agent exists, its setting autonomousExec.enabled changes, for everything that works as that agent.
 
 `+ownTools+knownClients(),
 		`  osaurus-sandbox mcp install claude-desktop
@@ -115,10 +114,10 @@ func newMCPUninstall() *cobra.Command {
 	var dryRun bool
 	return command("uninstall CLIENT", `Disconnect an app: undo mcp install
 
-Takes this program out of the MCP servers in a client's configuration file again, and shows what it changes there. The copy that
-install kept beside the file is removed, and so is the file, if nothing else is in it. A client that was not connected is left alone.
+Removes this program from the MCP servers in an app's configuration file, and prints the change. It also removes the copy that
+install kept beside the file, and the file itself if nothing else is in it. An app that is not connected stays as it is.
 
-The agent stays, with its files and what it may do: osaurus-sandbox agent delete NAME.`+knownClients(),
+The agent, its files and its settings stay: osaurus-sandbox agent delete NAME.`+knownClients(),
 		`  osaurus-sandbox mcp uninstall cursor
   osaurus-sandbox mcp uninstall claude-desktop --dry-run`, func(ctx context.Context, c *call) error {
 			client, err := install.Find(c.args[0])
@@ -141,10 +140,10 @@ The agent stays, with its files and what it may do: osaurus-sandbox agent delete
 
 func newMCPConfig() *cobra.Command {
 	s := newSetup()
-	return command("config CLIENT", `Print the entry for a client's file
+	return command("config CLIENT", `Print the entry for an app's configuration file
 
-Prints what mcp install would write, for people who edit the file themselves. The client can connect only if there is the agent that
-the entry names: osaurus-sandbox agent create NAME`+knownClients(),
+Prints what mcp install would write, for people who edit the file themselves. The app can connect only if the agent in the entry
+exists: osaurus-sandbox agent create NAME`+knownClients(),
 		`  osaurus-sandbox mcp config cursor
   osaurus-sandbox mcp config zed --agent alice`, func(ctx context.Context, c *call) error {
 			client, command, err := s.resolve(c.args[0])

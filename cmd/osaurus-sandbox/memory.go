@@ -18,9 +18,9 @@ import (
 func newMemory() *cobra.Command {
 	return noun("memory", `See and change what agents remember
 
-Programs of an agent store facts and search for them (osaurus-host agent memory). 2,000 are kept for each agent; beyond that, the
-oldest of the least important ones is forgotten. A fact that you have pinned is never forgotten, and one that you have added is not
-forgotten for one that a program stores. Searches find your facts first.`,
+Programs of an agent store facts and search for them (osaurus-host agent memory). An agent has at most 2,000 facts: beyond that,
+the oldest of the least important ones is forgotten. A fact that you pin is never forgotten, and one that you add is not forgotten
+for one that a program stores. Searches find your facts first.`,
 		`  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
   osaurus-sandbox memory search alice where is the repository
   osaurus-sandbox memory export alice > alice.jsonl`,
@@ -43,7 +43,7 @@ func printFacts(w io.Writer, r *controlpb.SearchFactsResponse) error {
 }
 
 func newMemoryList() *cobra.Command {
-	return daemonCommand("list AGENT", "List all facts of an agent, the oldest first",
+	return daemonCommand("list AGENT", "List all facts of an agent, oldest first",
 		`  osaurus-sandbox memory list alice`, func(ctx context.Context, c *call) error {
 			list, err := collect(facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact)
 			return reply(c, &controlpb.SearchFactsResponse{Facts: list}, err, printFacts)
@@ -51,7 +51,7 @@ func newMemoryList() *cobra.Command {
 }
 
 func newMemoryExport() *cobra.Command {
-	return daemonCommand("export AGENT", "Print all facts of an agent as JSON, one a line",
+	return daemonCommand("export AGENT", "Print all facts of an agent as JSON, one per line",
 		`  osaurus-sandbox memory export alice > alice.jsonl`, func(ctx context.Context, c *call) error {
 			return replyRows(c, facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact, "", nil)
 		}, alwaysJSON)
@@ -64,7 +64,7 @@ func newMemorySearch() *cobra.Command {
 			r, err := c.Memory.Search(ctx, &controlpb.SearchFactsRequest{Agent: c.args[0], Query: strings.Join(c.args[1:], " "), Limit: limit})
 			return reply(c, r, err, printFacts)
 		},
-		withFlag(&limit, "limit", "the most facts to print, up to 100"))
+		withFlag(&limit, "limit", "print at most this many facts, up to 100"))
 }
 
 func newMemoryAdd() *cobra.Command {
@@ -93,7 +93,7 @@ func newMemoryPin() *cobra.Command {
 
 func newMemoryDelete() *cobra.Command {
 	var all, yes bool
-	return daemonCommand("delete AGENT [FACT]", "Forget a fact of an agent, or all",
+	return daemonCommand("delete AGENT [FACT]", "Forget one fact of an agent, or all",
 		`  osaurus-sandbox memory delete alice 7
   osaurus-sandbox memory delete alice --all`, func(ctx context.Context, c *call) (err error) {
 			if all != (len(c.args) == 1) {
@@ -113,8 +113,8 @@ func newMemoryDelete() *cobra.Command {
 			r, err := c.Memory.Delete(ctx, request)
 			return reply(c, r, err, nil)
 		},
-		withFlag(&all, "all", "all of them"),
-		withFlag(&yes, "yes", "do not ask"))
+		withFlag(&all, "all", "forget all facts"),
+		withFlag(&yes, "yes", "do not ask for confirmation"))
 }
 
 // parseID parses the number of a fact or an artifact.

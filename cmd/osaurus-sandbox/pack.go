@@ -21,12 +21,12 @@ import (
 )
 
 func newPack() *cobra.Command {
-	return noun("pack", `Make and keep what guests are made of
+	return noun("pack", `Make and keep packs: what guests boot from
 
 A pack is a kernel, its modules and a root file system, each with its size and digest.
 
-It is built from Alpine's releases (alpine) or with this computer's package manager (debian), or imported from a file that another
-computer exported.`,
+A pack is built from Alpine's releases (alpine) or with this computer's package manager (debian), or imported from a file that
+another computer exported.`,
 		`  osaurus-sandbox pack list
   osaurus-sandbox pack build debian
   osaurus-sandbox pack verify`,
@@ -40,7 +40,7 @@ func packs() (pack.Store, error) {
 }
 
 func newPackList() *cobra.Command {
-	return command("list", "List the packs that are here",
+	return command("list", "List the local packs",
 		`  osaurus-sandbox pack list`, func(ctx context.Context, c *call) error {
 			store, err := packs()
 			if err != nil {
@@ -98,18 +98,18 @@ func openPack(text string) (pack.Pack, error) {
 
 func newPackBuild() *cobra.Command {
 	var arch string
-	return command("build [PACK]", `Build a pack and its image, unless they are here already
+	return command("build [PACK]", `Build a pack and its image, unless they exist
 
-Builds a pack and the image that is booted from it, and prints the pack's name. PACK is one of these, or the name or path of a pack
-that is here, of which only the image is built. The default is the setting "pack".
+Builds a pack and the image that boots from it, and prints the pack's name. PACK is one of these, or the name or path of an
+existing pack, for which only the image is built. The default is the setting "pack".
 
-  alpine  from a release of Alpine; every download is checked against a digest in this program
+  alpine  from a release of Alpine; this program has the digest of every download
   debian  from this computer's package archives, with its package manager and the signatures that it trusts
   auto    alpine, or debian if Alpine's server cannot be reached at all
 
-Alpine comes without tools: those in the setting "toolbox" are installed in a VM, from the setting "mirrors". Without a network that
-is done later. Where the pack of alpine or debian lacks a file, or has one of the wrong size, it is made again. An image that has
-changed since it was built, or lacks a file, is built again.`,
+Alpine comes without tools: a VM installs those in the setting "toolbox", from the setting "mirrors". Without a network, this
+happens later. A pack of alpine or debian that lacks a file, or has one of the wrong size, is built again, and so is an image that
+has changed or lacks a file.`,
 		`  osaurus-sandbox pack build
   osaurus-sandbox pack build debian`, func(ctx context.Context, c *call) error {
 			home, settings, err := loadSettings()
@@ -133,7 +133,7 @@ func archFlag(to *string) option {
 func newPackVerify() *cobra.Command {
 	return command("verify [PACK...]", `Check every byte of packs against their manifests
 
-Checks every byte of the packs that are named, or of all, against the digests in their manifests.`,
+Checks the named packs, or all, against the digests in their manifests.`,
 		`  osaurus-sandbox pack verify
   osaurus-sandbox pack verify debian-12-amd64`, func(ctx context.Context, c *call) error {
 			chosen, err := choose(c.args)
@@ -196,8 +196,8 @@ func replyPack(c *call, p pack.Pack, err error) error {
 func newPackImport() *cobra.Command {
 	return command("import FILE", `Add a pack from a file or folder, after checking every byte
 
-Adds a pack from a file that pack export wrote, or from a folder, after checking every byte. One that is
-here already stays as it is; one that lacks a file, or has one of the wrong size, is replaced unless it had other content.`,
+Adds a pack from a file that pack export wrote, or from a folder. An existing pack stays as it is, unless it lacks a file or has
+one of the wrong size; then it is replaced, if it had the same content.`,
 		`  osaurus-sandbox pack import debian.tar.zst`, func(ctx context.Context, c *call) error {
 			store, err := packs()
 			if err != nil {
@@ -211,7 +211,7 @@ here already stays as it is; one that lacks a file, or has one of the wrong size
 func newPackRemove() *cobra.Command {
 	return command("remove PACK...", `Delete packs
 
-Deletes packs, also broken ones. Images that were built from them stay, and boot without them.`,
+Also deletes broken packs. Images that were built from them stay, and boot without them.`,
 		`  osaurus-sandbox pack remove debian-12-amd64`, func(ctx context.Context, c *call) error {
 			store, err := packs()
 			if err != nil {

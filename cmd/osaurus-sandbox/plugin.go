@@ -19,11 +19,11 @@ import (
 )
 
 func newPlugin() *cobra.Command {
-	return noun("plugin", `Write, keep and share plugins: tools of your own for agents
+	return noun("plugin", `Write, keep and share plugins: your own tools for agents
 
-A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes, with all
-their earlier revisions. What is installed for an agent is a copy, which changes only when you update it. "plugin init" writes an
-example, and "plugin schema" prints the format.`,
+A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes and
+all their earlier revisions. An agent has a copy, which changes only when you update it. "plugin init" writes an example, and
+"plugin schema" prints the format.`,
 		`  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
   osaurus-sandbox plugin lint word-count.json            see what is wrong with it
   osaurus-sandbox plugin import word-count.json          put it into the library
@@ -124,9 +124,9 @@ func newPluginImport() *cobra.Command {
 	request := &controlpb.ImportPluginRequest{}
 	return daemonCommand("import SOURCE", `Add a recipe to the library
 
-SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with a
-branch, tag or commit. Of a repository it reads osaurus.json or plugin.json, and the recipe remembers from which commit. The daemon
-does the download, and only from public addresses.`,
+SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with
+a branch, tag or commit. From a repository it reads osaurus.json or plugin.json, and the library records the commit. The daemon
+downloads the recipe, from public addresses only.`,
 		`  osaurus-sandbox plugin import word-count.json
   osaurus-sandbox plugin import owner/name@v1.2 --dry-run
   osaurus-sandbox plugin import https://example.com/recipe.json --update`, func(ctx context.Context, c *call) error {
@@ -144,8 +144,8 @@ does the download, and only from public addresses.`,
 				return printImported(c.console, r, request.DryRun)
 			})
 		},
-		withFlag(&request.Update, "update", "replace the plugin of this name, if there is one; plugin rollback undoes that"),
-		withFlag(&request.DryRun, "dry-run", "show it, and keep nothing"))
+		withFlag(&request.Update, "update", "replace an existing plugin of this name; plugin rollback undoes that"),
+		withFlag(&request.DryRun, "dry-run", "show the recipe, and keep nothing"))
 }
 
 // isFile reports whether a source is a file. A mistyped file name counts too, rather than as a
@@ -213,7 +213,7 @@ func newPluginDuplicate() *cobra.Command {
 func newPluginRename() *cobra.Command {
 	return daemonCommand("rename PLUGIN NAME", `Give a plugin another name, and with it another id
 
-It keeps its revisions. What is installed for agents keeps the old id until it is uninstalled.`,
+The plugin keeps its revisions. Agents that have it keep the old id until it is uninstalled.`,
 		`  osaurus-sandbox plugin rename word-count "Line Count"`, func(ctx context.Context, c *call) error {
 			r, err := c.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: c.args[0], Name: c.args[1]})
 			return replyRevised(c, "it is now", r.GetPlugin(), err)
@@ -221,9 +221,9 @@ It keeps its revisions. What is installed for agents keeps the old id until it i
 }
 
 func newPluginRemove() *cobra.Command {
-	return daemonCommand("remove PLUGIN", `Delete a plugin from the library, with all its revisions
+	return daemonCommand("remove PLUGIN", `Delete a plugin and all its revisions from the library
 
-What is installed for agents stays: "plugin uninstall" removes that.`,
+Agents that have the plugin keep it: "plugin uninstall" removes it there.`,
 		`  osaurus-sandbox plugin remove word-count`, func(ctx context.Context, c *call) error {
 			_, err := c.Plugins.Remove(ctx, &controlpb.RemovePluginRequest{Plugin: c.args[0]})
 			return reply(c, map[string]string{"plugin": c.args[0]}, err, nil)
@@ -268,7 +268,7 @@ func revisionOf(text string) (uint32, error) {
 func newPluginDiff() *cobra.Command {
 	return daemonCommand("diff PLUGIN [FROM [TO]]", `Show what changed between two revisions of a plugin
 
-Without FROM it begins with the revision before the current one. Without TO it ends with the plugin as it is now.`,
+FROM is the revision before the current one by default, and TO the current one.`,
 		`  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`, func(ctx context.Context, c *call) error {
 			var ends [2]uint32
@@ -315,7 +315,7 @@ func beforeCurrent(ctx context.Context, client *control.Client, plugin string) (
 func newPluginRollback() *cobra.Command {
 	return daemonCommand("rollback PLUGIN [REVISION]", `Go back to an earlier revision of a plugin
 
-Without REVISION it goes back to the one before the current one. What it goes back to becomes a new revision: none is lost.`,
+Goes back to REVISION, or to the one before the current one. Its content becomes a new revision, so that none is lost.`,
 		`  osaurus-sandbox plugin rollback word-count
   osaurus-sandbox plugin rollback word-count 3`, func(ctx context.Context, c *call) (err error) {
 			request := &controlpb.RollbackPluginRequest{Plugin: c.args[0]}

@@ -63,7 +63,7 @@ func writeNew(path string, text []byte, force bool) error {
 func newPluginInit() *cobra.Command {
 	var output string
 	var force bool
-	return command("init NAME", "Start a recipe: one that works, to make your own from",
+	return command("init NAME", "Start a recipe from a working example",
 		`  osaurus-sandbox plugin init "Word Count"
   osaurus-sandbox plugin init "Word Count" --output - | less`, func(ctx context.Context, c *call) error {
 			if output == "-" && c.json {
@@ -98,8 +98,8 @@ func newPluginLint() *cobra.Command {
 	var strict bool
 	return command("lint FILE...", `Check recipes for mistakes
 
-A recipe with errors is refused, and the exit code is 2. Warnings are about what probably does not do what you mean, or lets those
-who call a tool do more than you mean. - is standard input.`,
+A recipe with errors is refused, and the exit code is 2. Warnings are about things that probably do not do what you mean, or let
+callers of a tool do more than you mean. - is standard input.`,
 		`  osaurus-sandbox plugin lint word-count.json
   osaurus-sandbox plugin lint --strict --json plugins/*.json`, func(ctx context.Context, c *call) error {
 			counted := map[plugins.Severity]int{}
@@ -166,9 +166,8 @@ func newPluginSchema() *cobra.Command {
 func newPluginEdit() *cobra.Command {
 	return daemonCommand("edit PLUGIN", `Change a recipe of the library in your editor
 
-The editor is $VISUAL, $EDITOR or vi. What you save is kept only if it has no errors; otherwise you are asked whether to edit it
-again. If nobody is there to be asked, the plugin is not changed, and your file is kept. To change its
-name, use "plugin rename".`,
+The editor is $VISUAL, $EDITOR or vi. Your changes are saved only if they have no errors. If they have, you are asked whether to
+edit again; without a terminal, the plugin stays as it was and your file is kept. To change the name, use "plugin rename".`,
 		`  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`, func(ctx context.Context, c *call) error {
 			p, err := editPlugin(ctx, c, c.args[0])
 			if err != nil {
@@ -279,12 +278,12 @@ func runEditor(ctx context.Context, c console, path string) error {
 
 func newPluginRegister() *cobra.Command {
 	var file string
-	return daemonCommand("register AGENT [ID]", `Turn what an agent has written into a plugin
+	return daemonCommand("register AGENT [ID]", `Turn a folder that an agent wrote into a plugin
 
-Makes a plugin of an agent's folder ~/plugins/ID, with its plugin.json and all texts beside it, as the agent itself does with the tool
-sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent. The plugin gets no network and may
-not use inference; the hosts that it lists are kept for the time when they can be enforced. With --file it is made of a whole recipe
-instead. Either all of this is done or nothing.`,
+Makes a plugin from an agent's folder ~/plugins/ID, which has a plugin.json and text files, like the agent's own tool
+sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent, or nothing is changed. The plugin
+gets no network and no inference; the hosts that it lists are kept for when they can be enforced. With --file it uses a complete
+recipe instead.`,
 		`  osaurus-sandbox plugin register alice rss-watch
   osaurus-sandbox plugin register alice --file rss-watch.json`, func(ctx context.Context, c *call) error {
 			r := &controlpb.RegisterPluginRequest{Agent: c.args[0]}

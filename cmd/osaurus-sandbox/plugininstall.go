@@ -21,14 +21,15 @@ import (
 func newPluginInstall() *cobra.Command {
 	return pluginInstallCommand(&controlpb.InstallPluginRequest{}, "install PLUGIN AGENT", `Install a plugin for an agent
 
-Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup, its tools. If something fails or you
-interrupt it, all is undone. If a secret that the plugin needs is missing, you are asked for it: osaurus-sandbox prompt watch.`,
+Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup and its tools. If something fails, or
+you interrupt it, everything is undone. If the plugin needs a secret that is missing, you are asked for it:
+osaurus-sandbox prompt watch.`,
 		`  osaurus-sandbox plugin install python-data-tools alice
   osaurus-sandbox plugin install web-clipper alice --without-secrets`)
 }
 
 func newPluginUpdate() *cobra.Command {
-	return pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT", "Update an agent's plugin to what the library has now",
+	return pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT", "Update an agent's plugin to the library's current revision",
 		`  osaurus-sandbox plugin update python-data-tools alice`)
 }
 
@@ -48,7 +49,7 @@ func pluginInstallCommand(r *controlpb.InstallPluginRequest, use, help, examples
 			}
 			return err
 		})
-	}, withFlag(&r.WithoutSecrets, "without-secrets", "install it even if a secret is missing, and ask nobody"))
+	}, withFlag(&r.WithoutSecrets, "without-secrets", "install the plugin even if a secret is missing, and do not ask for it"))
 }
 
 // noteShutGate warns if the agent may not call the plugin's tools yet, since all of them run
@@ -104,8 +105,8 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 func newPluginUninstall() *cobra.Command {
 	return daemonCommand("uninstall PLUGIN AGENT", `Remove a plugin from an agent
 
-Removes a plugin from an agent: its tools, its folder, its own secrets and its configuration. Packages stay, since others may need
-them. The library keeps the plugin.`,
+Removes the plugin's tools, folder, secrets and configuration from an agent. Its packages stay, since others may need them. The
+library keeps the plugin.`,
 		`  osaurus-sandbox plugin uninstall python-data-tools alice`, func(ctx context.Context, c *call) error {
 			_, err := c.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: c.args[0], Agent: c.args[1]})
 			return replyPluginOf(c, err)
@@ -113,7 +114,7 @@ them. The library keeps the plugin.`,
 }
 
 func newPluginEnable() *cobra.Command {
-	return daemonCommand("enable PLUGIN AGENT", "Give an agent the tools of a disabled plugin again",
+	return daemonCommand("enable PLUGIN AGENT", "Give an agent a disabled plugin's tools again",
 		`  osaurus-sandbox plugin enable word-count alice`, func(ctx context.Context, c *call) error {
 			_, err := c.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
 			return replyPluginOf(c, err)
@@ -137,8 +138,9 @@ func newPluginVerify() *cobra.Command {
 	repair := "missing"
 	return daemonCommand("verify AGENT [PLUGIN...]", `Check that an agent's plugins are as installed, and repair them
 
-Compares an agent's plugins with what was installed. What is missing is restored, as after each start of the sandbox. What was changed
-is only reported, since the agent may have wanted it: --repair all restores that too, and --repair nothing only looks.`,
+Compares an agent's plugins with what was installed. Missing files are restored, as after each start of the sandbox. Changed files
+are only reported, since the agent may have changed them on purpose: --repair all restores them too, and --repair nothing only
+reports.`,
 		`  osaurus-sandbox plugin verify alice --repair all`, func(ctx context.Context, c *call) error {
 			r, err := c.Installs.Verify(ctx, &controlpb.VerifyPluginsRequest{Agent: c.args[0], Plugins: c.args[1:], Repair: repair})
 			return errors.Join(reply(c, r, err, printReports), unsound(c.args[0], r))
@@ -179,7 +181,7 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 }
 
 func newPluginStatus() *cobra.Command {
-	return daemonCommand("status [AGENT]", "List the plugins of an agent, or of all, and how they are",
+	return daemonCommand("status [AGENT]", "List the plugins of an agent, or of all agents, and their state",
 		`  osaurus-sandbox plugin status alice`, func(ctx context.Context, c *call) error {
 			r, err := c.Installs.List(ctx, &controlpb.ListInstalledRequest{Agent: c.arg(0)})
 			return reply(c, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {

@@ -16,9 +16,9 @@ import (
 func newPrompt() *cobra.Command {
 	return noun("prompt", `Answer what agents and apps ask you for
 
-If an agent, a plugin or an app needs a secret that is not there, it asks you for it with a prompt, and waits. You can answer it from
-any terminal, once. Your answer goes into the store of secrets, and nowhere else. The text of a prompt was written by whoever asks: do
-not trust it.`,
+An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. You can answer once, from any
+terminal. Your answer goes into the store of secrets and nowhere else. The text of a prompt was written by whoever asks: do not
+trust it.`,
 		`  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
   osaurus-sandbox prompt cancel 1f0c9a3e`,
@@ -27,14 +27,14 @@ not trust it.`,
 
 func newPromptList() *cobra.Command {
 	var all bool
-	return daemonCommand("list", "List the prompts that wait for an answer, the oldest first",
+	return daemonCommand("list", "List the prompts that wait for an answer, oldest first",
 		`  osaurus-sandbox prompt list
   osaurus-sandbox prompt list --all`, func(ctx context.Context, c *call) error {
 			r, err := c.Prompts.List(ctx, &controlpb.ListPromptsRequest{Ended: all})
 			return replyTable(c, r, err, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE", r.GetPrompts(), func(p *controlpb.Prompt) []any {
 				return []any{p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text)}
 			})
-		}, withFlag(&all, "all", "also those that ended recently"))
+		}, withFlag(&all, "all", "also list prompts that ended recently"))
 }
 
 // askedFor describes what a prompt asks for.
@@ -58,8 +58,8 @@ func printPrompt(w io.Writer, p *controlpb.Prompt) error {
 func newPromptWatch() *cobra.Command {
 	return daemonCommand("watch", `Show prompts as they come
 
-Shows the prompts that wait, and each new one, until you press Ctrl-C. Answer them from another terminal. With --json it prints a
-line with all that wait whenever one comes or goes.`,
+Shows the waiting prompts and each new one, until you press Ctrl-C. Answer them from another terminal. With --json it prints one
+line with all waiting prompts whenever one comes or goes.`,
 		`  osaurus-sandbox prompt watch`, func(ctx context.Context, c *call) error {
 			shown := map[string]bool{}
 			prompts := control.Messages(c.Prompts.Watch(ctx, &controlpb.WatchPromptsRequest{}))
@@ -79,10 +79,10 @@ line with all that wait whenever one comes or goes.`,
 }
 
 func newPromptAnswer() *cobra.Command {
-	return daemonCommand("answer [PROMPT]", `Answer a prompt, or the oldest that waits
+	return daemonCommand("answer [PROMPT]", `Answer a prompt, or the oldest one
 
-On a terminal you type the answer, which is not shown. Otherwise it is read from standard input, without a newline at its end. It
-goes into the store of secrets, and nowhere else.`,
+On a terminal, you type the answer, which is not shown. Otherwise it is read from standard input, without the last newline. It
+goes into the store of secrets and nowhere else.`,
 		`  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`, func(ctx context.Context, c *call) error {
 			p, err := findPrompt(ctx, c.Client, c.arg(0))

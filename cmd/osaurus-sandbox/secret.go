@@ -21,12 +21,12 @@ import (
 func newSecret() *cobra.Command {
 	return noun("secret", `Keep secrets for agents
 
-Secrets are kept in the Keychain on macOS and in the keyring of your session on Linux, or in an encrypted file, if you choose
-that: osaurus-sandbox config set secrets=file. "doctor" says whether it works.
+Secrets are kept in the Keychain on macOS, in your session's keyring on Linux, or in an encrypted file
+(osaurus-sandbox config set secrets=file). "doctor" says whether the store works.
 
 AGENT is the agent's name or id, or @host for this computer itself: @host INFERENCE_API_KEY is the key for the inference endpoint.
-With --plugin only that plugin of the agent can read the secret. When an agent is deleted, its secrets are kept under its id unless
-you say --secrets. In the output of an agent's programs, secrets are replaced by their names.`,
+With --plugin, only that plugin of the agent can read the secret. Deleting an agent keeps its secrets under its id unless you use
+--secrets. In the output of an agent's programs, names replace secrets.`,
 		`  osaurus-sandbox secret set alice TOKEN
   osaurus-sandbox secret list alice
   osaurus-sandbox secret delete alice TOKEN`,
@@ -99,7 +99,7 @@ func newSecretSet() *cobra.Command {
 	var plugin string
 	return command("set AGENT NAME", `Keep a secret, replacing any of that name
 
-On a terminal you type the secret, which is not shown. Otherwise it is read from standard input, without a newline at its end. It is
+On a terminal, you type the secret, which is not shown. Otherwise it is read from standard input, without the last newline. It is
 never an argument: other programs can see those, and the shell remembers them.`,
 		`  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
@@ -159,8 +159,7 @@ func newSecretPassphrase() *cobra.Command {
 	var remove bool
 	return command("passphrase", `Set or change the passphrase of the encrypted file
 
-For secrets that are kept in the encrypted file. Without a passphrase, whoever can read the home can decrypt it. With one, the
-daemon needs `+agefile.PassphraseFileVariable+` in its environment: the path of a file with the passphrase, which only you can read.`,
+Without a passphrase, anyone who can read the home folder can decrypt the secrets in the file. With one, the daemon needs `+agefile.PassphraseFileVariable+` in its environment: the path of a file with the passphrase, which only you can read.`,
 		`  osaurus-sandbox secret passphrase
   osaurus-sandbox secret passphrase --remove`, func(ctx context.Context, c *call) error {
 			store, err := secretStore(c.console)
@@ -258,8 +257,8 @@ func newSecretAsk() *cobra.Command {
 	var timeout time.Duration
 	return daemonCommand("ask AGENT NAME", `Ask a person for a secret, and wait for the answer
 
-Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the answer
-is no, and 5 if nobody answers.`,
+Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the
+answer is no, and 5 if nobody answers.`,
 		`  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`, func(ctx context.Context, c *call) error {
 			k, err := secretKey(ctx, c.args, plugin)
 			if err != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 func newService() *cobra.Command {
-	return noun("service", `Start the daemon whenever you log in
+	return noun("service", `Start the daemon at login
 
-The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart says
+The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart decides
 whether it starts the guest too.`,
 		`  osaurus-sandbox service install
   osaurus-sandbox service status
@@ -44,7 +44,7 @@ func serviceCommand(use, help string, do func(context.Context, *call, config.Hom
 func newServiceInstall() *cobra.Command {
 	return serviceCommand("install", `Install the service and start it
 
-Installs the service and starts it. If a daemon runs, it ends first, and its guest with it.`,
+A running daemon ends first, and its guest with it.`,
 		func(ctx context.Context, c *call, home config.Home, s autostart.Service) (err error) {
 			if err := s.Ready(ctx); err != nil {
 				return err // the daemon keeps running

@@ -13,9 +13,9 @@ import (
 func newSession() *cobra.Command {
 	return noun("session", `List, show and close the persistent shells of agents
 
-A session is a shell of an agent that stays: a command in it finds the folder, variables, functions and background jobs of the one
-before. It is made when it is first used (exec --session, shell), and ends when nobody has used it for a while. The end of its
-transcript is kept until you close it, even if the guest is restarted.`,
+A session is a shell that stays: each command finds the folder, variables, functions and background jobs of the one before. The
+first use creates it (exec --session, shell). It ends when it was not used for a while. The end of its transcript is kept until
+you close the session, even over restarts of the guest.`,
 		`  osaurus-sandbox exec alice --session build -- 'cd src && ./configure'
   osaurus-sandbox exec alice --session build -- make
   osaurus-sandbox session show alice build
@@ -24,9 +24,9 @@ transcript is kept until you close it, even if the guest is restarted.`,
 }
 
 func newSessionList() *cobra.Command {
-	return daemonCommand("list [AGENT]", `List the sessions of an agent, or of all
+	return daemonCommand("list [AGENT]", `List the sessions of an agent, or of all agents
 
-Lists sessions, and what each does. It does not start the guest: if that does not run, there are only transcripts.`,
+Lists sessions and their state. It does not start the guest: without one there are only transcripts.`,
 		`  osaurus-sandbox session list
   osaurus-sandbox session list alice`, func(ctx context.Context, c *call) error {
 			r, err := c.Shells.List(ctx, &controlpb.ListSessionsRequest{Agent: c.arg(0)})
@@ -37,7 +37,7 @@ Lists sessions, and what each does. It does not start the guest: if that does no
 }
 
 func newSessionShow() *cobra.Command {
-	return daemonCommand("show AGENT SESSION", "Print the end of what was typed and shown in a session",
+	return daemonCommand("show AGENT SESSION", "Print the end of a session's transcript",
 		`  osaurus-sandbox session show alice build`, func(ctx context.Context, c *call) error {
 			r, err := c.Shells.Transcript(ctx, &controlpb.TranscriptRequest{Agent: c.args[0], Session: c.args[1]})
 			return reply(c, r, err, func(w io.Writer, r *controlpb.TranscriptResponse) error {
@@ -51,7 +51,7 @@ func newSessionShow() *cobra.Command {
 }
 
 func newSessionClose() *cobra.Command {
-	return daemonCommand("close AGENT SESSION", "End a session and all that runs in it, and forget its transcript",
+	return daemonCommand("close AGENT SESSION", "End a session and all its programs, and delete its transcript",
 		`  osaurus-sandbox session close alice build`, func(ctx context.Context, c *call) error {
 			_, err := c.Shells.Close(ctx, &controlpb.CloseSessionRequest{Agent: c.args[0], Session: c.args[1]})
 			return reply(c, map[string]string{"agent": c.args[0], "session": c.args[1]}, err, nil)

@@ -26,8 +26,8 @@ func newShell() *cobra.Command {
 	session := string(config.SessionDefault)
 	return plainCommand("shell AGENT", `Work in an agent's shell, beside the agent
 
-Connects this terminal to a persistent shell of an agent: the same one in which its tools and exec --session run their commands. You
-see the end of what was typed and shown in it, and then everything that the agent and you do.
+Connects this terminal to a persistent shell of an agent, in which its tools and exec --session run commands too. You see the end
+of its transcript, and then everything that the agent and you do.
 
 Press `+detachKeyName+` twice to leave the shell running; it also goes on if the connection is lost. Come back with the same command. All other
 keys go to the shell, Ctrl-C too. The exit code is 0 if you leave it, the shell's own if it ended, and 125 if the sandbox failed.

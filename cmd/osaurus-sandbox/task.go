@@ -19,9 +19,9 @@ import (
 func newTask() *cobra.Command {
 	return noun("task", `See and answer the tasks that agents create
 
-Programs of an agent create tasks for the app that it works for (osaurus-host agent dispatch). A worker takes a task for the time of
-its lease, does it and reports the result. If the lease ends first, another worker can take the task. A task that nobody takes for 24
-hours expires. The beginning of a task's id is enough.`,
+Programs of an agent create tasks for the app that it works for (osaurus-host agent dispatch). A worker takes a task for the time
+of its lease, does it and reports the result. If the lease ends first, another worker can take the task. A task that nobody takes
+within 24 hours expires. You can shorten a task's id to its beginning.`,
 		`  osaurus-sandbox task list
   osaurus-sandbox task show 7F3A
   osaurus-sandbox task cancel 7F3A
@@ -52,19 +52,19 @@ func newTaskAdd() *cobra.Command {
 			r, err := c.Tasks.Dispatch(ctx, &controlpb.DispatchTaskRequest{Agent: c.args[0], Text: strings.Join(c.args[1:], " "), Key: key})
 			return reply(c, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.Id) })
 		},
-		withFlag(&key, "key", "if the agent has a task with this key, that is the task"))
+		withFlag(&key, "key", "return the agent's task with this key if there is one"))
 }
 
 func newTaskList() *cobra.Command {
 	var open bool
-	return daemonCommand("list [AGENT]", "List the tasks of an agent, or of all, the newest first",
+	return daemonCommand("list [AGENT]", "List the tasks of an agent, or of all agents, newest first",
 		`  osaurus-sandbox task list
   osaurus-sandbox task list alice --open`, func(ctx context.Context, c *call) error {
 			answers := control.Messages(c.Tasks.List(ctx, &controlpb.ListTasksRequest{Agent: c.arg(0), Open: open}))
 			return replyRows(c, answers, (*controlpb.ListTasksResponse).GetTask, "AGENT\tTASK\tSTATE\tCREATED\tTEXT", func(t *controlpb.Task) []any {
 				return []any{t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.100s", printable.Clip(t.Text))}
 			})
-		}, withFlag(&open, "open", "only those that have not ended"))
+		}, withFlag(&open, "open", "list only tasks that have not ended"))
 }
 
 func printTask(w io.Writer, t *controlpb.Task) error {
@@ -109,9 +109,9 @@ func newTaskShow() *cobra.Command {
 }
 
 func newTaskCancel() *cobra.Command {
-	return daemonCommand("cancel TASK", `End a task that has not ended
+	return daemonCommand("cancel TASK", `Cancel a task that has not ended
 
-Ends a task that has not ended. The worker learns of it with its next call. A task that has ended is left as it is.`,
+The worker learns of it with its next call. A task that has ended stays as it is.`,
 		`  osaurus-sandbox task cancel 7F3A`, withTask(func(ctx context.Context, c *call, id string) error {
 			r, err := c.Tasks.Cancel(ctx, &controlpb.CancelTaskRequest{Id: id})
 			return reply(c, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.State) })
@@ -122,8 +122,8 @@ func newTaskTake() *cobra.Command {
 	hold, wait := time.Minute, time.Duration(0)
 	return daemonCommand("take [AGENT]", `Take the oldest waiting task, and print it with its lease as JSON
 
-Leases the oldest waiting task of an agent, or of any agent. Nobody else can take it until the lease ends. Prints both as JSON.
-Report the result with "task done" or "task fail". If no task waits, the exit code is 7.`,
+Leases the oldest waiting task of an agent, or of any agent. Nobody else can take it until the lease ends. Report the result with
+"task done" or "task fail". If no task waits, the exit code is 7.`,
 		`  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
   osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`, func(ctx context.Context, c *call) error {
 			r, err := c.Tasks.Lease(ctx, &controlpb.LeaseTaskRequest{Agent: c.arg(0), Hold: durationpb.New(hold), Wait: durationpb.New(wait)})
@@ -135,8 +135,8 @@ Report the result with "task done" or "task fail". If no task waits, the exit co
 			}
 			return printJSON(c.out, r)
 		},
-		withFlag(&hold, "hold", "how long the lease is, up to 1h"),
-		withFlag(&wait, "wait", "how long to wait for one"),
+		withFlag(&hold, "hold", "the length of the lease, up to 1h"),
+		withFlag(&wait, "wait", "how long to wait for a task"),
 		alwaysJSON)
 }
 
@@ -155,5 +155,5 @@ func newTaskFail() *cobra.Command {
 			r, err := c.Tasks.Fail(ctx, &controlpb.FailTaskRequest{Id: id, Lease: c.args[1], Reason: strings.Join(c.args[2:], " "), Retry: retry})
 			return reply(c, r.GetTask(), err, nil)
 		}),
-		withFlag(&retry, "retry", "let somebody try again, unless it was taken 3 times"))
+		withFlag(&retry, "retry", "let another worker try, unless it was taken 3 times"))
 }

@@ -19,8 +19,8 @@ import (
 func newTool() *cobra.Command {
 	return noun("tool", `Call the tools that models call
 
-Tools are what a model works with: they read, search, write and edit files, run commands, keep secrets. Each is called for an agent.
-Those that change something work only if the agent's setting autonomousExec.enabled is true.`,
+Models work with tools: they read, search, write and edit files, run commands, keep secrets. Each call is for an agent. Tools that
+change something need the agent's setting autonomousExec.enabled.`,
 		`  osaurus-sandbox agent set alice autonomousExec.enabled=true
   osaurus-sandbox tool list alice
   osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
@@ -102,8 +102,8 @@ func newToolCall() *cobra.Command {
 	var turn, conversation string
 	return command("call AGENT TOOL [JSON | KEY=VALUE...]", `Call a tool for an agent, and print its result
 
-The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With --json
-the whole answer is printed, as a model gets it. If the call fails, the exit code says why.`,
+The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With
+--json the whole answer is printed, as a model gets it. If the call fails, the exit code says why.`,
 		`  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
   osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
   echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`, func(ctx context.Context, c *call) error {

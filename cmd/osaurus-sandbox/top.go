@@ -28,8 +28,8 @@ func newTop() *cobra.Command {
 	var count int
 	return daemonCommand("top [AGENT]", `Show what agents use, as it changes
 
-Shows what agents use: processors (100% is one), memory, processes, disk and network. On a terminal the picture changes until you
-press Ctrl-C. Elsewhere it prints a table each time, and with --json a line. It does not start the guest.`,
+Shows the processors (100% is one), memory, processes, disk and network that agents use. A terminal shows changes until you press
+Ctrl-C. Elsewhere it prints a table each time, or with --json a line. It does not start the guest.`,
 		`  osaurus-sandbox top
   osaurus-sandbox top alice --every 10s
   osaurus-sandbox top --count 1 --json`, func(ctx context.Context, c *call) error {
@@ -162,9 +162,9 @@ func topText(t tick) string {
 }
 
 func newPs() *cobra.Command {
-	return daemonCommand("ps [AGENT]", `List what runs for agents
+	return daemonCommand("ps [AGENT]", `List the processes of agents
 
-Lists the processes of an agent, or of all. It does not start the guest: if that does not run, there are none.`,
+Lists the processes of an agent, or of all. It does not start the guest: without one there are no processes.`,
 		`  osaurus-sandbox ps
   osaurus-sandbox ps alice`, func(ctx context.Context, c *call) error {
 			r, err := c.Agents.Processes(ctx, &controlpb.AgentProcessesRequest{Agent: c.arg(0)})
