@@ -21,7 +21,6 @@ const (
 	// stateless is the first version of the protocol without sessions.
 	stateless     = "2026-07-28"
 	versionHeader = "MCP-Protocol-Version"
-	sessionHeader = "Mcp-Session-Id" // with the older ones
 	// noBatches is the first version in which a POST has one request.
 	noBatches = "2025-06-18"
 
@@ -37,9 +36,9 @@ type Listener struct {
 	options Options
 	guard   control.Guard
 
-	life  *life
-	kept  *results
-	crowd *crowd
+	life *life
+	kept *results
+	open openSessions
 
 	sessions, requests http.Handler
 	server             *http.Server
@@ -57,14 +56,14 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
-	l := &Listener{options: o, life: newLife(context.Background()), kept: &results{}, crowd: newCrowd(), guard: control.Guard{
+	l := &Listener{options: o, life: newLife(context.Background()), kept: &results{}, guard: control.Guard{
 		Token: token, TokenFile: "config/mcp-token", Hosts: control.LocalHosts(string(at.Listen)),
 		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
 	}}
 	for _, origin := range at.Origins {
 		l.guard.Origins = append(l.guard.Origins, string(origin))
 	}
-	l.sessions = mcp.NewStreamableHTTPHandler(l.openIn(l.crowd), &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
+	l.sessions = mcp.NewStreamableHTTPHandler(l.openIn(&l.open), &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
 	l.requests = mcp.NewStreamableHTTPHandler(l.openIn(nil), &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
 	l.server = l.guard.Server(l, o.Log)
 	l.life.do(func() {
@@ -101,7 +100,6 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get(versionHeader) >= stateless:
 		l.requests.ServeHTTP(w, r)
 	default:
-		defer l.crowd.enter(r)()
 		l.sessions.ServeHTTP(w, r)
 	}
 }
@@ -122,15 +120,15 @@ func (l *Listener) wanted(r *http.Request) (Options, error) {
 	return o, err
 }
 
-// openIn returns a function that opens sessions of a crowd.
-func (l *Listener) openIn(c *crowd) func(*http.Request) *mcp.Server {
+// openIn returns a function that opens sessions, which are bounded unless open is nil.
+func (l *Listener) openIn(open *openSessions) func(*http.Request) *mcp.Server {
 	return func(r *http.Request) *mcp.Server {
 		o, err := l.wanted(r)
 		if err != nil {
 			return nil // ServeHTTP has answered
 		}
 		s := newSession(l.life, l.kept, o)
-		s.crowd, s.opened = c, r.Context().Done()
+		s.open = open
 		return s.server
 	}
 }

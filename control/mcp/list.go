@@ -17,7 +17,7 @@ func (s *session) list(ctx context.Context, method string, r mcp.Request, next m
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.look(ctx)
+	list, _, err := s.tools(ctx)
 	if err != nil {
 		return nil, refusal(err)
 	}
@@ -26,44 +26,25 @@ func (s *session) list(ctx context.Context, method string, r mcp.Request, next m
 	return answer, nil
 }
 
-// look reads the tools and notes that the client knows them.
-func (s *session) look(ctx context.Context) ([]*mcp.Tool, error) {
+// tools returns the tools, and whether they differ from those that it returned before.
+func (s *session) tools(ctx context.Context) (list []*mcp.Tool, changed bool, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	list, text, err := s.tools(ctx)
-	if err == nil {
-		s.shown = text
-	}
-	return list, err
-}
-
-// begin notes the current tools for a client that subscribes without having listed them.
-func (s *session) begin(ctx context.Context) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	if s.shown != "" {
-		return nil
-	}
-	_, text, err := s.tools(ctx)
-	s.shown = text
-	return err
-}
-
-// tools returns the tools for the protocol, and the same as JSON.
-func (s *session) tools(ctx context.Context) ([]*mcp.Tool, string, error) {
 	found, err := s.Sandbox.Tools(ctx, s.agent, s.Profile)
 	if err != nil {
-		return nil, "", err
+		return nil, false, err
 	}
-	list := make([]*mcp.Tool, len(found))
+	list = make([]*mcp.Tool, len(found))
 	for i, t := range found {
 		list[i] = describe(t)
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
-		return nil, "", fault.New(fault.Execution, "write tools", string(s.agent.Name), err)
+		return nil, false, fault.New(fault.Execution, "write tools", string(s.agent.Name), err)
 	}
-	return list, string(text), nil
+	changed = s.shown != "" && s.shown != string(text)
+	s.shown = string(text)
+	return list, changed, nil
 }
 
 // describe converts a tool. Its output is the envelope.
@@ -80,41 +61,24 @@ func describe(t *controlpb.Tool) *mcp.Tool {
 	return d
 }
 
-// follow notifies a client of changes until its session or the server ends. It ends the
-// session with an error if there are too many.
-func (s *session) follow(client *mcp.ServerSession) error {
-	end := func() { s.life.do(func() { _ = client.Close() }) } // which waits for open calls
-	if err := s.crowd.join(client.ID(), end); err != nil {
-		s.life.do(func() {
-			select {
-			case <-s.opened: // the client has got the error
-			case <-s.life.Done():
-			}
-			_ = client.Close()
-		})
-		return err
-	}
+// follow notifies a client of changes until its session or the server ends.
+func (s *session) follow(client *mcp.ServerSession) {
 	ctx, cancel := context.WithCancel(s.life)
 	s.life.do(func() {
 		defer cancel()
 		defer context.AfterFunc(s.life, func() { _ = client.Close() })()
 		_ = client.Wait() // however it ended
-		s.crowd.leave(client.ID())
+		if s.open != nil {
+			s.open.leave(client)
+		}
 	})
 	s.life.do(func() { s.watch(ctx) })
-	return nil
 }
 
-// watch notifies the client when the tools differ from those that it has listed, if it has.
+// watch notifies the client when the tools have changed.
 func (s *session) watch(ctx context.Context) {
 	s.Sandbox.Watch(ctx, s.agent, func() {
-		s.turn.Lock()
-		defer s.turn.Unlock()
-		if s.shown == "" {
-			return
-		}
-		if _, text, err := s.tools(ctx); err == nil && text != s.shown {
-			s.shown = text
+		if _, changed, err := s.tools(ctx); err == nil && changed {
 			s.ring()
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -102,49 +101,32 @@ func shorten(e Envelope) (short Envelope, cut bool) {
 	if err := dec.Decode(&full); err != nil {
 		return e, false
 	}
-	if full.Result, cut = shortened(full.Result); !cut {
+	if full.Result = shortened(full.Result, &cut); !cut {
 		return e, false
 	}
 	return Envelope(tools.Envelope{Tool: full.Tool, Result: full.Result, Warnings: full.Warnings}.Text()), true
 }
 
-// shortened returns a value with texts of about maxShown at most.
-func shortened(v any) (short any, cut bool) {
+// shortened returns a value with texts of about maxShown at most, and sets cut if one was
+// longer.
+func shortened(v any, cut *bool) any {
 	switch v := v.(type) {
 	case string:
 		if len(v) <= maxShown {
-			return v, false
+			return v
 		}
-		head, tail := whole(v[:maxShown*2/5]), whole(v[len(v)-maxShown*3/5:])
-		return fmt.Sprintf("%s\n[… %d bytes left out: the link beside this result leads to all of it …]\n%s", head, len(v)-len(head)-len(tail), tail), true
+		*cut = true
+		// Characters that are cut in half go.
+		head, tail := strings.ToValidUTF8(v[:maxShown*2/5], ""), strings.ToValidUTF8(v[len(v)-maxShown*3/5:], "")
+		return fmt.Sprintf("%s\n[… %d bytes left out: the link beside this result leads to all of it …]\n%s", head, len(v)-len(head)-len(tail), tail)
 	case []any:
 		for i := range v {
-			var this bool
-			v[i], this = shortened(v[i])
-			cut = cut || this
+			v[i] = shortened(v[i], cut)
 		}
-		return v, cut
 	case map[string]any:
 		for key := range v {
-			var this bool
-			v[key], this = shortened(v[key])
-			cut = cut || this
+			v[key] = shortened(v[key], cut)
 		}
-		return v, cut
 	}
-	return v, false
-}
-
-// whole removes halves of characters at the ends of a part.
-func whole(part string) string {
-	for part != "" && !utf8.RuneStart(part[0]) {
-		part = part[1:]
-	}
-	for i := 0; i < utf8.UTFMax && part != ""; i++ {
-		if r, size := utf8.DecodeLastRuneInString(part); r != utf8.RuneError || size != 1 {
-			break
-		}
-		part = part[:len(part)-1]
-	}
-	return part
+	return v
 }

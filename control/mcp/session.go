@@ -48,13 +48,12 @@ type session struct {
 	Options
 	life    *life // when it ends, so do calls
 	results *results
-	crowd   *crowd          // or nil
-	opened  <-chan struct{} // closed when the request that opened it has been answered; nil without a crowd
+	open    *openSessions // or nil
 	server  *mcp.Server
 
 	turn  sync.Mutex // held while the agent is looked up or its tools are
 	agent Agent      // once it is known
-	shown string     // the tools that the client was last told of; empty is none yet
+	shown string     // the tools that were last looked at; empty is none yet
 }
 
 // newSession returns a session with a server of the SDK.
@@ -90,8 +89,11 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the sandbox made a mistake; its log says which"}
 			}
 		}()
-		if s.crowd != nil && method != listen { // which lasts as long as the session
-			defer s.crowd.hold(r.GetSession().ID(), true)()
+		if client, ok := r.GetSession().(*mcp.ServerSession); ok && s.open != nil && method != listen { // which lasts as long as the session
+			defer s.open.end(client)
+			if idle := s.open.begin(client); idle != nil {
+				s.life.do(func() { _ = idle.Close() })
+			}
 		}
 		switch method {
 		case initialize, discover, listTools, callTool, listKept, readKept, listen:
@@ -108,10 +110,6 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.call(ctx, r.(*mcp.CallToolRequest))
 		case listKept:
 			return s.listKept(ctx, method, r, next)
-		case listen:
-			if err := s.begin(ctx); err != nil {
-				return nil, refusal(err)
-			}
 		}
 		return next(ctx, method, r)
 	}
@@ -173,9 +171,7 @@ func (s *session) greet(ctx context.Context, method string, r mcp.Request, next 
 	switch hello := result.(type) {
 	case *mcp.InitializeResult:
 		hello.Instructions = s.instructions()
-		if err := s.follow(r.GetSession().(*mcp.ServerSession)); err != nil {
-			return nil, refusal(err)
-		}
+		s.follow(r.GetSession().(*mcp.ServerSession))
 	case *mcp.DiscoverResult:
 		hello.Instructions = s.instructions()
 	}
