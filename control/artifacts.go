@@ -56,18 +56,9 @@ func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequ
 		if err := stream.Send(&controlpb.ReadArtifactResponse{File: &path}); err != nil {
 			return err
 		}
-		_, err := io.Copy(pieces{stream}, content)
+		_, err := io.Copy(inChunks(func(b []byte) error { return stream.Send(&controlpb.ReadArtifactResponse{Data: b}) }), content)
 		return err
 	})
-}
-
-// pieces sends each write in a message. io.Copy writes 32 KiB at most.
-type pieces struct {
-	*connect.ServerStream[controlpb.ReadArtifactResponse]
-}
-
-func (p pieces) Write(data []byte) (int, error) {
-	return len(data), p.Send(&controlpb.ReadArtifactResponse{Data: data})
 }
 
 // Delete deletes an artifact.

@@ -2,11 +2,7 @@ package control
 
 import (
 	"context"
-	"errors"
 	"io"
-	"sync"
-
-	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -40,12 +36,9 @@ func (c *Client) RunInSession(ctx context.Context, agent string, cmd engine.Shel
 
 // Attachment is a terminal that is attached to the shell of a session.
 type Attachment struct {
-	stream  *connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse]
-	sending sync.Mutex // a stream has one sender at a time
-	cancel  context.CancelFunc
-	done    chan struct{}
-	end     engine.ShellEnd // after done
-	err     error           // after done
+	*duplex[controlpb.AttachRequest, controlpb.AttachResponse]
+	end engine.ShellEnd // after done
+	err error           // after done
 }
 
 // Attach attaches to a session's shell and writes what its terminal shows to output.
@@ -54,26 +47,14 @@ func (c *Client) Attach(ctx context.Context, agent string, shell engine.Shell, s
 	if err := checkTexts(append([]string{shell.Dir}, shell.Env...)...); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.Shells.Attach(ctx)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	a := &Attachment{stream: stream, cancel: cancel, done: make(chan struct{})}
-	err = a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Open{Open: &controlpb.AttachOpen{
+	stream, first, err := begin(ctx, c.Shells.Attach, &controlpb.AttachRequest{What: &controlpb.AttachRequest_Open{Open: &controlpb.AttachOpen{
 		Agent: agent, Session: string(shell.Session), Size: resize(size), Env: shell.Env, Dir: shell.Dir,
 	}}})
-	var first *controlpb.AttachResponse
-	if err == nil || errors.Is(err, io.EOF) { // with EOF, Receive has the reason
-		first, err = a.stream.Receive()
-	}
 	if err != nil {
-		cancel()
-		return nil, unexpected(err)
+		return nil, err
 	}
-	// The transport looks at the context only when the request has ended.
-	context.AfterFunc(ctx, func() { _ = a.stream.CloseRequest() })
+	a := &Attachment{duplex: stream}
+	a.keepOpen()
 	go a.follow(first, output)
 	return a, nil
 }
@@ -84,25 +65,14 @@ func resize(size engine.TerminalSize) *controlpb.Resize {
 
 // Write types.
 func (a *Attachment) Write(p []byte) (int, error) {
-	for n := 0; n < len(p); {
-		part := p[n:min(len(p), n+chunk)]
-		if err := a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Input{Input: part}}); err != nil {
-			return n, err
-		}
-		n += len(part)
-	}
-	return len(p), nil
+	return inChunks(func(b []byte) error {
+		return a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Input{Input: b}})
+	}).Write(p)
 }
 
 // Resize changes the terminal's size, for everybody who is attached.
 func (a *Attachment) Resize(size engine.TerminalSize) error {
 	return a.send(&controlpb.AttachRequest{What: &controlpb.AttachRequest_Resize{Resize: resize(size)}})
-}
-
-func (a *Attachment) send(m *controlpb.AttachRequest) error {
-	a.sending.Lock()
-	defer a.sending.Unlock()
-	return a.stream.Send(m)
 }
 
 // Close detaches.
@@ -111,9 +81,6 @@ func (a *Attachment) Close() error {
 	<-a.done
 	return nil
 }
-
-// Done is closed when Wait would not block.
-func (a *Attachment) Done() <-chan struct{} { return a.done }
 
 // Wait returns when the shell has ended, or with an error when the attachment
 // has: it was closed, the daemon or the guest ended, or output could not be
@@ -134,9 +101,7 @@ func (a *Attachment) follow(m *controlpb.AttachResponse, output io.Writer) {
 		if a.err = guest.Deliver(output, "terminal", m.GetOutput()); a.err != nil {
 			return
 		}
-		var err error
-		if m, err = a.stream.Receive(); err != nil {
-			a.err = unexpected(err)
+		if m, a.err = a.receive(); a.err != nil {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -32,11 +33,7 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 func naming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callerOf(r.Context())
-		for _, name := range []string{r.Header.Get(clientHeader), r.UserAgent(), "unnamed"} {
-			if c.client = printable.Clip(name); c.client != "" {
-				break
-			}
-		}
+		c.client = cmp.Or(printable.Clip(r.Header.Get(clientHeader)), printable.Clip(r.UserAgent()), "unnamed")
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 	})
 }

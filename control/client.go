@@ -53,7 +53,6 @@ type Client struct {
 	Artifacts     controlpbconnect.ArtifactsClient
 	home          config.Home
 	transport     *http.Transport
-	first         chan net.Conn // made by Connect, until the first call takes it
 	end           context.CancelFunc
 }
 
@@ -61,7 +60,6 @@ type Client struct {
 // fails with fault.Unavailable if there is no daemon. The caller closes the client.
 func Connect(ctx context.Context, home config.Home, name string) (*Client, error) {
 	const op = "connect to the daemon of"
-	c := newClient(home, name)
 	limited, cancel := context.WithTimeout(ctx, helloLimit)
 	defer cancel()
 	conn, err := dial(limited, home)
@@ -76,9 +74,8 @@ func Connect(ctx context.Context, home config.Home, name string) (*Client, error
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(home), err).Advise("Start it: osaurus-sandbox up")
 	}
-	c.first <- conn
-	time.AfterFunc(helloLimit, c.drop) // the daemon closes an idle connection later
-	return c, nil
+	_ = conn.Close()
+	return newClient(home, name), nil
 }
 
 // Hello greets the daemon. It fails with fault.Rejected if they have no version of the
@@ -112,36 +109,21 @@ func (c *Client) silent(err error) error {
 
 // Close closes all connections and ends their calls. Later calls fail.
 func (c *Client) Close() {
-	c.drop()
 	c.transport.CloseIdleConnections()
 	c.end()
-}
-
-// drop closes the first connection if no call has taken it.
-func (c *Client) drop() {
-	select {
-	case conn := <-c.first:
-		_ = conn.Close()
-	default:
-	}
 }
 
 func newClient(home config.Home, name string) *Client {
 	settings := http2()
 	settings.SendPingTimeout, settings.PingTimeout = pingAfter, pingLimit
-	first := make(chan net.Conn, 1)
 	life, end := context.WithCancel(context.Background())
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
 			if life.Err() != nil {
 				return nil, net.ErrClosed
 			}
-			select {
-			case conn = <-first:
-			default:
-				if conn, err = dial(ctx, home); err != nil {
-					return nil, err
-				}
+			if conn, err = dial(ctx, home); err != nil {
+				return nil, err
 			}
 			context.AfterFunc(life, func() { _ = conn.Close() })
 			return conn, nil
@@ -173,7 +155,6 @@ func newClient(home config.Home, name string) *Client {
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
-		first:         first,
 		end:           end,
 	}
 }

@@ -1,11 +1,10 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
-
-	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
 )
@@ -19,36 +18,19 @@ func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser
 	if err != nil {
 		return nil, err
 	}
-	return &copied{stream: stream}, nil
+	next := func() ([]byte, error) {
+		if stream.Receive() {
+			return stream.Msg().Data, nil
+		}
+		return nil, cmp.Or(stream.Err(), io.EOF)
+	}
+	return readCloser{&pieces{next: next}, stream}, nil
 }
 
 // checkPaths refuses paths that are not UTF-8. Names within a folder may be: tar has them.
 func checkPaths(paths ...string) error {
-	return checkUTF8("copy", "Copy the folder that it is in, or rename it.", paths)
+	return checkUTF8("copy", "Copy the folder that it is in, or rename it.", paths...)
 }
-
-// copied reads a stream of messages.
-type copied struct {
-	stream *connect.ServerStreamForClient[controlpb.CopyOutResponse]
-	rest   []byte
-}
-
-func (c *copied) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 {
-		if !c.stream.Receive() {
-			if err := c.stream.Err(); err != nil {
-				return 0, err
-			}
-			return 0, io.EOF
-		}
-		c.rest = c.stream.Msg().Data
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-func (c *copied) Close() error { return c.stream.Close() }
 
 // CopyIn writes what copyfiles.Pack packs into an agent's room.
 func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func(io.Writer) error) error {
@@ -63,13 +45,8 @@ func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func
 	}
 	err = stream.Send(&controlpb.CopyInRequest{What: &controlpb.CopyInRequest_To{To: &controlpb.CopyInTo{Agent: agent, Path: path, Name: name}}})
 	if err == nil {
-		err = pack(writer(func(b []byte) (int, error) {
-			for sent := 0; sent < len(b); sent += chunk {
-				if err := stream.Send(&controlpb.CopyInRequest{What: &controlpb.CopyInRequest_Data{Data: b[sent:min(len(b), sent+chunk)]}}); err != nil {
-					return sent, err
-				}
-			}
-			return len(b), nil
+		err = pack(inChunks(func(b []byte) error {
+			return stream.Send(&controlpb.CopyInRequest{What: &controlpb.CopyInRequest_Data{Data: b}})
 		}))
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, the answer has the reason

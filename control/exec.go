@@ -2,9 +2,9 @@ package control
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -40,15 +40,8 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "no start: %w", err)
 	}
 	start := first.GetStart()
-	text := func(raw []byte) string { return string(raw) } // which need not be UTF-8
-	if len(start.GetRawArgs()) > 0 {
-		start.Args = protos(start.RawArgs, text)
-	}
-	if len(start.GetRawEnv()) > 0 {
-		start.Env = protos(start.RawEnv, text)
-	}
-	if start == nil || len(start.Args) == 0 && start.Line == "" {
-		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message says no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
+	if len(start.GetArgs()) == 0 && start.GetLine() == "" {
+		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message names no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
 	}
 	return start, nil
 }
@@ -73,8 +66,9 @@ func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, s
 		out.mu.Lock() // the start is sent before any output
 		process, err := run(ctx, cmd)
 		if err == nil {
-			id, forget := s.running.add(process)
-			defer forget()
+			id := rand.Text()
+			s.running.Store(id, process)
+			defer s.running.Delete(id)
 			err = stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Started{
 				Started: &controlpb.ExecStarted{Id: id, Pid: int32(process.PID())},
 			}})
@@ -137,11 +131,11 @@ func terminalSize(rows, cols uint32) engine.TerminalSize {
 
 // Signal signals a command that Exec runs.
 func (s service) Signal(ctx context.Context, r *controlpb.SignalRequest) (*controlpb.SignalResponse, error) {
-	process, err := s.running.get(r.Id)
-	if err == nil {
-		err = process.Signal(ctx, engine.Signal(r.Signal))
+	process, ok := s.running.Load(r.Id)
+	if !ok {
+		return nil, fault.Newf(fault.NotFound, "send signal", r.Id, "no such command is running").Advise("It may have ended. Use the id that Exec returned.")
 	}
-	return &controlpb.SignalResponse{}, err
+	return &controlpb.SignalResponse{}, process.(engine.Process).Signal(ctx, engine.Signal(r.Signal))
 }
 
 // follow passes on input and terminal sizes. In is nil if the command reads no input.
@@ -176,54 +170,11 @@ type outputs struct {
 }
 
 func (o *outputs) to(message func([]byte) *controlpb.ExecResponse) io.Writer {
-	return writer(func(b []byte) (int, error) {
+	return inChunks(func(b []byte) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		for sent := 0; sent < len(b); {
-			part := b[sent:min(len(b), sent+chunk)]
-			if err := o.stream.Send(message(part)); err != nil {
-				return sent, err
-			}
-			sent += len(part)
-		}
-		return len(b), nil
+		return o.stream.Send(message(b))
 	})
-}
-
-type writer func([]byte) (int, error)
-
-func (w writer) Write(b []byte) (int, error) { return w(b) }
-
-// running holds the commands that can be signalled, by id.
-type running struct {
-	mu   sync.Mutex
-	last uint64
-	all  map[string]engine.Process
-}
-
-func (r *running) add(p engine.Process) (id string, forget func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[string]engine.Process{}
-	}
-	r.last++
-	id = strconv.FormatUint(r.last, 10)
-	r.all[id] = p
-	return id, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.all, id)
-	}
-}
-
-func (r *running) get(id string) (engine.Process, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p, ok := r.all[id]; ok {
-		return p, nil
-	}
-	return nil, fault.Newf(fault.NotFound, "send signal", id, "no such command runs").Advise("It may have ended. Send the id that its exec has answered.")
 }
 
 // commandLine returns a command for people, quoted where a shell needs it.

@@ -22,10 +22,8 @@ import (
 )
 
 const (
-	// minToken is the least that is taken for a secret: rand.Text's length.
+	// minToken is the shortest token that is taken for a secret: rand.Text's length.
 	minToken = 26
-	maxToken = 1 << 10
-
 	// maxTCPConnections are more than clients need, and cost some 20 MiB.
 	maxTCPConnections = 1 << 10
 	// idleTimeout is how long a connection may be idle.
@@ -43,21 +41,18 @@ func ReadToken(home config.Home, path string) (string, error) {
 		fresh := rand.Text()
 		return fresh, config.WriteFile(path, []byte(fresh+"\n"))
 	}
-	if err != nil {
-		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for yourself.")
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
 	}
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || info.Size() > maxToken {
-		return "", fault.Newf(fault.Rejected, op, path, "others can read it, or it is not a token").Advise("Delete it; a new one will be created.")
-	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fault.New(fault.Unavailable, op, path, err).Advise("Make it readable for yourself, or delete it; a new one will be created.")
 	}
-	t := strings.TrimSpace(string(text))
-	if len(t) < minToken {
-		return "", fault.Newf(fault.Rejected, op, path, "it has only %d characters", len(t)).Advise("Delete it; a new one will be created.")
+	token := strings.TrimSpace(string(text))
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || len(token) < minToken {
+		return "", fault.Newf(fault.Rejected, op, path, "others can read it, or it is not a token").Advise("Delete it; a new one will be created.")
 	}
-	return t, nil
+	return token, nil
 }
 
 // Guard admits requests to a TCP listener: those with its token, and of web pages

@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/sessions"
 )
@@ -26,7 +27,7 @@ func (s service) room(ctx context.Context, ref string) (sessions.Room, agents.Ag
 func jobProto(agent agents.Agent, j engine.Job) *controlpb.Job {
 	p := &controlpb.Job{
 		Id: string(j.ID), Agent: string(agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
-		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: shown(j.LogFile),
+		Started: moment(j.Started), Oom: j.OOM, Pids: j.Pids, Killed: j.Killed, Written: j.Written, Dropped: j.Dropped, LogFile: printable.Text(j.LogFile),
 	}
 	if !j.Running {
 		p.Ended, p.Status, p.Signal = moment(j.Ended), int32(j.Status()), int32(j.Signal)

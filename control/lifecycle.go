@@ -6,6 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/doctor"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -107,7 +108,7 @@ func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, str
 		defer cancel()
 		for result := range doctor.Diagnose(ctx, s.Sandbox, s.Agents, target) {
 			if err := stream.Send(&controlpb.DiagnoseResponse{
-				Name: result.Name, Passed: result.Passed(), Did: result.Did, Found: shown(result.Found()), Advice: shown(result.Advice()), Took: span(result.Took),
+				Name: result.Name, Passed: result.Passed(), Did: result.Did, Found: printable.Text(result.Found()), Advice: printable.Text(result.Advice()), Took: span(result.Took),
 			}); err != nil {
 				return err
 			}

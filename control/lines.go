@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -13,9 +14,6 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-
-	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 const (
@@ -43,22 +41,14 @@ func jsonLines(next http.Handler) http.Handler {
 		in.Header.Set("Content-Type", connectJSON)
 		in.Header.Del("Accept-Encoding")
 		in.ContentLength = -1
+		split := oneMessage
 		if method.IsStreamingClient() {
-			in.Body = &wrapped{Reader: &envelopes{lines: scan(r.Body)}, Closer: r.Body}
+			split = bufio.ScanLines
 			// Works with HTTP/1.1 too, if both ends agree.
 			_ = http.NewResponseController(w).EnableFullDuplex()
 			in.ProtoMajor = 2
-		} else {
-			body, err := io.ReadAll(io.LimitReader(r.Body, maxMessage+1))
-			if err != nil || len(body) > maxMessage {
-				_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(fault.Newf(fault.InvalidArgs, "read request", "", "not a message of at most %d bytes", maxMessage).Advise("Send less, or a large file through /workspace.")))
-				return
-			}
-			if len(bytes.TrimSpace(body)) == 0 {
-				body = []byte("{}")
-			}
-			in.Body = io.NopCloser(bytes.NewReader(envelope(body)))
 		}
+		in.Body = readCloser{envelopes(r.Body, split), r.Body}
 		out := &lineWriter{ResponseWriter: w}
 		next.ServeHTTP(out, in)
 		out.finish()
@@ -73,15 +63,15 @@ func methodAt(at string) protoreflect.MethodDescriptor {
 	return method
 }
 
-type wrapped struct {
-	io.Reader
-	io.Closer
-}
-
-func scan(r io.Reader) *bufio.Scanner {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, maxMessage+1)
-	return s
+// oneMessage is a bufio.SplitFunc for a body with one message, which may be empty.
+func oneMessage(data []byte, atEOF bool) (int, []byte, error) {
+	if !atEOF {
+		return 0, nil, nil
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}")
+	}
+	return 0, data, bufio.ErrFinalToken
 }
 
 func envelope(message []byte) []byte {
@@ -89,27 +79,19 @@ func envelope(message []byte) []byte {
 	return append(b, message...)
 }
 
-// envelopes reads lines and puts each into an envelope.
-type envelopes struct {
-	lines *bufio.Scanner
-	rest  []byte
-}
-
-func (e *envelopes) Read(p []byte) (int, error) {
-	for len(e.rest) == 0 {
-		if !e.lines.Scan() {
-			if err := e.lines.Err(); err != nil {
-				return 0, err
+// envelopes reads messages and puts each into an envelope.
+func envelopes(r io.Reader, split bufio.SplitFunc) io.Reader {
+	messages := bufio.NewScanner(r)
+	messages.Buffer(nil, maxMessage+1)
+	messages.Split(split)
+	return &pieces{next: func() ([]byte, error) {
+		for messages.Scan() {
+			if message := bytes.TrimSpace(messages.Bytes()); len(message) > 0 {
+				return envelope(message), nil
 			}
-			return 0, io.EOF
 		}
-		if line := bytes.TrimSpace(e.lines.Bytes()); len(line) > 0 {
-			e.rest = envelope(line)
-		}
-	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
-	return n, nil
+		return nil, cmp.Or(messages.Err(), io.EOF)
+	}}
 }
 
 // lineWriter writes the envelopes that it gets as lines.
@@ -192,29 +174,25 @@ func (w *lineWriter) finish() {
 	}
 }
 
-// httpStatus returns the status that Connect's unary calls have for an error.
+// statuses are the HTTP statuses that Connect's unary calls have for errors. The others are
+// internal server errors.
+var statuses = map[string]int{
+	connect.CodeInvalidArgument.String():    http.StatusBadRequest,
+	connect.CodeFailedPrecondition.String(): http.StatusBadRequest,
+	connect.CodeOutOfRange.String():         http.StatusBadRequest,
+	connect.CodeUnauthenticated.String():    http.StatusUnauthorized,
+	connect.CodePermissionDenied.String():   http.StatusForbidden,
+	connect.CodeNotFound.String():           http.StatusNotFound,
+	connect.CodeResourceExhausted.String():  http.StatusTooManyRequests,
+	connect.CodeUnimplemented.String():      http.StatusNotImplemented,
+	connect.CodeUnavailable.String():        http.StatusServiceUnavailable,
+	connect.CodeDeadlineExceeded.String():   http.StatusGatewayTimeout,
+}
+
 func httpStatus(text []byte) int {
 	var e struct {
 		Code string `json:"code"`
 	}
 	_ = json.Unmarshal(text, &e) // then it is an error of our own
-	switch e.Code {
-	case connect.CodeInvalidArgument.String(), connect.CodeFailedPrecondition.String(), connect.CodeOutOfRange.String():
-		return http.StatusBadRequest
-	case connect.CodeUnauthenticated.String():
-		return http.StatusUnauthorized
-	case connect.CodePermissionDenied.String():
-		return http.StatusForbidden
-	case connect.CodeNotFound.String():
-		return http.StatusNotFound
-	case connect.CodeResourceExhausted.String():
-		return http.StatusTooManyRequests
-	case connect.CodeUnimplemented.String():
-		return http.StatusNotImplemented
-	case connect.CodeUnavailable.String():
-		return http.StatusServiceUnavailable
-	case connect.CodeDeadlineExceeded.String():
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusInternalServerError
+	return cmp.Or(statuses[e.Code], http.StatusInternalServerError)
 }

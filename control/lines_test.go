@@ -1,11 +1,11 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"io"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"osaurus-sandbox/secrets"
@@ -19,7 +19,7 @@ func FuzzEnvelopes(f *testing.F) {
 	f.Add([]byte("no end"))
 	f.Add([]byte{0, '\n', 2, 0, 0, 0, 1, '\n'})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := io.ReadAll(&envelopes{lines: scan(bytes.NewReader(in))})
+		out, err := io.ReadAll(envelopes(bytes.NewReader(in), bufio.ScanLines))
 		if err != nil && len(in) < maxMessage {
 			t.Fatal(err)
 		}
@@ -75,9 +75,6 @@ func TestCommandLine(t *testing.T) {
 	got := commandLine([]string{"sh", "-c", "echo it's $HOME", "", "ä"})
 	if want := `sh -c 'echo it'\''s $HOME' '' ` + "'ä'"; got != want {
 		t.Errorf("%s", got)
-	}
-	if strings.Contains(shown("a\x1b[2Jb\r\x00\xffc"), "\x1b") {
-		t.Error("what a terminal obeys passes")
 	}
 }
 

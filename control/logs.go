@@ -8,15 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -49,18 +50,15 @@ func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *con
 	if r.Agent != "" {
 		return s.agentLogs(ctx, r, since, stream)
 	}
-	tails, err := tailsOf(r.Source, s.console, func() string { return DaemonLog(s.Sandbox.Home()) })
+	logs, err := logsOf(r.Source, &tail{source: sourceConsole, path: s.console}, newTail(sourceDaemon, DaemonLog(s.Sandbox.Home())))
 	if err != nil {
 		return err
 	}
-	defer tails.close()
+	defer logs.close()
 	send := notBefore(since, stream.Send)
 	for {
-		if err := tails.read(send); err != nil {
+		if err := logs.read(send); err != nil || !r.Follow {
 			return err
-		}
-		if !r.Follow {
-			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -81,7 +79,7 @@ func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since 
 	send := notBefore(since, stream.Send)
 	for line, err := range s.Lines.Read(ctx, agent.ID, r.Follow) {
 		if err == nil {
-			err = send(&controlpb.LogsResponse{Source: line.Source, Time: moment(line.Time), Level: string(line.Level), Text: shown(line.Text)})
+			err = send(&controlpb.LogsResponse{Source: line.Source, Time: moment(line.Time), Level: string(line.Level), Text: printable.Text(line.Text)})
 		}
 		if err != nil {
 			return err
@@ -92,13 +90,12 @@ func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since 
 
 // LeftLogs reads the logs of a home without a daemon: they say why it did not start.
 func LeftLogs(home config.Home, source string, since time.Time, send func(*controlpb.LogsResponse) error) error {
-	at := func(path string) func() string { return func() string { return path } }
-	tails, err := tailsOf(source, at(filepath.Join(home.Logs(), "console.log")), at(DaemonLog(home)), at(StartLog(home)))
+	logs, err := logsOf(source, newTail(sourceConsole, filepath.Join(home.Logs(), "console.log")), newTail(sourceDaemon, DaemonLog(home)), newTail(sourceDaemon, StartLog(home)))
 	if err != nil {
 		return err
 	}
-	defer tails.close()
-	return tails.read(notBefore(since, send))
+	defer logs.close()
+	return logs.read(notBefore(since, send))
 }
 
 func notBefore(since time.Time, send func(*controlpb.LogsResponse) error) func(*controlpb.LogsResponse) error {
@@ -113,22 +110,15 @@ func notBefore(since time.Time, send func(*controlpb.LogsResponse) error) func(*
 // tails are logs that are read in turn.
 type tails []*tail
 
-// tailsOf returns the logs of a source, or of all if it is empty.
-func tailsOf(source string, console func() string, daemons ...func() string) (list tails, err error) {
-	switch source {
-	case "", sourceDaemon, sourceConsole:
-	default:
+// logsOf returns the logs of a source, or all if it is empty.
+func logsOf(source string, logs ...*tail) (tails, error) {
+	if source != "" {
+		logs = slices.DeleteFunc(logs, func(t *tail) bool { return t.source != source })
+	}
+	if len(logs) == 0 {
 		return nil, fault.Newf(fault.InvalidArgs, "read log", source, "there is no such log").Advise("Write daemon or console.")
 	}
-	if source != sourceDaemon {
-		list = append(list, &tail{source: sourceConsole, path: console})
-	}
-	if source != sourceConsole {
-		for _, path := range daemons {
-			list = append(list, &tail{source: sourceDaemon, path: path})
-		}
-	}
-	return list, nil
+	return logs, nil
 }
 
 func (l tails) read(send func(*controlpb.LogsResponse) error) error {
@@ -142,7 +132,9 @@ func (l tails) read(send func(*controlpb.LogsResponse) error) error {
 
 func (l tails) close() {
 	for _, t := range l {
-		t.close()
+		if t.file != nil {
+			_ = t.file.Close()
+		}
 	}
 }
 
@@ -154,20 +146,18 @@ func (s service) console() string {
 	return ""
 }
 
-// tail reads what is new in a log. It reads a log that was replaced to its end before the
-// new one.
+// tail reads a log, and then what is appended to it. It reads a log that was replaced to
+// its end before the new one.
 type tail struct {
 	source string
-	path   func() string
+	path   func() string // empty if there is no log yet
 	file   *os.File
 	began  bool
 	rest   []byte // a line without an end yet
 }
 
-func (t *tail) close() {
-	if t.file != nil {
-		_ = t.file.Close()
-	}
+func newTail(source, path string) *tail {
+	return &tail{source: source, path: func() string { return path }}
 }
 
 // read sends every line that has been written since the last time.
@@ -178,49 +168,32 @@ func (t *tail) read(send func(*controlpb.LogsResponse) error) error {
 	}
 	if !t.began {
 		t.began = true
-		if err := t.drain(path+OldLog, send); err != nil {
-			return err
+		t.file, _ = os.Open(path + OldLog) // often there is none
+	}
+	for {
+		now, err := os.Stat(path) // first, since a log that was replaced gets no more lines
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fault.New(fault.Execution, "read log", path, err)
+		}
+		if t.file != nil {
+			if err := t.lines(send); err != nil {
+				return err
+			}
+			if was, err := t.file.Stat(); err == nil && now != nil && os.SameFile(was, now) {
+				return nil
+			}
+		}
+		if now == nil {
+			return nil
+		}
+		if t.file != nil {
+			_ = t.file.Close()
+		}
+		if t.file, err = os.Open(path); err != nil {
+			t.file = nil
+			return fault.New(fault.Execution, "read log", path, err)
 		}
 	}
-	return t.drain(path, send)
-}
-
-func (t *tail) drain(path string, send func(*controlpb.LogsResponse) error) error {
-	if t.file != nil {
-		if err := t.lines(send); err != nil {
-			return err
-		}
-	}
-	here, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return fault.New(fault.Execution, "read log", path, err)
-	}
-	if t.file != nil {
-		if was, err := t.file.Stat(); err == nil && os.SameFile(was, here) {
-			return t.rewind(here.Size(), send)
-		}
-		t.close()
-		t.file = nil
-	}
-	if t.file, err = os.Open(path); err != nil {
-		return fault.New(fault.Execution, "read log", path, err)
-	}
-	return t.lines(send)
-}
-
-// rewind starts over in a log that was emptied.
-func (t *tail) rewind(size int64, send func(*controlpb.LogsResponse) error) error {
-	at, err := t.file.Seek(0, io.SeekCurrent)
-	if err != nil || at <= size {
-		return err
-	}
-	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	t.rest = nil
-	return t.lines(send)
 }
 
 // lines sends the lines from here to the end of the file.
@@ -255,26 +228,11 @@ func (t *tail) lines(send func(*controlpb.LogsResponse) error) error {
 // line returns a line for the wire, without control characters: the guest chooses what
 // its console says.
 func (t *tail) line(text string) *controlpb.LogsResponse {
-	l := &controlpb.LogsResponse{Source: t.source, Text: shown(text)}
+	l := &controlpb.LogsResponse{Source: t.source, Text: printable.Text(strings.TrimRight(text, "\r"))}
 	if first, rest, ok := strings.Cut(l.Text, " "); ok && t.source == sourceDaemon {
 		if at, err := time.Parse("time="+time.RFC3339Nano, first); err == nil {
 			l.Time, l.Text = moment(at), rest
 		}
 	}
 	return l
-}
-
-// shown replaces characters that would control a terminal or reorder the text by dots.
-func shown(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\r':
-			return -1
-		case r == '\t':
-			return r
-		case r < ' ', r >= 0x7f && r < 0xa0, r == '\uFFFD', unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
-			return '·'
-		}
-		return r
-	}, text)
 }

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"io"
 	"iter"
+	"slices"
 
 	"connectrpc.com/connect"
 )
@@ -46,4 +48,41 @@ func protos[T, P any](list []T, proto func(T) P) []P {
 		result[i] = proto(item)
 	}
 	return result
+}
+
+// inChunks returns a writer that sends what is written in messages of a bounded size.
+func inChunks(send func([]byte) error) io.Writer { return chunks(send) }
+
+type chunks func([]byte) error
+
+func (c chunks) Write(b []byte) (int, error) {
+	for part := range slices.Chunk(b, chunk) {
+		if err := c(part); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// pieces reads what next returns, one piece after the other.
+type pieces struct {
+	next func() ([]byte, error)
+	rest []byte
+}
+
+func (p *pieces) Read(b []byte) (n int, err error) {
+	for len(p.rest) == 0 {
+		if p.rest, err = p.next(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// readCloser reads from one thing and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
 }

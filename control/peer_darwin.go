@@ -1,26 +1,12 @@
 package control
 
-import (
-	"net"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// peer is the user at the other end of a connection.
-func peer(conn *net.UnixConn) (uid int, err error) {
-	raw, err := conn.SyscallConn()
+// peerUID returns the user at the other end of a socket.
+func peerUID(fd uintptr) (uint32, error) {
+	cred, err := unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
 		return 0, err
 	}
-	var cred *unix.Xucred
-	failed := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
-	})
-	if failed != nil {
-		return 0, failed
-	}
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Uid), nil
+	return cred.Uid, nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -107,14 +106,15 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	defer context.AfterFunc(f.lasts, func() { cancel(errForwardEnded) })()
 	in, room := io.Pipe()
 	defer in.Close() // releases a writer when the room does not read
-	silence := newSilence(func() { cancel(errSilent) })
-	defer silence.timer.Stop()
+	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
+	silence.Stop() // until the client has ended its side
+	defer silence.Stop()
 	go func() {
 		defer room.Close() // also for a client that disconnects
 		for {
 			m, err := stream.Receive()
 			if err != nil {
-				silence.begin()
+				silence.Reset(maxSilence)
 				return
 			}
 			if _, err := room.Write(m.GetData()); err != nil {
@@ -122,14 +122,14 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 			}
 		}
 	}()
-	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, writer(func(b []byte) (int, error) {
-		return len(b), silence.during(func() error { return stream.Send(&controlpb.ConnectPortResponse{Data: b}) })
+	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, inChunks(func(b []byte) error {
+		return pausing(silence, maxSilence, func() error { return stream.Send(&controlpb.ConnectPortResponse{Data: b}) })
 	}))
 	switch cause := context.Cause(ctx); {
 	case err != nil && cause == errForwardEnded:
 		return notForwarded(to)
 	case err != nil && cause == errSilent:
-		return fault.New(fault.Timeout, "connect to port", fmt.Sprint(to.Port), errSilent).Advise("Connect anew.")
+		return fault.New(fault.Timeout, "connect to port", fmt.Sprint(to.Port), errSilent).Advise("Connect again, or check that server.")
 	}
 	return err
 }
@@ -140,31 +140,12 @@ var (
 	errSilent       = fmt.Errorf("the server in the room has not answered for %v", maxSilence)
 )
 
-// silence calls a function when a room has answered nothing for maxSilence after begin.
-type silence struct {
-	timer *time.Timer
-	begun atomic.Bool
-}
-
-func newSilence(over func()) *silence {
-	s := &silence{timer: time.AfterFunc(maxSilence, over)}
-	s.timer.Stop()
-	return s
-}
-
-func (s *silence) begin() {
-	s.begun.Store(true)
-	s.timer.Reset(maxSilence)
-}
-
-// during sends an answer. The time that the client takes to read it does not count.
-func (s *silence) during(send func() error) error {
-	s.timer.Stop()
-	err := send()
-	if s.begun.Load() {
-		s.timer.Reset(maxSilence)
+// pausing calls do while a timer is stopped, and starts it anew if it ran.
+func pausing(timer *time.Timer, d time.Duration, do func() error) error {
+	if timer.Stop() {
+		defer timer.Reset(d)
 	}
-	return err
+	return do()
 }
 
 // notForwarded is the error of a connection to a port that is not forwarded.

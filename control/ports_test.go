@@ -51,11 +51,14 @@ func TestConnectionsOfAllForwards(t *testing.T) {
 func TestSilentRoom(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		over := make(chan time.Time, 1)
-		s := newSilence(func() { over <- time.Now() })
-		answer := func(takes time.Duration) { _ = s.during(func() error { time.Sleep(takes); return nil }) }
+		silence := time.AfterFunc(maxSilence, func() { over <- time.Now() })
+		silence.Stop()
+		answer := func(takes time.Duration) {
+			_ = pausing(silence, maxSilence, func() error { time.Sleep(takes); return nil })
+		}
 		answer(0)
 		time.Sleep(2 * maxSilence)
-		s.begin()
+		silence.Reset(maxSilence)
 		for range 3 {
 			time.Sleep(maxSilence - time.Second)
 			answer(2 * maxSilence)

@@ -2,13 +2,8 @@ package control
 
 import (
 	"context"
-	"errors"
-	"io"
 	"slices"
-	"sync"
 	"unicode/utf8"
-
-	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -16,20 +11,15 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-type clientStream = connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse]
-
 // Process is a command that runs in the guest. It implements engine.Process.
 type Process struct {
-	client  *Client
-	cmd     engine.Command
-	stream  *clientStream
-	sending sync.Mutex // a stream has one sender at a time
-	cancel  context.CancelFunc
-	id      string
-	pid     int
-	done    chan struct{}
-	exit    engine.Exit // after done
-	err     error       // after done
+	*duplex[controlpb.ExecRequest, controlpb.ExecResponse]
+	client *Client
+	cmd    engine.Command
+	id     string
+	pid    int
+	exit   engine.Exit // after done
+	err    error       // after done
 }
 
 // RunAs is the agent and user that a command runs as. The zero value is root of the guest.
@@ -40,9 +30,9 @@ type RunAs struct {
 }
 
 // Run starts a command and returns when it runs. It starts the guest if necessary.
-// Cancelling the context ends the command. Grace is ignored, and Dir must be UTF-8.
+// Cancelling the context ends the command. Grace is ignored, and all texts must be UTF-8.
 func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Process, error) {
-	if err := checkTexts(cmd.Dir); err != nil {
+	if err := checkTexts(slices.Concat(cmd.Args, cmd.Env, []string{cmd.Dir})...); err != nil {
 		return nil, err
 	}
 	start, call := startOf(cmd), c.Exec
@@ -50,30 +40,17 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 		call = c.Agents.Exec
 		start.Agent, start.Secrets, start.Tenant = as.Agent, as.Secrets, string(as.Tenant)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := call(ctx)
+	stream, first, err := begin(ctx, call, &controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	p := &Process{client: c, cmd: cmd, stream: stream, cancel: cancel, done: make(chan struct{})}
-	err = p.stream.Send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
-	if err != nil && !errors.Is(err, io.EOF) { // with EOF, Receive has the reason
-		cancel()
-		return nil, err
+	if first.GetStarted() == nil {
+		stream.cancel()
+		return nil, fault.Newf(fault.Execution, "run command", "", "the daemon did not say that it was started")
 	}
-	first, err := p.stream.Receive()
-	if err == nil && first.GetStarted() == nil {
-		err = fault.Newf(fault.Execution, "run command", "", "the daemon did not say that it was started")
-	}
-	if err != nil {
-		cancel()
-		return nil, unexpected(err)
-	}
-	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
+	p := &Process{duplex: stream, client: c, cmd: cmd, id: first.GetStarted().Id, pid: int(first.GetStarted().Pid)}
 	if cmd.Stdin != nil || cmd.Terminal != nil { // there is more to send
-		// The transport looks at the context only when the request has ended.
-		context.AfterFunc(ctx, func() { _ = p.stream.CloseRequest() })
+		p.keepOpen()
 	} else {
 		_ = p.stream.CloseRequest()
 	}
@@ -84,25 +61,13 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 	return p, nil
 }
 
-// carried returns a list as strings if all are UTF-8, which protobuf demands, or else
-// as bytes.
-func carried(list []string) (texts []string, raw [][]byte) {
-	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
-		return list, nil
-	}
-	for _, s := range list {
-		raw = append(raw, []byte(s))
-	}
-	return nil, raw
-}
-
 // checkTexts refuses texts of a command that are not UTF-8.
 func checkTexts(texts ...string) error {
-	return checkUTF8("run command", "Put it into a script in the workspace and run that.", texts)
+	return checkUTF8("run command", "Put it into a script in the workspace and run that.", texts...)
 }
 
 // checkUTF8 refuses texts that protobuf cannot carry.
-func checkUTF8(op, advice string, texts []string) error {
+func checkUTF8(op, advice string, texts ...string) error {
 	for _, text := range texts {
 		if !utf8.ValidString(text) {
 			return fault.Newf(fault.InvalidArgs, op, "", "%q is not UTF-8", text).Advise(advice)
@@ -114,30 +79,17 @@ func checkUTF8(op, advice string, texts []string) error {
 // startOf is the start of a command for the wire, without its streams.
 func startOf(cmd engine.Command) *controlpb.ExecStart {
 	start := &controlpb.ExecStart{
-		Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
+		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
 		Timeout: span(cmd.Timeout), IdleTimeout: span(cmd.IdleTimeout), MaxOutput: cmd.MaxOutput,
 	}
-	start.Args, start.RawArgs = carried(cmd.Args)
-	start.Env, start.RawEnv = carried(cmd.Env)
 	if t := cmd.Terminal; t != nil {
 		start.Terminal = &controlpb.Terminal{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
 	}
 	return start
 }
 
-// unexpected explains a stream that ended too early.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return fault.Newf(fault.Unavailable, "run command", "", "the daemon did not say how it ended").Advise("See `osaurus-sandbox logs`.")
-	}
-	return err
-}
-
 // PID is the command's process id in the guest.
 func (p *Process) PID() int { return p.pid }
-
-// Done is closed when Wait would not block.
-func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait returns when the command has ended and all its output is written.
 func (p *Process) Wait() (engine.Exit, error) {
@@ -154,13 +106,7 @@ func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
 // Resize changes the size of the command's terminal. Behind input that nobody
 // reads it waits until the command ends.
 func (p *Process) Resize(s engine.TerminalSize) error {
-	return p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
-}
-
-func (p *Process) send(r *controlpb.ExecRequest) error {
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	return p.stream.Send(r)
+	return p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: resize(s)}})
 }
 
 // feed carries standard input until it ends or the command does.
@@ -183,9 +129,8 @@ func (p *Process) follow() {
 	defer close(p.done)
 	defer p.cancel()
 	for p.err == nil {
-		m, err := p.stream.Receive()
-		if err != nil {
-			p.err = unexpected(err)
+		var m *controlpb.ExecResponse
+		if m, p.err = p.receive(); p.err != nil {
 			return
 		}
 		switch w := m.What.(type) {

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"sync"
 
 	"connectrpc.com/connect"
 
@@ -32,12 +31,10 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 		if err != nil {
 			return bridge.Created{}, err
 		}
-		var sending sync.Mutex
+		shared := sharedStream[controlpb.RegisterPluginResponse]{ServerStream: stream}
 		return s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
-			sending.Lock()
-			defer sending.Unlock()
 			// A client that disconnects ends the call's context.
-			_ = stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Progress{Progress: text}})
+			_ = shared.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Progress{Progress: text}})
 		})
 	})
 	if err != nil {

@@ -73,7 +73,7 @@ type Server struct {
 	quit     chan struct{} // closed by Quit
 	quitOnce sync.Once
 	closing  chan struct{} // closed by Close: nobody follows any more
-	running  running
+	running  sync.Map      // commands that can be signalled: engine.Process by id
 	forwards forwards
 }
 

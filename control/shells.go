@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/sessions"
 )
 
@@ -65,7 +66,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 	answer := &controlpb.RunInSessionResponse{
 		Stdout: sessionOutput(result.Stdout), Stderr: sessionOutput(result.Stderr), Status: int32(result.Code),
 		TimedOut: result.TimedOut, Cancelled: result.Cancelled, Exited: result.Exited,
-		Restarted: result.Restarted, RestartCause: result.RestartCause, Dir: shown(result.Dir), Duration: span(result.Duration),
+		Restarted: result.Restarted, RestartCause: result.RestartCause, Dir: printable.Text(result.Dir), Duration: span(result.Duration),
 	}
 	for _, l := range result.Late {
 		answer.Late = append(answer.Late, &controlpb.LateOutput{Command: l.Command, Output: sessionOutput(l.Output)})
@@ -121,8 +122,8 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 // attach passes on input and output until the shell has ended.
 func (s shellService) attach(ctx context.Context, room sessions.Room, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
 	shell := engine.Shell{Session: id, Env: open.Env, Dir: open.Dir}
-	a, err := room.AttachShell(ctx, shell, sizeOf(open.Size), writer(func(b []byte) (int, error) {
-		return len(b), stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
+	a, err := room.AttachShell(ctx, shell, sizeOf(open.Size), inChunks(func(b []byte) error {
+		return stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
 	}))
 	if err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest
 
 func sessionProto(s sessions.Session) *controlpb.Session {
 	return &controlpb.Session{
-		Agent: string(s.Agent.Name), Session: s.ID, State: string(s.State), Pid: int32(s.PID), Command: s.Command, Dir: shown(s.Dir),
+		Agent: string(s.Agent.Name), Session: s.ID, State: string(s.State), Pid: int32(s.PID), Command: s.Command, Dir: printable.Text(s.Dir),
 		Attached: uint32(s.Attached), Waiting: uint32(s.Waiting), Made: moment(s.Made), Used: moment(s.Used),
 	}
 }

@@ -18,9 +18,6 @@ const (
 	// maxSocketPath is the shortest limit of the systems this runs on: macOS
 	// has room for 104 bytes with the closing zero, Linux for 108.
 	maxSocketPath = 103
-	// detour begins the name of the folder with the socket of a home whose path is too
-	// long.
-	detour = "osaurus-"
 )
 
 // Socket returns the path of a home's socket, for clients. In a home with a long path,
@@ -64,30 +61,22 @@ func listen(home config.Home) (_ net.Listener, remove func() error, err error) {
 		return nil, nil, fault.New(fault.Unavailable, op, path, errors.Join(err, unlink(name))).
 			Advise("See that its disk has room and takes sockets, or set " + config.HomeVariable + " to a home on another.")
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // remove does, the detour too
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // remove does, and removes a link too
 	return ownOnly{l}, func() error { return unlink(name) }, nil
 }
 
 // goAround makes a private folder with a short path for the socket, and name a link to the
 // socket. Other users cannot guess the folder's name, and clients find it by the home.
 func goAround(name string) (string, error) {
-	var all error
-	for _, parent := range []string{os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp"} {
-		if parent == "" || len(parent)+len("/")+len(detour)+10+len("/")+len(socketName) > maxSocketPath {
-			continue
-		}
-		dir, err := os.MkdirTemp(parent, detour)
-		if err != nil {
-			all = errors.Join(all, err)
-			continue
-		}
-		path := filepath.Join(dir, socketName)
-		if err := os.Symlink(path, name); err != nil {
-			return "", errors.Join(err, os.Remove(dir))
-		}
-		return path, nil
+	dir, err := os.MkdirTemp("", "osaurus-")
+	if err != nil {
+		return "", err
 	}
-	return "", errors.Join(errors.New("no folder is short enough"), all)
+	path := filepath.Join(dir, socketName)
+	if err := os.Symlink(path, name); err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	return path, nil
 }
 
 // unlink removes a socket. If it is a link, it removes the folder of its target too.
@@ -133,6 +122,20 @@ func (l ownOnly) Accept() (net.Conn, error) {
 		}
 		_ = conn.Close()
 	}
+}
+
+// peer returns the user at the other end of a connection.
+func peer(conn *net.UnixConn) (uid int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Control(func(fd uintptr) {
+		var other uint32
+		other, err = peerUID(fd)
+		uid = int(other)
+	})
+	return uid, errors.Join(failed, err)
 }
 
 // known is a connection with the user at its other end.

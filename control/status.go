@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
@@ -20,7 +21,7 @@ func statusProto(s machine.Status) *controlpb.Status {
 		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: progressProto(s.Progress), Guest: guestProto(s),
 	}
 	if s.Reason != "" {
-		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: shown(s.Reason), Advice: shown(s.Advice)}
+		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: printable.Text(s.Reason), Advice: printable.Text(s.Advice)}
 	}
 	if s.Failures > 0 {
 		p.Retries = &controlpb.Retries{Failures: uint32(s.Failures), NotBefore: moment(s.CoolUntil), ByHandOnly: s.NeverAgain}
@@ -54,7 +55,7 @@ func progressProto(j *progress.Status) *controlpb.Journey {
 	p := &controlpb.Journey{Began: moment(j.Began), Notes: j.Notes}
 	for _, l := range j.Steps {
 		p.Steps = append(p.Steps, &controlpb.Step{
-			Name: string(l.Name), Status: string(l.State), Detail: shown(l.Detail),
+			Name: string(l.Name), Status: string(l.State), Detail: printable.Text(l.Detail),
 			Done: uint64(max(l.Done, 0)), Total: uint64(max(l.Total, 0)), Rate: l.Rate, Took: span(l.Took), Left: span(l.Left),
 		})
 	}

@@ -77,9 +77,12 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 			return err
 		}
 	}
-	caller := &hearer{stream: stream}
+	shared := &sharedStream[controlpb.CallToolResponse]{ServerStream: stream}
+	tell := func(p tools.Progress) { // a client that misses it gets the envelope, or has disconnected
+		_ = shared.Send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
+	}
 	err := s.onRecord(ctx, r.Agent, "tool.call", r.Tool, func(agent agents.Agent) error {
-		call := tools.Call{Agent: toolhost.AgentOf(agent), Turn: r.Turn, Session: session, Tell: caller.tell}
+		call := tools.Call{Agent: toolhost.AgentOf(agent), Turn: r.Turn, Session: session, Tell: tell}
 		answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
 		envelope = &answer
 		if answer.Failure != nil {
@@ -90,24 +93,19 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 	if envelope == nil {
 		return err
 	}
-	return caller.send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
+	return shared.Send(&controlpb.CallToolResponse{Envelope: envelope.Text()})
 }
 
-// hearer sends messages of several goroutines to the caller of a tool.
-type hearer struct {
-	mu     sync.Mutex
-	stream *connect.ServerStream[controlpb.CallToolResponse]
+// sharedStream is a stream to which several goroutines send.
+type sharedStream[M any] struct {
+	*connect.ServerStream[M]
+	mu sync.Mutex
 }
 
-func (h *hearer) send(r *controlpb.CallToolResponse) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.stream.Send(r)
-}
-
-// tell sends progress. A client that misses it gets the envelope, or has disconnected.
-func (h *hearer) tell(p tools.Progress) {
-	_ = h.send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
+func (s *sharedStream[M]) Send(m *M) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ServerStream.Send(m)
 }
 
 // Watch sends a message now and after each change of an agent's tools.

@@ -35,24 +35,23 @@ func (d *daemon) showTools(ctx context.Context) {
 			shut()
 			at, trouble = now, ""
 		}
-		wait, cancel := context.WithCancel(ctx)
 		if l == nil && at.Listen != "" {
 			var err error
-			if l, err = d.listen(at); err != nil {
-				if err.Error() != trouble {
-					trouble = err.Error()
-					d.api.Log.Error("agents' tools are not shown over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
-				}
-				time.AfterFunc(listenAgain, cancel)
+			if l, err = d.listen(at); err != nil && err.Error() != trouble {
+				trouble = err.Error()
+				d.api.Log.Error("agents' tools are not shown over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
 			}
 		}
+		wait, cancel := context.WithTimeout(ctx, listenAgain)
 		status, err := d.api.Sandbox.Next(wait, revision)
 		again := wait.Err() != nil
 		cancel()
-		if ctx.Err() != nil || err != nil && !again {
+		switch {
+		case ctx.Err() != nil, err != nil && !again:
 			return
+		case err == nil:
+			revision = status.Revision
 		}
-		revision = status.Revision
 	}
 }
 
