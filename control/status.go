@@ -18,7 +18,7 @@ func statusProto(s machine.Status) *controlpb.Status {
 	p := &controlpb.Status{
 		State: string(s.State), Since: moment(s.Since), Cause: string(s.Cause), Operation: string(s.Operation),
 		Accelerator: s.Accelerator, Started: moment(s.StartedAt), Answered: moment(s.AnsweredAt),
-		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Journey: progressProto(s.Progress), Guest: guestProto(s),
+		Commands: uint32(s.Commands), IdleStop: moment(s.IdleStop), Progress: progressProto(s.Progress), Guest: guestProto(s),
 	}
 	if s.Reason != "" {
 		p.Reason = &controlpb.Reason{Kind: string(s.Kind), Text: printable.Text(s.Reason), Advice: printable.Text(s.Advice)}
@@ -48,11 +48,11 @@ func guestProto(s machine.Status) *controlpb.Guest {
 	}
 }
 
-func progressProto(j *progress.Status) *controlpb.Journey {
+func progressProto(j *progress.Status) *controlpb.Progress {
 	if j == nil {
 		return nil
 	}
-	p := &controlpb.Journey{Began: moment(j.Began), Notes: j.Notes}
+	p := &controlpb.Progress{Began: moment(j.Began), Notes: j.Notes}
 	for _, l := range j.Steps {
 		p.Steps = append(p.Steps, &controlpb.Step{
 			Name: string(l.Name), Status: string(l.State), Detail: printable.Text(l.Detail),

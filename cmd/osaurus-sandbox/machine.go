@@ -153,7 +153,7 @@ func printStatusLine(w io.Writer, s *controlpb.Status) error {
 	if s.Operation != "" {
 		line += safef(", %s", s.Operation)
 	}
-	for _, step := range s.GetJourney().GetSteps() {
+	for _, step := range s.GetProgress().GetSteps() {
 		if step.Status == "in_progress" {
 			line += safef(", %s", stepName(step))
 		}

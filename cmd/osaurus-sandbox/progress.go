@@ -131,7 +131,7 @@ const toldAfter = time.Second
 
 // withProgress runs do and shows the sandbox's progress meanwhile.
 func withProgress(ctx context.Context, c *call, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
-	defer showJourney(ctx, c, 0)()
+	defer followProgress(ctx, c, 0)()
 	return do()
 }
 
@@ -140,7 +140,7 @@ func showStart(ctx context.Context, c *call) (stop func()) {
 	if terminalWidth(c.err) == 0 {
 		return func() {}
 	}
-	return showJourney(ctx, c, toldAfter)
+	return followProgress(ctx, c, toldAfter)
 }
 
 // showingStart is start that also shows how the sandbox starts, until the command writes
@@ -155,9 +155,9 @@ func showingStart(c *call, start starter) starter {
 	}
 }
 
-// showJourney shows the sandbox's progress after a short delay, until stop is called. stop may be
+// followProgress shows the sandbox's progress after a short delay, until stop is called. stop may be
 // called more than once.
-func showJourney(ctx context.Context, c *call, after time.Duration) (stop func()) {
+func followProgress(ctx context.Context, c *call, after time.Duration) (stop func()) {
 	watch, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
 	go func() {
@@ -188,7 +188,7 @@ func showJourney(ctx context.Context, c *call, after time.Duration) (stop func()
 	}
 }
 
-// steps shows the steps of a journey.
+// steps shows the steps of an operation.
 type steps struct {
 	report progress.Func
 	shown  map[string]bool // steps already shown or finished; nil before the first status
@@ -196,14 +196,14 @@ type steps struct {
 
 func newSteps(report progress.Func) *steps { return &steps{report: report} }
 
-// show shows the new steps of a journey.
+// show shows the new steps.
 func (s *steps) show(status *controlpb.Status) {
-	j := status.GetJourney()
+	j := status.GetProgress()
 	report := s.report
 	if s.shown == nil {
 		s.shown = map[string]bool{}
 		if status.GetOperation() == "" || !underWay(j) {
-			report = func(progress.Event) {} // of an earlier journey
+			report = func(progress.Event) {} // of an earlier operation
 		}
 	}
 	once := func(key string, e progress.Event) {
@@ -227,8 +227,8 @@ func (s *steps) show(status *controlpb.Status) {
 	}
 }
 
-// underWay reports whether a journey has unfinished steps.
-func underWay(j *controlpb.Journey) bool {
+// underWay reports whether an operation has unfinished steps.
+func underWay(j *controlpb.Progress) bool {
 	return slices.ContainsFunc(j.GetSteps(), func(s *controlpb.Step) bool { return s.Status == "pending" || s.Status == "in_progress" })
 }
 

@@ -25,11 +25,11 @@ import (
 func TestStepsShown(t *testing.T) {
 	began := timestamppb.Now()
 	status := func(operation string, states ...string) *controlpb.Status {
-		j := &controlpb.Journey{Began: began}
+		j := &controlpb.Progress{Began: began}
 		for i, name := range []string{"boot", "verify"}[:len(states)] {
 			j.Steps = append(j.Steps, &controlpb.Step{Name: name, Status: states[i]})
 		}
-		return &controlpb.Status{Operation: operation, Journey: j}
+		return &controlpb.Status{Operation: operation, Progress: j}
 	}
 	for _, test := range []struct {
 		name     string
@@ -147,7 +147,7 @@ func (booting) Hello(context.Context, *controlpb.HelloRequest) (*controlpb.Hello
 
 func (booting) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusRequest, stream *connect.ServerStream[controlpb.StatusResponse]) error {
 	err := stream.Send(&controlpb.StatusResponse{Status: &controlpb.Status{
-		Operation: "up", Journey: &controlpb.Journey{Began: timestamppb.Now(), Steps: []*controlpb.Step{{Name: "disk", Status: "completed"}, {Name: "boot", Status: "in_progress"}}},
+		Operation: "up", Progress: &controlpb.Progress{Began: timestamppb.Now(), Steps: []*controlpb.Step{{Name: "disk", Status: "completed"}, {Name: "boot", Status: "in_progress"}}},
 	}})
 	<-ctx.Done()
 	return err

@@ -359,7 +359,7 @@ type Status struct {
 	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`                        // who or what brought it there
 	Reason        *Reason                `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                      // why it is not well, or was not started
 	Operation     string                 `protobuf:"bytes,5,opt,name=operation,proto3" json:"operation,omitempty"`                // the command that is under way
-	Journey       *Journey               `protobuf:"bytes,6,opt,name=journey,proto3" json:"journey,omitempty"`                    // of that, or of the last one
+	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`                  // of that command, or of the last one
 	Accelerator   string                 `protobuf:"bytes,7,opt,name=accelerator,proto3" json:"accelerator,omitempty"`            // "kvm", "tcg"
 	Machine       *Machine               `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`                    // the one that runs, or ran last
 	Started       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started,proto3" json:"started,omitempty"`                    // when the guest was ready
@@ -437,9 +437,9 @@ func (x *Status) GetOperation() string {
 	return ""
 }
 
-func (x *Status) GetJourney() *Journey {
+func (x *Status) GetProgress() *Progress {
 	if x != nil {
-		return x.Journey
+		return x.Progress
 	}
 	return nil
 }
@@ -845,30 +845,29 @@ func (x *Guest) GetAsked() *timestamppb.Timestamp {
 	return nil
 }
 
-type Journey struct {
+type Progress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Began         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=began,proto3" json:"began,omitempty"`
 	Steps         []*Step                `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	Left          *durationpb.Duration   `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"` // estimated
 	Notes         []string               `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Journey) Reset() {
-	*x = Journey{}
+func (x *Progress) Reset() {
+	*x = Progress{}
 	mi := &file_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Journey) String() string {
+func (x *Progress) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Journey) ProtoMessage() {}
+func (*Progress) ProtoMessage() {}
 
-func (x *Journey) ProtoReflect() protoreflect.Message {
+func (x *Progress) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -880,33 +879,26 @@ func (x *Journey) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Journey.ProtoReflect.Descriptor instead.
-func (*Journey) Descriptor() ([]byte, []int) {
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *Journey) GetBegan() *timestamppb.Timestamp {
+func (x *Progress) GetBegan() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Began
 	}
 	return nil
 }
 
-func (x *Journey) GetSteps() []*Step {
+func (x *Progress) GetSteps() []*Step {
 	if x != nil {
 		return x.Steps
 	}
 	return nil
 }
 
-func (x *Journey) GetLeft() *durationpb.Duration {
-	if x != nil {
-		return x.Left
-	}
-	return nil
-}
-
-func (x *Journey) GetNotes() []string {
+func (x *Progress) GetNotes() []string {
 	if x != nil {
 		return x.Notes
 	}
@@ -1697,15 +1689,12 @@ func (x *Resize) GetCols() uint32 {
 }
 
 type ExecStart struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is not UTF-8 is in raw_args and raw_env, in place of these.
-	Args    []string             `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
-	Env     []string             `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, the whole environment; empty: a usual one
-	Dir     string               `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
-	Stdin   bool                 `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
-	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
-	RawArgs [][]byte             `protobuf:"bytes,14,rep,name=raw_args,json=rawArgs,proto3" json:"raw_args,omitempty"`
-	RawEnv  [][]byte             `protobuf:"bytes,15,rep,name=raw_env,json=rawEnv,proto3" json:"raw_env,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Args    []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
+	Env     []string               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, the whole environment; empty: a usual one
+	Dir     string                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
+	Stdin   bool                   `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
+	Timeout *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
 	// What follows is for Agents.Exec alone. There, env adds to the agent's login
 	// environment, and an empty dir is its home.
 	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
@@ -1787,20 +1776,6 @@ func (x *ExecStart) GetStdin() bool {
 func (x *ExecStart) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
-	}
-	return nil
-}
-
-func (x *ExecStart) GetRawArgs() [][]byte {
-	if x != nil {
-		return x.RawArgs
-	}
-	return nil
-}
-
-func (x *ExecStart) GetRawEnv() [][]byte {
-	if x != nil {
-		return x.RawEnv
 	}
 	return nil
 }
@@ -3226,14 +3201,14 @@ const file_control_proto_rawDesc = "" +
 	"\rStatusRequest\"D\n" +
 	"\x0eStatusResponse\x122\n" +
 	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x14\n" +
-	"\x12WatchStatusRequest\"\xf3\x04\n" +
+	"\x12WatchStatusRequest\"\xf6\x04\n" +
 	"\x06Status\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x122\n" +
 	"\x06reason\x18\x04 \x01(\v2\x1a.osaurus.control.v1.ReasonR\x06reason\x12\x1c\n" +
-	"\toperation\x18\x05 \x01(\tR\toperation\x125\n" +
-	"\ajourney\x18\x06 \x01(\v2\x1b.osaurus.control.v1.JourneyR\ajourney\x12 \n" +
+	"\toperation\x18\x05 \x01(\tR\toperation\x128\n" +
+	"\bprogress\x18\x06 \x01(\v2\x1c.osaurus.control.v1.ProgressR\bprogress\x12 \n" +
 	"\vaccelerator\x18\a \x01(\tR\vaccelerator\x125\n" +
 	"\amachine\x18\b \x01(\v2\x1b.osaurus.control.v1.MachineR\amachine\x124\n" +
 	"\astarted\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x126\n" +
@@ -3275,12 +3250,11 @@ const file_control_proto_rawDesc = "" +
 	"\x0fnetwork_trouble\x18\t \x01(\tR\x0enetworkTrouble\x12\x1a\n" +
 	"\bwarnings\x18\n" +
 	" \x03(\tR\bwarnings\x120\n" +
-	"\x05asked\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05asked\"\xb0\x01\n" +
-	"\aJourney\x120\n" +
+	"\x05asked\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05asked\"\x88\x01\n" +
+	"\bProgress\x120\n" +
 	"\x05began\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12.\n" +
-	"\x05steps\x18\x02 \x03(\v2\x18.osaurus.control.v1.StepR\x05steps\x12-\n" +
-	"\x04left\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04left\x12\x14\n" +
-	"\x05notes\x18\x04 \x03(\tR\x05notes\"\xe6\x01\n" +
+	"\x05steps\x18\x02 \x03(\v2\x18.osaurus.control.v1.StepR\x05steps\x12\x14\n" +
+	"\x05notes\x18\x04 \x03(\tR\x05notesJ\x04\b\x03\x10\x04\"\xe6\x01\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
@@ -3319,15 +3293,13 @@ const file_control_proto_rawDesc = "" +
 	"\bStdinEnd\"0\n" +
 	"\x06Resize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xe6\x03\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xbe\x03\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x03 \x01(\tR\x03dir\x12\x14\n" +
 	"\x05stdin\x18\x04 \x01(\bR\x05stdin\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x19\n" +
-	"\braw_args\x18\x0e \x03(\fR\arawArgs\x12\x17\n" +
-	"\araw_env\x18\x0f \x03(\fR\x06rawEnv\x12\x14\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
 	"\x05agent\x18\x06 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04line\x18\a \x01(\tR\x04line\x12\x12\n" +
 	"\x04root\x18\b \x01(\bR\x04root\x128\n" +
@@ -3338,7 +3310,7 @@ const file_control_proto_rawDesc = "" +
 	"max_output\x18\v \x01(\x04R\tmaxOutput\x12\x1b\n" +
 	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x16\n" +
 	"\x06tenant\x18\r \x01(\tR\x06tenant\x12\x18\n" +
-	"\asecrets\x18\x10 \x03(\tR\asecrets\"F\n" +
+	"\asecrets\x18\x10 \x03(\tR\asecretsJ\x04\b\x0e\x10\x0fJ\x04\b\x0f\x10\x10\"F\n" +
 	"\bTerminal\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +
@@ -3481,7 +3453,7 @@ var file_control_proto_goTypes = []any{
 	(*Retries)(nil),               // 9: osaurus.control.v1.Retries
 	(*Machine)(nil),               // 10: osaurus.control.v1.Machine
 	(*Guest)(nil),                 // 11: osaurus.control.v1.Guest
-	(*Journey)(nil),               // 12: osaurus.control.v1.Journey
+	(*Progress)(nil),              // 12: osaurus.control.v1.Progress
 	(*Step)(nil),                  // 13: osaurus.control.v1.Step
 	(*UpRequest)(nil),             // 14: osaurus.control.v1.UpRequest
 	(*UpResponse)(nil),            // 15: osaurus.control.v1.UpResponse
@@ -3530,7 +3502,7 @@ var file_control_proto_depIdxs = []int32{
 	7,  // 1: osaurus.control.v1.StatusResponse.status:type_name -> osaurus.control.v1.Status
 	53, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
 	8,  // 3: osaurus.control.v1.Status.reason:type_name -> osaurus.control.v1.Reason
-	12, // 4: osaurus.control.v1.Status.journey:type_name -> osaurus.control.v1.Journey
+	12, // 4: osaurus.control.v1.Status.progress:type_name -> osaurus.control.v1.Progress
 	10, // 5: osaurus.control.v1.Status.machine:type_name -> osaurus.control.v1.Machine
 	53, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
 	53, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
@@ -3540,78 +3512,77 @@ var file_control_proto_depIdxs = []int32{
 	53, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
 	54, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
 	53, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
-	53, // 14: osaurus.control.v1.Journey.began:type_name -> google.protobuf.Timestamp
-	13, // 15: osaurus.control.v1.Journey.steps:type_name -> osaurus.control.v1.Step
-	54, // 16: osaurus.control.v1.Journey.left:type_name -> google.protobuf.Duration
-	54, // 17: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
-	54, // 18: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
-	7,  // 19: osaurus.control.v1.UpResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 20: osaurus.control.v1.ProvisionResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 21: osaurus.control.v1.DownResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 22: osaurus.control.v1.RestartResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 23: osaurus.control.v1.ResetResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 24: osaurus.control.v1.RemoveResponse.status:type_name -> osaurus.control.v1.Status
-	29, // 25: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
-	27, // 26: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
-	28, // 27: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
-	54, // 28: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	30, // 29: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
-	54, // 30: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
-	32, // 31: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
-	33, // 32: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
-	38, // 33: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
-	51, // 34: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
-	38, // 35: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
-	53, // 36: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
-	52, // 37: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
-	53, // 38: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	53, // 39: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
-	54, // 40: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
-	53, // 41: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	53, // 42: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
-	0,  // 43: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
-	2,  // 44: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
-	4,  // 45: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
-	6,  // 46: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
-	14, // 47: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.UpRequest
-	16, // 48: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.ProvisionRequest
-	18, // 49: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.DownRequest
-	20, // 50: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.RestartRequest
-	22, // 51: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.ResetRequest
-	24, // 52: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.RemoveRequest
-	26, // 53: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
-	34, // 54: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
-	36, // 55: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
-	39, // 56: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
-	41, // 57: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
-	43, // 58: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
-	45, // 59: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
-	47, // 60: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
-	49, // 61: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
-	1,  // 62: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
-	3,  // 63: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
-	5,  // 64: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
-	5,  // 65: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
-	15, // 66: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
-	17, // 67: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
-	19, // 68: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
-	21, // 69: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
-	23, // 70: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
-	25, // 71: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
-	31, // 72: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
-	35, // 73: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
-	37, // 74: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
-	40, // 75: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
-	42, // 76: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
-	44, // 77: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
-	46, // 78: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
-	48, // 79: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
-	50, // 80: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
-	62, // [62:81] is the sub-list for method output_type
-	43, // [43:62] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	53, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
+	13, // 15: osaurus.control.v1.Progress.steps:type_name -> osaurus.control.v1.Step
+	54, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
+	54, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
+	7,  // 18: osaurus.control.v1.UpResponse.status:type_name -> osaurus.control.v1.Status
+	7,  // 19: osaurus.control.v1.ProvisionResponse.status:type_name -> osaurus.control.v1.Status
+	7,  // 20: osaurus.control.v1.DownResponse.status:type_name -> osaurus.control.v1.Status
+	7,  // 21: osaurus.control.v1.RestartResponse.status:type_name -> osaurus.control.v1.Status
+	7,  // 22: osaurus.control.v1.ResetResponse.status:type_name -> osaurus.control.v1.Status
+	7,  // 23: osaurus.control.v1.RemoveResponse.status:type_name -> osaurus.control.v1.Status
+	29, // 24: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
+	27, // 25: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
+	28, // 26: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
+	54, // 27: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	30, // 28: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
+	54, // 29: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
+	32, // 30: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
+	33, // 31: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
+	38, // 32: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
+	51, // 33: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
+	38, // 34: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
+	53, // 35: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
+	52, // 36: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
+	53, // 37: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	53, // 38: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
+	54, // 39: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
+	53, // 40: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	53, // 41: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
+	0,  // 42: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
+	2,  // 43: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
+	4,  // 44: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
+	6,  // 45: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
+	14, // 46: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.UpRequest
+	16, // 47: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.ProvisionRequest
+	18, // 48: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.DownRequest
+	20, // 49: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.RestartRequest
+	22, // 50: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.ResetRequest
+	24, // 51: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.RemoveRequest
+	26, // 52: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
+	34, // 53: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
+	36, // 54: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
+	39, // 55: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
+	41, // 56: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
+	43, // 57: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
+	45, // 58: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
+	47, // 59: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
+	49, // 60: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
+	1,  // 61: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
+	3,  // 62: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
+	5,  // 63: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 64: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
+	15, // 65: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
+	17, // 66: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
+	19, // 67: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
+	21, // 68: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
+	23, // 69: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
+	25, // 70: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
+	31, // 71: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
+	35, // 72: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
+	37, // 73: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
+	40, // 74: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
+	42, // 75: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
+	44, // 76: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
+	46, // 77: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
+	48, // 78: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
+	50, // 79: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
+	61, // [61:80] is the sub-list for method output_type
+	42, // [42:61] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
