@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"testing"
 
 	"osaurus-sandbox/vm/image/kernel"
@@ -61,16 +60,11 @@ func makeISO(ctx context.Context, k Kernel, arch, tmp, out string) error {
 	return os.Rename(made, out)
 }
 
-var moduleSuffix = regexp.MustCompile(`\.ko\b`)
-
 // packModules writes a kernel's modules as Alpine does: each a .ko.gz.
 func packModules(k Kernel, dir string) error {
 	return k.eachModuleFile(func(name string, b []byte) error {
 		if _, _, ok := kernel.ModuleName(name); ok {
 			name, b = name+".gz", gzipped(b)
-		}
-		if name == "modules.dep" {
-			b = moduleSuffix.ReplaceAll(b, []byte(".ko.gz"))
 		}
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

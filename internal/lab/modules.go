@@ -18,12 +18,10 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// eachModuleFile calls write for every file of a kernel's modules, and then for
-// the modules.dep and modules.softdep that Debian leaves to its depmod.
+// eachModuleFile calls write for every file of a kernel's modules.
 func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
-	var index kernel.ModuleIndex
 	all := os.DirFS(k.Modules)
-	err := fs.WalkDir(all, ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(all, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -31,10 +29,8 @@ func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(index.Add(name, bytes.NewReader(b)), write(name, b))
+		return write(name, b)
 	})
-	dep, noDep := index.Dep()
-	return errors.Join(err, noDep, write("modules.dep", dep), write("modules.softdep", index.Softdep()))
 }
 
 // guestModules packs those modules of a kernel that an image takes. All of them

@@ -46,17 +46,12 @@ func TestThePackOfThisHost(t *testing.T) {
 	if su := root["usr/bin/su"]; su == nil || su.Mode != 0o4755 || su.Uid != 0 {
 		t.Errorf("su is %+v", su)
 	}
-	var vsock, dep string
-	for name, h := range entries(t, p, p.Manifest.Modules) {
-		if strings.HasSuffix(name, "/vmw_vsock_virtio_transport.ko") {
-			vsock = name
-		}
-		if strings.HasSuffix(name, "/modules.dep") && h.Size > 1000 {
-			dep = name
-		}
+	hasVsock := false
+	for name := range entries(t, p, p.Manifest.Modules) {
+		hasVsock = hasVsock || strings.HasPrefix(name, "lib/modules/") && strings.Contains(name, "/vmw_vsock_virtio_transport.ko")
 	}
-	if !strings.HasPrefix(vsock, "lib/modules/") || !strings.HasPrefix(dep, "lib/modules/") {
-		t.Errorf("the modules have %q and %q", vsock, dep)
+	if !hasVsock {
+		t.Error("the modules lack vsock")
 	}
 	if len(p.Manifest.Origins) < 2 || p.Manifest.Origins[0].SHA256.IsZero() || p.Manifest.PackageTool != pack.APT {
 		t.Errorf("the manifest is %+v", p.Manifest)

@@ -2,9 +2,11 @@ package debian
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,6 +121,22 @@ func runCommand(ctx context.Context, cmd *exec.Cmd) error {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, bytes.TrimSpace(stderr))
 	}
 	return nil
+}
+
+// pipe runs a command and calls read with its output. If the command fails, the reader
+// returns its error.
+func pipe(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
+	r, w := io.Pipe()
+	cmd.Stdout = w
+	done := make(chan error, 1)
+	go func() {
+		err := runCommand(ctx, cmd)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	err := read(r)
+	r.CloseWithError(err) // ends the command
+	return cmp.Or(err, <-done)
 }
 
 // tail keeps the end of what is written to it.

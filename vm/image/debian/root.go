@@ -28,21 +28,9 @@ func toolbox() []string {
 
 // makeRoot writes a root file system as an uncompressed tar.
 func makeRoot(ctx context.Context, h host, arch vm.Arch, temp string, out io.Writer) error {
-	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		cmd := rootCommand(ctx, h, arch, temp)
-		cmd.Stdout = w
-		err := runCommand(ctx, cmd)
-		w.CloseWithError(err)
-		done <- err
-	}()
-	err := untar.Filter(ctx, out, r, "root file system")
-	r.CloseWithError(err) // ends mmdebstrap
-	if ran := <-done; ran != nil {
-		return ran // more useful than a truncated archive
-	}
-	return err
+	return pipe(ctx, rootCommand(ctx, h, arch, temp), func(root io.Reader) error {
+		return untar.Filter(ctx, out, root, "root file system")
+	})
 }
 
 // rootCommand returns the mmdebstrap command. Users need no privileges. For root, it runs in

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/therootcompany/xz"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
@@ -80,12 +81,12 @@ func unpack(arch vm.Arch, b []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			if b, err = decompress(payload, algorithm); err != nil {
+			if b, err = decompress(bytes.NewReader(payload), algorithm, MaxSize); err != nil {
 				return nil, fmt.Errorf("its payload: %w", err)
 			}
 		case isGzip(b):
 			var err error
-			if b, err = decompress(b, "gzip"); err != nil {
+			if b, err = decompress(bytes.NewReader(b), "gzip", MaxSize); err != nil {
 				return nil, err
 			}
 		default:
@@ -157,24 +158,34 @@ func zbootPayload(b []byte) (payload []byte, algorithm string, err error) {
 	return b[offset : offset+size], string(name), nil
 }
 
-func decompress(b []byte, algorithm string) ([]byte, error) {
-	switch algorithm {
-	case "gzip":
-		z, err := gzip.NewReader(bytes.NewReader(b))
+// decompress reads up to limit bytes. The format is the suffix of a module's file or the
+// algorithm in a zboot header.
+func decompress(r io.Reader, format string, limit int64) ([]byte, error) {
+	switch format {
+	case "":
+		return readAll(r, limit)
+	case ".gz", "gzip":
+		z, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, err
 		}
 		z.Multistream(false) // the kernel's build appends the size, others padding
-		return readAll(z, MaxSize)
-	case "zstd", "zstd22":
-		z, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxSize), zstd.WithDecoderMaxWindow(MaxSize))
+		return readAll(z, limit)
+	case ".xz":
+		z, err := xz.NewReader(r, uint32(limit))
+		if err != nil {
+			return nil, err
+		}
+		return readAll(z, limit)
+	case ".zst", "zstd", "zstd22":
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)), zstd.WithDecoderMaxWindow(uint64(limit)))
 		if err != nil {
 			return nil, err
 		}
 		defer z.Close()
-		return readAll(z, MaxSize)
+		return readAll(z, limit)
 	}
-	return nil, fmt.Errorf("compression %q is not supported, only gzip and zstd", algorithm)
+	return nil, fmt.Errorf("compression %q is not supported, only gzip and zstd", format)
 }
 
 func readAll(r io.Reader, limit int64) ([]byte, error) {

@@ -3,17 +3,15 @@ package kernel
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
-	"compress/gzip"
 	"context"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/therootcompany/xz"
+	"strings"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -27,7 +25,9 @@ type Module struct {
 // ModuleTree holds the modules that ReadModules was asked for and their dependencies.
 type ModuleTree struct {
 	modules map[string]Module
-	lists
+	builtin map[string]bool     // part of the kernel
+	needs   map[string][]string // dependencies
+	prefers map[string][]string // optional dependencies, to be loaded before
 }
 
 const (
@@ -42,42 +42,99 @@ const (
 // stops at the first error that visit returns.
 type WalkFunc func(visit func(h *tar.Header, content io.Reader) error) error
 
-// ReadModules reads the named modules and their dependencies. It walks twice, first for
-// depmod's lists and then for the modules: keeping all of them would take 100 MB.
-// Names that the tree does not have are ignored here and reported by Order.
+// ReadModules reads the named modules and their dependencies, which the modules
+// themselves name. It walks until it has found them all, usually four times: keeping
+// every module of a kernel would take 100 MB. Names that the tree does not have are
+// ignored here and reported by Order.
 func ReadModules(ctx context.Context, walk WalkFunc, names ...string) (*ModuleTree, error) {
-	t := &ModuleTree{modules: map[string]Module{}, lists: newLists()}
-	if err := walk(func(h *tar.Header, content io.Reader) error {
-		return cmp.Or(ctx.Err(), t.lists.read(h, content))
-	}); err != nil {
-		return nil, fault.Wrap("read kernel modules", "", err)
+	t := &ModuleTree{modules: map[string]Module{}, builtin: map[string]bool{}, needs: map[string][]string{}, prefers: map[string][]string{}}
+	wanted := map[string]bool{}
+	for _, name := range names {
+		wanted[canonical(name)] = true
 	}
-	if t.found == 0 {
-		return nil, fault.Newf(fault.NotFound, "read kernel modules", "", "no modules.dep and no modules.builtin").
-			Advise("Run depmod for the kernel's modules, and make the pack again.")
-	}
-	wanted := t.closure(names)
 	total := 0
-	err := walk(func(h *tar.Header, content io.Reader) error {
-		name, packing, ok := ModuleName(h.Name)
-		if err := ctx.Err(); err != nil || h.Typeflag != tar.TypeReg || !ok || !wanted[name] {
-			return err
-		}
-		data, err := unpackModule(packing, content)
+	for before := -1; before < len(t.modules); {
+		before = len(t.modules)
+		err := walk(func(h *tar.Header, content io.Reader) error {
+			if h.Typeflag == tar.TypeReg && path.Base(h.Name) == "modules.builtin" {
+				return t.readBuiltin(content)
+			}
+			name, packing, ok := ModuleName(h.Name)
+			if _, have := t.modules[name]; ctx.Err() != nil || h.Typeflag != tar.TypeReg || !ok || !wanted[name] || have {
+				return ctx.Err()
+			}
+			data, err := decompress(content, packing, maxModule)
+			if err == nil {
+				err = t.readDependencies(name, data)
+			}
+			if err != nil {
+				return fault.New(fault.Rejected, "read", h.Name, err)
+			}
+			if total += len(data); total > maxTotal {
+				return fault.Newf(fault.Rejected, "", "", "modules of more than %d bytes", maxTotal)
+			}
+			for _, n := range slices.Concat(t.needs[name], t.prefers[name]) {
+				wanted[n] = true
+			}
+			t.modules[name] = Module{Name: name, Data: unsigned(data)}
+			return nil
+		})
 		if err != nil {
-			return fault.New(fault.Rejected, "unpack", h.Name, err)
+			return nil, fault.Wrap("read kernel modules", "", err)
 		}
-		if total += len(data); total > maxTotal {
-			return fault.Newf(fault.Rejected, "", "", "modules of more than %d bytes", maxTotal)
-		}
-		delete(wanted, name) // the first of a name wins
-		t.modules[name] = Module{Name: name, Data: unsigned(data)}
-		return nil
-	})
-	if err != nil {
-		return nil, fault.Wrap("read kernel modules", "", err)
 	}
 	return t, nil
+}
+
+// readBuiltin reads lines such as "kernel/fs/ext4/ext4.ko".
+func (t *ModuleTree) readBuiltin(content io.Reader) error {
+	text, err := readAll(content, maxModule)
+	for line := range strings.Lines(string(text)) {
+		if name, _, ok := ModuleName(strings.TrimSpace(line)); ok {
+			t.builtin[name] = true
+		}
+	}
+	return err
+}
+
+// readDependencies reads the lines "depends=a,b" and "softdep=pre: a b post: c" of a
+// module. It ignores post dependencies.
+func (t *ModuleTree) readDependencies(name string, module []byte) error {
+	f, err := elf.NewFile(bytes.NewReader(module))
+	if err != nil {
+		return err
+	}
+	section := f.Section(".modinfo")
+	if section == nil {
+		return errors.New("no .modinfo section")
+	}
+	info, err := section.Data()
+	if err != nil {
+		return err
+	}
+	for line := range strings.SplitSeq(string(info), "\x00") {
+		switch key, value, _ := strings.Cut(canonical(line), "="); key {
+		case "depends":
+			t.needs[name] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
+		case "softdep":
+			before, _, _ := strings.Cut(value, "post:")
+			t.prefers[name] = append(t.prefers[name], strings.Fields(strings.ReplaceAll(before, "pre:", " "))...)
+		}
+	}
+	return nil
+}
+
+// canonical returns a module's name as the kernel writes it.
+func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+// ModuleName splits the name of a module's file: virtio-rng.ko.gz is the module
+// virtio_rng with packing ".gz". It reports false for other files.
+func ModuleName(file string) (name, packing string, ok bool) {
+	stem, packing, ok := strings.Cut(path.Base(file), ".ko")
+	if !ok || stem == "" || !slices.Contains([]string{"", ".gz", ".xz", ".zst"}, packing) {
+		return "", "", false
+	}
+	return canonical(stem), packing, true
 }
 
 // Has reports whether the kernel has the module, loadable or built in.
@@ -109,7 +166,7 @@ func (t *ModuleTree) Order(names ...string) ([]Module, error) {
 			return fault.Newf(fault.Rejected, "order kernel modules", name, "it depends on itself")
 		}
 		state[name] = 1
-		for _, n := range t.softdeps[name] {
+		for _, n := range t.prefers[name] {
 			// Soft dependencies may name an algorithm instead of a module, and may be circular.
 			if t.Has(n) && state[n] == 0 {
 				if err := visit(n, name); err != nil {
@@ -132,32 +189,6 @@ func (t *ModuleTree) Order(names ...string) ([]Module, error) {
 		}
 	}
 	return slices.Clip(order), nil
-}
-
-// unpackModule reads a module whose packing is "", ".gz", ".xz" or ".zst".
-func unpackModule(packing string, r io.Reader) ([]byte, error) {
-	switch packing {
-	case ".gz":
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return nil, err
-		}
-		return readAll(z, maxModule)
-	case ".xz":
-		z, err := xz.NewReader(r, maxModule)
-		if err != nil {
-			return nil, err
-		}
-		return readAll(z, maxModule)
-	case ".zst":
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxModule))
-		if err != nil {
-			return nil, err
-		}
-		defer z.Close()
-		return readAll(z, maxModule)
-	}
-	return readAll(r, maxModule)
 }
 
 // signatureMark ends a signed module. Before it come the signature and a header of

@@ -6,18 +6,20 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
-	"flag"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/vm/image/kernel"
 )
 
@@ -65,24 +67,37 @@ func names(order []kernel.Module) string {
 	return strings.Join(s, " ")
 }
 
+// module returns an ELF file with a .modinfo section.
+func module(info ...string) []byte {
+	const headerSize, sectionSize = 64, 64
+	text, names := strings.Join(info, "\x00")+"\x00", "\x00.modinfo\x00.shstrtab\x00"
+	sections := []elf.Section64{
+		{},
+		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: headerSize, Size: uint64(len(text))},
+		{Name: 10, Type: uint32(elf.SHT_STRTAB), Off: headerSize + uint64(len(text)), Size: uint64(len(names))},
+	}
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Shoff: headerSize + uint64(len(text)+len(names)), Ehsize: headerSize, Shentsize: sectionSize, Shnum: 3, Shstrndx: 2,
+	}
+	var b bytes.Buffer
+	binary.Write(&b, binary.LittleEndian, header)
+	b.WriteString(text + names)
+	binary.Write(&b, binary.LittleEndian, sections)
+	return b.Bytes()
+}
+
 func TestOrder(t *testing.T) {
 	some := files{
-		"modules.dep": []byte(`kernel/a.ko: kernel/b.ko kernel/d.ko kernel/c.ko
-kernel/b.ko: kernel/d.ko
-kernel/c.ko:
-kernel/d.ko:
-kernel/e.ko:
-kernel/f.ko:
-kernel/with-lost.ko: kernel/lost.ko
-kernel/round.ko: kernel/about.ko
-kernel/about.ko: kernel/round.ko
-`),
-		"modules.softdep": []byte("# Soft dependencies\nsoftdep c pre: e crc32c post: f\nsoftdep e pre: c\n"),
 		"modules.builtin": []byte("kernel/x/built-in.ko\nkernel/x/other.ko\n"),
 		"kernel/README":   []byte("not a module"),
 	}
-	for _, name := range []string{"a", "b", "c", "d", "e", "f", "with-lost", "round", "about"} {
-		some["kernel/"+name+".ko"] = []byte("module " + name)
+	for name, info := range map[string][]string{
+		"a": {"depends=b,d,c"}, "b": {"license=GPL", "depends=d"}, "c": {"softdep=pre: e crc32c post: f", "depends="}, "d": {"depends="},
+		"e": {"softdep=pre: c"}, "f": nil, "with-lost": {"depends=lost"}, "round": {"depends=about"}, "about": {"depends=round"},
+	} {
+		some["kernel/"+name+".ko"] = module(info...)
 	}
 	for _, c := range []struct {
 		name  string
@@ -100,11 +115,7 @@ kernel/about.ko: kernel/round.ko
 		{"circle", []string{"round"}, "", fault.Rejected, "depends on itself"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := kernel.ReadModules(t.Context(), tree(t, some), c.names...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			order, err := got.Order(c.names...)
+			order, err := order(t, some, c.names...)
 			if names(order) != c.want {
 				t.Errorf("order is %q, want %q", names(order), c.want)
 			}
@@ -115,45 +126,52 @@ kernel/about.ko: kernel/round.ko
 	}
 }
 
-var update = flag.Bool("update", false, "write testdata/module.ko, to be packed with xz --check=crc32 --lzma2=dict=1MiB")
+// order reads modules and returns them in their order.
+func order(t testing.TB, f files, names ...string) ([]kernel.Module, error) {
+	t.Helper()
+	got, err := kernel.ReadModules(t.Context(), tree(t, f), names...)
+	if err != nil {
+		return nil, err
+	}
+	return got.Order(names...)
+}
+
+func TestRealKernel(t *testing.T) {
+	dir := lab.DebianKernel(t, "amd64").Modules
+	walk := func(visit func(*tar.Header, io.Reader) error) error {
+		return fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			f, err := os.Open(filepath.Join(dir, name))
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, f)
+		})
+	}
+	got, err := kernel.ReadModules(t.Context(), walk, "virtiofs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err := got.Order("virtiofs")
+	if all := names(order); err != nil || !strings.HasPrefix(all, "fuse ") || !strings.HasSuffix(all, " virtiofs") {
+		t.Errorf("order is %q, %v", all, err)
+	}
+}
 
 func TestPackings(t *testing.T) {
-	plain := []byte(strings.Repeat("a module that compresses well ", 20))
-	if *update {
-		if err := os.WriteFile("testdata/module.ko", plain, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	packedXZ, err := os.ReadFile("testdata/module.ko.xz") // by the xz program
-	if err != nil {
-		t.Fatal(err)
-	}
-	var gz, zst bytes.Buffer
-	z := gzip.NewWriter(&gz)
-	_, _ = z.Write(plain)
-	z.Close()
-	s, err := zstd.NewWriter(&zst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = s.Write(plain)
-	s.Close()
-	for packing, data := range map[string][]byte{"": plain, ".gz": gz.Bytes(), ".xz": packedXZ, ".zst": zst.Bytes()} {
+	plain := module("license=GPL", "description="+strings.Repeat("compresses well ", 20))
+	for packing, program := range map[string][]string{"": {"cat"}, ".gz": {"gzip"}, ".xz": {"xz", "--check=crc32", "--lzma2=dict=1MiB"}, ".zst": {"zstd"}} {
 		t.Run("ko"+packing, func(t *testing.T) {
-			got, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "kernel/virtio-x.ko" + packing: data}), "virtio_x")
-			if err != nil {
-				t.Fatal(err)
-			}
-			order, err := got.Order("virtio-x")
+			data := packed(t, plain, program[0], program[1:]...)
+			order, err := order(t, files{"kernel/virtio-x.ko" + packing: data}, "virtio-x")
 			if err != nil || len(order) != 1 || !bytes.Equal(order[0].Data, plain) {
 				t.Errorf("got %v, %v", names(order), err)
 			}
-			if packing == "" {
-				return // half of a plain file is a file
-			}
-			cut := data[:len(data)/2]
-			if _, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "kernel/virtio-x.ko" + packing: cut}), "virtio_x"); err == nil ||
-				!strings.Contains(err.Error(), "virtio-x.ko"+packing) {
+			_, err = kernel.ReadModules(t.Context(), tree(t, files{"kernel/virtio-x.ko" + packing: data[:len(data)/2]}), "virtio_x")
+			if err == nil || !strings.Contains(err.Error(), "virtio-x.ko"+packing) {
 				t.Errorf("half a module: %v", err)
 			}
 		})
@@ -162,20 +180,16 @@ func TestPackings(t *testing.T) {
 
 func TestSignatureIsCutOff(t *testing.T) {
 	const mark = "~Module signature appended~\n"
-	const plain = "module"
+	plain := string(module())
 	for name, c := range map[string]struct{ file, want string }{
 		"signed":      {plain + "SIG" + "\x00\x00\x02\x00\x00\x00\x00\x00" + "\x00\x00\x00\x03" + mark, plain},
 		"too long":    {plain + "\x00\x00\x02\x00\x00\x00\x00\x00" + "\xff\xff\xff\xff" + mark, ""},
 		"in the text": {plain + mark + "more", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "a.ko": []byte(c.file)}), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			order, err := got.Order("a")
+			order, err := order(t, files{"a.ko": []byte(c.file)}, "a")
 			if want := cmp.Or(c.want, c.file); err != nil || string(order[0].Data) != want {
-				t.Errorf("%d bytes are left of %d, want %d (%v)", len(order[0].Data), len(c.file), len(want), err)
+				t.Errorf("%v, %v, want %d bytes", order, err, len(want))
 			}
 		})
 	}
@@ -184,45 +198,36 @@ func TestSignatureIsCutOff(t *testing.T) {
 func TestBomb(t *testing.T) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = io.CopyN(z, zeros{}, 65<<20)
+	_, _ = z.Write(make([]byte, 65<<20))
 	z.Close()
-	_, err := kernel.ReadModules(t.Context(), tree(t, files{"modules.dep": nil, "kernel/big.ko.gz": b.Bytes()}), "big")
-	if err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := order(t, files{"kernel/big.ko.gz": b.Bytes()}, "big"); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("65 MB out of %d kB: %v", b.Len()>>10, err)
 	}
 }
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestReadStops(t *testing.T) {
 	broken := errors.New("broken")
 	if _, err := kernel.ReadModules(t.Context(), func(func(*tar.Header, io.Reader) error) error { return broken }, "a"); !errors.Is(err, broken) {
 		t.Errorf("with no archive: %v", err)
 	}
-	if _, err := kernel.ReadModules(t.Context(), tree(t, files{"a.ko": nil}), "a"); fault.KindOf(err) != fault.NotFound || fault.AdviceOf(err) == "" {
-		t.Errorf("without lists: %v", err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := kernel.ReadModules(ctx, tree(t, files{"modules.dep": nil}), "a"); !errors.Is(err, context.Canceled) {
+	if _, err := kernel.ReadModules(ctx, tree(t, files{"a.ko": nil}), "a"); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
 
 func FuzzReadModules(f *testing.F) {
-	f.Add("a.ko", []byte("module~Module signature appended~\n"), "kernel/a.ko: kernel/b.ko", "softdep a pre: c")
-	f.Add("a.ko.gz", []byte("\x1f\x8b\x08"), "kernel/a.ko:a.ko", "softdep a pre: a")
-	f.Add("a.ko.xz", []byte("\xfd7zXZ\x00"), "", "")
-	f.Add("a.ko.zst", []byte("\x28\xb5\x2f\xfd"), ":", "softdep")
-	f.Fuzz(func(t *testing.T, name string, data []byte, dep, softdep string) {
+	f.Add("a.ko", module("depends=b", "softdep=pre: c"))
+	f.Add("a.ko", module("depends=a,,", "softdep=post: pre: a"))
+	f.Add("a.ko", append(module(), "~Module signature appended~\n"...))
+	f.Add("a.ko.gz", []byte("\x1f\x8b\x08"))
+	f.Add("a.ko.xz", []byte("\xfd7zXZ\x00"))
+	f.Add("a.ko.zst", []byte("\x28\xb5\x2f\xfd"))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		if name == "" || strings.ContainsAny(name, "\x00/") || len(name) > 200 {
 			return
 		}
-		got, err := kernel.ReadModules(t.Context(), tree(t, files{name: data, "modules.dep": []byte(dep), "modules.softdep": []byte(softdep)}), "a")
-		if err == nil {
-			_, _ = got.Order("a")
-		}
+		_, _ = order(t, files{name: data}, "a")
 	})
 }

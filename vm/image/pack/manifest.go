@@ -49,7 +49,7 @@ type Manifest struct {
 	PackageTool  PackageTool `json:"packageTool"`
 
 	Kernel  File `json:"kernel"`  // a bzImage (amd64) or a plain Image (arm64)
-	Modules File `json:"modules"` // a tar, plain, .gz or .zst, of lib/modules/RELEASE with modules.dep
+	Modules File `json:"modules"` // a tar, plain, .gz or .zst, of lib/modules/RELEASE
 	Root    File `json:"root"`    // a tar, plain, .gz or .zst, of the root file system
 
 	// Origins lists what the pack was made from, for information only. The pack's
