@@ -7,10 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,37 +24,36 @@ import (
 const (
 	// label names the service of the default home.
 	label = "osaurus-sandbox"
-	// limit is how long the system's own manager may take for one answer. It
-	// waits for the daemon's end, and so for the guest's.
+	// limit is how long the service manager may take. It waits for the daemon's
+	// end, and so for the guest's.
 	limit = 90 * time.Second
-	// labelDigits of a home's digest tell the services of several homes apart.
+	// labelDigits is how much of a home's digest is in its service's name.
 	labelDigits = 8
 )
 
-// Service is the daemon of a home as the system's manager knows it.
+// Service is the daemon of a home as the system's service manager knows it.
 type Service struct {
 	home    config.Home
 	program string
 	manager manager
 }
 
-// manager is what starts services on a system.
-type manager interface {
-	// file is where the description of a service goes.
-	file(label string) (string, error)
-	// describe is what stands in it.
-	describe(Service) []byte
-	// reach asks whether the manager can be spoken with at all.
-	reach() []string
-	// load, unload and running are the commands for it.
-	load(label, file string) [][]string
-	unload(label, file string) [][]string
-	running(label string) []string
+// manager describes the service manager of a system. In its commands LABEL stands for
+// a service's name, FILE for the path of its description and UID for the user.
+type manager struct {
+	folder func() (string, error) // of descriptions
+	name   string                 // of a description: LABEL.service
+	// text is a description, in which %[1]s is the label, %[2]s the program and
+	// %[3]s the home, each written by quote.
+	text  string
+	quote func(string) string
+	// reach succeeds if the manager can be used at all, running if a service runs.
+	reach, running string
+	load, unload   []string
 }
 
-// New is the service of a home, with the program that runs now, by the name that
-// the system knows it by: on macOS a package manager's link, which stays when the
-// version that it leads to goes.
+// New returns the service of a home with the program that runs now. On macOS, its
+// path may be a package manager's link, which stays when the version changes.
 func New(home config.Home) (Service, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -65,10 +67,14 @@ func New(home config.Home) (Service, error) {
 			return Service{}, fault.Newf(fault.InvalidArgs, "describe service", path, "the path has a control character in it").Advise("Choose another path.")
 		}
 	}
-	return Service{home, program, system()}, nil
+	m := systemd
+	if runtime.GOOS == "darwin" {
+		m = launchd
+	}
+	return Service{home, program, m}, nil
 }
 
-// label is the service's name: homes other than the usual one have their own.
+// label returns the service's name. Homes other than the usual one have their own.
 func (s Service) label() string {
 	if usual, err := config.UsualHome(); err == nil && s.home == usual {
 		return label
@@ -77,75 +83,69 @@ func (s Service) label() string {
 	return label + "-" + hex.EncodeToString(sum[:])[:labelDigits]
 }
 
-// File is the description of the service, whether it is there or not.
-func (s Service) File() string {
-	file, err := s.manager.file(s.label())
+// file returns the path of the description, whether it exists or not.
+func (s Service) file() (string, error) {
+	folder, err := s.manager.folder()
 	if err != nil {
-		return ""
+		return "", fault.New(fault.Unavailable, "find folder of services", "", err).Advise("Set HOME.")
 	}
-	return file
+	return filepath.Join(folder, strings.ReplaceAll(s.manager.name, "LABEL", s.label())), nil
 }
 
-// Ready says why the system could not start a service for its user, before
-// anything is done for one.
+func (s Service) description() []byte {
+	quote := s.manager.quote
+	return fmt.Appendf(nil, s.manager.text, quote(s.label()), quote(s.program), quote(string(s.home)))
+}
+
+// Ready returns an error if the system could not start a service for its user.
 func (s Service) Ready(ctx context.Context) error {
-	return run(ctx, "install service", s.manager.reach())
+	return s.run(ctx, "install service", s.manager.reach)
 }
 
-// Install writes the description and has the system start the service, now and
-// whenever the user logs in. One that is installed is replaced. One that cannot be
-// started and was not there before is taken away again.
+// Install writes the description and starts the service, now and whenever the user
+// logs in. It replaces a service that is installed, and removes a new one that cannot
+// be started.
 func (s Service) Install(ctx context.Context) error {
 	const op = "install service"
-	file, err := s.manager.file(s.label())
+	file, err := s.file()
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you.")
 	}
-	_, err = os.Stat(file)
-	replaces := err == nil
-	if replaces {
-		for _, command := range s.manager.unload(s.label(), file) {
-			_ = run(ctx, op, command) // it may have been stopped by hand
-		}
+	_, missing := os.Stat(file)
+	if missing == nil {
+		_ = s.run(ctx, op, s.manager.unload...) // it may have been stopped by hand
 	}
-	if err := config.WriteFile(file, s.manager.describe(s)); err != nil {
+	if err := config.WriteFile(file, s.description()); err != nil {
 		return err
 	}
-	for _, command := range s.manager.load(s.label(), file) {
-		if err := run(ctx, op, command); err != nil {
-			if !replaces {
-				_ = s.Uninstall(context.WithoutCancel(ctx)) // what failed is told
-			}
-			return err
-		}
+	err = s.run(ctx, op, s.manager.load...)
+	if err != nil && missing != nil {
+		_ = s.Uninstall(context.WithoutCancel(ctx))
 	}
-	return nil
+	return err
 }
 
-// Uninstall has the system stop the service and forget it.
+// Uninstall stops the service and removes it.
 func (s Service) Uninstall(ctx context.Context) error {
 	const op = "remove service"
-	file, err := s.manager.file(s.label())
+	file, err := s.file()
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return fault.Newf(fault.NotFound, op, file, "it is not installed").Advise("See what is: osaurus-sandbox service status")
 	}
-	var failed error
-	for _, command := range s.manager.unload(s.label(), file) {
-		failed = errors.Join(failed, run(ctx, op, command))
-	}
+	failed := s.run(ctx, op, s.manager.unload...)
 	if err := os.Remove(file); err != nil {
 		return errors.Join(failed, fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you, or remove the file yourself."))
 	}
 	return failed
 }
 
-// Status is how a service is.
+// Status describes a service.
 type Status struct {
 	File      string `json:"file"`
 	Installed bool   `json:"installed"`
@@ -155,9 +155,9 @@ type Status struct {
 	Running bool `json:"running"`
 }
 
-// Status says how the service is.
+// Status returns the state of the service.
 func (s Service) Status(ctx context.Context) (Status, error) {
-	file, err := s.manager.file(s.label())
+	file, err := s.file()
 	if err != nil {
 		return Status{}, err
 	}
@@ -168,22 +168,32 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 	} else if err != nil {
 		return status, fault.New(fault.Unavailable, "read service", file, err).Advise("Make it readable for you.")
 	}
-	status.Installed, status.Current = true, bytes.Equal(text, s.manager.describe(s))
-	status.Running = run(ctx, "ask for service", s.manager.running(s.label())) == nil
+	status.Installed, status.Current = true, bytes.Equal(text, s.description())
+	status.Running = s.run(ctx, "ask for service", s.manager.running) == nil
 	return status, nil
 }
 
-// run runs one of the manager's commands.
-func run(ctx context.Context, op string, command []string) error {
+// run runs commands of the manager until one fails.
+func (s Service) run(ctx context.Context, op string, commands ...string) error {
+	file, err := s.file()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, exec.ErrNotFound):
-		return fault.New(fault.Unavailable, op, command[0], err).Advise("This system has no manager of user services that is known here. Start `osaurus-sandbox serve` with what it has.")
+	place := strings.NewReplacer("LABEL", s.label(), "FILE", file, "UID", strconv.Itoa(os.Getuid()))
+	for _, command := range commands {
+		words := strings.Fields(command)
+		for i := range words {
+			words[i] = place.Replace(words[i])
+		}
+		switch out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); {
+		case errors.Is(err, exec.ErrNotFound):
+			return fault.New(fault.Unavailable, op, words[0], err).Advise("This system has neither systemd nor launchd. Start `osaurus-sandbox serve` with its own service manager.")
+		case err != nil:
+			return fault.Newf(fault.Execution, op, strings.Join(words, " "), "%w: %s", err, bytes.TrimSpace(out)).
+				Advise("Log in as that user, not with su or sudo: the service needs a session of its own. On a server: loginctl enable-linger")
+		}
 	}
-	return fault.Newf(fault.Execution, op, strings.Join(command, " "), "%w: %s", err, bytes.TrimSpace(out)).
-		Advise("Log in as that user, not with su or sudo: the service needs a session of its own. On a server: loginctl enable-linger")
+	return nil
 }

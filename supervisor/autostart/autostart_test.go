@@ -1,12 +1,9 @@
 package autostart
 
 import (
-	"context"
 	"encoding/xml"
-	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +14,7 @@ import (
 const awkward = `/home/a b/100%/"q"\&<x>`
 
 func TestSystemdQuotes(t *testing.T) {
-	text := string(systemd{}.describe(Service{config.Home(awkward), awkward, systemd{}}))
+	text := string(Service{config.Home(awkward), awkward, systemd}.description())
 	for _, want := range []string{
 		`ExecStart="/home/a b/100%%/\"q\"\\&<x>" serve --quiet` + "\n",
 		`Environment="OSAURUS_HOME=/home/a b/100%%/\"q\"\\&<x>"` + "\n",
@@ -29,7 +26,7 @@ func TestSystemdQuotes(t *testing.T) {
 }
 
 func TestLaunchdIsXML(t *testing.T) {
-	text := launchd{}.describe(Service{config.Home(awkward), awkward, launchd{}})
+	text := Service{config.Home(awkward), awkward, launchd}.description()
 	found := 0
 	for d := xml.NewDecoder(strings.NewReader(string(text))); ; {
 		token, err := d.Token()
@@ -48,76 +45,59 @@ func TestLaunchdIsXML(t *testing.T) {
 	}
 }
 
-// stub is a manager that only notes what it was asked.
-type stub struct {
-	dir  string
-	fail bool
-}
-
-func (m stub) file(label string) (string, error) { return filepath.Join(m.dir, label), nil }
-func (stub) describe(s Service) []byte           { return []byte(s.program) }
-func (m stub) reach() []string                   { return m.command("load")[0] }
-func (m stub) load(string, string) [][]string    { return m.command("load") }
-func (m stub) unload(string, string) [][]string  { return m.command("unload") }
-func (m stub) running(string) []string           { return []string{"test", "-e", filepath.Join(m.dir, "loaded")} }
-
-func (m stub) command(what string) [][]string {
-	if m.fail {
-		return [][]string{{"sh", "-c", "echo no session >&2; exit 1"}}
-	}
-	loaded := filepath.Join(m.dir, "loaded")
-	return [][]string{{"sh", "-c", map[string]string{"load": `touch "$0"`, "unload": `rm "$0"`}[what], loaded}}
-}
-
+// TestInstallAndUninstall uses a manager that keeps a file while a service runs.
 func TestInstallAndUninstall(t *testing.T) {
-	ctx := context.Background()
 	dir := t.TempDir()
-	s := Service{"/home/x", "/bin/program", stub{dir: dir}}
+	works := manager{
+		folder: func() (string, error) { return dir, nil }, name: "LABEL", text: "%[2]s", quote: strings.TrimSpace,
+		reach: "true", running: "test -e FILE.runs", load: []string{"touch FILE.runs"}, unload: []string{"rm FILE.runs"},
+	}
+	fails := works
+	fails.reach, fails.load, fails.unload = "ls /no-session", []string{"ls /no-session"}, []string{"ls /no-session"}
+	s := Service{"/home/x", "/bin/program", works}
+	file, err := s.file()
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := func(status Status) {
 		t.Helper()
-		status.File = s.File()
-		if got, err := s.Status(ctx); err != nil || got != status {
+		status.File = file
+		if got, err := s.Status(t.Context()); err != nil || got != status {
 			t.Errorf("%+v, %v; want %+v", got, err, status)
 		}
 	}
 	want(Status{})
-	if err := s.Uninstall(ctx); fault.KindOf(err) != fault.NotFound {
+	if err := s.Uninstall(t.Context()); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("%v", err)
 	}
 	for range 2 { // the second replaces the first
-		if err := s.Install(ctx); err != nil {
+		if err := s.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		want(Status{Installed: true, Current: true, Running: true})
 	}
 	s.program = "/bin/moved"
 	want(Status{Installed: true, Running: true})
-	if err := s.Uninstall(ctx); err != nil {
+	if err := s.Uninstall(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want(Status{})
 
-	s.manager = stub{dir: dir, fail: true}
-	if err := s.Install(ctx); fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "no session") || fault.AdviceOf(err) == "" {
+	s.manager = fails
+	if err := s.Install(t.Context()); fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "no-session") || fault.AdviceOf(err) == "" {
 		t.Errorf("%v", err)
 	}
-	gone := func() {
-		t.Helper()
-		if _, err := os.Stat(s.File()); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the description stays: %v", err)
-		}
+	want(Status{})
+	if s.Ready(t.Context()) == nil {
+		t.Error("a manager that cannot be reached is ready")
 	}
-	gone() // as it was before
-	if err := s.Ready(ctx); err == nil {
-		t.Error("who cannot be spoken with is ready")
-	}
-	if err := os.WriteFile(s.File(), nil, 0o600); err != nil {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Uninstall(ctx); err == nil {
-		t.Error("the failure is not told")
+	if s.Uninstall(t.Context()) == nil {
+		t.Error("the failure is not reported")
 	}
-	gone()
+	want(Status{})
 }
 
 func TestLabels(t *testing.T) {

@@ -1,36 +1,29 @@
 package autostart
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/fault"
 )
 
-// systemd is the manager of most Linux systems, the user's own instance of it.
-type systemd struct{}
-
-func (systemd) file(label string) (string, error) {
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return "", fault.New(fault.Unavailable, "find folder of user units", "", err).Advise("Set HOME.")
-	}
-	return filepath.Join(dir, "systemd", "user", label+".service"), nil
-}
-
-// describe sets TimeoutStopSec longer than the daemon takes to stop a guest.
-func (systemd) describe(s Service) []byte {
-	return fmt.Appendf(nil, `[Unit]
+// systemd is the user instance of systemd. TimeoutStopSec is longer than the daemon
+// takes to stop a guest.
+var systemd = manager{
+	folder: func() (string, error) {
+		dir, err := os.UserConfigDir()
+		return filepath.Join(dir, "systemd", "user"), err
+	},
+	name: "LABEL.service",
+	text: `[Unit]
 Description=Osaurus Sandbox
 StartLimitIntervalSec=300
 StartLimitBurst=5
 
 [Service]
-ExecStart=%s serve --quiet
-Environment=%s
+ExecStart="%[2]s" serve --quiet
+Environment="` + config.HomeVariable + `=%[3]s"
 Restart=on-failure
 RestartSec=5
 KillMode=mixed
@@ -38,27 +31,12 @@ TimeoutStopSec=60
 
 [Install]
 WantedBy=default.target
-`, systemdQuote(s.program), systemdQuote(config.HomeVariable+"="+string(s.home)))
-}
-
-// systemdQuote writes a word as systemd reads it. A percent sign would begin a
-// specifier. A dollar sign stands for itself in a program's path and in
-// Environment.
-func systemdQuote(word string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace(word) + `"`
-}
-
-func (systemd) reach() []string { return []string{"systemctl", "--user", "show-environment"} }
-
-func (systemd) load(label, _ string) [][]string {
-	unit := label + ".service"
-	return [][]string{{"systemctl", "--user", "daemon-reload"}, {"systemctl", "--user", "enable", unit}, {"systemctl", "--user", "restart", unit}}
-}
-
-func (systemd) unload(label, _ string) [][]string {
-	return [][]string{{"systemctl", "--user", "disable", "--now", label + ".service"}}
-}
-
-func (systemd) running(label string) []string {
-	return []string{"systemctl", "--user", "is-active", "--quiet", label + ".service"}
+`,
+	// A percent sign begins a specifier. A dollar sign stands for itself in a
+	// program's path and in Environment.
+	quote:   strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`).Replace,
+	reach:   "systemctl --user show-environment",
+	running: "systemctl --user is-active --quiet LABEL.service",
+	load:    []string{"systemctl --user daemon-reload", "systemctl --user enable LABEL.service", "systemctl --user restart LABEL.service"},
+	unload:  []string{"systemctl --user disable --now LABEL.service"},
 }

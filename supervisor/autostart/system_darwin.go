@@ -1,3 +1,0 @@
-package autostart
-
-func system() manager { return launchd{} }
