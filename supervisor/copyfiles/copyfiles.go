@@ -21,9 +21,8 @@ exec tar -cf - "$1"`
 // InScript unpacks an archive of the file or folder $2 to the absolute path $1, following the rules
 // of CopyIn in the API. It unpacks into a temporary folder and moves each file once the archive is
 // complete. New folders keep their permissions. The cleanup trap is set before the folder is
-// created and cannot be interrupted, because a copy may be cancelled at any time. A temporary folder
-// left by a crash has no lock holder; the next copy removes it once it is a minute old (a newer one
-// may not be locked yet).
+// created and cannot be interrupted, because a copy may be cancelled at any time. What a crash has
+// left is removed by a copy a day later.
 const InScript = `set -eu
 to=$1 name=$2
 if test -d "$to"; then
@@ -33,17 +32,11 @@ else
 	folder=${to%/*}/ as=${to##*/}
 fi
 test -d "$folder" || exit 7
-for old in "$folder".parcel-??????; do
-	if test -d "$old" && ! test -L "$old" && test -n "$(find "$old" -prune -mmin +1)"; then
-		flock -n "$old" rm -rf "$old" || :
-	fi
-done
+find "$folder" -maxdepth 1 -type d -name '.parcel-??????' -mmin +1440 -exec rm -rf {} + 2>/dev/null || :
 part=$(mktemp -u "${folder}.parcel-XXXXXX")
 trap 'trap "" HUP INT TERM; rm -rf "$part"' EXIT
 trap 'exit 1' HUP INT TERM
 mkdir -m 700 "$part"
-exec 9<"$part"
-flock 9 || : # without the program nothing that is left is removed either
 tar -xf - -C "$part"
 if ! test -f "$part/whole"; then
 	echo "it has not arrived whole" >&2

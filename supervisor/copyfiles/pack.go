@@ -44,13 +44,24 @@ func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
 	if err != nil {
 		return Sum{}, err
 	}
-	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
-	if info.IsDir() {
-		err = p.all(source, folder+name)
-	} else {
-		err = p.one(source, info, folder+name)
+	if !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return Sum{}, fault.Newf(fault.InvalidArgs, "copy", source, "not a file or folder").Advise("Copy a regular file or a folder.")
+		}
+		f, err := os.Open(source)
+		if err != nil {
+			return Sum{}, err
+		}
+		defer f.Close()
+		return PackFile(ctx, w, f, name)
 	}
+	root, err := os.OpenRoot(source)
 	if err != nil {
+		return Sum{}, err
+	}
+	defer root.Close()
+	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
+	if err := p.below(root, ".", folder+name); err != nil {
 		return p.sum, err
 	}
 	return p.sum, p.end()
@@ -77,28 +88,6 @@ type packer struct {
 
 func (p *packer) end() error {
 	return errors.Join(p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: whole, Mode: 0o600, ModTime: time.Now(), Format: tar.FormatGNU}), p.tar.Close())
-}
-
-func (p *packer) one(source string, info fs.FileInfo, name string) error {
-	if !info.Mode().IsRegular() {
-		return fault.Newf(fault.InvalidArgs, "copy", source, "not a file or folder").Advise("Copy a regular file or a folder.")
-	}
-	f, err := os.Open(source)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return p.file(f, info, name)
-}
-
-// all adds a folder and its content.
-func (p *packer) all(source, name string) error {
-	root, err := os.OpenRoot(source)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return p.below(root, ".", name)
 }
 
 // below adds a path below root.

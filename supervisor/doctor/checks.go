@@ -25,23 +25,31 @@ import (
 )
 
 const (
-	greeting    = "hello from sandbox"
-	sharedDir   = "shared"        // the guest's shared folder, in the workspace
-	maxSkew     = 2 * time.Second // of the guest's clock; more breaks certificates, builds and logs
-	networkPoll = 200 * time.Millisecond
-	roundTrips  = 10              // the slowest counts, since one may be lucky
-	maxTrip     = 2 * time.Second // far above what any accelerator needs; more makes tools feel slow
-	minFree     = 256 << 20       // of the guest's disk: enough to install a medium package
+	greeting   = "hello from sandbox"
+	sharedDir  = "shared"        // the guest's shared folder, in the workspace
+	maxSkew    = 2 * time.Second // of the guest's clock; more breaks certificates, builds and logs
+	roundTrips = 10              // the slowest counts, since one may be lucky
+	maxTrip    = 2 * time.Second // far above what any accelerator needs; more makes tools feel slow
+	minFree    = 256 << 20       // of the guest's disk: enough to install a medium package
 )
 
-const restartAdvice = "Restart the sandbox: osaurus-sandbox restart. If that does not help, run osaurus-sandbox provision."
+// The advice for checks that fail.
+const (
+	restartAdvice  = "Restart the sandbox: osaurus-sandbox restart. If that does not help, run osaurus-sandbox provision."
+	networkAdvice  = "Check that this computer itself reaches it and that no firewall or VPN blocks the sandbox. Then run osaurus-sandbox restart."
+	dnsAdvice      = "Check that this computer itself resolves names, and what /etc/resolv.conf in the guest contains."
+	shareAdvice    = "Restart the sandbox: osaurus-sandbox restart. Make sure that you own the workspace and that its disk has free space."
+	roomAdvice     = "Restart the sandbox: osaurus-sandbox restart. If that does not help, reset the guest's disk: osaurus-sandbox reset."
+	packagesAdvice = "The package tool needs the network and its mirrors. See the check of the network and the setting mirrors. " +
+		"An agent reaches a mirror on this computer only with the setting hostServices."
+)
 
 func checkExec(ctx context.Context, b checker) (string, error) {
 	output, err := b.sh(ctx, "echo "+greeting)
 	if err == nil && output != greeting {
 		err = fault.Newf(fault.Execution, "run in guest", "echo", "it printed %q", output)
 	}
-	return output, advise(err, restartAdvice)
+	return output, err
 }
 
 func checkVsock(ctx context.Context, b checker) (string, error) {
@@ -49,7 +57,7 @@ func checkVsock(ctx context.Context, b checker) (string, error) {
 	for range roundTrips {
 		asked := time.Now()
 		if _, err := b.Info(ctx); err != nil {
-			return "", advise(err, restartAdvice)
+			return "", err
 		}
 		slowest = max(slowest, time.Since(asked))
 	}
@@ -60,62 +68,32 @@ func checkVsock(ctx context.Context, b checker) (string, error) {
 	return fmt.Sprintf("the slowest of %d answers took %v", roundTrips, slowest.Round(100*time.Microsecond)), nil
 }
 
-const networkAdvice = "Check that this computer itself reaches it and that no firewall or VPN blocks the sandbox. Then run osaurus-sandbox restart."
+// anyOf returns a check that passes if one of the answers is no error.
+func anyOf(list []string, ask func(ctx context.Context, b checker, one string) (string, error)) func(context.Context, checker) (string, error) {
+	return func(ctx context.Context, b checker) (string, error) {
+		if err := boot.AwaitNetwork(ctx, b.Info); err != nil {
+			return "", advise(err, networkAdvice)
+		}
+		var failed []error
+		for _, one := range list {
+			answer, err := ask(ctx, b, one)
+			if err == nil {
+				return answer, nil
+			}
+			failed = append(failed, err)
+		}
+		return "", errors.Join(failed...)
+	}
+}
 
 // fetch uses this project's guest program, since a distribution may have no
 // program for it, or one that crashes when it resolves a name.
-func fetch(addresses []string) func(context.Context, checker) (string, error) {
-	return func(ctx context.Context, b checker) (string, error) {
-		return b.anyOf(ctx, addresses, networkAdvice, func(address string) (string, error) {
-			return b.run(ctx, guest.Program, "fetch", address)
-		})
-	}
+func fetch(ctx context.Context, b checker, address string) (string, error) {
+	return b.run(ctx, guest.Program, "fetch", address)
 }
 
-// anyOf waits for the network and asks one after the other until one answers.
-func (b checker) anyOf(ctx context.Context, list []string, advice string, ask func(string) (string, error)) (string, error) {
-	if err := b.networkUp(ctx); err != nil {
-		return "", advise(err, networkAdvice)
-	}
-	var failed []error
-	for _, one := range list {
-		answer, err := ask(one)
-		if err == nil {
-			return answer, nil
-		}
-		failed = append(failed, err)
-	}
-	return "", advise(errors.Join(failed...), advice)
-}
-
-// networkUp waits until a guest that has just booted has its address.
-func (b checker) networkUp(ctx context.Context) error {
-	for {
-		info, err := b.Info(ctx)
-		if err != nil {
-			return err
-		}
-		switch n := info.Network; n.Status {
-		case guest.NetworkUp:
-			return nil
-		case guest.NetworkPending:
-		default:
-			return fault.Newf(fault.Unavailable, "check the guest's network", "", "it is %s: %s", n.Status, n.Trouble)
-		}
-		select {
-		case <-ctx.Done():
-			return fault.New(fault.Timeout, "wait for the guest's network", "", ctx.Err())
-		case <-time.After(networkPoll):
-		}
-	}
-}
-
-func resolve(names []string) func(context.Context, checker) (string, error) {
-	return func(ctx context.Context, b checker) (string, error) {
-		return b.anyOf(ctx, names, "Check that this computer itself resolves names, and what /etc/resolv.conf in the guest contains.", func(name string) (string, error) {
-			return b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, name)
-		})
-	}
+func resolve(ctx context.Context, b checker, name string) (string, error) {
+	return b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, name)
 }
 
 // isName reports whether a host is a name and not an address.
@@ -124,39 +102,37 @@ func isName(host string) bool {
 	return err != nil
 }
 
-const shareAdvice = "Restart the sandbox: osaurus-sandbox restart. Make sure that you own the workspace and that its disk has free space."
-
 func trialName() string { return ".diagnose-" + rand.Text() }
 
 func shareToGuest(ctx context.Context, b checker) (string, error) {
 	name := trialName()
 	root, err := os.OpenRoot(b.Home().Workspace())
 	if err != nil {
-		return "", advise(err, shareAdvice)
+		return "", err
 	}
 	defer root.Close()
 	file := path.Join(sharedDir, name)
 	if err := root.WriteFile(file, []byte(name), 0o600); err != nil {
-		return "", advise(err, shareAdvice)
+		return "", err
 	}
 	defer root.Remove(file)
 	text, err := b.sh(ctx, `cat "$1"`, path.Join(guest.SharedDir, name))
 	if err == nil && text != name {
 		err = fault.Newf(fault.Execution, "read in guest", name, "it contains %q", text)
 	}
-	return "the contents are the same", advise(err, shareAdvice)
+	return "the contents are the same", err
 }
 
 func shareToHost(ctx context.Context, b checker) (string, error) {
 	name := trialName()
 	if _, err := b.sh(ctx, `printf %s "$1" > "$2"`, name, path.Join(guest.SharedDir, name)); err != nil {
-		return "", advise(err, shareAdvice)
+		return "", err
 	}
 	text, err := readShared(b.Home(), name)
 	if err == nil && text != name {
 		err = fault.Newf(fault.Execution, "read", name, "it contains %q", text)
 	}
-	return "the contents are the same", advise(err, shareAdvice)
+	return "the contents are the same", err
 }
 
 // readShared reads and removes a small file in the shared folder. The guest can
@@ -182,7 +158,7 @@ func checkClock(ctx context.Context, b checker) (string, error) {
 	before := time.Now()
 	info, err := b.Info(ctx)
 	if err != nil {
-		return "", advise(err, restartAdvice)
+		return "", err
 	}
 	// The guest read its clock between the question and the answer.
 	skew := info.Time.Sub(before)
@@ -199,11 +175,11 @@ func checkClock(ctx context.Context, b checker) (string, error) {
 func guestSpace(ctx context.Context, b checker) (string, error) {
 	output, err := b.sh(ctx, `df -Pk / | awk 'NR==2 {print $4}'`)
 	if err != nil {
-		return "", advise(err, restartAdvice)
+		return "", err
 	}
 	kilobytes, err := strconv.ParseInt(output, 10, 64)
 	if err != nil {
-		return "", fault.New(fault.Execution, "read df", "", err).Advise(restartAdvice)
+		return "", fault.New(fault.Execution, "read df", "", err)
 	}
 	return checkFree(kilobytes<<10, minFree, "Remove files in the guest, enlarge its disk (osaurus-sandbox config set diskGB=…, then restart), or reset it: osaurus-sandbox reset.")
 }
@@ -226,24 +202,21 @@ func checkFree(free, need int64, advice string) (string, error) {
 }
 
 func checkAgent(ctx context.Context, b checker) (string, error) {
-	const advice = "Restart the sandbox: osaurus-sandbox restart. If that does not help, reset the guest's disk: osaurus-sandbox reset."
 	output, err := b.inRoom(ctx, false, `echo "$(id -un) $(id -u) $PWD" && echo trial > .diagnose && rm .diagnose`)
 	if err != nil {
-		return "", advise(err, advice)
+		return "", err
 	}
 	agent, err := b.agent()
 	if want := fmt.Sprintf("%s %d %s", agent.User, agent.UID, agent.Home()); err == nil && output != want {
-		err = fault.Newf(fault.Execution, "run in room", "id", "it printed %q, not %q", output, want).Advise(advice)
+		err = fault.Newf(fault.Execution, "run in room", "id", "it printed %q, not %q", output, want)
 	}
 	return output, err
 }
 
 // checkBridge calls the bridge with the agent's token.
 func checkBridge(ctx context.Context, b checker) (string, error) {
-	if _, err := b.inRoom(ctx, false, "osaurus-host log debug diagnose"); err != nil {
-		return "", advise(err, restartAdvice)
-	}
-	return "it answered", nil
+	_, err := b.inRoom(ctx, false, "osaurus-host log debug diagnose")
+	return "it answered", err
 }
 
 // packageTool is a distribution's package tool.
@@ -287,6 +260,5 @@ func (t *packageTool) addresses(ctx context.Context, b checker) []string {
 
 func (t *packageTool) check(ctx context.Context, b checker) (string, error) {
 	_, err := b.inRoom(ctx, true, t.command)
-	return "it would install jq", advise(err, "The package tool needs the network and its mirrors. See the check of the network and the setting mirrors. "+
-		"An agent reaches a mirror on this computer only with the setting hostServices.")
+	return "it would install jq", err
 }

@@ -92,13 +92,14 @@ func ParseTarget(text string) (Target, error) {
 	return Target{u}, nil
 }
 
-// check is one check. Its function returns what it found.
+// check is one check. Its function returns what it found. Errors without advice get
+// that of the check.
 type check struct {
-	name, did string
-	do        func(context.Context, checker) (string, error)
+	name, did, advice string
+	do                func(context.Context, checker) (string, error)
 }
 
-// checker is what checks use.
+// checker is what checks use of a sandbox.
 type checker struct {
 	Sandbox
 	agents Agents
@@ -112,44 +113,37 @@ type checker struct {
 func Diagnose(ctx context.Context, s Sandbox, who Agents, target Target) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
+		b := checker{s, who, sync.OnceValues(func() (agents.Agent, error) { return who.Diagnostic(ctx, cause) }), target}
+		results := make(chan Result)
+		report := func(r Result) {
+			select {
+			case results <- r:
+			case <-ctx.Done():
+			}
+		}
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
-		b := checker{s, who, sync.OnceValues(func() (agents.Agent, error) { return who.Diagnostic(ctx, cause) }), target}
-		results := make(chan Result)
-		begin := func(c check) {
-			all.Go(func() {
-				r := c.run(ctx, b)
-				select {
-				case results <- r:
-				case <-ctx.Done():
-				}
-			})
-		}
-		begin(check{"disk-host", "look at the free disk space of the home", hostSpace})
-		count := 1
-		started := check{"start", "start the guest", func(ctx context.Context, b checker) (string, error) {
-			err := b.Start(ctx, cause)
-			return string(b.Status().State), err
-		}}
-		// Start has its own deadlines, so checkTimeout does not apply.
-		if r := started.timed(ctx, b); !r.Passed() {
-			if !yield(r) {
+		all.Go(func() {
+			report(check{"disk-host", "look at the free disk space of the home", "", hostSpace}.run(ctx, b))
+		})
+		all.Go(func() {
+			start := check{"start", "start the guest", "", func(ctx context.Context, b checker) (string, error) { return "", b.Start(ctx, cause) }}
+			// Start has its own deadlines, so checkTimeout does not apply.
+			if r := start.timed(ctx, b); !r.Passed() {
+				report(r)
 				return
 			}
-		} else {
 			for _, c := range guestChecks(ctx, b) {
-				begin(c)
-				count++
+				all.Go(func() { report(c.run(ctx, b)) })
 			}
-		}
-		for range count {
-			select {
-			case r := <-results:
-				if !yield(r) {
-					return
-				}
-			case <-ctx.Done():
+		})
+		go func() {
+			all.Wait()
+			close(results)
+		}()
+		for r := range results {
+			if !yield(r) {
 				return
 			}
 		}
@@ -159,26 +153,26 @@ func Diagnose(ctx context.Context, s Sandbox, who Agents, target Target) iter.Se
 // guestChecks returns the checks that this guest can do.
 func guestChecks(ctx context.Context, b checker) []check {
 	checks := []check{
-		{"exec", "run `echo " + greeting + "` in the guest", checkExec},
-		{"vsock", fmt.Sprintf("ask the guest for its state %d times", roundTrips), checkVsock},
-		{"virtiofs-to-guest", "write a file into the workspace here, and read it in the guest", shareToGuest},
-		{"virtiofs-to-host", "write a file into the workspace in the guest, and read it here", shareToHost},
-		{"clock", "compare the guest's clock with this computer's", checkClock},
-		{"disk-guest", "look at the free space of the guest's disk", guestSpace},
-		{"agent-user", "run `id` as the agent " + string(agents.Diagnostic) + ", and write a file into its home", checkAgent},
-		{"bridge", "call this computer from a program of that agent", checkBridge},
+		{"exec", "run `echo " + greeting + "` in the guest", restartAdvice, checkExec},
+		{"vsock", fmt.Sprintf("ask the guest for its state %d times", roundTrips), restartAdvice, checkVsock},
+		{"virtiofs-to-guest", "write a file into the workspace here, and read it in the guest", shareAdvice, shareToGuest},
+		{"virtiofs-to-host", "write a file into the workspace in the guest, and read it here", shareAdvice, shareToHost},
+		{"clock", "compare the guest's clock with this computer's", restartAdvice, checkClock},
+		{"disk-guest", "look at the free space of the guest's disk", restartAdvice, guestSpace},
+		{"agent-user", "run `id` as the agent " + string(agents.Diagnostic) + ", and write a file into its home", roomAdvice, checkAgent},
+		{"bridge", "call this computer from a program of that agent", restartAdvice, checkBridge},
 	}
 	tool := findPackageTool(ctx, b)
 	status := b.Status()
 	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {
 		addresses, names := b.targets(ctx, tool)
-		checks = append(checks, check{"nat", "fetch " + strings.Join(addresses, " or ") + " in the guest", fetch(addresses)})
+		checks = append(checks, check{"nat", "fetch " + strings.Join(addresses, " or ") + " in the guest", networkAdvice, anyOf(addresses, fetch)})
 		if len(names) > 0 {
-			checks = append(checks, check{"dns", "resolve " + strings.Join(names, " or ") + " in the guest", resolve(names)})
+			checks = append(checks, check{"dns", "resolve " + strings.Join(names, " or ") + " in the guest", dnsAdvice, anyOf(names, resolve)})
 		}
 	}
 	if tool != nil {
-		checks = append(checks, check{"packages", "run `" + tool.command + "` as root of an agent's room", tool.check})
+		checks = append(checks, check{"packages", "run `" + tool.command + "` as root of an agent's room", packagesAdvice, tool.check})
 	}
 	return checks
 }
@@ -212,7 +206,7 @@ func (c check) run(ctx context.Context, b checker) Result {
 func (c check) timed(ctx context.Context, b checker) Result {
 	began := time.Now()
 	detail, err := c.do(ctx, b)
-	return Result{Name: c.name, Did: c.did, Detail: detail, Err: err, Took: time.Since(began)}
+	return Result{Name: c.name, Did: c.did, Detail: detail, Err: advise(err, c.advice), Took: time.Since(began)}
 }
 
 // sh runs a script in the guest: see collect.
