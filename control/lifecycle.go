@@ -96,14 +96,11 @@ func (s service) Provision(ctx context.Context, _ *controlpb.ProvisionRequest, s
 
 // Diagnose sends each check as it ends.
 func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
-	var target doctor.Target
-	if r.NatTarget != "" {
-		var err error
-		if target, err = doctor.ParseTarget(r.NatTarget); err != nil {
-			return err
-		}
+	target, err := doctor.ParseTarget(r.NatTarget)
+	if err != nil {
+		return err
 	}
-	return s.audited(ctx, note{action: "diagnose", subject: target.String(), strict: true}, func() error {
+	return s.audited(ctx, note{action: "diagnose", subject: string(target), strict: true}, func() error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		for result := range doctor.Diagnose(ctx, s.Sandbox, s.Agents, target) {

@@ -265,38 +265,19 @@ func findImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report p
 
 // buildImage builds a pack's image, with the toolbox if the network allows.
 func buildImage(ctx context.Context, b boot.ToolboxBuilder, p pack.Pack, report progress.Func) error {
-	// The image with the toolbox is made from the bare one.
-	bare := func() (image.Image, error) { return b.Images.Ensure(ctx, p, report) }
-	if err := repairImage(ctx, b.Images, report, bare); err != nil {
+	bare := b
+	bare.Packages = nil // the image with the toolbox is made from the bare one
+	if _, _, err := bare.Repair(ctx, p, report); err != nil {
 		return err
 	}
-	var missing []string
-	best := func() (i image.Image, err error) {
-		i, missing, err = b.Find(ctx, p, report)
-		return i, err
-	}
-	if err := repairImage(ctx, b.Images, report, best); err != nil || len(missing) == 0 {
+	_, missing, err := b.Repair(ctx, p, report)
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	_, err := b.Build(ctx, p, report)
+	_, err = b.Build(ctx, p, report)
 	if fault.KindOf(err) == fault.Unavailable {
 		report.Note("not installed: " + strings.Join(missing, " ") + ": " + err.Error() + "\n" + fault.AdviceOf(err))
 		return nil
 	}
-	return err
-}
-
-// repairImage rebuilds an image that was damaged or lacks a file.
-func repairImage(ctx context.Context, store image.Store, report progress.Func, find func() (image.Image, error)) error {
-	i, err := find()
-	if err != nil {
-		return err
-	}
-	broken, err := store.DiscardBroken(ctx, i)
-	if err != nil || broken == nil {
-		return err
-	}
-	report.Note(broken.Error() + "; it is built again")
-	_, err = find()
 	return err
 }

@@ -2,6 +2,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,26 @@ const (
 func Kinds() []Kind {
 	return []Kind{InvalidArgs, Rejected, UserDenied, Timeout, Execution, Unavailable, NotFound, ToolNotFound}
 }
+
+// Exit codes of programs that end with an error of a kind. Scripts rely on them.
+const (
+	ExitExecution    = 1
+	ExitInvalidArgs  = 2
+	ExitRejected     = 3
+	ExitUserDenied   = 4
+	ExitTimeout      = 5
+	ExitUnavailable  = 6
+	ExitNotFound     = 7
+	ExitToolNotFound = 8
+)
+
+var exitCodes = map[Kind]int{
+	InvalidArgs: ExitInvalidArgs, Rejected: ExitRejected, UserDenied: ExitUserDenied, Timeout: ExitTimeout,
+	Unavailable: ExitUnavailable, NotFound: ExitNotFound, ToolNotFound: ExitToolNotFound,
+}
+
+// ExitCode returns the exit code for errors of the kind.
+func (k Kind) ExitCode() int { return cmp.Or(exitCodes[k], ExitExecution) }
 
 // Error is an error with a kind. Op and Subject are what was being done and to
 // what ("read pack manifest", "/srv/packs/a/manifest.json"); Advice is one

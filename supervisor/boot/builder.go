@@ -41,7 +41,6 @@ const (
 	installTimeout = 2 * time.Hour    // a slow connection needs one hour for the toolbox
 	exportTimeout  = 30 * time.Minute // 1 GB at the speed of an emulated machine
 	stepTimeout    = 5 * time.Minute  // for any other step
-	maxOutput      = 1 << 20          // kept of a command's output; the package list is the longest
 	maxShown       = 2 << 10          // of a failed command's output in its error
 )
 
@@ -225,7 +224,7 @@ func (b *builder) export(ctx context.Context, dir string) error {
 // run runs a command and returns its output.
 func (b *builder) run(ctx context.Context, timeout time.Duration, stdin io.Reader, args ...string) (string, error) {
 	const op = "run in builder"
-	var out, errs tail
+	var out, errs bytes.Buffer
 	command := strings.Join(args, " ")
 	exit, err := b.guest.Run(ctx, engine.Command{Args: args, Stdin: stdin, Stdout: &out, Stderr: &errs, Timeout: timeout})
 	switch {
@@ -238,15 +237,4 @@ func (b *builder) run(ctx context.Context, timeout time.Duration, stdin io.Reade
 		return "", fault.Newf(fault.Execution, op, command, "exit %d: %s", exit.Status(), text[max(0, len(text)-maxShown):])
 	}
 	return out.String(), nil
-}
-
-// tail keeps the last maxOutput bytes that are written to it.
-type tail struct{ bytes.Buffer }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.Buffer.Write(p)
-	if over := t.Len() - maxOutput; over > 0 {
-		t.Next(over)
-	}
-	return len(p), nil
 }

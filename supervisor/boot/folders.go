@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -34,12 +35,9 @@ func makeFolders(home config.Home) error {
 		if err := root.Mkdir(name, privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fault.New(fault.Unavailable, op, path, err).Advise("Make sure that you own the workspace and that its disk has free space.")
 		}
-		info, err := root.Lstat(name)
-		if err == nil && !info.IsDir() {
-			err = errors.New("the guest replaced this folder with something else")
-		}
-		if err != nil {
-			return fault.New(fault.Rejected, op, path, err).Advise("Look at it and remove it. The next start makes the folder.")
+		if info, err := root.Lstat(name); err != nil || !info.IsDir() {
+			return fault.New(fault.Rejected, op, path, cmp.Or(err, errors.New("the guest replaced this folder with something else"))).
+				Advise("Look at it and remove it. The next start makes the folder.")
 		}
 	}
 	return nil

@@ -149,17 +149,16 @@ func connect(ctx context.Context, m vm.Machine, config guest.Boot) (*guest.Clien
 	go func() {
 		check := time.NewTicker(stallEvery)
 		defer check.Stop()
+		defer cancel()
 		for m.Stalled() == nil {
 			select {
-			case <-m.Done():
-				cancel()
 			case <-check.C:
-				continue
+			case <-m.Done():
+				return
 			case <-ctx.Done():
+				return
 			}
-			return
 		}
-		cancel()
 	}()
 	client, err := guest.Connect(ctx, m, config)
 	if err == nil {

@@ -71,15 +71,12 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, tra
 		return err
 	}
 	builder := NewToolboxBuilder(s.home, set, s.driver, s.images)
+	find := builder.Find
+	if fresh {
+		find = builder.Repair
+	}
 	err = tracker.Do(progress.StepImage, func(report progress.Func) (err error) {
-		if p.image, p.missing, err = builder.Find(ctx, p.choice.Pack, report); err != nil || !fresh {
-			return err
-		}
-		broken, err := s.images.DiscardBroken(ctx, p.image)
-		if err != nil || broken == nil {
-			return err
-		}
-		p.image, p.missing, err = builder.Find(ctx, p.choice.Pack, report)
+		p.image, p.missing, err = find(ctx, p.choice.Pack, report)
 		return err
 	})
 	if err != nil {

@@ -60,6 +60,19 @@ func (b ToolboxBuilder) Find(ctx context.Context, p pack.Pack, report progress.F
 	return i, texts(b.Packages), err
 }
 
+// Repair is Find after verifying the image: it makes broken parts again.
+func (b ToolboxBuilder) Repair(ctx context.Context, p pack.Pack, report progress.Func) (i image.Image, missing []string, err error) {
+	if i, missing, err = b.Find(ctx, p, report); err != nil {
+		return i, missing, err
+	}
+	broken, err := b.Images.DiscardBroken(ctx, i)
+	if err != nil || broken == nil {
+		return i, missing, err
+	}
+	report.Note(broken.Error() + "; it is built again")
+	return b.Find(ctx, p, report)
+}
+
 // isBare reports whether a pack comes without tools. Packs for apt include them.
 func isBare(p pack.Pack) bool { return p.Manifest.PackageTool == pack.APK }
 

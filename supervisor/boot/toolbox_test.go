@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
@@ -29,19 +28,6 @@ func TestRefused(t *testing.T) {
 		if _, err := (ToolboxBuilder{}).Build(t.Context(), pack.Pack{Manifest: m}, nil); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%s: Build = %v", name, err)
 		}
-	}
-}
-
-func TestTail(t *testing.T) {
-	var out tail
-	for range 3 {
-		if n, err := out.Write([]byte(strings.Repeat("a", maxOutput))); n != maxOutput || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	_, _ = out.Write([]byte("the end"))
-	if text := out.String(); len(text) != maxOutput || !strings.HasSuffix(text, "aathe end") {
-		t.Errorf("kept %d bytes, ending in %q", len(text), text[len(text)-20:])
 	}
 }
 

@@ -36,9 +36,7 @@ func Examine(ctx context.Context, home config.Home, driver func(context.Context,
 	found := driver(ctx, vm.HostArch())
 	found = append(found, checkHome(home))
 	found = append(found, checkSettings(ctx, home)...)
-	found = append(found, checkSpace(home), checkAlpinePacks(ctx, home), checkDebianPacks())
-	found = append(found, checkGuestPrograms()...)
-	return newReport(found...)
+	return newReport(append(found, checkSpace(home), checkAlpinePacks(ctx, home), checkDebianPacks(), checkGuestProgram())...)
 }
 
 func newReport(found ...vm.Finding) Report {
@@ -147,18 +145,8 @@ func checkDebianPacks() vm.Finding {
 	return finding("Debian packs", "can be built", debian.Available(vm.HostArch()), vm.FindingLimited)
 }
 
-// checkGuestPrograms checks that this program contains the guest's first process.
-func checkGuestPrograms() []vm.Finding {
-	var found []vm.Finding
-	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-		f := vm.Finding{What: "guest program, " + string(arch), Status: vm.FindingOK, Detail: "built in"}
-		if _, err := embedded.Programs(arch); err != nil {
-			f.Status, f.Detail, f.Fix = vm.FindingMissing, "not built in", "make build"
-			if arch != vm.HostArch() {
-				f.Status = vm.FindingLimited
-			}
-		}
-		found = append(found, f)
-	}
-	return found
+// checkGuestProgram checks that this program contains the guest's first process.
+func checkGuestProgram() vm.Finding {
+	_, err := embedded.Programs(vm.HostArch())
+	return finding("guest program", "built in", err, vm.FindingMissing)
 }

@@ -69,27 +69,20 @@ func (r Result) Found() string {
 // Advice says what to do if the check failed.
 func (r Result) Advice() string { return fault.AdviceOf(r.Err) }
 
-// Target is the address that the network check fetches. The zero Target stands for
+// Target is the address that the network check fetches. The empty Target stands for
 // the mirrors of the guest's package tool, which agents need first.
-type Target struct{ url *url.URL }
+type Target string
 
-func (t Target) String() string {
-	if t.url == nil {
-		return ""
-	}
-	return t.url.String()
-}
-
-// ParseTarget reads an address such as http://example.com/file.
+// ParseTarget reads an address such as http://example.com/file, or none.
 func ParseTarget(text string) (Target, error) {
 	u, err := url.Parse(text)
-	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
+	if err == nil && text != "" && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
 		err = errors.New("not an http or https address, or it has a user name")
 	}
 	if err != nil {
-		return Target{}, fault.New(fault.InvalidArgs, "read network target", text, err).Advise("Use the form http://example.com/file.")
+		return "", fault.New(fault.InvalidArgs, "read network target", text, err).Advise("Use the form http://example.com/file.")
 	}
-	return Target{u}, nil
+	return Target(text), nil
 }
 
 // check is one check. Its function returns what it found. Errors without advice get
@@ -180,18 +173,13 @@ func guestChecks(ctx context.Context, b checker) []check {
 // targets returns the addresses that prove the network, one answer being enough,
 // and the host names in them.
 func (b checker) targets(ctx context.Context, tool *packageTool) (addresses, names []string) {
-	list := []string{b.target.String()}
-	if b.target.url == nil {
-		list = tool.addresses(ctx, b)
+	addresses = []string{string(b.target)}
+	if b.target == "" {
+		addresses = tool.addresses(ctx, b)
 	}
-	for _, text := range list {
-		t, err := ParseTarget(text)
-		if err != nil {
-			continue
-		}
-		addresses = append(addresses, text)
-		if name := t.url.Hostname(); isName(name) {
-			names = append(names, name)
+	for _, text := range addresses {
+		if u, err := url.Parse(text); err == nil && isName(u.Hostname()) {
+			names = append(names, u.Hostname())
 		}
 	}
 	return addresses, names

@@ -178,7 +178,7 @@ func TestMirrors(t *testing.T) {
 			}
 			f.answer("apt-get update", tc.output, 0)
 			found := map[string]doctor.Result{}
-			for r := range doctor.Diagnose(t.Context(), f, fakeAgents{f}, doctor.Target{}) {
+			for r := range doctor.Diagnose(t.Context(), f, fakeAgents{f}, "") {
 				found[r.Name] = r
 			}
 			nat, dns := found["nat"], found["dns"]

@@ -2,6 +2,7 @@
 package faultrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,44 +15,27 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// code gives each kind of fault its Connect code. The kind itself travels as
-// a detail: several share a code.
-func code(k fault.Kind) connect.Code {
-	switch k {
-	case fault.InvalidArgs:
-		return connect.CodeInvalidArgument
-	case fault.Rejected:
-		return connect.CodeFailedPrecondition
-	case fault.UserDenied:
-		return connect.CodePermissionDenied
-	case fault.Timeout:
-		return connect.CodeDeadlineExceeded
-	case fault.Unavailable:
-		return connect.CodeUnavailable
-	case fault.NotFound, fault.ToolNotFound:
-		return connect.CodeNotFound
-	}
-	return connect.CodeUnknown
+// code returns the Connect code for a kind. The kind itself travels as a detail:
+// several share a code.
+func code(k fault.Kind) connect.Code { return cmp.Or(codes[k], connect.CodeUnknown) }
+
+var codes = map[fault.Kind]connect.Code{
+	fault.InvalidArgs: connect.CodeInvalidArgument, fault.Rejected: connect.CodeFailedPrecondition, fault.UserDenied: connect.CodePermissionDenied,
+	fault.Timeout: connect.CodeDeadlineExceeded, fault.Unavailable: connect.CodeUnavailable, fault.NotFound: connect.CodeNotFound, fault.ToolNotFound: connect.CodeNotFound,
 }
 
-// kind is for errors that no handler of ours made, such as a lost connection.
-func kind(c connect.Code) fault.Kind {
-	switch c {
-	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
-		return fault.InvalidArgs
-	case connect.CodeFailedPrecondition, connect.CodeResourceExhausted, connect.CodeUnauthenticated, connect.CodePermissionDenied:
-		return fault.Rejected
-	case connect.CodeDeadlineExceeded:
-		return fault.Timeout
-	case connect.CodeUnavailable, connect.CodeUnimplemented:
-		return fault.Unavailable
-	case connect.CodeNotFound:
-		return fault.NotFound
-	}
-	return fault.Execution
+// kind returns the kind of an error that came without one, such as a lost connection.
+func kind(c connect.Code) fault.Kind { return cmp.Or(kinds[c], fault.Execution) }
+
+var kinds = map[connect.Code]fault.Kind{
+	connect.CodeInvalidArgument: fault.InvalidArgs, connect.CodeOutOfRange: fault.InvalidArgs,
+	connect.CodeFailedPrecondition: fault.Rejected, connect.CodeResourceExhausted: fault.Rejected,
+	connect.CodeUnauthenticated: fault.Rejected, connect.CodePermissionDenied: fault.Rejected,
+	connect.CodeDeadlineExceeded: fault.Timeout, connect.CodeNotFound: fault.NotFound,
+	connect.CodeUnavailable: fault.Unavailable, connect.CodeUnimplemented: fault.Unavailable,
 }
 
-// Encode makes an error ready for the wire.
+// Encode returns an error as Connect sends it.
 func Encode(err error) *connect.Error { return EncodeAs(code(fault.KindOf(err)), err) }
 
 // EncodeAs is Encode with another code than the kind's own, where HTTP has a
@@ -67,7 +51,7 @@ func EncodeAs(code connect.Code, err error) *connect.Error {
 	return out
 }
 
-// Fault is an error as a message, for where Connect does not carry it.
+// Fault returns an error as a message, for streams in which Connect does not carry it.
 func Fault(err error) *faultpb.Fault {
 	f := &faultpb.Fault{Kind: string(fault.KindOf(err)), Cause: printable.Clip(err.Error()), Advice: printable.Clip(fault.AdviceOf(err))}
 	if e, ok := errors.AsType[*fault.Error](err); ok && err == error(e) {
@@ -110,8 +94,8 @@ func Decode(op, subject string, err error) error {
 	return fault.New(fault.Unavailable, op, subject, err)
 }
 
-// Broke says what broke a call's connection: nobody knows what became of such a call.
-// It is nil for the other errors of a call whose caller has not given it up.
+// Broke returns what broke a call's connection, so that its outcome is unknown. It
+// returns nil for other errors.
 func Broke(err error) error {
 	ce, ok := errors.AsType[*connect.Error](err)
 	if !ok || connect.IsWireError(err) {
@@ -124,7 +108,7 @@ func Broke(err error) error {
 	return nil
 }
 
-// innermost is what an error comes from.
+// innermost returns the first cause of an error.
 func innermost(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next
