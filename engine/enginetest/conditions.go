@@ -27,7 +27,7 @@ func envIsADelta(ctx context.Context, t *trial) error {
 	if err := t.expect(ctx, req, 0, odd+"||set|path\n"); err != nil {
 		return err
 	}
-	// A variable that the backend sets gives way, for Argv's look for the program too.
+	// The request's variables override the engine's, also for looking up the program.
 	req = t.line(`mkdir bin && printf '#!/bin/sh\necho mine\n' > bin/cat && chmod 755 bin/cat`)
 	if err := t.expect(ctx, req, 0, ""); err != nil {
 		return err
@@ -136,7 +136,7 @@ func startContext(ctx context.Context, t *trial) error {
 
 func tenantIsAudited(ctx context.Context, t *trial) error {
 	if t.suite.Audited == nil {
-		return errors.New("the suite does not say how to look at the backend's record")
+		return errors.New("the suite does not say how to look at the engine's record")
 	}
 	tenant := engine.Tenant("sandboxtest-" + strings.ToLower(rand.Text()))
 	if found, err := t.suite.Audited(ctx, tenant); err != nil || found {
@@ -150,7 +150,7 @@ func tenantIsAudited(ctx context.Context, t *trial) error {
 	return t.eventually("the tenant is not in the record", func() (bool, error) { return t.suite.Audited(ctx, tenant) })
 }
 
-// eventually waits for something that is to happen soon.
+// eventually waits until a condition holds.
 func (t *trial) eventually(not string, look func() (bool, error)) error {
 	for end := time.Now().Add(t.soon); ; time.Sleep(50 * time.Millisecond) {
 		if ok, err := look(); ok || err != nil {

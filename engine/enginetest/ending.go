@@ -68,7 +68,7 @@ func cancelLetsCleanUp(ctx context.Context, t *trial) error {
 	if _, err := t.cancels(ctx, `trap '' TERM`, engine.ExitStatus{Code: engine.NoCode, Signal: "KILL"}, ""); err != nil {
 		return err
 	}
-	// Where a host is busy, one that cleans up may need longer than it has: not each time.
+	// On a busy host a command may need longer to clean up than it has, but not each time.
 	const tries = 5
 	for try := 1; ; try++ {
 		got, err := t.cancels(ctx, `trap 'echo cleaned; exit 9' TERM`, engine.ExitStatus{Code: 9}, "cleaned\n")
@@ -78,7 +78,7 @@ func cancelLetsCleanUp(ctx context.Context, t *trial) error {
 	}
 }
 
-// cancels cancels a command that has set a trap, and wants its end and what it writes after that.
+// cancels cancels a command that has set a trap, and checks its exit and its last output.
 func (t *trial) cancels(ctx context.Context, trap string, want engine.ExitStatus, last string) (got engine.ExitStatus, err error) {
 	h, err := t.start(ctx, t.line(trap+`; echo begun; while :; do sleep 0.1; done`))
 	if err != nil {
@@ -161,9 +161,8 @@ func closeWithoutReading(ctx context.Context, t *trial) error {
 }
 
 func nothingRemains(ctx context.Context, t *trial) error {
-	// The line leaves behind a process that is as detached as can be, and goes on
-	// when that works: it writes a tick every moment. If the backend does not end
-	// it, it ends when the scenario's folder is gone.
+	// The line leaves a detached process behind that keeps writing ticks, and continues
+	// when it does. If the engine does not end the process, it ends with the scenario's folder.
 	const detach = `rm -f ticks; trap '' HUP INT TERM
 tick='trap "" HUP INT TERM; echo > ticks; while [ -e ticks ] && echo >> ticks; do sleep 0.05; done'
 if command -v setsid > /dev/null; then (setsid sh -c "$tick" > /dev/null 2>&1 < /dev/null &)
@@ -229,7 +228,7 @@ echo begun
 }
 
 func nothingLeaks(ctx context.Context, t *trial) error {
-	// A connection or a cache may come with the first commands and stay.
+	// The first commands may open connections and fill caches that stay.
 	const warm, measured, spare = 3, 12, 6
 	round := func() error {
 		if _, err := t.finish(ctx, t.line(`echo text`)); err != nil {

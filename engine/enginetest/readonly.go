@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The folder that the tricks are tried on, with something of each kind.
+// readOnlyFolder makes the folder that the tricks try to change.
 const readOnlyFolder = `mkdir -p ws/folder ws/empty
 echo old > ws/file
 echo old > ws/folder/deep
@@ -18,15 +18,14 @@ ln -s folder ws/folderlink
 printf '#!/bin/sh\necho changed > file\n' > ws/script
 chmod 755 ws/script`
 
-// What can be seen of it, times of change included: they change with everything
-// that is not seen here. GNU and busybox know stat -c, macOS knows stat -f. It takes
-// few processes, since where each costs much this is most of what is run.
+// readOnlyState prints the folder's state, change times included. GNU and busybox have
+// stat -c, macOS has stat -f.
 const readOnlyState = `cd ws
 find . | sort | xargs stat -c '%N %f %h %u %g %s %y %z' 2> /dev/null || find . | sort | xargs stat -f '%N %Y %p %l %u %g %z %Fm %Fc'
 find . -type f | sort | xargs cksum`
 
-// readOnlyTrials are lines that change something of the folder if they can, from
-// within it. $W is its path, $T a temporary folder.
+// readOnlyTrials are shell lines that try to change the folder, from inside it. $W is its path,
+// $T a temporary folder.
 var readOnlyTrials = map[string]string{
 	"write":               `echo new > file`,
 	"append":              `echo new >> file`,
@@ -96,8 +95,7 @@ func readOnlyTricks(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	// All of them in one command first: a backend that keeps its promise is spared
-	// a command for each.
+	// Try all of them in one command first, which is faster.
 	after, err := t.tricked(ctx, strings.Join(slices.Sorted(maps.Values(readOnlyTrials)), "\n)\n(\n"))
 	if err != nil || after == before {
 		return err
@@ -114,8 +112,8 @@ func readOnlyTricks(ctx context.Context, t *trial) error {
 	return fmt.Errorf("one of the tricks changes the workspace:\n%s", difference(before, after))
 }
 
-// tricked is the state of the folder after a trick. Many of the tricks fail
-// already in the shell, or lack a program: what they say of it does not matter.
+// tricked returns the folder's state after a trick. Tricks may fail, for example
+// because a program is missing.
 func (t *trial) tricked(ctx context.Context, trick string) (string, error) {
 	req := t.line("T=$(mktemp -d); export T; (\n" + trick + "\n)")
 	req.WorkspaceRoot += "/ws"
@@ -127,7 +125,7 @@ func (t *trial) tricked(ctx context.Context, trick string) (string, error) {
 	return t.output(ctx, t.line(readOnlyState))
 }
 
-// difference is the lines that are in only one of the texts.
+// difference returns the lines that are in only one of the texts.
 func difference(before, after string) string {
 	var b strings.Builder
 	for _, line := range strings.Split(before, "\n") {

@@ -11,14 +11,14 @@ import (
 	"osaurus-sandbox/engine"
 )
 
-// The eight scenarios of Kairo's ExecutionSandboxTCK, in its order.
+// These are the scenarios of Kairo's ExecutionSandboxTCK, in its order.
 
 func successfulExit(ctx context.Context, t *trial) error {
 	got, err := t.finish(ctx, t.line(`printf out; printf err >&2`))
 	if err != nil {
 		return err
 	}
-	got.Exit.Note = "" // is the backend's own business
+	got.Exit.Note = "" // is the engine's own business
 	if got.Exit != (engine.ExitStatus{}) || string(got.Stdout) != "out" || string(got.Stderr) != "err" {
 		return fmt.Errorf("exit %+v, output %s, errors %s", got.Exit, quote(got.Stdout), quote(got.Stderr))
 	}
@@ -146,7 +146,7 @@ func concurrentStartsAreIsolated(ctx context.Context, t *trial) error {
 			if errs[i] = t.shell(ctx, t.dir, `mkdir "$DIR"`, t.dir+"/"+name); errs[i] != nil {
 				return
 			}
-			// Each waits for a moment in the middle, so that they do overlap.
+			// Each sleeps in the middle, so that they overlap.
 			req := t.line(`cat > file; sleep 0.3; printf '%s ' "$ME"; cat file; ls; exit "$CODE"`)
 			req.WorkspaceRoot += "/" + name
 			req.Env = map[string]string{"ME": name, "CODE": fmt.Sprint(10 + i)}

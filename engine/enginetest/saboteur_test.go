@@ -106,7 +106,7 @@ func saboteurs(t *testing.T) map[string]struct {
 			c.Data = bytes.ToValidUTF8(c.Data, []byte("?"))
 			return c
 		})},
-		// However many pieces come as one: each is turned round.
+		// Each chunk is rotated, because the chunks may be merged.
 		"mixes the order": {"TenThousandChunks", each(func(c engine.Chunk) engine.Chunk {
 			c.Data = slices.Concat(c.Data[len(c.Data)/2:], c.Data[:len(c.Data)/2])
 			return c

@@ -48,13 +48,13 @@ func scenarios() []scenario {
 		{"BrokenStdin", false, "an input that fails ends the command with an error: half is not taken for the whole", brokenStdin},
 
 		{"ArgumentsVerbatim", false, "arguments of Argv are seen by no shell", argumentsVerbatim},
-		{"EnvIsADelta", false, "the environment is the backend's with the request's over it, whatever is in it", envIsADelta},
+		{"EnvIsADelta", false, "the environment is the engine's with the request's over it, whatever is in it", envIsADelta},
 		{"CallersEnvStays", false, "nothing of the calling program's environment gets to a command", callersEnvStays},
 		{"WorksInWorkspace", false, "the working directory is the workspace, which can be written to", worksInWorkspace},
 		{"CommandNotFound", false, "a program or workspace that does not exist is not_found, one that cannot be run is rejected", commandNotFound},
 		{"BadRequests", false, "a request that makes no sense is invalid_args", badRequests},
 		{"StartContext", false, "ctx ends a start and not what was started", startContext},
-		{"TenantIsAudited", false, "the backend's record says for whom a command ran", tenantIsAudited},
+		{"TenantIsAudited", false, "the engine's record says for whom a command ran", tenantIsAudited},
 
 		{"ExitIsCached", false, "everybody is told the same end, and who stops waiting spoils it for nobody", exitIsCached},
 		{"SignalIsNamed", false, "a command that a signal ended has no code, and the signal's name", signalIsNamed},

@@ -28,7 +28,7 @@ func streamsStayApart(ctx context.Context, t *trial) error {
 func binaryThrough(ctx context.Context, t *trial) error {
 	data := make([]byte, 256<<10)
 	_, _ = rand.Read(data) // never fails
-	// Whatever chance does, every byte is in it, and what is no UTF-8.
+	// It has every byte, and is not UTF-8.
 	for i := range 256 {
 		data[i] = byte(i)
 	}
@@ -82,7 +82,7 @@ func firstReaderGetsAll(ctx context.Context, t *trial) error {
 	return err
 }
 
-// gated is a command that goes on when a line is written to its input.
+// gated starts a command that waits for a line of input.
 func (t *trial) gated(ctx context.Context, line string) (engine.Handle, io.WriteCloser, error) {
 	req := t.line(line)
 	input, gate := io.Pipe()
@@ -188,7 +188,7 @@ func unreadStdin(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// zeros is an input without end.
+// zeros is an endless input.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -214,7 +214,7 @@ func brokenStdin(ctx context.Context, t *trial) error {
 	})
 }
 
-// failing is an input that fails after a moment, so that the command is there.
+// failing is an input that fails after a moment, when the command runs.
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) {

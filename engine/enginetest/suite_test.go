@@ -12,8 +12,8 @@ import (
 
 // Each trick must work where nothing forbids it, or it would prove nothing.
 func TestTricksAreTricks(t *testing.T) {
-	// What these do is forbidden to any command of the backend that they are tried
-	// on here, or needs programs and rights that not every computer has.
+	// These are always forbidden by the engine that is used here, or need programs and
+	// rights that not every computer has.
 	elsewhere := map[string]bool{
 		"attribute": true, "flag": true, "remount": true, "bind mount": true,
 		"own namespace": true, "own namespace, root": true, "chroot": true,

@@ -62,7 +62,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 			return nil, unreachable(op, path, err)
 		}
 	}
-	if os.Args[0] == wardenName {
+	if os.Args[0] == monitorName {
 		// A helper that does not call Helper would start helpers forever.
 		return nil, withoutHelper(op)
 	}
@@ -128,7 +128,7 @@ func (e *Executor) Exec(ctx context.Context, cmd engine.Command) (engine.Process
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, e.temp, err).Advise(temporary)
 	}
-	p, err := start(ctx, cmd, cell{
+	p, err := start(ctx, cmd, spec{
 		Args: cmd.Args, Env: environment(cmd.Env, workspace, scratch),
 		Workspace: workspace, Scratch: scratch, ReadOnly: cmd.ReadOnly,
 		Network: e.opts.Network, Readable: e.opts.Readable,
@@ -158,8 +158,8 @@ func (e *Executor) workspace(root string) (string, error) {
 	return real, nil
 }
 
-// cell describes a command and what it may do.
-type cell struct {
+// spec describes a command and what it may do.
+type spec struct {
 	Args      []string
 	Env       []string
 	Workspace string

@@ -20,8 +20,8 @@ import (
 
 // process is a command, seen from the program that started it. It implements engine.Process.
 type process struct {
-	warden   *exec.Cmd
-	reports  *os.File // from the warden
+	monitor  *exec.Cmd
+	reports  *os.File // from the monitor
 	pid      int
 	timedOut atomic.Bool
 	done     chan struct{}
@@ -29,20 +29,20 @@ type process struct {
 	err      error       // after done
 
 	mu     sync.Mutex
-	orders *os.File // to the warden; nil after the end
+	orders *os.File // to the monitor; nil after the end
 }
 
-// start runs a command in a cell and returns when it runs.
-func start(ctx context.Context, cmd engine.Command, c cell) (*process, error) {
+// start runs a command in a child and returns when it runs.
+func start(ctx context.Context, cmd engine.Command, c spec) (*process, error) {
 	const op = "start command"
 	unavailable := func(err error) error {
 		return fault.New(fault.Unavailable, op, "", err).Advise("Run fewer commands at once, or allow more open files.")
 	}
-	spec, err := describe(c)
+	file, err := describe(c)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	defer spec.Close()
+	defer file.Close()
 	theirOrders, orders, err := os.Pipe()
 	if err != nil {
 		return nil, unavailable(err)
@@ -54,18 +54,18 @@ func start(ctx context.Context, cmd engine.Command, c cell) (*process, error) {
 		return nil, unavailable(err)
 	}
 	p := &process{reports: reports, orders: orders, done: make(chan struct{})}
-	p.warden = &exec.Cmd{
-		Path: selfProgram(), Args: []string{wardenName}, Env: []string{}, Dir: "/",
+	p.monitor = &exec.Cmd{
+		Path: selfProgram(), Args: []string{monitorName}, Env: []string{}, Dir: "/",
 		Stdout: cmd.Stdout, Stderr: cmd.Stderr,
-		ExtraFiles:  []*os.File{spec, theirOrders, theirReports},
+		ExtraFiles:  []*os.File{file, theirOrders, theirReports},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	var input io.WriteCloser
 	if cmd.Stdin != nil {
-		input, err = p.warden.StdinPipe()
+		input, err = p.monitor.StdinPipe()
 	}
 	if err == nil {
-		err = p.warden.Start()
+		err = p.monitor.Start()
 	}
 	_ = theirReports.Close() // so that the end of the reports is seen
 	if err != nil {
@@ -75,7 +75,7 @@ func start(ctx context.Context, cmd engine.Command, c cell) (*process, error) {
 	decoder := json.NewDecoder(reports)
 	if err := p.started(ctx, decoder); err != nil {
 		p.order(engine.SIGKILL)
-		_ = p.warden.Wait()
+		_ = p.monitor.Wait()
 		p.closeFiles()
 		return nil, err
 	}
@@ -107,8 +107,8 @@ func start(ctx context.Context, cmd engine.Command, c cell) (*process, error) {
 // defaultGrace is the time between SIGTERM and SIGKILL if Command.Grace is 0.
 const defaultGrace = 5 * time.Second
 
-// encoded writes a cell to a file, for readers that begin at its start.
-func encoded(c cell, f *os.File) (*os.File, error) {
+// encoded writes a spec to a file.
+func encoded(c spec, f *os.File) (*os.File, error) {
 	if err := gob.NewEncoder(f).Encode(c); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -116,7 +116,7 @@ func encoded(c cell, f *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// started waits until the warden says that the command runs.
+// started waits until the monitor says that the command runs.
 func (p *process) started(ctx context.Context, reports *json.Decoder) error {
 	const op = "start command"
 	stop := context.AfterFunc(ctx, func() { _ = p.reports.SetReadDeadline(time.Now()) })
@@ -137,15 +137,15 @@ func (p *process) started(ctx context.Context, reports *json.Decoder) error {
 	}
 }
 
-// follow waits for the command's end. The warden ends when nothing of the command is left.
+// follow waits for the command's end. The monitor ends when nothing of the command is left.
 func (p *process) follow(reports *json.Decoder) {
 	var r report
 	err := reports.Decode(&r)
-	waited := p.warden.Wait()
+	waited := p.monitor.Wait()
 	p.closeFiles()
 	switch {
 	case err != nil || r.Ended == nil:
-		p.err = fault.Newf(fault.Unavailable, engine.OpRun, "", "its warden is gone (%v)", err)
+		p.err = fault.Newf(fault.Unavailable, engine.OpRun, "", "its monitor process is gone (%v)", err)
 	case waited != nil:
 		p.err = fault.New(fault.Execution, engine.OpRun, "", waited)
 	default:
@@ -164,7 +164,7 @@ func (p *process) terminate(grace time.Duration) {
 	}
 }
 
-// order has the warden send a signal. It does not block, because the pipe holds more bytes than
+// order makes the monitor send a signal. It does not block, because the pipe holds more bytes than
 // are ever written.
 func (p *process) order(s engine.Signal) error {
 	p.mu.Lock()
@@ -172,7 +172,7 @@ func (p *process) order(s engine.Signal) error {
 	if p.orders == nil {
 		return fault.Newf(fault.NotFound, "send "+s.String(), "", "the command has ended")
 	}
-	_, _ = p.orders.Write([]byte{byte(s)}) // fails when the warden has ended
+	_, _ = p.orders.Write([]byte{byte(s)}) // fails when the monitor has ended
 	return nil
 }
 

@@ -12,10 +12,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// seatbelt is Apple's program that runs another under a profile.
+// seatbelt runs a program under a Seatbelt profile.
 const seatbelt = "/usr/bin/sandbox-exec"
 
-// adopts: nobody but launchd gets what a command leaves behind.
+// adopts is false: orphans become children of launchd.
 const adopts = false
 
 func available() error {
@@ -25,28 +25,27 @@ func available() error {
 	return nil
 }
 
-// mostCore is the limit of core files, which leaves none.
+// mostCore is the limit of the size of core files.
 const mostCore = 0
 
-// selfProgram is this program. Where its path is not known, there is none that
-// could be started.
+// selfProgram returns the path of this program.
 func selfProgram() string {
 	path, _ := os.Executable()
 	return path
 }
 
-// cellProgram is what the warden starts, and how: the cell is confined from its
-// start, and in a process group that can be killed.
-func cellProgram(c cell) ([]string, *syscall.SysProcAttr) {
+// childProgram returns what the monitor starts. The child is confined from its start, in a
+// process group of its own.
+func childProgram(c spec) ([]string, *syscall.SysProcAttr) {
 	args := []string{seatbelt, seatbelt, "-D", "WORKSPACE=" + c.Workspace, "-D", "SCRATCH=" + c.Scratch, "-D", "SELF=" + selfProgram()}
 	for i, path := range c.Readable {
 		args = append(args, "-D", "READABLE"+strconv.Itoa(i)+"="+path)
 	}
-	return append(args, "-p", profile(c), selfProgram(), cellName), &syscall.SysProcAttr{Setpgid: true}
+	return append(args, "-p", profile(c), selfProgram(), childName), &syscall.SysProcAttr{Setpgid: true}
 }
 
-// profile is what Seatbelt allows. Paths are parameters: they may hold anything.
-func profile(c cell) string {
+// profile returns the Seatbelt profile. Paths are parameters, so they need no quoting.
+func profile(c spec) string {
 	var p strings.Builder
 	p.WriteString(`(version 1)
 (deny default)
@@ -79,19 +78,19 @@ func profile(c cell) string {
 	return p.String()
 }
 
-// holdAll has nothing to do: what the warden holds is a process group.
+// holdAll does nothing: the command is in a process group.
 func holdAll() error { return nil }
 
 func signalAll(pid int, sig syscall.Signal) error { return unix.Kill(-pid, sig) }
 
-// confine has nothing to do: the cell was confined from its start.
-func confine(cell) error { return nil }
+// confine does nothing: the child is confined from its start.
+func confine(spec) error { return nil }
 
-func confineCalls(cell) error { return nil }
+func confineCalls(spec) error { return nil }
 
-// describe puts a cell into a file without a name.
-func describe(c cell) (*os.File, error) {
-	f, err := os.CreateTemp("", "osaurus-local-cell-")
+// describe writes a spec to an unlinked file.
+func describe(c spec) (*os.File, error) {
+	f, err := os.CreateTemp("", "osaurus-local-child-")
 	if err != nil {
 		return nil, err
 	}

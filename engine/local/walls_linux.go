@@ -15,19 +15,19 @@ import (
 
 const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use a room."
 
-// available says what is missing before anything is tried.
+// available returns why commands cannot be confined, if that is known without trying.
 func available() error { return nil }
 
-// confine confines the cell, but for system calls that it still needs.
-func confine(c cell) error {
+// confine confines the child, except for system calls that it still needs.
+func confine(c spec) error {
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
 	return restrictFiles(c)
 }
 
-// confineCalls is the last thing before the cell becomes the command.
-func confineCalls(c cell) error {
+// confineCalls installs the system call filter, just before the command is executed.
+func confineCalls(c spec) error {
 	program, err := filter(c).Compile()
 	if err == nil {
 		err = program.Install(false)
@@ -38,8 +38,7 @@ func confineCalls(c cell) error {
 	return nil
 }
 
-// dropCapabilities leaves root without what makes it root. With no_new_privs
-// nothing that it executes gets any of it back.
+// dropCapabilities drops root's capabilities. With no_new_privs no program gets them back.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fault.New(fault.Unavailable, "forbid new privileges", "", err)
@@ -55,9 +54,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// What commands may read and execute: the system's programs, and of /etc what
-// programs need to start and to find names, nothing of which is secret. What
-// does not exist on a system is left out.
+// readable lists what commands may read and execute: the system's programs, and files in
+// /etc that programs need and that are not secret. Missing files are skipped.
 var readable = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/run/current-system",
 	"/proc", "/sys/devices/system/cpu",
@@ -69,11 +67,11 @@ var readable = []string{
 	"/etc/timezone", "/run/systemd/resolve/stub-resolv.conf",
 }
 
-// devices are those that a command may also write to.
+// devices lists the devices that commands may read and write.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// restrictFiles is a Landlock domain of the command's own, below the warden's.
-func restrictFiles(c cell) error {
+// restrictFiles creates the command's Landlock domain, inside the monitor's.
+func restrictFiles(c spec) error {
 	config := landlock.V6
 	if c.Network {
 		config.HandledAccessNet = 0
@@ -83,7 +81,7 @@ func restrictFiles(c cell) error {
 		landlock.RWDirs(c.Scratch).WithRefer(),
 	}
 	for _, path := range slices.Concat(readable, c.Readable) {
-		// Landlock takes rights to a folder only for a folder.
+		// Landlock refuses rights of folders for a file.
 		if st, err := os.Stat(path); err == nil && st.IsDir() {
 			rules = append(rules, landlock.RODirs(path))
 		} else if err == nil || slices.Contains(c.Readable, path) {
@@ -101,26 +99,24 @@ func restrictFiles(c cell) error {
 	return nil
 }
 
-// adopts says that whatever the command leaves behind becomes the warden's, who
-// so knows when nothing is left.
+// adopts is true: orphans become children of the monitor, which so knows when nothing is left.
 const adopts = true
 
-// mostCore is the limit of core files, which leaves none: 0 would still hand the
-// core to a collector of the system.
+// mostCore is the limit of the size of core files. With 0 the system's core collector would
+// still get one.
 const mostCore = 1
 
-// selfProgram is this very program, also when its file was replaced.
+// selfProgram returns the path of this program, also when its file was replaced.
 func selfProgram() string { return "/proc/self/exe" }
 
-// cellProgram is what the warden starts, and how.
-func cellProgram(cell) ([]string, *syscall.SysProcAttr) {
-	return []string{selfProgram(), cellName}, &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+// childProgram returns what the monitor starts.
+func childProgram(spec) ([]string, *syscall.SysProcAttr) {
+	return []string{selfProgram(), childName}, &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 }
 
-// holdAll gives the warden a Landlock domain of its own, from which no signal
-// leads out: so kill(-1) in it is a kill of the command's processes and no others,
-// all at once, however they are detached, and without root. The command is in a
-// domain below it, from which no signal reaches the warden.
+// holdAll puts the monitor into a Landlock domain that signals cannot leave. Then kill(-1)
+// reaches exactly the command's processes, however they are detached, and needs no
+// root. The command is in a domain inside, whose signals do not reach the monitor.
 func holdAll() error {
 	const op = "hold command"
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -129,31 +125,30 @@ func holdAll() error {
 	if err := restrictSignals(); err != nil {
 		return err
 	}
-	// kill(-1) without a domain would end everything of the user's. So it is seen
-	// that signals do not get out, not believed.
+	// Without the domain, kill(-1) would kill all of the user's processes: make sure that
+	// signals do not leave it.
 	if err := unix.Kill(os.Getppid(), 0); err != unix.EPERM {
 		return fault.Newf(fault.Unavailable, op, "", "a signal gets out of its Landlock domain (%v)", err).Advise(oldKernel)
 	}
 	return nil
 }
 
-// signalAll signals everything that the warden holds.
+// signalAll signals all of the command's processes.
 func signalAll(_ int, sig syscall.Signal) error { return unix.Kill(-1, sig) }
 
-// describe puts a cell into memory that the helpers read, whatever its size.
-func describe(c cell) (*os.File, error) {
-	fd, err := unix.MemfdCreate("cell", unix.MFD_CLOEXEC)
+// describe writes a spec to a file in memory.
+func describe(c spec) (*os.File, error) {
+	fd, err := unix.MemfdCreate("spec", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	return encoded(c, os.NewFile(uintptr(fd), "cell"))
+	return encoded(c, os.NewFile(uintptr(fd), "spec"))
 }
 
-// restrictSignals is the warden's domain: nothing in it signals anything
-// outside, or speaks with it over an abstract socket.
+// restrictSignals creates the monitor's domain, which signals and connections to abstract
+// sockets cannot leave.
 func restrictSignals() error {
-	// Every domain forbids to move files between folders, also one that is about
-	// something else; so this one has to allow it.
+	// A domain forbids moving files between folders unless it allows it.
 	config, err := landlock.NewConfig(landlock.AccessFSSet(landlocksys.AccessFSRefer),
 		landlock.ScopedSet(landlocksys.ScopeSignal|landlocksys.ScopeAbstractUnixSocket))
 	if err == nil {
@@ -165,14 +160,14 @@ func restrictSignals() error {
 	return nil
 }
 
-// filter refuses what Landlock does not know of.
-func filter(c cell) seccomp.Filter {
+// filter returns the system call filter, for what Landlock does not cover.
+func filter(c spec) seccomp.Filter {
 	var families []uint32
 	if c.Network {
 		families = []uint32{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 	}
-	// Sockets with a path are refused either way: behind one waits a program of the
-	// user's that runs what it is told to (the session bus, a container engine).
+	// Unix sockets are always refused: programs of the user behind them run commands
+	// (the session bus, a container engine).
 	f := seccomp.Base().Plus(seccomp.Tracing()).Plus(seccomp.Nesting()).Plus(seccomp.SocketsBut(families...))
 	if c.ReadOnly {
 		f = f.Plus(seccomp.Metadata())

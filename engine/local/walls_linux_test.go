@@ -67,7 +67,7 @@ func TestWalls(t *testing.T) {
 		{"make a folder", `mkdir $OUTSIDE/folder`},
 		{"kill another process", `kill -9 $OTHER`},
 		{"kill the caller", `kill -9 $ME`},
-		{"kill the warden", `kill -9 $PPID`},
+		{"kill the monitor", `kill -9 $PPID`},
 		{"read another's environment", `cat /proc/$OTHER/environ`},
 		{"read another's memory", `head -c 1 /proc/$OTHER/mem`},
 		{"go through another's root", `ls /proc/$OTHER/root/`},

@@ -16,16 +16,16 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// The warden is this program, run again. It holds one command with everything that
+// The monitor is this program, run again. It holds one command with everything that
 // the command starts, sends it signals, kills what is left at the end, and reports how
 // the command ended. Orders come through a pipe, one signal number each. When the pipe is
 // closed, it kills everything, so that no command outlives the program that started it.
 const (
-	wardenName                             = "osaurus-local-warden"
-	wardenSpec, wardenOrders, wardenReport = 3, 4, 5 // descriptors
+	monitorName                               = "osaurus-local-monitor"
+	monitorSpec, monitorOrders, monitorReport = 3, 4, 5 // descriptors
 )
 
-// report is a message of the warden: that the command runs, why it does not, or how
+// report is a message of the monitor: that the command runs, why it does not, or how
 // its first process ended.
 type report struct {
 	Started int          `json:"started,omitempty"` // pid
@@ -41,24 +41,24 @@ const killAgain = 20 * time.Millisecond
 // return. A program that uses this package calls it first in main, a test in TestMain.
 func Helper() {
 	switch {
-	case os.Args[0] == wardenName:
-		runtime.LockOSThread() // see ward; and the cell dies with the thread that made it
+	case os.Args[0] == monitorName:
+		runtime.LockOSThread() // see ward; and the child dies with the thread that made it
 		ward()
-	case os.Args[len(os.Args)-1] == cellName:
+	case os.Args[len(os.Args)-1] == childName:
 		becomeCommand()
 	}
 }
 
 // ward never returns.
 func ward() {
-	reports := json.NewEncoder(os.NewFile(wardenReport, "reports"))
-	for _, fd := range []int{wardenSpec, wardenOrders, wardenReport} {
+	reports := json.NewEncoder(os.NewFile(monitorReport, "reports"))
+	for _, fd := range []int{monitorSpec, monitorOrders, monitorReport} {
 		unix.CloseOnExec(fd)
 	}
-	c, err := readCell(wardenSpec)
+	c, err := readSpec(monitorSpec)
 	pid := 0
 	if err == nil {
-		pid, err = startCell(c)
+		pid, err = startChild(c)
 	}
 	if err != nil {
 		_ = reports.Encode(report{Failed: &failure{fault.KindOf(err), err.Error(), fault.AdviceOf(err)}})
@@ -66,21 +66,21 @@ func ward() {
 	}
 	_ = reports.Encode(report{Started: pid})
 	signals, abandoned := make(chan syscall.Signal), new(atomic.Bool)
-	go receive(os.NewFile(wardenOrders, "orders"), signals, abandoned)
+	go receive(os.NewFile(monitorOrders, "orders"), signals, abandoned)
 	go reap(pid, reports, signals, func() {
 		if abandoned.Load() {
-			_ = os.RemoveAll(c.Scratch) // or nobody would
+			_ = os.RemoveAll(c.Scratch) // because the caller is gone
 		}
 		os.Exit(0)
 	})
-	// Signals are sent on this thread, which made the cell: on Linux each thread of the
-	// warden has a domain of its own, and only this one's contains the command's.
+	// Signals are sent on this thread, which made the child: on Linux each thread of the
+	// monitor has a domain of its own, and only this one's contains the command's.
 	for sig := range signals {
 		_ = signalAll(pid, sig)
 	}
 }
 
-// receive passes orders on. After SIGKILL it repeats that until the warden exits.
+// receive forwards orders. It repeats SIGKILL until the monitor exits.
 func receive(orders io.Reader, signals chan<- syscall.Signal, abandoned *atomic.Bool) {
 	order := make([]byte, 1)
 	for {
@@ -99,7 +99,7 @@ func receive(orders io.Reader, signals chan<- syscall.Signal, abandoned *atomic.
 	}
 }
 
-// killAll never returns. The warden exits when nothing is left.
+// killAll never returns. The monitor exits when nothing is left.
 func killAll(signals chan<- syscall.Signal) {
 	for {
 		signals <- unix.SIGKILL
@@ -107,7 +107,7 @@ func killAll(signals chan<- syscall.Signal) {
 	}
 }
 
-// reap waits for the warden's children, and calls leave when nothing of the command is left.
+// reap waits for the monitor's children, and calls leave when nothing of the command is left.
 // What the first process leaves behind is killed after engine.Linger.
 func reap(pid int, reports *json.Encoder, signals chan<- syscall.Signal, leave func()) {
 	for {
@@ -130,9 +130,9 @@ func reap(pid int, reports *json.Encoder, signals chan<- syscall.Signal, leave f
 	}
 }
 
-// startCell confines the warden and starts the command. It returns when the
+// startChild confines the monitor and starts the command. It returns when the
 // command runs.
-func startCell(c cell) (pid int, err error) {
+func startChild(c spec) (pid int, err error) {
 	const op = "hold command"
 	if err := holdAll(); err != nil {
 		return 0, err
@@ -141,16 +141,15 @@ func startCell(c cell) (pid int, err error) {
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, op, "", err)
 	}
-	args, attr := cellProgram(c)
+	args, attr := childProgram(c)
 	pid, err = syscall.ForkExec(args[0], args[1:], &syscall.ProcAttr{
-		Env: []string{}, Files: []uintptr{0, 1, 2, wardenSpec, theirs.Fd()}, Sys: attr,
+		Env: []string{}, Files: []uintptr{0, 1, 2, monitorSpec, theirs.Fd()}, Sys: attr,
 	})
 	_ = theirs.Close()
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, op, "", err)
 	}
-	// The command's own streams are the command's alone: their ends are seen by
-	// who reads them.
+	// Close the command's streams, so that their other ends see when the command closes them.
 	for fd := range 3 {
 		_ = unix.Close(fd)
 	}

@@ -17,43 +17,42 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// The cell is this program run again, once more than the warden: it confines
-// itself and becomes the command. It gets its description and the end of a pipe
-// where it says what went wrong; that it became the command is said by the
-// pipe's end.
+// The child is this program, run again by the monitor. It reads its spec, confines
+// itself and executes the command. It reports failures over a pipe, which is closed
+// when it executes the command.
 const (
-	cellName             = "osaurus-local-cell"
-	cellSpec, cellStatus = 3, 4 // descriptors
+	childName              = "osaurus-local-child"
+	childSpec, childStatus = 3, 4 // descriptors
 )
 
-// limits bound what one process of a command may take. They are generous: they
-// are for accidents, and a command that wants to do harm starts more processes.
+// limits are the resource limits of each process of a command. They are generous, because
+// they only prevent accidents: an attacker starts more processes.
 var limits = []struct {
 	resource int
 	max      uint64
 }{
-	{unix.RLIMIT_CORE, mostCore},   // a core holds memory, and with it what secrets a command was given
-	{unix.RLIMIT_NOFILE, 4096},     // what compilers and servers use, and little kernel memory
-	{unix.RLIMIT_FSIZE, 4 << 30},   // a file that grows without end fills the user's disk
-	{unix.RLIMIT_DATA, 4 << 30},    // and memory without end has the wrong program killed
+	{unix.RLIMIT_CORE, mostCore},   // core files may contain secrets
+	{unix.RLIMIT_NOFILE, 4096},     // enough for compilers and servers
+	{unix.RLIMIT_FSIZE, 4 << 30},   // protects the user's disk
+	{unix.RLIMIT_DATA, 4 << 30},    // protects the user's other programs from the OOM killer
 	{unix.RLIMIT_MEMLOCK, 8 << 20}, // the kernel's own default
 }
 
 // becomeCommand never returns.
 func becomeCommand() {
-	// The thread that is confined is the one that becomes the command.
+	// The confined thread must be the one that executes the command.
 	runtime.LockOSThread()
 	err := keepDescriptors()
 	if err == nil {
 		err = confineAndExec()
 	}
 	report := failure{Kind: fault.KindOf(err), Text: err.Error(), Advice: fault.AdviceOf(err)}
-	_ = json.NewEncoder(os.NewFile(cellStatus, "status")).Encode(report)
+	_ = json.NewEncoder(os.NewFile(childStatus, "status")).Encode(report)
 	os.Exit(1)
 }
 
-// keepDescriptors keeps all but the command's three streams from it: what this
-// program's parents left open came along too.
+// keepDescriptors marks all descriptors except the three streams close-on-exec, also
+// inherited ones.
 func keepDescriptors() error {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -67,7 +66,7 @@ func keepDescriptors() error {
 	return nil
 }
 
-// failure is a fault on its way through a pipe.
+// failure is a fault in the form in which it is sent over a pipe.
 type failure struct {
 	Kind   fault.Kind `json:"kind"`
 	Text   string     `json:"text"`
@@ -79,7 +78,7 @@ func (f failure) fault() error {
 }
 
 func confineAndExec() error {
-	c, err := readCell(cellSpec)
+	c, err := readSpec(childSpec)
 	if err != nil {
 		return err
 	}
@@ -92,7 +91,7 @@ func confineAndExec() error {
 	if err := confine(c); err != nil {
 		return err
 	}
-	// The program is looked for as the command itself would.
+	// Look the program up in the command's environment.
 	os.Clearenv()
 	for _, v := range c.Env {
 		if err := setenv(v); err != nil {
@@ -109,9 +108,9 @@ func confineAndExec() error {
 	return startFault(c.Args[0], syscall.Exec(path, c.Args, c.Env))
 }
 
-func readCell(fd int) (cell, error) {
-	// Its size is the environment's and the command's, which the kernel bounds.
-	var c cell
+func readSpec(fd int) (spec, error) {
+	// The kernel bounds the size of environment and arguments.
+	var c spec
 	err := gob.NewDecoder(io.NewSectionReader(descriptor(fd), 0, 1<<32)).Decode(&c)
 	if err != nil {
 		err = fault.New(fault.Execution, "read the command's description", "", err)
@@ -119,7 +118,7 @@ func readCell(fd int) (cell, error) {
 	return c, err
 }
 
-// descriptor reads an open file without owning it: the warden hands it on.
+// descriptor reads an open file without owning it, because the monitor passes it on.
 type descriptor int
 
 func (d descriptor) ReadAt(p []byte, offset int64) (int, error) {
@@ -137,7 +136,7 @@ func setenv(v string) error {
 
 func limit() error {
 	for _, l := range limits {
-		// Not beyond what this process itself may.
+		// Do not raise this process's own limits.
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(l.resource, &now); err != nil {
 			return fault.New(fault.Unavailable, "limit resources", "", err)
