@@ -96,11 +96,10 @@ func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 	if size, ok := in.GetSize(); ok {
 		var h *handle
 		if fh, ok := in.GetFh(); ok {
-			var done func()
-			if h, done, err = s.handle(fh); err != nil {
+			if h, err = s.handle(fh); err != nil {
 				return status(err)
 			}
-			defer done()
+			defer h.file.release()
 		}
 		if err := s.truncate(n, h, size); err != nil {
 			return status(err)

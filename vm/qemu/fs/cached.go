@@ -34,11 +34,11 @@ func (d *Device) readCached(h header, c *vhostuser.Chain) (n int, ok bool) {
 		return 0, false
 	}
 	defer s.requests.Done()
-	handle, done, err := s.handle(in.Fh)
+	handle, err := s.handle(in.Fh)
 	if err != nil {
 		return 0, false
 	}
-	defer done()
+	defer handle.file.release()
 	if n, ok = readNow(handle.file.fd, first(after(c.In, outHeaderSize), int(size)), int64(in.Offset)); !ok {
 		return 0, false
 	}

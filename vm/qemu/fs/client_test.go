@@ -65,7 +65,7 @@ func (c *client) raw(request []byte, space int) []byte {
 func (c *client) request(op opcode, node uint64, body []byte, space int) ([]byte, error) {
 	h := fuse.InHeader{Length: uint32(inHeaderSize + len(body)), Opcode: uint32(op), Unique: 7, NodeId: node, Caller: c.as}
 	reply := c.raw(slices.Concat(bytesOf(&h), body), outHeaderSize+space)
-	if o, _ := operationOf(op); o.silent {
+	if op.operation().silent {
 		return nil, nil
 	}
 	if len(reply) < outHeaderSize {
@@ -240,6 +240,24 @@ func (c *client) host(name, text string) {
 	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// counts is what a device holds for the guest.
+type counts struct {
+	Nodes int // files that its kernel knows
+	Paths int // descriptors of folders and removed files
+	Open  int // open files and folders
+}
+
+func stats(d *Device) counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cur == nil {
+		return counts{}
+	}
+	d.cur.mu.Lock()
+	defer d.cur.mu.Unlock()
+	return counts{len(d.cur.nodes), d.cur.paths.Len(), len(d.cur.handles)}
 }
 
 // want checks an error.

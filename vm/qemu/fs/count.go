@@ -32,7 +32,7 @@ var errTooDeep = errors.New("folders are nested too deeply")
 // countLocked starts a walk in the background, unless one is running or ended recently, or the
 // device is closed. The caller must hold a reference to the share's folder, as every session does.
 func (u *usage) countLocked() {
-	if u.walking || u.rules.closed() || time.Now().Before(u.nextWalk) {
+	if u.walking || u.rules.closed.Load() || time.Now().Before(u.nextWalk) {
 		return
 	}
 	u.walking, u.shrunk, u.grown, u.grownFiles, u.moved = true, 0, 0, 0, false
@@ -121,7 +121,7 @@ func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		if u.rules.closed() {
+		if u.rules.closed.Load() {
 			return 0, 0, os.ErrClosed
 		}
 	}
@@ -130,10 +130,7 @@ func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
 
 // eachEntry calls f for each entry of a folder that still exists.
 func eachEntry(folder *os.File, f func(name string, info *fileInfo) error) error {
-	conn, err := folder.SyscallConn()
-	if err != nil {
-		return err
-	}
+	dir := &descriptor{fd: int(folder.Fd())} // the caller closes it
 	for {
 		names, err := folder.Readdirnames(countBatch)
 		if err == io.EOF || errors.Is(err, os.ErrNotExist) { // there are no more, or the folder was removed
@@ -142,22 +139,14 @@ func eachEntry(folder *os.File, f func(name string, info *fileInfo) error) error
 		if err != nil {
 			return err
 		}
-		cerr := conn.Control(func(fd uintptr) {
-			dir := &descriptor{fd: int(fd)}
-			for _, name := range names {
-				var info fileInfo
-				if err = statAt(dir, name, &info); err == nil {
-					err = f(name, &info)
-				} else {
-					err = nil
-				}
-				if err != nil {
-					return
-				}
+		for _, name := range names {
+			var info fileInfo
+			if statAt(dir, name, &info) != nil {
+				continue // removed meanwhile
 			}
-		})
-		if err = errors.Join(err, cerr); err != nil {
-			return err
+			if err := f(name, &info); err != nil {
+				return err
+			}
 		}
 	}
 }

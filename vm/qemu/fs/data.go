@@ -15,11 +15,10 @@ type readResult struct {
 	h    *handle
 	off  int64
 	size int
-	done func()
 }
 
 func (r *readResult) Size() int { return r.size }
-func (r *readResult) Done()     { r.done() }
+func (r *readResult) Done()     { r.h.file.release() }
 
 func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 	n, st := r.Readv([][]byte{buf[:min(len(buf), r.size)]})
@@ -66,11 +65,11 @@ func partly(n int, err error) fuse.Status {
 }
 
 func (s *session) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadResult, fuse.Status) {
-	h, done, err := s.handle(in.Fh)
+	h, err := s.handle(in.Fh)
 	if err != nil {
 		return nil, status(err)
 	}
-	return &readResult{h, int64(in.Offset), int(in.Size), done}, fuse.OK
+	return &readResult{h, int64(in.Offset), int(in.Size)}, fuse.OK
 }
 
 func (s *session) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
@@ -115,21 +114,20 @@ const atEnd = math.MaxInt64 - maxMessage
 // grow runs f, which may write size bytes at off to an open file, if the limits allow that, and
 // updates the quota.
 func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error {
-	h, done, err := s.handle(fh)
+	h, err := s.handle(fh)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer h.file.release()
 	u := s.zone(h.node).usage
 	t, err := h.charge(u)
 	if err != nil {
 		return err
 	}
-	err = s.dev.floor.take(s.dev.root, size, 0)
-	if err == nil {
-		err = s.ask(u, func() error { return u.reserve(size) })
+	if size == 0 { // it frees space
+		defer u.shrink()()
 	}
-	if err != nil {
+	if err := s.reserve(u, size); err != nil {
 		if !overwrites(h.file, off, size, err) {
 			return err
 		}
@@ -146,8 +144,8 @@ func overwrites(file *descriptor, off, size int64, err error) bool {
 	var s unix.Statfs_t
 	inPlace := err == unix.EDQUOT ||
 		unix.Fstatfs(file.fd, &s) == nil && (s.Type == unix.EXT4_SUPER_MAGIC || s.Type == unix.TMPFS_MAGIC)
-	if size == 0 || !inPlace {
-		return size == 0
+	if !inPlace {
+		return false
 	}
 	hole, err := unix.Seek(file.fd, off, unix.SEEK_HOLE)
 	return err == nil && hole >= off+size

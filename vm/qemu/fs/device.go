@@ -3,7 +3,7 @@
 package fs
 
 import (
-	"fmt"
+	"cmp"
 	"io"
 	"log"
 	"log/slog"
@@ -46,13 +46,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Stats counts what a device holds.
-type Stats struct {
-	Nodes int // files known to the guest's kernel
-	Paths int // descriptors of folders and removed files, which are recycled
-	Open  int // files and folders open in the guest
-}
-
 // Device is one share. It implements [vhostuser.Device].
 type Device struct {
 	share vm.Share
@@ -77,16 +70,7 @@ var _ vhostuser.Device = (*Device)(nil)
 // if it is renamed. The caller must close the device once it is no longer served.
 func New(share vm.Share, opts Options) (*Device, error) {
 	const op = "share"
-	switch share.Ownership {
-	case vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody:
-	case "":
-		share.Ownership = vm.OwnershipSubtree
-	default:
-		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise(fmt.Sprintf("Ownership is %s, %s or %s.", vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody))
-	}
-	if share.MinFree < 0 {
-		return nil, fault.New(fault.InvalidArgs, op, share.Path, nil).Advise("MinFree is zero or positive.")
-	}
+	share.Ownership = cmp.Or(share.Ownership, vm.OwnershipSubtree)
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -128,22 +112,11 @@ func (d *Device) Close() error {
 	d.closed = true
 	d.mu.Unlock()
 	if !closed {
-		d.rules.close()
+		d.rules.closed.Store(true)
 		d.replace(nil)
 		d.root.release()
 	}
 	return nil
-}
-
-// Stats returns the device's current counts.
-func (d *Device) Stats() Stats {
-	d.mu.Lock()
-	s := d.cur
-	d.mu.Unlock()
-	if s == nil {
-		return Stats{}
-	}
-	return s.stats()
 }
 
 func (d *Device) Features() uint64 { return 0 }
@@ -254,7 +227,7 @@ func (d *Device) panicked(r any) {
 
 // serve is handle for plain buffers.
 func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
-	if o, ok := operationOf(h.op); ok && !o.silent && space < outHeaderSize {
+	if o := h.op.operation(); o.size > 0 && !o.silent && space < outHeaderSize {
 		return 0 // no space for a reply
 	}
 	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {

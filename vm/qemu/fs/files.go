@@ -128,11 +128,11 @@ func (s *session) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { s.removeHandl
 const fsyncDataOnly = 1
 
 func (s *session) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	h, done, err := s.handle(in.Fh)
+	h, err := s.handle(in.Fh)
 	if err != nil {
 		return status(err)
 	}
-	defer done()
+	defer h.file.release()
 	if in.FsyncFlags&fsyncDataOnly != 0 {
 		return status(unix.Fdatasync(h.file.fd))
 	}
@@ -155,33 +155,18 @@ func (s *session) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status
 		return fuse.EINVAL
 	}
 	return status(s.grow(in.Fh, int64(in.Offset), size, func(h *handle) error {
-		if in.Mode&unix.FALLOC_FL_PUNCH_HOLE != 0 {
-			return s.punch(h, in)
-		}
 		return retry(func() error { return unix.Fallocate(h.file.fd, in.Mode, int64(in.Offset), int64(in.Length)) })
 	}))
-}
-
-// punch frees a part of a file.
-func (s *session) punch(h *handle, in *fuse.FallocateIn) error {
-	u := s.zone(h.node).usage
-	defer u.shrink()()
-	t, err := h.charge(u)
-	if err != nil {
-		return err
-	}
-	defer u.settle(t, h.file, 0)
-	return retry(func() error { return unix.Fallocate(h.file.fd, in.Mode, int64(in.Offset), int64(in.Length)) })
 }
 
 // Lseek implements fuse.RawFileSystem for SEEK_DATA and SEEK_HOLE. The guest's kernel handles the
 // rest.
 func (s *session) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	h, done, err := s.handle(in.Fh)
+	h, err := s.handle(in.Fh)
 	if err != nil {
 		return status(err)
 	}
-	defer done()
+	defer h.file.release()
 	if in.Whence != unix.SEEK_DATA && in.Whence != unix.SEEK_HOLE || h.node.kind != unix.S_IFREG {
 		return fuse.EINVAL
 	}
@@ -197,11 +182,11 @@ func (s *session) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (ui
 	if in.OffIn > math.MaxInt64-maxCopy || in.OffOut > math.MaxInt64-maxCopy || in.Flags != 0 {
 		return 0, fuse.EINVAL
 	}
-	src, done, err := s.handle(in.FhIn)
+	src, err := s.handle(in.FhIn)
 	if err != nil {
 		return 0, status(err)
 	}
-	defer done()
+	defer src.file.release()
 	size := int64(min(in.Len, maxCopy))
 	var n int
 	err = s.grow(in.FhOut, int64(in.OffOut), size, func(dst *handle) (err error) {

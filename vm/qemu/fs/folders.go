@@ -63,11 +63,11 @@ func (s *session) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 // list calls add for the entries from in.Offset on, until add returns false. Offsets are the
 // host's, which stay valid while the folder changes.
 func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) error {
-	h, done, err := s.handle(in.Fh)
+	h, err := s.handle(in.Fh)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer h.file.release()
 	if h.node.kind != unix.S_IFDIR {
 		return unix.ENOTDIR
 	}

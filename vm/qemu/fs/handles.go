@@ -51,16 +51,16 @@ func (h *handle) charge(u *usage) (*tracked, error) {
 	return h.tracked, nil
 }
 
-// handle returns an open file. The caller must call done after use.
-func (s *session) handle(fh uint64) (h *handle, done func(), err error) {
+// handle returns an open file. The caller must release h.file after use.
+func (s *session) handle(fh uint64) (*handle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h = s.handles[fh]
+	h := s.handles[fh]
 	if h == nil {
-		return nil, nil, unix.EBADF
+		return nil, unix.EBADF
 	}
 	h.file.acquire()
-	return h, h.file.release, nil
+	return h, nil
 }
 
 // mayOpen fails if a guest user has too many open files. A user may open at most as many as are

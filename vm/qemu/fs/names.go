@@ -113,9 +113,6 @@ func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileI
 // counts for the folder's quota, which differs from the file's for the root folder of a limited
 // subtree.
 func (s *session) counted(parent *node, dir *descriptor, name string, info *fileInfo, f func() error) error {
-	if err := s.dev.floor.take(s.dev.root, 0, 1); err != nil {
-		return err
-	}
 	zone := s.zone(parent)
 	around, u := zone.usage, zone.of(name).usage
 	files := int64(1)
@@ -124,10 +121,10 @@ func (s *session) counted(parent *node, dir *descriptor, name string, info *file
 		defer u.lockNames()()
 		files = 0
 	}
-	if err := s.ask(around, func() error { return around.mayAdd(0) }); err != nil {
+	if err := s.mayAdd(around, 0); err != nil {
 		return err
 	}
-	if err := s.ask(u, func() error { return u.mayAdd(files) }); err != nil {
+	if err := s.mayAdd(u, files); err != nil {
 		return err
 	}
 	err := around.changing(dir, f)
@@ -202,12 +199,9 @@ func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	if err := mayLink(zone, s.zone(parent).of(name)); err != nil {
 		return status(err)
 	}
-	if err := s.dev.floor.take(s.dev.root, 0, 0); err != nil {
-		return status(err)
-	}
 	u := zone.usage
 	defer u.lockNames()()
-	if err := s.ask(u, func() error { return u.mayAdd(0) }); err != nil {
+	if err := s.mayAdd(u, 0); err != nil {
 		return status(err)
 	}
 	var info fileInfo
@@ -311,10 +305,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	// A name needs space in its new folder, and many file systems do not shrink the old one.
 	// Replacing a file in the same folder needs none, so that it works when the quota is full.
 	if from != to || !taken {
-		if err := s.dev.floor.take(s.dev.root, 0, 0); err != nil {
-			return status(err)
-		}
-		if err := s.ask(u, func() error { return u.mayAdd(0) }); err != nil {
+		if err := s.mayAdd(u, 0); err != nil {
 			return status(err)
 		}
 	}

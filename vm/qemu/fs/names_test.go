@@ -85,7 +85,7 @@ func TestOpenWhatWasReplaced(t *testing.T) {
 	c.forget(old.NodeId, 9)
 	c.forget(fresh.NodeId, 9)
 	c.forget(dir.NodeId, 9)
-	if s := c.dev.Stats(); s.Paths != 0 || s.Open != 0 {
+	if s := stats(c.dev); s.Paths != 0 || s.Open != 0 {
 		t.Errorf("descriptors are held for what was forgotten: %+v", s)
 	}
 }

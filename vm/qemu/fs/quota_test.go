@@ -81,7 +81,7 @@ func (l limited) exact() { l.t.Helper(); l.agrees(l.usage()) }
 func (l limited) agrees(u *usage) {
 	l.t.Helper()
 	if s := l.dev.session(); s != nil {
-		s.letGo(u) // of what no walk finds
+		s.freeRemoved(u) // of what no walk finds
 		s.requests.Done()
 	}
 	bytes, files, err := u.count(l.dev.root)

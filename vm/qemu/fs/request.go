@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opcode is the kind of a FUSE request; go-fuse does not export its own list.
+// opcode is the kind of a FUSE request. go-fuse does not export its list.
 type opcode uint32
 
 const (
@@ -53,110 +53,101 @@ const (
 )
 
 const (
-	// maxData is the largest READ and WRITE. It is Linux's largest, and fits
-	// into a ring of 1024 descriptors, one for each page.
+	// maxData is the largest READ and WRITE, as in Linux. It fits into a ring of 1024
+	// descriptors, one for each page.
 	maxData = 1 << 20
-	// maxMessage bounds each direction of a request. Without it a guest could
-	// name the same page over and over and have gigabytes allocated for it.
+	// maxMessage bounds each direction of a request, since a guest can name the same page many
+	// times to have gigabytes allocated.
 	maxMessage = maxData + 64<<10
-	// maxCopied bounds a request that carries no file data. The largest is a
-	// SETXATTR of Linux's 64 KiB.
+	// maxCopied bounds a request without file data. Linux's largest is a SETXATTR of 64 KiB.
 	maxCopied = 128 << 10
 
-	inHeaderSize  = int(unsafe.Sizeof(fuse.InHeader{}))
+	inHeaderSize  = int(headerSize)
 	outHeaderSize = int(unsafe.Sizeof(fuse.OutHeader{}))
 
-	// FUSE's version. virtio-fs came with 7.31; a guest that says less is no
-	// Linux that we know.
+	// The FUSE version: no Linux has virtio-fs with a version before 7.31.
 	fuseMajor, fuseMinMinor = 7, 31
 )
 
-// operation says what a request must be like.
+// operation describes the requests of an opcode.
 type operation struct {
-	size   int  // of the fixed part
-	writes bool // refused on a read-only share
-	slow   bool // may wait for the host's disk, or have it give much room back
-	silent bool // has no reply
+	size   uintptr // of the fixed part; zero for an opcode that is not served
+	writes bool    // refused on a read-only share
+	slow   bool    // may wait for the host's disk, or free much space
+	silent bool    // has no reply
 }
 
-// operationOf returns what is known of an opcode; the rest is not served.
-func operationOf(op opcode) (operation, bool) {
-	switch op {
-	case opLookup, opReadlink, opStatFS, opRemoveXAttr, opSymlink, opUnlink, opRmdir, opDestroy:
-		writes := op == opRemoveXAttr || op == opSymlink || op == opUnlink || op == opRmdir
-		return operation{size: inHeaderSize, writes: writes, slow: op == opUnlink}, true
-	case opForget:
-		return operation{size: int(unsafe.Sizeof(fuse.ForgetIn{})), silent: true}, true
-	case opBatchForget:
-		return operation{size: inHeaderSize + 8, silent: true}, true
-	case opInterrupt:
-		return operation{size: int(unsafe.Sizeof(fuse.InterruptIn{}))}, true
-	case opGetAttr:
-		return operation{size: int(unsafe.Sizeof(fuse.GetAttrIn{}))}, true
-	case opSetAttr:
-		return operation{size: int(unsafe.Sizeof(fuse.SetAttrIn{})), writes: true}, true
-	case opMknod:
-		return operation{size: int(unsafe.Sizeof(fuse.MknodIn{})), writes: true}, true
-	case opMkdir:
-		return operation{size: int(unsafe.Sizeof(fuse.MkdirIn{})), writes: true}, true
-	case opRename:
-		return operation{size: inHeaderSize + 8, writes: true}, true
-	case opRename2:
-		return operation{size: int(unsafe.Sizeof(fuse.RenameIn{})), writes: true}, true
-	case opLink:
-		return operation{size: int(unsafe.Sizeof(fuse.LinkIn{})), writes: true}, true
-	case opOpen, opOpenDir:
-		return operation{size: int(unsafe.Sizeof(fuse.OpenIn{}))}, true
-	case opCreate:
-		return operation{size: int(unsafe.Sizeof(fuse.CreateIn{})), writes: true}, true
-	case opRead, opReadDir, opReadDirPlus:
-		return operation{size: int(unsafe.Sizeof(fuse.ReadIn{})), slow: op == opRead}, true
-	case opWrite:
-		return operation{size: int(unsafe.Sizeof(fuse.WriteIn{})), writes: true, slow: true}, true
-	case opRelease, opReleaseDir:
-		return operation{size: int(unsafe.Sizeof(fuse.ReleaseIn{}))}, true
-	case opFsync, opFsyncDir:
-		return operation{size: int(unsafe.Sizeof(fuse.FsyncIn{})), slow: true}, true
-	case opSetXAttr:
-		return operation{size: inHeaderSize + 8, writes: true}, true
-	case opGetXAttr, opListXAttr:
-		return operation{size: int(unsafe.Sizeof(fuse.GetXAttrIn{}))}, true
-	case opInit:
-		return operation{size: inHeaderSize + 16}, true
-	case opFallocate:
-		return operation{size: int(unsafe.Sizeof(fuse.FallocateIn{})), writes: true, slow: true}, true
-	case opLseek:
-		return operation{size: int(unsafe.Sizeof(fuse.LseekIn{}))}, true
-	case opCopyFileRange:
-		return operation{size: int(unsafe.Sizeof(fuse.CopyFileRangeIn{})), writes: true, slow: true}, true
+// headerSize is the size of a request without arguments.
+const headerSize = unsafe.Sizeof(fuse.InHeader{})
+
+var operations = [...]operation{
+	opLookup:        {size: headerSize},
+	opForget:        {size: unsafe.Sizeof(fuse.ForgetIn{}), silent: true},
+	opGetAttr:       {size: unsafe.Sizeof(fuse.GetAttrIn{})},
+	opSetAttr:       {size: unsafe.Sizeof(fuse.SetAttrIn{}), writes: true},
+	opReadlink:      {size: headerSize},
+	opSymlink:       {size: headerSize, writes: true},
+	opMknod:         {size: unsafe.Sizeof(fuse.MknodIn{}), writes: true},
+	opMkdir:         {size: unsafe.Sizeof(fuse.MkdirIn{}), writes: true},
+	opUnlink:        {size: headerSize, writes: true, slow: true},
+	opRmdir:         {size: headerSize, writes: true},
+	opRename:        {size: headerSize + 8, writes: true},
+	opLink:          {size: unsafe.Sizeof(fuse.LinkIn{}), writes: true},
+	opOpen:          {size: unsafe.Sizeof(fuse.OpenIn{})},
+	opRead:          {size: unsafe.Sizeof(fuse.ReadIn{}), slow: true},
+	opWrite:         {size: unsafe.Sizeof(fuse.WriteIn{}), writes: true, slow: true},
+	opStatFS:        {size: headerSize},
+	opRelease:       {size: unsafe.Sizeof(fuse.ReleaseIn{})},
+	opFsync:         {size: unsafe.Sizeof(fuse.FsyncIn{}), slow: true},
+	opSetXAttr:      {size: headerSize + 8, writes: true},
+	opGetXAttr:      {size: unsafe.Sizeof(fuse.GetXAttrIn{})},
+	opListXAttr:     {size: unsafe.Sizeof(fuse.GetXAttrIn{})},
+	opRemoveXAttr:   {size: headerSize, writes: true},
+	opInit:          {size: headerSize + 16},
+	opOpenDir:       {size: unsafe.Sizeof(fuse.OpenIn{})},
+	opReadDir:       {size: unsafe.Sizeof(fuse.ReadIn{})},
+	opReleaseDir:    {size: unsafe.Sizeof(fuse.ReleaseIn{})},
+	opFsyncDir:      {size: unsafe.Sizeof(fuse.FsyncIn{}), slow: true},
+	opCreate:        {size: unsafe.Sizeof(fuse.CreateIn{}), writes: true},
+	opInterrupt:     {size: unsafe.Sizeof(fuse.InterruptIn{})},
+	opDestroy:       {size: headerSize},
+	opBatchForget:   {size: headerSize + 8, silent: true},
+	opFallocate:     {size: unsafe.Sizeof(fuse.FallocateIn{}), writes: true, slow: true},
+	opReadDirPlus:   {size: unsafe.Sizeof(fuse.ReadIn{})},
+	opRename2:       {size: unsafe.Sizeof(fuse.RenameIn{}), writes: true},
+	opLseek:         {size: unsafe.Sizeof(fuse.LseekIn{})},
+	opCopyFileRange: {size: unsafe.Sizeof(fuse.CopyFileRangeIn{}), writes: true, slow: true},
+}
+
+// operation returns the zero operation for an opcode that is not served.
+func (op opcode) operation() operation {
+	if int64(op) >= int64(len(operations)) {
+		return operation{}
 	}
-	return operation{}, false
+	return operations[op]
 }
 
-// slow is what operationOf says, or what of a request's arguments makes it so: a file that is made shorter
-// gives room back. They are the guest's, which may change them: it is the one who waits. CREATE is not
-// slow, though it may find a file there and cut it: creat(2) of each new file asks for that, too, and would
-// pay for it.
+// slow reports whether a request may wait for the host's disk or free much space, as shortening a
+// file does. It reads arguments that the guest may still change, which only delays the guest. CREATE
+// is not slow, although it may truncate a file: creat(2) asks for that with each new file.
 func slow(op opcode, request [][]byte) bool {
 	switch op {
 	case opSetAttr:
-		in := argument[fuse.SetAttrIn](request)
-		return in.Valid&fuse.FATTR_SIZE != 0
+		return argument[fuse.SetAttrIn](request).Valid&fuse.FATTR_SIZE != 0
 	case opOpen:
 		return argument[fuse.OpenIn](request).Flags&unix.O_TRUNC != 0
 	}
-	o, _ := operationOf(op)
-	return o.slow
+	return op.operation().slow
 }
 
-// argument is the fixed part of a request, or what there is of it.
+// argument returns the fixed part of a request, as far as it is there.
 func argument[In any](request [][]byte) (in In) {
 	gather(unsafe.Slice((*byte)(unsafe.Pointer(&in)), unsafe.Sizeof(in)), request)
 	return in
 }
 
-// header is the part of a request's header that is needed before go-fuse
-// parses it. It is read from guest memory once.
+// header is the part of a request's header that is needed before go-fuse parses it. It is
+// read from guest memory once.
 type header struct {
 	op     opcode
 	unique uint64
@@ -169,14 +160,14 @@ func readHeader(request [][]byte) header {
 	return header{opcode(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// check decides whether a request may go to go-fuse, which writes to the
-// standard logger about what is too short for it.
+// check returns an error for a request that go-fuse must not get. It includes short requests,
+// about which go-fuse would write to the standard logger.
 func check(op opcode, request [][]byte, length int, readOnly bool) unix.Errno {
-	o, ok := operationOf(op)
+	o := op.operation()
 	switch {
-	case !ok:
+	case o.size == 0:
 		return unix.ENOSYS
-	case length < o.size, op != opWrite && length > maxCopied:
+	case length < int(o.size), op != opWrite && length > maxCopied:
 		return unix.EIO
 	case o.writes && readOnly:
 		return unix.EROFS
@@ -193,7 +184,7 @@ func check(op opcode, request [][]byte, length int, readOnly bool) unix.Errno {
 
 // refuse answers a request with an error and returns the reply's length.
 func refuse(h header, errno unix.Errno, reply [][]byte, space int) int {
-	if o, _ := operationOf(h.op); o.silent || space < outHeaderSize {
+	if h.op.operation().silent || space < outHeaderSize {
 		return 0
 	}
 	var b [outHeaderSize]byte

@@ -195,7 +195,7 @@ func (s *session) held(n *node) *descriptor {
 	for h := range n.open {
 		return h.file.acquire()
 	}
-	if n.removed && n.path != nil {
+	if (n.removed || n.isRoot()) && n.path != nil {
 		return n.path.acquire()
 	}
 	return nil
@@ -228,19 +228,11 @@ func (s *session) removed(parent *node, name string, d *descriptor, before *file
 	}
 }
 
-// stat tells of a node's file.
+// stat reads the attributes of a node's file.
 func (s *session) stat(n *node, info *fileInfo) error {
 	if d := s.held(n); d != nil {
 		defer d.release()
 		return d.stat(info)
-	}
-	if n.isRoot() {
-		d, err := s.folder(n)
-		if err == nil {
-			err = d.stat(info)
-			d.release()
-		}
-		return err
 	}
 	dir, name, err := s.place(n)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ type rules struct {
 	folder   *descriptor // of the share
 	subtrees *vm.Subtrees
 	log      *slog.Logger
-	stop     chan struct{} // closed when the device is
+	closed   atomic.Bool // the device is closed: count no more
 
 	mu     sync.Mutex
 	cur    *ruleset
@@ -62,21 +63,8 @@ func newZone(owner fuse.Owner, u *usage) *zone {
 
 func (r *rules) init(folder *descriptor, subtrees *vm.Subtrees, log *slog.Logger) {
 	r.folder, r.subtrees, r.log = folder, subtrees, log
-	r.stop = make(chan struct{})
 	r.usages = map[string]*usage{}
 	r.current()
-}
-
-// close ends counting.
-func (r *rules) close() { close(r.stop) }
-
-func (r *rules) closed() bool {
-	select {
-	case <-r.stop:
-		return true
-	default:
-		return false
-	}
 }
 
 // current returns the rules as they are now.

@@ -141,12 +141,6 @@ func (s *session) close() {
 	s.nodes, s.byID, s.handles = nil, nil, nil
 }
 
-func (s *session) stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Stats{Nodes: len(s.nodes), Paths: s.paths.Len(), Open: len(s.handles)}
-}
-
 // node returns the node that a request names.
 func (s *session) node(id uint64) (*node, error) {
 	s.mu.Lock()
@@ -243,18 +237,38 @@ func (s *session) losePathLocked(n *node) {
 	}
 }
 
-// ask asks a usage for room. What is only held of removed files, in case that the guest still
-// opens them, is let go of before it is refused.
-func (s *session) ask(u *usage, f func() error) error {
+// reserve reserves size bytes for a write, or fails if the disk or a quota is full. The caller must
+// call u.settle with the same size.
+func (s *session) reserve(u *usage, size int64) error {
+	if size > 0 {
+		if err := s.dev.floor.take(s.dev.root, size, 0); err != nil {
+			return err
+		}
+	}
+	return s.retryFreed(u, func() error { return u.reserve(size) })
+}
+
+// mayAdd fails if the disk or a quota has no space for a name and so many more files.
+func (s *session) mayAdd(u *usage, files int64) error {
+	if err := s.dev.floor.take(s.dev.root, 0, files); err != nil {
+		return err
+	}
+	return s.retryFreed(u, func() error { return u.mayAdd(files) })
+}
+
+// retryFreed calls f, which asks for a part of a quota. If f fails, it frees removed files that are
+// kept in case the guest still opens them, and calls f again.
+func (s *session) retryFreed(u *usage, f func() error) error {
 	err := f()
-	if err != nil && s.letGo(u) {
+	if err != nil && s.freeRemoved(u) {
 		err = f()
 	}
 	return err
 }
 
-// letGo gives up the descriptors of removed files that count in a usage, and says whether there were any.
-func (s *session) letGo(u *usage) (some bool) {
+// freeRemoved drops the descriptors of removed files that count in a usage. It reports whether
+// there were any.
+func (s *session) freeRemoved(u *usage) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var next *list.Element

@@ -48,7 +48,7 @@ func (s *session) changeXAttr(id uint64, size int64, f func(path string) error) 
 		return err
 	}
 	defer u.untrack(t)
-	if err := s.ask(u, func() error { return u.reserve(size) }); err != nil {
+	if err := s.reserve(u, size); err != nil {
 		return err
 	}
 	defer u.settle(t, d, size)
@@ -109,9 +109,6 @@ func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, 
 		return fuse.EINVAL
 	}
 	size := int64(len(name)) + int64(in.Size) // without a value it takes room, too
-	if err := s.dev.floor.take(s.dev.root, size, 0); err != nil {
-		return status(err)
-	}
 	return status(s.changeXAttr(in.NodeId, size, func(path string) error {
 		return unix.Setxattr(path, name, value[:in.Size], int(in.Flags))
 	}))
