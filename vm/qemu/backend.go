@@ -54,7 +54,7 @@ func newBackends(cfg *vm.Config, log *slog.Logger) ([]backend, *vsock.Device, er
 // serve serves the device until QEMU hangs up or the context ends.
 func (b backend) serve(ctx context.Context, conn *net.UnixConn, log *slog.Logger) {
 	log = log.With("device", b.name)
-	if err := vhostuser.Serve(ctx, conn, b.device, vhostuser.Options{Log: log}); err != nil {
+	if err := vhostuser.Serve(ctx, conn, b.device, log); err != nil {
 		log.Error("device ended", "err", err)
 	}
 }

@@ -217,7 +217,7 @@ func (m *VM) serve(dev vhostuser.Device, accept func() (*net.UnixConn, error)) {
 			s.Err = err
 			return
 		}
-		s.Err = vhostuser.Serve(ctx, conn, dev, vhostuser.Options{Log: slog.New(slog.NewTextHandler(m.Console, nil))})
+		s.Err = vhostuser.Serve(ctx, conn, dev, slog.New(slog.NewTextHandler(m.Console, nil)))
 	}()
 }
 

@@ -131,6 +131,8 @@ func (d *Device) Config() []byte { return nil }
 // Reset implements vhostuser.Device. It ends the session.
 func (d *Device) Reset() { d.replace(nil) }
 
+func (d *Device) Break() {}
+
 // replace makes s the current session. The old one is closed when its requests are done.
 func (d *Device) replace(s *session) {
 	d.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -40,7 +41,7 @@ func newRingGuest(t testing.TB, d *Device) *ringGuest {
 	g := &ringGuest{t: t, m: vhosttest.New(t, slots+ringSize/4*slotBytes)}
 	ctx, hangUp := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- vhostuser.Serve(ctx, g.m.Back, d, vhostuser.Options{}) }()
+	go func() { served <- vhostuser.Serve(ctx, g.m.Back, d, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		hangUp()
 		if err := <-served; err != nil {

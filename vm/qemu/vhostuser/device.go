@@ -2,8 +2,6 @@
 
 package vhostuser
 
-import "log/slog"
-
 // Device is a virtio device.
 type Device interface {
 	// Features returns the device's own virtio feature bits (0 to 23).
@@ -22,15 +20,7 @@ type Device interface {
 	// Reset is called when the driver restarts (boot, reboot, driver reload) and when the front end
 	// is gone. No queue runs meanwhile, but HandleQueue may still be busy with an abandoned chain.
 	Reset()
-}
-
-// Breaker is a Device that is notified when it breaks. Its queues stay dead until the next Reset.
-// Break is called once per break, on its own goroutine.
-type Breaker interface {
-	Break(err error)
-}
-
-// Options are the optional parameters of Serve.
-type Options struct {
-	Log *slog.Logger // default: discard
+	// Break is called once when the device breaks, on its own goroutine. The device's queues stay
+	// dead until the next Reset.
+	Break()
 }

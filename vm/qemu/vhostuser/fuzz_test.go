@@ -21,6 +21,7 @@ func (taker) Features() uint64 { return 0 }
 func (taker) Queues() int      { return 1 }
 func (taker) Config() []byte   { return []byte{1, 2, 3, 4} }
 func (taker) Reset()           {}
+func (taker) Break()           {}
 func (d taker) HandleQueue(q *Queue) {
 	for c, ok := q.Pop(); ok; c, ok = q.Pop() {
 		if d.check != nil {
@@ -48,7 +49,7 @@ func FuzzControl(f *testing.F) {
 		}
 		defer unix.Close(event)
 		done := make(chan error, 1)
-		go func() { done <- Serve(context.Background(), m.Back, taker{}, Options{}) }()
+		go func() { done <- Serve(context.Background(), m.Back, taker{}, slog.New(slog.DiscardHandler)) }()
 		for len(in) >= 3 {
 			fds := [][]int{nil, {m.MemFD}, {event}, {m.MemFD, event}}[in[1]%4]
 			n := min(int(in[2]), len(in)-3)
@@ -86,7 +87,7 @@ func FuzzMemTable(f *testing.F) {
 		}
 		defer mem.release()
 		for _, r := range rs { // whatever was accepted can be touched
-			iov, err := mem.appendGuest(nil, r.gpa, r.size)
+			iov, err := mem.appendGuest(nil, r.GPA, r.Size)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +134,7 @@ func FuzzQueue(f *testing.F) {
 		}}
 		q := newQueue(0, h, slog.New(slog.DiscardHandler), dev.HandleQueue)
 		q.num, q.indirect, q.eventIdx = num, true, eventIdx
-		q.addr = vringAddr{desc: vhosttest.User, avail: vhosttest.User + num*descSize, used: vhosttest.User + usedAt}
+		q.addr = vringAddr{Desc: vhosttest.User, Avail: vhosttest.User + num*descSize, Used: vhosttest.User + usedAt}
 		copy(m.Mem[:usedAt], in)
 		if err := q.mapRings(mem); err != nil {
 			t.Fatal(err)

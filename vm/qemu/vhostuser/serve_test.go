@@ -4,6 +4,7 @@ package vhostuser_test
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -41,7 +42,7 @@ func (*reverser) Features() uint64 { return 0 }
 func (*reverser) Queues() int      { return 1 }
 func (*reverser) Config() []byte   { return []byte{1, 2, 3, 4} }
 func (d *reverser) Reset()         { d.resets.Add(1) }
-func (d *reverser) Break(error)    { d.breaks.Add(1) }
+func (d *reverser) Break()         { d.breaks.Add(1) }
 
 func (d *reverser) HandleQueue(q *vhostuser.Queue) {
 	for {
@@ -84,7 +85,7 @@ func (d *reverser) serve(c *vhostuser.Chain) (n int) {
 // serve starts a back end and returns a channel with its end.
 func serve(m *vhosttest.Machine, dev vhostuser.Device) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- vhostuser.Serve(context.Background(), m.Back, dev, vhostuser.Options{}) }()
+	go func() { done <- vhostuser.Serve(context.Background(), m.Back, dev, slog.New(slog.DiscardHandler)) }()
 	return done
 }
 

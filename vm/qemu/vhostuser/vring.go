@@ -55,11 +55,11 @@ func (s *server) isFresh() bool {
 
 // vringState handles requests with a ring's index and a number.
 func (s *server) vringState(m *message) ([]byte, error) {
-	st, err := parseVringState(m.payload)
+	st, err := decode[vringState](m.payload)
 	if err != nil {
 		return nil, err
 	}
-	q, err := s.queue(st.index)
+	q, err := s.queue(st.Index)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func (s *server) vringState(m *message) ([]byte, error) {
 	case reqGetVringBase: // also means: stop the ring
 		base := q.stop()
 		q.setKick(nil)
-		return le.AppendUint32(le.AppendUint32(nil, st.index), uint32(base)), nil
+		return le.AppendUint32(le.AppendUint32(nil, st.Index), uint32(base)), nil
 	case reqSetVringEnable:
-		q.setEnabled(st.num != 0)
+		q.setEnabled(st.Num != 0)
 		s.start()
 		return nil, nil
 	}
@@ -80,15 +80,15 @@ func (s *server) vringState(m *message) ([]byte, error) {
 	}
 	switch m.req {
 	case reqSetVringNum:
-		if st.num == 0 || st.num > maxQueueSize || st.num&(st.num-1) != 0 {
-			return nil, fmt.Errorf("ring of %d entries", st.num)
+		if st.Num == 0 || st.Num > maxQueueSize || st.Num&(st.Num-1) != 0 {
+			return nil, fmt.Errorf("ring of %d entries", st.Num)
 		}
-		q.num = int(st.num)
+		q.num = int(st.Num)
 	case reqSetVringBase:
-		if st.num > 0xffff {
-			return nil, fmt.Errorf("ring index %d", st.num)
+		if st.Num > 0xffff {
+			return nil, fmt.Errorf("ring index %d", st.Num)
 		}
-		q.lastAvail = uint16(st.num)
+		q.lastAvail = uint16(st.Num)
 	}
 	return nil, nil
 }
@@ -105,15 +105,15 @@ func (q *Queue) setEnabled(on bool) {
 }
 
 func (s *server) vringAddr(p []byte) error {
-	a, err := parseVringAddr(p)
+	a, err := decode[vringAddr](p)
 	if err != nil {
 		return err
 	}
-	q, err := s.queue(a.index)
+	q, err := s.queue(a.Index)
 	if err != nil {
 		return err
 	}
-	if a.flags&1 != 0 {
+	if a.Flags&1 != 0 {
 		return errors.New("dirty logging was not offered")
 	}
 	q.mu.Lock()
@@ -127,7 +127,7 @@ func (s *server) vringAddr(p []byte) error {
 
 // vringFile handles requests with one of a ring's eventfds.
 func (s *server) vringFile(m *message) error {
-	v, err := parseU64(m.payload)
+	v, err := decode[uint64](m.payload)
 	if err != nil {
 		return err
 	}

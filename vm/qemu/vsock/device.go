@@ -77,10 +77,7 @@ type Device struct {
 	pumping atomic.Int32
 }
 
-var (
-	_ vhostuser.Device  = (*Device)(nil)
-	_ vhostuser.Breaker = (*Device)(nil)
-)
+var _ vhostuser.Device = (*Device)(nil)
 
 // New returns a device for the guest with the given context id (3 or more).
 func New(guestCID uint32) *Device {
@@ -110,7 +107,7 @@ func (d *Device) Reset() {
 	d.failAll(syscall.ECONNRESET, (*Conn).unheard)
 }
 
-func (d *Device) Break(error) { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
+func (d *Device) Break() { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
 
 // Close closes the device. All connections are reset; dials and listeners fail with net.ErrClosed.
 func (d *Device) Close() error {

@@ -5,6 +5,7 @@ package vsock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"sync"
 	"syscall"
@@ -62,7 +63,7 @@ func startGuest(t testing.TB, d *Device) *fakeGuest {
 	t.Helper()
 	g := &fakeGuest{t: t, m: vhosttest.New(t, memSize), served: make(chan error, 1), done: make(chan struct{}), conns: map[key]*guestConn{}}
 	ctx, hangUp := context.WithCancel(context.Background())
-	go func() { g.served <- vhostuser.Serve(ctx, g.m.Back, d, vhostuser.Options{}) }()
+	go func() { g.served <- vhostuser.Serve(ctx, g.m.Back, d, slog.New(slog.DiscardHandler)) }()
 	g.m.Negotiate(0)
 	g.m.Share()
 	g.rx, g.tx = g.m.NewQueue(rxQueue, ringSize, 0), g.m.NewQueue(txQueue, ringSize, vhosttest.RingBytes)

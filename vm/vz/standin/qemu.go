@@ -231,7 +231,7 @@ func (h *hypervisor) serve(d vhostuser.Device, device string) error {
 	h.add("-chardev", "socket,id=backend%d,fd=%[1]d", h.last())
 	h.add("-device", "%s,chardev=backend%d", device, h.last())
 	h.serving.Go(func() {
-		if err := vhostuser.Serve(context.Background(), conn, d, vhostuser.Options{}); err != nil {
+		if err := vhostuser.Serve(context.Background(), conn, d, slog.New(slog.DiscardHandler)); err != nil {
 			slog.Error("stand-in: device ended", "device", device, "err", err)
 		}
 	})

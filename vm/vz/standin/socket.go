@@ -42,7 +42,7 @@ type served struct {
 	socket *VirtioSocketDevice
 }
 
-var _ vhostuser.Breaker = served{}
+var _ vhostuser.Device = served{}
 
 func (s served) HandleQueue(q *vhostuser.Queue) {
 	s.socket.driven.Store(true)
