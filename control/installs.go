@@ -15,7 +15,6 @@ import (
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/toolhost"
-	"osaurus-sandbox/tools"
 )
 
 // installService implements the service Installs.
@@ -130,19 +129,19 @@ func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPlu
 
 // Enable enables a plugin's tools.
 func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
-	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.enable", s.Plugins.Enable)
+	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.enable", true)
 	return &controlpb.EnablePluginResponse{Plugin: p}, err
 }
 
 // Disable disables them.
 func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
-	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.disable", s.Plugins.Disable)
+	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.disable", false)
 	return &controlpb.DisablePluginResponse{Plugin: p}, err
 }
 
-func (s installService) able(ctx context.Context, agent, plugin, action string, do func(context.Context, tools.Agent, config.PluginID, string) (install.Record, error)) (*controlpb.InstalledPlugin, error) {
+func (s installService) able(ctx context.Context, agent, plugin, action string, on bool) (*controlpb.InstalledPlugin, error) {
 	return s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
-		return do(ctx, toolhost.AgentOf(a), id, string(callerOf(ctx).cause()))
+		return s.Plugins.Enable(ctx, toolhost.AgentOf(a), id, on, string(callerOf(ctx).cause()))
 	})
 }
 

@@ -190,7 +190,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	}
 	d.plugins, err = pluginhost.Open(pluginhost.Options{
 		Home: d.Home, Tools: d.tools, Registry: d.api.Tools, Library: d.api.Library, Topics: d.api.Topics, Lines: d.api.Lines, Config: d.config,
-		Record: d.diary, Program: d.Program, Log: d.api.Log,
+		Record: d.diary, Log: d.api.Log,
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ package install
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"osaurus-sandbox/config"
@@ -13,24 +14,6 @@ import (
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )
-
-// Rooms is where plugins are installed and run.
-type Rooms interface {
-	// Agent looks up an agent, or fails with NotFound.
-	Agent(id config.AgentID) (tools.Agent, error)
-	// Start starts the guest unless it runs.
-	Start(ctx context.Context) error
-	// Boot identifies the running guest: it differs after each start and is "" while none
-	// runs. It does not block.
-	Boot() string
-	// Room returns the agent's room.
-	Room(a tools.Agent) engine.Room
-}
-
-// Packages installs the packages that plugins depend on, as tools.Installer does.
-type Packages interface {
-	System(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
-}
 
 // Secrets are the secrets that plugins may read: their own, then those of the agent.
 type Secrets interface {
@@ -79,16 +62,22 @@ const (
 
 // Options configures an Installer.
 type Options struct {
-	Home     config.Home
-	Rooms    Rooms
-	Packages Packages
+	Home config.Home
+	// Agent looks up an agent, or fails with NotFound.
+	Agent func(config.AgentID) (tools.Agent, error)
+	// Start starts the guest unless it runs.
+	Start func(context.Context) error
+	// Boot identifies the running guest: it differs after each start and is "" while none
+	// runs. It does not block.
+	Boot func() string
+	Room tools.Rooms
+	// Packages installs the packages that plugins depend on, as tools.Installer.System does.
+	Packages func(ctx context.Context, c *tools.Call, names []string) (tools.Installed, error)
 	Secrets  Secrets
 	Registry *tools.Registry
 	Life     Life
 	Note     func(Happening) // may be nil; must not block
-	// Program is this program's release. It is recorded with plugins that it verified.
-	Program string
-	Log     *slog.Logger
+	Log      *slog.Logger
 }
 
 // Installer manages the plugins of all agents of a home. Its methods are safe for concurrent
@@ -161,7 +150,7 @@ func (i *Installer) List(agent config.AgentID) ([]Record, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.stateOf(agent)
-	return append([]Record(nil), s.list...), s.broken
+	return slices.Clone(s.list), s.broken
 }
 
 // Find returns an agent's plugin, whatever its status.
@@ -195,7 +184,7 @@ func (i *Installer) put(agent config.AgentID, plugin config.PluginID, r *Record)
 	if s.broken != nil {
 		return s.broken
 	}
-	if _, err := i.Rooms.Agent(agent); err != nil {
+	if _, err := i.Agent(agent); err != nil {
 		return err // the agent was deleted, and its record with it
 	}
 	next, err := s.with(plugin, r)

@@ -43,7 +43,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the steps are %v", steps)
 	}
 	hash, _ := recipe("1").Hash()
-	if r.Status != install.Ready || r.Hash != hash || r.Agent != alice.ID || r.VerifiedBy != "test" || !slices.Equal(r.Packages, []string{"jq"}) || r.Doing != nil {
+	if r.Status != install.Ready || r.Hash != hash || r.Agent != alice.ID || !slices.Equal(r.Packages, []string{"jq"}) || r.Doing != nil {
 		t.Errorf("%+v", r)
 	}
 	const want = `data-tools: folder
@@ -72,7 +72,7 @@ data-tools/only-1/data.txt: 1
 		t.Fatalf("%v %s", err, text)
 	}
 	if f := file[0]; f["agentId"] != string(alice.ID) || f["status"] != "ready" || f["sourceContentHash"] != string(hash) ||
-		f["installedAt"] == nil || f["lastVerifiedAppVersion"] != "test" || f["plugin"].(map[string]any)["name"] != "Data Tools" {
+		f["installedAt"] == nil || f["plugin"].(map[string]any)["name"] != "Data Tools" {
 		t.Errorf("%v", f)
 	}
 
@@ -215,7 +215,7 @@ func TestDisable(t *testing.T) {
 	if _, err := i.Install(t.Context(), alice, recipe("1"), install.How{}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := i.Disable(t.Context(), alice, dataTools, "a test"); err != nil || !r.Disabled || listed(registry, alice) != "" || len(w.alive) != 0 {
+	if r, err := i.Enable(t.Context(), alice, dataTools, false, "a test"); err != nil || !r.Disabled || listed(registry, alice) != "" || len(w.alive) != 0 {
 		t.Errorf("%+v %v %q", r, err, listed(registry, alice))
 	}
 	if _, err := i.Install(t.Context(), alice, recipe("2"), install.How{}); err != nil || listed(registry, alice) != "" || len(w.alive) != 0 {
@@ -225,7 +225,7 @@ func TestDisable(t *testing.T) {
 	if listed(registry, alice) != "" {
 		t.Error("it has tools after a restart")
 	}
-	if _, err := i.Enable(t.Context(), alice, dataTools, "a test"); err != nil || listed(registry, alice) != "data-tools_look" || len(w.alive) != 1 {
+	if _, err := i.Enable(t.Context(), alice, dataTools, true, "a test"); err != nil || listed(registry, alice) != "data-tools_look" || len(w.alive) != 1 {
 		t.Errorf("%v %q", err, listed(registry, alice))
 	}
 }

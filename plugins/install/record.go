@@ -30,8 +30,6 @@ type Record struct {
 	Status      Status         `json:"status"`
 	// Hash is the recipe's. If the library has another one, there is an update.
 	Hash plugins.Hash `json:"sourceContentHash"`
-	// VerifiedBy is the release that last found the plugin intact.
-	VerifiedBy string `json:"lastVerifiedAppVersion,omitempty"`
 
 	Disabled bool `json:"disabled,omitempty"`
 	// Without lists declared secrets that have no value.
@@ -61,7 +59,7 @@ const (
 // Step is a step of an installation or removal.
 type Step string
 
-// The steps of an installation in order, then those of verification and removal.
+// The steps of an installation in order, then that of a removal.
 const (
 	Validate     Step = "validate"
 	Machine      Step = "machine"
@@ -72,7 +70,6 @@ const (
 	Setup        Step = "setup"
 	Tools        Step = "tools"
 
-	Verify Step = "verify"
 	Remove Step = "remove"
 )
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
-	"io"
 	"path"
 	"regexp"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools"
 )
 
@@ -49,11 +48,19 @@ fi
 cat -- "$1"
 if command -v apk >/dev/null; then echo apk; elif command -v apt-get >/dev/null; then echo apt; else echo none; fi
 `
+	// scriptRemove defines a function that deletes files, also folders without write permission.
+	scriptRemove = `set -eu
+remove() {
+	for f; do
+		[ -L "$f" ] || chmod -R u+rwX -- "$f" 2>/dev/null || :
+		rm -rf -- "$f"
+	done
+}
+`
 	// scriptTake makes a backup of the folder of plugin $2 in the home $1, and removes the files
 	// named on standard input from it. If something else is in its place, even a link, it is moved
 	// to the backup.
-	scriptTake = `set -eu
-umask 022
+	scriptTake = scriptRemove + `umask 022
 cd -- "$1"
 if [ -L plugins ]; then
 	echo "the folder plugins is a link: remove it" >&2
@@ -61,8 +68,7 @@ if [ -L plugins ]; then
 fi
 mkdir -p plugins
 cd plugins
-chmod -R u+rwX -- ".$2.copy" ".$2.before" 2>/dev/null || :
-rm -rf -- ".$2.copy" ".$2.before" ".$2.none"
+remove ".$2.copy" ".$2.before" ".$2.none"
 if [ -d "$2" ] && [ ! -L "$2" ]; then
 	cp -a -- "$2" ".$2.copy"
 	mv -- ".$2.copy" ".$2.before"
@@ -77,34 +83,24 @@ cd -- "$2"
 xargs -0 -r rm -rf --
 `
 	// scriptGiveBack restores the backup. It is idempotent.
-	scriptGiveBack = `set -eu
-cd -- "$1/plugins" 2>/dev/null || exit 0
+	scriptGiveBack = scriptRemove + `cd -- "$1/plugins" 2>/dev/null || exit 0
 if [ -e ".$2.before" ] || [ -L ".$2.before" ]; then
-	[ -L "$2" ] || chmod -R u+rwX -- "$2" 2>/dev/null || :
-	rm -rf -- "$2"
+	remove "$2"
 	mv -- ".$2.before" "$2"
 elif [ -e ".$2.none" ]; then
-	[ -L "$2" ] || chmod -R u+rwX -- "$2" 2>/dev/null || :
-	rm -rf -- "$2"
+	remove "$2"
 fi
-chmod -R u+rwX -- ".$2.copy" 2>/dev/null || :
-rm -rf -- ".$2.none" ".$2.copy"
+remove ".$2.none" ".$2.copy"
 `
 	// scriptKeep deletes the backup.
-	scriptKeep = `cd -- "$1/plugins" 2>/dev/null || exit 0
-chmod -R u+rwX -- ".$2.before" 2>/dev/null
-rm -rf -- ".$2.before" ".$2.none" ".$2.copy"
+	scriptKeep = scriptRemove + `cd -- "$1/plugins" 2>/dev/null || exit 0
+remove ".$2.before" ".$2.none" ".$2.copy"
 `
 	// scriptClear removes the folder and the backup.
-	scriptClear = `set -eu
-cd -- "$1/plugins" 2>/dev/null || exit 0
-for f in "$2" ".$2.before" ".$2.none" ".$2.copy"; do
-	[ -L "$f" ] || chmod -R u+rwX -- "$f" 2>/dev/null || :
-	rm -rf -- "$f"
-done
+	scriptClear = scriptKeep + `remove "$2"
 `
 	// scriptLook prints the name in the layer file $1, which of the following $3 plugins have a
-	// folder or a backup in the home $2, and which of the remaining arguments are installed packages.
+	// folder in the home $2, and which of the remaining arguments are installed packages.
 	scriptLook = `layer=$1
 home=$2
 plugins=$3
@@ -112,7 +108,6 @@ shift 3
 printf 'layer %s\n' "$(cat -- "$layer" 2>/dev/null)"
 while [ "$plugins" -gt 0 ]; do
 	[ -d "$home/plugins/$1" ] && [ ! -L "$home/plugins/$1" ] && printf 'folder %s\n' "$1"
-	if [ -e "$home/plugins/.$1.before" ] || [ -L "$home/plugins/.$1.before" ] || [ -e "$home/plugins/.$1.none" ]; then printf 'left %s\n' "$1"; fi
 	shift
 	plugins=$((plugins - 1))
 done
@@ -137,17 +132,14 @@ func newLayer() string {
 }
 
 // script runs a script in an agent's room and returns its output.
-func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot bool, text string, stdin io.Reader, args ...string) (string, error) {
-	out, trouble := &bounded{left: maxAnswer}, &bounded{left: 4 << 10}
-	if stdin == nil {
-		stdin = strings.NewReader("")
-	}
+func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot bool, text string, stdin string, args ...string) (string, error) {
 	if err := i.here(ctx); err != nil {
 		return "", err
 	}
-	p, err := i.Rooms.Room(a).Exec(ctx, engine.Command{
+	var out, trouble bytes.Buffer
+	p, err := i.Room(a).Exec(ctx, engine.Command{
 		Args: append([]string{"/bin/sh", "-c", text, "plugin"}, args...), Dir: "/", RoomRoot: asRoot,
-		Stdin: stdin, Stdout: out, Stderr: trouble, Timeout: scriptTime,
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &trouble, Timeout: scriptTime, MaxOutput: maxAnswer,
 	})
 	if err != nil {
 		return "", err
@@ -161,32 +153,9 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	case exit.Quota:
 		return "", fault.Newf(fault.Rejected, op, string(a.Name), "the agent's disk is full").Advise("Delete what it does not need, or raise its limits.diskMB or limits.homeMB.")
 	case exit.Status() != 0:
-		why := strings.TrimSpace(strings.ToValidUTF8(trouble.String(), "\uFFFD"))
+		why := printable.First(strings.TrimSpace(trouble.String()), maxSetup)
 		return "", fault.Newf(fault.Execution, op, string(a.Name), "exit code %d: %s", exit.Status(), why).
 			Advise("See what is in the way in the agent's folder plugins: `osaurus-sandbox shell " + string(a.Name) + "`.")
 	}
 	return out.String(), nil
-}
-
-// bounded is a buffer that fails when it is full, which ends the program that writes.
-type bounded struct {
-	bytes.Buffer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, errors.New("it writes more than it may")
-	}
-	return b.Buffer.Write(p)
-}
-
-// list formats names for xargs -0.
-func list[T ~string](names []T) io.Reader {
-	var b strings.Builder
-	for _, name := range names {
-		b.WriteString(string(name))
-		b.WriteByte(0)
-	}
-	return strings.NewReader(b.String())
 }

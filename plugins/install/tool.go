@@ -142,7 +142,7 @@ func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine
 		if err := i.rest(ctx, c.Agent, r.ID); err != nil {
 			return tools.Ran{}, err
 		}
-		ran, err := tools.Run(ctx, i.Rooms.Room(c.Agent), cmd)
+		ran, err := tools.Run(ctx, i.Room(c.Agent), cmd)
 		if err == nil || repaired || fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.InvalidArgs {
 			return ran, err
 		}

@@ -3,7 +3,6 @@ package install
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,18 +63,6 @@ func (i *Installer) Install(ctx context.Context, a tools.Agent, recipe plugins.R
 	return i.install(ctx, a, Record{ID: id, Plugin: recipe, Agent: a.ID, Hash: hash}, how)
 }
 
-// reinstall installs the recipe that the agent has once more. The caller has the turn.
-func (i *Installer) reinstall(ctx context.Context, op string, a tools.Agent, plugin config.PluginID, how How) (Record, error) {
-	if err := i.settle(ctx, a, plugin); err != nil {
-		return Record{}, err
-	}
-	r, err := i.get(op, a, plugin)
-	if err != nil {
-		return Record{}, err
-	}
-	return i.install(ctx, a, Record{ID: plugin, Plugin: r.Plugin, Agent: a.ID, Hash: r.Hash}, how)
-}
-
 // transaction is an installation in progress.
 type transaction struct {
 	*Installer
@@ -103,7 +90,7 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 	}
 	err := t.walk(ctx)
 	if err == nil {
-		i.finish(ctx, a, t)
+		i.finish(context.WithoutCancel(ctx), a, t)
 		return t.record, nil
 	}
 	// Undo it even if the caller has left.
@@ -112,7 +99,7 @@ func (i *Installer) install(ctx context.Context, a tools.Agent, r Record, how Ho
 	failure := failureOf(t.at(), t.record.Plugin.Version, err)
 	i.note(Failed, a, r.ID, how.By, string(failure.Step)+": "+failure.Message)
 	if undone := i.undo(ctx, a, t.record, failure); undone != nil {
-		i.Log.Warn("a plugin's installation is taken back later", "agent", a.Name, "plugin", r.ID, "error", undone)
+		i.Log.Warn("a plugin's failed installation will be undone later", "agent", a.Name, "plugin", r.ID, "error", undone)
 	}
 	return Record{}, fault.Newf(fault.KindOf(err), "install plugin", string(r.ID), "%s: %w", failure.Step, err).Advise(fault.AdviceOf(err))
 }
@@ -156,17 +143,17 @@ func (t *transaction) validate(ctx context.Context) error {
 	return t.Life.End(ctx, t.agent.ID, t.record.ID)
 }
 
-func (t *transaction) start(ctx context.Context) error { return t.Rooms.Start(ctx) }
+func (t *transaction) start(ctx context.Context) error { return t.Start(ctx) }
 
 // enter makes the agent's room, names its layer and finds its package manager.
 func (t *transaction) enter(ctx context.Context) error {
-	text, err := t.script(ctx, "look into room", t.agent, true, scriptMark, nil, LayerFile, newLayer())
+	text, err := t.script(ctx, "look into room", t.agent, true, scriptMark, "", LayerFile, newLayer())
 	if err != nil {
 		return err
 	}
 	layer, which, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if !layerText.MatchString(layer) {
-		return fault.Newf(fault.Execution, "look into room", string(t.agent.Name), "%s has something else in it", LayerFile).
+		return fault.Newf(fault.Execution, "look into room", string(t.agent.Name), "%s does not hold the name of a layer", LayerFile).
 			Advise("Reset the agent: `osaurus-sandbox agent reset " + string(t.agent.Name) + "`.")
 	}
 	t.record.Layer, t.manager = layer, packages.Manager(which)
@@ -180,7 +167,7 @@ func (t *transaction) depend(ctx context.Context) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	seen, err := t.look(ctx, t.agent, nil, names(wanted), nil)
+	seen, err := t.look(ctx, t.agent, nil, names(wanted)...)
 	if err != nil {
 		return err
 	}
@@ -190,15 +177,15 @@ func (t *transaction) depend(ctx context.Context) error {
 	})
 	call := &tools.Call{Agent: t.agent, Client: "plugin " + string(t.record.ID), Tell: func(p tools.Progress) { t.say(p.Text) }}
 	for some := range slices.Chunk(lacking, packages.MaxSpecs) {
-		if _, err := t.Packages.System(ctx, call, some); err != nil {
+		if _, err := t.Packages(ctx, call, some); err != nil {
 			return err
 		}
 	}
 	if len(lacking) > 0 {
-		seen, err = t.look(ctx, t.agent, nil, names(wanted), nil)
+		seen, err = t.look(ctx, t.agent, nil, names(wanted)...)
 	}
 	// Virtual packages cannot be found, so they are not recorded.
-	t.record.Packages = seen.has(wanted)
+	t.record.Packages = slices.DeleteFunc(names(wanted), func(name string) bool { return !seen.packages[name] })
 	return err
 }
 
@@ -214,7 +201,11 @@ func (t *transaction) write(ctx context.Context) error {
 		delete(files, name)
 		delete(replaced, name)
 	}
-	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, list(slices.Sorted(maps.Keys(replaced))), t.agent.Home, string(t.record.ID)); err != nil {
+	var old strings.Builder // separated by NUL, for xargs
+	for name := range replaced {
+		old.WriteString(string(name) + "\x00")
+	}
+	if _, err := t.script(ctx, "make plugin's folder", t.agent, false, scriptTake, old.String(), t.agent.Home, string(t.record.ID)); err != nil {
 		return err
 	}
 	for n, name := range slices.Sorted(maps.Keys(files)) {
@@ -236,12 +227,9 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 	if err := i.here(ctx); err != nil {
 		return err
 	}
-	done, err := i.Rooms.Room(a).WriteFile(ctx, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{
+	_, err := i.Room(a).WriteFile(ctx, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{
 		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),
 	})
-	if err == nil && hex.EncodeToString(done.SHA256) != digest(text) {
-		err = fault.Newf(fault.Execution, "write", string(name), "something else was written")
-	}
 	return err
 }
 
@@ -281,7 +269,7 @@ func (t *transaction) setUp(ctx context.Context) error {
 	if err := t.Life.Command(ctx, t.agent, t.record.ID, may, true, &cmd); err != nil {
 		return err
 	}
-	p, err := t.Rooms.Room(t.agent).Exec(ctx, cmd)
+	p, err := t.Room(t.agent).Exec(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -301,7 +289,7 @@ func (t *transaction) setUp(ctx context.Context) error {
 // offer registers the tools and marks the plugin as ready.
 func (t *transaction) offer(context.Context) error {
 	done := t.record
-	done.Status, done.Doing, done.VerifiedBy = Ready, nil, t.Program
+	done.Status, done.Doing = Ready, &Doing{Step: Tools} // until the backup is deleted
 	if err := t.register(t.agent.ID, done); err != nil {
 		return err
 	}
@@ -312,22 +300,21 @@ func (t *transaction) offer(context.Context) error {
 	return nil
 }
 
-// finish deletes the backup of the previous version and starts the daemon. If the deletion
-// fails, the next change of the plugin does it.
+// finish deletes the backup of the previous version and starts the daemon.
 func (i *Installer) finish(ctx context.Context, a tools.Agent, t *transaction) {
 	what := Installed
 	if t.before != nil {
 		what = Updated
 	}
 	i.note(what, a, t.record.ID, t.By, t.record.Plugin.Version)
-	if _, err := i.script(context.WithoutCancel(ctx), "forget the version before", a, false, scriptKeep, nil, a.Home, string(t.record.ID)); err != nil {
-		i.Log.Warn("the version before of a plugin is left", "agent", a.Name, "plugin", t.record.ID, "error", err)
+	if err := i.complete(ctx, a, &t.record); err != nil {
+		i.Log.Warn("the previous version of a plugin is deleted later", "agent", a.Name, "plugin", t.record.ID, "error", err)
 	}
 	i.begin(a, t.record.ID)
 }
 
-func failureOf(step Step, version string, err error) Failure {
-	return Failure{Step: step, Kind: fault.KindOf(err), Message: clip(err.Error()), Advice: clip(fault.AdviceOf(err)), Time: time.Now().UTC().Truncate(time.Second), Version: version}
+func failureOf(step Step, version string, err error) *Failure {
+	return &Failure{Step: step, Kind: fault.KindOf(err), Message: clip(err.Error()), Advice: clip(fault.AdviceOf(err)), Time: time.Now().UTC().Truncate(time.Second), Version: version}
 }
 
 // clip shortens a text for a record.

@@ -38,43 +38,27 @@ func (i *Installer) remove(ctx context.Context, a tools.Agent, r Record, by stri
 	if err := i.register(a.ID, r); err != nil {
 		return err
 	}
-	for _, do := range []func() error{
-		func() error { return i.Life.End(ctx, a.ID, r.ID) },
-		func() error {
-			_, err := i.script(ctx, "remove plugin's folder", a, false, scriptClear, nil, a.Home, string(r.ID))
-			return err
-		},
-		func() error { return i.Secrets.Forget(ctx, a, r.ID) },
-		func() error { return i.put(a.ID, r.ID, nil) },
-	} {
-		if err := do(); err != nil {
-			i.fail(a, r, failureOf(Remove, r.Plugin.Version, err))
-			return err
-		}
+	err := i.Life.End(ctx, a.ID, r.ID)
+	if err == nil {
+		_, err = i.script(ctx, "remove plugin's folder", a, false, scriptClear, "", a.Home, string(r.ID))
+	}
+	if err == nil {
+		err = i.Secrets.Forget(ctx, a, r.ID)
+	}
+	if err == nil {
+		err = i.put(a.ID, r.ID, nil)
+	}
+	if err != nil {
+		r.Failure = failureOf(Remove, r.Plugin.Version, err)
+		return errors.Join(err, i.put(a.ID, r.ID, &r))
 	}
 	i.note(Uninstalled, a, r.ID, by, "")
 	return nil
 }
 
-// fail records a failure of a plugin.
-func (i *Installer) fail(a tools.Agent, r Record, f Failure) {
-	r.Failure = &f
-	if err := i.put(a.ID, r.ID, &r); err != nil {
-		i.Log.Error("what is wrong with a plugin is not kept", "agent", a.Name, "plugin", r.ID, "failure", f.Message, "error", err)
-	}
-}
-
-// Enable lists a plugin's tools again, and starts its daemon and handlers.
-func (i *Installer) Enable(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) (Record, error) {
-	return i.able(ctx, a, plugin, true, by)
-}
-
-// Disable is the opposite of Enable. The plugin stays installed.
-func (i *Installer) Disable(ctx context.Context, a tools.Agent, plugin config.PluginID, by string) (Record, error) {
-	return i.able(ctx, a, plugin, false, by)
-}
-
-func (i *Installer) able(ctx context.Context, a tools.Agent, plugin config.PluginID, on bool, by string) (Record, error) {
+// Enable lists a plugin's tools and starts its daemon and handlers, or the opposite if on is false. The
+// plugin stays installed.
+func (i *Installer) Enable(ctx context.Context, a tools.Agent, plugin config.PluginID, on bool, by string) (Record, error) {
 	op, what := "disable plugin", Disabled
 	if on {
 		op, what = "enable plugin", Enabled

@@ -231,7 +231,7 @@ func TestDisabledWhileLookedAt(t *testing.T) {
 		return nil
 	}
 	go func() {
-		_, err := i.Disable(t.Context(), a, dataTools, "a test")
+		_, err := i.Enable(t.Context(), a, dataTools, false, "a test")
 		done <- err
 	}()
 	<-ended

@@ -98,7 +98,7 @@ func (w *world) open(agents ...tools.Agent) (*install.Installer, *tools.Registry
 		ids = append(ids, a.ID)
 	}
 	i := install.Open(install.Options{
-		Home: w.home, Rooms: w, Packages: w, Secrets: w, Registry: registry, Life: w, Program: "test", Log: slog.New(slog.DiscardHandler),
+		Home: w.home, Agent: w.Agent, Start: w.Start, Boot: w.Boot, Room: w.Room, Packages: w.System, Secrets: w, Registry: registry, Life: w, Log: slog.New(slog.DiscardHandler),
 		Note: func(h install.Happening) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

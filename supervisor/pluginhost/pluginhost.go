@@ -26,9 +26,7 @@ type Options struct {
 	Lines    *services.Logs
 	Config   *services.PluginConfig
 	Record   events.Recorder
-	// Program is this program's release: see install.Options.
-	Program string
-	Log     *slog.Logger
+	Log      *slog.Logger
 }
 
 // Host installs, registers and runs the plugins of a home's agents.
@@ -51,8 +49,8 @@ func Open(o Options) (*Host, error) {
 		all = append(all, a.ID)
 	}
 	b.Installer = install.Open(install.Options{
-		Home: o.Home, Rooms: rooms{b.Options}, Packages: o.Tools.Installer, Secrets: keys{o}, Registry: o.Registry, Life: b.life,
-		Note: func(h install.Happening) { b.note(events.Kind(h.What), h.By, h.Agent, h.Plugin, h.Detail) }, Program: o.Program, Log: o.Log,
+		Home: o.Home, Agent: o.agent, Start: o.start, Boot: o.boot, Room: o.Tools.Room, Packages: o.Tools.Installer.System, Secrets: keys{o}, Registry: o.Registry, Life: b.life,
+		Note: func(h install.Happening) { b.note(events.Kind(h.What), h.By, h.Agent, h.Plugin, h.Detail) }, Log: o.Log,
 	}, all)
 	b.watch = newWatch(b, lookAgain)
 	b.Registrar = b.newRegistrar()

@@ -61,7 +61,7 @@ func (w *world) look(again time.Duration) {
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	b := &Host{Options: Options{Tools: toolhost.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
 	b.Installer = install.Open(install.Options{
-		Home: w.home, Rooms: w, Registry: tools.NewRegistry(log), Life: w, Program: "test", Log: log,
+		Home: w.home, Agent: w.Agent, Start: w.Start, Boot: w.Boot, Room: w.Room, Registry: tools.NewRegistry(log), Life: w, Log: log,
 		Note: func(h install.Happening) { w.happened <- h.What },
 	}, nil)
 	b.watch = newWatch(b, again)
@@ -138,7 +138,7 @@ func (w *world) Start(ctx context.Context) error {
 
 func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
 
-// Room implements install.Rooms.
+// Room is install.Options.Room.
 func (w *world) Room(a tools.Agent) engine.Room { return room{w: w, agent: a} }
 
 type room struct {

@@ -75,7 +75,7 @@ func New(t testing.TB, o Options) *World {
 	check(err)
 	plugins, err := pluginhost.Open(pluginhost.Options{
 		Home: o.Home, Tools: host, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db), Lines: services.NewLogs(w.Agents.Has), Config: services.NewPluginConfig(db),
-		Record: hosttest.Discard{}, Program: "test", Log: log,
+		Record: hosttest.Discard{}, Log: log,
 	})
 	check(err)
 	t.Cleanup(func() {
