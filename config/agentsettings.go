@@ -1,10 +1,5 @@
 package config
 
-import (
-	"encoding/json"
-	"fmt"
-)
-
 // AgentSettings are what a person chose for an agent. The zero value is not
 // valid: AgentDefaults returns one that is.
 type AgentSettings struct {
@@ -121,14 +116,8 @@ func (s *AgentSettings) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	read := AgentDefaults()
-	for _, m := range doc.members {
-		f, known := agentFields().find(m.key)
-		if !known {
-			return fmt.Errorf("%s: unknown key", brief(json.RawMessage(m.key)))
-		}
-		if err := f.set(&read, m.value); err != nil {
-			return fmt.Errorf("%s: %w", m.key, err)
-		}
+	if err := agentFields().decode(&read, doc, func(string) bool { return false }); err != nil {
+		return err
 	}
 	*s = read
 	return nil

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"osaurus-sandbox/internal/printable"
 )
 
-// document is a JSON object that keeps the order of its members and the exact
-// text of their values, so that what it does not understand survives a rewrite.
+// document is a JSON object. It keeps the order of its members and the text of their
+// values, so that unknown members survive a rewrite.
 type document struct {
 	members []member
 }
@@ -23,78 +22,54 @@ type member struct {
 	keyAt, valAt int // offsets in the text that was parsed
 }
 
-// syntaxError is a fault in the text at an offset.
-type syntaxError struct {
-	at  int
-	key string // the member it is in, if known
-	err error
+// placedError is an error at an offset of a document.
+type placedError struct {
+	at     int
+	err    error
+	advice string
 }
 
-func (e *syntaxError) Error() string {
-	if e.key != "" {
-		return e.key + ": " + e.err.Error()
-	}
-	return e.err.Error()
-}
+func (e *placedError) Error() string { return e.err.Error() }
 
-// parseDocument reads exactly one JSON object in UTF-8 whose keys are all
-// different. Errors are *syntaxError.
+const correctFile = "Correct the file by hand, or move it away to use the defaults."
+
+// parseDocument parses a JSON object in UTF-8 without duplicate keys. Errors are
+// *placedError.
 func parseDocument(text []byte) (*document, error) {
 	if at := printable.InvalidUTF8(text); at >= 0 {
-		return nil, &syntaxError{at: at, err: errors.New("not UTF-8 text")}
+		return nil, &placedError{at, errors.New("not UTF-8 text"), correctFile}
+	}
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(text, &object)
+	if err == nil && object == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		at := 0
+		if bad, ok := errors.AsType[*json.SyntaxError](err); ok {
+			at = max(0, int(bad.Offset)-1)
+		}
+		return nil, &placedError{at, fmt.Errorf("not a JSON object: %w", err), correctFile}
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
-	// A token's own offset is where the decoder stands after the separators.
-	next := func() int {
+	next := func() int { // the offset of the next token
 		at := int(dec.InputOffset())
 		return at + len(text[at:]) - len(bytes.TrimLeft(text[at:], " \t\r\n,:"))
 	}
-	start := next()
-	if tok, err := dec.Token(); err != nil {
-		return nil, malformed(text, start, "", err)
-	} else if tok != json.Delim('{') {
-		return nil, &syntaxError{at: start, err: errors.New("the file is not a JSON object {…}")}
-	}
+	_, _ = dec.Token() // the brace; nothing below fails, since the text is valid
 	d := &document{}
 	for dec.More() {
 		m := member{keyAt: next()}
-		tok, err := dec.Token()
-		if err != nil {
-			return nil, malformed(text, m.keyAt, "", err)
-		}
-		m.key = tok.(string) // the decoder lets nothing else stand before a colon
+		key, _ := dec.Token()
+		m.key, _ = key.(string)
 		m.valAt = next()
-		if err := dec.Decode(&m.value); err != nil {
-			return nil, malformed(text, m.valAt, m.key, err)
-		}
+		_ = dec.Decode(&m.value)
 		if d.index(m.key) >= 0 {
-			return nil, &syntaxError{at: m.keyAt, key: m.key, err: errors.New("the key is there twice")}
+			return nil, &placedError{m.keyAt, fmt.Errorf("%s: duplicate key", m.key), correctFile}
 		}
 		d.members = append(d.members, m)
 	}
-	end := next()
-	if _, err := dec.Token(); err != nil {
-		return nil, malformed(text, end, "", err)
-	}
-	if rest := next(); rest < len(text) {
-		return nil, &syntaxError{at: rest, err: errors.New("there is more after the closing brace")}
-	}
 	return d, nil
-}
-
-// malformed says where the decoder stumbled. Its own offsets count from the
-// value it was decoding, so the place is the start of what was being read.
-func malformed(text []byte, at int, key string, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &syntaxError{at: len(text), key: key, err: errors.New("the file ends in the middle")}
-	}
-	return &syntaxError{at: at, key: key, err: err}
-}
-
-// position names an offset as people count: "line:column", both from 1.
-func position(text []byte, at int) string {
-	line, column := printable.Place(text, at)
-	return fmt.Sprintf("%d:%d", line, column)
 }
 
 func (d *document) index(key string) int {
@@ -110,7 +85,7 @@ func (d *document) put(key string, value json.RawMessage) {
 	d.members = append(d.members, member{key: key, value: value})
 }
 
-// bytes is the object as indented text with a final newline.
+// bytes returns the object as indented text with a final newline.
 func (d *document) bytes() []byte {
 	var flat, out bytes.Buffer
 	flat.WriteByte('{')
@@ -125,7 +100,7 @@ func (d *document) bytes() []byte {
 	}
 	flat.WriteByte('}')
 	if err := json.Indent(&out, flat.Bytes(), "", "  "); err != nil {
-		panic("config: a document holds a value that is not JSON: " + err.Error())
+		panic("config: a value is not JSON: " + err.Error())
 	}
 	out.WriteByte('\n')
 	return out.Bytes()

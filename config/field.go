@@ -100,7 +100,7 @@ func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	const op = "set"
 	f, ok := t.find(key)
 	if !ok {
-		return nil, fault.Newf(fault.InvalidArgs, op, brief(json.RawMessage(key)), "unknown key").Advise("Allowed keys: " + strings.Join(t.keys(), ", ") + ".")
+		return nil, fault.Newf(fault.InvalidArgs, op, brief(json.RawMessage(key)), "unknown key").Advise(t.allowedKeys())
 	}
 	raw := f.raw(strings.TrimSpace(text))
 	err := errors.New("not a value")
@@ -124,6 +124,25 @@ func (t table[S]) differences(a, b *S) []string {
 	return keys
 }
 
+// decode sets the fields that a document has. Other keys are errors unless ignore
+// accepts them. Errors are *placedError.
+func (t table[S]) decode(s *S, doc *document, ignore func(key string) bool) error {
+	for _, m := range doc.members {
+		f, known := t.find(m.key)
+		switch {
+		case !known && !ignore(m.key):
+			return &placedError{m.keyAt, fmt.Errorf("%s: unknown key", brief(json.RawMessage(m.key))), t.allowedKeys()}
+		case known:
+			if err := f.set(s, m.value); err != nil {
+				return &placedError{m.valAt, fmt.Errorf("%s: %w", m.key, err), m.key + " is " + f.allowed + "."}
+			}
+		}
+	}
+	return nil
+}
+
+func (t table[S]) allowedKeys() string { return "Allowed keys: " + strings.Join(t.keys(), ", ") + "." }
+
 // marshal writes every setting under its key.
 func (t table[S]) marshal(s *S) ([]byte, error) {
 	var d document
@@ -137,38 +156,43 @@ func (t table[S]) marshal(s *S) ([]byte, error) {
 	return d.bytes(), nil
 }
 
-func boolField[S any](key, meaning string, at func(*S) *bool) field[S] {
-	return field[S]{key: key, meaning: meaning, allowed: "true or false", raw: verbatim,
+// newField returns a field of type T. parse reads its JSON.
+func newField[T, S any](key, meaning, allowed string, raw func(string) json.RawMessage, at func(*S) *T, parse func(json.RawMessage) (T, error)) field[S] {
+	return field[S]{key: key, meaning: meaning, allowed: allowed, raw: raw,
 		set: func(s *S, raw json.RawMessage) error {
-			switch string(raw) {
-			case "true", "false":
-				*at(s) = string(raw) == "true"
-				return nil
+			v, err := parse(raw)
+			if err == nil {
+				*at(s) = v
 			}
-			return fmt.Errorf("%s is not true or false", brief(raw))
+			return err
 		},
 		get: func(s *S) any { return *at(s) },
 	}
+}
+
+func boolField[S any](key, meaning string, at func(*S) *bool) field[S] {
+	return newField(key, meaning, "true or false", verbatim, at, func(raw json.RawMessage) (bool, error) {
+		if text := string(raw); text != "true" && text != "false" {
+			return false, fmt.Errorf("%s is not true or false", brief(raw))
+		}
+		return string(raw) == "true", nil
+	})
 }
 
 func intField[S any](key, meaning string, lo, hi int, at func(*S) *int) field[S] {
-	return field[S]{key: key, meaning: meaning, allowed: fmt.Sprintf("a whole number from %d to %d", lo, hi), raw: verbatim,
-		set: func(s *S, raw json.RawMessage) error {
-			n, err := strconv.Atoi(string(raw))
-			if err != nil {
-				return fmt.Errorf("%s is not a whole number", brief(raw))
-			}
-			if n < lo || n > hi {
-				return fmt.Errorf("%d is out of range", n)
-			}
-			*at(s) = n
-			return nil
-		},
-		get: func(s *S) any { return *at(s) },
-	}
+	return newField(key, meaning, fmt.Sprintf("a whole number from %d to %d", lo, hi), verbatim, at, func(raw json.RawMessage) (int, error) {
+		n, err := strconv.Atoi(string(raw))
+		if err != nil {
+			return 0, fmt.Errorf("%s is not a whole number", brief(raw))
+		}
+		if n < lo || n > hi {
+			return 0, fmt.Errorf("%d is out of range", n)
+		}
+		return n, nil
+	})
 }
 
-// orZero has a number's field take 0 as well, which means something else.
+// orZero returns a field of a number that also accepts 0, with a special meaning.
 func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
 	set := f.set
 	f.zero = meaning
@@ -184,41 +208,28 @@ func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
 }
 
 func textField[T ~string, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *T) field[S] {
-	return field[S]{key: key, meaning: meaning, allowed: allowed, raw: quoted,
-		set: func(s *S, raw json.RawMessage) error {
-			v, err := parseText(raw, parse)
-			if err == nil {
-				*at(s) = v
-			}
-			return err
-		},
-		get: func(s *S) any { return *at(s) },
-	}
+	return newField(key, meaning, allowed, quoted, at, func(raw json.RawMessage) (T, error) { return parseText(raw, parse) })
 }
 
 func listField[T ~string, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
-	return field[S]{key: key, meaning: meaning, allowed: "a list, each item " + allowed, raw: listed,
-		set: func(s *S, raw json.RawMessage) error {
-			var items []json.RawMessage
-			if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
-				return fmt.Errorf("%s is not a list", brief(raw))
+	return newField(key, meaning, "a list, each item "+allowed, listed, at, func(raw json.RawMessage) ([]T, error) {
+		var items []json.RawMessage
+		if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+			return nil, fmt.Errorf("%s is not a list", brief(raw))
+		}
+		if len(items) > maxListItems {
+			return nil, fmt.Errorf("%d items are more than %d", len(items), maxListItems)
+		}
+		list := make([]T, len(items))
+		for i, item := range items {
+			v, err := parseText(item, parse)
+			if err != nil {
+				return nil, fmt.Errorf("item %d: %w", i+1, err)
 			}
-			if len(items) > maxListItems {
-				return fmt.Errorf("%d items are more than %d", len(items), maxListItems)
-			}
-			list := make([]T, len(items))
-			for i, item := range items {
-				v, err := parseText(item, parse)
-				if err != nil {
-					return fmt.Errorf("item %d: %w", i+1, err)
-				}
-				list[i] = v
-			}
-			*at(s) = list
-			return nil
-		},
-		get: func(s *S) any { return *at(s) },
-	}
+			list[i] = v
+		}
+		return list, nil
+	})
 }
 
 // verbatim, quoted and listed turn a value from a command line into JSON.
