@@ -3,22 +3,14 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"strconv"
 	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/tools"
 )
 
-const (
-	// again is how often a watcher looks for a daemon when there is none.
-	again = 2 * time.Second
-	// lookLimit is how long a daemon may take for answers from memory.
-	lookLimit = 30 * time.Second
-)
+// again is how often a watcher looks for a daemon when there is none.
+const again = 2 * time.Second
 
 // API implements Sandbox by the control API. It connects for every call, so that it
 // outlives the daemon.
@@ -32,88 +24,48 @@ type API struct {
 
 var _ Sandbox = (*API)(nil)
 
-// with calls do with a connection to the daemon.
-func (a API) with(ctx context.Context, who Client, do func(context.Context, *control.Client) error) error {
-	client, err := a.Connect(ctx, auditName(who))
+// ask calls do with a connection to the daemon.
+func ask[T any](ctx context.Context, a API, client string, do func(*control.Client) (T, error)) (answer T, err error) {
+	daemon, err := a.Connect(ctx, auditName(client))
 	if err != nil {
-		return err
+		return answer, err
 	}
-	defer client.Close()
-	return do(ctx, client)
+	defer daemon.Close()
+	return do(daemon)
 }
 
 // auditName returns the name of a client in the audit.
-func auditName(who Client) string { return string(cmp.Or(who, "a client")) + " over MCP" }
+func auditName(client string) string { return cmp.Or(client, "a client") + " over MCP" }
 
-func (a API) Agent(ctx context.Context, who Client, name config.AgentName) (found Agent, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
-	defer cancel()
-	err = a.with(ctx, who, func(ctx context.Context, client *control.Client) error {
-		r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: string(name)})
-		if err == nil {
-			found = agentFrom(who, r.Agent)
-		}
-		return err
+func (a API) Agent(ctx context.Context, client, ref string) (*controlpb.Agent, error) {
+	return ask(ctx, a, client, func(c *control.Client) (*controlpb.Agent, error) {
+		r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: ref})
+		return r.GetAgent(), err
 	})
-	return found, err
 }
 
-func (a API) AgentFor(ctx context.Context, who Client) (Agent, error) {
-	name := agentOf(who)
-	found, err := a.Agent(ctx, who, name)
-	if fault.KindOf(err) != fault.NotFound {
-		return found, err
-	}
-	made := a.with(ctx, who, func(ctx context.Context, client *control.Client) error {
-		_, err := client.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: string(name)})
-		return err
+func (a API) Create(ctx context.Context, client, name string) error {
+	_, err := ask(ctx, a, client, func(c *control.Client) (*controlpb.CreateAgentResponse, error) {
+		return c.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: name})
 	})
-	if found, err = a.Agent(ctx, who, name); err != nil && made != nil {
-		return Agent{}, made // another call may have created it
-	}
-	return found, err
+	return err
 }
 
-func agentFrom(who Client, a *controlpb.Agent) Agent {
-	found := Agent{Client: who, ID: config.AgentID(a.Id), Name: config.AgentName(a.Name), Home: a.Home, Folder: a.Folder}
-	for _, s := range a.Settings {
-		if s.Key == string(tools.Exec) {
-			found.Exec, _ = strconv.ParseBool(s.Value)
-		}
-	}
-	return found
+func (a API) Tools(ctx context.Context, client string, r *controlpb.ListToolsRequest) ([]*controlpb.Tool, error) {
+	return ask(ctx, a, client, func(c *control.Client) ([]*controlpb.Tool, error) {
+		list, err := c.Tools.List(ctx, r)
+		return list.GetTools(), err
+	})
 }
 
-func (a API) Tools(ctx context.Context, agent Agent, p tools.Profile) (list []*controlpb.Tool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
-	defer cancel()
-	err = a.with(ctx, agent.Client, func(ctx context.Context, client *control.Client) error {
-		r, err := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: string(agent.ID), Lean: p == tools.Lean})
-		list = r.GetTools()
-		return err
-	})
-	return list, err
-}
-
-func (a API) Call(ctx context.Context, c Call) (envelope Envelope, err error) {
-	err = a.with(ctx, c.Agent.Client, func(ctx context.Context, client *control.Client) error {
-		text, err := client.CallTool(ctx, &controlpb.CallToolRequest{
-			Agent: string(c.Agent.ID), Tool: c.Tool, Arguments: string(c.Arguments), Turn: c.Turn, Session: c.Conversation,
-		}, func(p *controlpb.ToolProgress) {
-			if c.Tell != nil {
-				c.Tell(tools.Progress{Text: p.Text, Done: p.Done, Total: p.Total})
-			}
-		})
-		envelope = Envelope(text)
-		return err
-	})
-	return envelope, err
+func (a API) Call(ctx context.Context, client string, r *controlpb.CallToolRequest, tell func(*controlpb.ToolProgress)) (string, error) {
+	return ask(ctx, a, client, func(c *control.Client) (string, error) { return c.CallTool(ctx, r, tell) })
 }
 
 // Watch implements Sandbox. It does not start a daemon.
-func (a API) Watch(ctx context.Context, agent Agent, changed func()) {
+func (a API) Watch(ctx context.Context, client, agent string, changed func()) {
 	for ctx.Err() == nil {
-		a.watch(ctx, agent, changed)
+		a.watch(ctx, client, agent, changed)
 		select {
 		case <-time.After(again):
 		case <-ctx.Done():
@@ -122,13 +74,13 @@ func (a API) Watch(ctx context.Context, agent Agent, changed func()) {
 }
 
 // watch watches until the daemon ends.
-func (a API) watch(ctx context.Context, agent Agent, changed func()) {
-	client, err := a.Find(ctx, auditName(agent.Client))
+func (a API) watch(ctx context.Context, client, agent string, changed func()) {
+	daemon, err := a.Find(ctx, auditName(client))
 	if err != nil {
 		return
 	}
-	defer client.Close()
-	for _, err := range control.Messages(client.Tools.Watch(ctx, &controlpb.WatchToolsRequest{Agent: string(agent.ID)})) {
+	defer daemon.Close()
+	for _, err := range control.Messages(daemon.Tools.Watch(ctx, &controlpb.WatchToolsRequest{Agent: agent})) {
 		if err == nil {
 			changed()
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools"
@@ -28,43 +29,39 @@ const (
 func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, error) {
 	turn, _ := r.Params.Meta[turnKey].(string)
 	conversation, _ := r.Params.Meta[conversationKey].(string)
-	c := Call{Agent: s.agent, Tool: r.Params.Name, Arguments: r.Params.Arguments, Turn: turn, Conversation: conversation}
+	var tell func(*controlpb.ToolProgress)
 	if token := r.Params.GetProgressToken(); token != nil {
-		c.Tell = (&progress{session: r.Session, ctx: ctx, token: token}).tell
+		tell = (&progress{session: r.Session, ctx: ctx, token: token}).tell
 	}
-	envelope, err := s.Sandbox.Call(ctx, c)
+	envelope, err := s.Sandbox.Call(ctx, s.client, &controlpb.CallToolRequest{
+		Agent: s.agent.Id, Tool: r.Params.Name, Arguments: string(r.Params.Arguments), Turn: turn, Session: conversation,
+	}, tell)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		failed := &tools.Failure{Kind: fault.KindOf(err), Message: refusal(err).Error()}
 		failed.Final = failed.Kind == fault.Execution // it may have run
-		envelope = Envelope(tools.Envelope{Tool: tools.Name(c.Tool), Failure: failed}.Text())
+		envelope = tools.Envelope{Tool: tools.Name(r.Params.Name), Failure: failed}.Text()
 	}
-	return s.answer(c, envelope)
+	return answer(r.Params.Name, envelope)
 }
 
-// answer converts an envelope to a result: as structure, and the same as text.
-func (s *session) answer(c Call, envelope Envelope) (mcp.Result, error) {
+// answer converts the envelope of a tool to a result: as structure, and the same as text.
+func answer(tool, envelope string) (mcp.Result, error) {
 	var e struct {
 		OK      bool
 		Kind    fault.Kind
 		Message string
 	}
 	if err := json.Unmarshal([]byte(envelope), &e); err != nil {
-		return nil, refusal(fault.New(fault.Execution, "read answer of tool", c.Tool, err))
+		return nil, refusal(fault.New(fault.Execution, "read answer of tool", tool, err))
 	}
 	if e.Kind == fault.ToolNotFound {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.Message}
 	}
-	result := &mcp.CallToolResult{IsError: !e.OK}
-	if short, cut := shorten(envelope); cut {
-		link := s.results.keep(s.agent.ID, c.Tool, envelope)
-		envelope, result.Content = short, append(result.Content, link)
-	}
-	result.StructuredContent = json.RawMessage(envelope)
-	result.Content = append([]mcp.Content{&mcp.TextContent{Text: string(envelope)}}, result.Content...)
-	return result, nil
+	text, _ := shorten(envelope)
+	return &mcp.CallToolResult{IsError: !e.OK, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 }
 
 // progress sends progress notifications. Tools count different things on the way (bytes,
@@ -79,7 +76,7 @@ type progress struct {
 	last time.Time
 }
 
-func (p *progress) tell(news tools.Progress) {
+func (p *progress) tell(news *controlpb.ToolProgress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.last) < progressPace {

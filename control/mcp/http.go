@@ -37,7 +37,6 @@ type Listener struct {
 	guard   control.Guard
 
 	life *life
-	kept *results
 	open openSessions
 
 	sessions, requests http.Handler
@@ -56,7 +55,7 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
-	l := &Listener{options: o, life: newLife(context.Background()), kept: &results{}, guard: control.Guard{
+	l := &Listener{options: o, life: newLife(context.Background()), guard: control.Guard{
 		Token: token, TokenFile: "config/mcp-token", Hosts: control.LocalHosts(string(at.Listen)),
 		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
 	}}
@@ -127,7 +126,7 @@ func (l *Listener) openIn(open *openSessions) func(*http.Request) *mcp.Server {
 		if err != nil {
 			return nil // ServeHTTP has answered
 		}
-		s := newSession(l.life, l.kept, o)
+		s := newSession(l.life, o)
 		s.open = open
 		return s.server
 	}

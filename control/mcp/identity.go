@@ -25,8 +25,8 @@ var noName = regexp.MustCompile(`[^a-z0-9]+`)
 // agentOf returns the agent's name for a client: lower case, with dashes for spaces. If
 // that is not a valid name, other characters become dashes too and a digest of the
 // client's name follows, so that two clients do not share an agent.
-func agentOf(who Client) config.AgentName {
-	text := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(string(who)), " ", "-"))
+func agentOf(client string) config.AgentName {
+	text := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(client), " ", "-"))
 	if text == "" {
 		return nameless
 	}

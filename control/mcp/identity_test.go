@@ -8,17 +8,17 @@ import (
 )
 
 func TestAgentOf(t *testing.T) {
-	for client, want := range map[Client]config.AgentName{
+	for client, want := range map[string]config.AgentName{
 		"claude-code": "claude-code", "Visual Studio Code": "visual-studio-code", "  Zed ": "zed", "": "mcp-client", "   ": "mcp-client", "7": "7",
 	} {
 		if got := agentOf(client); got != want {
 			t.Errorf("%q: %s, want %s", client, got, want)
 		}
 	}
-	seen := map[config.AgentName]Client{}
-	for _, client := range []Client{
+	seen := map[config.AgentName]string{}
+	for _, client := range []string{
 		"acme", "acme!", "acme?", "-acme", "acme-", "ac/me", "ac.me", "acme\x00", "мой", "你好", "你 好", "...", "mcp-client", "",
-		Client(strings.Repeat("a", 64)), Client(strings.Repeat("a", 65)), Client(strings.Repeat("a", 66)), Client(strings.Repeat("a-", 60)),
+		strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("a", 66), strings.Repeat("a-", 60),
 	} {
 		name := agentOf(client)
 		if _, err := config.ParseAgentName(string(name)); err != nil {
@@ -37,7 +37,7 @@ func FuzzAgentOf(f *testing.F) {
 	f.Add("claude-code", "Claude Code")
 	f.Add("a!", "a?")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		x, y := agentOf(Client(a)), agentOf(Client(b))
+		x, y := agentOf(a), agentOf(b)
 		for _, name := range []config.AgentName{x, y} {
 			if _, err := config.ParseAgentName(string(name)); err != nil {
 				t.Fatal(err)

@@ -35,17 +35,17 @@ func TestBadLines(t *testing.T) {
 // What was asked before the end is answered after it, but for what takes too long.
 func TestAnswersAfterEnd(t *testing.T) {
 	slow := make(chan error, 1)
-	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){
-		"short": func(ctx context.Context, c Call) (Envelope, error) {
+	s := &stand{tools: map[string]func(context.Context, call) (string, error){
+		"short": func(ctx context.Context, c call) (string, error) {
 			time.Sleep(100 * time.Millisecond)
 			return fine(`"here it is"`)(ctx, c)
 		},
-		"long": func(ctx context.Context, _ Call) (Envelope, error) {
+		"long": func(ctx context.Context, _ call) (string, error) {
 			<-ctx.Done()
 			slow <- ctx.Err()
 			return "", ctx.Err()
 		},
-		"cancelled": func(ctx context.Context, _ Call) (Envelope, error) {
+		"cancelled": func(ctx context.Context, _ call) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		},

@@ -30,7 +30,7 @@ func (s *session) list(ctx context.Context, method string, r mcp.Request, next m
 func (s *session) tools(ctx context.Context) (list []*mcp.Tool, changed bool, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	found, err := s.Sandbox.Tools(ctx, s.agent, s.Profile)
+	found, err := s.Sandbox.Tools(ctx, s.client, &controlpb.ListToolsRequest{Agent: s.agent.Id, Lean: s.Profile == tools.Lean})
 	if err != nil {
 		return nil, false, err
 	}
@@ -40,7 +40,7 @@ func (s *session) tools(ctx context.Context) (list []*mcp.Tool, changed bool, er
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
-		return nil, false, fault.New(fault.Execution, "write tools", string(s.agent.Name), err)
+		return nil, false, fault.New(fault.Execution, "write tools", s.agent.Name, err)
 	}
 	changed = s.shown != "" && s.shown != string(text)
 	s.shown = string(text)
@@ -77,7 +77,7 @@ func (s *session) follow(client *mcp.ServerSession) {
 
 // watch notifies the client when the tools have changed.
 func (s *session) watch(ctx context.Context) {
-	s.Sandbox.Watch(ctx, s.agent, func() {
+	s.Sandbox.Watch(ctx, s.client, s.agent.Id, func() {
 		if _, changed, err := s.tools(ctx); err == nil && changed {
 			s.ring()
 		}

@@ -1,17 +1,20 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/tools"
@@ -23,8 +26,6 @@ const (
 	discover   = "server/discover"
 	listTools  = "tools/list"
 	callTool   = "tools/call"
-	listKept   = "resources/list"
-	readKept   = "resources/read"
 	listen     = "subscriptions/listen"
 	listened   = "notifications/subscriptions/acknowledged"
 	cancelled  = "notifications/cancelled"
@@ -46,26 +47,22 @@ type Options struct {
 // session is one client, or with the protocol of 2026-07-28 over HTTP one request.
 type session struct {
 	Options
-	life    *life // when it ends, so do calls
-	results *results
-	open    *openSessions // or nil
-	server  *mcp.Server
+	life   *life         // when it ends, so do calls
+	open   *openSessions // or nil
+	server *mcp.Server
 
-	turn  sync.Mutex // held while the agent is looked up or its tools are
-	agent Agent      // once it is known
-	shown string     // the tools that were last looked at; empty is none yet
+	turn   sync.Mutex       // held while the agent is looked up or its tools are
+	client string           // its own name
+	agent  *controlpb.Agent // once it is known
+	shown  string           // the tools that were last looked at; empty is none yet
 }
 
 // newSession returns a session with a server of the SDK.
-func newSession(l *life, kept *results, o Options) *session {
-	s := &session{Options: o, life: l, results: kept}
+func newSession(l *life, o Options) *session {
+	s := &session{Options: o, life: l}
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "osaurus-sandbox", Title: "Osaurus Sandbox", Version: o.Version}, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}},
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 	})
-	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
-		URITemplate: keptScheme + "{id}", Name: "result", Title: "A whole result", MIMEType: jsonType,
-		Description: "The whole result of a call that was too long to be answered with. The call has a link to it.",
-	}, s.read)
 	s.server.AddReceivingMiddleware(s.receive)
 	s.server.AddSendingMiddleware(s.send)
 	return s
@@ -96,7 +93,7 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}
 		switch method {
-		case initialize, discover, listTools, callTool, listKept, readKept, listen:
+		case initialize, discover, listTools, callTool, listen:
 			if err := s.recognize(ctx, r); err != nil {
 				return nil, refusal(err)
 			}
@@ -108,8 +105,6 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.list(ctx, method, r, next)
 		case callTool:
 			return s.call(ctx, r.(*mcp.CallToolRequest))
-		case listKept:
-			return s.listKept(ctx, method, r, next)
 		}
 		return next(ctx, method, r)
 	}
@@ -135,24 +130,28 @@ func (s *session) send(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// recognize finds the agent of this session, with its first request.
+// recognize finds the agent of this session with its first request. A client that named no
+// agent gets the one that is named after it.
 func (s *session) recognize(ctx context.Context, r mcp.Request) (err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	if s.agent.ID != "" {
+	if s.agent != nil {
 		return nil
 	}
-	who := clientOf(r)
-	if s.Agent != "" {
-		s.agent, err = s.Sandbox.Agent(ctx, who, s.Agent)
-	} else {
-		s.agent, err = s.Sandbox.AgentFor(ctx, who)
+	s.client = clientOf(r)
+	name := string(cmp.Or(s.Agent, agentOf(s.client)))
+	if s.agent, err = s.Sandbox.Agent(ctx, s.client, name); s.Agent != "" || fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	made := s.Sandbox.Create(ctx, s.client, name)
+	if s.agent, err = s.Sandbox.Agent(ctx, s.client, name); err != nil && made != nil {
+		return made // otherwise another session has created it
 	}
 	return err
 }
 
 // clientOf returns the client of a request.
-func clientOf(r mcp.Request) Client {
+func clientOf(r mcp.Request) string {
 	var info *mcp.Implementation
 	if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
 		info = p.ClientInfo
@@ -162,7 +161,7 @@ func clientOf(r mcp.Request) Client {
 	if info == nil {
 		return ""
 	}
-	return Client(printable.First(printable.Text(info.Name), maxClient))
+	return printable.First(printable.Text(info.Name), maxClient)
 }
 
 // greet adds instructions to the server's greeting.
@@ -183,7 +182,10 @@ func (s *session) instructions() string {
 	a := s.agent
 	text := fmt.Sprintf("A Linux sandbox on the user's computer. You work in it as the agent %q. Your home folder is %s; the user finds it at %s.",
 		a.Name, a.Home, a.Folder)
-	if !a.Exec {
+	mayExec := func(setting *controlpb.Setting) bool {
+		return setting.Key == string(tools.Exec) && setting.Value == "true"
+	}
+	if !slices.ContainsFunc(a.Settings, mayExec) {
 		text += fmt.Sprintf(" You can only read so far. The user lets you do more with this command, which is not yours to run: %s agent set %s autonomousExec.enabled=true",
 			s.Program, a.Name)
 	}

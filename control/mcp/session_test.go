@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"osaurus-sandbox/config"
+	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/tools"
 )
@@ -18,15 +16,15 @@ import (
 // Clients of every protocol get the same: what a tool answers, as structure and as
 // text, and what it failed with.
 func TestVersions(t *testing.T) {
-	s := &stand{names: []string{"one", "two"}, tools: map[string]func(context.Context, Call) (Envelope, error){
+	s := &stand{names: []string{"one", "two"}, tools: map[string]func(context.Context, call) (string, error){
 		"one": fine(`{"n":1}`),
-		"shut": func(context.Context, Call) (Envelope, error) {
+		"shut": func(context.Context, call) (string, error) {
 			return `{"ok":false,"kind":"rejected","message":"it is off","retryable":false,"tool":"shut"}`, nil
 		},
-		"broken": func(context.Context, Call) (Envelope, error) {
+		"broken": func(context.Context, call) (string, error) {
 			return "", fault.Newf(fault.Unavailable, "connect", "", "nobody is there").Advise("Start it.")
 		},
-		"panics": func(context.Context, Call) (Envelope, error) { panic("at the disco") },
+		"panics": func(context.Context, call) (string, error) { panic("at the disco") },
 	}}
 	try := func(t *testing.T, w *wire, meta string) {
 		call := func(tool string) message {
@@ -88,7 +86,7 @@ func TestVersions(t *testing.T) {
 
 // Whoever names an agent gets that one, or hears that there is none.
 func TestNamedAgent(t *testing.T) {
-	s := &stand{names: []string{"one", "two"}, agents: map[config.AgentName]Agent{"alice": {ID: "A", Name: "alice", Exec: true}}}
+	s := &stand{names: []string{"one", "two"}, agents: map[string]*controlpb.Agent{"alice": {Id: "A", Name: "alice", Settings: []*controlpb.Setting{{Key: string(tools.Exec), Value: "true"}}}}}
 	w := serve(t, Options{Sandbox: s, Agent: "alice", Profile: tools.Lean})
 	if m := w.greet("an app", "2025-11-25"); !strings.Contains(string(m.Result), `\"alice\"`) || strings.Contains(string(m.Result), "only read") {
 		t.Errorf("%s", m.Result)
@@ -167,8 +165,8 @@ func TestCancel(t *testing.T) {
 // endless is a sandbox with one tool, which says when it has begun and ended.
 func endless() (s *stand, begun chan bool, ended chan error) {
 	begun, ended = make(chan bool), make(chan error)
-	return &stand{tools: map[string]func(context.Context, Call) (Envelope, error){
-		"endless": func(ctx context.Context, _ Call) (Envelope, error) {
+	return &stand{tools: map[string]func(context.Context, call) (string, error){
+		"endless": func(ctx context.Context, _ call) (string, error) {
 			begun <- true
 			<-ctx.Done()
 			ended <- ctx.Err()
@@ -179,12 +177,12 @@ func endless() (s *stand, begun chan bool, ended chan error) {
 
 // Progress is told to who asks for it, grows, and is one line.
 func TestProgress(t *testing.T) {
-	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){"long": func(ctx context.Context, c Call) (Envelope, error) {
-		if c.Tell == nil {
+	s := &stand{tools: map[string]func(context.Context, call) (string, error){"long": func(ctx context.Context, c call) (string, error) {
+		if c.tell == nil {
 			return fine(`"nobody listens"`)(ctx, c)
 		}
 		for i := range 3 {
-			c.Tell(tools.Progress{Text: "a\nstep", Done: float64(10 - i), Total: 20})
+			c.tell(&controlpb.ToolProgress{Text: "a\nstep", Done: float64(10 - i), Total: 20})
 			time.Sleep(progressPace)
 		}
 		return fine(`{}`)(ctx, c)
@@ -214,8 +212,8 @@ func TestProgress(t *testing.T) {
 // Turn and conversation are the client's words, in keys of our own.
 func TestTurn(t *testing.T) {
 	turns := make(chan string, 2)
-	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){"t": func(ctx context.Context, c Call) (Envelope, error) {
-		turns <- c.Turn + " of " + c.Conversation
+	s := &stand{tools: map[string]func(context.Context, call) (string, error){"t": func(ctx context.Context, c call) (string, error) {
+		turns <- c.Turn + " of " + c.Session
 		return fine(`{}`)(ctx, c)
 	}}}
 	w := serve(t, Options{Sandbox: s})
@@ -227,23 +225,19 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// What is too long is cut, and all of it can be read: by its agent, and while few
-// came after it.
+// What is too long is cut in its middle.
 func TestLongResult(t *testing.T) {
-	long := strings.Repeat("ä line\n", 20_000)
-	text, _ := json.Marshal(long)
-	s := &stand{tools: map[string]func(context.Context, Call) (Envelope, error){"long": fine(`{"text":` + string(text) + `,"n":12345678901234567890,"list":["a"]}`)}}
+	text, _ := json.Marshal(strings.Repeat("ä line\n", 20_000))
+	s := &stand{tools: map[string]func(context.Context, call) (string, error){"long": fine(`{"text":` + string(text) + `,"n":12345678901234567890,"list":["a"]}`)}}
 	w := serve(t, Options{Sandbox: s})
 	w.greet("an app", "2025-11-25")
 	var got struct {
 		StructuredContent struct {
-			OK     bool
 			Result struct {
 				Text string
 				N    json.Number
 			}
 		}
-		Content []mcp.ResourceLink
 	}
 	m, _ := w.ask(callTool, `{"name":"long"}`)
 	if err := json.Unmarshal(m.Result, &got); err != nil {
@@ -252,25 +246,6 @@ func TestLongResult(t *testing.T) {
 	short := got.StructuredContent.Result
 	if len(short.Text) > maxShown+200 || !strings.HasPrefix(short.Text, "ä line\n") || !strings.HasSuffix(short.Text, "ä line\n") || strings.Contains(short.Text, "\uFFFD") || short.N != "12345678901234567890" {
 		t.Errorf("%d bytes, %s", len(short.Text), short.N)
-	}
-	if len(got.Content) != 2 || !strings.HasPrefix(got.Content[1].URI, keptScheme) {
-		t.Fatalf("%.300s", m.Result)
-	}
-	link := got.Content[1].URI
-	var whole struct{ Contents []struct{ Text string } }
-	m, _ = w.ask(readKept, fmt.Sprintf(`{"uri":%q}`, link))
-	var kept struct{ Result struct{ Text string } }
-	if json.Unmarshal(m.Result, &whole) != nil || json.Unmarshal([]byte(whole.Contents[0].Text), &kept) != nil || kept.Result.Text != long {
-		t.Errorf("%.300s", m.Result)
-	}
-	if m, _ := w.ask(listKept, `{}`); !strings.Contains(string(m.Result), link) {
-		t.Errorf("%s", m.Result)
-	}
-	for range maxKept {
-		w.ask(callTool, `{"name":"long"}`)
-	}
-	if m, _ := w.ask(readKept, fmt.Sprintf(`{"uri":%q}`, link)); m.Error == nil {
-		t.Errorf("%.300s", m.Result)
 	}
 }
 
@@ -282,10 +257,10 @@ func FuzzShorten(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		e := Envelope(`{"ok":true,"result":{"text":` + string(inner) + `}}`)
+		e := `{"ok":true,"result":{"text":` + string(inner) + `}}`
 		short, cut := shorten(e)
 		var got struct{ Result struct{ Text string } }
-		if err := json.Unmarshal([]byte(short), &got); err != nil || !strings.HasPrefix(string(short), `{"ok":true`) {
+		if err := json.Unmarshal([]byte(short), &got); err != nil || !strings.HasPrefix(short, `{"ok":true`) {
 			t.Fatalf("%v in %.100s", err, short)
 		}
 		if cut != (short != e) || len(got.Result.Text) > maxShown+200 && cut {

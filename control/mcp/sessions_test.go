@@ -24,10 +24,10 @@ type watched struct {
 	watching atomic.Int32
 }
 
-func (w *watched) Watch(ctx context.Context, a Agent, changed func()) {
+func (w *watched) Watch(ctx context.Context, client, agent string, changed func()) {
 	w.watching.Add(1)
 	defer w.watching.Add(-1)
-	w.stand.Watch(ctx, a, changed)
+	w.stand.Watch(ctx, client, agent, changed)
 }
 
 // caller speaks to a listener over HTTP, as old clients do.
@@ -123,9 +123,9 @@ func (c *caller) call(session, tool string) (int, string) {
 // slowStand has a tool that answers at once, and one that says when it begins and waits to be released.
 func slowStand() (s *watched, begun, release chan bool) {
 	begun, release = make(chan bool, maxSessions), make(chan bool)
-	return &watched{stand: stand{tools: map[string]func(context.Context, Call) (Envelope, error){
+	return &watched{stand: stand{tools: map[string]func(context.Context, call) (string, error){
 		"quick": fine(`{}`),
-		"slow": func(ctx context.Context, c Call) (Envelope, error) {
+		"slow": func(ctx context.Context, c call) (string, error) {
 			begun <- true
 			select {
 			case <-release:

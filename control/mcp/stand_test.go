@@ -13,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/tools"
 )
 
 // limit is how long anything here may take before it counts as hanging.
@@ -25,56 +23,59 @@ const limit = time.Minute
 // stand is a sandbox whose tools are functions of a test.
 type stand struct {
 	mu      sync.Mutex
-	tools   map[string]func(context.Context, Call) (Envelope, error)
+	tools   map[string]func(context.Context, call) (string, error)
 	names   []string // of those that are listed
-	agents  map[config.AgentName]Agent
+	agents  map[string]*controlpb.Agent
 	changed []func()
 }
 
-func (s *stand) Agent(_ context.Context, who Client, name config.AgentName) (Agent, error) {
+// call is a call of a tool.
+type call struct {
+	*controlpb.CallToolRequest
+	tell func(*controlpb.ToolProgress)
+}
+
+func (s *stand) Agent(_ context.Context, _, name string) (*controlpb.Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a, there := s.agents[name]
-	if !there {
-		return a, fault.Newf(fault.NotFound, "find agent", string(name), "there is none").Advise("Make it.")
+	if a := s.agents[name]; a != nil {
+		return a, nil
 	}
-	a.Client = who
-	return a, nil
+	return nil, fault.Newf(fault.NotFound, "find agent", name, "there is none").Advise("Make it.")
 }
 
-func (s *stand) AgentFor(ctx context.Context, who Client) (Agent, error) {
+func (s *stand) Create(_ context.Context, _, name string) error {
 	s.mu.Lock()
-	name := agentOf(who)
+	defer s.mu.Unlock()
 	if s.agents == nil {
-		s.agents = map[config.AgentName]Agent{}
+		s.agents = map[string]*controlpb.Agent{}
 	}
-	s.agents[name] = Agent{ID: config.AgentID("id of " + name), Name: name, Home: "/home/" + string(name)}
-	s.mu.Unlock()
-	return s.Agent(ctx, who, name)
+	s.agents[name] = &controlpb.Agent{Id: "id of " + name, Name: name, Home: "/home/" + name}
+	return nil
 }
 
-func (s *stand) Tools(_ context.Context, _ Agent, p tools.Profile) (list []*controlpb.Tool, err error) {
+func (s *stand) Tools(_ context.Context, _ string, r *controlpb.ListToolsRequest) (list []*controlpb.Tool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, name := range s.names {
-		if p != tools.Lean || i == 0 {
+		if !r.Lean || i == 0 {
 			list = append(list, &controlpb.Tool{Name: name, Title: "T", InputSchema: `{"type":"object"}`, OutputSchema: `{"type":"object"}`})
 		}
 	}
 	return list, nil
 }
 
-func (s *stand) Call(ctx context.Context, c Call) (Envelope, error) {
+func (s *stand) Call(ctx context.Context, _ string, r *controlpb.CallToolRequest, tell func(*controlpb.ToolProgress)) (string, error) {
 	s.mu.Lock()
-	do := s.tools[c.Tool]
+	do := s.tools[r.Tool]
 	s.mu.Unlock()
 	if do == nil {
-		return Envelope(`{"ok":false,"kind":"tool_not_found","message":"there is no such tool","retryable":false}`), nil
+		return `{"ok":false,"kind":"tool_not_found","message":"there is no such tool","retryable":false}`, nil
 	}
-	return do(ctx, c)
+	return do(ctx, call{r, tell})
 }
 
-func (s *stand) Watch(ctx context.Context, _ Agent, changed func()) {
+func (s *stand) Watch(ctx context.Context, _, _ string, changed func()) {
 	s.mu.Lock()
 	s.changed = append(s.changed, changed)
 	s.mu.Unlock()
@@ -217,8 +218,8 @@ func (w *wire) greet(client, version string) (hello message) {
 	return hello
 }
 
-func fine(result string) func(context.Context, Call) (Envelope, error) {
-	return func(context.Context, Call) (Envelope, error) {
-		return Envelope(`{"ok":true,"result":` + result + `,"tool":"t"}`), nil
+func fine(result string) func(context.Context, call) (string, error) {
+	return func(context.Context, call) (string, error) {
+		return `{"ok":true,"result":` + result + `,"tool":"t"}`, nil
 	}
 }

@@ -14,7 +14,7 @@ import (
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	l := newLife(ctx)
 	defer l.end()
-	s, both := newSession(l, &results{}, o), newLines(l, in, out)
+	s, both := newSession(l, o), newLines(l, in, out)
 	client, err := s.server.Connect(context.WithoutCancel(ctx), &mcp.IOTransport{Reader: both, Writer: both}, nil)
 	if err != nil {
 		return err
