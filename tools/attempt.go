@@ -156,7 +156,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	if args == nil {
 		return "", nil
 	}
-	r, err := j.run(ctx, j.call, command{args: args, root: true, most: maxLedger})
+	r, err := j.run(ctx, j.call, true, nil, args...)
 	switch {
 	case absent(err, args[0]):
 		return "", j.noManager(args[0], err)
@@ -191,7 +191,7 @@ func (j *install) undo(ctx context.Context, before string) (clean bool, err erro
 
 // step runs a command of the manager as the right user.
 func (j *install) step(ctx context.Context, args []string) (ran, error) {
-	return j.run(ctx, j.call, command{args: args, root: j.manager.System(), say: j.call.Say})
+	return j.run(ctx, j.call, j.manager.System(), j.call.Say, args...)
 }
 
 func (j *install) names() string {

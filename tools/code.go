@@ -47,7 +47,7 @@ type codeOut struct {
 
 // newCode makes sandbox_execute_code.
 func newCode(rooms Rooms) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "sandbox_execute_code", Title: "Run Python that calls tools", Gate: Exec, Counted: true, Budget: codeTime*time.Second + bootTime,
 		Hints: Hints{Destructive: true, OpenWorld: true},
 		Description: `Run Python in your sandbox that can call the tools itself: for three or more calls with logic between them, of which you need only the end. ` +
@@ -62,14 +62,14 @@ func newCode(rooms Rooms) Tool {
 		if strings.ContainsRune(in.Code, 0) {
 			return codeOut{}, wrongArgument("code", "a text without NUL characters", `the argument "code" holds a NUL character`)
 		}
-		return runCode(ctx, rooms, c, in, dir)
+		return runCode(ctx, c, in, dir)
 	})
 }
 
-func runCode(ctx context.Context, rooms Rooms, c *Call, in codeIn, dir string) (codeOut, error) {
+func runCode(ctx context.Context, c *Call, in codeIn, dir string) (codeOut, error) {
 	id, end := c.registry.scripts.begin(ctx, *c)
 	defer end()
-	ran, err := Run(ctx, rooms(c.Agent), engine.Command{
+	ran, err := Run(ctx, c.room, engine.Command{
 		Args: []string{"/bin/sh", "-c", codeRunner, "sh", codeModule, noPython}, Env: append(environment(c.Agent), "OSAURUS_SCRIPT_ID="+string(id)), Dir: dir,
 		Stdin: strings.NewReader(in.Code), Timeout: time.Duration(in.Timeout) * time.Second,
 	})

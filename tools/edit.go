@@ -43,7 +43,7 @@ type editOut struct {
 
 // newEdit makes sandbox_edit_file.
 func newEdit(rooms Rooms) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "sandbox_edit_file", Title: "Edit a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{Destructive: true},
 		Description: `Replace a text in a file by another. The old text must be in the file exactly once: take lines around it if it is not. ` +
@@ -53,9 +53,9 @@ func newEdit(rooms Rooms) Tool {
 		if err != nil {
 			return editOut{}, err
 		}
-		before, digest, err := readAll(ctx, rooms, c.Agent, p)
+		before, digest, err := c.readAll(ctx, p)
 		if err != nil {
-			return editOut{}, missing(ctx, rooms, c.Agent, p, err)
+			return editOut{}, c.missing(ctx, p, err)
 		}
 		if binary(before) {
 			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a text file", Message: p.String() + " is no text. Change it with a program in sandbox_exec"}
@@ -64,7 +64,7 @@ func newEdit(rooms Rooms) Tool {
 		if err != nil {
 			return editOut{}, err
 		}
-		w, err := writeAll(ctx, rooms, c.Agent, p, after, engine.FileWrite{IfSHA256: digest})
+		w, err := c.writeAll(ctx, p, after, engine.FileWrite{IfSHA256: digest})
 		if err != nil {
 			return editOut{}, err
 		}

@@ -53,7 +53,7 @@ type execOut struct {
 
 // newExec makes sandbox_exec.
 func newExec(rooms Rooms) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "sandbox_exec", Title: "Run a command", Gate: Exec, Counted: true, Lean: true, Budget: execBudget,
 		Hints: Hints{Destructive: true, OpenWorld: true},
 		Description: `Run a shell command in your sandbox, as your user, in your home folder. For builds, tests, installs of your own, processes and the network. ` +
@@ -69,11 +69,11 @@ func newExec(rooms Rooms) Tool {
 		}
 		switch {
 		case in.Background:
-			return execInBackground(ctx, rooms, c, in, dir)
+			return execInBackground(ctx, c, in, dir)
 		case in.Session != "" && !in.Fresh:
-			return execInSession(ctx, rooms, c, in)
+			return execInSession(ctx, c, in)
 		}
-		return execOnce(ctx, rooms, c, in, dir)
+		return execOnce(ctx, c, in, dir)
 	})
 }
 
@@ -83,8 +83,8 @@ func login(command string) []string {
 	return []string{"/bin/sh", "-c", script, "sh", command}
 }
 
-func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
-	ran, err := Run(ctx, rooms(c.Agent), engine.Command{
+func execOnce(ctx context.Context, c *Call, in execIn, dir string) (execOut, error) {
+	ran, err := Run(ctx, c.room, engine.Command{
 		Args: login(in.Command), Env: environment(c.Agent), Dir: dir,
 		Timeout: time.Duration(in.Timeout) * time.Second, IdleTimeout: time.Duration(in.IdleTime) * time.Second,
 	})
@@ -102,7 +102,7 @@ func execOnce(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) 
 	return out, nil
 }
 
-func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOut, error) {
+func execInSession(ctx context.Context, c *Call, in execIn) (execOut, error) {
 	id, err := config.ParseSessionID(in.Session)
 	if err != nil {
 		return execOut{}, wrongArgument("session", fault.AdviceOf(err), `the argument "session" is %s`, quoted(in.Session))
@@ -118,7 +118,7 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 		}
 		command = "cd -- " + printable.Quote(dir) + " && { " + command + "\n}"
 	}
-	r, err := rooms(c.Agent).RunShell(ctx, engine.ShellCommand{
+	r, err := c.room.RunShell(ctx, engine.ShellCommand{
 		Shell: engine.Shell{Session: id, Env: environment(c.Agent)}, Command: command, Timeout: time.Duration(in.Timeout) * time.Second,
 	})
 	if err != nil {
@@ -146,11 +146,11 @@ func execInSession(ctx context.Context, rooms Rooms, c *Call, in execIn) (execOu
 	return out, nil
 }
 
-func execInBackground(ctx context.Context, rooms Rooms, c *Call, in execIn, dir string) (execOut, error) {
+func execInBackground(ctx context.Context, c *Call, in execIn, dir string) (execOut, error) {
 	if in.Session != "" && !in.Fresh {
 		c.Warn("background commands run in their own shell, not in the session")
 	}
-	job, err := rooms(c.Agent).StartJob(ctx, engine.JobCommand{
+	job, err := c.room.StartJob(ctx, engine.JobCommand{
 		Args: login(in.Command), Env: environment(c.Agent), Dir: dir, Label: printable.First(in.Command, maxLabel),
 	})
 	if err != nil {

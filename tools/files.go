@@ -15,9 +15,9 @@ const maxEdit = 8 << 20
 func (p Path) file() engine.File { return engine.File{Root: p.Root, Path: p.Rel} }
 
 // readAll reads a file of at most maxEdit bytes and returns its digest.
-func readAll(ctx context.Context, rooms Rooms, a Agent, p Path) (text []byte, digest []byte, err error) {
+func (c *Call) readAll(ctx context.Context, p Path) (text []byte, digest []byte, err error) {
 	var b bytes.Buffer
-	r, err := rooms(a).ReadFile(ctx, p.file(), engine.FilePart{Limit: maxEdit, OrNothing: true}, &b)
+	r, err := c.room.ReadFile(ctx, p.file(), engine.FilePart{Limit: maxEdit, OrNothing: true}, &b)
 	if err != nil {
 		return nil, nil, aboutPath(err)
 	}
@@ -31,9 +31,9 @@ func readAll(ctx context.Context, rooms Rooms, a Agent, p Path) (text []byte, di
 }
 
 // writeAll writes a text with the options of w.
-func writeAll(ctx context.Context, rooms Rooms, a Agent, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
+func (c *Call) writeAll(ctx context.Context, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
 	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
-	out, err := rooms(a).WriteFile(ctx, p.file(), w)
+	out, err := c.room.WriteFile(ctx, p.file(), w)
 	return out, aboutPath(err)
 }
 

@@ -20,8 +20,9 @@ import (
 const (
 	// maxInstallOutput bounds the output in a failure, in characters.
 	maxInstallOutput = 20_000
-	// maxLedger bounds the list of installed packages in bytes. It has room for some ten thousand.
-	maxLedger = 1 << 20
+	// maxManagerOutput bounds the output of a command in bytes. It has room for a list of some ten
+	// thousand packages.
+	maxManagerOutput = 1 << 20
 	// freshTime is how long a package index is used without fetching it again.
 	freshTime = time.Hour
 	// retryPause is the pause before the second attempt.
@@ -72,7 +73,7 @@ func (i *Installer) System(ctx context.Context, c *Call, names []string) (Instal
 // system returns the manager of the guest's distribution. It asks the room, since a pack can have
 // any name.
 func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
-	_, err := i.run(ctx, c, command{args: []string{"apk", "--version"}})
+	_, err := i.run(ctx, c, false, nil, "apk", "--version")
 	switch {
 	case err == nil:
 		return packages.APK, nil
@@ -115,15 +116,6 @@ func specsOf(m packages.Manager, names []string) ([]packages.Spec, error) {
 	return specs, nil
 }
 
-// command is a command of a package manager.
-type command struct {
-	args []string
-	root bool
-	most uint64 // bytes of output; 0 means the default
-	// say, if not nil, receives some of the output lines.
-	say func(format string, args ...any)
-}
-
 // ran is the result of a command.
 type ran struct {
 	exit   engine.Exit
@@ -133,19 +125,17 @@ type ran struct {
 
 func (r ran) ok() bool { return r.exit.Status() == 0 && !r.exit.Idle }
 
-// run runs a command to its end.
-func (i *Installer) run(ctx context.Context, c *Call, cmd command) (ran, error) {
-	if cmd.most == 0 {
-		cmd.most = bytesFor(maxInstallOutput)
+// run runs a command of a package manager to its end, as the room's root or as the agent. If say is not
+// nil, it receives some of the output lines.
+func (i *Installer) run(ctx context.Context, c *Call, root bool, say func(format string, args ...any), args ...string) (ran, error) {
+	out := &progressOutput{say: say}
+	cmd := engine.Command{
+		Args: args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, IdleTimeout: idleLimit, MaxOutput: maxManagerOutput,
 	}
-	out := &progressOutput{say: cmd.say}
-	line := engine.Command{
-		Args: cmd.args, Dir: c.Home, Env: environment(c.Agent), Stdout: out, Stderr: out, IdleTimeout: idleLimit, MaxOutput: cmd.most,
+	if root { // not in a folder where the agent can place files that look like packages
+		cmd.RoomRoot, cmd.Dir, cmd.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}
 	}
-	if cmd.root { // not in a folder where the agent can place files that look like packages
-		line.RoomRoot, line.Dir, line.Env = true, "/", []string{"DEBIAN_FRONTEND=noninteractive"}
-	}
-	p, err := i.rooms(c.Agent).Exec(ctx, line)
+	p, err := i.rooms(c.Agent).Exec(ctx, cmd)
 	if err != nil {
 		return ran{}, err
 	}

@@ -15,14 +15,14 @@ const nearNames = 5
 
 // missing converts an error about a path. If the path does not exist, it adds similar names in the
 // same folder.
-func missing(ctx context.Context, rooms Rooms, a Agent, p Path, err error) error {
+func (c *Call) missing(ctx context.Context, p Path, err error) error {
 	failure := aboutPath(err)
 	f, ok := failure.(*Failure)
 	if !ok || f.Kind != fault.NotFound || p.Rel == "." {
 		return failure
 	}
 	folder := Path{p.Root, path.Dir(p.Rel)}
-	entries, more, err := rooms(a).ListFolder(ctx, folder.file(), maxListed)
+	entries, more, err := c.room.ListFolder(ctx, folder.file(), maxListed)
 	if err != nil {
 		f.Message += ". Its folder is not there either: list the one above with sandbox_read_file"
 		return f

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"path"
+	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -76,21 +77,12 @@ func (a Agent) absolute(field, text string) (string, error) {
 	base, rel := a.Home, text
 	switch {
 	case text == "~" || strings.HasPrefix(text, "~/"):
-		rel = strings.TrimPrefix(strings.TrimPrefix(text, "~"), "/")
+		rel = text[1:]
 	case strings.HasPrefix(text, "/"):
-		base, rel = "/", text[1:]
+		base = "/"
 	}
-	depth := 0
-	for part := range strings.SplitSeq(rel, "/") {
-		switch part {
-		case "", ".":
-		case "..":
-			if depth--; depth < 0 {
-				return "", refuse("traversal", "climbs with .. above where it begins")
-			}
-		default:
-			depth++
-		}
+	if rel = strings.TrimLeft(rel, "/"); rel != "" && !filepath.IsLocal(rel) {
+		return "", refuse("traversal", "climbs with .. above where it begins")
 	}
 	return path.Join(base, rel), nil
 }

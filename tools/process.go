@@ -66,20 +66,20 @@ func jobOutOf(j engine.Job) *jobOut {
 
 // newProcess makes sandbox_process.
 func newProcess(rooms Rooms) Tool {
-	return Define(Spec{
+	t := inRoom(rooms, Spec{
 		Name: "sandbox_process", Title: "Look after background commands", Gate: Exec, Lean: true, Budget: 300*time.Second + bootTime,
 		Hints:       Hints{Destructive: true, Idempotent: true},
 		Description: `List, poll, wait for, read the output of (tail) or kill what sandbox_exec started with background:true.`,
 	}, func(ctx context.Context, c *Call, in processIn) (processOut, error) {
 		if in.Action == "list" {
-			jobs, err := rooms(c.Agent).Jobs(ctx)
+			jobs, err := c.room.Jobs(ctx)
 			list := make([]jobOut, len(jobs))
 			for i, j := range jobs {
 				list[i] = *jobOutOf(j)
 			}
 			return processOut{Jobs: &list}, err
 		}
-		meant, err := jobMeant(ctx, rooms, c, in)
+		meant, err := jobMeant(ctx, c, in)
 		if err != nil {
 			return processOut{}, err
 		}
@@ -87,13 +87,13 @@ func newProcess(rooms Rooms) Tool {
 			c.Warn("it had ended before")
 		}
 		id := meant.ID
-		out, job, err := act(ctx, rooms, c, id, in)
+		out, job, err := act(ctx, c, id, in)
 		if err != nil {
 			return processOut{}, err
 		}
 		out.jobOut = jobOutOf(job)
 		if in.TailLines > 0 {
-			tail, err := rooms(c.Agent).TailJobEnd(ctx, id, tailBytes)
+			tail, err := c.room.TailJobEnd(ctx, id, tailBytes)
 			if err != nil {
 				return processOut{}, err
 			}
@@ -101,38 +101,40 @@ func newProcess(rooms Rooms) Tool {
 		}
 		return out, nil
 	})
+	t.Output.Required = nil // those of jobOut: it is nil for a list
+	return t
 }
 
 // act performs the action on one job.
-func act(ctx context.Context, rooms Rooms, c *Call, id config.JobID, in processIn) (out processOut, job engine.Job, err error) {
+func act(ctx context.Context, c *Call, id config.JobID, in processIn) (out processOut, job engine.Job, err error) {
 	switch in.Action {
 	case "wait":
-		job, err = rooms(c.Agent).WaitJob(ctx, id, time.Duration(in.Timeout)*time.Second)
+		job, err = c.room.WaitJob(ctx, id, time.Duration(in.Timeout)*time.Second)
 		out.TimedOut = &job.Running
 	case "kill":
 		if out.Signal = "SIGTERM"; in.Force {
 			out.Signal = "SIGKILL"
 		}
-		if job, err = rooms(c.Agent).KillJob(ctx, id, in.Force); err == nil && job.Running {
-			job, err = rooms(c.Agent).WaitJob(ctx, id, killPatience)
+		if job, err = c.room.KillJob(ctx, id, in.Force); err == nil && job.Running {
+			job, err = c.room.WaitJob(ctx, id, killPatience)
 		}
 		ended := !job.Running
 		if out.Killed = &ended; !ended && !in.Force {
 			c.Warn("it has not ended yet; kill it with force:true if it does not")
 		}
 	default: // poll and tail
-		job, err = rooms(c.Agent).Job(ctx, id)
+		job, err = c.room.Job(ctx, id)
 	}
 	return out, job, err
 }
 
 // jobMeant returns the job that the arguments name. A pid is only looked up among the agent's
 // jobs, so it cannot reach other processes.
-func jobMeant(ctx context.Context, rooms Rooms, c *Call, in processIn) (engine.Job, error) {
+func jobMeant(ctx context.Context, c *Call, in processIn) (engine.Job, error) {
 	if in.JobID == "" && in.PID == "" {
 		return engine.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
 	}
-	jobs, err := rooms(c.Agent).Jobs(ctx)
+	jobs, err := c.room.Jobs(ctx)
 	if err != nil {
 		return engine.Job{}, err
 	}

@@ -59,7 +59,7 @@ type listed struct {
 
 // newRead makes sandbox_read_file.
 func newRead(rooms Rooms) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "sandbox_read_file", Title: "Read a file", Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{ReadOnly: true, Idempotent: true},
 		Description: `Read a text file in your sandbox: all of it, a range of lines (start_line, line_count), its end (tail_lines), or from a byte on (offset). A folder is listed. ` +
@@ -69,19 +69,19 @@ func newRead(rooms Rooms) Tool {
 		if err != nil {
 			return readOut{}, err
 		}
-		info, err := rooms(c.Agent).StatFile(ctx, p.file())
+		info, err := c.room.StatFile(ctx, p.file())
 		if err != nil {
-			return readOut{}, missing(ctx, rooms, c.Agent, p, err)
+			return readOut{}, c.missing(ctx, p, err)
 		}
 		if info.Kind == engine.Folder {
-			return list(ctx, rooms, c, p)
+			return list(ctx, c, p)
 		}
-		return readLines(ctx, rooms, c, p, in)
+		return readLines(ctx, c, p, in)
 	})
 }
 
-func list(ctx context.Context, rooms Rooms, c *Call, p Path) (readOut, error) {
-	entries, more, err := rooms(c.Agent).ListFolder(ctx, p.file(), maxListed)
+func list(ctx context.Context, c *Call, p Path) (readOut, error) {
+	entries, more, err := c.room.ListFolder(ctx, p.file(), maxListed)
 	if err != nil {
 		return readOut{}, aboutPath(err)
 	}
@@ -99,14 +99,14 @@ func list(ctx context.Context, rooms Rooms, c *Call, p Path) (readOut, error) {
 	return out, nil
 }
 
-func readLines(ctx context.Context, rooms Rooms, c *Call, p Path, in readIn) (readOut, error) {
+func readLines(ctx context.Context, c *Call, p Path, in readIn) (readOut, error) {
 	in.oneWay(c)
 	part := engine.FilePart{
 		Offset: uint64(in.Offset), FirstLine: uint64(in.StartLine), Lines: uint64(in.LineCount), LastLines: uint64(in.TailLines),
 		Limit: bytesFor(in.MaxChars), Characters: uint64(in.MaxChars),
 	}
 	var b bytes.Buffer
-	r, err := rooms(c.Agent).ReadFile(ctx, p.file(), part, &b)
+	r, err := c.room.ReadFile(ctx, p.file(), part, &b)
 	if err != nil {
 		return readOut{}, aboutPath(err)
 	}

@@ -1,9 +1,9 @@
 package tools
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
+	"regexp"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -29,51 +29,25 @@ func (e Envelope) redacted(redact Redact) Envelope {
 	return e
 }
 
-// redactedJSON returns a value as JSON with its texts redacted. It keeps everything else,
-// including the order of keys.
+// jsonString matches a string in compact JSON, with the colon after it if it is a key.
+var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*":?`)
+
+// redactedJSON returns a value as JSON with its texts redacted, except keys. It keeps the order of
+// keys.
 func redactedJSON(v any, redact Redact) any {
 	raw, err := printable.JSON(v)
 	if err != nil {
 		return fail("", fault.New(fault.Execution, "write result", "", err))
 	}
-	var out bytes.Buffer
-	for rest := raw; ; {
-		at := bytes.IndexByte(rest, '"')
-		if at < 0 {
-			out.Write(rest)
-			return json.RawMessage(out.Bytes())
+	return json.RawMessage(jsonString.ReplaceAllFunc(raw, func(quoted []byte) []byte {
+		var text string
+		if quoted[len(quoted)-1] == ':' || json.Unmarshal(quoted, &text) != nil {
+			return quoted
 		}
-		end := at + quotedLength(rest[at:])
-		out.Write(rest[:at])
-		out.Write(redactedText(rest[at:end], bytes.HasPrefix(rest[end:], []byte(":")), redact))
-		rest = rest[end:]
-	}
-}
-
-// redactedText redacts a JSON string unless it is a key.
-func redactedText(quoted []byte, key bool, redact Redact) []byte {
-	var text string
-	if key || json.Unmarshal(quoted, &text) != nil {
-		return quoted
-	}
-	out, err := printable.JSON(redact(text))
-	if err != nil {
-		return []byte(`""`) // rather than the secret
-	}
-	return out
-}
-
-// quotedLength returns the length of the string at the start of a JSON text.
-func quotedLength(text []byte) int {
-	for end := 1; ; {
-		at := bytes.IndexByte(text[end:], '"')
-		if at < 0 {
-			return len(text)
+		out, err := printable.JSON(redact(text))
+		if err != nil {
+			return []byte(`""`) // rather than the secret
 		}
-		end += at + 1
-		before := text[1 : end-1]
-		if backslashes := len(before) - len(bytes.TrimRight(before, `\`)); backslashes%2 == 0 {
-			return end
-		}
-	}
+		return out
+	}))
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxTools bounds a registry: the sandbox's own tools and those of several hundred plugins.
+	// maxTools bounds the tools of plugins that an agent has.
 	maxTools = 4096
 	// usualBudget is the default budget of a tool.
 	usualBudget = 2 * time.Minute
@@ -71,9 +71,6 @@ func (r *Registry) Add(t Tool) error {
 	t.Budget = cmp.Or(t.Budget, usualBudget)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, there := r.tools[t.Name]; !there && len(r.tools) >= maxTools {
-		return fault.Newf(fault.Rejected, op, string(t.Name), "there are %d already", maxTools)
-	}
 	r.tools[t.Name] = t
 	r.changed.Notify()
 	return nil

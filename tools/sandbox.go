@@ -31,9 +31,8 @@ type Host struct {
 
 // Sandbox returns the sandbox's own tools.
 func Sandbox(b Host) []Tool {
-	return []Tool{
+	return append(installTools(b.Installer),
 		newRead(b.Rooms), newSearch(b.Rooms), newWrite(b.Rooms), newEdit(b.Rooms), newExec(b.Rooms), newProcess(b.Rooms),
-		newInstall(b.Installer), newPipInstall(b.Installer), newNPMInstall(b.Installer),
 		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Rooms, b.Artifacts),
-	}
+	)
 }

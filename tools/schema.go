@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,25 +19,7 @@ func schemaOf[T any]() *jsonschema.Schema {
 		panic(fmt.Sprintf("tools: no schema for %T: %v", *new(T), err))
 	}
 	limit(s, reflect.TypeFor[T]())
-	spare(s, reflect.TypeFor[T]())
 	return s
-}
-
-// spare makes fields of embedded pointers optional, since the pointer may be nil.
-func spare(s *jsonschema.Schema, t reflect.Type) {
-	if t.Kind() != reflect.Struct {
-		return
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if !f.Anonymous || f.Type.Kind() != reflect.Pointer {
-			continue
-		}
-		for _, inner := range reflect.VisibleFields(f.Type.Elem()) {
-			name, _, _ := strings.Cut(inner.Tag.Get("json"), ",")
-			s.Required = slices.DeleteFunc(s.Required, func(required string) bool { return required == name })
-		}
-	}
 }
 
 // open allows additional properties, so that clients accept results of a later release.

@@ -7,7 +7,7 @@ import (
 
 // What a tool answers fits the schema that it has said: clients give up what does not.
 func TestSchemaOfProcess(t *testing.T) {
-	schema, err := schemaOf[processOut]().Resolve(nil)
+	schema, err := newProcess(nil).Output.Resolve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type match struct {
 
 // newSearch makes sandbox_search_files.
 func newSearch(rooms Rooms) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "sandbox_search_files", Title: "Search in files", Lean: true, Budget: fileTime + bootTime,
 		Hints: Hints{ReadOnly: true, Idempotent: true},
 		Description: `Find lines in files by a regular expression (target content), or files by their names (target files). Hidden files, binary files and what .gitignore names are left out; ` +
@@ -59,7 +59,7 @@ func newSearch(rooms Rooms) Tool {
 		size, last := 0, ""
 		var seen uint64 // files so far
 		enough := false
-		end, err := rooms(c.Agent).SearchFiles(ctx, p.file(), engine.FileSearch{
+		end, err := c.room.SearchFiles(ctx, p.file(), engine.FileSearch{
 			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
 			Context: in.Context, Limit: in.MaxResults, LineLimit: lineChars,
 		}, func(m engine.FileMatch) error {
@@ -84,7 +84,7 @@ func newSearch(rooms Rooms) Tool {
 			end, err = engine.SearchEnd{Truncated: true, Files: seen}, nil
 		}
 		if err != nil {
-			return searchOut{}, aboutSearch(ctx, rooms, c.Agent, p, in.Target == "files", err)
+			return searchOut{}, c.aboutSearch(ctx, p, in.Target == "files", err)
 		}
 		if end.Unreadable > 0 {
 			c.Warn("%d files or folders could not be read", end.Unreadable)
@@ -106,7 +106,7 @@ func found(at Path, rel string) string {
 }
 
 // aboutSearch names the argument at fault, pattern or path, in an error.
-func aboutSearch(ctx context.Context, rooms Rooms, a Agent, p Path, names bool, err error) error {
+func (c *Call) aboutSearch(ctx context.Context, p Path, names bool, err error) error {
 	if f := failureOf(err); f.Kind == fault.InvalidArgs && strings.Contains(f.Message, "the pattern cannot be read") {
 		wrong := *f
 		wrong.Field = "pattern"
@@ -115,5 +115,5 @@ func aboutSearch(ctx context.Context, rooms Rooms, a Agent, p Path, names bool, 
 		}
 		return &wrong
 	}
-	return missing(ctx, rooms, a, p, err)
+	return c.missing(ctx, p, err)
 }

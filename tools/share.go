@@ -33,7 +33,7 @@ type shareIn struct {
 
 // newShare makes share_artifact.
 func newShare(rooms Rooms, artifacts Artifacts) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "share_artifact", Title: "Hand a file over to the person", Gate: Exec, Budget: shareTime + bootTime,
 		Description: `Hand a result over to the person: a copy of a file or a small folder of yours (path), or a text (content and filename). It is kept on their computer, ` +
 			`as it is now: share it again when you have changed it.`,
@@ -44,14 +44,13 @@ func newShare(rooms Rooms, artifacts Artifacts) Tool {
 		if in.Content != "" && in.Filename == "" {
 			return Artifact{}, wrongArgument("filename", "a name such as report.md", "content needs a filename")
 		}
-		s := sharing{Call: c, rooms: rooms}
-		field, name, copyTo := "filename", in.Filename, s.text(in.Content)
+		field, name := "filename", in.Filename
+		var p Path
 		if in.Path != "" {
-			p, err := c.path(in.Path)
-			if err != nil {
+			var err error
+			if p, err = c.path(in.Path); err != nil {
 				return Artifact{}, err
 			}
-			copyTo = s.from(p)
 			if name == "" {
 				field, name = "path", path.Base(p.String())
 			}
@@ -60,7 +59,13 @@ func newShare(rooms Rooms, artifacts Artifacts) Tool {
 		if err != nil {
 			return Artifact{}, aboutName(field, err)
 		}
-		if err := copyTo(ctx, draft); err != nil {
+		s := sharing{Call: c}
+		if in.Path == "" {
+			err = s.text(draft, in.Content)
+		} else {
+			err = s.from(ctx, p, draft)
+		}
+		if err != nil {
 			return Artifact{}, errors.Join(err, draft.Discard())
 		}
 		s.warn()
@@ -81,43 +86,36 @@ func aboutName(field string, err error) error {
 // sharing is the state of one call.
 type sharing struct {
 	*Call
-	rooms   Rooms
 	names   int      // so far
 	copied  int      // files copied
 	leftOut []string // names of skipped links, devices and the like
 }
 
 // text shares a text.
-func (s *sharing) text(content string) func(context.Context, Draft) error {
-	return func(_ context.Context, to Draft) error {
-		f, err := to.File("", uint64(len(content)))
-		if err != nil {
-			return err
-		}
-		_, err = io.WriteString(f, content)
-		return cmp.Or(err, f.Close())
+func (s *sharing) text(to Draft, content string) error {
+	f, err := to.File("", uint64(len(content)))
+	if err != nil {
+		return err
 	}
+	_, err = io.WriteString(f, content)
+	return cmp.Or(err, f.Close())
 }
 
 // from shares the file or folder at a path.
-func (s *sharing) from(p Path) func(context.Context, Draft) error {
-	return func(ctx context.Context, to Draft) error {
-		info, err := s.rooms(s.Agent).StatFile(ctx, p.file())
-		if err != nil {
-			return missing(ctx, s.rooms, s.Agent, p, err)
-		}
-		s.Say("copying %s", p)
-		if info.Kind != engine.Folder {
-			return s.file(ctx, p, to, "", info.Size)
-		}
-		if err := s.folder(ctx, p, to, ""); err != nil {
-			return err
-		}
-		if s.copied == 0 {
-			return wrongArgument("path", "a file, or a folder with files in it", "there is no file in %s", quoted(p.String()))
-		}
-		return nil
+func (s *sharing) from(ctx context.Context, p Path, to Draft) error {
+	info, err := s.room.StatFile(ctx, p.file())
+	if err != nil {
+		return s.missing(ctx, p, err)
 	}
+	s.Say("copying %s", p)
+	if info.Kind != engine.Folder {
+		return s.file(ctx, p, to, "", info.Size)
+	}
+	err = s.folder(ctx, p, to, "")
+	if err == nil && s.copied == 0 {
+		return wrongArgument("path", "a file, or a folder with files in it", "there is no file in %s", quoted(p.String()))
+	}
+	return err
 }
 
 // file copies a file into the artifact. The guest refuses links that lead out of the root.
@@ -128,13 +126,13 @@ func (s *sharing) file(ctx context.Context, p Path, to Draft, at string, size ui
 	}
 	defer func() { err = cmp.Or(err, f.Close()) }()
 	s.copied++
-	_, err = s.rooms(s.Agent).ReadFile(ctx, p.file(), engine.FilePart{}, f)
+	_, err = s.room.ReadFile(ctx, p.file(), engine.FilePart{}, f)
 	return aboutPath(err)
 }
 
 // folder copies the contents of a folder into the artifact. It follows no links.
 func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error {
-	list, more, err := s.rooms(s.Agent).ListFolder(ctx, p.file(), maxShared)
+	list, more, err := s.room.ListFolder(ctx, p.file(), maxShared)
 	if err != nil {
 		return aboutPath(err)
 	}

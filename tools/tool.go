@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -101,36 +100,23 @@ func (t Tool) Schemas() (input, output string, err error) {
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Raw(spec, schemaOf[In](), open(schemaOf[Out]()), func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
 		var in In
-		if err := fill(reflect.ValueOf(&in).Elem(), arguments); err != nil {
+		text, err := json.Marshal(arguments)
+		if err == nil {
+			err = json.Unmarshal(text, &in)
+		}
+		if err != nil {
 			return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
 		}
 		return run(ctx, c, in)
 	})
 }
 
-// fill sets the fields of a struct by their JSON names. It copies no strings through JSON, which
-// may be whole files.
-func fill(in reflect.Value, arguments map[string]any) error {
-	for _, f := range reflect.VisibleFields(in.Type()) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		value, there := arguments[name]
-		if !there {
-			continue
-		}
-		field := in.FieldByIndex(f.Index)
-		if text, ok := value.(string); ok && field.Kind() == reflect.String {
-			field.SetString(text)
-			continue
-		}
-		raw, err := json.Marshal(value)
-		if err == nil {
-			err = json.Unmarshal(raw, field.Addr().Interface())
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
+// inRoom is Define for a tool that works in its agent's room.
+func inRoom[In, Out any](rooms Rooms, spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
+	return Define(spec, func(ctx context.Context, c *Call, in In) (Out, error) {
+		c.room = rooms(c.Agent)
+		return run(ctx, c, in)
+	})
 }
 
 // Raw makes a tool with schemas that are known only at run time. Its function gets the checked
@@ -166,7 +152,8 @@ type Call struct {
 	Tell func(Progress)
 
 	warnings []string
-	registry *Registry // of the tool
+	registry *Registry   // of the tool
+	room     engine.Room // set by inRoom
 }
 
 // Progress is the progress of a call. Total is 0 if unknown.

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 const (
 	// turnLife is how long a turn without calls is remembered. No turn takes that long.
 	turnLife = time.Hour
-	// maxTurns bounds the remembered turns. The oldest are forgotten first.
+	// maxTurns bounds the remembered turns. If there are more, all are forgotten.
 	maxTurns = 4096
 	// maxTurnName bounds a turn's name. Longer names are cut, so turns with the same beginning
 	// share a count.
@@ -61,18 +62,8 @@ func (t *turns) take(agent config.AgentID, name string, limit int) error {
 
 // forget removes old turns to make room for one more.
 func (t *turns) forget(now time.Time) {
-	if t.used == nil {
+	maps.DeleteFunc(t.used, func(_ turn, of *tally) bool { return now.Sub(of.last) > turnLife })
+	if t.used == nil || len(t.used) >= maxTurns {
 		t.used = map[turn]*tally{}
-	}
-	var oldest turn
-	for key, of := range t.used {
-		if now.Sub(of.last) > turnLife {
-			delete(t.used, key)
-		} else if first := t.used[oldest]; first == nil || of.last.Before(first.last) {
-			oldest = key
-		}
-	}
-	if len(t.used) >= maxTurns {
-		delete(t.used, oldest)
 	}
 }

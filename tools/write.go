@@ -27,7 +27,7 @@ type writeOut struct {
 
 // newWrite makes sandbox_write_file.
 func newWrite(rooms Rooms) Tool {
-	return Define(Spec{
+	return inRoom(rooms, Spec{
 		Name: "sandbox_write_file", Title: "Write a file", Gate: Exec, Lean: true, Budget: fileTime + bootTime,
 		Hints:       Hints{Destructive: true},
 		Description: `Write a text file: all of it at once (the old one stays if anything goes wrong), or with mode append to its end. To change a part of a file, call sandbox_edit_file.`,
@@ -41,18 +41,18 @@ func newWrite(rooms Rooms) Tool {
 		}
 		out := writeOut{Path: p.String(), Size: len(in.Content), Mode: in.Mode, Action: "update"}
 		if in.Mode == "append" {
-			w, err := writeAll(ctx, rooms, c.Agent, p, []byte(in.Content), engine.FileWrite{Append: true, Parents: true})
+			w, err := c.writeAll(ctx, p, []byte(in.Content), engine.FileWrite{Append: true, Parents: true})
 			if w.Created {
 				out.Action = "create"
 			}
 			return out, err
 		}
-		before, digest, err := readAll(ctx, rooms, c.Agent, p)
+		before, digest, err := c.readAll(ctx, p)
 		if err != nil && failureOf(err).Kind != fault.NotFound && failureOf(err).Kind != fault.Rejected {
 			return writeOut{}, err
 		} // too large to compare, or not readable: replace it anyway
 		compared := (err == nil || failureOf(err).Kind == fault.NotFound) && len(in.Content) <= maxEdit
-		w, err := writeAll(ctx, rooms, c.Agent, p, []byte(in.Content), engine.FileWrite{Parents: true, IfSHA256: digest})
+		w, err := c.writeAll(ctx, p, []byte(in.Content), engine.FileWrite{Parents: true, IfSHA256: digest})
 		if err != nil {
 			return writeOut{}, err
 		}
