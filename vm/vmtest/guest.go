@@ -96,20 +96,14 @@ func (g *Guest) Call(words ...any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var reply struct {
-		V   any
-		Err string
-	}
+	var reply struct{ V, Err string }
 	if err := json.Unmarshal(line, &reply); err != nil {
 		return "", err
 	}
 	if reply.Err != "" {
-		return "", errors.New(reply.Err)
+		return reply.V, errors.New(reply.Err)
 	}
-	if reply.V == nil {
-		return "", nil
-	}
-	return fmt.Sprint(reply.V), nil
+	return reply.V, nil
 }
 
 // Must is Call for commands that have to succeed.

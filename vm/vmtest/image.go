@@ -60,6 +60,16 @@ func BuildImage(t testing.TB, arch vm.Arch) Image {
 	return Image{arch, kernel.Image, path}
 }
 
+// ProgramImage makes an image whose initramfs has only a program, the main package at a path.
+func ProgramImage(t testing.TB, arch vm.Arch, program string) Image {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "initrd")
+	if err := os.WriteFile(path, writeInitrd(t, buildProgram(t, arch, program), nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Image{arch, lab.DebianKernel(t, string(arch)).Image, path}
+}
+
 // buildInitrd makes the initramfs with the test guest and the modules that it
 // needs.
 func buildInitrd(t testing.TB, arch vm.Arch) []byte {
@@ -77,6 +87,12 @@ func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 		t.Fatal(err)
 	}
 
+	return writeInitrd(t, buildProgram(t, arch, "osaurus-sandbox/vm/vmtest/testguest"), order)
+}
+
+// writeInitrd makes an initramfs of a program and modules.
+func writeInitrd(t testing.TB, program []byte, modules []kernel.Module) []byte {
+	t.Helper()
 	var entries []image.CPIOEntry
 	for _, d := range []string{"dev", "proc", "sys", "tmp", "mod", "mnt"} {
 		entries = append(entries, image.CPIOEntry{Name: d, Mode: image.CPIODir | 0o755})
@@ -87,9 +103,9 @@ func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 	entries = append(entries, // Go's runtime needs these two
 		image.CPIOEntry{Name: "dev/console", Mode: image.CPIODevice | 0o600, Major: 5, Minor: 1},
 		image.CPIOEntry{Name: "dev/null", Mode: image.CPIODevice | 0o666, Major: 1, Minor: 3})
-	file("init", 0o755, buildGuest(t, arch))
+	file("init", 0o755, program)
 	var names []string
-	for _, m := range order {
+	for _, m := range modules {
 		names = append(names, m.Name)
 		file("mod/"+m.Name, 0o644, m.Data)
 	}
@@ -101,13 +117,13 @@ func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 	return b.Bytes()
 }
 
-func buildGuest(t testing.TB, arch vm.Arch) []byte {
+func buildProgram(t testing.TB, arch vm.Arch, path string) []byte {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "testguest")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "osaurus-sandbox/vm/vmtest/testguest")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, path)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+string(arch))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build test guest: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", path, err, out)
 	}
 	b, err := os.ReadFile(program)
 	if err != nil {

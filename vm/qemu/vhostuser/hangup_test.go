@@ -3,16 +3,14 @@
 package vhostuser
 
 import (
-	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
 
 // A device that was told to stop while one of its requests hangs does not wait
@@ -24,7 +22,7 @@ func TestHungUpOnAStop(t *testing.T) {
 		"on another":                   func(q *Queue) { close(q.loopDone); q.inflight = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := anyConn(t)
+			conn := vhosttest.New(t, 4096).Back
 			kick, kicks, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
@@ -49,17 +47,45 @@ func TestHungUpOnAStop(t *testing.T) {
 	}
 }
 
-// anyConn is a connection to nobody.
-func anyConn(t *testing.T) *net.UnixConn {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+// TestNotifyLater returns chains with few interrupts: one for a quarter of the ring, or after a
+// delay.
+func TestNotifyLater(t *testing.T) {
+	const num = 8
+	m := vhosttest.New(t, 1<<16)
+	m.Seal()
+	mem, err := newMemory([]memRegion{{vhosttest.Base, 1 << 16, vhosttest.User, 0}}, []int{m.MemFD})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fds[0]), "")
-	c, err := net.FileConn(f)
-	if err := errors.Join(err, f.Close(), unix.Close(fds[1])); err != nil {
-		t.Fatal(err)
+	defer mem.release()
+	ring := m.NewQueue(0, num, 0)
+	for i := range uint16(3) {
+		ring.Describe(int(i), vhosttest.Base, 1, 0, 0)
+		ring.Publish(i)
 	}
-	return c.(*net.UnixConn)
+	timetest.Synthetic(t, func(t *testing.T) {
+		q := newQueue(0, new(health), slog.New(slog.DiscardHandler), func(*Queue) {})
+		q.num, q.call, q.running = num, ring.Call, true
+		q.addr = vringAddr{Desc: vhosttest.User, Avail: vhosttest.User + 4096, Used: vhosttest.User + 8192}
+		if err := q.mapRings(mem); err != nil {
+			t.Fatal(err)
+		}
+		defer q.mem.release()
+		for i, notified := range []bool{false, true, false} {
+			c, ok := q.Pop()
+			if !ok {
+				t.Fatal("no chain")
+			}
+			q.Push(c, 0)
+			q.NotifyLater()
+			if vhosttest.Signalled(ring.Call, 0) != notified {
+				t.Errorf("after chain %d: notified is not %v", i+1, notified)
+			}
+		}
+		time.Sleep(notifyDelay)
+		synctest.Wait()
+		if !vhosttest.Signalled(ring.Call, 0) {
+			t.Error("no notification after the delay")
+		}
+	})
 }

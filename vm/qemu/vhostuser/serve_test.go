@@ -256,51 +256,6 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestNotifyLater has many chains given back with few interrupts.
-func TestNotifyLater(t *testing.T) {
-	m, q, _ := run(t, &lazy{}, 0)
-	m.Mem[data] = 'x'
-	next := 0
-	// On a busy host chains come so far apart that each is told; not each time.
-	const tries = 20
-	for try := 1; ; try++ {
-		interrupts := 0
-		for range 64 {
-			q.Describe(next%ringSize, guest(data), 1, 0, 0)
-			q.Publish(uint16(next % ringSize))
-			next++
-			q.MustTake()
-			if vhosttest.Signalled(q.Call, 0) {
-				interrupts++
-			}
-		}
-		if vhosttest.Signalled(q.Call, time.Second) {
-			interrupts++
-		}
-		if interrupts > 0 && interrupts <= 48 {
-			break
-		}
-		if try == tries {
-			t.Fatalf("%d interrupts for 64 chains of a ring of %d", interrupts, ringSize)
-		}
-	}
-	q.Describe(0, guest(data), 1, 0, 0)
-	q.Publish(0)
-	if !vhosttest.Signalled(q.Call, patience) {
-		t.Error("the last chain was never told")
-	}
-}
-
-// lazy gives chains back in its own time.
-type lazy struct{ reverser }
-
-func (*lazy) HandleQueue(q *vhostuser.Queue) {
-	for c, ok := q.Pop(); ok; c, ok = q.Pop() {
-		q.Push(c, 0)
-		q.NotifyLater()
-	}
-}
-
 // TestUnacceptableMemory offers memory that could pull the ground from under
 // this process.
 func TestUnacceptableMemory(t *testing.T) {

@@ -8,7 +8,6 @@ const (
 	Sink    = 1026 // reads to the end, answers with the byte count
 	Source  = 1027 // reads a byte count, writes that many
 	Relay   = 1028 // joins the connection with one to RelayBack
-	Tick    = 1029 // writes a byte every 10 ms
 )
 
 // RelayBack is the port of the host that the guest's relay and its dials connect to.

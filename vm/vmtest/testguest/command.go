@@ -24,7 +24,7 @@ func control(c stream) {
 			return
 		}
 		v, err := command(strings.Fields(line))
-		reply := map[string]any{"v": v}
+		reply := map[string]string{"v": v}
 		if err != nil {
 			reply["err"] = err.Error()
 		}
@@ -35,19 +35,19 @@ func control(c stream) {
 	}
 }
 
-func command(w []string) (any, error) {
+func command(w []string) (string, error) {
 	switch w[0] {
 	case "mount": // tag dir
 		if err := os.MkdirAll(w[2], 0o755); err != nil {
-			return nil, err
+			return "", err
 		}
-		return nil, syscall.Mount(w[1], w[2], "virtiofs", 0, "")
+		return "", syscall.Mount(w[1], w[2], "virtiofs", 0, "")
 	case "umount":
-		return nil, syscall.Unmount(w[1], 0)
+		return "", syscall.Unmount(w[1], 0)
 	case "as": // uid command...
 		uid, err := strconv.Atoi(w[1])
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		cmd := exec.Command("/proc/self/exe", w[2:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
@@ -63,31 +63,27 @@ func command(w []string) (any, error) {
 	case "readat": // file offset length
 		return readAt(w[1], w[2], w[3])
 	case "patch": // file offset text
-		return nil, patch(w[1], w[2], w[3])
+		return "", patch(w[1], w[2], w[3])
 	case "fetch": // address:port
 		return fetch(w[1])
 	case "print": // KiB text...: fill the console with copies of a line
-		return nil, printMany(w[1], strings.Join(w[2:], " "))
+		return "", printMany(w[1], strings.Join(w[2:], " "))
 	case "button": // power off when the power button is pressed
-		return nil, obeyButton()
+		return "", obeyButton()
 	case "panic":
-		return nil, os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+		return "", os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
 	case "reboot":
-		return nil, syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
+		return "", syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
 	case "poweroff":
 		unix.Sync()
-		return nil, syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+		return "", syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
 	case "cmdline":
 		b, err := os.ReadFile("/proc/cmdline")
 		return string(b), err
-	case "uname":
-		var u unix.Utsname
-		err := unix.Uname(&u)
-		return unix.ByteSliceToString(u.Release[:]) + " " + unix.ByteSliceToString(u.Machine[:]), err
 	}
 	var sb strings.Builder
 	if code := childOut(w[0], w[1:], &sb); code != 0 {
-		return nil, errors.New(sb.String())
+		return "", errors.New(sb.String())
 	}
 	return sb.String(), nil
 }

@@ -40,18 +40,6 @@ func childOut(name string, args []string, w io.Writer) int {
 		if id, err = strconv.Atoi(args[1]); err == nil {
 			err = os.Lchown(args[0], id, id)
 		}
-	case "mkdir":
-		err = os.Mkdir(args[0], 0o777)
-	case "rm":
-		err = os.RemoveAll(args[0])
-	case "ln":
-		err = os.Symlink(args[0], args[1])
-	case "link":
-		err = os.Link(args[0], args[1])
-	case "mv":
-		err = os.Rename(args[0], args[1])
-	case "mknod":
-		err = unix.Mknod(args[0], unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
 	case "ls":
 		var es []os.DirEntry
 		es, err = os.ReadDir(args[0])
@@ -65,8 +53,6 @@ func childOut(name string, args []string, w io.Writer) int {
 			time.Sleep(time.Second)
 			err = f.Chmod(0o640)
 		}
-	case "openunlinked":
-		err = openUnlinked(args[0])
 	default:
 		err = fmt.Errorf("unknown command %q", name)
 	}
@@ -75,27 +61,4 @@ func childOut(name string, args []string, w io.Writer) int {
 		return 1
 	}
 	return 0
-}
-
-// openUnlinked checks that a removed file still works while it is open.
-func openUnlinked(p string) error {
-	f, err := os.Create(p)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := os.Remove(p); err != nil {
-		return err
-	}
-	if _, err := f.WriteString("still here"); err != nil {
-		return err
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if st.Size() != 10 {
-		return fmt.Errorf("size %d", st.Size())
-	}
-	return f.Truncate(3)
 }

@@ -10,27 +10,20 @@ import (
 	"net"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/mdlayher/vsock"
 
 	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
-// tick is how often the ticker writes.
-const tick = 10 * time.Millisecond
-
-// serveAll serves all ports; those but control also on TCP, to compare with.
+// serveAll serves all ports. It returns only if it fails.
 func serveAll() error {
-	for port, f := range map[uint32]func(stream){guestport.Echo: echo, guestport.Sink: sink, guestport.Source: source, guestport.Relay: relay, guestport.Tick: ticker} {
+	for port, f := range map[uint32]func(stream){guestport.Echo: echo, guestport.Sink: sink, guestport.Source: source, guestport.Relay: relay} {
 		l, err := vsock.Listen(port, nil)
 		if err != nil {
 			return fmt.Errorf("listen on vsock port %d: %w", port, err)
 		}
 		go serve(l, f)
-		if t, err := net.Listen("tcp4", fmt.Sprintf(":%d", port)); err == nil {
-			go serve(t, f)
-		}
 	}
 	l, err := vsock.Listen(guestport.Control, nil)
 	if err != nil {
@@ -102,19 +95,11 @@ func relay(c stream) {
 	wg.Wait()
 }
 
-func ticker(c stream) {
-	for range time.Tick(tick) {
-		if _, err := c.Write([]byte{'.'}); err != nil {
-			return
-		}
-	}
-}
-
 // dialMany connects to the host count times at once, and expects an echo.
-func dialMany(count string) (any, error) {
+func dialMany(count string) (string, error) {
 	n, err := strconv.Atoi(count)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -140,5 +125,5 @@ func dialMany(count string) (any, error) {
 		})
 	}
 	wg.Wait()
-	return n, errors.Join(errs...)
+	return count, errors.Join(errs...)
 }

@@ -45,7 +45,7 @@ func NewVirtualMachine(config *VirtualMachineConfiguration) (*VirtualMachine, er
 	infinity.NewChannel[error]()
 	infinity.NewChannel[error]()
 	if len(config.sockets) > 0 {
-		v.socket = newSocketDevice()
+		v.socket = &VirtioSocketDevice{listeners: map[uint32]*VirtioSocketListener{}}
 	}
 	return v, nil
 }
@@ -112,7 +112,7 @@ func (v *VirtualMachine) RequestStop() (bool, error) {
 	if !v.CanRequestStop() {
 		return false, failure(ErrorInvalidVirtualMachineState, "Invalid virtual machine state. The virtual machine is not running.")
 	}
-	err := v.qemu.control.Do(context.Background(), "system_powerdown")
+	err := v.qemu.RequestStop(context.Background())
 	return err == nil, err
 }
 
@@ -120,8 +120,7 @@ func (v *VirtualMachine) Stop() error {
 	if err := v.change(VirtualMachineStateStopping, VirtualMachineStateRunning); err != nil {
 		return err
 	}
-	v.qemu.stop()
-	return nil
+	return v.qemu.Kill(context.Background())
 }
 
 func (v *VirtualMachine) SocketDevices() []*VirtioSocketDevice {

@@ -6,66 +6,63 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	afvsock "github.com/mdlayher/vsock"
 
-	"osaurus-sandbox/vm/qemu/vhostuser"
-	"osaurus-sandbox/vm/qemu/vsock"
+	"osaurus-sandbox/vm"
 )
 
 const (
-	guestCID = 3
-	// patience is how long a guest that has a vsock driver may take to answer.
-	patience = 30 * time.Second
+	// bootPatience is how long the first connection to a guest may take, which may have no
+	// vsock driver yet, and answerPatience how long later ones may.
+	bootPatience   = 500 * time.Millisecond
+	answerPatience = 30 * time.Second
 )
 
-// VirtioSocketDevice is also the device that is served to QEMU.
 type VirtioSocketDevice struct {
 	*pointer
-	device *vsock.Device
-	driven atomic.Bool // the guest has a driver for it
 
 	mu        sync.Mutex
-	listeners map[uint32]net.Listener
+	machine   vm.Machine // nil before the start
+	answered  bool       // the guest has a vsock driver
+	listeners map[uint32]*VirtioSocketListener
 }
 
-func newSocketDevice() *VirtioSocketDevice {
-	return &VirtioSocketDevice{device: vsock.New(guestCID), listeners: map[uint32]net.Listener{}}
+// connect connects the device to a machine that is about to start.
+func (v *VirtioSocketDevice) connect(m vm.Machine) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.machine, v.answered = m, false
+	for _, l := range v.listeners {
+		if err := v.attach(l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// served is the device as QEMU sees it.
-type served struct {
-	*vsock.Device
-	socket *VirtioSocketDevice
-}
-
-var _ vhostuser.Device = served{}
-
-func (s served) HandleQueue(q *vhostuser.Queue) {
-	s.socket.driven.Store(true)
-	s.Device.HandleQueue(q)
-}
-
-func (s served) Reset() {
-	s.socket.driven.Store(false)
-	s.Device.Reset()
-}
-
-// Connect resets where there is nobody to connect to, be it a listener or a
-// guest. It has no deadline of the caller's.
+// Connect resets if there is no listener or no guest. The caller can set no deadline.
 func (v *VirtioSocketDevice) Connect(port uint32) (*VirtioSocketConnection, error) {
-	if !v.driven.Load() {
+	v.mu.Lock()
+	machine, patience := v.machine, bootPatience
+	if v.answered {
+		patience = answerPatience
+	}
+	v.mu.Unlock()
+	if machine == nil {
 		return nil, connectionReset()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	guest, err := v.device.Dial(ctx, port)
+	guest, err := machine.Dial(ctx, port)
 	if err != nil {
 		return nil, connectionReset()
 	}
+	v.mu.Lock()
+	v.answered = true
+	v.mu.Unlock()
 	return newConnection(guest, port, guest.LocalAddr().(*afvsock.Addr).Port)
 }
 
@@ -73,30 +70,35 @@ func connectionReset() error {
 	return &NSError{Domain: "NSPOSIXErrorDomain", Code: int(syscall.ECONNRESET), LocalizedDescription: "The operation couldn’t be completed. Connection reset by peer", UserInfo: "{}"}
 }
 
-// Listen takes the port from who has it.
+// Listen replaces the port's listener.
 func (v *VirtioSocketDevice) Listen(port uint32) (*VirtioSocketListener, error) {
 	l := &VirtioSocketListener{device: v, port: port, acceptch: make(chan result, 1)}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if former := v.listeners[port]; former != nil {
-		former.Close()
+	v.listeners[port].close()
+	v.listeners[port] = l
+	return l, v.attach(l)
+}
+
+// attach accepts a listener's connections once there is a machine.
+func (v *VirtioSocketDevice) attach(l *VirtioSocketListener) (err error) {
+	if v.machine == nil {
+		return nil
 	}
-	inner, err := v.device.Listen(port)
-	if err != nil {
-		return nil, err
+	if l.inner, err = v.machine.Listen(l.port); err != nil {
+		return err
 	}
-	v.listeners[port] = inner
 	go func() {
 		for {
-			guest, err := inner.Accept()
+			guest, err := l.inner.Accept()
 			if err != nil {
 				return
 			}
-			c, err := newConnection(guest, port, guest.RemoteAddr().(*afvsock.Addr).Port)
+			c, err := newConnection(guest, l.port, guest.RemoteAddr().(*afvsock.Addr).Port)
 			go func() { l.acceptch <- result{c, err} }() // for ever, if nobody takes it
 		}
 	}()
-	return l, nil
+	return nil
 }
 
 type result struct {
@@ -108,6 +110,7 @@ type VirtioSocketListener struct {
 	*pointer
 	device    *VirtioSocketDevice
 	port      uint32
+	inner     net.Listener // nil before the start
 	acceptch  chan result
 	closeOnce sync.Once
 }
@@ -122,17 +125,21 @@ func (v *VirtioSocketListener) AcceptVirtioSocketConnection() (*VirtioSocketConn
 	return r.conn, r.err
 }
 
-// Close frees the port, whoever has it.
+// Close frees the port, even if another listener has it.
 func (v *VirtioSocketListener) Close() error {
 	v.closeOnce.Do(func() {
 		v.device.mu.Lock()
 		defer v.device.mu.Unlock()
-		if l := v.device.listeners[v.port]; l != nil {
-			l.Close()
-			delete(v.device.listeners, v.port)
-		}
+		v.device.listeners[v.port].close()
+		delete(v.device.listeners, v.port)
 	})
 	return nil
+}
+
+func (v *VirtioSocketListener) close() {
+	if v != nil && v.inner != nil {
+		v.inner.Close()
+	}
 }
 
 func (v *VirtioSocketListener) Addr() net.Addr {

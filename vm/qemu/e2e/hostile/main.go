@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command hostile is PID 1 of a guest that means harm: with no driver in its way it writes garbage into the queues of every virtio device but the first vsock device, which it uses well in the end.
+// Command hostile is PID 1 of a hostile guest. Without drivers, it writes garbage into the queues of shares and of the vsock device, which it resets and uses properly in the end.
 package main
 
 import (
@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// rounds is how many times a device is reset and attacked anew, requests
-	// how much it is then asked for.
+	// rounds is how many times a device is reset and attacked again, with requests
+	// requests each.
 	rounds   = 120
 	requests = 40
-	// pause is what a device gets to answer a batch.
+	// pause is the time for a device to answer a batch.
 	pause = 2 * time.Millisecond
 )
 
@@ -37,11 +37,14 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	var victim *device
+	var socket *device
 	r := rand.New(rand.NewPCG(1, uint64(os.Getpid())))
 	for _, d := range devices {
-		if d.kind == kindVsock && victim == nil {
-			victim = d
+		switch d.kind {
+		case kindVsock:
+			socket = d
+		case kindFS:
+		default:
 			continue
 		}
 		a := attacker{d, r, dmaPages(dataPages), 0}
@@ -51,7 +54,7 @@ func run() error {
 		d.reset()
 		fmt.Printf("hostile: device of type %d answered %d requests\n", d.kind, a.answered)
 	}
-	return behave(victim)
+	return behave(socket)
 }
 
 // attacker sends garbage to a device.

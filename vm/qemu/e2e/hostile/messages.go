@@ -12,10 +12,9 @@ import (
 var le = binary.LittleEndian
 
 const (
-	attackCID = 4 // of the vsock device under attack
-	victimCID = 3 // of the one that must go on working
-	hostCID   = 2
-	hostPort  = 5000
+	guestCID = 3
+	hostCID  = 2
+	hostPort = 5000
 
 	vsockHeader = 44
 	opRequest   = 1
@@ -23,8 +22,8 @@ const (
 	opRW        = 5
 )
 
-func vsockPacket(cid uint64, src, dst uint32, op uint16, flags, credit uint32, data string) []byte {
-	b := le.AppendUint64(nil, cid)
+func vsockPacket(src, dst uint32, op uint16, flags, credit uint32, data string) []byte {
+	b := le.AppendUint64(nil, guestCID)
 	b = le.AppendUint64(b, hostCID)
 	b = le.AppendUint32(b, src)
 	b = le.AppendUint32(b, dst)
@@ -40,7 +39,7 @@ func vsockPacket(cid uint64, src, dst uint32, op uint16, flags, credit uint32, d
 // vsock makes a packet that is nearly right, of few ports so that they meet.
 func (a *attacker) vsock() []byte {
 	data := make([]byte, a.IntN(2)*a.IntN(2000))
-	return vsockPacket(attackCID, uint32(a.IntN(4)), hostPort+uint32(a.IntN(2)), uint16(a.IntN(9)), uint32(a.IntN(4)), a.Uint32()>>a.IntN(32), string(data))
+	return vsockPacket(uint32(a.IntN(4)), hostPort+uint32(a.IntN(2)), uint16(a.IntN(9)), uint32(a.IntN(4)), a.Uint32()>>a.IntN(32), string(data))
 }
 
 const (
@@ -80,7 +79,7 @@ func (a *attacker) fuse() []byte {
 	return fuseRequest(uint32(a.IntN(fuseOpcodes)), uint64(a.IntN(6)), body)
 }
 
-// behave connects to the host over a device and says that it is alive.
+// behave connects to the host over a device and sends "alive".
 func behave(d *device) error {
 	if d == nil {
 		return errors.New("no vsock device to use well")
@@ -94,7 +93,7 @@ func behave(d *device) error {
 	}
 	rx.kick()
 	send := func(op uint16, text string) {
-		n := copy(data[2].mem, vsockPacket(victimCID, 1, hostPort, op, 0, 1<<16, text))
+		n := copy(data[2].mem, vsockPacket(9, hostPort, op, 0, 1<<16, text))
 		tx.describe(0, data[2].addr, uint32(n), 0, 0)
 		tx.publish(0)
 		tx.kick()
