@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -77,16 +76,12 @@ type Client struct {
 
 // Connect waits for a booting guest, sends it a new key, the time, entropy and boot, and returns when it can run commands. Cancel the context if the machine ends.
 //
-// It fails with InvalidArgs if boot is invalid, with Rejected if the guest has another version or
-// another client, and with the guest's error if its boot failed.
-func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
+// It fails with Rejected if the guest has another version or another client, and with the guest's
+// error if its boot failed.
+func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error) {
 	const op = "greet guest"
 	hello := &guestpb.HelloRequest{
-		VersionMin: protocol.VersionMin, VersionMax: protocol.VersionMax,
-		Key: make([]byte, protocol.KeySize), Entropy: make([]byte, entropySize), Boot: boot.proto(),
-	}
-	if err := protocol.CheckBoot(hello.Boot); err != nil {
-		return nil, err
+		Version: protocol.Version, Key: make([]byte, protocol.KeySize), Entropy: make([]byte, entropySize), Boot: boot,
 	}
 	_, _ = rand.Read(hello.Key) // never fails
 	_, _ = rand.Read(hello.Entropy)
@@ -96,11 +91,6 @@ func Connect(ctx context.Context, m Machine, boot Boot) (*Client, error) {
 		answer, err := c.rpc.Hello(ctx, hello)
 		if err == nil {
 			c.version = printable.Clip(answer.GuestVersion)
-			if v := answer.Version; v < protocol.VersionMin || v > protocol.VersionMax {
-				err = fmt.Errorf("the guest chose version %d of the protocol", v)
-				c.Close()
-				return nil, fault.New(fault.Rejected, op, "", err).Advise("Build the image anew: `osaurus-sandbox pack build`.")
-			}
 			return c, nil
 		}
 		if faultrpc.Answered(err) || ctx.Err() != nil || c.conns.over() {

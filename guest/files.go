@@ -43,9 +43,6 @@ func (c room) ReadFile(ctx context.Context, f engine.File, part engine.FilePart,
 		File: filePath(f), Offset: part.Offset, Limit: part.Limit, FirstLine: part.FirstLine, Lines: part.Lines, LastLines: part.LastLines,
 		Characters: part.Characters,
 	}
-	if err := protocol.CheckReadFile(m); err != nil {
-		return engine.FileRead{}, err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.files.Read(inRoomOf(ctx, c.user), m)
@@ -89,9 +86,6 @@ func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) 
 	m := &guestpb.WriteFileRequest{
 		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
 	}
-	if err := protocol.CheckWriteFile(m); err != nil {
-		return engine.FileWritten{}, err
-	}
 	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
 	a, failed := c.files.Write(protocol.WithContent(inRoomOf(ctx, c.user), protocol.Content{Reader: content, Size: w.Size}), m)
 	sum, err := content.end()
@@ -115,9 +109,6 @@ func (c room) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearc
 	}
 	if s.Names {
 		m.Target = guestpb.SearchRequest_TARGET_NAMES
-	}
-	if err := protocol.CheckSearch(m); err != nil {
-		return engine.SearchEnd{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -160,9 +151,6 @@ func filePath(f engine.File) *guestpb.FilePath {
 
 // callFile makes a call about a file that answers at once.
 func callFile[Q, R any](ctx context.Context, c room, op string, f engine.File, call func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
-	if err := protocol.CheckFilePath(filePath(f)); err != nil {
-		return nil, err
-	}
 	limit, cancel := context.WithTimeoutCause(ctx, fileTimeout, ErrSilent)
 	defer cancel()
 	r, err := call(inRoomOf(limit, c.user), q)

@@ -51,6 +51,13 @@ const (
 	NetworkFailed  NetworkStatus = "failed"
 )
 
+// Mount is a VirtioFS share in the guest.
+type Mount struct {
+	Tag      string
+	Path     string
+	ReadOnly bool
+}
+
 // Step is a named point of the boot.
 type Step struct {
 	Name string

@@ -18,9 +18,6 @@ func (c room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, 
 		User: string(c.user), Args: protocol.Bytes(cmd.Args), Env: protocol.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
 		Plugin: string(cmd.Plugin), Offline: cmd.Offline,
 	}
-	if err := protocol.CheckJob(r); err != nil {
-		return engine.Job{}, err
-	}
 	a, err := call(ctx, c.Client, "start job", "", c.jobs.StartJob, r)
 	return job(a.GetJob()), err
 }

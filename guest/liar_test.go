@@ -43,7 +43,7 @@ type liar struct {
 }
 
 func (l *liar) Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
-	return &guestpb.HelloResponse{Version: protocol.VersionMax, GuestVersion: strings.Repeat("\x1b]0;", 1000)}, nil
+	return &guestpb.HelloResponse{GuestVersion: strings.Repeat("\x1b]0;", 1000)}, nil
 }
 
 func (l *liar) Exec(_ context.Context, s *connect.BidiStream[guestpb.ExecRequest, guestpb.ExecResponse]) error {
@@ -150,7 +150,7 @@ func (l *liar) serve(t *testing.T) *guest.Client {
 	})
 	client, err := guest.Connect(t.Context(), guest.Dialer(func(ctx context.Context, port uint32) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path(port))
-	}), guest.Boot{})
+	}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,11 +54,8 @@ type inputStream = connect.BidiStreamForClientSimple[guestpb.ExecRequest, guestp
 // not block the caller.
 func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	start := c.startOf(cmd)
-	if err := protocol.CheckStart(start); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &process{client: c.Client, cmd: cmd, name: printable.Clip(cmd.Args[0]), cancel: cancel, done: make(chan struct{})}
+	p := &process{client: c.Client, cmd: cmd, name: printable.Clip(strings.Join(cmd.Args[:min(1, len(cmd.Args))], "")), cancel: cancel, done: make(chan struct{})}
 	late := time.AfterFunc(execLimit, func() { cancel(ErrSilent) })
 	send := p.sendAlone
 	if cmd.Stdin != nil || cmd.Terminal != nil {

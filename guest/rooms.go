@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -42,9 +41,6 @@ type room struct {
 func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (engine.Ensured, error) {
 	const op = "make room"
 	spec := roomProto(r)
-	if err := errors.Join(protocol.CheckRoom(spec), protocol.CheckToken([]byte(token))); err != nil {
-		return engine.Ensured{}, err
-	}
 	a, err := callWithin(ctx, c, roomTimeout, op, string(r.User), c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
 	if err != nil {
 		return engine.Ensured{}, err
@@ -54,11 +50,7 @@ func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token stri
 
 // SetRoomLimits implements engine.Engine.
 func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
-	limits := limitsProto(l)
-	if err := protocol.CheckLimits(limits); err != nil {
-		return err
-	}
-	_, err := callWithin(ctx, c, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limits})
+	_, err := callWithin(ctx, c, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limitsProto(l)})
 	return err
 }
 

@@ -28,55 +28,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Network_Kind int32
-
-const (
-	Network_KIND_NONE   Network_Kind = 0
-	Network_KIND_DHCP   Network_Kind = 1
-	Network_KIND_STATIC Network_Kind = 2
-)
-
-// Enum value maps for Network_Kind.
-var (
-	Network_Kind_name = map[int32]string{
-		0: "KIND_NONE",
-		1: "KIND_DHCP",
-		2: "KIND_STATIC",
-	}
-	Network_Kind_value = map[string]int32{
-		"KIND_NONE":   0,
-		"KIND_DHCP":   1,
-		"KIND_STATIC": 2,
-	}
-)
-
-func (x Network_Kind) Enum() *Network_Kind {
-	p := new(Network_Kind)
-	*p = x
-	return p
-}
-
-func (x Network_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Network_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_guest_proto_enumTypes[0].Descriptor()
-}
-
-func (Network_Kind) Type() protoreflect.EnumType {
-	return &file_guest_proto_enumTypes[0]
-}
-
-func (x Network_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Network_Kind.Descriptor instead.
-func (Network_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{3, 0}
-}
-
 type NetworkState_State int32
 
 const (
@@ -113,11 +64,11 @@ func (x NetworkState_State) String() string {
 }
 
 func (NetworkState_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_guest_proto_enumTypes[1].Descriptor()
+	return file_guest_proto_enumTypes[0].Descriptor()
 }
 
 func (NetworkState_State) Type() protoreflect.EnumType {
-	return &file_guest_proto_enumTypes[1]
+	return &file_guest_proto_enumTypes[0]
 }
 
 func (x NetworkState_State) Number() protoreflect.EnumNumber {
@@ -126,16 +77,14 @@ func (x NetworkState_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NetworkState_State.Descriptor instead.
 func (NetworkState_State) EnumDescriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{9, 0}
+	return file_guest_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type HelloRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The protocol versions that the host speaks.
-	VersionMin   uint32 `protobuf:"varint,1,opt,name=version_min,json=versionMin,proto3" json:"version_min,omitempty"`
-	VersionMax   uint32 `protobuf:"varint,2,opt,name=version_max,json=versionMax,proto3" json:"version_max,omitempty"`
-	Key          []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	TimeUnixNano int64  `protobuf:"varint,4,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Version      uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the protocol; the guest accepts only its own
+	Key          []byte                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	TimeUnixNano int64                  `protobuf:"varint,4,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
 	// Random bytes of the host, credited to the guest's pool.
 	Entropy       []byte `protobuf:"bytes,5,opt,name=entropy,proto3" json:"entropy,omitempty"`
 	Boot          *Boot  `protobuf:"bytes,6,opt,name=boot,proto3" json:"boot,omitempty"`
@@ -173,16 +122,9 @@ func (*HelloRequest) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *HelloRequest) GetVersionMin() uint32 {
+func (x *HelloRequest) GetVersion() uint32 {
 	if x != nil {
-		return x.VersionMin
-	}
-	return 0
-}
-
-func (x *HelloRequest) GetVersionMax() uint32 {
-	if x != nil {
-		return x.VersionMax
+		return x.Version
 	}
 	return 0
 }
@@ -217,7 +159,6 @@ func (x *HelloRequest) GetBoot() *Boot {
 
 type HelloResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // the one that both shall speak
 	GuestVersion  string                 `protobuf:"bytes,2,opt,name=guest_version,json=guestVersion,proto3" json:"guest_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -253,13 +194,6 @@ func (*HelloResponse) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *HelloResponse) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
 func (x *HelloResponse) GetGuestVersion() string {
 	if x != nil {
 		return x.GuestVersion
@@ -270,7 +204,7 @@ func (x *HelloResponse) GetGuestVersion() string {
 type Boot struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Network  *Network               `protobuf:"bytes,2,opt,name=network,proto3" json:"network,omitempty"`
+	Network  bool                   `protobuf:"varint,6,opt,name=network,proto3" json:"network,omitempty"` // configured by DHCP; without it there is only loopback
 	Mounts   []*Mount               `protobuf:"bytes,3,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	// What the guest's relay shows the host when a program asks it for something:
 	// 32 bytes, or none where the host answers no programs. No process but the
@@ -320,11 +254,11 @@ func (x *Boot) GetHostname() string {
 	return ""
 }
 
-func (x *Boot) GetNetwork() *Network {
+func (x *Boot) GetNetwork() bool {
 	if x != nil {
 		return x.Network
 	}
-	return nil
+	return false
 }
 
 func (x *Boot) GetMounts() []*Mount {
@@ -348,74 +282,6 @@ func (x *Boot) GetBase() string {
 	return ""
 }
 
-type Network struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          Network_Kind           `protobuf:"varint,1,opt,name=kind,proto3,enum=osaurus.guest.v1.Network_Kind" json:"kind,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // CIDR
-	Gateway       string                 `protobuf:"bytes,3,opt,name=gateway,proto3" json:"gateway,omitempty"`
-	Dns           []string               `protobuf:"bytes,4,rep,name=dns,proto3" json:"dns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Network) Reset() {
-	*x = Network{}
-	mi := &file_guest_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Network) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Network) ProtoMessage() {}
-
-func (x *Network) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Network.ProtoReflect.Descriptor instead.
-func (*Network) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Network) GetKind() Network_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return Network_KIND_NONE
-}
-
-func (x *Network) GetAddress() string {
-	if x != nil {
-		return x.Address
-	}
-	return ""
-}
-
-func (x *Network) GetGateway() string {
-	if x != nil {
-		return x.Gateway
-	}
-	return ""
-}
-
-func (x *Network) GetDns() []string {
-	if x != nil {
-		return x.Dns
-	}
-	return nil
-}
-
 type Mount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
@@ -427,7 +293,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_guest_proto_msgTypes[4]
+	mi := &file_guest_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +305,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[4]
+	mi := &file_guest_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +318,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{4}
+	return file_guest_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Mount) GetTag() string {
@@ -484,7 +350,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_guest_proto_msgTypes[5]
+	mi := &file_guest_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +362,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[5]
+	mi := &file_guest_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +375,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{5}
+	return file_guest_proto_rawDescGZIP(), []int{4}
 }
 
 type PingResponse struct {
@@ -520,7 +386,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_guest_proto_msgTypes[6]
+	mi := &file_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +398,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[6]
+	mi := &file_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +411,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{6}
+	return file_guest_proto_rawDescGZIP(), []int{5}
 }
 
 type InfoRequest struct {
@@ -556,7 +422,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +434,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +447,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{7}
+	return file_guest_proto_rawDescGZIP(), []int{6}
 }
 
 type InfoResponse struct {
@@ -608,7 +474,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +486,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +499,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{8}
+	return file_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InfoResponse) GetGuestVersion() string {
@@ -761,7 +627,7 @@ type NetworkState struct {
 
 func (x *NetworkState) Reset() {
 	*x = NetworkState{}
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +639,7 @@ func (x *NetworkState) String() string {
 func (*NetworkState) ProtoMessage() {}
 
 func (x *NetworkState) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +652,7 @@ func (x *NetworkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkState.ProtoReflect.Descriptor instead.
 func (*NetworkState) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{9}
+	return file_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NetworkState) GetState() NetworkState_State {
@@ -835,7 +701,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_guest_proto_msgTypes[10]
+	mi := &file_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +713,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[10]
+	mi := &file_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +726,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{10}
+	return file_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Step) GetName() string {
@@ -892,7 +758,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +770,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +783,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{11}
+	return file_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecRequest) GetWhat() isExecRequest_What {
@@ -1002,7 +868,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +880,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +893,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Resize) GetRows() uint32 {
@@ -1052,7 +918,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +930,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +943,7 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
+	return file_guest_proto_rawDescGZIP(), []int{12}
 }
 
 type Start struct {
@@ -1114,7 +980,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +992,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1005,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Start) GetArgs() [][]byte {
@@ -1265,7 +1131,7 @@ type Pty struct {
 
 func (x *Pty) Reset() {
 	*x = Pty{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1143,7 @@ func (x *Pty) String() string {
 func (*Pty) ProtoMessage() {}
 
 func (x *Pty) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1156,7 @@ func (x *Pty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pty.ProtoReflect.Descriptor instead.
 func (*Pty) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pty) GetRows() uint32 {
@@ -1329,7 +1195,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1207,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1220,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
+	return file_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1438,7 +1304,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1316,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1329,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Started) GetId() uint64 {
@@ -1501,7 +1367,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1379,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1392,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1602,7 +1468,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1480,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1493,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalRequest) GetId() uint64 {
@@ -1652,7 +1518,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1530,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1543,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 type SetTimeRequest struct {
@@ -1689,7 +1555,7 @@ type SetTimeRequest struct {
 
 func (x *SetTimeRequest) Reset() {
 	*x = SetTimeRequest{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1567,7 @@ func (x *SetTimeRequest) String() string {
 func (*SetTimeRequest) ProtoMessage() {}
 
 func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1580,7 @@ func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeRequest.ProtoReflect.Descriptor instead.
 func (*SetTimeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetTimeRequest) GetTimeUnixNano() int64 {
@@ -1733,7 +1599,7 @@ type SetTimeResponse struct {
 
 func (x *SetTimeResponse) Reset() {
 	*x = SetTimeResponse{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1611,7 @@ func (x *SetTimeResponse) String() string {
 func (*SetTimeResponse) ProtoMessage() {}
 
 func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1624,7 @@ func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeResponse.ProtoReflect.Descriptor instead.
 func (*SetTimeResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetTimeResponse) GetOffsetNanos() int64 {
@@ -1777,7 +1643,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1655,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1668,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ShutdownRequest) GetGraceNanos() int64 {
@@ -1820,7 +1686,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1698,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,42 +1711,29 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{24}
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 var File_guest_proto protoreflect.FileDescriptor
 
 const file_guest_proto_rawDesc = "" +
 	"\n" +
-	"\vguest.proto\x12\x10osaurus.guest.v1\"\xce\x01\n" +
-	"\fHelloRequest\x12\x1f\n" +
-	"\vversion_min\x18\x01 \x01(\rR\n" +
-	"versionMin\x12\x1f\n" +
-	"\vversion_max\x18\x02 \x01(\rR\n" +
-	"versionMax\x12\x10\n" +
+	"\vguest.proto\x12\x10osaurus.guest.v1\"\xac\x01\n" +
+	"\fHelloRequest\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\fR\x03key\x12$\n" +
 	"\x0etime_unix_nano\x18\x04 \x01(\x03R\ftimeUnixNano\x12\x18\n" +
 	"\aentropy\x18\x05 \x01(\fR\aentropy\x12*\n" +
-	"\x04boot\x18\x06 \x01(\v2\x16.osaurus.guest.v1.BootR\x04boot\"N\n" +
-	"\rHelloResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\x12#\n" +
-	"\rguest_version\x18\x02 \x01(\tR\fguestVersion\"\xbb\x01\n" +
+	"\x04boot\x18\x06 \x01(\v2\x16.osaurus.guest.v1.BootR\x04bootJ\x04\b\x02\x10\x03\":\n" +
+	"\rHelloResponse\x12#\n" +
+	"\rguest_version\x18\x02 \x01(\tR\fguestVersionJ\x04\b\x01\x10\x02\"\xa6\x01\n" +
 	"\x04Boot\x12\x1a\n" +
-	"\bhostname\x18\x01 \x01(\tR\bhostname\x123\n" +
-	"\anetwork\x18\x02 \x01(\v2\x19.osaurus.guest.v1.NetworkR\anetwork\x12/\n" +
+	"\bhostname\x18\x01 \x01(\tR\bhostname\x12\x18\n" +
+	"\anetwork\x18\x06 \x01(\bR\anetwork\x12/\n" +
 	"\x06mounts\x18\x03 \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\x12\x1d\n" +
 	"\n" +
 	"bridge_key\x18\x04 \x01(\fR\tbridgeKey\x12\x12\n" +
-	"\x04base\x18\x05 \x01(\tR\x04base\"\xba\x01\n" +
-	"\aNetwork\x122\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1e.osaurus.guest.v1.Network.KindR\x04kind\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
-	"\agateway\x18\x03 \x01(\tR\agateway\x12\x10\n" +
-	"\x03dns\x18\x04 \x03(\tR\x03dns\"5\n" +
-	"\x04Kind\x12\r\n" +
-	"\tKIND_NONE\x10\x00\x12\r\n" +
-	"\tKIND_DHCP\x10\x01\x12\x0f\n" +
-	"\vKIND_STATIC\x10\x02\"J\n" +
+	"\x04base\x18\x05 \x01(\tR\x04baseJ\x04\b\x02\x10\x03\"J\n" +
 	"\x05Mount\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\tR\x03tag\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\fR\x04path\x12\x1b\n" +
@@ -2013,75 +1866,71 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_guest_proto_goTypes = []any{
-	(Network_Kind)(0),        // 0: osaurus.guest.v1.Network.Kind
-	(NetworkState_State)(0),  // 1: osaurus.guest.v1.NetworkState.State
-	(*HelloRequest)(nil),     // 2: osaurus.guest.v1.HelloRequest
-	(*HelloResponse)(nil),    // 3: osaurus.guest.v1.HelloResponse
-	(*Boot)(nil),             // 4: osaurus.guest.v1.Boot
-	(*Network)(nil),          // 5: osaurus.guest.v1.Network
-	(*Mount)(nil),            // 6: osaurus.guest.v1.Mount
-	(*PingRequest)(nil),      // 7: osaurus.guest.v1.PingRequest
-	(*PingResponse)(nil),     // 8: osaurus.guest.v1.PingResponse
-	(*InfoRequest)(nil),      // 9: osaurus.guest.v1.InfoRequest
-	(*InfoResponse)(nil),     // 10: osaurus.guest.v1.InfoResponse
-	(*NetworkState)(nil),     // 11: osaurus.guest.v1.NetworkState
-	(*Step)(nil),             // 12: osaurus.guest.v1.Step
-	(*ExecRequest)(nil),      // 13: osaurus.guest.v1.ExecRequest
-	(*Resize)(nil),           // 14: osaurus.guest.v1.Resize
-	(*StdinEnd)(nil),         // 15: osaurus.guest.v1.StdinEnd
-	(*Start)(nil),            // 16: osaurus.guest.v1.Start
-	(*Pty)(nil),              // 17: osaurus.guest.v1.Pty
-	(*ExecResponse)(nil),     // 18: osaurus.guest.v1.ExecResponse
-	(*Started)(nil),          // 19: osaurus.guest.v1.Started
-	(*Exit)(nil),             // 20: osaurus.guest.v1.Exit
-	(*SignalRequest)(nil),    // 21: osaurus.guest.v1.SignalRequest
-	(*SignalResponse)(nil),   // 22: osaurus.guest.v1.SignalResponse
-	(*SetTimeRequest)(nil),   // 23: osaurus.guest.v1.SetTimeRequest
-	(*SetTimeResponse)(nil),  // 24: osaurus.guest.v1.SetTimeResponse
-	(*ShutdownRequest)(nil),  // 25: osaurus.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 26: osaurus.guest.v1.ShutdownResponse
-	nil,                      // 27: osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	(NetworkState_State)(0),  // 0: osaurus.guest.v1.NetworkState.State
+	(*HelloRequest)(nil),     // 1: osaurus.guest.v1.HelloRequest
+	(*HelloResponse)(nil),    // 2: osaurus.guest.v1.HelloResponse
+	(*Boot)(nil),             // 3: osaurus.guest.v1.Boot
+	(*Mount)(nil),            // 4: osaurus.guest.v1.Mount
+	(*PingRequest)(nil),      // 5: osaurus.guest.v1.PingRequest
+	(*PingResponse)(nil),     // 6: osaurus.guest.v1.PingResponse
+	(*InfoRequest)(nil),      // 7: osaurus.guest.v1.InfoRequest
+	(*InfoResponse)(nil),     // 8: osaurus.guest.v1.InfoResponse
+	(*NetworkState)(nil),     // 9: osaurus.guest.v1.NetworkState
+	(*Step)(nil),             // 10: osaurus.guest.v1.Step
+	(*ExecRequest)(nil),      // 11: osaurus.guest.v1.ExecRequest
+	(*Resize)(nil),           // 12: osaurus.guest.v1.Resize
+	(*StdinEnd)(nil),         // 13: osaurus.guest.v1.StdinEnd
+	(*Start)(nil),            // 14: osaurus.guest.v1.Start
+	(*Pty)(nil),              // 15: osaurus.guest.v1.Pty
+	(*ExecResponse)(nil),     // 16: osaurus.guest.v1.ExecResponse
+	(*Started)(nil),          // 17: osaurus.guest.v1.Started
+	(*Exit)(nil),             // 18: osaurus.guest.v1.Exit
+	(*SignalRequest)(nil),    // 19: osaurus.guest.v1.SignalRequest
+	(*SignalResponse)(nil),   // 20: osaurus.guest.v1.SignalResponse
+	(*SetTimeRequest)(nil),   // 21: osaurus.guest.v1.SetTimeRequest
+	(*SetTimeResponse)(nil),  // 22: osaurus.guest.v1.SetTimeResponse
+	(*ShutdownRequest)(nil),  // 23: osaurus.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil), // 24: osaurus.guest.v1.ShutdownResponse
+	nil,                      // 25: osaurus.guest.v1.InfoResponse.OsReleaseEntry
 }
 var file_guest_proto_depIdxs = []int32{
-	4,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
-	5,  // 1: osaurus.guest.v1.Boot.network:type_name -> osaurus.guest.v1.Network
-	6,  // 2: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
-	0,  // 3: osaurus.guest.v1.Network.kind:type_name -> osaurus.guest.v1.Network.Kind
-	27, // 4: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
-	11, // 5: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
-	6,  // 6: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
-	12, // 7: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
-	1,  // 8: osaurus.guest.v1.NetworkState.state:type_name -> osaurus.guest.v1.NetworkState.State
-	16, // 9: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
-	15, // 10: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
-	14, // 11: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
-	17, // 12: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
-	19, // 13: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
-	20, // 14: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
-	2,  // 15: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
-	7,  // 16: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
-	9,  // 17: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
-	13, // 18: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
-	16, // 19: osaurus.guest.v1.Guest.ExecWithoutInput:input_type -> osaurus.guest.v1.Start
-	21, // 20: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
-	23, // 21: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
-	25, // 22: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
-	3,  // 23: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
-	8,  // 24: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
-	10, // 25: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
-	18, // 26: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
-	18, // 27: osaurus.guest.v1.Guest.ExecWithoutInput:output_type -> osaurus.guest.v1.ExecResponse
-	22, // 28: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
-	24, // 29: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
-	26, // 30: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	3,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
+	4,  // 1: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
+	25, // 2: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	9,  // 3: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
+	4,  // 4: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
+	10, // 5: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
+	0,  // 6: osaurus.guest.v1.NetworkState.state:type_name -> osaurus.guest.v1.NetworkState.State
+	14, // 7: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
+	13, // 8: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
+	12, // 9: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
+	15, // 10: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
+	17, // 11: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
+	18, // 12: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
+	1,  // 13: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
+	5,  // 14: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
+	7,  // 15: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
+	11, // 16: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
+	14, // 17: osaurus.guest.v1.Guest.ExecWithoutInput:input_type -> osaurus.guest.v1.Start
+	19, // 18: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
+	21, // 19: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
+	23, // 20: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
+	2,  // 21: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
+	6,  // 22: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
+	8,  // 23: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
+	16, // 24: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
+	16, // 25: osaurus.guest.v1.Guest.ExecWithoutInput:output_type -> osaurus.guest.v1.ExecResponse
+	20, // 26: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
+	22, // 27: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
+	24, // 28: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
+	21, // [21:29] is the sub-list for method output_type
+	13, // [13:21] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -2089,13 +1938,13 @@ func file_guest_proto_init() {
 	if File_guest_proto != nil {
 		return
 	}
-	file_guest_proto_msgTypes[11].OneofWrappers = []any{
+	file_guest_proto_msgTypes[10].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_guest_proto_msgTypes[16].OneofWrappers = []any{
+	file_guest_proto_msgTypes[15].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -2106,8 +1955,8 @@ func file_guest_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   26,
+			NumEnums:      1,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

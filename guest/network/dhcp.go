@@ -3,12 +3,14 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +34,7 @@ type lease struct {
 
 // acquire asks for a lease until a server grants one or the context ends.
 func acquire(ctx context.Context, ifc *net.Interface, hostname string) (lease, error) {
-	conn, err := listen(ifc.Name)
+	conn, err := listen(ctx, ifc.Name)
 	if err != nil {
 		return lease{}, err
 	}
@@ -107,23 +109,10 @@ func (c client) roundTrip(a ask, wait time.Duration, want byte) (reply, error) {
 }
 
 // listen opens a UDP socket that works on an interface without an address.
-func listen(ifname string) (net.PacketConn, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socket", err)
-	}
-	f := os.NewFile(uintptr(fd), "dhcp")
-	defer f.Close()
-	for _, opt := range []int{unix.SO_REUSEADDR, unix.SO_BROADCAST} {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, 1); err != nil {
-			return nil, os.NewSyscallError("setsockopt", err)
-		}
-	}
-	if err := unix.BindToDevice(fd, ifname); err != nil {
-		return nil, os.NewSyscallError("bind to "+ifname, err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: clientPort}); err != nil {
-		return nil, os.NewSyscallError("bind", err)
-	}
-	return net.FilePacketConn(f)
+func listen(ctx context.Context, ifname string) (net.PacketConn, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		failed := raw.Control(func(fd uintptr) { err = os.NewSyscallError("bind to "+ifname, unix.BindToDevice(int(fd), ifname)) })
+		return cmp.Or(err, failed)
+	}}
+	return config.ListenPacket(ctx, "udp4", fmt.Sprintf(":%d", clientPort))
 }

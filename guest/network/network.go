@@ -1,11 +1,10 @@
 //go:build linux
 
-// Package network configures the guest's network, by DHCP or with fixed settings, and connects rooms to it.
+// Package network configures the guest's network by DHCP and connects rooms to it.
 package network
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -32,15 +31,11 @@ type Network struct {
 // Loopback sets the loopback interface up.
 func Loopback() error { return up("lo") }
 
-// Start configures the network in the background as the plan says, and renews its lease until the
-// context ends. The returned channel is closed when the first attempt has succeeded or failed for
+// Start configures the network in the background, and renews its lease until the context ends. The
+// returned channel is closed when the first attempt has succeeded or failed for
 // good. Start calls publish with the settings that are in use.
-func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname string, publish func(Settings)) <-chan struct{} {
+func (n *Network) Start(ctx context.Context, hostname string, publish func(Settings)) <-chan struct{} {
 	settled := make(chan struct{})
-	if plan.GetKind() == guestpb.Network_KIND_NONE {
-		close(settled)
-		return settled
-	}
 	n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_PENDING, Trouble: "no answer yet"})
 	go func() {
 		var once sync.Once
@@ -58,7 +53,7 @@ func (n *Network) Start(ctx context.Context, plan *guestpb.Network, hostname str
 			settle()
 			return nil
 		}
-		if err := run(ctx, plan, hostname, use, n.note); err != nil {
+		if err := run(ctx, hostname, use, n.note); err != nil {
 			n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_FAILED, Trouble: err.Error()})
 		}
 	}()
@@ -99,20 +94,13 @@ func (s Settings) state() *guestpb.NetworkState {
 	return st
 }
 
-func run(ctx context.Context, plan *guestpb.Network, hostname string, use func(*net.Interface, Settings) error, note func(error)) error {
+func run(ctx context.Context, hostname string, use func(*net.Interface, Settings) error, note func(error)) error {
 	ifc, err := first()
 	if err != nil {
 		return err
 	}
 	if err := up(ifc.Name); err != nil {
 		return err
-	}
-	if plan.GetKind() == guestpb.Network_KIND_STATIC {
-		s, err := fixed(plan)
-		if err != nil {
-			return err
-		}
-		return use(ifc, s)
 	}
 	return keep(ctx, func() (lease, error) {
 		got, err := acquire(ctx, ifc, hostname)
@@ -142,26 +130,4 @@ func keep(ctx context.Context, get func() (lease, error), note func(error)) erro
 			note(err)
 		}
 	}
-}
-
-// fixed parses a static plan.
-func fixed(plan *guestpb.Network) (Settings, error) {
-	s := Settings{}
-	var err error
-	if s.Address, err = netip.ParsePrefix(plan.Address); err != nil {
-		return s, fmt.Errorf("address: %w", err)
-	}
-	if plan.Gateway != "" {
-		if s.Gateway, err = netip.ParseAddr(plan.Gateway); err != nil {
-			return s, fmt.Errorf("gateway: %w", err)
-		}
-	}
-	for _, d := range plan.Dns {
-		a, err := netip.ParseAddr(d)
-		if err != nil {
-			return s, fmt.Errorf("name server: %w", err)
-		}
-		s.DNS = append(s.DNS, a)
-	}
-	return s, nil
 }

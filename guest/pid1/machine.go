@@ -118,12 +118,15 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	// The network starts in parallel with the mounts. Its name servers are written once the root is
 	// mounted.
 	rooted := make(chan struct{})
-	settled := m.network.Start(context.Background(), boot.GetNetwork(), boot.GetHostname(), func(s network.Settings) {
-		<-rooted
-		if err := writeResolvers(s.DNS); err != nil {
-			m.warn("write /etc/resolv.conf", err)
-		}
-	})
+	var settled <-chan struct{}
+	if boot.GetNetwork() {
+		settled = m.network.Start(context.Background(), boot.GetHostname(), func(s network.Settings) {
+			<-rooted
+			if err := writeResolvers(s.DNS); err != nil {
+				m.warn("write /etc/resolv.conf", err)
+			}
+		})
+	}
 	if err := <-m.prepared; err != nil {
 		m.log("boot failed: %v", err)
 		return err
@@ -145,10 +148,12 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	}
 	m.openBridge(boot.GetBridgeKey())
 	m.step("mounts")
-	select {
-	case <-settled:
-		m.step("network " + m.network.State().State.String()[len("STATE_"):])
-	case <-time.After(networkPatience):
+	if boot.GetNetwork() {
+		select {
+		case <-settled:
+			m.step("network " + m.network.State().State.String()[len("STATE_"):])
+		case <-time.After(networkPatience):
+		}
 	}
 	patchForGood()
 	m.rooms.Prepare() // before the other processors start: the kernel patches its code for the first limits

@@ -3,9 +3,7 @@ package protocol
 import (
 	"bytes"
 	"fmt"
-	"net/netip"
 	"path"
-	"regexp"
 	"time"
 
 	"osaurus-sandbox/guest/guestpb"
@@ -20,8 +18,7 @@ func badly(op string) func(format string, args ...any) error {
 	}
 }
 
-// CheckStart validates a command. The host calls it to fail early, the guest because it trusts no
-// caller.
+// CheckStart validates a command.
 func CheckStart(s *guestpb.Start) error {
 	bad := badly("check command")
 	if len(s.GetArgs()) == 0 || len(s.Args[0]) == 0 {
@@ -83,78 +80,4 @@ func Folder(usual string, asked []byte) string {
 		return string(asked)
 	}
 	return path.Join(usual, string(asked))
-}
-
-var (
-	hostname = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`)
-	tag      = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
-)
-
-// CheckBoot validates boot settings.
-func CheckBoot(b *guestpb.Boot) error {
-	bad := badly("check boot")
-	if h := b.GetHostname(); h != "" && (len(h) > MaxHostname || !hostname.MatchString(h)) {
-		return bad("%q is no host name of at most %d letters, digits, dots and dashes", printable.Clip(h), MaxHostname)
-	}
-	if len(b.GetMounts()) > MaxMounts {
-		return bad("%d mounts are more than %d", len(b.Mounts), MaxMounts)
-	}
-	if n := len(b.GetBridgeKey()); n != 0 && n != KeySize {
-		return bad("the bridge's key has %d bytes instead of %d", n, KeySize)
-	}
-	if len(b.GetBase()) > MaxBase {
-		return bad("the base's name has more than %d bytes", MaxBase)
-	}
-	seen := map[string]bool{}
-	for _, m := range b.GetMounts() {
-		if len(m.Tag) > MaxTag || !tag.MatchString(m.Tag) {
-			return bad("%q is no tag of at most %d letters, digits, dots, dashes and underscores", printable.Clip(m.Tag), MaxTag)
-		}
-		if err := checkPath(m.Path); err != nil {
-			return bad("mount of %s: %w", m.Tag, err)
-		}
-		if p := string(m.Path); p == "/" || seen[p] {
-			return bad("mount of %s: %q is taken", m.Tag, printable.Clip(p))
-		}
-		seen[string(m.Path)] = true
-	}
-	return checkNetwork(b.GetNetwork())
-}
-
-func checkNetwork(n *guestpb.Network) error {
-	bad := badly("check network plan")
-	switch n.GetKind() {
-	case guestpb.Network_KIND_NONE, guestpb.Network_KIND_DHCP:
-		return nil
-	case guestpb.Network_KIND_STATIC:
-	default:
-		return bad("%v is no kind of network", n.GetKind())
-	}
-	if p, err := netip.ParsePrefix(n.Address); err != nil || !p.Addr().Is4() {
-		return bad("%q is no IPv4 address with a prefix length, such as 10.0.2.15/24", printable.Clip(n.Address))
-	}
-	if a, err := netip.ParseAddr(n.Gateway); n.Gateway != "" && (err != nil || !a.Is4()) {
-		return bad("%q is no IPv4 gateway", printable.Clip(n.Gateway))
-	}
-	if len(n.Dns) > MaxDNS {
-		return bad("%d name servers are more than %d", len(n.Dns), MaxDNS)
-	}
-	for _, d := range n.Dns {
-		if _, err := netip.ParseAddr(d); err != nil {
-			return bad("%q is no address of a name server", printable.Clip(d))
-		}
-	}
-	return nil
-}
-
-// checkPath accepts an absolute, clean path.
-func checkPath(b []byte) error {
-	p := string(b)
-	switch {
-	case len(p) > MaxPath:
-		return fmt.Errorf("the path has %d bytes, more than %d", len(p), MaxPath)
-	case !path.IsAbs(p), path.Clean(p) != p, bytes.IndexByte(b, 0) >= 0:
-		return fmt.Errorf("%q is not a clean absolute path", printable.Clip(p))
-	}
-	return nil
 }

@@ -24,16 +24,6 @@ const (
 	MaxPath = 4095
 	// MaxHostname is Linux's __NEW_UTS_LEN.
 	MaxHostname = 64
-	// MaxBase is longer than the digest that identifies a base.
-	MaxBase = 128
-	// MaxTag is the length of a VirtioFS device's tag.
-	MaxTag = 36
-	// MaxMounts is more than a machine's slots for shares.
-	MaxMounts = 32
-	// MaxDNS is how many name servers libc's resolver uses.
-	MaxDNS = 3
-	// MaxEntropy is more than the guest's pool can use.
-	MaxEntropy = 512
 	// MaxCommands bounds the commands that run at once, and with them threads, pipes and buffers.
 	// One agent cannot take all.
 	MaxCommands = 128

@@ -4,17 +4,13 @@ package protocol
 import (
 	"crypto/subtle"
 	"encoding/hex"
-	"fmt"
 
 	"osaurus-sandbox/internal/fault"
 )
 
-// The versions of the protocol that this program speaks. A change that the
-// other end can ignore does not need a new version.
-const (
-	VersionMin = 3
-	VersionMax = 3
-)
+// Version is the version of the protocol. Host and guest must have the same. A change that the
+// other end can ignore does not need a new one.
+const Version = 4
 
 // Port is the AF_VSOCK port that the guest listens on.
 const Port = 1024
@@ -44,30 +40,9 @@ func ParseKey(b []byte) (Key, error) {
 
 // ParseKeyHeader reads a key as KeyHeader carries it.
 func ParseKeyHeader(s string) (Key, error) {
-	var k Key
-	if len(s) != hex.EncodedLen(KeySize) {
-		return k, fault.Newf(fault.Rejected, "check boot key", "", "missing key or wrong length")
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != KeySize {
+		return Key{}, fault.Newf(fault.Rejected, "check boot key", "", "the key is missing or malformed")
 	}
-	if _, err := hex.Decode(k[:], []byte(s)); err != nil {
-		return k, fault.New(fault.Rejected, "check boot key", "", err)
-	}
-	return k, nil
-}
-
-// Negotiate returns the highest version that both ends speak.
-func Negotiate(hostMin, hostMax uint32) (uint32, error) {
-	const op = "agree on a protocol version"
-	ranges := fmt.Sprintf("host %d–%d, guest %d–%d", hostMin, hostMax, VersionMin, VersionMax)
-	switch v := min(hostMax, VersionMax); {
-	case hostMin > hostMax || hostMin == 0:
-		return 0, fault.Newf(fault.InvalidArgs, op, "", "%s is not a range", ranges)
-	case v < VersionMin:
-		return 0, fault.Newf(fault.Rejected, op, "", "the guest is too new: %s", ranges).
-			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
-	case v < hostMin:
-		return 0, fault.Newf(fault.Rejected, op, "", "the guest is too old: %s", ranges).
-			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
-	default:
-		return v, nil
-	}
+	return Key(b), nil
 }

@@ -51,6 +51,7 @@ const (
 
 // No repeat counts: they slow down compiling at each start of the guest program.
 var (
+	hostname  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`)
 	userName  = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
 	lastOfDir = regexp.MustCompile(`^[^/\x00-\x1f\x7f]+$`)
 	termName  = regexp.MustCompile(`^[A-Za-z0-9._+-]*$`)

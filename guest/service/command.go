@@ -29,7 +29,7 @@ type command struct {
 	stdin    *os.File // nil without standard input
 	terminal *os.File // with a terminal, also stdin and the output; nil without
 	outputs  []*output
-	idle     *idle
+	idle     idle
 
 	room  *room.Room // nil for the guest's own root
 	marks room.Marks // taken before the command started

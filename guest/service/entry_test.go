@@ -68,15 +68,15 @@ func TestCommandsShareConnections(t *testing.T) {
 	}
 }
 
-// TestFilesWithoutRooms checks that the service answers when no worker can.
-func TestFilesWithoutRooms(t *testing.T) {
+// TestFilesWithoutRoom checks that the service answers when no worker can.
+func TestFilesWithoutRoom(t *testing.T) {
 	checkLeaks(t)
 	dial := serve(t, &host{})
 	ask := func(c *guest.Client) error {
 		_, err := c.Room("agent-alice").StatFile(t.Context(), engine.File{Root: "/", Path: "etc"})
 		return err
 	}
-	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "has no rooms") {
+	if err := ask(connected(t, dial)); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "no such room") {
 		t.Errorf("with the key: %v", err)
 	}
 	for name, tc := range map[string]struct {

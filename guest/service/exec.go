@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"syscall"
@@ -99,27 +100,27 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 	for _, o := range c.outputs {
 		pumps.Go(func() { o.pump(c) })
 	}
-	g, err := grace(start.GraceNanos)
-	if err != nil {
-		return err
-	}
-	var timeout <-chan time.Time
+	grace := cmp.Or(time.Duration(start.GraceNanos), protocol.DefaultGrace)
+	var timeout, idle <-chan time.Time
 	if start.TimeoutNanos > 0 {
 		t := time.NewTimer(time.Duration(start.TimeoutNanos))
 		defer t.Stop()
 		timeout = t.C
+	}
+	if c.idle.Timer != nil {
+		idle = c.idle.C
 	}
 	exit := &guestpb.Exit{}
 	select {
 	case <-c.child.Done():
 	case <-timeout:
 		exit.TimedOut, exit.Oom = true, c.starved()
-		c.terminate(g)
-	case <-c.idle.over:
+		c.terminate(grace)
+	case <-idle:
 		exit.Idle, exit.Oom = true, c.starved()
-		c.terminate(g)
+		c.terminate(grace)
 	case <-ctx.Done():
-		c.terminate(g)
+		c.terminate(grace)
 	}
 	late := time.AfterFunc(engine.Linger, c.child.Kill)
 	defer late.Stop()

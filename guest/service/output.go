@@ -4,7 +4,6 @@ package service
 
 import (
 	"os"
-	"sync"
 	"time"
 
 	"osaurus-sandbox/engine"
@@ -123,30 +122,28 @@ func (t *tail) chunks(size int) func(yield func([]byte) bool) {
 	}
 }
 
-// idle detects a command without input and output.
+// idle is a timer that each input and output of a command restarts.
 type idle struct {
-	after time.Duration
-	timer *time.Timer // nil for no limit
-	once  sync.Once
-	over  chan struct{} // closed after the idle time
+	after       time.Duration
+	*time.Timer // nil for no limit
 }
 
-func newIdle(nanos int64) *idle {
-	i := &idle{after: time.Duration(nanos), over: make(chan struct{})}
+func newIdle(nanos int64) idle {
+	i := idle{after: time.Duration(nanos)}
 	if i.after > 0 {
-		i.timer = time.AfterFunc(i.after, func() { i.once.Do(func() { close(i.over) }) })
+		i.Timer = time.NewTimer(i.after)
 	}
 	return i
 }
 
-func (i *idle) touch() {
-	if i.timer != nil {
-		i.timer.Reset(i.after)
+func (i idle) touch() {
+	if i.Timer != nil {
+		i.Reset(i.after)
 	}
 }
 
-func (i *idle) stop() {
-	if i.timer != nil {
-		i.timer.Stop()
+func (i idle) stop() {
+	if i.Timer != nil {
+		i.Stop()
 	}
 }

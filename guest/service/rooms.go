@@ -21,44 +21,22 @@ type rooms struct {
 	leave func(user string)
 }
 
-// usable fails if this guest has no rooms or user is not a valid user name.
-func (s rooms) usable(user string) error {
-	if s.manager == nil {
-		return fault.Newf(fault.Unavailable, "find room", user, "this guest has no rooms")
-	}
-	return protocol.CheckUser(user)
-}
-
-// countable is like usable but accepts "", which means all rooms.
-func (s rooms) countable(user string) error {
-	if user == "" && s.manager != nil {
-		return nil
-	}
-	return s.usable(user)
-}
-
 func (s rooms) Ensure(ctx context.Context, r *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
-	if err := protocol.CheckRoom(r.Room); err != nil {
-		return nil, err
-	}
-	if err := s.usable(r.Room.User); err != nil {
-		return nil, err
-	}
-	if err := protocol.CheckToken(r.Token); err != nil {
+	if err := errors.Join(protocol.CheckRoom(r.Room), protocol.CheckToken(r.Token)); err != nil {
 		return nil, err
 	}
 	return s.manager.Ensure(ctx, r.Room, r.Token)
 }
 
 func (s rooms) SetLimits(ctx context.Context, r *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
-	if err := errors.Join(s.usable(r.User), protocol.CheckLimits(r.Limits)); err != nil {
+	if err := errors.Join(protocol.CheckUser(r.User), protocol.CheckLimits(r.Limits)); err != nil {
 		return nil, err
 	}
 	return &guestpb.SetLimitsResponse{}, s.manager.SetLimits(ctx, r.User, r.Limits)
 }
 
 func (s rooms) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
-	if err := s.usable(r.User); err != nil {
+	if err := protocol.CheckUser(r.User); err != nil {
 		return nil, err
 	}
 	s.leave(r.User)
@@ -66,7 +44,7 @@ func (s rooms) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.Res
 }
 
 func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error) {
-	if err := s.usable(r.User); err != nil {
+	if err := protocol.CheckUser(r.User); err != nil {
 		return nil, err
 	}
 	s.leave(r.User)
@@ -74,7 +52,7 @@ func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.R
 }
 
 func (s rooms) Usage(_ context.Context, r *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {
-	if err := s.countable(r.User); err != nil {
+	if err := protocol.CheckOwner(r.User); err != nil {
 		return nil, err
 	}
 	list, err := s.manager.Usage(r.User)
@@ -82,7 +60,7 @@ func (s rooms) Usage(_ context.Context, r *guestpb.UsageRequest) (*guestpb.Usage
 }
 
 func (s rooms) Processes(_ context.Context, r *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
-	if err := s.countable(r.User); err != nil {
+	if err := protocol.CheckOwner(r.User); err != nil {
 		return nil, err
 	}
 	list, more, err := s.manager.Processes(r.User)
@@ -124,7 +102,7 @@ func (s *Service) jobRoom(ctx context.Context, user string) (job.Room, error) {
 
 // find returns the room of a user.
 func (s *Service) find(ctx context.Context, user string) (*room.Room, error) {
-	if err := (rooms{manager: s.rooms}).usable(user); err != nil {
+	if err := protocol.CheckUser(user); err != nil {
 		return nil, err
 	}
 	return s.rooms.Get(ctx, user)

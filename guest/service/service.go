@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -42,7 +43,7 @@ type System interface {
 type Service struct {
 	system    System
 	processes *process.Manager
-	rooms     *room.Manager // nil if this guest has no rooms
+	rooms     *room.Manager
 	shells    *shell.Manager
 	jobs      *job.Manager
 	files     *files.Manager
@@ -58,8 +59,8 @@ type Service struct {
 	slots   slots
 }
 
-// New returns a service for a system. It starts commands with processes. Rooms may be nil for a
-// guest without rooms. Logs is a folder for the logs of root's jobs; logs of earlier boots are
+// New returns a service for a system. It starts commands with processes.
+// Logs is a folder for the logs of root's jobs; logs of earlier boots are
 // deleted.
 func New(system System, processes *process.Manager, rooms *room.Manager, logs, version string) *Service {
 	s := &Service{
@@ -162,19 +163,13 @@ func (s *Service) admit(got protocol.Key) error {
 
 // Hello is the first call of the host. It boots the machine.
 func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
-	version, err := protocol.Negotiate(r.VersionMin, r.VersionMax)
-	if err != nil {
-		return nil, err
+	if r.Version != protocol.Version {
+		return nil, fault.Newf(fault.Rejected, "greet", "", "the guest speaks version %d of the protocol, the host %d", protocol.Version, r.Version).
+			Advise("Build the image with the guest program of this release: `osaurus-sandbox pack build`.")
 	}
 	key, err := protocol.ParseKey(r.Key)
 	if err != nil {
 		return nil, err
-	}
-	if err := protocol.CheckBoot(r.Boot); err != nil {
-		return nil, err
-	}
-	if n := len(r.Entropy); n > protocol.MaxEntropy {
-		return nil, fault.Newf(fault.InvalidArgs, "add entropy", "", "%d bytes exceed the limit of %d", n, protocol.MaxEntropy)
 	}
 	if err := s.greet(key, r); err != nil {
 		return nil, err
@@ -187,7 +182,7 @@ func (s *Service) Hello(ctx context.Context, r *guestpb.HelloRequest) (*guestpb.
 	if s.err != nil {
 		return nil, s.err
 	}
-	return &guestpb.HelloResponse{Version: version, GuestVersion: s.version}, nil
+	return &guestpb.HelloResponse{GuestVersion: s.version}, nil
 }
 
 // greet accepts the key of the first Hello, and only that key afterwards.
@@ -237,22 +232,8 @@ func (s *Service) SetTime(_ context.Context, r *guestpb.SetTimeRequest) (*guestp
 
 // Shutdown powers the machine off after it has been answered.
 func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
-	g, err := grace(r.GraceNanos)
-	if err != nil {
-		return nil, err
-	}
+	grace := cmp.Or(time.Duration(r.GraceNanos), protocol.DefaultGrace)
 	// The server cancels a call's context once the answer is written.
-	context.AfterFunc(ctx, func() { s.system.PowerOff(g) })
+	context.AfterFunc(ctx, func() { s.system.PowerOff(grace) })
 	return &guestpb.ShutdownResponse{}, nil
-}
-
-func grace(nanos int64) (time.Duration, error) {
-	switch g := time.Duration(nanos); {
-	case g < 0 || g > protocol.MaxGrace:
-		return 0, fault.Newf(fault.InvalidArgs, "check grace", "", "%v is not between 0 and %v", g, protocol.MaxGrace)
-	case g == 0:
-		return protocol.DefaultGrace, nil
-	default:
-		return g, nil
-	}
 }

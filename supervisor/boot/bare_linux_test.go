@@ -13,8 +13,10 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/qemu"
@@ -24,7 +26,7 @@ import (
 func TestBareBoots(t *testing.T) {
 	i := lab.Image(t, lab.BusyboxPack(t, "arm64"))
 	failedBoots(t, i)
-	t.Run("a network as it is told, and no data disk", func(t *testing.T) { testStaticNetwork(t, i) })
+	t.Run("no data disk", func(t *testing.T) { testWithoutData(t, i) })
 }
 
 // failedBoots boots guests with damaged or missing parts. Each error names the problem and the fix.
@@ -37,17 +39,17 @@ func failedBoots(t *testing.T, i image.Image) {
 	for _, tc := range []struct {
 		name   string
 		disks  []vm.Disk
-		mounts []guest.Mount
+		mounts []*guestpb.Mount
 		kind   fault.Kind
 		text   string
 		advice string
 	}{
 		{"a damaged base", []vm.Disk{{Path: nothing, ReadOnly: true}}, nil, fault.Execution, "mount base /dev/vda", "rebuild it"},
 		{"a damaged data disk", []vm.Disk{base, {Path: nothing}}, nil, fault.Execution, "mount data /dev/vdb", "reset it"},
-		{"a share that is not there", []vm.Disk{base}, []guest.Mount{{Tag: "nowhere", Path: "/mnt/nowhere"}}, fault.NotFound, "mount share nowhere", "no share with this tag"},
+		{"a share that is not there", []vm.Disk{base}, []*guestpb.Mount{{Tag: "nowhere", Path: []byte("/mnt/nowhere")}}, fault.NotFound, "mount share nowhere", "no share with this tag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := connect(t, i, tc.disks, vm.NetworkNone, guest.Boot{Mounts: tc.mounts})
+			_, err := connect(t, i, tc.disks, vm.NetworkNone, &guestpb.Boot{Mounts: tc.mounts})
 			if fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.text) || !strings.Contains(fault.AdviceOf(err), tc.advice) {
 				t.Errorf("%s: %v (%s)", fault.KindOf(err), err, fault.AdviceOf(err))
 			}
@@ -55,20 +57,20 @@ func failedBoots(t *testing.T, i image.Image) {
 	}
 }
 
-// testStaticNetwork boots a guest that is told its address, and that has nothing
-// but memory to write to.
-func testStaticNetwork(t *testing.T, i image.Image) {
-	c, err := connect(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, vm.NetworkNAT, guest.Boot{Network: guest.NetworkPlan{
-		Kind: guest.NetworkStatic, Address: "10.0.2.77/24", Gateway: "10.0.2.2", DNS: []string{"10.0.2.3"},
-	}})
+// testWithoutData boots a guest that writes to memory only.
+func testWithoutData(t *testing.T, i image.Image) {
+	c, err := connect(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, vm.NetworkNAT, &guestpb.Boot{Network: true})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := boot.AwaitNetwork(t.Context(), c.Info); err != nil {
 		t.Fatal(err)
 	}
 	info, err := c.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := info.Network; n.Status != guest.NetworkUp || n.Address != "10.0.2.77/24" || n.Gateway != "10.0.2.2" || info.HasData || len(info.Warnings) > 0 {
+	if info.HasData || len(info.Warnings) > 0 {
 		t.Errorf("%+v", info)
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -93,7 +95,7 @@ func testStaticNetwork(t *testing.T, i image.Image) {
 }
 
 // connect starts a machine with these disks and boots its guest.
-func connect(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind, boot guest.Boot) (*guest.Client, error) {
+func connect(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind, boot *guestpb.Boot) (*guest.Client, error) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "console.log")
 	m, err := new(qemu.Driver).New(t.Context(), vm.Config{

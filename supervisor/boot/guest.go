@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
@@ -103,7 +104,7 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	}
 	config := spec.guestBoot()
 	// The bridge must run before the first program of the guest.
-	if config.Bridge, g.closeBridge, err = serveBridge(g.Machine, spec.Bridge); err != nil {
+	if config.BridgeKey, g.closeBridge, err = serveBridge(g.Machine, spec.Bridge); err != nil {
 		return nil, err
 	}
 	if g.Client, err = connect(ctx, g.Machine, config); err != nil {
@@ -121,7 +122,7 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 
 // serveBridge starts the bridge on a machine's port and returns the key that its
 // connections need. Without a bridge, it does nothing.
-func serveBridge(m vm.Machine, bridge Bridge) (_ *protocol.BridgeKey, stop func() error, err error) {
+func serveBridge(m vm.Machine, bridge Bridge) (_ []byte, stop func() error, err error) {
 	if bridge == nil {
 		return nil, func() error { return nil }, nil
 	}
@@ -132,7 +133,7 @@ func serveBridge(m vm.Machine, bridge Bridge) (_ *protocol.BridgeKey, stop func(
 	key := protocol.NewBridgeKey()
 	listener, ended := protocol.ListenBridge(inner, key), make(chan error, 1)
 	go func() { ended <- bridge.Serve(listener) }()
-	return &key, sync.OnceValue(func() error {
+	return key[:], sync.OnceValue(func() error {
 		err := listener.Close()
 		if served := <-ended; !errors.Is(served, net.ErrClosed) {
 			err = errors.Join(err, served)
@@ -142,7 +143,7 @@ func serveBridge(m vm.Machine, bridge Bridge) (_ *protocol.BridgeKey, stop func(
 }
 
 // connect waits until the guest answers, the machine ends or stalls, or bootTimeout is over.
-func connect(ctx context.Context, m vm.Machine, config guest.Boot) (*guest.Client, error) {
+func connect(ctx context.Context, m vm.Machine, config *guestpb.Boot) (*guest.Client, error) {
 	const op = "boot guest"
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
@@ -216,13 +217,10 @@ func (s Spec) machineConfig() vm.Config {
 }
 
 // guestBoot returns the guest's boot configuration.
-func (s Spec) guestBoot() guest.Boot {
-	b := guest.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: guest.NetworkPlan{Kind: guest.NetworkNone}}
-	if s.Network == vm.NetworkNAT {
-		b.Network.Kind = guest.NetworkDHCP
-	}
+func (s Spec) guestBoot() *guestpb.Boot {
+	b := &guestpb.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: s.Network == vm.NetworkNAT}
 	for _, share := range s.Shares {
-		b.Mounts = append(b.Mounts, guest.Mount{Tag: share.Tag, Path: share.MountPoint, ReadOnly: share.ReadOnly})
+		b.Mounts = append(b.Mounts, &guestpb.Mount{Tag: share.Tag, Path: []byte(share.MountPoint), ReadOnly: share.ReadOnly})
 	}
 	return b
 }

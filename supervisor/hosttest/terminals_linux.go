@@ -74,7 +74,7 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 			to = toRooms
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", to.Addr().String())
-	}), guest.Boot{})
+	}), nil)
 	return t, err
 }
 
@@ -95,8 +95,8 @@ func (l anyRoom) Accept() (net.Conn, error) {
 }
 
 // Hello takes any key.
-func (*terminals) Hello(_ context.Context, r *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
-	return &guestpb.HelloResponse{Version: r.VersionMax}, nil
+func (*terminals) Hello(_ context.Context, _ *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
+	return &guestpb.HelloResponse{}, nil
 }
 
 // home returns a user's home folder and login environment.
