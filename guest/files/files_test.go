@@ -36,7 +36,7 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 	socket, err := socketOf(theirs)
 	must(t, err)
 	served := make(chan error, 1)
-	go func() { served <- serve(socket) }()
+	go func() { served <- serve(socket, idleTime) }()
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -4,6 +4,7 @@ package files
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -15,16 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
-const (
-	// idleTime is how long an idle worker, which takes a few megabytes, is kept.
-	idleTime = 2 * time.Minute
-	// startTime bounds how long a connection waits for a worker to start.
-	startTime = 30 * time.Second
-)
+// startTime bounds how long a connection waits for a worker to start.
+const startTime = 30 * time.Second
 
 // Room is the environment of a worker.
 type Room struct {
@@ -57,11 +53,10 @@ func NewManager(o Options) *Manager { return &Manager{Options: o, workers: map[s
 // worker is a running or starting worker process.
 type worker struct {
 	ready  chan struct{} // closed when the start succeeded or failed
-	err    error
+	err    error         // after ready
 	child  *process.Child
-	socket *net.UnixConn // sends connections; receives a byte for each that has ended
-	conns  int           // open connections; guarded by the manager's mutex
-	idle   *time.Timer
+	socket *net.UnixConn // sends connections; see report
+	handed uint64        // connections so far; guarded by the manager's mutex
 	ended  chan struct{} // closed when the process is gone
 }
 
@@ -69,123 +64,87 @@ type worker struct {
 func (m *Manager) Hand(ctx context.Context, user string, conn net.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	w, err := m.take(ctx, user)
-	if err != nil {
-		return err
+	w := m.take(ctx, user)
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if w.err != nil {
+		return w.err
 	}
 	if err := pass(w.socket, conn); err != nil {
-		m.give(w)
-		return fault.New(fault.Unavailable, "touch files", user, err).Advise(tryAgain)
+		return fault.New(fault.Unavailable, "touch files", user, err).
+			Advise("Try again; the room may have ended or hit its limit of memory or processes.")
 	}
 	return nil
 }
 
-// tryAgain is the advice for a worker that has ended.
-const tryAgain = "Try again; the room may have ended or hit its limit of memory or processes."
-
 // take returns a user's worker, starting one if needed, and counts a connection.
-func (m *Manager) take(ctx context.Context, user string) (*worker, error) {
-	const op = "touch files"
+func (m *Manager) take(ctx context.Context, user string) *worker {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	w := m.workers[user]
 	if w == nil {
 		w = &worker{ready: make(chan struct{}), ended: make(chan struct{})}
 		m.workers[user] = w
 		// Not bound to this connection, because others may wait for the worker.
-		go m.start(context.WithoutCancel(ctx), user, w)
+		go m.run(context.WithoutCancel(ctx), user, w)
 	}
-	// The host uses at most half as many, but the worker may report ended connections late.
-	if w.conns >= 2*protocol.MaxFileConns {
-		m.mu.Unlock()
-		return nil, fault.Newf(fault.Rejected, op, user, "too many file calls of this agent are running").Advise("Wait for some of them.")
-	}
-	w.conns++
-	if w.idle != nil {
-		w.idle.Stop()
-	}
-	m.mu.Unlock()
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		m.give(w)
-		return nil, ctx.Err()
-	}
-	if w.err != nil {
-		m.give(w)
-		return nil, w.err
-	}
-	return w, nil
+	w.handed++
+	return w
 }
 
-// give counts a connection as ended. A worker that reports too many stays at 0.
-func (m *Manager) give(w *worker) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w.conns = max(0, w.conns-1)
-	if w.conns == 0 && w.idle != nil {
-		w.idle.Reset(idleTime)
-	}
-}
-
-// start starts a worker and cleans up when it ends.
-func (m *Manager) start(ctx context.Context, user string, w *worker) {
+// run starts a worker and cleans up when it, or its room, ends.
+func (m *Manager) run(ctx context.Context, user string, w *worker) {
 	defer close(w.ended)
 	room, err := m.launch(ctx, user, w)
-	m.mu.Lock()
 	w.err = err
-	if err == nil {
-		w.idle = time.AfterFunc(idleTime, func() { m.retire(user, w) })
-		if w.conns > 0 {
-			w.idle.Stop()
-		}
-	} else if m.workers[user] == w {
-		delete(m.workers, user)
-	}
-	m.mu.Unlock()
 	close(w.ready)
 	if err != nil {
+		m.remove(user, w)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		m.count(w)
+		m.retire(user, w)
 	}()
 	select {
-	case <-done: // it was retired or has ended
+	case <-done:
 	case <-room.Dead:
 	}
-	m.mu.Lock()
-	if m.workers[user] == w {
-		delete(m.workers, user)
-	}
-	m.mu.Unlock()
-	w.idle.Stop()
+	m.remove(user, w)
 	_ = w.socket.Close()
 	<-done
 	w.child.Release()
 }
 
-// count reads the worker's reports of ended connections until the socket is closed.
-func (m *Manager) count(w *worker) {
-	for word := make([]byte, 1); ; {
-		if _, err := w.socket.Read(word); err != nil {
-			return
-		}
-		m.give(w)
+// remove makes the next connection start another worker.
+func (m *Manager) remove(user string, w *worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.workers[user] == w {
+		delete(m.workers, user)
 	}
 }
 
-// retire ends an idle worker.
+// retire reads the reports of a worker until it has ended, or has been idle while no connection was
+// on its way to it.
 func (m *Manager) retire(user string, w *worker) {
-	m.mu.Lock()
-	unused := w.conns == 0
-	if unused && m.workers[user] == w {
-		delete(m.workers, user)
-	}
-	m.mu.Unlock()
-	if unused {
-		_ = w.socket.Close()
+	for report := make([]byte, reportSize); ; {
+		if _, err := w.socket.Read(report); err != nil {
+			return
+		}
+		m.mu.Lock()
+		idle := binary.NativeEndian.Uint64(report) == w.handed
+		if idle && m.workers[user] == w {
+			delete(m.workers, user)
+		}
+		m.mu.Unlock()
+		if idle {
+			return
+		}
 	}
 }
 

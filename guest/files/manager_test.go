@@ -17,8 +17,6 @@ import (
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
-	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // TestMain makes this test program a worker, where asked to.
@@ -69,15 +67,7 @@ func hand(m *Manager) (net.Conn, error) {
 	return here, nil
 }
 
-// conns is how many connections alice's worker has, as the manager has been told.
-func (m *Manager) conns() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.workers["alice"].conns
-}
-
-// As many calls as a room may have at once, and right after them as many again: none is refused,
-// although most connections are new ones and the manager may not have heard yet that others have ended.
+// TestBursts checks that no call is refused when all connections of a room are used at once, twice.
 func TestBursts(t *testing.T) {
 	k, dir := newKeeper(t), t.TempDir()
 	for range 2 {
@@ -97,36 +87,66 @@ func TestBursts(t *testing.T) {
 		calls.Wait()
 		transport.CloseIdleConnections()
 	}
-	timetest.Eventually(t, "connections that have ended still count", func() bool { return k.conns() == 0 })
 }
 
-// Beyond what the host has at most a connection is refused, until another has ended; and a worker
-// that is ended takes its connections with it.
-func TestConnectionsAreBounded(t *testing.T) {
+// TestForget checks that a worker that is ended takes its connections with it.
+func TestForget(t *testing.T) {
 	k := newKeeper(t)
-	var open []net.Conn
-	for range 2 * protocol.MaxFileConns {
-		conn, err := hand(k)
-		must(t, err)
-		defer conn.Close()
-		open = append(open, conn)
-	}
-	if _, err := hand(k); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
-		t.Errorf("one too many: %v", err)
-	}
-	must(t, open[0].Close())
-	timetest.Eventually(t, "a connection that has ended still counts", func() bool { return k.conns() < 2*protocol.MaxFileConns })
 	conn, err := hand(k)
 	must(t, err)
 	defer conn.Close()
 	k.Forget("alice")
-	for _, conn := range append(open[1:], conn) {
-		must(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		if n, err := conn.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
-			t.Fatalf("a connection outlives its worker: %d bytes, %v", n, err)
-		}
+	must(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
+		t.Fatalf("a connection outlives its worker: %d bytes, %v", n, err)
 	}
 	conn, err = hand(k) // to another worker
 	must(t, err)
 	must(t, conn.Close())
+}
+
+// TestRetire checks that a worker is ended when it has been idle, but not while a connection is open
+// or on its way.
+func TestRetire(t *testing.T) {
+	ours, theirs, err := socketPair()
+	must(t, err)
+	socket, err := socketOf(theirs)
+	must(t, err)
+	served := make(chan error, 1)
+	go func() { served <- serve(socket, time.Millisecond) }()
+	m := NewManager(Options{})
+	w := &worker{socket: ours, handed: 2}
+	m.workers["alice"] = w
+	conns := make([]*os.File, 2)
+	for i := range conns {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		conns[i] = os.NewFile(uintptr(fds[0]), "here")
+		there, err := socketOf(os.NewFile(uintptr(fds[1]), "there"))
+		must(t, err)
+		must(t, pass(ours, there))
+		must(t, there.Close())
+		if i == 0 {
+			must(t, conns[i].Close()) // the worker reports one connection while another is on its way
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	retired := make(chan struct{})
+	go func() { m.retire("alice", w); close(retired) }()
+	select {
+	case <-retired:
+		t.Error("retired with an open connection")
+	case <-time.After(50 * time.Millisecond):
+	}
+	must(t, conns[1].Close())
+	select {
+	case <-retired:
+	case <-time.After(patience):
+		t.Fatal("never retired")
+	}
+	if len(m.workers) != 0 {
+		t.Error("the next connection would go to the retired worker")
+	}
+	must(t, ours.Close())
+	must(t, <-served)
 }

@@ -91,50 +91,26 @@ type part struct {
 // bound returns a limit; 0 means none.
 func bound(limit uint64) uint64 { return cmp.Or(limit, math.MaxUint64) }
 
-// chunk is the result of one read.
-type chunk struct {
-	data []byte
-	err  error
-}
-
 // smallChunk is the chunk size for small files.
 const smallChunk = 4 << 10
 
 // copy sends the file from its current offset in chunks of a size.
 func (p *part) copy(f io.Reader, size uint64) error {
-	var buffers [aheadPieces][]byte
-	turn := 0
-	ended := false
-	for c := range ahead(func() (c chunk, more bool) {
-		if ended {
-			return c, false
-		}
-		b := &buffers[turn%aheadPieces]
-		turn++
-		if *b == nil {
-			*b = make([]byte, size)
-		}
-		n, err := f.Read(*b)
-		ended = err != nil
-		return chunk{(*b)[:n], err}, true
-	}) {
-		if err := p.ctx.Err(); err != nil {
-			return err
-		}
-		data, over := p.take(c.data)
+	for buffer := make([]byte, size); ; {
+		n, err := f.Read(buffer)
+		data, over := p.take(buffer[:n])
 		if len(data) > 0 {
 			if err := p.stream.Send(&guestpb.ReadFileResponse{Data: data}); err != nil {
 				return err
 			}
 		}
-		if over || c.err == io.EOF {
+		if over || err == io.EOF {
 			return nil
 		}
-		if c.err != nil {
-			return c.err
+		if err = cmp.Or(err, p.ctx.Err()); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // take returns the bytes that belong to the part, and whether the part ends there.

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
@@ -46,7 +49,7 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	return serve(socket)
+	return serve(socket, idleTime)
 }
 
 // Handler returns the service Files, acting with the rights of this process, and its path.
@@ -55,19 +58,44 @@ func Handler() (path string, h http.Handler) {
 	return path, protocol.TakeContent(h)
 }
 
+const (
+	// idleTime is how long a worker, which takes a few megabytes, is kept without connections.
+	idleTime = 2 * time.Minute
+	// reportSize is the size of an idle worker's report: how many connections it has received.
+	reportSize = 8
+)
+
 // serve serves connections passed over a socket until that is closed. It uses HTTP/1.1, where
 // handlers read and write the connection directly.
-func serve(socket *net.UnixConn) error {
+func serve(socket *net.UnixConn, idleTime time.Duration) error {
 	mux := http.NewServeMux()
 	mux.Handle(Handler())
+	var mu sync.Mutex
+	var received uint64
+	open := 0
+	report := time.AfterFunc(idleTime, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if open == 0 {
+			_, _ = socket.Write(binary.NativeEndian.AppendUint64(nil, received)) // fails if the manager is gone
+		}
+	})
+	defer report.Stop()
 	server := &http.Server{Handler: mux, MaxHeaderBytes: protocol.MaxHeaders}
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			_, _ = socket.Write([]byte{0}) // fails if the manager is gone, which is fine
+		mu.Lock()
+		defer mu.Unlock()
+		switch state {
+		case http.StateNew:
+			received++
+			open++
+		case http.StateClosed:
+			open--
+			report.Reset(idleTime)
 		}
 	}
 	err := server.Serve(handed{socket})
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with unread reports
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with an unread report
 		return nil
 	}
 	return err
