@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,36 +72,30 @@ func (t *exporter) dir(name string) error {
 }
 
 // entry writes one file or the header of a directory.
-func (t *exporter) entry(name string) (st unix.Stat_t, err error) {
+func (t *exporter) entry(name string) (st *syscall.Stat_t, err error) {
 	full := filepath.Join(t.root, name)
-	if err := unix.Lstat(full, &st); err != nil {
-		return st, &os.PathError{Op: "lstat", Path: full, Err: err}
+	info, err := os.Lstat(full)
+	if err != nil {
+		return nil, err
 	}
-	h := &tar.Header{
-		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid),
-		ModTime: time.Unix(int64(st.Mtim.Sec), 0), Format: tar.FormatPAX,
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		h.Typeflag, h.Name = tar.TypeDir, name+"/"
-	case unix.S_IFREG:
-		h.Typeflag, h.Size = tar.TypeReg, st.Size
-	case unix.S_IFLNK:
-		target, err := os.Readlink(full)
-		if err != nil {
-			return st, err
-		}
-		h.Typeflag, h.Linkname = tar.TypeSymlink, target
-	case unix.S_IFCHR, unix.S_IFBLK:
-		h.Typeflag = tar.TypeChar
-		if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-			h.Typeflag = tar.TypeBlock
-		}
-		h.Devmajor, h.Devminor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
-	case unix.S_IFIFO:
-		h.Typeflag = tar.TypeFifo
-	default:
+	st = info.Sys().(*syscall.Stat_t)
+	target := ""
+	switch info.Mode().Type() {
+	case fs.ModeSocket:
 		return st, nil
+	case fs.ModeSymlink:
+		if target, err = os.Readlink(full); err != nil {
+			return nil, err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return nil, err
+	}
+	h.Name, h.Uname, h.Gname, h.Format = name, "", "", tar.FormatPAX
+	h.ModTime, h.AccessTime, h.ChangeTime = h.ModTime.Truncate(time.Second), time.Time{}, time.Time{}
+	if info.IsDir() {
+		h.Name += "/"
 	}
 	if id := (inode{st.Dev, st.Ino}); st.Nlink > 1 && h.Typeflag != tar.TypeDir {
 		if first, ok := t.links[id]; ok {

@@ -61,7 +61,7 @@ func Connect(slot int, hostServices bool, pid, pidfd int) error {
 	}
 	outside := func() error {
 		return configure(Cable(slot), func(n netlink, index uint32) error {
-			return n.do(addAddress(index, gateway(), gateway()), setUp(index), addRoute(index, own, 32, nil))
+			return n.do(addressMessage(unix.RTM_NEWADDR, index, gateway(), gateway(), 32), setUp(index), addRoute(index, own, 32, nil))
 		})
 	}
 	inside := func() error {
@@ -70,7 +70,7 @@ func Connect(slot int, hostServices bool, pid, pidfd int) error {
 		}
 		return configure(insideName, func(n netlink, index uint32) error {
 			way := gateway()
-			return n.do(addAddress(index, own, gateway()), setUp(index), addRoute(index, [4]byte{}, 0, &way))
+			return n.do(addressMessage(unix.RTM_NEWADDR, index, own, gateway(), 32), setUp(index), addRoute(index, [4]byte{}, 0, &way))
 		})
 	}
 	if err := outside(); err != nil {
@@ -157,11 +157,11 @@ func setUp(index uint32) message {
 	return linkMessage(unix.RTM_NEWLINK, unix.NLM_F_ACK, index, unix.IFF_UP)
 }
 
-// addAddress sets a device's address and that of its peer.
-func addAddress(index uint32, own, other [4]byte) message {
+// addressMessage adds or removes an address of a device, with that of its peer.
+func addressMessage(kind uint16, index uint32, own, other [4]byte, bits int) message {
 	m := message{
-		kind: unix.RTM_NEWADDR, flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_REPLACE,
-		body: []byte{unix.AF_INET, 32, 0, unix.RT_SCOPE_UNIVERSE},
+		kind: kind, flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_REPLACE,
+		body: []byte{unix.AF_INET, byte(bits), 0, unix.RT_SCOPE_UNIVERSE},
 	}
 	m.body = native.AppendUint32(m.body, index)
 	m.attribute(unix.IFA_LOCAL, own[:])

@@ -5,7 +5,7 @@ package network
 import (
 	"errors"
 	"net"
-	"os"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -28,41 +28,28 @@ func first() (*net.Interface, error) {
 	return nil, errors.New("the machine has no network device")
 }
 
-// control runs an ioctl on an interface.
-func control(name string, op uint, set func(*unix.Ifreq) error) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	defer unix.Close(fd)
-	r, err := unix.NewIfreq(name)
-	if err != nil {
-		return err
-	}
-	if err := set(r); err != nil {
-		return err
-	}
-	return os.NewSyscallError("configure "+name, unix.IoctlIfreq(fd, op, r))
-}
-
 // up sets an interface up.
 func up(name string) error {
 	return configure(name, func(n netlink, index uint32) error { return n.do(setUp(index)) })
 }
 
-// apply sets an interface's address and the default route.
-func apply(name string, s Settings) error {
-	addr := s.Address.Addr().As4()
-	mask := net.CIDRMask(s.Address.Bits(), 32)
-	if err := control(name, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(addr[:]) }); err != nil {
-		return err
-	}
-	if err := control(name, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(mask) }); err != nil {
-		return err
-	}
-	if !s.Gateway.IsValid() {
-		return nil
-	}
-	gateway := s.Gateway.As4()
-	return configure(name, func(n netlink, index uint32) error { return n.do(addRoute(index, [4]byte{}, 0, &gateway)) })
+// apply sets an interface's address and the default route. It removes the address of an earlier
+// lease.
+func apply(name string, s Settings, earlier netip.Prefix) error {
+	return configure(name, func(n netlink, index uint32) error {
+		address := func(kind uint16, p netip.Prefix) message {
+			own := p.Addr().As4()
+			return addressMessage(kind, index, own, own, p.Bits())
+		}
+		var list []message
+		if earlier.IsValid() && earlier != s.Address {
+			list = append(list, address(unix.RTM_DELADDR, earlier))
+		}
+		list = append(list, address(unix.RTM_NEWADDR, s.Address))
+		if s.Gateway.IsValid() {
+			gateway := s.Gateway.As4()
+			list = append(list, addRoute(index, [4]byte{}, 0, &gateway))
+		}
+		return n.do(list...)
+	})
 }

@@ -41,13 +41,15 @@ func (n *Network) Start(ctx context.Context, hostname string, publish func(Setti
 		var once sync.Once
 		settle := func() { once.Do(func() { close(settled) }) }
 		defer settle()
+		var last netip.Prefix
 		use := func(ifc *net.Interface, s Settings) error {
 			if err := fence(s.Address); err != nil {
 				return err
 			}
-			if err := apply(ifc.Name, s); err != nil {
+			if err := apply(ifc.Name, s, last); err != nil {
 				return err
 			}
+			last = s.Address
 			publish(s)
 			n.set(s.state())
 			settle()
