@@ -98,21 +98,14 @@ func (m *machine) mountBase() error {
 	return nil
 }
 
-// mountData mounts the data disk, with quotas if the kernel supports them. If the device is larger
-// than the file system, it grows the file system in the background.
+// mountData mounts the data disk. If the device is larger than the file system, it grows the file
+// system in the background.
 func (m *machine) mountData(target string) error {
 	if err := awaitDisk(dataDisk); err != nil {
 		return bootErr("find data disk", dataDisk, err, "")
 	}
-	const flags = quiet | unix.MS_NOATIME
-	err := mount(dataDisk, target, "ext4", flags, "prjquota")
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		// No quota_v2 module, or a file system without project quotas.
-		m.warn("project quotas", err)
-		err = mount(dataDisk, target, "ext4", flags, "")
-	}
-	if err != nil {
-		return bootErr("mount data", dataDisk, err, "The data disk is damaged: check it with e2fsck, or reset it.")
+	if err := mount(dataDisk, target, "ext4", quiet|unix.MS_NOATIME, "prjquota"); err != nil {
+		return bootErr("mount data", dataDisk, err, "The data disk is damaged, or its file system or the kernel lacks project quotas: check it with e2fsck, or reset it.")
 	}
 	root, err := os.Open(target)
 	if err != nil {

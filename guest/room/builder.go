@@ -121,13 +121,14 @@ func newFS(kind string, attributes int, options ...string) (int, error) {
 	return unix.Fsmount(f, unix.FSMOUNT_CLOEXEC, attributes)
 }
 
-// bindOf clones the mount of an open file. Mount the result with mountOnto.
-func bindOf(fd, attributes int) (int, error) {
-	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+// bindOf clones the mount of an open file, with the mounts below it if flags has AT_RECURSIVE. Mount
+// the result with mountOnto.
+func bindOf(fd, attributes int, flags uint) (int, error) {
+	tree, err := unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|flags)
 	if err != nil {
 		return -1, fmt.Errorf("clone a mount: %w", err)
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: uint64(attributes)}); err != nil {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, &unix.MountAttr{Attr_set: uint64(attributes)}); err != nil {
 		_ = unix.Close(tree)
 		return -1, fmt.Errorf("set mount attributes: %w", err)
 	}

@@ -78,43 +78,19 @@ func (g group) limit(l *guestpb.Limits, device uint64) error {
 	if l.IoBytesPerSecond != 0 {
 		rate = strconv.FormatUint(l.IoBytesPerSecond, 10)
 	}
-	err := errors.Join(
+	return errors.Join(
 		g.write("cpu.weight", strconv.FormatUint(uint64(l.CpuWeight), 10)),
 		g.write("cpu.max", fmt.Sprintf("%s %d", cpu, cpuPeriod)),
 		g.write("pids.max", strconv.FormatUint(uint64(l.Pids), 10)),
+		g.write("io.max", fmt.Sprintf("%d:%d rbps=%s wbps=%s", unix.Major(device), unix.Minor(device), rate, rate)),
 	)
-	if major := unix.Major(device); major != 0 { // 0: not a block device
-		err = errors.Join(err, g.write("io.max", fmt.Sprintf("%d:%d rbps=%s wbps=%s", major, unix.Minor(device), rate, rate)))
-	}
-	return err
 }
 
-const (
-	// settleWithin bounds the wait for a room to write out memory above a lowered limit.
-	settleWithin = 10 * time.Second
-	settleCheck  = 20 * time.Millisecond
-)
-
-// limitMemory sets the memory limit. With memory.max alone the kernel would kill programs for pages
-// that are still being written to disk. So it sets memory.high first, which slows programs down
-// without killing them.
+// limitMemory sets the memory limit. It sets memory.high first, for which the kernel reclaims memory
+// without killing programs as it does for memory.max.
 func (g group) limitMemory(limit uint64) error {
 	text := strconv.FormatUint(limit, 10)
-	if g.number("memory.current") > limit {
-		if err := g.write("memory.high", text); err != nil {
-			return err
-		}
-	}
-	for end := time.Now().Add(settleWithin); g.number("memory.current") > limit && g.unwritten() && time.Now().Before(end); {
-		time.Sleep(settleCheck)
-	}
-	return errors.Join(g.write("memory.max", text), g.write("memory.high", "max"))
-}
-
-// unwritten reports whether the group has dirty pages.
-func (g group) unwritten() bool {
-	text := g.text("memory.stat")
-	return value(text, "file_dirty")+value(text, "file_writeback") > 0
+	return errors.Join(g.write("memory.high", text), g.write("memory.max", text), g.write("memory.high", "max"))
 }
 
 // kill kills all processes in the group and its children and removes it. It fails if that takes too

@@ -99,7 +99,7 @@ func (b *builder) bindFolder(from, to string, attributes int) error {
 		return err
 	}
 	defer unix.Close(source)
-	tree, err := bindOf(source, attributes)
+	tree, err := bindOf(source, attributes, 0)
 	return b.mountAt(to, tree, err)
 }
 
@@ -196,7 +196,7 @@ func (b *builder) heavy(home int, name, where string) error {
 		return err
 	}
 	defer unix.Close(source)
-	tree, err := bindOf(source, quiet)
+	tree, err := bindOf(source, quiet, 0)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (b *builder) showFile(from, to string, attributes int) error {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := bindOf(source, attributes)
+	tree, err := bindOf(source, attributes, 0)
 	if err != nil {
 		return err
 	}

@@ -21,66 +21,39 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// first is the first process of a room. It has namespaces of its own and builds the room in them
-// when it receives a plan.
-type first struct {
-	child *process.Child
-	held  *os.File // pidfd
-	line  *os.File // its standard input and output
-}
-
-// begin starts the first process of a room.
-func begin(o Options) (*first, error) {
-	const op = "start the first process of a room"
+// begin starts the room's first process, in namespaces of its own. It builds the room in them when
+// it receives a plan. Line is its standard input and output.
+func (r *Room) begin(o Options) (line *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, "", err)
-	}
-	f, theirs := &first{line: os.NewFile(uintptr(pair[0]), "room")}, os.NewFile(uintptr(pair[1]), "room")
-	defer theirs.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		_ = f.line.Close()
-		return nil, fault.New(fault.Unavailable, op, "", err)
-	}
-	defer null.Close()
-	f.child, err = o.Processes.Start(process.Spec{
-		Args: []string{o.Program, InitCommand}, Dir: "/",
-		// One thread at a time and a small heap: it mostly waits.
-		Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
-		Files:      [3]uintptr{theirs.Fd(), theirs.Fd(), null.Fd()},
-		Place:      initPlace{group(filepath.Join(o.Cgroup, inits))},
-		Namespaces: entered,
-	})
-	if err != nil {
-		_ = f.line.Close()
 		return nil, err
 	}
-	pidfd, err := unix.PidfdOpen(f.child.PID(), 0)
+	line, theirs := os.NewFile(uintptr(pair[0]), "room"), os.NewFile(uintptr(pair[1]), "room")
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
-		f.held = os.NewFile(uintptr(pidfd), "room")
+		defer null.Close()
+		r.init, err = o.Processes.Start(process.Spec{
+			Args: []string{o.Program, InitCommand}, Dir: "/",
+			// One thread at a time and a small heap: it mostly waits.
+			Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
+			Files:      [3]uintptr{theirs.Fd(), theirs.Fd(), null.Fd()},
+			Place:      initPlace{group(filepath.Join(o.Cgroup, inits))},
+			Namespaces: entered,
+		})
 	}
-	if err != nil || f.ended() { // the pid may have been reused
-		f.end()
-		return nil, fault.New(fault.Execution, op, "", errors.Join(errors.New("the process ended"), err))
+	if err != nil {
+		_ = line.Close()
+		return nil, err
 	}
-	return f, nil
-}
-
-// ended reports whether the process has ended.
-func (f *first) ended() bool {
-	select {
-	case <-f.child.Done():
-		return true
-	default:
-		return false
+	pidfd, err := unix.PidfdOpen(r.init.PID(), 0)
+	if err != nil || r.dead() { // the pid may have been reused
+		r.init.Release()
+		_ = line.Close()
+		return nil, errors.Join(errors.New("the process ended"), err)
 	}
-}
-
-// end kills the process and with it everything in its namespaces.
-func (f *first) end() {
-	f.child.Release()
-	_ = f.line.Close()
+	r.pidfd = os.NewFile(uintptr(pidfd), "room")
+	return line, nil
 }
 
 // makePatience is how long the first process of a room may take for its mounts. No program of the
@@ -88,13 +61,12 @@ func (f *first) end() {
 const makePatience = 30 * time.Second
 
 // open sends the plan to the first process and waits until the room is built.
-func (r *Room) open(f *first, o Options) error {
+func (r *Room) open(line *os.File, o Options) error {
 	const op = "make room"
-	r.init, r.pidfd = f.child, f.held
-	defer f.line.Close()
+	defer line.Close()
 	connected := make(chan error, 1)
 	go func() { connected <- r.network(r.spec, o) }()
-	err := errors.Join(r.plan(f.line, o), r.await(f.line), <-connected)
+	err := errors.Join(r.plan(line, o), r.await(line), <-connected)
 	if err != nil {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, err).Advise("See the guest's console log, or run `reset` to give the agent a fresh layer.")

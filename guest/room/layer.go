@@ -28,15 +28,11 @@ func (r *Room) folders(m *Manager) error {
 		return fault.New(fault.Execution, op, name, err)
 	}
 	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.recordBase(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
-	counted := true
 	for _, f := range r.parts() {
 		path := filepath.Join(r.layer, f.name)
 		err = errors.Join(err, os.MkdirAll(path, f.mode), os.Chmod(path, f.mode), os.Chown(path, f.owner, f.owner))
-		if err == nil && counted {
-			if failed := setProject(path, r.spec.Uid); failed != nil {
-				counted = false
-				r.lacks = append(r.lacks, "the disk is not counted: "+failed.Error())
-			}
+		if err == nil {
+			err = setProject(path, r.spec.Uid)
 		}
 	}
 	hosts := fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost\n", r.spec.Hostname)
@@ -47,12 +43,6 @@ func (r *Room) folders(m *Manager) error {
 	}
 	if err != nil {
 		return fault.New(fault.Execution, op, name, err).Advise("If the data disk is full or damaged, reset it.")
-	}
-	if r.quota = counted; counted {
-		if _, err := held(r.disk, r.spec.Uid); err != nil {
-			r.quota = false
-			r.lacks = append(r.lacks, "the disk is not bounded: "+err.Error())
-		}
 	}
 	return nil
 }

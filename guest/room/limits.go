@@ -64,11 +64,8 @@ func (r *Room) limit(l *guestpb.Limits) error {
 	if err := unix.Fstat(int(r.disk.Fd()), &st); err != nil {
 		return err
 	}
-	err := errors.Join(r.group.limit(l, st.Dev), r.group.limitMemory(l.MemoryBytes))
-	if r.quota {
-		err = errors.Join(err, setLimits(r.disk, r.spec.Uid, l.DiskBytes, l.DiskFiles))
-	}
-	return err
+	return errors.Join(
+		r.group.limit(l, st.Dev), r.group.limitMemory(l.MemoryBytes), setLimits(r.disk, r.spec.Uid, l.DiskBytes, l.DiskFiles))
 }
 
 // fit resizes /dev/shm and /run for a new memory limit, except those that already hold more.

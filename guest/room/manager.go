@@ -194,11 +194,11 @@ func (m *Manager) start(r *Room, token []byte) error {
 	if err := r.openBridge(m.opts, token); err != nil {
 		return err
 	}
-	f, err := begin(m.opts)
+	line, err := r.begin(m.opts)
 	if err != nil {
-		return err
+		return fault.Wrap("start the first process of a room", r.spec.User, err)
 	}
-	return r.open(f, m.opts)
+	return r.open(line, m.opts)
 }
 
 // forget closes the room's descriptors. An open deleted folder would keep the disk from being

@@ -3,6 +3,7 @@
 package room
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 
@@ -21,7 +22,28 @@ type place struct {
 	root bool
 	// hidden keeps the command out of the room's pid namespace, so that the room's processes cannot
 	// see or stop it.
-	hidden bool
+	hidden   bool
+	readOnly string          // folder that the command cannot change; empty for none
+	plugin   config.PluginID // of the command; empty for none
+	offline  bool            // without a network except loopback
+}
+
+// Place returns the place for a command of the room, run as its agent or as its root.
+func (r *Room) Place(root bool) process.Place { return place{room: r, root: root} }
+
+// HiddenPlace is like Place, for a program of the guest that runs as the room's agent. It has the
+// agent's view and permissions, and the agent's processes cannot see it.
+func (r *Room) HiddenPlace() process.Place { return place{room: r, hidden: true} }
+
+// ReadOnlyPlace is like Place, for a command that cannot change anything below folder.
+func (r *Room) ReadOnlyPlace(root bool, folder string) process.Place {
+	return place{room: r, root: root, readOnly: folder}
+}
+
+// PluginPlace is like Place, for a program of a plugin. The relay can tell it from the agent's
+// other programs, and it cannot access those. Offline programs have only a loopback network.
+func (r *Room) PluginPlace(plugin config.PluginID, offline bool) process.Place {
+	return place{room: r, plugin: plugin, offline: offline}
 }
 
 // entered are the namespaces of a room. There is no cgroup namespace: from inside one, the kernel
@@ -33,7 +55,28 @@ func (p place) Enter() error {
 	if err := p.join(); err != nil {
 		return err
 	}
-	return p.confine()
+	if p.readOnly != "" {
+		if err := p.seal(); err != nil {
+			return fault.Wrap("make read-only", p.readOnly, err).Advise("Name an existing folder, by a path without links.")
+		}
+	}
+	if p.offline {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare the network: %w", err)
+		}
+		if err := network.Loopback(); err != nil {
+			return fmt.Errorf("loopback: %w", err)
+		}
+	}
+	if p.readOnly != "" || p.plugin != "" {
+		if err := domain(); err != nil {
+			return fault.New(fault.Unavailable, "restrict command", p.room.User(), err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")
+		}
+	}
+	if err := p.dropCapabilities(); err != nil {
+		return err
+	}
+	return p.room.filter.Install(false)
 }
 
 // join moves the calling thread into the room's namespaces.
@@ -49,14 +92,6 @@ func (p place) join() error {
 		return fmt.Errorf("enter the room: %w", err)
 	}
 	return nil
-}
-
-// confine drops capabilities and installs the seccomp filter.
-func (p place) confine() error {
-	if err := p.dropCapabilities(); err != nil {
-		return err
-	}
-	return p.room.filter.Install(false)
 }
 
 // dropCapabilities limits the capabilities of programs that the thread starts. An agent's program
@@ -86,6 +121,9 @@ func (p place) Credential() *syscall.Credential {
 // Cgroup returns the room's group.
 func (p place) Cgroup() string { return string(p.room.group) }
 
+// Mark implements process.Marked.
+func (p place) Mark() string { return string(p.plugin) }
+
 // Multiplexer returns the room's ptmx.
 func (p place) Multiplexer() int { return int(p.room.ptmx.Fd()) }
 
@@ -100,66 +138,30 @@ func (initPlace) Enter() error                    { return nil }
 func (initPlace) Credential() *syscall.Credential { return nil }
 func (t initPlace) Cgroup() string                { return string(t.group) }
 
-// ReadOnlyPlace is like Place, for a command that cannot change anything below folder.
-func (r *Room) ReadOnlyPlace(root bool, folder string) process.Place {
-	return readOnly{place{room: r, root: root}, folder}
-}
-
-// readOnly is a place where a folder is read-only.
-type readOnly struct {
-	place
-	folder string
-}
-
-// Enter implements process.Place.
-func (p readOnly) Enter() error {
-	if err := p.join(); err != nil {
+// seal mounts the read-only folder, with all mounts below it, read-only over itself. No other
+// process sees that.
+func (p place) seal() error {
+	if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
+		return fmt.Errorf("mount apart from the room: %w", err)
+	}
+	at := -1
+	if err := process.As(p.Credential(), func() (err error) { // with the agent's permissions
+		at, err = openNoLinks(p.readOnly, unix.O_PATH|unix.O_DIRECTORY)
 		return err
-	}
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mount apart from the room: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("mount apart from the room: %w", err)
-	}
-	if err := p.seal(); err != nil {
-		return fault.Wrap("make read-only", p.folder, err).Advise("Name an existing folder, by a path without links.")
-	}
-	if err := domain(); err != nil {
-		return fault.New(fault.Unavailable, "make read-only", p.folder, err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")
-	}
-	return p.confine()
-}
-
-// seal mounts the folder, with all mounts below it, read-only over itself.
-func (p readOnly) seal() error {
-	at, err := p.find()
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := unix.OpenTree(at, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	tree, err := bindOf(at, unix.MOUNT_ATTR_RDONLY, unix.AT_RECURSIVE)
 	if err != nil {
-		return err
-	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		_ = unix.Close(tree)
 		return err
 	}
 	return mountOnto(tree, at)
 }
 
-// find opens the folder with the agent's permissions.
-func (p readOnly) find() (at int, err error) {
-	err = process.As(p.Credential(), func() error {
-		at, err = openNoLinks(p.folder, unix.O_PATH|unix.O_DIRECTORY)
-		return err
-	})
-	return at, err
-}
-
 // domain puts the thread into a Landlock domain. Without it, the program could use /proc to reach
-// the agent's other commands, where the folder is writable. The domain restricts nothing else.
+// the agent's other commands, where a read-only folder is writable, or control one of them and call
+// the bridge as that program. The domain restricts nothing else.
 func domain() error {
 	rules, err := landlock.LandlockCreateRuleset(&landlock.RulesetAttr{HandledAccessFS: unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_REFER}, 0)
 	if err != nil {
@@ -180,40 +182,4 @@ func domain() error {
 		return fmt.Errorf("enter a Landlock domain: %w", err)
 	}
 	return nil
-}
-
-// PluginPlace is like Place, for a program of a plugin. The relay can tell it from the agent's
-// other programs, and it cannot access those. Offline programs have only a loopback network.
-func (r *Room) PluginPlace(plugin config.PluginID, offline bool) process.Place {
-	return pluginPlace{place{room: r}, plugin, offline}
-}
-
-// pluginPlace implements process.Place for a plugin's programs.
-type pluginPlace struct {
-	place
-	plugin  config.PluginID
-	offline bool
-}
-
-// Mark implements process.Marked.
-func (p pluginPlace) Mark() string { return string(p.plugin) }
-
-// Enter implements process.Place.
-func (p pluginPlace) Enter() error {
-	if err := p.join(); err != nil {
-		return err
-	}
-	if p.offline {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("unshare the network: %w", err)
-		}
-		if err := network.Loopback(); err != nil {
-			return fmt.Errorf("loopback: %w", err)
-		}
-	}
-	// Otherwise it could control another program of the agent and call the bridge as that program.
-	if err := domain(); err != nil {
-		return fault.New(fault.Unavailable, "run plugin", string(p.plugin), err).Advise("The guest's kernel needs Landlock, of Linux 5.19 or later.")
-	}
-	return p.confine()
 }

@@ -101,7 +101,7 @@ func (b *builder) cover(path string, with func(at int) int) error {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := bindOf(with(at), sealed)
+	tree, err := bindOf(with(at), sealed, 0)
 	if err != nil {
 		return fmt.Errorf("cover %s: %w", path, err)
 	}

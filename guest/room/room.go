@@ -39,7 +39,6 @@ type Room struct {
 	pids        *os.File // pids.events
 	shell       string
 	made        time.Time
-	quota       bool // the disk supports quotas
 	anew        bool // its layer was for another base and was discarded
 	lacks       []string
 	starts      chan struct{} // semaphore of maxStarts
@@ -47,13 +46,6 @@ type Room struct {
 	unsettled bool // its network may differ from the spec
 	lines     commandLines
 }
-
-// Place returns the place for a command of the room, run as its agent or as its root.
-func (r *Room) Place(root bool) process.Place { return place{room: r, root: root} }
-
-// HiddenPlace is like Place, for a program of the guest that runs as the room's agent. It has the
-// agent's view and permissions, and the agent's processes cannot see it.
-func (r *Room) HiddenPlace() process.Place { return place{room: r, hidden: true} }
 
 // maxStarts bounds the commands of one room that start at once. Others wait, so that PID 1 stays
 // responsive.

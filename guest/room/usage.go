@@ -46,10 +46,8 @@ func (r *Room) usage() *guestpb.RoomUsage {
 		OomKills: value(r.group.text("memory.events"), "oom_kill"),
 		Limits:   r.spec.Limits, MadeUnixNano: r.made.UnixNano(),
 	}
-	if r.quota {
-		if q, err := held(r.disk, r.spec.Uid); err == nil {
-			u.DiskBytes, u.DiskFiles = q.space, q.files
-		}
+	if q, err := held(r.disk, r.spec.Uid); err == nil { // fails if the room was removed meanwhile
+		u.DiskBytes, u.DiskFiles = q.space, q.files
 	}
 	return u
 }
@@ -78,11 +76,8 @@ func (r *Room) Met(since Marks, killed bool) (oom, pids, quota bool) {
 	// A command that is killed before its execve still shares PID 1's memory, and the kernel counts
 	// the kill there.
 	oom = now.kills > since.kills || killed && now.ooms > since.ooms
-	if r.quota {
-		q, err := held(r.disk, r.spec.Uid)
-		quota = err == nil && q.atLimit()
-	}
-	return oom, now.pids > since.pids, quota
+	q, err := held(r.disk, r.spec.Uid)
+	return oom, now.pids > since.pids, err == nil && q.atLimit()
 }
 
 // Starved reports whether the room is stalled by lack of memory: it is at its limit, and the kernel
