@@ -3,64 +3,33 @@ package squashfs
 
 import (
 	"bytes"
-	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math/bits"
 	"path"
-	"slices"
-	"strings"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/therootcompany/xz"
 )
 
-// Limits on an image, which is rejected beyond them.
 const (
-	// maxDepth bounds the depth of a path. Kernel modules are 10 deep.
-	maxDepth = 64
 	// maxDirectory bounds the listing of a directory in bytes: room for 100,000 entries.
 	maxDirectory = 4 << 20
 	// maxFile bounds a file, so that a small image cannot name an endless one.
 	maxFile = 1 << 30
 	// maxBlock is the largest block of the format.
 	maxBlock = 1 << 20
-)
 
-const (
 	superblockSize = 96
-
-	gzipCompression = 1
-	xzCompression   = 4
-	zstdCompression = 6
+	xzCompression  = 4
 )
 
 var le = binary.LittleEndian
 
-// image is an open image.
-type image struct {
-	r           io.ReaderAt
-	blockSize   uint32
-	compression uint16
-
-	inodeTable, dirTable int64 // where they begin
-	metadataEnd          int64 // nothing is read beyond it
-	fragmentIndex        int64
-	fragments            uint32
-
-	metadata   map[int64]metadataBlock // cache by position
-	fragmentAt int64                   // the last fragment block that was read
-	fragment   []byte
-	visited    map[ref]bool // directories
-}
-
 // Visit is called with a regular file: its path, its size and its content.
 type Visit func(name string, size int64, content io.Reader) error
 
-// Walk calls visit for each regular file of an image in the order of their
-// names, and stops at the first error. It skips everything else.
+// Walk calls visit for each regular file of an image, and stops at the first error. It
+// skips everything else.
 func Walk(r *io.SectionReader, visit Visit) error {
 	var b [superblockSize]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil {
@@ -69,76 +38,126 @@ func Walk(r *io.SectionReader, visit Visit) error {
 	if string(b[:4]) != "hsqs" || le.Uint16(b[28:]) != 4 || le.Uint16(b[30:]) != 0 {
 		return errors.New("squashfs: not a SquashFS 4.0 image")
 	}
+	if compression := le.Uint16(b[20:]); compression != xzCompression {
+		return fmt.Errorf("squashfs: compression %d is not supported, only xz", compression)
+	}
 	i := &image{
-		r: r, blockSize: le.Uint32(b[12:]), compression: le.Uint16(b[20:]), fragments: le.Uint32(b[16:]),
-		inodeTable: int64(le.Uint64(b[64:])), dirTable: int64(le.Uint64(b[72:])), fragmentIndex: int64(le.Uint64(b[80:])),
-		metadataEnd: int64(le.Uint64(b[40:])),
-		metadata:    map[int64]metadataBlock{}, visited: map[ref]bool{},
+		r: r, blockSize: le.Uint32(b[12:]), fragments: le.Uint32(b[16:]), inodeTable: int64(le.Uint64(b[64:])),
+		dirTable: int64(le.Uint64(b[72:])), fragmentIndex: int64(le.Uint64(b[80:])), metadata: map[int64]metadataBlock{},
 	}
 	if i.blockSize < 4096 || i.blockSize > maxBlock || bits.OnesCount32(i.blockSize) != 1 {
 		return fmt.Errorf("squashfs: block size %d", i.blockSize)
 	}
-	if i.metadataEnd > r.Size() || i.inodeTable < superblockSize || i.inodeTable > i.dirTable || i.dirTable > i.metadataEnd {
-		return errors.New("squashfs: the image is truncated or its tables are outside of it")
-	}
-	return i.walk("", ref(le.Uint64(b[32:])), 0, visit)
+	return i.walk("", ref(le.Uint64(b[32:])), map[ref]bool{}, visit)
 }
 
-// walk visits the files below a directory. A directory is entered once, so the
-// walk ends even if a hostile image has loops.
-func (i *image) walk(name string, at ref, depth int, visit Visit) error {
-	if depth > maxDepth {
-		return fmt.Errorf("squashfs: more than %d directories deep", maxDepth)
-	}
-	if i.visited[at] {
+// walk visits the files below an inode. An inode of a directory is entered once, so the
+// walk ends even if an image has loops.
+func (i *image) walk(name string, at ref, entered map[ref]bool, visit Visit) error {
+	n, err := i.readInode(at)
+	switch {
+	case err != nil:
+		return err
+	case n.kind == kindFile:
+		return visit(name, n.size, &file{image: i, inode: n, at: n.start, left: n.size})
+	case n.kind != kindDir || n.size == 0:
+		return nil
+	case entered[at]:
 		return fmt.Errorf("squashfs: directory %q is linked twice", name)
 	}
-	i.visited[at] = true
-	dir, err := i.readInode(at)
-	if err != nil || dir.size == 0 {
-		return err
-	}
-	if dir.kind != kindDir {
-		return fmt.Errorf("squashfs: %q is not a directory", name)
-	}
-	entries, err := i.list(dir)
+	entered[at] = true
+	entries, err := i.list(n)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		full := path.Join(name, e.name)
-		switch e.kind {
-		case kindDir:
-			err = i.walk(full, e.ref, depth+1, visit)
-		case kindFile:
-			err = i.visitFile(full, e.ref, visit)
-		}
-		if err != nil {
+		if err := i.walk(path.Join(name, e.name), e.ref, entered, visit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (i *image) visitFile(name string, at ref, visit Visit) error {
-	n, err := i.readInode(at)
+// The kinds of inodes that are read.
+const (
+	kindDir      = 1
+	kindFile     = 2
+	extendedDir  = 8
+	extendedFile = 9
+)
+
+// inode describes a directory or a regular file.
+type inode struct {
+	kind    uint16 // kindDir, kindFile or another one
+	size    int64  // of a file's content or a directory's listing
+	listing ref    // of a directory
+
+	start          int64    // of a file's blocks
+	sizes          []uint32 // of its blocks
+	fragment       uint32
+	fragmentOffset uint32
+}
+
+func (i *image) readInode(at ref) (n inode, err error) {
+	r, err := i.readMetadata(i.inodeTable, at)
 	if err != nil {
-		return err
+		return inode{}, err
 	}
-	if n.kind != kindFile {
-		return fmt.Errorf("squashfs: %q is not the file it is listed as", name)
+	head, err := r.take(16)
+	if err != nil {
+		return inode{}, err
 	}
-	return visit(name, n.size, &file{image: i, inode: n, at: n.blocksStart, left: n.size})
+	n.kind = le.Uint16(head)
+	size := map[uint16]int{kindDir: 16, extendedDir: 24, kindFile: 16, extendedFile: 40}[n.kind]
+	b, err := r.take(size)
+	if err != nil || size == 0 {
+		return n, err
+	}
+	switch n.kind {
+	case kindDir:
+		n.size, n.listing = int64(le.Uint16(b[8:])), ref(le.Uint32(b))<<16|ref(le.Uint16(b[10:]))
+	case extendedDir:
+		n.kind, n.size, n.listing = kindDir, int64(le.Uint32(b[4:])), ref(le.Uint32(b[8:]))<<16|ref(le.Uint16(b[18:]))
+	case kindFile:
+		n.start, n.size = int64(le.Uint32(b)), int64(le.Uint32(b[12:]))
+		n.fragment, n.fragmentOffset = le.Uint32(b[4:]), le.Uint32(b[8:])
+	case extendedFile:
+		n.kind, n.start, n.size = kindFile, int64(le.Uint64(b)), int64(le.Uint64(b[8:]))
+		n.fragment, n.fragmentOffset = le.Uint32(b[28:]), le.Uint32(b[32:])
+	}
+	if n.kind == kindDir {
+		// The size counts "." and "..", which are not listed, as three bytes.
+		if n.size -= 3; n.size < 0 || n.size > maxDirectory {
+			return inode{}, fmt.Errorf("squashfs: directory of %d bytes", n.size)
+		}
+		return n, nil
+	}
+	if n.size < 0 || n.size > maxFile {
+		return inode{}, fmt.Errorf("squashfs: file of %d bytes", n.size)
+	}
+	return n, n.readSizes(r, int64(i.blockSize))
+}
+
+// readSizes reads the sizes of a file's blocks, which follow its inode.
+func (n *inode) readSizes(r *metadataReader, blockSize int64) error {
+	const noFragment = 1<<32 - 1
+	blocks := int(n.size / blockSize)
+	if n.fragment == noFragment && n.size%blockSize != 0 {
+		blocks++
+	}
+	b, err := r.take(4 * blocks)
+	for ; len(b) > 0; b = b[4:] {
+		n.sizes = append(n.sizes, le.Uint32(b))
+	}
+	return err
 }
 
 // entry is an entry of a directory.
 type entry struct {
 	name string
-	kind kind
 	ref  ref
 }
 
-// list returns the entries of a directory, sorted by name.
 func (i *image) list(dir inode) ([]entry, error) {
 	m, err := i.readMetadata(i.dirTable, dir.listing)
 	if err != nil {
@@ -153,53 +172,18 @@ func (i *image) list(dir inode) ([]entry, error) {
 	for listing.Len() > 0 {
 		// A header, and the entries whose inodes are in one metadata block.
 		header := listing.Next(12)
-		if len(header) < 12 || le.Uint32(header) >= 256 {
-			return nil, errors.New("squashfs: bad directory header")
+		if len(header) < 12 {
+			return nil, errors.New("squashfs: truncated directory")
 		}
-		start := uint64(le.Uint32(header[4:]))
-		for range le.Uint32(header) + 1 {
+		start := ref(le.Uint32(header[4:]))
+		for range uint64(le.Uint32(header)) + 1 {
 			b := listing.Next(8)
 			if len(b) < 8 {
 				return nil, errors.New("squashfs: truncated directory")
 			}
-			name := string(listing.Next(int(le.Uint16(b[6:])) + 1))
-			if len(name) > 255 || name == "." || name == ".." || name == "" || strings.ContainsAny(name, "/\x00") {
-				return nil, fmt.Errorf("squashfs: bad name %.300q", name)
-			}
-			entries = append(entries, entry{name, kind(le.Uint16(b[4:])), ref(start<<16 | uint64(le.Uint16(b)))})
-		}
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	for n := 1; n < len(entries); n++ {
-		if entries[n-1].name == entries[n].name {
-			return nil, fmt.Errorf("squashfs: %q is listed twice", entries[n].name)
+			name := listing.Next(int(le.Uint16(b[6:])) + 1)
+			entries = append(entries, entry{string(name), start<<16 | ref(le.Uint16(b))})
 		}
 	}
 	return entries, nil
-}
-
-// decompress unpacks a block of at most limit bytes.
-func (i *image) decompress(b []byte, limit int) ([]byte, error) {
-	var r io.Reader
-	err := fmt.Errorf("squashfs: compression %d is not supported, only gzip, xz and zstd", i.compression)
-	switch i.compression {
-	case gzipCompression:
-		r, err = zlib.NewReader(bytes.NewReader(b))
-	case xzCompression:
-		r, err = xz.NewReader(bytes.NewReader(b), maxBlock) // the dictionary is no larger than a block
-	case zstdCompression:
-		var z *zstd.Decoder
-		if z, err = zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(8*maxBlock)); err == nil {
-			defer z.Close()
-			r = z
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	out, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err == nil && len(out) > limit {
-		err = fmt.Errorf("squashfs: a block unpacks to more than %d bytes", limit)
-	}
-	return out, err
 }
