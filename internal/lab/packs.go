@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/debian"
+	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -23,8 +24,8 @@ func DebianPack(t testing.TB) pack.Pack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return labPack(t, name, func(ctx context.Context, dir string) (pack.Manifest, error) {
-		return debian.Build(ctx, arch, dir, nil)
+	return labPack(t, name+"-npm", func(ctx context.Context, dir string) (pack.Manifest, error) { // a new name for new contents
+		return debian.Build(ctx, arch, &fetch.Client{Dir: filepath.Join(labDir(t), "downloads")}, dir, nil)
 	})
 }
 

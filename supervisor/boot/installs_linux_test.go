@@ -46,7 +46,6 @@ func installs(t *testing.T, h *home, distribution string) {
 	}
 	t.Run("System", func(t *testing.T) { s.sellSystem(t, debian(t)) })
 	t.Run("Python", s.sellPython)
-	t.Run("Bare", func(t *testing.T) { s.unequipped(t, "sandbox_npm_install") })
 	t.Run("Node", s.sellNode)
 }
 

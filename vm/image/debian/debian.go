@@ -5,11 +5,13 @@ import (
 	"context"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -29,8 +31,8 @@ func Name(arch vm.Arch) (string, error) {
 	return h.id + "-" + h.version + "-" + string(arch), nil
 }
 
-// Build writes a pack's files to a folder, for pack.Store.Build.
-func Build(ctx context.Context, arch vm.Arch, dir string, report progress.Func) (pack.Manifest, error) {
+// Build writes a pack's files to a folder, for pack.Store.Build. The client downloads npm.
+func Build(ctx context.Context, arch vm.Arch, client *fetch.Client, dir string, report progress.Func) (pack.Manifest, error) {
 	h, err := available(arch)
 	if err != nil {
 		return pack.Manifest{}, err
@@ -41,9 +43,16 @@ func Build(ctx context.Context, arch vm.Arch, dir string, report progress.Func) 
 	}
 	defer os.RemoveAll(temp)
 	origins, err := buildKernel(ctx, h, arch, dir, temp, report)
+	var npm string
+	if err == nil {
+		npm, err = getNPM(ctx, client, temp, report)
+	}
+	if npm != "" {
+		origins = append(origins, pack.Origin{Name: path.Base(npmArchive.URL), SHA256: npmArchive.SHA256})
+	}
 	if err == nil {
 		err = pack.WriteZstd(filepath.Join(dir, rootName), "install "+h.id+" "+h.codename, report, func(w io.Writer) error {
-			return makeRoot(ctx, h, arch, temp, w)
+			return makeRoot(ctx, h, arch, temp, npm, w)
 		})
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ func TestThePackOfThisHost(t *testing.T) {
 		t.Error(err)
 	}
 	root := entries(t, p, p.Manifest.Root)
-	for _, name := range []string{"bin", "usr/bin/bash", "usr/bin/python3", "usr/bin/node", "usr/bin/git", "usr/bin/rg", "usr/bin/ssh", "usr/bin/socat", "sbin"} {
+	for _, name := range []string{"bin", "usr/bin/bash", "usr/bin/python3", "usr/bin/node", "usr/bin/npm", "usr/bin/npx", "usr/lib/node_modules/npm/bin/npm-cli.js", "usr/bin/git", "usr/bin/rg", "usr/bin/ssh", "usr/bin/socat", "sbin"} {
 		if root[name] == nil {
 			t.Errorf("the root has no %s", name)
 		}

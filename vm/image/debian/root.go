@@ -27,15 +27,15 @@ func toolbox() []string {
 }
 
 // makeRoot writes a root file system as an uncompressed tar.
-func makeRoot(ctx context.Context, h host, arch vm.Arch, temp string, out io.Writer) error {
-	return pipe(ctx, rootCommand(ctx, h, arch, temp), func(root io.Reader) error {
+func makeRoot(ctx context.Context, h host, arch vm.Arch, temp, npm string, out io.Writer) error {
+	return pipe(ctx, rootCommand(ctx, h, arch, temp, npm), func(root io.Reader) error {
 		return untar.Filter(ctx, out, root, "root file system")
 	})
 }
 
 // rootCommand returns the mmdebstrap command. Users need no privileges. For root, it runs in
 // its own namespaces, so that its mounts and processes end with it.
-func rootCommand(ctx context.Context, h host, arch vm.Arch, temp string) *exec.Cmd {
+func rootCommand(ctx context.Context, h host, arch vm.Arch, temp, npm string) *exec.Cmd {
 	components := "main"
 	if h.id == "ubuntu" {
 		components = "main,universe" // for ripgrep and nodejs
@@ -47,6 +47,9 @@ func rootCommand(ctx context.Context, h host, arch vm.Arch, temp string) *exec.C
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
+	}
+	if npm != "" {
+		args = append(args, npmOptions(npm)...)
 	}
 	env := append(os.Environ(), "LC_ALL=C", fmt.Sprint("SOURCE_DATE_EPOCH=", buildTime))
 	if os.Geteuid() == 0 {

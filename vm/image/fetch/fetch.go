@@ -57,6 +57,9 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 	if err != nil {
 		return "", err
 	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return "", fault.New(fault.Execution, "download", f.URL, err)
+	}
 	file := filepath.Join(c.Dir, name)
 	held, err := pack.AcquireLock(ctx, file+".lock", func(owner string) { report.Note("waiting for " + owner + " to download " + name) })
 	if err != nil {

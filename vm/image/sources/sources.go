@@ -107,9 +107,6 @@ func (s *Sources) alpine(ctx context.Context, arch vm.Arch, report progress.Func
 	if err != nil {
 		return pack.Pack{}, err
 	}
-	if err := os.MkdirAll(s.Client.Dir, 0o700); err != nil {
-		return pack.Pack{}, fault.New(fault.Execution, "download into", s.Client.Dir, err)
-	}
 	p, err := s.Store.Build(ctx, pins.Name(), report, func(ctx context.Context, dir string) (pack.Manifest, error) {
 		if _, err := Room(dir); err != nil {
 			return pack.Manifest{}, err
@@ -135,7 +132,7 @@ func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func
 		if _, err := Room(dir); err != nil {
 			return pack.Manifest{}, err
 		}
-		return debian.Build(ctx, arch, dir, report)
+		return debian.Build(ctx, arch, s.Client, dir, report)
 	})
 }
 
