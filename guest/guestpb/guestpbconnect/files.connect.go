@@ -61,10 +61,9 @@ type FilesClient interface {
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read returns first what the file is, and then the part of it that is asked for.
 	Read(context.Context, *guestpb.ReadFileRequest) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
-	// Write takes what is to be written where. The bytes follow the message in the body of the
-	// request as they are, and the header "Osaurus-Content" says how many. The file is
-	// put in the place of the old one when all are there, or not at all.
-	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
+	// Write takes a message that says what to write where, and then messages with data. The file
+	// replaces the old one once all bytes are there, or not at all.
+	Write(context.Context) (*connect.ClientStreamForClientSimple[guestpb.WriteFileRequest, guestpb.WriteFileResponse], error)
 	// Digest returns what many files of a folder hold, without their bytes: which of them
 	// are as they were.
 	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
@@ -156,12 +155,8 @@ func (c *filesClient) Read(ctx context.Context, req *guestpb.ReadFileRequest) (*
 }
 
 // Write calls osaurus.guest.v1.Files.Write.
-func (c *filesClient) Write(ctx context.Context, req *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
-	response, err := c.write.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
+func (c *filesClient) Write(ctx context.Context) (*connect.ClientStreamForClientSimple[guestpb.WriteFileRequest, guestpb.WriteFileResponse], error) {
+	return c.write.CallClientStreamSimple(ctx)
 }
 
 // Digest calls osaurus.guest.v1.Files.Digest.
@@ -184,10 +179,9 @@ type FilesHandler interface {
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read returns first what the file is, and then the part of it that is asked for.
 	Read(context.Context, *guestpb.ReadFileRequest, *connect.ServerStream[guestpb.ReadFileResponse]) error
-	// Write takes what is to be written where. The bytes follow the message in the body of the
-	// request as they are, and the header "Osaurus-Content" says how many. The file is
-	// put in the place of the old one when all are there, or not at all.
-	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
+	// Write takes a message that says what to write where, and then messages with data. The file
+	// replaces the old one once all bytes are there, or not at all.
+	Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*guestpb.WriteFileResponse, error)
 	// Digest returns what many files of a folder hold, without their bytes: which of them
 	// are as they were.
 	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
@@ -220,7 +214,7 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(filesMethods.ByName("Read")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesWriteHandler := connect.NewUnaryHandlerSimple(
+	filesWriteHandler := connect.NewClientStreamHandlerSimple(
 		FilesWriteProcedure,
 		svc.Write,
 		connect.WithSchema(filesMethods.ByName("Write")),
@@ -273,7 +267,7 @@ func (UnimplementedFilesHandler) Read(context.Context, *guestpb.ReadFileRequest,
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Read is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
+func (UnimplementedFilesHandler) Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*guestpb.WriteFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Write is not implemented"))
 }
 
