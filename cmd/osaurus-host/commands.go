@@ -12,260 +12,81 @@ import (
 
 	"osaurus-sandbox/bridge/client"
 	"osaurus-sandbox/bridge/wire"
-	"osaurus-sandbox/internal/printable"
 )
 
-// How long the host may take. Chats have no limit here: a model may think for
-// long, and the host ends what does not end.
 const (
 	forAnswer = time.Minute
-	forPlugin = 16 * time.Minute // the bridge ends a request after 15, an installation after 11, and says so
+	// forPlugin exceeds the bridge's own limit for an installation, whose error says more.
+	forPlugin = 16 * time.Minute
+	// unlimited is for chats: a model may think for long, and the host ends those that hang.
+	unlimited = 0
+	// maxInput bounds standard input to the largest request.
+	maxInput = wire.MaxBody
+	// many is any number of arguments.
+	many = 1 << 20
 )
 
-// maxInput is what may come from standard input: no request may be larger.
-const maxInput = wire.MaxBody
-
+// command is a command of this program.
 type command struct {
-	name        string // "config get"
-	arguments   string // as help shows them
-	least, most int    // how many
+	name        string // as in "config get"
+	arguments   string // for help
+	least, most int    // number of arguments
+	limit       time.Duration
 	summary     string
 	example     string
 	flags       []flag
-	run         func(context.Context, *call) error
+	// run returns the answer: a text, or a value that is printed as JSON, or nil.
+	run func(context.Context, *call) (any, error)
 }
 
-// flag is --name, which takes a value if value names one.
+// flag is --name. It takes a value if value names one.
 type flag struct{ name, short, value, summary string }
 
-// any number of words
-const many = 1 << 20
-
-var asJSON = flag{name: "json", summary: "print the answer, and an error, as JSON"}
-
-// commands are all there are.
+// commands returns all commands. Each has the flag --json too.
 func commands() []command {
-	return []command{
-		{"secrets get", "NAME", 1, 1, "print a secret", `curl -H "X-Api-Key: $(osaurus-host secrets get API_KEY)" …`, []flag{asJSON}, secretsGet},
-		{"config get", "KEY", 1, 1, "print what the plugin keeps under a key", "osaurus-host config get last_sync", []flag{asJSON}, configGet},
-		{"config set", "KEY VALUE|-", 2, 2, "keep a value under a key", `osaurus-host config set last_sync "$(date -u +%FT%TZ)"`, []flag{asJSON}, configSet},
-		{"inference chat", "", 0, 0, "ask a model; without --message, what comes in", "git diff | osaurus-host inference chat --system 'Review this.'", []flag{
-			{"message", "m", "TEXT|-", "what to ask"},
-			{"system", "", "TEXT", "what the model shall be"},
-			{"model", "", "NAME", "another model than the host's"},
-			{"stream", "", "", "print as it comes; on a terminal it does"},
-			asJSON,
+	list := []command{
+		{"secrets get", "NAME", 1, 1, forAnswer, "print a secret", `curl -H "X-Api-Key: $(osaurus-host secrets get API_KEY)" …`, nil, secretsGet},
+		{"config get", "KEY", 1, 1, forAnswer, "print a setting of the plugin", "osaurus-host config get last_sync", nil, configGet},
+		{"config set", "KEY VALUE|-", 2, 2, forAnswer, "change a setting of the plugin", `osaurus-host config set last_sync "$(date -u +%FT%TZ)"`, nil, configSet},
+		{"inference chat", "", 0, 0, unlimited, "ask a model; the message is standard input without --message", "git diff | osaurus-host inference chat --system 'Review this.'", []flag{
+			{"message", "m", "TEXT|-", "the message"},
+			{"system", "", "TEXT", "the system prompt"},
+			{"model", "", "NAME", "another model than the host's default"},
+			{"stream", "", "", "print the answer as it comes, as on a terminal"},
 		}, inferenceChat},
-		{"agent dispatch", "ID TASK|-", 2, 2, "hand a task to whoever serves the agent", `osaurus-host agent dispatch "" 'Summarise the news' --session-key news-today`, []flag{
-			{"session-key", "", "KEY", "tasks with the same key are one"}, asJSON,
+		{"agent dispatch", "ID TASK|-", 2, 2, forAnswer, "create a task for the app that the agent works for", `osaurus-host agent dispatch "" 'Summarise the news' --session-key news-today`, []flag{
+			{"session-key", "", "KEY", "return the task with this key if there is one"},
 		}, agentDispatch},
-		{"agent memory query", "TEXT|-", 1, 1, "find what the agent keeps in mind", "osaurus-host agent memory query 'favourite colour'", []flag{asJSON}, memoryQuery},
-		{"agent memory store", "TEXT|-", 1, 1, "keep something in mind", "osaurus-host agent memory store 'Her favourite colour is green.'", []flag{asJSON}, memoryStore},
-		{"events emit", "TYPE [JSON|-]", 1, 2, "tell an event", `osaurus-host events emit rss.new_item '{"title":"Hello"}'`, []flag{asJSON}, eventsEmit},
-		{"plugin create", "[FILE|-]", 0, 1, "make a plugin of a recipe; without a file, of what comes in", "osaurus-host plugin create recipe.json", []flag{asJSON}, pluginCreate},
-		{"log", "[LEVEL] MESSAGE|-", 1, many, "write a line to the log; LEVEL is debug, info (the default), warn, error or stdout", "osaurus-host log warn 'The feed is empty.'", []flag{asJSON}, logLine},
+		{"agent memory query", "TEXT|-", 1, 1, forAnswer, "search the agent's memory", "osaurus-host agent memory query 'favourite colour'", nil, memoryQuery},
+		{"agent memory store", "TEXT|-", 1, 1, forAnswer, "add a fact to the agent's memory", "osaurus-host agent memory store 'Her favourite colour is green.'", nil, memoryStore},
+		{"events emit", "TYPE [JSON|-]", 1, 2, forAnswer, "publish an event", `osaurus-host events emit rss.new_item '{"title":"Hello"}'`, nil, eventsEmit},
+		{"plugin create", "[FILE|-]", 0, 1, forPlugin, "make a plugin from a recipe: a file, or standard input", "osaurus-host plugin create recipe.json", nil, pluginCreate},
+		{"log", "[LEVEL] MESSAGE|-", 1, many, forAnswer, "write a line to the log; LEVEL is debug, info (the default), warn, error or stdout", "osaurus-host log warn 'The feed is empty.'", nil, logLine},
 	}
+	for i := range list {
+		list[i].flags = append(list[i].flags, flag{name: "json", summary: "print the answer, and an error, as JSON"})
+	}
+	return list
 }
 
 // call is one run of a command.
 type call struct {
 	system
 	given
-}
-
-func secretsGet(ctx context.Context, c *call) error {
-	return c.value(ctx, (*client.Client).Secret)
-}
-
-func configGet(ctx context.Context, c *call) error {
-	return c.value(ctx, (*client.Client).Config)
-}
-
-// value prints what has the name that was given.
-func (c *call) value(ctx context.Context, get func(*client.Client, context.Context, string) (string, error)) error {
-	return c.ask(ctx, forAnswer, func(ctx context.Context, b *client.Client) error {
-		v, err := get(b, ctx, c.words[0])
-		if err != nil {
-			return err
-		}
-		if c.has("json") {
-			return c.print(wire.Value{Value: v})
-		}
-		return c.say(v)
-	})
-}
-
-func configSet(ctx context.Context, c *call) error {
-	value, err := c.text(c.words[1])
-	if err != nil {
-		return err
-	}
-	return c.silent(ctx, func(ctx context.Context, b *client.Client) error { return b.SetConfig(ctx, c.words[0], value) })
-}
-
-func inferenceChat(ctx context.Context, c *call) error {
-	message, given := c.flags["message"]
-	if !given {
-		message = "-"
-	}
-	message, err := c.text(message)
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(message) == "" {
-		return misused("inference chat: there is nothing to ask", "Say it with --message TEXT, or on standard input.")
-	}
-	chat := wire.Chat{Model: c.flags["model"]}
-	if system, ok := c.flags["system"]; ok {
-		chat.Messages = append(chat.Messages, wire.ChatMessage{Role: "system", Content: system})
-	}
-	chat.Messages = append(chat.Messages, wire.ChatMessage{Role: "user", Content: message})
-	var tell func(string) error
-	if !c.has("json") && (c.has("stream") || interactive(c.out)) {
-		tell = func(part string) error {
-			_, err := io.WriteString(c.out, part)
-			return err
-		}
-	}
-	return c.ask(ctx, 0, func(ctx context.Context, b *client.Client) error {
-		answer, err := b.Chat(ctx, chat, tell)
-		switch {
-		case err != nil:
-			return err
-		case c.has("json"):
-			return c.print(wire.Answer{Content: answer})
-		case tell != nil:
-			return c.say("")
-		}
-		return c.say(answer)
-	})
-}
-
-func agentDispatch(ctx context.Context, c *call) error {
-	task, err := c.text(c.words[1])
-	if err != nil {
-		return err
-	}
-	return c.ask(ctx, forAnswer, func(ctx context.Context, b *client.Client) error {
-		d, err := b.Dispatch(ctx, wire.Dispatch{Task: task, AgentID: c.words[0], ExternalSessionKey: c.flags["session-key"]})
-		if err != nil {
-			return err
-		}
-		return c.print(d)
-	})
-}
-
-func memoryQuery(ctx context.Context, c *call) error {
-	text, err := c.text(c.words[0])
-	if err != nil {
-		return err
-	}
-	return c.ask(ctx, forAnswer, func(ctx context.Context, b *client.Client) error {
-		found, err := b.Recall(ctx, text)
-		if err != nil {
-			return err
-		}
-		return c.print(found)
-	})
-}
-
-func memoryStore(ctx context.Context, c *call) error {
-	text, err := c.text(c.words[0])
-	if err != nil {
-		return err
-	}
-	return c.ask(ctx, forAnswer, func(ctx context.Context, b *client.Client) error {
-		if err := b.Remember(ctx, text); err != nil {
-			return err
-		}
-		return c.print(struct{}{})
-	})
-}
-
-func eventsEmit(ctx context.Context, c *call) error {
-	payload := "{}"
-	if len(c.words) > 1 {
-		var err error
-		if payload, err = c.text(c.words[1]); err != nil {
-			return err
-		}
-	}
-	if !json.Valid([]byte(payload)) {
-		return misused("events emit: the payload is no JSON", `A text is JSON in double quotes: '"text"'.`)
-	}
-	return c.silent(ctx, func(ctx context.Context, b *client.Client) error {
-		return b.Emit(ctx, c.words[0], json.RawMessage(payload))
-	})
-}
-
-func pluginCreate(ctx context.Context, c *call) error {
-	in := c.in
-	if len(c.words) > 0 && c.words[0] != "-" {
-		f, err := os.Open(c.words[0])
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
-	}
-	recipe, err := readAll(in)
-	if err != nil {
-		return err
-	}
-	if !json.Valid([]byte(recipe)) {
-		return misused("plugin create: the recipe is no JSON", "A recipe is a JSON object with a name, a description and tools.")
-	}
-	return c.ask(ctx, forPlugin, func(ctx context.Context, b *client.Client) error {
-		created, err := b.CreatePlugin(ctx, json.RawMessage(recipe))
-		if err != nil {
-			return err
-		}
-		return c.print(created)
-	})
-}
-
-// logLine takes "LEVEL MESSAGE" and "MESSAGE", of any number of words. A single
-// word is a message, whatever it says.
-func logLine(ctx context.Context, c *call) error {
-	level, words := "info", c.words
-	if len(words) > 1 && slices.Contains([]string{"debug", "info", "warn", "error", "stdout"}, words[0]) {
-		level, words = words[0], words[1:]
-	}
-	message, err := c.text(strings.Join(words, " "))
-	if err != nil {
-		return err
-	}
-	return c.silent(ctx, func(ctx context.Context, b *client.Client) error { return b.Log(ctx, level, message) })
+	*client.Client
 }
 
 func (c *call) has(flag string) bool { return c.flags[flag] != "" }
 
-// ask has f ask the bridge, for as long as limit; 0 is as long as it takes.
-func (c *call) ask(ctx context.Context, limit time.Duration, f func(context.Context, *client.Client) error) error {
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+// either returns an answer as text, or as JSON with --json.
+func (c *call) either(text string, asJSON any) any {
+	if c.has("json") {
+		return asJSON
 	}
-	b, err := c.bridge()
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	return f(ctx, b)
+	return text
 }
 
-// silent is ask for what has no answer but that it was done.
-func (c *call) silent(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	return c.ask(ctx, forAnswer, func(ctx context.Context, b *client.Client) error {
-		if err := f(ctx, b); err != nil || !c.has("json") {
-			return err
-		}
-		return c.print(struct{}{})
-	})
-}
-
-// text is an argument; "-" is what comes in, without the newline at its end.
+// text returns an argument. "-" stands for standard input without its last newline.
 func (c *call) text(argument string) (string, error) {
 	if argument != "-" {
 		return argument, nil
@@ -274,15 +95,137 @@ func (c *call) text(argument string) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-func (c *call) say(line string) error {
-	_, err := fmt.Fprintln(c.out, line)
-	return err
+func readAll(in io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err == nil && len(text) > maxInput {
+		err = misused(fmt.Sprintf("standard input is larger than %d MiB", maxInput>>20), "Split it up.")
+	}
+	return string(text), err
 }
 
-func (c *call) print(answer any) error {
-	text, err := printable.JSON(answer)
+func secretsGet(ctx context.Context, c *call) (any, error) {
+	v, err := c.Secret(ctx, c.words[0])
+	return c.either(v, wire.Value{Value: v}), err
+}
+
+func configGet(ctx context.Context, c *call) (any, error) {
+	v, err := c.Config(ctx, c.words[0])
+	return c.either(v, wire.Value{Value: v}), err
+}
+
+func configSet(ctx context.Context, c *call) (any, error) {
+	value, err := c.text(c.words[1])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.say(string(text))
+	return nil, c.SetConfig(ctx, c.words[0], value)
+}
+
+func inferenceChat(ctx context.Context, c *call) (any, error) {
+	message, given := c.flags["message"]
+	if !given {
+		message = "-"
+	}
+	message, err := c.text(message)
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(message) == "" {
+		return nil, misused("inference chat: there is nothing to ask", "Use --message TEXT or standard input.")
+	}
+	chat := wire.Chat{Model: c.flags["model"]}
+	if system, ok := c.flags["system"]; ok {
+		chat.Messages = append(chat.Messages, wire.ChatMessage{Role: "system", Content: system})
+	}
+	chat.Messages = append(chat.Messages, wire.ChatMessage{Role: "user", Content: message})
+	var show func(string) error
+	if !c.has("json") && (c.has("stream") || isDevice(c.out)) {
+		show = func(part string) error {
+			_, err := io.WriteString(c.out, part)
+			return err
+		}
+	}
+	answer, err := c.Chat(ctx, chat, show)
+	if show != nil {
+		return "", err // the answer was shown; only the newline is left
+	}
+	return c.either(answer, wire.Answer{Content: answer}), err
+}
+
+// isDevice reports whether a file is a terminal. /dev/null counts too, which does no harm.
+func isDevice(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func agentDispatch(ctx context.Context, c *call) (any, error) {
+	task, err := c.text(c.words[1])
+	if err != nil {
+		return nil, err
+	}
+	return c.Dispatch(ctx, wire.Dispatch{Task: task, AgentID: c.words[0], ExternalSessionKey: c.flags["session-key"]})
+}
+
+func memoryQuery(ctx context.Context, c *call) (any, error) {
+	text, err := c.text(c.words[0])
+	if err != nil {
+		return nil, err
+	}
+	return c.Recall(ctx, text)
+}
+
+func memoryStore(ctx context.Context, c *call) (any, error) {
+	text, err := c.text(c.words[0])
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, c.Remember(ctx, text)
+}
+
+func eventsEmit(ctx context.Context, c *call) (any, error) {
+	payload := "{}"
+	if len(c.words) > 1 {
+		var err error
+		if payload, err = c.text(c.words[1]); err != nil {
+			return nil, err
+		}
+	}
+	if !json.Valid([]byte(payload)) {
+		return nil, misused("events emit: the payload is no JSON", `Text in JSON has double quotes: '"text"'.`)
+	}
+	return nil, c.Emit(ctx, c.words[0], json.RawMessage(payload))
+}
+
+func pluginCreate(ctx context.Context, c *call) (any, error) {
+	in := c.in
+	if len(c.words) > 0 && c.words[0] != "-" {
+		f, err := os.Open(c.words[0])
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	recipe, err := readAll(in)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid([]byte(recipe)) {
+		return nil, misused("plugin create: the recipe is no JSON", "A recipe is a JSON object with a name, a description and tools.")
+	}
+	return c.CreatePlugin(ctx, json.RawMessage(recipe))
+}
+
+// logLine accepts "LEVEL MESSAGE" and "MESSAGE", with any number of words. A single word is always
+// a message.
+func logLine(ctx context.Context, c *call) (any, error) {
+	level, words := "info", c.words
+	if len(words) > 1 && slices.Contains([]string{"debug", "info", "warn", "error", "stdout"}, words[0]) {
+		level, words = words[0], words[1:]
+	}
+	message, err := c.text(strings.Join(words, " "))
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.Log(ctx, level, message)
 }

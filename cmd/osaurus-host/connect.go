@@ -12,13 +12,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// forConnection is how long what listens here may take to have a connection: one whose
-// queue is full does not answer.
+// forConnection bounds the wait for a connection: a server whose queue is full does not answer.
 const forConnection = 30 * time.Second
 
-// connect carries what comes in to what listens on a port of this room, and what that
-// answers out, until it ends the connection. The end of what comes in is passed on, as
-// programs that ask once and then listen need it.
+// connect connects standard input and output to a server on a port of this room, until the server
+// closes the connection. The end of the input is passed on: some clients ask once and then listen.
 func (s system) connect(ctx context.Context, words []string) error {
 	const advice = "People forward ports: osaurus-sandbox forward AGENT PORT."
 	if len(words) != 1 {
@@ -36,11 +34,11 @@ func (s system) connect(ctx context.Context, words []string) error {
 		_, _ = io.Copy(conn, s.in)
 		_ = conn.CloseWrite()
 	}()
-	_, _ = io.Copy(s.out, conn) // how a connection ends, whoever reads it sees
+	_, _ = io.Copy(s.out, conn) // the reader sees how the connection ends
 	return nil
 }
 
-// dialHere connects to a port by IPv4, or where nothing listens there by IPv6.
+// dialHere connects to a port by IPv4, or by IPv6 if nothing listens there.
 func dialHere(ctx context.Context, port string) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: forConnection}
 	var failed error

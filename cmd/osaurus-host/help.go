@@ -5,23 +5,22 @@ import (
 	"strings"
 )
 
-const about = `osaurus-host asks the host of this sandbox.
+const helpBegin = `osaurus-host gives programs in this sandbox access to the host.
 
 `
 
-const afterwards = `
+const helpEnd = `
 Exit codes:
-  0 done              3 refused by a rule or limit   6 the host or what it needs is not there
+  0 done              3 refused by a rule or limit   6 the host or a service is not available
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
 
-Secrets and config belong to a plugin: the one that runs this; for other programs
-$OSAURUS_PLUGIN, or else the name of the folder.
-"-" is what comes in on standard input. Errors go to standard error.
-osaurus-host COMMAND --help shows an example; osaurus-host --version says which this is.
+Secrets and settings belong to a plugin: $OSAURUS_PLUGIN, or the name of the
+current folder. "-" is standard input. Errors go to standard error.
+osaurus-host COMMAND --help shows an example; osaurus-host --version shows the version.
 `
 
-// help is the text about some commands: all with one line each, or one whole.
+// help returns the help for several commands, one line each, or all about a single one.
 func help(of []command) string {
 	var b strings.Builder
 	if len(of) == 1 {
@@ -37,11 +36,11 @@ func help(of []command) string {
 		fmt.Fprintf(&b, "Example:\n  %s\n", c.example)
 		return b.String()
 	}
-	b.WriteString(about)
+	b.WriteString(helpBegin)
 	for _, c := range of {
 		fmt.Fprintf(&b, "  %-28s %s\n", usage(c), c.summary)
 	}
-	b.WriteString(afterwards)
+	b.WriteString(helpEnd)
 	return b.String()
 }
 

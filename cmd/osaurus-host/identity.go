@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,22 +15,30 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// The environment that counts.
+// Environment variables.
 const (
-	envPlugin    = "OSAURUS_PLUGIN"        // the name space for secrets and config
-	envSocket    = "OSAURUS_BRIDGE_SOCKET" // another bridge than the room's, for tests
-	envTokenFile = "OSAURUS_TOKEN_FILE"    // and another token
+	envPlugin    = "OSAURUS_PLUGIN"        // whose secrets and settings to use
+	envSocket    = "OSAURUS_BRIDGE_SOCKET" // another bridge, for tests
+	envTokenFile = "OSAURUS_TOKEN_FILE"    // another token
 )
 
-// maxToken is more than any token has.
+// maxToken exceeds the size of all tokens.
 const maxToken = 4 << 10
 
-// bridge returns a client for who runs the program.
+// bridge returns a client with the token of the user who runs the program.
 func (s system) bridge() (*client.Client, error) {
 	file := s.env(envTokenFile)
 	if file == "" {
+		name := "root"
+		if uid := os.Getuid(); uid != 0 {
+			u, err := user.LookupId(strconv.Itoa(uid)) // $USER may name somebody else
+			if err != nil {
+				return nil, noToken(strconv.Itoa(uid), err)
+			}
+			name = u.Username
+		}
 		var err error
-		if file, err = tokenFile(wire.TokenDir, "/etc/passwd", os.Getuid()); err != nil {
+		if file, err = tokenFile(wire.TokenDir, name); err != nil {
 			return nil, err
 		}
 	}
@@ -41,8 +49,8 @@ func (s system) bridge() (*client.Client, error) {
 	return client.New(client.Options{Socket: s.env(envSocket), Token: token, Plugin: s.plugin()}), nil
 }
 
-// plugin is the name space: what the environment says, or else the name of the
-// folder, because a plugin's tools run in the plugin's folder.
+// plugin returns the plugin whose secrets and settings to use: the environment names it, or else
+// the current folder does, because tools run in their plugin's folder.
 func (s system) plugin() string {
 	if p := s.env(envPlugin); p != "" {
 		return p
@@ -53,42 +61,22 @@ func (s system) plugin() string {
 	}
 	name := strings.ToLower(filepath.Base(dir))
 	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
-		return "" // no plugin's
+		return "" // not a plugin's folder
 	}
 	return name
 }
 
-// tokenFile is where the token of a user is. Root of a room has none of its own
-// and is the agent, whose token is the only one there.
-func tokenFile(dir, passwd string, uid int) (string, error) {
-	if uid == 0 {
-		found, _ := filepath.Glob(filepath.Join(dir, "*.token"))
-		if len(found) == 1 {
-			return found[0], nil
-		}
-		return "", noToken("root", errors.New("no agent has one here"))
+// tokenFile returns the path of a user's token. Root has none of its own, and uses the only one in
+// its room, which is the agent's.
+func tokenFile(dir, name string) (string, error) {
+	if name != "root" {
+		return filepath.Join(dir, name+".token"), nil
 	}
-	user, err := userOf(passwd, uid)
-	if err != nil {
-		return "", noToken(strconv.Itoa(uid), err)
+	found, _ := filepath.Glob(filepath.Join(dir, "*.token"))
+	if len(found) != 1 {
+		return "", noToken(name, errors.New("no agent has one here"))
 	}
-	return filepath.Join(dir, user+".token"), nil
-}
-
-// userOf looks a uid up. What $USER says may be another.
-func userOf(passwd string, uid int) (string, error) {
-	f, err := os.Open(passwd)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		fields := strings.Split(lines.Text(), ":")
-		if len(fields) > 2 && fields[2] == strconv.Itoa(uid) {
-			return fields[0], nil
-		}
-	}
-	return "", errors.New("no user of that number")
+	return found[0], nil
 }
 
 func readToken(file string) (string, error) {
@@ -109,11 +97,11 @@ func readToken(file string) (string, error) {
 	return token, nil
 }
 
-// noToken says that there is no telling who asks.
+// noToken returns the error for a missing or unreadable token.
 func noToken(subject string, err error) error {
-	advice := "The host gives one to each agent when the agent's sandbox starts: run this in an agent's sandbox. If this is one, its host has no bridge."
+	advice := "The host gives each agent a token when its room starts: run this in an agent's sandbox. If this is one, its host has no bridge."
 	if errors.Is(err, os.ErrPermission) {
-		advice = "A token is its agent's alone: run this as the agent."
+		advice = "Only its agent can read a token: run this as the agent."
 	}
 	return fault.New(fault.Unavailable, "read the token", subject, err).Advise(advice)
 }

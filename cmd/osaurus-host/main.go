@@ -1,4 +1,4 @@
-// Command osaurus-host asks the host, for programs in an agent's sandbox: for secrets, settings, a model's answer, and what else the bridge offers.
+// Command osaurus-host gives programs in an agent's room access to the host: secrets, settings, models, memory, tasks and events.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/bridge/wire"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 func main() {
@@ -18,13 +19,13 @@ func main() {
 	os.Exit(run(context.Background(), s, os.Args[1:]))
 }
 
-// system is what the program has around it.
+// system is the program's environment.
 type system struct {
 	in, out, errors *os.File
 	env             func(string) string
 }
 
-// run does what the words say and returns the exit code.
+// run runs a command line and returns the exit code.
 func run(ctx context.Context, s system, words []string) int {
 	if len(words) == 0 {
 		io.WriteString(s.errors, help(commands()))
@@ -37,7 +38,7 @@ func run(ctx context.Context, s system, words []string) int {
 	case "--help", "-h", "help":
 		io.WriteString(s.out, help(under(commands(), words[1:])))
 		return 0
-	case wire.Connect: // which help does not show: it asks nothing of the host
+	case wire.Connect: // not in help: it asks nothing of the host
 		if err := s.connect(ctx, words[1:]); err != nil {
 			return s.fail(err, false)
 		}
@@ -48,20 +49,52 @@ func run(ctx context.Context, s system, words []string) int {
 		return s.fail(err, false)
 	}
 	given, err := c.read(rest)
-	if err != nil {
-		return s.fail(err, given.flags["json"] != "")
-	}
-	if given.help {
+	if err == nil && given.help {
 		io.WriteString(s.out, help([]command{c}))
 		return 0
 	}
-	if err := c.run(ctx, &call{system: s, given: given}); err != nil {
+	if err == nil {
+		err = s.ask(ctx, c, given)
+	}
+	if err != nil {
 		return s.fail(err, given.flags["json"] != "")
 	}
 	return 0
 }
 
-// fail prints why a command failed and returns the exit code.
+// ask runs a command and prints its answer.
+func (s system) ask(ctx context.Context, c command, given given) error {
+	if c.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.limit)
+		defer cancel()
+	}
+	b, err := s.bridge()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	run := &call{s, given, b}
+	answer, err := c.run(ctx, run)
+	if err != nil || answer == nil && !run.has("json") {
+		return err
+	}
+	text, plain := answer.(string)
+	if !plain {
+		if answer == nil {
+			answer = struct{}{}
+		}
+		encoded, err := printable.JSON(answer)
+		if err != nil {
+			return err
+		}
+		text = string(encoded)
+	}
+	_, err = fmt.Fprintln(s.out, text)
+	return err
+}
+
+// fail prints an error and returns its exit code.
 func (s system) fail(err error, asJSON bool) int {
 	kind, advice := fault.KindOf(err), fault.AdviceOf(err)
 	if asJSON {
@@ -75,7 +108,7 @@ func (s system) fail(err error, asJSON bool) int {
 	return kind.ExitCode()
 }
 
-// version is what the build knows of its source.
+// version returns the version that this program was built from.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version

@@ -148,7 +148,7 @@ func TestFailures(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{nil, fault.ExitInvalidArgs, "osaurus-host asks"},
+		{nil, fault.ExitInvalidArgs, "osaurus-host gives"},
 		{[]string{"frobnicate"}, fault.ExitInvalidArgs, "no such command: frobnicate"},
 		{[]string{"agent", "memory"}, fault.ExitInvalidArgs, "agent memory query, agent memory store"},
 		{[]string{"config", "get"}, fault.ExitInvalidArgs, "takes KEY"},
@@ -216,23 +216,17 @@ func TestIdentity(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	passwd := filepath.Join(dir, "passwd")
-	if err := os.WriteFile(passwd, []byte("root:x:0:0::/:/bin/sh\nbroken\nagent-alice:x:2001:2001::/workspace/agents/alice:/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if file, err := tokenFile(dir, passwd, 2001); err != nil || file != filepath.Join(dir, "agent-alice.token") {
+	alice := filepath.Join(dir, "agent-alice.token")
+	if file, err := tokenFile(dir, "agent-alice"); err != nil || file != alice {
 		t.Errorf("alice's token is %q, %v", file, err)
 	}
-	if file, err := tokenFile(dir, passwd, 2002); fault.KindOf(err) != fault.Unavailable {
-		t.Errorf("nobody's token is %q, %v", file, err)
+	if file, err := tokenFile(dir, "root"); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("root's token without an agent's is %q, %v", file, err)
 	}
-	if file, err := tokenFile(dir, passwd, 0); fault.KindOf(err) != fault.Unavailable {
-		t.Errorf("root's token where there is none is %q, %v", file, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "agent-alice.token"), nil, 0o600); err != nil {
+	if err := os.WriteFile(alice, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if file, err := tokenFile(dir, passwd, 0); err != nil || file != filepath.Join(dir, "agent-alice.token") {
+	if file, err := tokenFile(dir, "root"); err != nil || file != alice {
 		t.Errorf("root's token is %q, %v", file, err)
 	}
 }

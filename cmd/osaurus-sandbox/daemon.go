@@ -215,25 +215,11 @@ the home folder: "Authorization: Bearer TOKEN".`,
 // guest.
 const quietFlag, restFlag = "quiet", "at-rest"
 
-// build names the build of this program by its version and commit.
+// build names the build of this program.
 func build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	version := info.Main.Version
-	if commit := commitOf(info); commit != "" && !strings.Contains(version, commit[:min(len(commit), 12)]) {
-		version += " " + commit
-	}
-	return version
-}
-
-// commitOf returns the commit that a program was built from, or "" if it is not known.
-func commitOf(info *debug.BuildInfo) string {
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
+	return info.Main.Version
 }

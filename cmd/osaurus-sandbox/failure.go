@@ -126,25 +126,17 @@ func readerLeft(err error) bool {
 	return ok && e.Path == os.Stdout.Name() && errors.Is(e.Err, syscall.EPIPE)
 }
 
-// misused returns the error for an invalid command line; args are cmd's arguments without flags.
-func misused(cmd *cobra.Command, args []string, err error) error {
+// misused returns the error for an invalid command line.
+func misused(cmd *cobra.Command, err error) error {
 	advice := "See " + cmd.CommandPath() + " --help."
-	if cmd.HasSubCommands() {
-		if near := nearest(cmd, args); len(near) > 0 {
+	if !cmd.HasSubCommands() {
+		advice = "Write " + cmd.UseLine() + ". " + advice
+	} else if args := cmd.Flags().Args(); len(args) > 0 {
+		const typos = 2
+		cmd.SuggestionsMinimumDistance = typos
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			advice = "Did you mean " + cmd.CommandPath() + " " + strings.Join(near, " or ") + "? " + advice
 		}
-	} else {
-		advice = "Write " + cmd.UseLine() + ". " + advice
 	}
 	return fault.New(fault.InvalidArgs, "", "", err).Advise(advice)
-}
-
-// nearest returns subcommands of cmd with a name similar to args[0].
-func nearest(cmd *cobra.Command, args []string) []string {
-	const typos = 2
-	if len(args) == 0 {
-		return nil
-	}
-	cmd.SuggestionsMinimumDistance = typos
-	return cmd.SuggestionsFor(args[0])
 }

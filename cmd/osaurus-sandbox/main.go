@@ -75,7 +75,7 @@ func run(ctx context.Context, c console, args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if _, isFault := errors.AsType[*fault.Error](err); err != nil && !isFault && cmd.Annotations[begun] == "" {
-		err = misused(cmd, cmd.Flags().Args(), err)
+		err = misused(cmd, err)
 	}
 	if cmd.Annotations[otherCommand] != "" {
 		err = forSandbox(ctx, err)
@@ -125,34 +125,26 @@ func newRoot(c console) *cobra.Command {
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	inGroups(root, []group{
+	for _, group := range []struct { // in the order a newcomer needs them
+		title    string
+		commands []*cobra.Command
+	}{
 		{"The sandbox", append(newMachineCommands(), newStatus(), newDoctor(), newDiagnose(), newConfig(), newService(), newServe())},
 		{"Agents and their commands", []*cobra.Command{newAgent(), newExec(), newShell(), newForward(), newCp(), newSession(), newJob(), newPs(), newTop()}},
 		{"Tools, plugins, apps", []*cobra.Command{newTool(), newPlugin(), newMCP(), newArtifacts()}},
 		{"What agents ask for and keep", []*cobra.Command{newSecret(), newPrompt(), newMemory(), newTask()}},
 		{"What happened", []*cobra.Command{newEvents(), newLogs(), newAudit()}},
 		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(), newPack()}},
-	})
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+		}
+		root.AddCommand(group.commands...)
+	}
 	root.Version = build()
 	root.SetVersionTemplate("osaurus-sandbox {{.Version}}\n")
 	root.AddCommand(newVersion())
 	applyUse(root)
 	return root
-}
-
-// group is a section of commands in help.
-type group struct {
-	title    string
-	commands []*cobra.Command
-}
-
-// inGroups adds groups of commands to root, in the order a newcomer needs them.
-func inGroups(root *cobra.Command, groups []group) {
-	for _, g := range groups {
-		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
-		for _, cmd := range g.commands {
-			cmd.GroupID = g.title
-		}
-		root.AddCommand(g.commands...)
-	}
 }

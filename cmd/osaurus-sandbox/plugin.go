@@ -256,8 +256,11 @@ func newPluginHistory() *cobra.Command {
 		})
 }
 
-// revisionOf parses a revision number.
+// revisionOf parses a revision number. It returns 0 for no text.
 func revisionOf(text string) (uint32, error) {
+	if text == "" {
+		return 0, nil
+	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 {
 		return 0, fault.Newf(fault.InvalidArgs, "read revision", text, "not a number from 1").Advise("See: osaurus-sandbox plugin history")
@@ -271,28 +274,27 @@ func newPluginDiff() *cobra.Command {
 FROM is the revision before the current one by default, and TO the current one.`,
 		`  osaurus-sandbox plugin diff word-count
   osaurus-sandbox plugin diff word-count 2 5`, func(ctx context.Context, c *call) error {
-			var ends [2]uint32
-			for i, text := range c.args[1:] {
-				var err error
-				if ends[i], err = revisionOf(text); err != nil {
-					return err
-				}
+			from, err := revisionOf(c.arg(1))
+			if err == nil && from == 0 {
+				from, err = beforeCurrent(ctx, c.Client, c.args[0])
 			}
-			if ends[0] == 0 {
-				var err error
-				if ends[0], err = beforeCurrent(ctx, c.Client, c.args[0]); err != nil {
-					return err
-				}
+			if err != nil {
+				return err
 			}
-			var recipes [2]plugins.Recipe
-			for i, n := range ends {
-				var err error
-				if recipes[i], err = recipeAt(ctx, c.Client, c.args[0], n); err != nil {
-					return err
-				}
+			to, err := revisionOf(c.arg(2))
+			if err != nil {
+				return err
 			}
-			diff, err := plugins.Diff(recipes[0], recipes[1])
-			return reply(c, map[string]any{"from": ends[0], "to": ends[1], "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
+			before, err := recipeAt(ctx, c.Client, c.args[0], from)
+			if err != nil {
+				return err
+			}
+			after, err := recipeAt(ctx, c.Client, c.args[0], to)
+			if err != nil {
+				return err
+			}
+			diff, err := plugins.Diff(before, after)
+			return reply(c, map[string]any{"from": from, "to": to, "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
 				return writef(w, "%s", lines(diff))
 			})
 		})
@@ -317,14 +319,12 @@ func newPluginRollback() *cobra.Command {
 
 Goes back to REVISION, or to the one before the current one. Its content becomes a new revision, so that none is lost.`,
 		`  osaurus-sandbox plugin rollback word-count
-  osaurus-sandbox plugin rollback word-count 3`, func(ctx context.Context, c *call) (err error) {
-			request := &controlpb.RollbackPluginRequest{Plugin: c.args[0]}
-			if len(c.args) > 1 {
-				if request.Revision, err = revisionOf(c.args[1]); err != nil {
-					return err
-				}
+  osaurus-sandbox plugin rollback word-count 3`, func(ctx context.Context, c *call) error {
+			revision, err := revisionOf(c.arg(1))
+			if err != nil {
+				return err
 			}
-			r, err := c.Plugins.Rollback(ctx, request)
+			r, err := c.Plugins.Rollback(ctx, &controlpb.RollbackPluginRequest{Plugin: c.args[0], Revision: revision})
 			return replyRevised(c, "rolled back", r.GetPlugin(), err)
 		})
 }

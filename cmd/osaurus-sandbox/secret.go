@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
@@ -112,7 +111,13 @@ never an argument: other programs can see those, and the shell remembers them.`,
 			if err != nil {
 				return err
 			}
-			return replyKey(c, "kept", c.args[0], k, setSecret(ctx, c.console, k, v))
+			err = withSecrets(ctx, c, k.Agent, func([]*controlpb.SecretKey) error {
+				_, err := c.Secrets.Set(ctx, &controlpb.SetSecretRequest{
+					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(),
+				})
+				return err
+			}, func(store secrets.Store) error { return store.Set(ctx, k, v) })
+			return replyKey(c, "kept", c.args[0], k, err)
 		}, pluginFlag(&plugin))
 }
 
@@ -130,7 +135,7 @@ func newSecretList() *cobra.Command {
 					return err
 				}
 			}
-			keys, err := listSecrets(ctx, c.console, agent)
+			keys, err := listSecrets(ctx, c, agent)
 			if err != nil {
 				return err
 			}
@@ -151,7 +156,13 @@ func newSecretDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return replyKey(c, "deleted", c.args[0], k, deleteSecret(ctx, c.console, k))
+			err = withSecrets(ctx, c, k.Agent, func([]*controlpb.SecretKey) error {
+				_, err := c.Secrets.Delete(ctx, &controlpb.DeleteSecretRequest{
+					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
+				})
+				return err
+			}, func(store secrets.Store) error { return store.Delete(ctx, k) })
+			return replyKey(c, "deleted", c.args[0], k, err)
 		}, pluginFlag(&plugin))
 }
 
@@ -201,45 +212,26 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 // its output is redacted at once. It uses the store directly if no daemon runs, or if the daemon
 // cannot open the store and this program can, because a passphrase can be typed here. Only the
 // first request, a list of names, may lead to that: a change that the daemon refuses is final.
-func withSecrets(ctx context.Context, c console, agent config.AgentID, byDaemon func(*control.Client, []*controlpb.SecretKey) error, here func(secrets.Store) error) error {
-	client, err := reach(ctx, clientName)
+func withSecrets(ctx context.Context, c *call, agent config.AgentID, byDaemon func(keys []*controlpb.SecretKey) error, here func(secrets.Store) error) error {
+	err := c.reach(ctx)
 	if err == nil {
-		defer client.Close()
 		var r *controlpb.ListSecretsResponse
-		if r, err = client.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: string(agent)}); err == nil {
-			return byDaemon(client, r.Keys)
+		if r, err = c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: string(agent)}); err == nil {
+			return byDaemon(r.Keys)
 		}
 	}
 	if fault.KindOf(err) != fault.Unavailable {
 		return err
 	}
-	store, err := secretStore(c)
+	store, err := secretStore(c.console)
 	if err != nil {
 		return err
 	}
 	return here(store)
 }
 
-func setSecret(ctx context.Context, c console, k secrets.Key, v secrets.Value) error {
-	return withSecrets(ctx, c, k.Agent, func(client *control.Client, _ []*controlpb.SecretKey) error {
-		_, err := client.Secrets.Set(ctx, &controlpb.SetSecretRequest{
-			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(),
-		})
-		return err
-	}, func(store secrets.Store) error { return store.Set(ctx, k, v) })
-}
-
-func deleteSecret(ctx context.Context, c console, k secrets.Key) error {
-	return withSecrets(ctx, c, k.Agent, func(client *control.Client, _ []*controlpb.SecretKey) error {
-		_, err := client.Secrets.Delete(ctx, &controlpb.DeleteSecretRequest{
-			Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
-		})
-		return err
-	}, func(store secrets.Store) error { return store.Delete(ctx, k) })
-}
-
-func listSecrets(ctx context.Context, c console, agent config.AgentID) (keys []secrets.Key, err error) {
-	err = withSecrets(ctx, c, agent, func(_ *control.Client, list []*controlpb.SecretKey) error {
+func listSecrets(ctx context.Context, c *call, agent config.AgentID) (keys []secrets.Key, err error) {
+	err = withSecrets(ctx, c, agent, func(list []*controlpb.SecretKey) error {
 		keys = make([]secrets.Key, len(list))
 		for i, k := range list {
 			keys[i] = secrets.Key{Agent: config.AgentID(k.Agent), Plugin: config.PluginID(k.Plugin), Name: config.SecretName(k.Name)}

@@ -21,7 +21,11 @@ func newVersion() *cobra.Command {
 		`  osaurus-sandbox version`, func(ctx context.Context, c *call) error {
 			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(ctx, c)}
 			if info, ok := debug.ReadBuildInfo(); ok {
-				v.Version, v.Revision = info.Main.Version, commitOf(info)
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						v.Revision = s.Value
+					}
+				}
 			}
 			return reply(c, v, nil, printVersions)
 		})

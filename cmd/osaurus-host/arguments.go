@@ -9,16 +9,15 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// given is what was given to a command: its arguments and its flags, where
-// one without a value is "true".
+// given is a command's arguments and flags. A flag without a value is "true".
 type given struct {
 	words []string
 	flags map[string]string
 	help  bool
 }
 
-// looksLikeFlag parts flags from texts that begin with a dash: "-5", "- milk"
-// and "--no, really" are texts.
+// looksLikeFlag tells flags from texts that begin with a dash: "-5", "- milk" and "--no, really"
+// are texts. The package flag would refuse them.
 func looksLikeFlag(word string) bool {
 	name, _, _ := strings.Cut(word, "=")
 	name, dashed := strings.CutPrefix(name, "-")
@@ -29,7 +28,7 @@ func looksLikeFlag(word string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r != '-' && (r < 'a' || r > 'z') })
 }
 
-// find returns the command that the words begin with, and the words after it.
+// find returns the command at the beginning of words, and the words after it.
 func find(all []command, words []string) (command, []string, error) {
 	for _, c := range all {
 		name := strings.Fields(c.name)
@@ -37,16 +36,15 @@ func find(all []command, words []string) (command, []string, error) {
 			return c, words[len(name):], nil
 		}
 	}
-	near := under(all, words)
 	var names []string
-	for _, c := range near {
+	for _, c := range under(all, words) {
 		names = append(names, c.name)
 	}
 	return command{}, nil, misused("no such command: "+strings.Join(words[:min(len(words), 3)], " "),
 		"There is: "+strings.Join(names, ", ")+". See osaurus-host --help.")
 }
 
-// under returns the commands whose names begin with as many of the words as any does.
+// under returns the commands that share the longest beginning with words.
 func under(all []command, words []string) []command {
 	for n := min(len(words), 3); n > 0; n-- {
 		prefix := strings.Join(words[:n], " ") + " "
@@ -63,7 +61,7 @@ func under(all []command, words []string) []command {
 	return all
 }
 
-// read parts a command's flags from its arguments. After "--" all are arguments.
+// read separates flags from arguments. Everything after "--" is an argument.
 func (c command) read(words []string) (given, error) {
 	g := given{flags: map[string]string{}}
 	for len(words) > 0 {
@@ -100,22 +98,18 @@ func (c command) read(words []string) (given, error) {
 		g.flags[f.name] = value
 	}
 	if len(g.words) < c.least || len(g.words) > c.most {
-		return g, c.misused("it takes %s, not %d words", c.takes(), len(g.words))
+		takes := c.arguments
+		if takes == "" {
+			takes = "no arguments"
+		}
+		return g, c.misused("it takes %s, not %d words", takes, len(g.words))
 	}
 	return g, nil
 }
 
-// takes says what arguments the command has.
-func (c command) takes() string {
-	if c.arguments == "" {
-		return "no arguments"
-	}
-	return c.arguments
-}
-
 func (c command) misused(format string, args ...any) error {
 	return misused(c.name+": "+fmt.Sprintf(format, args...),
-		"See osaurus-host "+c.name+" --help. A text that looks like a flag goes after --, one with spaces in quotes.")
+		"See osaurus-host "+c.name+" --help. Write text that looks like a flag after --, and text with spaces in quotes.")
 }
 
 func misused(what, advice string) error {
