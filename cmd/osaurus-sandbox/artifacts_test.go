@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -25,9 +23,7 @@ func TestSaveBrokenOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewArtifactsHandler(artifact)))))
 			to := t.TempDir()
-			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != fault.ExitExecution || !strings.Contains(stderr, "the disk broke") {
-				t.Errorf("%d, %s%s", code, out, stderr)
-			}
+			fails(t, fault.ExitExecution, "the disk broke", "artifacts", "save", "1", to)
 			if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
 				t.Errorf("%v is left, %v", left, err)
 			}
@@ -35,9 +31,7 @@ func TestSaveBrokenOff(t *testing.T) {
 			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if code, out, stderr := sandbox(t, "artifacts", "save", "1", to); code != fault.ExitRejected {
-				t.Errorf("over another: %d, %s%s", code, out, stderr)
-			}
+			fails(t, fault.ExitRejected, "", "artifacts", "save", "1", to)
 			if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
 				t.Errorf("what was there is %q, %v", text, err)
 			}
@@ -63,36 +57,6 @@ func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream
 		}
 	}
 	return connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))
-}
-
-// What was deleted is told, though something else could not be.
-func TestDeleteBrokenOff(t *testing.T) {
-	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewArtifactsHandler(keeper{kept: 2})))))
-	code, out, stderr := sandbox(t, "artifacts", "delete", "1", "2", "3", "--yes", "--json")
-	var answer struct{ Deleted []int64 }
-	if err := json.Unmarshal([]byte(out), &answer); err != nil || !slices.Equal(answer.Deleted, []int64{1}) {
-		t.Errorf("%s, %v", out, err)
-	}
-	if code != fault.ExitExecution || !strings.Contains(stderr, "the disk broke") {
-		t.Errorf("%d, %s", code, stderr)
-	}
-}
-
-// keeper has artifacts, of which one cannot be deleted.
-type keeper struct {
-	controlpbconnect.UnimplementedArtifactsHandler
-	kept int64
-}
-
-func (k keeper) Show(_ context.Context, r *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error) {
-	return &controlpb.ShowArtifactResponse{Artifact: &controlpb.Artifact{Id: r.Id, Name: "x"}}, nil
-}
-
-func (k keeper) Delete(_ context.Context, r *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error) {
-	if r.Id == k.kept {
-		return nil, connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))
-	}
-	return &controlpb.DeleteArtifactResponse{}, nil
 }
 
 // What could run a program of the agent is not opened.

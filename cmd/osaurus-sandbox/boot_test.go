@@ -36,9 +36,7 @@ func bareHome(t *testing.T) config.Home {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	t.Setenv(config.HomeVariable, string(home))
 	small := lab.BusyboxPack(t, "amd64")
-	if code, _, stderr := sandbox(t, "config", "set", "pack="+small.Dir, "memoryGB=1", "toolbox="); code != 0 {
-		t.Fatal(stderr)
-	}
+	ok(t, "config", "set", "pack="+small.Dir, "memoryGB=1", "toolbox=")
 	return home
 }
 

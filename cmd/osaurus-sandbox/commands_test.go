@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,18 +50,6 @@ func TestJSONHasWhatIsEmpty(t *testing.T) {
 	}
 }
 
-func TestOneIsNoPlural(t *testing.T) {
-	var out bytes.Buffer
-	if err := printStatus(&out, &controlpb.Status{Commands: 1, Machine: &controlpb.Machine{Cpus: 1}}); err != nil || !strings.Contains(out.String(), "1 command\n") || !strings.Contains(out.String(), "1 processor,") {
-		t.Errorf("%v\n%s", err, &out)
-	}
-	for n, want := range []string{"0 entries", "1 entry", "2 entries"} {
-		if got := plural(n, "entry"); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 // The arguments of a plugin's tool may be numbers and truths to choose from.
 func TestDescribeChoices(t *testing.T) {
 	var out bytes.Buffer
@@ -68,16 +57,6 @@ func TestDescribeChoices(t *testing.T) {
 	for _, want := range []string{"1 | 20000000", "true", "x | y  which"} {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("no %q: %s, %v", want, &out, err)
-		}
-	}
-}
-
-// What a tool expected is told as a sentence, whether it was one or not.
-func TestExpected(t *testing.T) {
-	for expected, want := range map[string]string{"a text": "Expected: a text.", "It is short.": "Expected: It is short."} {
-		err := printEnvelope(console{err: &bytes.Buffer{}}, "t", `{"ok":false,"kind":"invalid_args","message":"no","expected":"`+expected+`"}`, false)
-		if got := fault.AdviceOf(err); got != want {
-			t.Errorf("%q, not %q", got, want)
 		}
 	}
 }
@@ -189,8 +168,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestHelp reads the help of every command as a newcomer does, who wants to know what
-// it is for and to see one that works.
+// Every command says what it is for, shows one that works, and can answer in JSON.
 func TestHelp(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -201,12 +179,15 @@ func TestHelp(t *testing.T) {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: %q is no title", path, cmd.Short)
 		}
-		if (cmd.HasSubCommands() || len(placesOf(cmd.Use).words) > 0) && cmd.Example == "" {
-			t.Errorf("%s: no example", path)
+		if !strings.Contains(cmd.Example, path) {
+			t.Errorf("%s: the examples are of something else: %s", path, cmd.Example)
 		}
-		if cmd.Example != "" && !strings.Contains(cmd.Example, path) {
-			t.Errorf("%s: the examples are of something else", path)
+		otherOutput := slices.Contains([]string{"boot", "shell", "serve", "mcp"}, cmd.Name())
+		if !cmd.HasSubCommands() && !otherOutput && cmd.Flags().Lookup("json") == nil {
+			t.Errorf("%s has no --json", path)
 		}
 	}
 	walk(newRoot(console{}))
+	shows(t, "Exit codes:", "--help")
+	shows(t, "autoRestart: true or false (default true)\n", "config", "set", "--help")
 }

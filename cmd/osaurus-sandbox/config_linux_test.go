@@ -6,23 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 )
-
-// A setting that there is not is one that was written wrongly, to read as to change.
-func TestNoSuchSetting(t *testing.T) {
-	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
-	for _, args := range [][]string{{"config", "get", "nosuch"}, {"config", "set", "nosuch=1"}} {
-		if code, out, stderr := sandbox(t, args...); code != fault.ExitInvalidArgs || out != "" || !strings.Contains(stderr, "nosuch") {
-			t.Errorf("%q: %d, %s%s", args, code, out, stderr)
-		}
-	}
-}
 
 // An address for MCP is refused without a daemon as it is with one.
 func TestSetListenerWithoutADaemon(t *testing.T) {
@@ -33,13 +22,9 @@ func TestSetListenerWithoutADaemon(t *testing.T) {
 	}
 	defer taken.Close()
 	for at, want := range map[string]int{taken.Addr().String(): fault.ExitUnavailable, "192.0.2.1:8138": fault.ExitInvalidArgs, "localhost": fault.ExitInvalidArgs} {
-		if code, _, stderr := sandbox(t, "config", "set", "mcp.listen="+at); code != want || !strings.Contains(stderr, at) {
-			t.Errorf("%s: %d, %s", at, code, stderr)
-		}
+		fails(t, want, at, "config", "set", "mcp.listen="+at)
 	}
-	if out := ok(t, "config", "get", "mcp.listen"); out != "\n" {
-		t.Errorf("it is %q", out)
-	}
+	prints(t, "\n", "config", "get", "mcp.listen")
 }
 
 // TestDaemonHoldsNothingOfItsStarter: who waits for the end of a pipe that a command was
@@ -66,7 +51,5 @@ func TestDaemonHoldsNothingOfItsStarter(t *testing.T) {
 	if n, err := read.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%d bytes, %v: the daemon has the other end", n, err)
 	}
-	if code, _, stderr := sandbox(t, "status"); code != 0 {
-		t.Errorf("there is no daemon: %d %s", code, stderr)
-	}
+	ok(t, "status")
 }

@@ -85,24 +85,18 @@ func TestCp(t *testing.T) {
 	holds(t, "back/as/src/a b.c", "in C")
 	ok(t, "cp", room+"/as/notes:1", room+"/in", "back")
 	holds(t, "back/in", "typed")
-	if out := ok(t, "cp", room+"/in", "-"); out != "typed" {
-		t.Errorf("%q", out)
-	}
+	prints(t, "typed", "cp", room+"/in", "-")
 
-	for _, tc := range []struct {
-		code int
-		args []string
-	}{
-		{fault.ExitInvalidArgs, []string{"project", "other"}}, {fault.ExitInvalidArgs, []string{"alice:a", "bob:b"}}, {fault.ExitInvalidArgs, []string{"alice:a", "bob:b", "c"}}, {fault.ExitInvalidArgs, []string{"alice:a", "b", "c"}},
-		{fault.ExitInvalidArgs, []string{"alice:a", "-", "--json"}}, {fault.ExitInvalidArgs, []string{"-", "project", room}}, {fault.ExitInvalidArgs, []string{"-", room + "/"}}, {fault.ExitInvalidArgs, []string{room + "/as", "-"}},
-		{fault.ExitInvalidArgs, []string{room + "/as", ""}}, {fault.ExitInvalidArgs, []string{"", room}}, {fault.ExitInvalidArgs, []string{"project", "-", room + "/d/"}}, {fault.ExitInvalidArgs, []string{"-", "alice:"}},
-		{fault.ExitInvalidArgs, []string{"-", room + "/.."}}, {fault.ExitRejected, []string{"-", room + "/as"}}, {fault.ExitInvalidArgs, []string{"\xff", room}},
-		{fault.ExitInvalidArgs, []string{"alice:/", "."}}, {fault.ExitInvalidArgs, []string{"project"}}, {fault.ExitNotFound, []string{"no such", room}}, {fault.ExitNotFound, []string{room + "/nothing", "."}}, {fault.ExitNotFound, []string{room + "/no/such", "."}},
-		{fault.ExitNotFound, []string{"project", room + "/no/such"}}, {fault.ExitNotFound, []string{"project", file, room + "/none"}}, {fault.ExitNotFound, []string{room + "/in", room + "/as", "none"}}, {fault.ExitNotFound, []string{"project", "nobody:"}},
-		{fault.ExitRejected, []string{"project", room + "/in"}}, {fault.ExitRejected, []string{room + "/as", "./notes:1"}},
+	for code, wrong := range map[int][][]string{
+		fault.ExitInvalidArgs: {
+			{"project", "other"}, {"alice:a", "bob:b"}, {"alice:a", "bob:b", "c"}, {"alice:a", "-", "--json"}, {"-", "project", room}, {"-", room + "/"}, {room + "/as", "-"},
+			{room + "/as", ""}, {"", room}, {"project", "-", room + "/d/"}, {"-", "alice:"}, {"-", room + "/.."}, {"\xff", room}, {"alice:/", "."}, {"project"},
+		},
+		fault.ExitNotFound: {{"no such", room}, {room + "/nothing", "."}, {"project", room + "/no/such"}, {room + "/in", room + "/as", "none"}, {"project", "nobody:"}},
+		fault.ExitRejected: {{"-", room + "/as"}, {"project", room + "/in"}, {room + "/as", "./notes:1"}},
 	} {
-		if code, out, stderr := sandbox(t, append([]string{"cp"}, tc.args...)...); code != tc.code || out != "" || !strings.HasPrefix(stderr, failurePrefix) || strings.Contains(stderr, "run command") {
-			t.Errorf("%q: %d, want %d; %q, %s", tc.args, code, tc.code, out, stderr)
+		for _, args := range wrong {
+			fails(t, code, failurePrefix, append([]string{"cp"}, args...)...)
 		}
 	}
 	if out := ok(t, "audit", "list"); strings.Count(out, "machine.up") != 2 {
@@ -160,14 +154,10 @@ func tryCp(t *testing.T, home config.Home) {
 	if code, out := as(t, "alice", "stat -c %U /tmp/copy/src/main; ls -A ~ /tmp | grep parcel"); code != 1 || out != "agent-alice" {
 		t.Errorf("%d, %q", code, out)
 	}
-	if out := ok(t, "cp", "alice:/tmp/copy/src/main", "-"); out != secretToken {
-		t.Errorf("a file is altered: %q", out)
-	}
+	prints(t, secretToken, "cp", "alice:/tmp/copy/src/main", "-")
 	ok(t, "cp", "alice:/tmp/copy", "alice:project", here)
 	holds(t, filepath.Join(here, "copy", "src", "main"), secretToken)
-	if code, _, stderr := sandbox(t, "cp", filepath.Join(here, "project"), "alice:/usr/local"); code != fault.ExitExecution || !strings.Contains(stderr, "ermission denied") {
-		t.Errorf("where she may not write: %d, %s", code, stderr)
-	}
+	fails(t, fault.ExitExecution, "ermission denied", "cp", filepath.Join(here, "project"), "alice:/usr/local")
 	if code, _, stderr := sandbox(t, "cp", "bob:/root", here); code == 0 || !strings.Contains(stderr, "ermission denied") {
 		t.Errorf("what he may not read: %d, %s", code, stderr)
 	}

@@ -66,9 +66,7 @@ func TestDownWhileADaemonEnds(t *testing.T) {
 	if err := lock.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, stderr := sandbox(t, "down", "--json"); code != 0 || !strings.Contains(out, `"daemon": false`) {
-		t.Errorf("%d, %s%s", code, out, stderr)
-	}
+	shows(t, `"daemon": false`, "down", "--json")
 }
 
 // Why a daemon does not come up can be read where none runs.
@@ -101,12 +99,8 @@ func TestLogsWithoutDaemon(t *testing.T) {
 			t.Errorf("%v: %d, %q, %q", tc.args, code, out, stderr)
 		}
 	}
-	if code, _, _ := sandbox(t, "logs", "--source", "guest"); code != fault.ExitInvalidArgs {
-		t.Errorf("a log that is none: %d", code)
-	}
+	fails(t, fault.ExitInvalidArgs, "", "logs", "--source", "guest")
 	for _, line := range []string{"-f", "--agent=alice"} {
-		if code, _, _ := sandbox(t, "logs", line); code != fault.ExitUnavailable {
-			t.Errorf("%s, which takes a daemon: %d", line, code)
-		}
+		fails(t, fault.ExitUnavailable, "", "logs", line)
 	}
 }

@@ -166,29 +166,18 @@ func TestForward(t *testing.T) {
 	if text, err := get(f.address, "/down"); err == nil {
 		t.Errorf("without a guest: %q", text)
 	}
-	if out := ok(t, "status", "--json"); !strings.Contains(out, `"stopped"`) {
-		t.Errorf("a connection has started a guest that was powered off: %s", out)
-	}
+	shows(t, `"stopped"`, "status", "--json")
 	ok(t, "up")
 	if text, err := get(f.address, "/up"); err != nil || string(text) != "this is /up" {
 		t.Errorf("in another guest: %q, %v", text, err)
 	}
 
 	taken := portOf(t, f.address)
-	if code, out, stderr := sandbox(t, "forward", "alice", taken+":"+port); code != fault.ExitRejected || out != "" || !strings.Contains(stderr, "osaurus-sandbox forward alice ") {
-		t.Errorf("a port that is taken: %d, %q, %s", code, out, stderr)
-	}
+	fails(t, fault.ExitRejected, "osaurus-sandbox forward alice ", "forward", "alice", taken+":"+port)
 	f.end()
-	for _, tc := range []struct {
-		code int
-		args []string
-	}{
-		{fault.ExitNotFound, []string{"nobody", "0:" + port}}, {fault.ExitInvalidArgs, []string{"alice"}}, {fault.ExitInvalidArgs, []string{"alice", "0"}}, {fault.ExitInvalidArgs, []string{"alice", "x"}},
-		{fault.ExitInvalidArgs, []string{"alice", "80:0"}}, {fault.ExitInvalidArgs, []string{"alice", ":80"}}, {fault.ExitInvalidArgs, []string{"alice", "80:"}}, {fault.ExitInvalidArgs, []string{"alice", "0.0.0.0:80"}},
-	} {
-		if code, out, stderr := sandbox(t, append([]string{"forward"}, tc.args...)...); code != tc.code || out != "" || !strings.Contains(stderr, "advice: ") {
-			t.Errorf("%q: %d, %q, %s", tc.args, code, out, stderr)
-		}
+	fails(t, fault.ExitNotFound, "advice: ", "forward", "nobody", "0:"+port)
+	for _, wrong := range []string{"0", "x", "80:0", ":80", "80:", "0.0.0.0:80"} {
+		fails(t, fault.ExitInvalidArgs, "advice: ", "forward", "alice", wrong)
 	}
 }
 
@@ -263,9 +252,7 @@ func TestForwardIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if code, out, stderr := sandbox(t, "exec", "alice", "--", "echo", "on"); code != 0 || out != "on\n" {
-		t.Errorf("a command beside them: %d, %q, %s", code, out, stderr)
-	}
+	prints(t, "on\n", "exec", "alice", "--", "echo", "on")
 	for i, conn := range all[maxForwarded:] {
 		all[i].Close()
 		if err := echo(conn); err != nil {
@@ -279,9 +266,7 @@ func TestForwardIsBounded(t *testing.T) {
 
 // tryForward reaches what an agent without a network serves on its loopback.
 func tryForward(t *testing.T, home config.Home) {
-	if code, out := as(t, "bob", "head -c 3000000 /dev/urandom > big"); code != 0 {
-		t.Fatal(out)
-	}
+	does(t, "bob", "", "head -c 3000000 /dev/urandom > big")
 	f := startForward(t, "bob", "0:8080")
 	id := strings.TrimSpace(ok(t, "job", "start", "bob", "--", "python3", "-m", "http.server", "--bind", "127.0.0.1", "8080"))
 	var text []byte
@@ -301,7 +286,5 @@ func tryForward(t *testing.T, home config.Home) {
 	}
 	f.end()
 	ok(t, "job", "kill", "--kill", "bob", id)
-	if code, _, stderr := sandbox(t, "job", "wait", "bob", id); code != 137 {
-		t.Errorf("the server ends with %d, %s", code, stderr)
-	}
+	fails(t, 137, "", "job", "wait", "bob", id)
 }

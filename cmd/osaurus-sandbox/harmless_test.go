@@ -78,14 +78,12 @@ func evilValue(f protoreflect.FieldDescriptor, choice, depth int) protoreflect.V
 		return protoreflect.ValueOfEnum(1)
 	case protoreflect.DoubleKind:
 		return protoreflect.ValueOfFloat64(1)
-	case protoreflect.Int32Kind:
-		return protoreflect.ValueOfInt32(1)
-	case protoreflect.Int64Kind:
-		return protoreflect.ValueOfInt64(1)
-	case protoreflect.Uint32Kind:
-		return protoreflect.ValueOfUint32(1)
-	case protoreflect.Uint64Kind:
-		return protoreflect.ValueOfUint64(1)
+	}
+	one := map[protoreflect.Kind]any{
+		protoreflect.Int32Kind: int32(1), protoreflect.Int64Kind: int64(1), protoreflect.Uint32Kind: uint32(1), protoreflect.Uint64Kind: uint64(1),
+	}[f.Kind()]
+	if one != nil {
+		return protoreflect.ValueOf(one)
 	}
 	panic("a field of the kind " + f.Kind().String())
 }

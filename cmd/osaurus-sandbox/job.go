@@ -58,11 +58,14 @@ guest is not stopped as idle. It ends with the guest. You can shorten a job's id
 func newJobStart() *cobra.Command {
 	var env, secrets []string
 	var dir, label string
-	return daemonCommand("start AGENT [flags] -- COMMAND [ARG...]", "Start a job and print its id",
+	return command("start AGENT [flags] -- COMMAND [ARG...]", "Start a job and print its id",
 		`  osaurus-sandbox job start alice -- sh -c 'make 2>&1 | tee build.log'
   osaurus-sandbox job start alice --cwd src --label build -- make`, func(ctx context.Context, c *call) error {
 			if c.cmd.ArgsLenAtDash() != 1 {
 				return fault.Newf(fault.InvalidArgs, "start job", "", `missing "--" before the command`).Advise("Try: osaurus-sandbox job start alice -- make.")
+			}
+			if err := c.connect(ctx); err != nil {
+				return err
 			}
 			stop := showStart(ctx, c)
 			r, err := c.Jobs.Start(ctx, &controlpb.StartJobRequest{

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
@@ -41,6 +39,40 @@ func sandbox(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errOut bytes.Buffer
 	code = run(t.Context(), console{strings.NewReader(""), &out, &errOut}, args)
 	return code, out.String(), errOut.String()
+}
+
+// ok runs a command line that must work, and returns its output.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, stderr := sandbox(t, args...)
+	if code != 0 {
+		t.Fatalf("%v: %d, %s", args, code, stderr)
+	}
+	return out
+}
+
+// prints is ok for a command line with this output.
+func prints(t *testing.T, want string, args ...string) {
+	t.Helper()
+	if out := ok(t, args...); out != want {
+		t.Errorf("%v: %q, want %q", args, out, want)
+	}
+}
+
+// shows is ok for a command line whose output contains want.
+func shows(t *testing.T, want string, args ...string) {
+	t.Helper()
+	if out := ok(t, args...); !strings.Contains(out, want) {
+		t.Errorf("%v: no %q in %s", args, want, out)
+	}
+}
+
+// fails runs a command line that must fail with an exit code and an error that contains want.
+func fails(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	if got, out, stderr := sandbox(t, args...); got != code || !strings.Contains(stderr, want) {
+		t.Errorf("%v: %d, want %d and %q: %s%s", args, got, code, want, out, stderr)
+	}
 }
 
 func TestExitCodeForEveryKind(t *testing.T) {
@@ -104,52 +136,35 @@ func TestCannotRun(t *testing.T) {
 	}
 }
 
+// A wrong command line is refused before anything starts, with advice.
 func TestMisuse(t *testing.T) {
 	t.Setenv(config.HomeVariable, t.TempDir())
-	for _, args := range [][]string{{"nonsense"}, {"config", "nonsense"}, {"version", "extra"}, {"version", "--nonsense"}, {"config", "set"}, {"config", "set", "cpus"}, {"config", "set", "cpus=99"}, {"config", "set", "colour=red"}, {"artifacts", "save", "1", "-", "--json"}} {
-		code, stdout, stderr := sandbox(t, args...)
-		if code != fault.ExitInvalidArgs || stdout != "" || !strings.Contains(stderr, "\nadvice: ") {
-			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
-		}
-	}
-}
-
-// What is wrong with a command line is said with what would be right.
-func TestMisuseSaysHow(t *testing.T) {
-	t.Setenv(config.HomeVariable, t.TempDir())
-	for _, test := range []struct {
-		args   []string
-		advice string
-	}{
-		{[]string{"agnet", "list"}, "Did you mean osaurus-sandbox agent? "},
-		{[]string{"agent", "lsit"}, "Did you mean osaurus-sandbox agent list or set? "},
-		{[]string{"nonsense"}, "See osaurus-sandbox --help."},
-		{[]string{"mcp", "install"}, "Write osaurus-sandbox mcp install CLIENT [flags]. "},
-		{[]string{"secret", "set", "alice"}, "Write osaurus-sandbox secret set AGENT NAME"},
-		{[]string{"status", "--jsno"}, "See osaurus-sandbox status --help."},
+	for line, advice := range map[string]string{
+		"agnet list":                "Did you mean osaurus-sandbox agent? ",
+		"agent lsit":                "Did you mean osaurus-sandbox agent list or set? ",
+		"nonsense":                  "See osaurus-sandbox --help.",
+		"config nonsense":           "See osaurus-sandbox config --help.",
+		"mcp install":               "Write osaurus-sandbox mcp install CLIENT [flags]. ",
+		"secret set alice":          "Write osaurus-sandbox secret set AGENT NAME",
+		"status --jsno":             "See osaurus-sandbox status --help.",
+		"version extra":             "Write osaurus-sandbox version",
+		"config set":                "Write osaurus-sandbox config set KEY=VALUE...",
+		"config set cpus":           "KEY=VALUE",
+		"config set cpus=99":        "",
+		"config set colour=1":       "",
+		"config get nosuch":         "Keys: ",
+		"memory delete alice":       "--all",
+		"mcp --profile fat":         "",
+		"job start alice make":      "--",
+		"plugin register alice":     "~/plugins",
+		"artifacts save 1 - --json": "",
+		"events --agent a --agents": "See osaurus-sandbox events --help.",
 	} {
-		if _, _, stderr := sandbox(t, test.args...); !strings.Contains(stderr, "\nadvice: ") || !strings.Contains(stderr, test.advice) {
-			t.Errorf("%v: %s", test.args, stderr)
+		code, stdout, stderr := sandbox(t, strings.Fields(line)...)
+		if code != fault.ExitInvalidArgs || stdout != "" || !strings.Contains(stderr, "\nadvice: ") || !strings.Contains(stderr, advice) {
+			t.Errorf("%s: exit code %d, %q, %q", line, code, stdout, stderr)
 		}
 	}
-}
-
-func TestHelpHasExamples(t *testing.T) {
-	code, out, _ := sandbox(t, "--help")
-	if code != 0 || !strings.Contains(out, "Examples:") || !strings.Contains(out, "Exit codes:") {
-		t.Errorf("help: %d\n%s", code, out)
-	}
-	for _, code := range []string{"128+n", "141", "255", "143", "137", "130"} {
-		if !strings.Contains(out, code) {
-			t.Errorf("help does not say what %s is", code)
-		}
-	}
-	for _, args := range [][]string{{"config", "get"}, {"config", "set"}} { // what a setting means
-		if _, out, _ := sandbox(t, append(args, "--help")...); !strings.Contains(out, "autoRestart: true or false (default true)\n") {
-			t.Errorf("%q:\n%s", args, out)
-		}
-	}
-	lackExample(t, newRoot(console{}))
 }
 
 // People type the words that other programs have, but none by which a whole guest goes.
@@ -166,22 +181,10 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// lackExample reports the commands below cmd whose help has none.
-func lackExample(t *testing.T, cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		lackExample(t, sub)
-	}
-	if cmd.Example == "" && !cmd.Hidden {
-		t.Errorf("%s has no example", cmd.CommandPath())
-	}
-}
-
 func TestConfig(t *testing.T) {
 	home := config.Home(t.TempDir())
 	t.Setenv(config.HomeVariable, string(home))
-	if code, _, stderr := sandbox(t, "config", "set", "cpus=4", "network=none"); code != 0 {
-		t.Fatalf("config set: %d, %s", code, stderr)
-	}
+	ok(t, "config", "set", "cpus=4", "network=none")
 	code, out, _ := sandbox(t, "config", "show")
 	var shown map[string]any
 	if err := json.Unmarshal([]byte(out), &shown); err != nil || code != 0 {
@@ -191,18 +194,14 @@ func TestConfig(t *testing.T) {
 		t.Errorf("config show: %s", out)
 	}
 	// All or none: the second value is wrong.
-	if code, _, _ := sandbox(t, "config", "set", "cpus=2", "diskGB=0"); code != fault.ExitInvalidArgs {
-		t.Errorf("config set of a wrong value: %d", code)
-	}
+	fails(t, fault.ExitInvalidArgs, "", "config", "set", "cpus=2", "diskGB=0")
 	if text, _ := os.ReadFile(home.SettingsFile()); string(text) != "{\n  \"cpus\": 4,\n  \"network\": \"none\"\n}\n" {
 		t.Errorf("the file is %s", text)
 	}
 	if err := os.WriteFile(home.SettingsFile(), []byte(`{"cpus": 4`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := sandbox(t, "config", "show"); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "sandbox.json:1:11") {
-		t.Errorf("config show of a broken file: %d, %s", code, stderr)
-	}
+	fails(t, fault.ExitInvalidArgs, "sandbox.json:1:11", "config", "show")
 }
 
 func TestVersion(t *testing.T) {
@@ -252,27 +251,22 @@ func TestProgressOnNoTerminal(t *testing.T) {
 }
 
 func TestProgressOnATerminal(t *testing.T) {
-	var w bytes.Buffer
 	e := progress.Event{Step: "download a.iso", Done: 34_603_008, Total: 69_206_016, Rate: 11.2e6, Left: 3 * time.Second}
-	drawBar(&w, e, 120, false)
-	want := "\r\x1b[Kdownload a.iso                 [############            ] 34.6 of 69.2 MB, 11.2 MB/s, 3s left"
-	if w.String() != want {
-		t.Errorf("%q", w.String())
-	}
-	w.Reset()
-	drawBar(&w, e, 30, false)
-	if w.String() != "\r\x1b[Kdownload a.iso 34.6 of 69.2 M" {
-		t.Errorf("on a narrow terminal: %q", w.String())
-	}
-	w.Reset()
-	drawBar(&w, e, 120, true)
-	if !strings.Contains(w.String(), "[\x1b[32m############\x1b[0m            ]") {
-		t.Errorf("in colour: %q", w.String())
-	}
-	w.Reset()
-	e.Finished = true
-	drawBar(&w, e, 120, true)
-	if !strings.HasSuffix(w.String(), " \x1b[32mdone\x1b[0m\n") {
-		t.Errorf("in colour: %q", w.String())
+	end := e
+	end.Finished = true
+	for _, tc := range []struct {
+		e       progress.Event
+		columns int
+		want    string
+	}{
+		{e, 120, "download a.iso                 [\x1b[32m############\x1b[0m            ] 34.6 of 69.2 MB, 11.2 MB/s, 3s left"},
+		{e, 30, "download a.iso 34.6 of 69.2 M"},
+		{end, 120, "download a.iso                 [############            ] 34.6 MB, 11.2 MB/s, \x1b[32mdone\x1b[0m\n"},
+	} {
+		var w bytes.Buffer
+		drawBar(&w, tc.e, tc.columns, true)
+		if w.String() != clearLine+tc.want {
+			t.Errorf("%q, want %q", w.String(), tc.want)
+		}
 	}
 }

@@ -52,25 +52,11 @@ func TestMCPInstall(t *testing.T) {
 	if !strings.Contains(out, "works as the agent zed, which may do everything") || !strings.Contains(out, "own tools for commands and files still work on this computer") || !strings.Contains(out, "\n+    \"osaurus-sandbox\": {\n") {
 		t.Errorf("%s", out)
 	}
-	if text, err := os.ReadFile(real + backupSuffix); err != nil || string(text) != before {
-		t.Errorf("kept: %s, %v", text, err)
-	}
-	if out := ok(t, "agent", "show", "zed"); !strings.Contains(out, "autonomousExec.enabled       true") {
-		t.Errorf("%s", out)
-	}
-	var file struct {
-		Servers map[string]struct {
-			Command string
-			Args    []string
-			Env     map[string]string
-		} `json:"context_servers"`
-	}
+	holds(t, real+backupSuffix, before)
+	shows(t, "autonomousExec.enabled       true", "agent", "show", "zed")
 	text, err := os.ReadFile(real)
-	if err := errors.Join(err, json.Unmarshal(bytes.Replace(text, []byte("// mine"), nil, 1), &file)); err != nil {
-		t.Fatal(err)
-	}
-	if s := file.Servers["osaurus-sandbox"]; !filepath.IsAbs(s.Command) || strings.Join(s.Args, " ") != "mcp --agent zed" || s.Env[config.HomeVariable] == "" {
-		t.Errorf("%+v", s)
+	if program, _ := os.Executable(); err != nil || !strings.Contains(string(text), program) || !strings.Contains(string(text), config.HomeVariable) {
+		t.Errorf("%s, %v", text, err)
 	}
 	if out := ok(t, "mcp", "install", "zed", "--read-only"); !strings.Contains(out, "is connected already") || !strings.Contains(out, "may only read") {
 		t.Errorf("%s", out)
@@ -84,22 +70,16 @@ func TestMCPInstall(t *testing.T) {
 	ok(t, "mcp", "uninstall", "zed")
 	is(before)
 	gone(real + backupSuffix)
-	if out := ok(t, "mcp", "uninstall", "zed"); !strings.Contains(out, "was not connected") {
-		t.Errorf("%s", out)
-	}
+	shows(t, "was not connected", "mcp", "uninstall", "zed")
 
 	const broken = "{ broken"
 	if err := os.WriteFile(real, []byte(broken), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range [][]string{{"install", "zed", "--agent", "never"}, {"uninstall", "zed"}} {
-		if code, _, stderr := sandbox(t, append([]string{"mcp"}, line...)...); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "line 1") {
-			t.Errorf("%v of a broken file: %d, %s", line, code, stderr)
-		}
+		fails(t, fault.ExitInvalidArgs, "line 1", append([]string{"mcp"}, line...)...)
 	}
-	if code, _, _ := sandbox(t, "agent", "show", "never"); code != fault.ExitNotFound {
-		t.Errorf("an agent is made for what cannot be connected: %d", code)
-	}
+	fails(t, fault.ExitNotFound, "", "agent", "show", "never")
 	is(broken)
 	ok(t, "mcp", "install", "codex", "--agent", "alice", "--profile", "lean")
 	if text, err := os.ReadFile(filepath.Join(user, ".codex", "config.toml")); err != nil || !strings.Contains(string(text), `args = ["mcp","--agent","alice","--profile","lean"]`) {
@@ -122,58 +102,37 @@ func TestMCPInstall(t *testing.T) {
 	if err := os.Mkdir(cursor+backupSuffix, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := sandbox(t, "mcp", "install", "cursor", "--agent", "reader"); code == 0 || !strings.Contains(stderr, backupSuffix) {
-		t.Errorf("a copy that cannot be kept: %d, %s", code, stderr)
-	}
-	if out := ok(t, "agent", "show", "reader"); !strings.Contains(out, "autonomousExec.enabled       false") {
-		t.Errorf("%s", out)
-	}
-	if err := os.Remove(cursor + backupSuffix); err != nil {
+	fails(t, fault.ExitUnavailable, backupSuffix, "mcp", "install", "cursor", "--agent", "reader")
+	shows(t, "autonomousExec.enabled       false", "agent", "show", "reader")
+	text, err = os.ReadFile(cursor)
+	if err := errors.Join(err, os.Remove(cursor+backupSuffix)); err != nil {
 		t.Fatal(err)
 	}
-	text, err = os.ReadFile(cursor)
 	ok(t, "mcp", "install", "cursor")
 	ok(t, "mcp", "install", "cursor", "--profile", "lean") // the copy is of before the first
-	if copied, failed := os.ReadFile(cursor + backupSuffix); err != nil || failed != nil || !bytes.Equal(copied, text) {
-		t.Errorf("%s %v %v", copied, err, failed)
-	}
+	holds(t, cursor+backupSuffix, string(text))
 	ok(t, "mcp", "uninstall", "cursor")
 	var alice struct{ ID string }
 	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &alice); err != nil {
 		t.Fatal(err)
 	}
-	var added struct {
-		Client, File, Agent string
-		Changed             bool
-	}
-	out = ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json")
-	if err := json.Unmarshal([]byte(out), &added); err != nil || added.Client != "cursor" || added.File != cursor || added.Agent != "alice" || !added.Changed {
-		t.Errorf("%v, %s", err, out)
-	}
-	if out := ok(t, "mcp", "install", "cursor", "--agent", alice.ID, "--json"); !strings.Contains(out, `"diff": ""`) {
-		t.Errorf("it is connected already: %s", out)
-	}
+	shows(t, `"agent": "alice"`, "mcp", "install", "cursor", "--agent", alice.ID, "--json")
+	shows(t, `"diff": ""`, "mcp", "install", "cursor", "--agent", alice.ID, "--json")
 	if out := ok(t, "audit", "list", "--agent", alice.ID); out == "" || out != ok(t, "audit", "list", "--agent", "Alice") {
 		t.Errorf("the audit of an agent by its id: %s", out)
 	}
 	nobody := config.NewAgentID()
 	for _, line := range [][]string{{"mcp", "install", "cursor"}, {"audit", "list"}} {
-		if code, _, stderr := sandbox(t, append(line, "--agent", string(nobody))...); code != fault.ExitNotFound {
-			t.Errorf("%v for nobody's id: %d, %s", line, code, stderr)
-		}
+		fails(t, fault.ExitNotFound, "", append(line, "--agent", string(nobody))...)
 	}
 	for agent, told := range map[string]bool{"goose": true, "alice": false} {
 		if code, _, stderr := sandbox(t, "mcp", "config", "goose", "--agent", agent); code != 0 || strings.Contains(stderr, "agent create "+agent) != told {
 			t.Errorf("%d, %s", code, stderr)
 		}
-		if out := ok(t, "mcp", "config", "goose", "--agent", agent, "--json"); !strings.Contains(out, fmt.Sprintf(`"agent_exists": %v`, !told)) {
-			t.Errorf("%s", out)
-		}
+		shows(t, fmt.Sprintf(`"agent_exists": %v`, !told), "mcp", "config", "goose", "--agent", agent, "--json")
 	}
 	if out := ok(t, "mcp", "config", "goose"); !strings.HasPrefix(out, "extensions:\n  osaurus-sandbox:\n") {
 		t.Errorf("%s", out)
 	}
-	if code, _, stderr := sandbox(t, "mcp", "install", "emacs"); code != fault.ExitNotFound || !strings.Contains(stderr, "claude-code") {
-		t.Errorf("a client that is not known: %d, %s", code, stderr)
-	}
+	fails(t, fault.ExitNotFound, "claude-code", "mcp", "install", "emacs")
 }

@@ -93,22 +93,23 @@ func newMemoryPin() *cobra.Command {
 
 func newMemoryDelete() *cobra.Command {
 	var all, yes bool
-	return daemonCommand("delete AGENT [FACT]", "Forget one fact of an agent, or all",
+	return command("delete AGENT [FACT]", "Forget one fact of an agent, or all",
 		`  osaurus-sandbox memory delete alice 7
   osaurus-sandbox memory delete alice --all`, func(ctx context.Context, c *call) (err error) {
-			if all != (len(c.args) == 1) {
-				return fault.Newf(fault.InvalidArgs, "delete memory", "", "name one fact or use --all").Advise("Write its id, or --all.")
-			}
-			if all {
-				if err := confirm(ctx, c.console, yes, "delete all facts of "+c.args[0], "All that the agent remembers will be gone."); err != nil {
-					return err
-				}
-			}
 			request := &controlpb.DeleteFactsRequest{Agent: c.args[0], All: all}
-			if !all {
-				if request.Id, err = parseID("fact", c.args[1]); err != nil {
-					return err
-				}
+			switch {
+			case all != (len(c.args) == 1):
+				return fault.Newf(fault.InvalidArgs, "delete memory", "", "name one fact or use --all").Advise("Write its id, or --all.")
+			case all:
+				err = confirm(ctx, c.console, yes, "delete all facts of "+c.args[0], "All that the agent remembers will be gone.")
+			default:
+				request.Id, err = parseID("fact", c.args[1])
+			}
+			if err == nil {
+				err = c.connect(ctx)
+			}
+			if err != nil {
+				return err
 			}
 			r, err := c.Memory.Delete(ctx, request)
 			return reply(c, r, err, nil)

@@ -16,18 +16,10 @@ func TestPluginFile(t *testing.T) {
 	t.Setenv("OSAURUS_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
 	ok(t, "plugin", "init", "Word Count")
-	if out := ok(t, "plugin", "lint", "--strict", "word-count.json"); out != "" {
-		t.Errorf("a new recipe has findings: %s", out)
-	}
-	if code, _, stderr := sandbox(t, "plugin", "init", "word count"); code != fault.ExitRejected || !strings.Contains(stderr, "--force") {
-		t.Errorf("init over a file: %d, %s", code, stderr)
-	}
-	if code, out, _ := sandbox(t, "plugin", "init", "Word Count", "--output", "-", "--json"); code != fault.ExitInvalidArgs || out != "" {
-		t.Errorf("init that is to print two things: %d, %s", code, out)
-	}
-	if code, _, stderr := sandbox(t, "plugin", "init", "Wörter"); code != fault.ExitInvalidArgs {
-		t.Errorf("init with a name of which no id can be made: %d, %s", code, stderr)
-	}
+	prints(t, "", "plugin", "lint", "--strict", "word-count.json")
+	fails(t, fault.ExitRejected, "--force", "plugin", "init", "word count")
+	fails(t, fault.ExitInvalidArgs, "", "plugin", "init", "Word Count", "--output", "-", "--json")
+	fails(t, fault.ExitInvalidArgs, "", "plugin", "init", "Wörter")
 	if err := os.WriteFile("bad.json", []byte("{\n  \"name\": \"Bad\",\n  \"description\": \"x\",\n  \"tools\": [{\"id\": \"a\", \"description\": \"b\",\n    \"run\": \"cat $PARAM_X\", \"timeout\": \"soon\"}]\n}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +34,7 @@ func TestPluginFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); code != fault.ExitInvalidArgs || err != nil || len(said.Findings) < 2 || said.Findings[0].Severity != plugins.Fault {
 		t.Errorf("lint --json: %d, %v, %s", code, err, out)
 	}
-	if out := ok(t, "plugin", "schema"); !strings.Contains(out, plugins.SchemaURL) {
-		t.Errorf("schema: %s", out)
-	}
+	shows(t, plugins.SchemaURL, "plugin", "schema")
 }
 
 // TestPluginLibrary is the life of a recipe in the library. The guest does not run.
@@ -52,18 +42,10 @@ func TestPluginLibrary(t *testing.T) {
 	newHome(t, "home")
 	t.Chdir(t.TempDir())
 	ok(t, "plugin", "init", "Word Count")
-	if out := ok(t, "plugin", "import", "word-count.json", "--dry-run"); !strings.Contains(out, "would import word-count; it asks for nothing") {
-		t.Errorf("import --dry-run: %s", out)
-	}
-	if out := ok(t, "plugin", "import", "word-count.json"); !strings.Contains(out, "imported word-count, revision 1") {
-		t.Errorf("import: %s", out)
-	}
-	if out := ok(t, "plugin", "list"); !strings.Contains(out, "word-count  0.1.0") {
-		t.Errorf("list: %s", out)
-	}
-	if out := ok(t, "plugin", "show", "word-count"); !strings.Contains(out, "word-count_count") {
-		t.Errorf("show: %s", out)
-	}
+	shows(t, "would import word-count; it asks for nothing", "plugin", "import", "word-count.json", "--dry-run")
+	shows(t, "imported word-count, revision 1", "plugin", "import", "word-count.json")
+	shows(t, "word-count  0.1.0", "plugin", "list")
+	shows(t, "word-count_count", "plugin", "show", "word-count")
 
 	// Another recipe of the same name is not taken by accident.
 	text := strings.Replace(ok(t, "plugin", "export", "word-count"), "0.1.0", "0.2.0", 1)
@@ -73,25 +55,17 @@ func TestPluginLibrary(t *testing.T) {
 	if code, out, stderr := fed(t, text, "plugin", "import", "-", "--update"); code != 0 || !strings.Contains(out, "revision 2") {
 		t.Errorf("import --update: %d, %s%s", code, out, stderr)
 	}
-	if out := ok(t, "plugin", "diff", "word-count"); !strings.Contains(out, "-  \"version\": \"0.1.0\"\n+  \"version\": \"0.2.0\"\n") {
-		t.Errorf("diff: %s", out)
-	}
+	shows(t, "-  \"version\": \"0.1.0\"\n+  \"version\": \"0.2.0\"\n", "plugin", "diff", "word-count")
 	ok(t, "plugin", "rollback", "word-count")
-	if out := ok(t, "plugin", "diff", "word-count", "1"); out != "" {
-		t.Errorf("after the rollback it differs from revision 1: %s", out)
-	}
+	prints(t, "", "plugin", "diff", "word-count", "1")
 	if out := ok(t, "plugin", "history", "word-count"); !strings.Contains(out, "current") || strings.Count(out, "\n") != 4 {
 		t.Errorf("history: %s", out)
 	}
 	ok(t, "plugin", "duplicate", "word-count", "Line Count")
 	ok(t, "plugin", "rename", "line-count", "Lines")
-	if code, _, stderr := sandbox(t, "plugin", "remove", "lines"); code != fault.ExitInvalidArgs {
-		t.Errorf("remove without being asked: %d, %s", code, stderr)
-	}
+	fails(t, fault.ExitInvalidArgs, "", "plugin", "remove", "lines")
 	ok(t, "plugin", "remove", "lines", "--yes")
-	if code, _, _ := sandbox(t, "plugin", "show", "lines"); code != fault.ExitNotFound {
-		t.Errorf("show of what was removed: %d", code)
-	}
+	fails(t, fault.ExitNotFound, "", "plugin", "show", "lines")
 	// A recipe may be larger than what else is told to the daemon at once.
 	large := plugins.Skeleton("Large")
 	for _, name := range []plugins.FilePath{"a", "b", "c"} {
@@ -107,9 +81,7 @@ func TestPluginLibrary(t *testing.T) {
 	if again, err := plugins.Parse([]byte(ok(t, "plugin", "export", "large"))); err != nil || again.Files["c"] != large.Files["c"] {
 		t.Errorf("a large recipe is not what it was: %v", err)
 	}
-	if code, _, stderr := sandbox(t, "plugin", "import", "https://127.0.0.1/x.json"); code != fault.ExitRejected {
-		t.Errorf("import from this computer: %d, %s", code, stderr)
-	}
+	fails(t, fault.ExitRejected, "", "plugin", "import", "https://127.0.0.1/x.json")
 }
 
 // TestPluginEdit: what an editor leaves is kept if it is a recipe.
@@ -122,13 +94,9 @@ func TestPluginEdit(t *testing.T) {
 	ok(t, "plugin", "import", "word-count.json")
 
 	t.Setenv("EDITOR", "true")
-	if out := ok(t, "plugin", "edit", "word-count"); out != "" {
-		t.Errorf("edited without a change: %s", out)
-	}
+	prints(t, "", "plugin", "edit", "word-count")
 	t.Setenv("EDITOR", "sed -i s/0.1.0/0.9.0/")
-	if out := ok(t, "plugin", "edit", "word-count"); out != "kept word-count, revision 2\n" {
-		t.Errorf("edited: %s", out)
-	}
+	prints(t, "kept word-count, revision 2\n", "plugin", "edit", "word-count")
 	t.Setenv("EDITOR", `sed -i 's/"id": "count"/"id": "no such id!"/'`)
 	code, _, stderr := sandbox(t, "plugin", "edit", "word-count")
 	if code != fault.ExitInvalidArgs || !strings.Contains(stderr, "error: $.tools[0].id") || !strings.Contains(stderr, "what you wrote is in") {
@@ -138,13 +106,9 @@ func TestPluginEdit(t *testing.T) {
 		t.Errorf("what is no recipe was kept: %s", out)
 	}
 	t.Setenv("EDITOR", "false")
-	if code, _, _ := sandbox(t, "plugin", "edit", "word-count"); code != fault.ExitExecution {
-		t.Errorf("an editor that fails: %d", code)
-	}
+	fails(t, fault.ExitExecution, "", "plugin", "edit", "word-count")
 	t.Setenv("EDITOR", `sed -i 's/"name": "Word Count"/"name": "Words"/'`)
-	if code, _, stderr := sandbox(t, "plugin", "edit", "word-count"); code != fault.ExitInvalidArgs || !strings.Contains(stderr, "plugin rename word-count") {
-		t.Errorf("edited its name: %d, %s", code, stderr)
-	}
+	fails(t, fault.ExitInvalidArgs, "plugin rename word-count", "plugin", "edit", "word-count")
 
 	// A file that was broken by hand is repaired in the same way.
 	if err := os.WriteFile(filepath.Join(home.Plugins(), "word-count.json"), []byte("{"), 0o600); err != nil {
@@ -154,7 +118,5 @@ func TestPluginEdit(t *testing.T) {
 		t.Errorf("list with a broken file: %d, %s", code, stderr)
 	}
 	t.Setenv("EDITOR", `f() { printf '{"name": "Word Count", "description": "repaired", "tools": [{"id": "t", "description": "d", "run": "true"}]}' > "$1"; }; f`)
-	if out := ok(t, "plugin", "edit", "word-count"); !strings.Contains(out, "kept word-count") {
-		t.Errorf("repaired: %s", out)
-	}
+	shows(t, "kept word-count", "plugin", "edit", "word-count")
 }

@@ -278,7 +278,7 @@ func runEditor(ctx context.Context, c console, path string) error {
 
 func newPluginRegister() *cobra.Command {
 	var file string
-	return daemonCommand("register AGENT [ID]", `Turn a folder that an agent wrote into a plugin
+	return command("register AGENT [ID]", `Turn a folder that an agent wrote into a plugin
 
 Makes a plugin from an agent's folder ~/plugins/ID, which has a plugin.json and text files, like the agent's own tool
 sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent, or nothing is changed. The plugin
@@ -298,6 +298,9 @@ recipe instead.`,
 				r.From = &controlpb.RegisterPluginRequest_Recipe{Recipe: text}
 			default:
 				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: c.args[1]}
+			}
+			if err := c.connect(ctx); err != nil {
+				return err
 			}
 			p, err := registerPlugin(ctx, c.Client, r, showProgress(c.err))
 			return reply(c, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c.console, c.args[0], p) })

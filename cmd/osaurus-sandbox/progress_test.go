@@ -159,14 +159,10 @@ func TestJobTail(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewJobsHandler(inParts{parts: []string{"1\n2\n3", "\n4\n5\n"}})))))
 	for flag, want := range map[string]string{"-n2": "4\n5\n", "-n9": "1\n2\n3\n4\n5\n", "-n0": "", "--all": "1\n2\n3\n4\n5\n", "-fn2": "2\n3\n4\n5\n"} {
-		if code, out, stderr := sandbox(t, "job", "tail", "alice", id, flag); code != 0 || out != want {
-			t.Errorf("%s: %d, %q, %s", flag, code, out, stderr)
-		}
+		prints(t, want, "job", "tail", "alice", id, flag)
 	}
 	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewJobsHandler(inParts{parts: []string{"", "1\n2\n3\n"}})))))
-	if code, out, stderr := sandbox(t, "job", "tail", "alice", id, "-fn2"); code != 0 || out != "1\n2\n3\n" {
-		t.Errorf("one that was silent: %d, %q, %s", code, out, stderr)
-	}
+	prints(t, "1\n2\n3\n", "job", "tail", "alice", id, "-fn2")
 	if _, out, _ := sandbox(t, "job", "tail", "alice", id, "-n2", "--json"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `"`+id+`"`) || !strings.Contains(out, `"next":`) {
 		t.Errorf("as JSON: %s", out)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
@@ -138,25 +137,5 @@ func TestPersonIsAsked(t *testing.T) {
 				t.Errorf("%s, %q: %d, %q", what, line, code, shown)
 			}
 		}
-	}
-}
-
-// Whatever the sandbox is asked, a program can read the answer.
-func TestAnswersAsJSON(t *testing.T) {
-	lackJSON(t, newRoot(console{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}))
-}
-
-// lackJSON reports the commands below cmd that have no --json, but for those that are what
-// somebody else says: a command, a shell, the daemon, a protocol.
-func lackJSON(t *testing.T, cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		lackJSON(t, sub)
-	}
-	switch cmd.Name() {
-	case "boot", "shell", "serve", "mcp":
-		return
-	}
-	if !cmd.HasSubCommands() && cmd.Flags().Lookup("json") == nil {
-		t.Errorf("%s has no --json", cmd.CommandPath())
 	}
 }

@@ -39,9 +39,7 @@ func trySessions(t *testing.T) {
 		t.Errorf("%d, %+v, %v, %s", code, end, err, stderr)
 	}
 	for _, wrong := range [][]string{{"--session", "../s"}, {"--session", "s", "--tty"}, {"--session", "s", "--root"}} {
-		if code, _, stderr := sandbox(t, append(append([]string{"exec", "alice"}, wrong...), "--", "true")...); code != exitSandbox || !strings.Contains(stderr, "advice: ") {
-			t.Errorf("%v: %d, %s", wrong, code, stderr)
-		}
+		fails(t, exitSandbox, "advice: ", append(append([]string{"exec", "alice"}, wrong...), "--", "true")...)
 	}
 	cancelled := start(t, "exec", "alice", "--session", "s", "--", "A=here; echo so far; sleep 1000")
 	runs := func() bool {
@@ -60,15 +58,9 @@ func trySessions(t *testing.T) {
 	if code := cancelled.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) && code != exitInterrupted+int(syscall.SIGTERM) {
 		t.Errorf("Ctrl-C: %d, %s", code, cancelled.err.String())
 	}
-	if out := ok(t, "exec", "alice", "--session", "s", "--", "echo $A"); out != "here\n" {
-		t.Errorf("after Ctrl-C: %q", out)
-	}
-	if out := ok(t, "session", "list"); !strings.Contains(out, "alice  s        idle") {
-		t.Errorf("%s", out)
-	}
-	if out := ok(t, "session", "show", "alice", "s"); !strings.Contains(out, "$ cd /usr; echo begun; sleep 1000\nbegun\n") {
-		t.Errorf("%s", out)
-	}
+	prints(t, "here\n", "exec", "alice", "--session", "s", "--", "echo $A")
+	shows(t, "alice  s        idle", "session", "list")
+	shows(t, "$ cd /usr; echo begun; sleep 1000\nbegun\n", "session", "show", "alice", "s")
 }
 
 // tryJobs is how jobs are used from the command line.
@@ -78,38 +70,26 @@ func tryJobs(t *testing.T) {
 	if code != 6 || !strings.Contains(out, "exit 6") || !strings.Contains(out, "three lines") {
 		t.Errorf("wait: %d, %s%s", code, out, stderr)
 	}
-	if out := ok(t, "job", "tail", "alice", id[:8], "-n", "2"); out != "2\n3\n" {
-		t.Errorf("tail: %q", out)
-	}
-	if out := ok(t, "job", "tail", "alice", id, "--all", "-f"); out != "b\n2\n3\n" {
-		t.Errorf("tail --all -f: %q", out)
-	}
+	prints(t, "2\n3\n", "job", "tail", "alice", id[:8], "-n", "2")
+	prints(t, "b\n2\n3\n", "job", "tail", "alice", id, "--all", "-f")
 	var shown struct{ LogFile string }
 	if err := json.Unmarshal([]byte(ok(t, "job", "show", "alice", id, "--json")), &shown); err != nil {
 		t.Fatal(err)
 	}
-	if out := ok(t, "exec", "alice", "--", "cat", shown.LogFile); out != "b\n2\n3\n" {
-		t.Errorf("the agent reads in %s: %q", shown.LogFile, out)
-	}
+	prints(t, "b\n2\n3\n", "exec", "alice", "--", "cat", shown.LogFile)
 	long := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
 	if out := ok(t, "job", "list", "alice"); !strings.Contains(out, shortID(long)+"  running") || !strings.Contains(out, "sleep 1000") {
 		t.Errorf("list: %s", out)
 	}
-	if code, _, stderr := sandbox(t, "job", "wait", "alice", long, "--timeout", "100ms"); code != exitSandbox || !strings.Contains(stderr, "still runs") {
-		t.Errorf("wait too short: %d, %s", code, stderr)
-	}
+	fails(t, exitSandbox, "still runs", "job", "wait", "alice", long, "--timeout", "100ms")
 	ok(t, "job", "kill", "alice", long, "--kill")
-	if code, _, _ := sandbox(t, "job", "wait", "alice", long); code != 128+9 {
-		t.Errorf("killed: %d", code)
-	}
+	fails(t, 128+9, "", "job", "wait", "alice", long)
 	var job struct{ Signal int }
 	if err := json.Unmarshal([]byte(ok(t, "job", "show", "alice", long, "--json")), &job); err != nil || job.Signal != 9 {
 		t.Errorf("%+v %v", job, err)
 	}
 	for _, text := range []string{"ffff", strings.Repeat("0", 32)} {
-		if code, _, stderr := sandbox(t, "job", "show", "alice", text); code != fault.ExitNotFound {
-			t.Errorf("%s: %d, %s", text, code, stderr)
-		}
+		fails(t, fault.ExitNotFound, "", "job", "show", "alice", text)
 	}
 }
 
@@ -125,9 +105,7 @@ func tryCompletion(t *testing.T) {
 		{[]string{"agent", "set", "al"}, "alice\n"}, {[]string{"agent", "set", "alice", ""}, "limits.memoryMB=\n"}, {[]string{"config", "set", ""}, "cpus=\n"},
 		{[]string{"tool", "describe", "alice", ""}, "sandbox_read_file\tRead a file\n"}, {[]string{"logs", "--agent", ""}, "alice\n"}, {[]string{"mcp", "install", ""}, "zed\n"},
 	} {
-		if out := ok(t, append([]string{"__complete"}, tc.line...)...); !strings.Contains(out, tc.want) {
-			t.Errorf("%q: %q", tc.line, out)
-		}
+		shows(t, tc.want, append([]string{"__complete"}, tc.line...)...)
 	}
 }
 
@@ -183,18 +161,12 @@ func tryTerminalsInAGuest(t *testing.T) {
 	}
 	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "sleep", "1000"))
 	ok(t, "restart")
-	if code, _, stderr := sandbox(t, "job", "show", "alice", id); code != fault.ExitNotFound {
-		t.Errorf("a job of the last guest: %d, %s", code, stderr)
-	}
-	if out := ok(t, "session", "list", "alice"); !strings.Contains(out, "ended") {
-		t.Errorf("%s", out)
-	}
+	fails(t, fault.ExitNotFound, "", "job", "show", "alice", id)
+	shows(t, "ended", "session", "list", "alice")
 	ok(t, "exec", "alice", "--session", "s", "--", "echo again")
 	if out := ok(t, "session", "show", "alice", "s"); !strings.Contains(out, "begun") || !strings.Contains(out, "$ echo again\nagain\n") {
 		t.Errorf("%s", out)
 	}
 	ok(t, "session", "close", "alice", "s")
-	if code, _, stderr := sandbox(t, "session", "show", "alice", "s"); code != fault.ExitNotFound {
-		t.Errorf("%d, %s", code, stderr)
-	}
+	fails(t, fault.ExitNotFound, "", "session", "show", "alice", "s")
 }
