@@ -11,10 +11,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// NewAgentID makes an id that nobody else has.
+// NewAgentID returns a new, unique id.
 func NewAgentID() AgentID { return AgentID(NewUUID()) }
 
-// NewUUID makes a UUID of version 4, in capitals as the desktop app writes them.
+// NewUUID returns a UUID of version 4, in capitals as the desktop app writes them.
 func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -24,10 +24,9 @@ func NewUUID() string {
 
 const nameAllowed = "1 to 64 letters (a to z), digits, dashes and spaces, with a letter or digit at either end"
 
-// NameAgent reads an agent's name as a person writes it: capitals are written
-// small and spaces as dashes, as the desktop app does it. Whatever else a name
-// cannot hold is refused and not dropped, so two names are one only where they
-// differ in nothing but that. "root" is refused: nobody would know whom it means.
+// NameAgent parses an agent's name as a person writes it. Like the desktop app, it turns
+// capitals into small letters and spaces into dashes. Other invalid characters are errors
+// instead of being dropped, so that different names stay different. "root" is reserved.
 func NameAgent(text string) (AgentName, error) {
 	name, err := ParseAgentName(strings.Map(func(r rune) rune {
 		switch {
@@ -47,22 +46,22 @@ func NameAgent(text string) (AgentName, error) {
 	return name, nil
 }
 
-// A Linux user is "agent-" and the agent's name. A name that is too long for
-// that keeps its beginning, and has a digest of all of it for the rest.
+// A Linux user is "agent-" and the agent's name. Long names are shortened: they keep
+// their beginning and end with a digest of the whole name.
 const (
 	userPrefix = "agent-" // keeps agents apart from the distribution's own users
-	maxUser    = 32       // bytes, the most that shadow's tools and the login records take
-	digestLen  = 16       // 80 bits in base 32: nobody meets another by chance
+	maxUser    = 32       // bytes, the limit of shadow's tools and of login records
+	digestLen  = 16       // 80 bits in base 32
 )
 
 var digestText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567")
 
-// A name that looks as if it had been shortened is shortened too: so no name's
-// user is that of another one.
+// shortened matches names that look shortened. They are shortened too, so that no two
+// names have the same user.
 var shortened = regexp.MustCompile(fmt.Sprintf(`^.*-[a-z2-7]{%d}$`, digestLen))
 
-// User is the Linux user that an agent of this name has, unless another agent
-// has it already.
+// User returns the Linux user for the name. If another agent has it already, use
+// OtherUser.
 func (n AgentName) User() LinuxUser {
 	plain := userPrefix + string(n)
 	if len(plain) < maxUser || len(plain) == maxUser && !shortened.MatchString(plain) {
@@ -71,15 +70,15 @@ func (n AgentName) User() LinuxUser {
 	return n.userOf(string(n))
 }
 
-// OtherUser is the Linux user of an agent whose name's own another one has,
-// which once had that name.
+// OtherUser returns a user that is unique to the agent. It is for a name whose User belongs
+// to an agent that has since been renamed.
 func (n AgentName) OtherUser(id AgentID) LinuxUser { return n.userOf(string(n) + "\n" + string(id)) }
 
 func (n AgentName) userOf(what string) LinuxUser {
 	sum := sha256.Sum256([]byte(what))
 	digest := digestText.EncodeToString(sum[:])[:digestLen]
 	room := maxUser - len(userPrefix) - 1 - digestLen
-	// It has always the full length, which tells it from one that is not shortened.
+	// Padded to the full length, to differ from all names that are not shortened.
 	begin := string(n) + strings.Repeat("-", max(0, room-len(n)))
 	return LinuxUser(userPrefix + begin[:room] + "-" + digest)
 }

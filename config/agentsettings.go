@@ -1,31 +1,31 @@
 package config
 
-// AgentSettings are what a person chose for an agent. The zero value is not
-// valid: AgentDefaults returns one that is.
+// AgentSettings are the settings of an agent. The zero value is not valid: see
+// AgentDefaults.
 type AgentSettings struct {
-	// AutonomousExec lets the agent use tools that change something; with
-	// PluginCreate it may also make plugins of its own.
+	// AutonomousExec allows tools that change something. With PluginCreate, the agent
+	// may also create plugins.
 	AutonomousExec, PluginCreate bool
-	// MaxCommandsPerTurn is how many commands it may run before it answers.
+	// MaxCommandsPerTurn bounds the commands that it runs before it answers.
 	MaxCommandsPerTurn int
 	Network            Network
-	// HostServices lets it reach, by the network, what listens on this computer.
+	// HostServices allows connections to what listens on this computer.
 	HostServices bool
 	Limits       Limits
 }
 
-// Limits are what one agent can use of the guest and of this computer. Zero is
-// what each says.
+// Limits bounds what an agent uses of the guest and of this computer. The meaning of zero
+// is at each field.
 type Limits struct {
-	CPUWeight  int // against other agents; the usual is 100
-	CPUPercent int // of one processor; 0 is all there are
+	CPUWeight  int // relative to other agents; the default is 100
+	CPUPercent int // of one processor; 0 is all processors
 	MemoryMB   int // 0 is half of the guest's
 	Processes  int
-	DiskMB     int // of what it installs and changes in the guest; 0 is half of the guest's disk
-	DiskFiles  int // as DiskMB
+	DiskMB     int // of its changes in the guest; 0 is half of the guest's disk
+	DiskFiles  int // like DiskMB
 	DiskMBps   int // read or written per second; 0 is no limit
 	HomeMB     int // of its home folder, on this computer; 0 is no limit
-	HomeFiles  int // as HomeMB
+	HomeFiles  int // like HomeMB
 }
 
 // The bounds of an agent's settings.
@@ -34,8 +34,8 @@ const (
 	MaxJobs                     = 16        // background jobs that run at once; the guest refuses more
 	minCPUWeight, maxCPUWeight  = 1, 10_000 // Linux's own
 	maxCPUPercent               = 100 * maxCPUs
-	minAgentMB, maxAgentMB      = 64, 1024 * maxMemoryGB // with less, neither python nor node starts
-	minProcesses, maxProcesses  = 16, 32_768             // a shell with a pipeline; what a small kernel can number
+	minAgentMB, maxAgentMB      = 64, 1024 * maxMemoryGB // python and node need this much
+	minProcesses, maxProcesses  = 16, 32_768             // a shell with a pipeline; the default pid_max
 	minDiskMB, maxDiskMB        = 16, 1024 * maxDiskGB
 	minDiskFiles, maxDiskFiles  = 1000, 100_000_000 // one package has hundreds of files
 	minDiskMBps, maxDiskMBps    = 1, 100_000
@@ -43,7 +43,7 @@ const (
 	usualCommands               = 10 // the desktop app's
 )
 
-// AgentDefaults returns the settings of an agent for whom nobody chose anything.
+// AgentDefaults returns the default settings of agents.
 func AgentDefaults() AgentSettings {
 	return AgentSettings{
 		PluginCreate: true, MaxCommandsPerTurn: usualCommands, Network: NetworkOutbound,
@@ -51,7 +51,7 @@ func AgentDefaults() AgentSettings {
 	}
 }
 
-// agentFields are the keys of an agent's settings in the order they are shown.
+// agentFields returns the settings in display order.
 func agentFields() table[AgentSettings] {
 	limit := func(key, meaning string, lo, hi int, zero string, at func(*Limits) *int) field[AgentSettings] {
 		of := func(s *AgentSettings) *int { return at(&s.Limits) }
@@ -79,28 +79,28 @@ func agentFields() table[AgentSettings] {
 	}
 }
 
-// AgentKeys are the keys of an agent's settings, in the order they are shown.
+// AgentKeys returns the keys of agents' settings in display order.
 func AgentKeys() []string { return agentFields().keys() }
 
-// DescribeAgent says what there is to know of each key of an agent's settings, in that order.
+// DescribeAgent describes agents' settings in display order.
 func DescribeAgent() []Description { return agentFields().describe(AgentDefaults()) }
 
-// AgentEffectOf says when a key of an agent's settings takes effect.
+// AgentEffectOf returns when a change of the key takes effect.
 func AgentEffectOf(key string) Effect { return agentFields().effect(key) }
 
-// AgentZero says what 0 means in an agent's settings; "" is what it says.
+// AgentZero returns the special meaning of 0, or "" if there is none.
 func AgentZero(key string) string {
 	f, _ := agentFields().find(key)
 	return f.zero
 }
 
-// With returns the settings with one changed, from its text.
+// With returns the settings with one changed.
 func (s AgentSettings) With(key, text string) (AgentSettings, error) {
 	_, err := agentFields().put(&s, key, text)
 	return s, err
 }
 
-// Differences lists the keys of what two settings do not have in common.
+// Differences returns the keys whose values differ.
 func (s AgentSettings) Differences(other AgentSettings) []string {
 	return agentFields().differences(&s, &other)
 }
@@ -108,8 +108,7 @@ func (s AgentSettings) Differences(other AgentSettings) []string {
 // MarshalJSON writes every setting under its key.
 func (s AgentSettings) MarshalJSON() ([]byte, error) { return agentFields().marshal(&s) }
 
-// UnmarshalJSON reads what MarshalJSON wrote. What is not in it is as
-// AgentDefaults has it.
+// UnmarshalJSON reads what MarshalJSON wrote. Missing settings have their defaults.
 func (s *AgentSettings) UnmarshalJSON(text []byte) error {
 	doc, err := parseDocument(text)
 	if err != nil {

@@ -1,7 +1,7 @@
 package config
 
-// BridgeLimits are how many requests of one agent's programs the bridge accepts
-// in any minute. What it refuses does not count; 0 refuses all.
+// BridgeLimits bounds the requests per minute that the bridge accepts from an agent's
+// programs. Refused requests do not count. A limit of 0 refuses all.
 type BridgeLimits struct {
 	Secrets   int
 	Config    int // get and set
@@ -12,19 +12,18 @@ type BridgeLimits struct {
 	Log       int
 }
 
-// maxPerMinute is a thousand a second, which is more than a bridge carries: the
-// bound only catches a slip of the keyboard.
+// maxPerMinute is more than a bridge can serve. It catches typing errors.
 const maxPerMinute = 60_000
 
 func bridgeDefaults() BridgeLimits {
 	return BridgeLimits{
-		Secrets:   120, // a program asks once and keeps it
+		Secrets:   120, // programs ask once
 		Config:    600, // cheap, and plugins have loops
 		Inference: 60,
 		HTTP:      120,
-		Dispatch:  10, // each becomes the work of an agent
+		Dispatch:  10, // each starts an agent's task
 		Memory:    120,
-		Log:       1200, // a line each 50 ms: more is lost in the ring before anybody reads it
+		Log:       1200, // a line each 50 ms: more is overwritten before it is read
 	}
 }
 

@@ -13,34 +13,33 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// field is one key of some settings: the only place that knows its name, its
-// values and where it is kept.
+// field describes a setting: its key, its values and how to get and set it.
 type field[S any] struct {
 	key     string
-	meaning string // what it is for, for a person
+	meaning string // its purpose, for people
 	effect  Effect
-	allowed string                            // the values that are allowed, for a person
-	zero    string                            // what 0 means, where that is not none
-	raw     func(text string) json.RawMessage // a value from a command line as JSON, if it is one
+	allowed string                            // its valid values, for people
+	zero    string                            // the special meaning of 0, if it has one
+	raw     func(text string) json.RawMessage // turns a value from a command line into JSON, which may be invalid
 	set     func(*S, json.RawMessage) error
 	get     func(*S) any
 }
 
-// Effect says when a changed setting takes effect.
+// Effect is when a changed setting takes effect.
 type Effect string
 
 const (
 	Live      Effect = "live"       // at once
-	NextStart Effect = "next start" // when the VM is started the next time
+	NextStart Effect = "next start" // at the next start of the VM
 )
 
-// live marks a field as one that takes effect at once.
+// live marks a field that takes effect at once.
 func live[S any](f field[S]) field[S] {
 	f.effect = Live
 	return f
 }
 
-// table is every key of some settings, in the order they are shown.
+// table lists settings in display order.
 type table[S any] []field[S]
 
 func (t table[S]) find(key string) (field[S], bool) {
@@ -59,10 +58,10 @@ func (t table[S]) keys() []string {
 	return keys
 }
 
-// Description is what a person wants to know of a key before they set it.
+// Description describes a setting for people.
 type Description struct {
 	Key, Meaning, Allowed string
-	Default               string // as it is written on a command line
+	Default               string // in the form of a command line
 	Effect                Effect
 }
 
@@ -74,7 +73,7 @@ func (t table[S]) describe(defaults S) []Description {
 	return list
 }
 
-// spelled is a value as it is written on a command line: see field.raw.
+// spelled returns a value in the form of a command line: see field.raw.
 func spelled(value any) string {
 	v := reflect.ValueOf(value)
 	if v.Kind() != reflect.Slice {
@@ -87,7 +86,7 @@ func spelled(value any) string {
 	return strings.Join(items, ",")
 }
 
-// effect says when a key takes effect; an unknown key is NextStart.
+// effect returns when a key takes effect; unknown keys are NextStart.
 func (t table[S]) effect(key string) Effect {
 	if f, ok := t.find(key); ok && f.effect != "" {
 		return f.effect
@@ -95,7 +94,7 @@ func (t table[S]) effect(key string) Effect {
 	return NextStart
 }
 
-// put changes one setting from its text, and returns its value as JSON.
+// put sets a key from a command line's text, and returns its value as JSON.
 func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	const op = "set"
 	f, ok := t.find(key)
@@ -113,7 +112,7 @@ func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// differences lists the keys of what two settings do not have in common.
+// differences returns the keys whose values differ.
 func (t table[S]) differences(a, b *S) []string {
 	var keys []string
 	for _, f := range t {
@@ -267,5 +266,5 @@ func parseText[T ~string](raw json.RawMessage, parse func(string) (T, error)) (T
 	return v, nil
 }
 
-// brief is as much of a wrong value as helps to find it.
+// brief returns the beginning of a value, for errors.
 func brief(raw json.RawMessage) string { return printable.Line(string(raw), 60) }

@@ -15,11 +15,11 @@ import (
 // HomeVariable names the environment variable that moves the home folder.
 const HomeVariable = "OSAURUS_HOME"
 
-// Home is the folder that everything is kept in, an absolute path. Its methods
-// only name what is in it; Make creates.
+// Home is the absolute path of the folder with all data. Most methods only return paths in
+// it; Make creates folders.
 type Home string
 
-// FindHome returns $OSAURUS_HOME, or else the usual home.
+// FindHome returns $OSAURUS_HOME, or UsualHome if it is not set.
 func FindHome() (Home, error) {
 	if dir := os.Getenv(HomeVariable); dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -30,7 +30,7 @@ func FindHome() (Home, error) {
 	return UsualHome()
 }
 
-// UsualHome is .osaurus in the user's own home.
+// UsualHome returns .osaurus in the user's home.
 func UsualHome() (Home, error) {
 	dir, err := os.UserHomeDir()
 	if err != nil {
@@ -46,33 +46,33 @@ func (h Home) join(parts ...string) string {
 	return filepath.Join(append([]string{string(h)}, parts...)...)
 }
 
-// SettingsFile is what Load reads.
+// SettingsFile is the file that Load reads.
 func (h Home) SettingsFile() string { return h.join("config", "sandbox.json") }
 
-// MCPToken is what apps show that ask for agents' tools over HTTP.
+// MCPToken is the file with the token for MCP over HTTP.
 func (h Home) MCPToken() string { return h.join("config", "mcp-token") }
 
-// AgentMap is which agent each Linux user of the guest is.
+// AgentMap maps the guest's Linux users to agents.
 func (h Home) AgentMap() string { return h.join("config", "sandbox-agent-map.json") }
 
-// InstalledPlugins is which plugins an agent has.
+// InstalledPlugins lists an agent's plugins.
 func (h Home) InstalledPlugins(agent AgentID) string {
 	return h.join("agents", string(agent), "sandbox-plugins", "installed.json")
 }
 
-// Packs is the store of what guests are made of.
+// Packs is the store of packs.
 func (h Home) Packs() string { return h.join("container", "packs") }
 
-// Images is the store of what was made out of packs.
+// Images is the store of images built from packs.
 func (h Home) Images() string { return h.join("container", "images") }
 
-// Kernel is the kernel of the guest that is set up.
+// Kernel is the provisioned guest's kernel.
 func (h Home) Kernel() string { return h.join("container", "kernel", "vmlinux") }
 
-// BaseImage is its read-only base.
+// BaseImage is the provisioned guest's read-only base.
 func (h Home) BaseImage() string { return h.join("container", "initfs.ext4") }
 
-// DataDisk is its writable disk.
+// DataDisk is the guest's writable disk.
 func (h Home) DataDisk() string { return h.join("container", "data.ext4") }
 
 // Workspace is shared with the guest as /workspace.
@@ -92,38 +92,37 @@ func (h Home) Plugins() string { return h.join("sandbox-plugins") }
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
 
-// Artifacts is what agents have handed over to people: a folder for each
-// conversation.
+// Artifacts has a folder with shared artifacts for each conversation.
 func (h Home) Artifacts() string { return h.join("artifacts") }
 
-// Database holds memory, events, tasks and the audit.
+// Database stores memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 
-// Secrets is the encrypted file of secrets, if they are kept in one.
+// Secrets is the encrypted file of the secret store "file".
 func (h Home) Secrets() string { return h.join("secrets.age") }
 
-// SecretsKey is the key that it is encrypted with.
+// SecretsKey is the key of the Secrets file.
 func (h Home) SecretsKey() string { return h.join("config", "secrets.key") }
 
-// Downloads is for what is fetched; all in it can be fetched again.
+// Downloads is the cache of downloads.
 func (h Home) Downloads() string { return h.join("cache", "downloads") }
 
 // Builder keeps the disk of an unfinished toolbox build.
 func (h Home) Builder() string { return h.join("cache", "builder") }
 
-// Locks is for the files that keep two programs apart.
+// Locks is for lock files.
 func (h Home) Locks() string { return h.join("run", "locks") }
 
-// Run is for sockets and all else that is worth nothing after a restart.
+// Run is for sockets and other files that a restart makes useless.
 func (h Home) Run() string { return h.join("run") }
 
-// Logs is for logs.
+// Logs is the folder of logs.
 func (h Home) Logs() string { return h.join("logs") }
 
-// privateDir: nobody but the user looks into the home.
+// privateDir keeps other users out of the home.
 const privateDir fs.FileMode = 0o700
 
-// CheckOwner refuses a home that belongs to another user. One that does not exist passes.
+// CheckOwner fails if the home belongs to another user. It accepts a missing home.
 func (h Home) CheckOwner() error {
 	info, err := os.Stat(string(h))
 	if err != nil {
@@ -141,8 +140,8 @@ func (h Home) CheckOwner() error {
 		Advise("Work as that user, or set " + HomeVariable + " to a folder of your own.")
 }
 
-// Make creates a folder of the home and returns it. It refuses a home in which
-// another user could swap what this one relies on.
+// Make creates a folder of the home and returns it. It fails if another user owns the home
+// or can write to it.
 func (h Home) Make(dir string) (string, error) {
 	const op = "make folder"
 	if err := os.MkdirAll(dir, privateDir); err != nil {

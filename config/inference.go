@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Inference is which model answers agents, and how much of it each may have.
+// Inference selects the model for agents and bounds its use.
 type Inference struct {
-	// BaseURL is an endpoint that is compatible with OpenAI's; empty is none.
+	// BaseURL is an endpoint with OpenAI's API; empty is none.
 	BaseURL InferenceURL
-	// Model answers whoever names none; empty is none.
+	// Model is the default model; empty is none.
 	Model ModelName
-	// RequestsPerDay and TokensPerDay are what one agent may have in 24 hours; 0
-	// is no limit.
+	// RequestsPerDay and TokensPerDay bound each agent's use in 24 hours; 0 is no
+	// limit.
 	RequestsPerDay, TokensPerDay int
 }
 
-// The bounds of an agent's day, and what it has where nobody chose. The usual
-// are more than an agent that works all day takes, and less than a loop does.
+// The bounds and defaults of an agent's use per day. The defaults are more than an agent
+// needs that works all day, and less than one uses that is stuck in a loop.
 const (
 	maxRequestsPerDay   = 86_400 // one a second
 	maxTokensPerDay     = 1_000_000_000
@@ -39,16 +39,16 @@ func inferenceFields() table[Settings] {
 	}
 }
 
-// InferenceURL is where an endpoint for inference is: "http://127.0.0.1:1337/v1".
+// InferenceURL is the base URL of an endpoint for inference: "http://127.0.0.1:1337/v1".
 type InferenceURL string
 
 const (
 	inferenceURLAllowed = `an http or https address ("http://127.0.0.1:1337/v1"), or "" for none`
-	maxURL              = 512 // no address is longer
+	maxURL              = 512 // bytes
 )
 
-// parseInferenceURL reads where an endpoint is. What is secret about it is no
-// part of its address: that is shown.
+// parseInferenceURL parses an endpoint's URL. It must contain no credentials, because it is
+// shown.
 func parseInferenceURL(text string) (InferenceURL, error) {
 	if text == "" {
 		return "", nil
@@ -60,17 +60,17 @@ func parseInferenceURL(text string) (InferenceURL, error) {
 	return InferenceURL(strings.TrimRight(text, "/")), nil
 }
 
-// ModelName is what an endpoint calls a model: "llama3.2:3b", "qwen/qwen3-8b".
+// ModelName is an endpoint's name for a model: "llama3.2:3b", "qwen/qwen3-8b".
 type ModelName string
 
 const modelAllowed = "1 to 200 letters, digits, dots, dashes, underscores, colons, slashes, @ and +, and starts with a letter or digit"
 
-// maxModel is more than any endpoint's longest name has.
+// maxModel bounds a model's name in bytes.
 const maxModel = 200
 
 var modelText = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 
-// ParseModelName reads what a model is called.
+// ParseModelName parses the name of a model.
 func ParseModelName(text string) (ModelName, error) {
 	if len(text) > maxModel || !modelText.MatchString(text) {
 		return "", notAllowed("read model", text, modelAllowed)
@@ -78,7 +78,7 @@ func ParseModelName(text string) (ModelName, error) {
 	return ModelName(text), nil
 }
 
-// parseUsualModel reads the model of whoever names none, or none.
+// parseUsualModel parses the default model, which may be empty.
 func parseUsualModel(text string) (ModelName, error) {
 	if text == "" {
 		return "", nil

@@ -9,9 +9,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Lock waits until no other program changes what has this name, and keeps the
-// others waiting until unlock is called. It is for moments: a read, a change
-// and a write of a file. A program that ends has unlocked.
+// Lock acquires the home's lock of this name and waits for it without limit, so it must
+// be held only briefly: to read, change and write a file. The end of the process unlocks
+// it.
 func (h Home) Lock(name string) (unlock func(), err error) {
 	dir, err := h.Make(h.Locks())
 	if err != nil {

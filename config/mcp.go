@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// MCP is where apps find agents' tools over HTTP.
+// MCP configures MCP over HTTP.
 type MCP struct {
-	// Listen is the address of this computer's own network; empty is none.
+	// Listen is the address to listen on; empty is none.
 	Listen LoopbackAddress
-	// Origins are the web pages that may call.
+	// Origins are the web pages that may send requests.
 	Origins []WebOrigin
 }
 
@@ -21,13 +21,12 @@ func mcpFields() table[Settings] {
 	}
 }
 
-// LoopbackAddress is where a program listens that only this computer reaches:
-// "127.0.0.1:8138".
+// LoopbackAddress is a loopback address with a port: "127.0.0.1:8138".
 type LoopbackAddress string
 
 const loopbackAllowed = `an address of this computer's own network and a port ("127.0.0.1:8138"), or "" for none`
 
-// ParseLoopbackAddress reads where to listen.
+// ParseLoopbackAddress parses an address, which may be empty.
 func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
 	if text == "" {
 		return "", nil
@@ -39,15 +38,15 @@ func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
 	return LoopbackAddress(at.String()), nil
 }
 
-// WebOrigin is where a web page comes from: "https://app.example".
+// WebOrigin is the origin of a web page: "https://app.example".
 type WebOrigin string
 
 const (
 	originAllowed = `where a web page comes from, as browsers say it ("https://app.example")`
-	maxOrigin     = 300 // a name of DNS has 253 bytes
+	maxOrigin     = 300 // bytes; DNS names have up to 253
 )
 
-// parseWebOrigin reads an origin: scheme, host and perhaps a port, nothing else.
+// parseWebOrigin parses an origin: a scheme, a host and optionally a port.
 func parseWebOrigin(text string) (WebOrigin, error) {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxOrigin || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || text != u.Scheme+"://"+strings.ToLower(u.Host) {

@@ -9,19 +9,19 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// The names below are parsed once, where they come in, and are then safe to be
-// a file name, a command line argument or a line of a log: none can be empty,
-// start with a dash or a dot, or hold a slash, a space or a control character.
+// Names are parsed once, where they enter the program. After that, they are safe as file
+// names, command line arguments and in logs: they are not empty, do not start with a dash
+// or a dot, and contain no slash, space or control character.
 type (
-	// AgentName is what an agent's home folder and Linux user are called
-	// after: "alice", "0b7c3d5e-…".
+	// AgentName names an agent, its home folder and its Linux user: "alice",
+	// "0b7c3d5e-…".
 	AgentName string
 	// AgentID is an agent's UUID in capitals, as the desktop app writes it:
 	// "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E".
 	AgentID string
-	// LinuxUser is a user of the guest that belongs to an agent: "agent-alice".
+	// LinuxUser is the user of an agent in the guest: "agent-alice".
 	LinuxUser string
-	// SecretName is what a secret is asked for by: "OPENAI_API_KEY".
+	// SecretName names a secret and its environment variable: "OPENAI_API_KEY".
 	SecretName string
 	// PluginID is a plugin's file name in the library: "python-data-tools".
 	PluginID string
@@ -29,19 +29,18 @@ type (
 	PackName string
 	// PackageName is a package of the guest's distribution: "py3-pip".
 	PackageName string
-	// SessionID is what an agent's persistent shell is asked for by: "default",
-	// a chat's id.
+	// SessionID identifies an agent's persistent shell: "default", a chat's id.
 	SessionID string
-	// CallID is what a command of a session is cancelled by, as its caller chose.
+	// CallID identifies a command of a session, to cancel it. The caller chooses it.
 	CallID string
-	// JobID is what a background command is asked for by: 128 random bits.
+	// JobID identifies a background command: 128 random bits.
 	JobID string
 )
 
-// SessionDefault is the session where none is named.
+// SessionDefault is the session used if none is named.
 const SessionDefault SessionID = "default"
 
-// rule is what a name may be, for the parser and for a person.
+// rule describes valid names, for the parser and for people.
 type rule struct {
 	what    string
 	pattern *regexp.Regexp // matches the whole name
@@ -55,10 +54,9 @@ var (
 		"1 to 64 lower-case letters, digits and dashes, with no dash at either end"}
 	agentID = rule{"agent id", regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`), 36,
 		"a UUID: 32 hexadecimal digits in five groups with dashes between them"}
-	// It is also the name of the environment variable that carries the secret.
 	secretName = rule{"secret name", regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`), 128,
 		"1 to 128 letters, digits and underscores, and does not start with a digit"}
-	// It becomes part of paths on both sides and, with a suffix, a file name.
+	// It becomes part of paths on the host and in the guest.
 	pluginID = rule{"plugin id", regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`), 64,
 		"1 to 64 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at either end"}
 	packName = rule{"pack name", regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`), 64,
@@ -66,7 +64,7 @@ var (
 	// The alphabet of apk and apt.
 	packageName = rule{"package name", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+._-]*$`), 128,
 		`the name of a package ("ripgrep")`}
-	// 64 bytes hold every usual id of a conversation; it is also a file name.
+	// 64 bytes hold every usual id of a conversation.
 	sessionID = rule{"session id", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`), 64,
 		"1 to 64 letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
 	callID = rule{"call id", sessionID.pattern, sessionID.max, sessionID.allowed}
@@ -84,48 +82,47 @@ func notAllowed(op, text, allowed string) error {
 	return fault.Newf(fault.InvalidArgs, op, brief(quoted(text)), "not allowed").Advise("It is " + allowed + ".")
 }
 
-// ParseAgentName reads an agent's name.
+// ParseAgentName parses an agent's name.
 func ParseAgentName(name string) (AgentName, error) { return parseName[AgentName](agentName, name) }
 
-// ParseAgentID reads an agent's UUID, in capitals or not.
+// ParseAgentID parses an agent's UUID, in capitals or not.
 func ParseAgentID(id string) (AgentID, error) {
 	parsed, err := parseName[AgentID](agentID, id)
 	return AgentID(strings.ToUpper(string(parsed))), err
 }
 
-// ParseSecretName reads a secret's name.
+// ParseSecretName parses a secret's name.
 func ParseSecretName(name string) (SecretName, error) { return parseName[SecretName](secretName, name) }
 
-// ParsePluginID reads a plugin's id.
+// ParsePluginID parses a plugin's id.
 func ParsePluginID(id string) (PluginID, error) { return parseName[PluginID](pluginID, id) }
 
-// ParsePackName reads the name of a pack in the store.
+// ParsePackName parses the name of a pack in the store.
 func ParsePackName(name string) (PackName, error) { return parseName[PackName](packName, name) }
 
-// parsePackageName reads the name of a package.
+// parsePackageName parses the name of a package.
 func parsePackageName(name string) (PackageName, error) {
 	return parseName[PackageName](packageName, name)
 }
 
-// ParseSessionID reads what an agent's persistent shell is asked for by.
+// ParseSessionID parses the id of an agent's persistent shell.
 func ParseSessionID(id string) (SessionID, error) { return parseName[SessionID](sessionID, id) }
 
-// ParseCallID reads what a command of a session is cancelled by.
+// ParseCallID parses the id of a command of a session.
 func ParseCallID(id string) (CallID, error) { return parseName[CallID](callID, id) }
 
-// ParseJobID reads what a background command is asked for by.
+// ParseJobID parses the id of a background command.
 func ParseJobID(id string) (JobID, error) { return parseName[JobID](jobID, id) }
 
-// PackRef says which pack: PackAuto, a source, a pack's name or a path.
+// PackRef selects a pack: PackAuto, a source, a pack's name or a path.
 type PackRef string
 
-// PackAuto takes the alpine pack, or makes a debian one where Alpine's host
-// cannot be reached.
+// PackAuto selects the Alpine pack, or a Debian pack if Alpine's host cannot be reached.
 const PackAuto PackRef = "auto"
 
 const packAllowed = `"auto", "alpine", "debian", the name of a pack in the store, or an absolute path`
 
-// ParsePackRef reads which pack is meant. A path is absolute and clean.
+// ParsePackRef parses a reference to a pack. A path must be absolute and clean.
 func ParsePackRef(text string) (PackRef, error) {
 	if filepath.IsAbs(text) && filepath.Clean(text) == text && !strings.ContainsRune(text, 0) {
 		return PackRef(text), nil
@@ -136,12 +133,12 @@ func ParsePackRef(text string) (PackRef, error) {
 	return PackRef(text), nil
 }
 
-// Path is the path that is meant, if one is.
+// Path returns the path, and whether the reference is one.
 func (r PackRef) Path() (string, bool) { return string(r), filepath.IsAbs(string(r)) }
 
 const networkAllowed = `"outbound" or "none"`
 
-// parseNetwork reads whether the guest may reach anything outside.
+// parseNetwork parses a network setting.
 func parseNetwork(text string) (Network, error) {
 	switch n := Network(text); n {
 	case NetworkOutbound, NetworkNone:
@@ -150,21 +147,20 @@ func parseNetwork(text string) (Network, error) {
 	return "", notAllowed("read network", text, networkAllowed)
 }
 
-// MirrorURL is where a distribution's package repositories are.
+// MirrorURL is the URL of a distribution's package repositories.
 type MirrorURL string
 
 const mirrorAllowed = `a plain http or https address ("https://dl-cdn.alpinelinux.org/alpine")`
 
-// maxMirror is more than any mirror's address has.
+// maxMirror bounds a mirror's URL in bytes.
 const maxMirror = 512
 
-// Lengths are compared beside an expression: a count in it is unrolled when it is compiled,
-// and this package is in the program that starts with every room of a guest.
+// mirrorText has no counts: they would make it slow to compile, and the program of every
+// room in a guest includes this package.
 var mirrorText = regexp.MustCompile(`^[A-Za-z0-9:/._~%\[\]-]+$`)
 
-// parseMirrorURL reads a mirror's address. Plain HTTP is fine for packages:
-// what they are is proven by their signatures. An address goes into the
-// guest's files as one word, so it has no user, query or fragment.
+// parseMirrorURL parses a mirror's URL. Plain HTTP is safe, because packages are signed.
+// The URL becomes one word of the guest's files, so it has no user, query or fragment.
 func parseMirrorURL(text string) (MirrorURL, error) {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxMirror || !mirrorText.MatchString(text) || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {

@@ -2,12 +2,12 @@ package config
 
 import "strconv"
 
-// Port is where a program listens, by TCP: 8080. There is no port 0.
+// Port is a TCP port, never 0.
 type Port uint16
 
 const portAllowed = "a port: 1 to 65535"
 
-// ParsePort reads a port.
+// ParsePort parses a port.
 func ParsePort(text string) (Port, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
@@ -16,5 +16,5 @@ func ParsePort(text string) (Port, error) {
 	return Port(n), nil
 }
 
-// String is the port as it is written.
+// String returns the port in decimal.
 func (p Port) String() string { return strconv.FormatUint(uint64(p), 10) }

@@ -2,19 +2,19 @@ package config
 
 import "runtime"
 
-// SecretStore is where agents' secrets are kept.
+// SecretStore names a store of agents' secrets.
 type SecretStore string
 
 const (
 	SecretsInKeychain      SecretStore = "keychain"       // the user's Keychain, on macOS
 	SecretsInSecretService SecretStore = "secret-service" // the user's keyring over D-Bus, on Linux
-	SecretsInFile          SecretStore = "file"           // an encrypted file in the home; weaker, so never chosen but by hand
+	SecretsInFile          SecretStore = "file"           // an encrypted file in the home; weaker, so never the default
 )
 
 const secretStoreAllowed = `"keychain", "secret-service" or "file"`
 
-// parseSecretStore reads where secrets are kept. One that this system does not
-// have is no mistake of the settings: it is told where a secret is asked for.
+// parseSecretStore parses the name of a store. It accepts stores that this system lacks:
+// using them fails later.
 func parseSecretStore(text string) (SecretStore, error) {
 	switch s := SecretStore(text); s {
 	case SecretsInKeychain, SecretsInSecretService, SecretsInFile:
@@ -23,7 +23,7 @@ func parseSecretStore(text string) (SecretStore, error) {
 	return "", notAllowed("read secret store", text, secretStoreAllowed)
 }
 
-// systemSecretStore is the system's own.
+// systemSecretStore returns the operating system's store.
 func systemSecretStore() SecretStore {
 	if runtime.GOOS == "darwin" {
 		return SecretsInKeychain

@@ -1,57 +1,57 @@
-// Package config is what a person may choose and where everything lives: the settings file, the home folder and the names that are parsed once.
+// Package config defines the settings, the paths of the home folder and the names of agents, plugins and other objects.
 package config
 
 import "slices"
 
-// Settings are the choices in sandbox.json. The zero value is not valid:
-// Defaults and Load return valid ones.
+// Settings are the settings in sandbox.json. The zero value is not valid: see Defaults and
+// Load.
 type Settings struct {
-	// AutoStart starts the VM with the supervisor.
+	// AutoStart starts the VM with the daemon.
 	AutoStart bool
-	// AutoRestart starts it again after it crashed or fell silent.
+	// AutoRestart restarts the VM after it has crashed or stopped answering.
 	AutoRestart bool
-	// IdleStopMinutes is after how many minutes in which nobody used the VM it
-	// is stopped; 0 means never.
+	// IdleStopMinutes is how long the VM may be unused before it is stopped; 0 means
+	// forever.
 	IdleStopMinutes int
 	CPUs            int
 	MemoryGB        int
 	Network         Network
-	// Pack is what the guest is made of.
+	// Pack selects the guest's pack.
 	Pack PackRef
 	// DiskGB is the size of the writable disk. It can grow, not shrink.
 	DiskGB int
-	// Mirrors are the package repositories that a bake tries, in this order.
+	// Mirrors are the package repositories for the toolbox, tried in this order.
 	Mirrors []MirrorURL
-	// Toolbox are the packages that a bake puts into a bare base.
+	// Toolbox lists the packages to add to a bare base.
 	Toolbox []PackageName
-	// Secrets is where agents' secrets are kept.
+	// Secrets selects the store of agents' secrets.
 	Secrets SecretStore
-	// Bridge is how often programs in the guest may ask the host.
+	// Bridge bounds the requests of programs in the guest.
 	Bridge BridgeLimits
-	// Inference is which model answers agents.
+	// Inference configures the model for agents.
 	Inference Inference
-	// MCP is where apps find agents' tools over HTTP.
+	// MCP configures MCP over HTTP.
 	MCP MCP
 }
 
 // The bounds of the settings.
 const (
-	minCPUs, maxCPUs         = 1, 8    // what the desktop app offers; more virtual processors than real ones only slow the guest
-	minMemoryGB, maxMemoryGB = 1, 8    // below 1 GiB node and pip fail; above 8 the guest crowds out the desktop
-	minDiskGB, maxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches a slip of the keyboard
-	maxIdleStopMinutes       = 1440    // a day: whoever wants longer wants never, which is 0
-	maxListItems             = 256     // mirrors and packages; a bake with more is a mistake
+	minCPUs, maxCPUs         = 1, 8    // like the desktop app; more virtual processors than real ones slow the guest down
+	minMemoryGB, maxMemoryGB = 1, 8    // node and pip need 1 GiB; more than 8 takes too much from the desktop
+	minDiskGB, maxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches typing errors
+	maxIdleStopMinutes       = 1440    // a day
+	maxListItems             = 256     // mirrors and packages
 )
 
-// Network is whether the guest may reach anything outside.
+// Network controls what the guest can connect to.
 type Network string
 
 const (
-	NetworkOutbound Network = "outbound" // out through the host's own connection
+	NetworkOutbound Network = "outbound" // through the host's own connection
 	NetworkNone     Network = "none"     // nothing at all
 )
 
-// Defaults returns the settings of somebody who chose nothing.
+// Defaults returns the default settings.
 func Defaults() Settings {
 	return Settings{
 		AutoStart:   true,
@@ -61,7 +61,7 @@ func Defaults() Settings {
 		Network:     NetworkOutbound,
 		Pack:        PackAuto,
 		DiskGB:      8,
-		// Alpine's own, and one that others keep for the time when that is down.
+		// Alpine's own, and one run by others in case it is down.
 		Mirrors: []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine", "https://mirrors.edge.kernel.org/alpine"},
 		Toolbox: []PackageName{
 			"bash", "coreutils", "findutils", "grep", "sed", "curl", "wget", "git", "jq", "python3", "py3-pip", "py3-virtualenv",
@@ -74,10 +74,10 @@ func Defaults() Settings {
 	}
 }
 
-// EffectOf says when a key takes effect; an unknown key is NextStart.
+// EffectOf returns when a change of the key takes effect; unknown keys are NextStart.
 func EffectOf(key string) Effect { return fields().effect(key) }
 
-// fields are the keys of sandbox.json in the order they are shown.
+// fields returns the settings in display order.
 func fields() table[Settings] {
 	return append(table[Settings]{
 		live(boolField("autoStart", "start the guest when the daemon starts", func(s *Settings) *bool { return &s.AutoStart })),
@@ -94,13 +94,13 @@ func fields() table[Settings] {
 	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields())...)
 }
 
-// Keys are the keys that Set knows, in the order they are shown.
+// Keys returns the keys for File.Set in display order.
 func Keys() []string { return fields().keys() }
 
-// Describe says what there is to know of each key, in that order.
+// Describe describes the settings in display order.
 func Describe() []Description { return fields().describe(Defaults()) }
 
-// Differences lists the keys of what two settings do not have in common.
+// Differences returns the keys whose values differ.
 func (s Settings) Differences(other Settings) []string { return fields().differences(&s, &other) }
 
 // MarshalJSON writes every setting under its key in sandbox.json.

@@ -9,14 +9,13 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// privateFile: what is in the home is for the user alone.
+// privateFile keeps other users from reading files of the home.
 const privateFile fs.FileMode = 0o600
 
-// WriteFile replaces a file so that at any moment, also after a crash, it is
-// either wholly old or wholly new. Its folder is made if need be.
+// WriteFile replaces a file atomically and syncs it to disk. It creates missing folders.
 func WriteFile(path string, data []byte) error { return ReplaceFile(path, data, privateFile) }
 
-// ReplaceFile is WriteFile for a file that is not the user's alone.
+// ReplaceFile is WriteFile for files with another mode than 0600.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	if err := writeFile(path, data, mode); err != nil {
 		return fault.New(fault.Unavailable, "write", path, err).Advise("Check that the folder is writable and that its disk has space.")
@@ -44,7 +43,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	return Sync(dir)
 }
 
-// Sync makes a file, or the names in a folder, outlast a power cut.
+// Sync writes a file, or the names in a folder, to disk.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
