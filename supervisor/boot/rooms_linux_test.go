@@ -48,9 +48,6 @@ func TestRooms(t *testing.T) {
 			h.boot(t)
 			t.Run("Guest", func(t *testing.T) {
 				tryGuest(t, h, c.suite)
-				if !c.spared { // the one with socat in it
-					testSocat(t, h.guest)
-				}
 			})
 			// Busybox stands in for an Alpine that is not there, as the lab says, loudly.
 			whole := p.Manifest.Distribution != "alpine" || lab.AlpineRoot(t, string(p.Manifest.Arch)) != ""

@@ -26,7 +26,9 @@ func (s *Machine) stopGuest(op *operation) error {
 	if op.silent {
 		err = g.Close() // it would not hear anything gentler
 	} else {
-		err = s.shutDown(op.context, g)
+		ctx, cancel := context.WithTimeout(op.context, stopLimit)
+		err = g.Shutdown(ctx)
+		cancel()
 	}
 	select {
 	case <-g.Done():
@@ -56,22 +58,6 @@ func (s *Machine) vacate(op *operation) error {
 		return fault.Newf(fault.Execution, string(op.command), "", "the last machine may still use the disk: %w", err).Advise(fault.AdviceOf(g.Err()))
 	}
 	return nil
-}
-
-// shutDown stops a guest gently, as long as it answers.
-func (s *Machine) shutDown(ctx context.Context, g Guest) error {
-	ctx, cancel := context.WithTimeout(ctx, stopLimit)
-	defer cancel()
-	s.work.Go(func() {
-		asked := time.Now()
-		asking, done := context.WithTimeout(ctx, pingLimit)
-		defer done()
-		err := g.Ping(asking)
-		if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) && time.Since(asked) < pingLimit+stall {
-			cancel()
-		}
-	})
-	return g.Shutdown(ctx)
 }
 
 // makeReady makes what a boot needs, without booting.

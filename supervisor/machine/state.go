@@ -1,7 +1,5 @@
 package machine
 
-import "slices"
-
 // State is the state of a machine. In Provisioning, Starting and Stopping an
 // operation is in progress; it ends in one of the others.
 type State string
@@ -18,22 +16,5 @@ const (
 	Failed         State = "failed"       // with a reason
 )
 
-// follows lists the possible next states.
-func follows(s State) []State {
-	return map[State][]State{
-		SetupRequired:  {Provisioning, Stopping},
-		NotProvisioned: {Provisioning, Stopping},
-		Provisioning:   {Starting, Stopped, NotProvisioned, SetupRequired, Failed},
-		Stopped:        {Starting, Provisioning, Stopping},
-		Starting:       {Running, Provisioning, Stopped, NotProvisioned, SetupRequired, Failed},
-		Running:        {Unresponsive, Stopping, Stopped, Failed},
-		Unresponsive:   {Running, Stopping, Stopped, Failed},
-		Stopping:       {Stopped, Starting, Provisioning, NotProvisioned, Failed},
-		Failed:         {Starting, Provisioning, Stopping},
-	}[s]
-}
-
 // HasGuest reports whether a guest runs, even if it does not answer.
 func (s State) HasGuest() bool { return s == Running || s == Unresponsive }
-
-func (s State) canBecome(next State) bool { return slices.Contains(follows(s), next) }

@@ -141,24 +141,6 @@ func TestLateEnd(t *testing.T) {
 	})
 }
 
-func TestStopOfAGuestThatFellSilent(t *testing.T) {
-	inWorld(t, `{}`, func(b *fakeBackend) { b.provisioned = true; b.delay = 30 * time.Second }, func(t *testing.T, w *world) {
-		w.must(w.Start(t.Context(), by))
-		began := time.Now()
-		w.must(w.Stop(t.Context(), by))
-		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("a guest that answers had %v to stop", took)
-		}
-		w.must(w.Start(t.Context(), by))
-		w.running().freeze()
-		began = time.Now()
-		w.must(w.Stop(t.Context(), by))
-		if took := time.Since(began); took > 6*time.Second {
-			t.Errorf("a guest that does not was waited for for %v", took)
-		}
-	})
-}
-
 func TestDeadMachine(t *testing.T) {
 	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
