@@ -1,5 +1,3 @@
-//go:build linux
-
 package boot_test
 
 import (
@@ -12,12 +10,11 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/homelock"
@@ -34,10 +31,8 @@ func settings(t *testing.T) config.Settings {
 	return s
 }
 
-func prepare(site *boot.Site, s config.Settings, fresh bool) (progress.Status, error) {
-	tracker := progress.NewTracker(func() {})
-	err := site.Prepare(context.Background(), s, fresh, tracker)
-	return tracker.Status(), err
+func prepare(site *boot.Site, s config.Settings, fresh bool) error {
+	return site.Prepare(context.Background(), s, fresh, progress.NewTracker(func() {}))
 }
 
 func TestPrepare(t *testing.T) {
@@ -46,7 +41,7 @@ func TestPrepare(t *testing.T) {
 	if site.Provisioned() || site.Ready(s) {
 		t.Fatal("a new home is provisioned")
 	}
-	if _, err := prepare(site, s, false); err != nil {
+	if err := prepare(site, s, false); err != nil {
 		t.Fatal(err)
 	}
 	if !site.Provisioned() || !site.Ready(s) {
@@ -79,7 +74,7 @@ func TestPrepare(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := prepare(site, s, true); err != nil {
+		if err := prepare(site, s, true); err != nil {
 			t.Fatal(err)
 		}
 		now, err := os.ReadFile(base)
@@ -97,7 +92,7 @@ func TestPrepare(t *testing.T) {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := prepare(site, s, true); err != nil {
+			if err := prepare(site, s, true); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := os.Stat(link); err != nil {
@@ -110,7 +105,7 @@ func TestPrepare(t *testing.T) {
 		for _, size := range []struct{ ask, want int }{{2, 2}, {1, 2}} {
 			bigger := s
 			bigger.DiskGB = size.ask
-			if _, err := prepare(site, bigger, false); err != nil {
+			if err := prepare(site, bigger, false); err != nil {
 				t.Fatal(err)
 			}
 			if info, err := os.Stat(home.DataDisk()); err != nil || info.Size() != int64(size.want)<<30 {
@@ -142,126 +137,74 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// On a disk on which a pack has no room it is said before anything is fetched or made.
+// A disk without room for a pack is refused before anything is downloaded or made.
 func TestNoRoomForAPack(t *testing.T) {
-	home, _ := tmpfs(t)
-	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
-	for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
-		s.Pack = pack
-		ctx, cancel := context.WithTimeout(t.Context(), timetest.Limit)
-		defer cancel()
-		err := site.Prepare(ctx, s, false, progress.NewTracker(func() {}))
-		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free disk space") {
-			t.Errorf("%s: %v (%s)", pack, err, fault.AdviceOf(err))
+	smalldisk.Run(t, diskSize, func(d *smalldisk.Disk) {
+		site, s := boot.New(homeOn(d), &qemu.Driver{}, arch, nil, nil), settings(t)
+		for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
+			s.Pack = pack
+			ctx, cancel := context.WithTimeout(t.Context(), timetest.Limit)
+			defer cancel()
+			err := site.Prepare(ctx, s, false, progress.NewTracker(func() {}))
+			if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "0.2 GiB free") || !strings.Contains(fault.AdviceOf(err), "Free disk space") {
+				t.Errorf("%s: %v (%s)", pack, err, fault.AdviceOf(err))
+			}
 		}
-	}
+	})
 }
 
-// TestFullDisk fills the disk that the home is on at every step.
+// TestFullDisk fills the disk of the home at every step.
 func TestFullDisk(t *testing.T) {
-	home, mounted := tmpfs(t)
-	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
-
-	free := fill(t, mounted)
-	if _, err := prepare(site, s, false); err == nil || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Prepare on a full disk: %v", err)
-	}
-	if site.Provisioned() {
-		t.Error("it is provisioned all the same")
-	}
-	free()
-	if _, err := prepare(site, s, false); err != nil {
-		t.Fatalf("when there is room again: %v", err)
-	}
-
-	if err := config.Edit(home, func(f *config.File) error { return f.Set("cpus", "3") }); err != nil {
-		t.Fatal(err)
-	}
-	free = fill(t, mounted)
-	if _, err := prepare(site, s, false); err != nil {
-		t.Errorf("Prepare that has nothing to do: %v", err)
-	}
-	err := config.Edit(home, func(f *config.File) error { return f.Set("cpus", "4") })
-	if fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
-		t.Errorf("Edit on a full disk: %v", err)
-	}
-	file, err := config.Load(home.SettingsFile())
-	if err != nil || file.Settings().CPUs != 3 {
-		t.Errorf("the settings after that: %+v, %v", file, err)
-	}
-	if err := site.Remove(t.Context()); err != nil {
-		t.Errorf("Remove on a full disk: %v", err)
-	}
-	free()
-	if _, err := prepare(site, s, false); err != nil {
-		t.Errorf("after all of it: %v", err)
-	}
+	smalldisk.Run(t, diskSize, func(d *smalldisk.Disk) {
+		home := homeOn(d)
+		site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+		d.Fill()
+		if err := prepare(site, s, false); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Prepare on a full disk: %v", err)
+		}
+		if site.Provisioned() {
+			t.Error("it is provisioned all the same")
+		}
+		d.Free()
+		if err := prepare(site, s, false); err != nil {
+			t.Fatalf("when there is room again: %v", err)
+		}
+		d.Fill()
+		if err := prepare(site, s, false); err != nil {
+			t.Errorf("Prepare that has nothing to do: %v", err)
+		}
+		if err := site.Remove(t.Context()); err != nil {
+			t.Errorf("Remove on a full disk: %v", err)
+		}
+		d.Free()
+		if err := prepare(site, s, false); err != nil {
+			t.Errorf("after all of it: %v", err)
+		}
+	})
 }
 
 func TestReadOnlyHome(t *testing.T) {
-	home, mounted := tmpfs(t)
-	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
-	if _, err := home.Make(home.Locks()); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("", mounted, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := homelock.Take(t.Context(), home); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
-		t.Errorf("Take: %v", err)
-	}
-	if _, err := prepare(site, s, false); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("Prepare: %v", err)
-	}
-	if err := unix.Mount("", mounted, "", unix.MS_REMOUNT, ""); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := prepare(site, s, false); err != nil {
-		t.Errorf("when it can be written again: %v", err)
-	}
-}
-
-// tmpfsSize has room for the smallest image, and is quickly filled.
-const tmpfsSize = "256m"
-
-// tmpfs makes a home on a small disk of its own.
-func tmpfs(t *testing.T) (home config.Home, mounted string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("*** NOT TRIED: only root can mount a small disk. Run this test as root.")
-	}
-	mounted = t.TempDir()
-	if err := unix.Mount("osaurus-test", mounted, "tmpfs", 0, "size="+tmpfsSize); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(mounted, 0); err != nil {
-			t.Error(err)
+	smalldisk.Run(t, diskSize, func(d *smalldisk.Disk) {
+		home := homeOn(d)
+		site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil), settings(t)
+		if _, err := home.Make(home.Locks()); err != nil {
+			t.Fatal(err)
+		}
+		d.ReadOnly(true)
+		if _, err := homelock.Take(t.Context(), home); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
+			t.Errorf("Take: %v", err)
+		}
+		if err := prepare(site, s, false); !errors.Is(err, syscall.EROFS) {
+			t.Errorf("Prepare: %v", err)
+		}
+		d.ReadOnly(false)
+		if err := prepare(site, s, false); err != nil {
+			t.Errorf("when it can be written again: %v", err)
 		}
 	})
-	return config.Home(filepath.Join(mounted, "home")), mounted
 }
 
-// fill leaves no room on a disk until free is called.
-func fill(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	path := filepath.Join(dir, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunk := make([]byte, 1<<20)
-	for size := len(chunk); size > 0; {
-		if _, err := f.Write(chunk[:size]); err != nil {
-			size /= 2
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-}
+// diskSize has room for the smallest image, and is quickly filled.
+const diskSize = "256m"
+
+func homeOn(d *smalldisk.Disk) config.Home { return config.Home(filepath.Join(d.Dir, "home")) }

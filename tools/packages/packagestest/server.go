@@ -42,13 +42,6 @@ func (s *Server) File(path string) []byte {
 	return s.files[path]
 }
 
-// Drop removes a file.
-func (s *Server) Drop(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.files, path)
-}
-
 // Inspect sets a function that is called before each request is answered; nil removes it.
 func (s *Server) Inspect(f func(path string)) {
 	s.mu.Lock()
