@@ -1,9 +1,7 @@
 package archtest
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -90,32 +88,6 @@ func anchors(text string) (list []string) {
 		list = append(list, strings.ReplaceAll(punctuation.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
 	return list
-}
-
-// TestDependenciesAreExplained: RATIONALE.md says why each direct dependency is there.
-func TestDependenciesAreExplained(t *testing.T) {
-	cmd := exec.Command("go", "mod", "edit", "-json")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mod struct {
-		Require []struct {
-			Path     string
-			Indirect bool
-		}
-	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		t.Fatal(err)
-	}
-	rationale := read(t, "RATIONALE.md")
-	major := regexp.MustCompile(`/v[0-9]+$`)
-	for _, r := range mod.Require {
-		if !r.Indirect && !strings.Contains(rationale, "**"+major.ReplaceAllString(r.Path, "")+"**") && !strings.Contains(rationale, "**"+r.Path+"**") {
-			t.Errorf("RATIONALE.md does not say why there is %s", r.Path)
-		}
-	}
 }
 
 // TestEventsAreListed: docs/operators.md lists the events and audit actions that programs can rely on.

@@ -172,21 +172,3 @@ func tracked(t *testing.T) []string {
 		return err != nil // deleted, and not committed yet
 	})
 }
-
-// TestNoBinaries keeps packages, archives and build results out of the repository.
-func TestNoBinaries(t *testing.T) {
-	for _, path := range tracked(t) {
-		if strings.Contains(path, "testdata/") || path == "vm/image/disk/ext4.template" {
-			continue
-		}
-		f, err := os.Open(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		head, err := io.ReadAll(io.LimitReader(f, 1<<10))
-		_ = f.Close()
-		if err != nil || bytes.IndexByte(head, 0) >= 0 {
-			t.Errorf("%s is a binary file: %v", path, err)
-		}
-	}
-}

@@ -19,7 +19,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -45,7 +44,6 @@ type step struct {
 
 func main() {
 	arm64, amd64 := target{"darwin", "arm64", true}, target{"darwin", "amd64", true}
-	linux := target{"linux", runtime.GOARCH, true} // which make lint has seen
 	var steps []step
 	switch what := strings.Join(os.Args[1:], " "); what {
 	case "":
@@ -55,10 +53,7 @@ func main() {
 			{"stand-in", func() ([]string, string, error) { return checkStandIn(arm64) }},
 		}
 	case "tools":
-		steps = []step{
-			{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64, linux) }},
-			{"tools darwin/amd64", func() ([]string, string, error) { return checkTools(amd64, arm64) }},
-		}
+		steps = []step{{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64) }}}
 	default:
 		fmt.Fprintln(os.Stderr, "usage: darwincheck [tools]")
 		os.Exit(2)

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -17,14 +16,8 @@ const buildDir = ".build/darwincheck"
 // staticcheck is the version that `make lint` runs too.
 const staticcheck = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 
-// checkTools runs the compiler, go vet and staticcheck for a target, on the packages that,
-// with their tests, are not the same for one that such tools have seen. For the Macs
-// that are made today all is compiled.
-func checkTools(t, seen target) (found []string, summary string, err error) {
-	patterns, err := differing(t, seen)
-	if err != nil || len(patterns) == 0 {
-		return nil, "nothing is for it alone", err
-	}
+// checkTools runs the compiler, go vet and staticcheck on the module for a target.
+func checkTools(t target) (found []string, summary string, err error) {
 	work, err := skeletonWork(t)
 	if err != nil {
 		return nil, "", err
@@ -34,61 +27,16 @@ func checkTools(t, seen target) (found []string, summary string, err error) {
 		return nil, "", err
 	}
 	t.cgo = false
-	// What is there for another system is unused here: make lint sees to that.
-	build := []string{"go", "build", "./..."}
-	if t.arch != mainArch {
-		build = append(build[:2], patterns...)
-	}
-	for _, tool := range [][]string{
-		build,
-		append([]string{"go", "vet"}, patterns...),
-		append([]string{linter, "-checks=inherit,-U1000"}, patterns...),
-	} {
+	// Code for other systems is unused here (U1000): make lint sees to that.
+	tools := [][]string{{"go", "build", "./..."}, {"go", "vet", "./..."}, {linter, "-checks=inherit,-U1000", "./..."}}
+	for _, tool := range tools {
 		cmd := exec.Command(tool[0], tool[1:]...)
 		cmd.Env = t.env("GOWORK=" + work)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			found = append(found, fmt.Sprintf("%s %s for %s/%s: %v\n%s", filepath.Base(tool[0]), tool[1], t.os, t.arch, err, bytes.TrimSpace(out)))
+			found = append(found, fmt.Sprintf("%s for %s/%s: %v\n%s", strings.Join(tool, " "), t.os, t.arch, err, bytes.TrimSpace(out)))
 		}
 	}
-	return found, fmt.Sprintf("%s; vet and staticcheck of %d packages that are not as for %s/%s", strings.Join(build, " "), len(patterns), seen.os, seen.arch), nil
-}
-
-// mainArch is the architecture of Macs that are made today.
-const mainArch = "arm64"
-
-// differing lists the packages that have, with their tests, other files for a target than
-// for one that was seen.
-func differing(t, seen target) ([]string, error) {
-	files := func(t target) (map[string][]string, error) {
-		pkgs, err := list(t, true, nil, "./...")
-		m := map[string][]string{}
-		for _, p := range pkgs {
-			if !p.DepOnly {
-				m[p.ImportPath] = p.files()
-			}
-		}
-		return m, err
-	}
-	here, err := files(t)
-	if err != nil {
-		return nil, err
-	}
-	there, err := files(seen)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for path, f := range here {
-		if !slices.Equal(f, there[path]) {
-			path, _, variant := strings.Cut(path, " [") // a package as its tests have it
-			if variant {
-				path = strings.TrimSuffix(path, "_test")
-			}
-			found = append(found, path)
-		}
-	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
+	return found, fmt.Sprintf("%d tools", len(tools)), nil
 }
 
 // skeletonWork makes a go.work with skeletons in place of the cgo modules.

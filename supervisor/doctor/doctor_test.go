@@ -60,17 +60,33 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// TestSettings: findings about the settings file and what it selects.
 func TestSettings(t *testing.T) {
-	home := config.Home(t.TempDir())
-	if f := findingOf(t, examine(home), "settings"); f.Status != vm.FindingOK || !strings.HasPrefix(f.Detail, "defaults") {
-		t.Errorf("no file: %+v", f)
-	}
-	if err := config.WriteFile(home.SettingsFile(), []byte(`{"cpus": 9}`)); err != nil {
-		t.Fatal(err)
-	}
-	r := examine(home)
-	if f := findingOf(t, r, "settings"); f.Status != vm.FindingMissing || !strings.Contains(f.Fix, "from 1 to 8") || r.Ready {
-		t.Errorf("a broken file: %+v, ready %v", f, r.Ready)
+	const model = `"inference.baseURL": "http://127.0.0.1:1/v1"`
+	for _, tc := range []struct {
+		text, what, detail, fix string
+		status                  vm.FindingStatus
+	}{
+		{"", "settings", "defaults", "", vm.FindingOK},
+		{`{"cpus": 9}`, "settings", "cpus", "from 1 to 8", vm.FindingMissing},
+		{`{}`, "inference", "not set", "", vm.FindingOK},
+		{`{` + model + `}`, "inference", "no model is set", "config set", vm.FindingLimited},
+		{`{` + model + `, "inference.model": "m"}`, "inference", "m at http://127.0.0.1:1/v1", "", vm.FindingOK},
+	} {
+		home := config.Home(t.TempDir())
+		if tc.text != "" {
+			if err := config.WriteFile(home.SettingsFile(), []byte(tc.text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := examine(home)
+		f := findingOf(t, r, tc.what)
+		if f.Status != tc.status || !strings.Contains(f.Detail, tc.detail) || !strings.Contains(f.Fix, tc.fix) || (tc.fix == "") != (f.Fix == "") {
+			t.Errorf("%s: %+v", tc.text, f)
+		}
+		if tc.status == vm.FindingMissing && r.Ready {
+			t.Errorf("%s: ready without it", tc.text)
+		}
 	}
 }
 
@@ -105,14 +121,6 @@ func TestSecrets(t *testing.T) {
 	want("file", vm.FindingLimited, "locked", agefile.PassphraseFileVariable)
 }
 
-func TestDebianPacks(t *testing.T) {
-	home := config.Home(t.TempDir())
-	t.Setenv("PATH", t.TempDir()) // which has no mmdebstrap
-	if f := findingOf(t, examine(home), "Debian packs"); f.Status != vm.FindingLimited || f.Fix == "" {
-		t.Errorf("without any program: %+v", f)
-	}
-}
-
 // The address of Alpine's host is told here, and not in status.
 func TestAlpinePacks(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
@@ -125,33 +133,5 @@ func TestNoSpace(t *testing.T) {
 	// A small file system needs root; /proc has no space at all.
 	if f := checkSpace("/proc/osaurus"); f.Status != vm.FindingMissing || f.Fix == "" {
 		t.Errorf("no space: %+v", f)
-	}
-}
-
-func TestReady(t *testing.T) {
-	for status, ready := range map[vm.FindingStatus]bool{vm.FindingOK: true, vm.FindingLimited: true, vm.FindingMissing: false} {
-		if r := newReport(vm.Finding{Status: vm.FindingOK}, vm.Finding{Status: status}); r.Ready != ready {
-			t.Errorf("Ready is %v with a finding that is %s", r.Ready, status)
-		}
-	}
-}
-
-func TestInference(t *testing.T) {
-	home := config.Home(t.TempDir())
-	for _, tc := range []struct {
-		settings, detail string
-		status           vm.FindingStatus
-	}{
-		{`{}`, "not set", vm.FindingOK},
-		{`{"inference.baseURL": "http://127.0.0.1:1/v1"}`, "no model is set", vm.FindingLimited},
-		{`{"inference.baseURL": "http://127.0.0.1:1/v1", "inference.model": "m"}`, "m at http://127.0.0.1:1/v1", vm.FindingOK},
-	} {
-		if err := config.WriteFile(home.SettingsFile(), []byte(tc.settings)); err != nil {
-			t.Fatal(err)
-		}
-		f := findingOf(t, examine(home), "inference")
-		if f.Status != tc.status || !strings.Contains(f.Detail, tc.detail) || (f.Fix == "") != (tc.status == vm.FindingOK) {
-			t.Errorf("%s: %+v", tc.settings, f)
-		}
 	}
 }

@@ -3,17 +3,14 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/vm"
 )
 
 // damage breaks a part of a sandbox, and may repair it.
@@ -39,9 +36,9 @@ const (
 )
 
 // damages lists the ways to kill, stop, and stop and continue QEMU and the guest. (TestDaemon
-// does the same to the daemon.) A running guest damages itself, a stopping one does so when its
-// commands get SIGTERM, and a booting one only panics: it stops as QEMU does.
-func damages(m *meddler, moment string) map[string]damage {
+// does the same to the daemon.) A running guest damages itself, and a stopping one does so when its
+// commands get SIGTERM. A booting one is like its QEMU.
+func damages(moment string) map[string]damage {
 	all := map[string]damage{
 		"qemu killed":    {hit: qemuGets(syscall.SIGKILL)},
 		"qemu stopped":   {hit: qemuGets(syscall.SIGSTOP), mute: true},
@@ -49,7 +46,6 @@ func damages(m *meddler, moment string) map[string]damage {
 	}
 	switch moment {
 	case "start":
-		all["guest killed"] = damage{arm: func(*sandbox) { m.next("rdinit=/none") }}
 	case "stop", "reset":
 		all["guest killed"] = damage{arm: guestRuns(whenTold(panics))}
 		all["guest stopped"] = damage{arm: guestRuns(whenTold(freezes))}
@@ -97,28 +93,4 @@ func guestPanics(s *sandbox) {
 	pid := qemuPID(s.t, os.Getpid())
 	_, _ = s.Exec(s.t.Context(), engine.Command{Args: []string{"sh", "-c", panics}}) // the guest may end before it answers
 	timetest.Eventually(s.t, "the machine has ended", func() bool { return machineGone(s.t, pid) })
-}
-
-// meddler is a driver that can damage machines while they boot.
-type meddler struct {
-	vm.Driver
-
-	mu   sync.Mutex
-	args []string // for the next machine's kernel
-}
-
-// New implements vm.Driver.
-func (m *meddler) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
-	m.mu.Lock()
-	cfg.KernelArgs = append(cfg.KernelArgs, m.args...)
-	m.args = nil
-	m.mu.Unlock()
-	return m.Driver.New(ctx, cfg)
-}
-
-// next adds an argument to the next machine's kernel.
-func (m *meddler) next(arg string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.args = []string{arg}
 }

@@ -20,7 +20,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/vm"
 )
 
 const (
@@ -66,13 +65,9 @@ type sandbox struct {
 	home config.Home
 }
 
-func newSandbox(t *testing.T, home config.Home) *sandbox { return newSandboxOn(t, home, driver()) }
-
-func newSandboxOn(t *testing.T, home config.Home, driver vm.Driver) *sandbox {
+func newSandbox(t *testing.T, home config.Home) *sandbox {
 	t.Helper()
-	o := options(home)
-	o.Driver = driver
-	s, err := machine.New(t.Context(), o)
+	s, err := machine.New(t.Context(), options(home))
 	if err != nil {
 		t.Fatal(err)
 	}

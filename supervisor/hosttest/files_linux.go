@@ -18,74 +18,54 @@ const workspace = "/workspace"
 
 // on calls do with the file's path on this host, and replaces that path in errors with
 // the one in the guest.
-func (r room) on(file engine.File, do func(engine.File) error) error {
+func on[T any](r room, file engine.File, do func(engine.File) (T, error)) (result T, err error) {
 	if err := r.guest.enter(r.user); err != nil {
-		return err
+		return result, err
 	}
 	there, here := "", filepath.Join(r.guest.terminals.dir, "root")
 	if file.Root == workspace || strings.HasPrefix(file.Root, workspace+"/") {
 		there, here = workspace, r.guest.backend.Workspace
 	}
 	if here == "" {
-		return fault.Newf(fault.NotFound, "touch files", file.String(), "the backend has no workspace")
+		return result, fault.Newf(fault.NotFound, "touch files", file.String(), "the backend has no workspace")
 	}
 	file.Root = filepath.Join(here, strings.TrimPrefix(file.Root, there))
 	if err := os.MkdirAll(file.Root, 0o755); err != nil {
-		return err
+		return result, err
 	}
-	err := do(file)
+	result, err = do(file)
 	for at := err; at != nil; at = errors.Unwrap(at) {
 		if told, ok := at.(*fault.Error); ok {
 			told.Subject = strings.ReplaceAll(told.Subject, here, there)
 		}
 	}
-	return err
+	return result, err
 }
 
-func (r room) StatFile(ctx context.Context, file engine.File) (info engine.FileInfo, err error) {
-	err = r.on(file, func(file engine.File) (err error) {
-		info, err = r.Room.StatFile(ctx, file)
-		return err
-	})
-	return info, err
+func (r room) StatFile(ctx context.Context, file engine.File) (engine.FileInfo, error) {
+	return on(r, file, func(f engine.File) (engine.FileInfo, error) { return r.Room.StatFile(ctx, f) })
 }
 
 func (r room) ListFolder(ctx context.Context, file engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {
-	err = r.on(file, func(file engine.File) (err error) {
-		list, more, err = r.Room.ListFolder(ctx, file, limit)
-		return err
+	more, err = on(r, file, func(f engine.File) (bool, error) {
+		list, more, err = r.Room.ListFolder(ctx, f, limit)
+		return more, err
 	})
 	return list, more, err
 }
 
-func (r room) ReadFile(ctx context.Context, file engine.File, part engine.FilePart, to io.Writer) (read engine.FileRead, err error) {
-	err = r.on(file, func(file engine.File) (err error) {
-		read, err = r.Room.ReadFile(ctx, file, part, to)
-		return err
-	})
-	return read, err
+func (r room) ReadFile(ctx context.Context, file engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
+	return on(r, file, func(f engine.File) (engine.FileRead, error) { return r.Room.ReadFile(ctx, f, part, to) })
 }
 
-func (r room) WriteFile(ctx context.Context, file engine.File, w engine.FileWrite) (done engine.FileWritten, err error) {
-	err = r.on(file, func(file engine.File) (err error) {
-		done, err = r.Room.WriteFile(ctx, file, w)
-		return err
-	})
-	return done, err
+func (r room) WriteFile(ctx context.Context, file engine.File, w engine.FileWrite) (engine.FileWritten, error) {
+	return on(r, file, func(f engine.File) (engine.FileWritten, error) { return r.Room.WriteFile(ctx, f, w) })
 }
 
-func (r room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
-	err = r.on(folder, func(folder engine.File) (err error) {
-		list, err = r.Room.DigestFiles(ctx, folder, limit, paths)
-		return err
-	})
-	return list, err
+func (r room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
+	return on(r, folder, func(f engine.File) ([]engine.FileDigest, error) { return r.Room.DigestFiles(ctx, f, limit, paths) })
 }
 
-func (r room) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, tell func(engine.FileMatch) error) (end engine.SearchEnd, err error) {
-	err = r.on(file, func(file engine.File) (err error) {
-		end, err = r.Room.SearchFiles(ctx, file, s, tell)
-		return err
-	})
-	return end, err
+func (r room) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, found func(engine.FileMatch) error) (engine.SearchEnd, error) {
+	return on(r, file, func(f engine.File) (engine.SearchEnd, error) { return r.Room.SearchFiles(ctx, f, s, found) })
 }

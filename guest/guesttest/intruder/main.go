@@ -21,7 +21,7 @@ func main() {
 	tricks := map[string]func([]string){
 		"calls": calls, "x32": x32, "listen": listen, "dial": dial, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-sockets": hogSockets, "hog-disk": hogDisk, "hog-cpu": hogCPU, "hog-connections": hogConnections,
-		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "spawn": spawn, "stop": stop,
+		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "stop": stop,
 		"ask": ask, "modes": modes, "patches": patches,
 	}
 	trick, ok := tricks[name]

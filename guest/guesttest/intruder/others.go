@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,22 +31,6 @@ func stop(args []string) {
 	for range 10 {
 		_ = unix.Kill(-1, unix.SIGCONT)
 		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// spawn says how many nanoseconds it takes to run a program, of each of some times.
-func spawn(args []string) {
-	times, _ := strconv.Atoi(args[0])
-	for range times {
-		began := time.Now()
-		pid, err := syscall.ForkExec(args[1], args[1:], &syscall.ProcAttr{})
-		if err != nil {
-			panic(err)
-		}
-		if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
-			panic(err)
-		}
-		fmt.Println(time.Since(began).Nanoseconds())
 	}
 }
 
