@@ -100,16 +100,11 @@ func all(sign byte, lines []string) []edit {
 	return edits
 }
 
-// compare returns the edits that turn a into b.
+// compare returns the edits that turn a into b, by longest common subsequence.
 func compare(a, b []string) []edit {
 	if len(a)*len(b) > maxCompared {
 		return slices.Concat(all('-', a), all('+', b))
 	}
-	return common(a, b)
-}
-
-// common compares by longest common subsequence.
-func common(a, b []string) []edit {
 	width := len(b) + 1
 	length := make([]int32, (len(a)+1)*width)
 	for i := len(a) - 1; i >= 0; i-- {

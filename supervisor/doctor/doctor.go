@@ -36,7 +36,7 @@ func Examine(ctx context.Context, home config.Home, driver func(context.Context,
 	found := driver(ctx, vm.HostArch())
 	found = append(found, checkHome(home))
 	found = append(found, checkSettings(ctx, home)...)
-	return newReport(append(found, checkSpace(home), checkAlpinePacks(ctx, home), checkDebianPacks(), checkGuestProgram())...)
+	return newReport(append(found, checkSpace(home), checkAlpinePacks(home), checkDebianPacks(), checkGuestProgram())...)
 }
 
 func newReport(found ...vm.Finding) Report {
@@ -116,7 +116,7 @@ func checkSpace(h config.Home) vm.Finding {
 }
 
 // checkAlpinePacks checks that the Alpine pack is here or its host can be reached.
-func checkAlpinePacks(ctx context.Context, h config.Home) vm.Finding {
+func checkAlpinePacks(h config.Home) vm.Finding {
 	const what, limit = "Alpine packs", 5 * time.Second
 	pins, err := alpine.Pinned(vm.HostArch())
 	if err != nil {
@@ -125,17 +125,11 @@ func checkAlpinePacks(ctx context.Context, h config.Home) vm.Finding {
 	if _, err := (pack.Store{Dir: h.Packs()}).Get(pins.Name()); err == nil {
 		return finding(what, pins.Name()+" is here", nil, "")
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodHead, pins.ISO.URL, nil)
-	if err == nil {
-		var answer *http.Response
-		if answer, err = http.DefaultClient.Do(request); err == nil {
-			_ = answer.Body.Close()
-		}
-	}
+	answer, err := (&http.Client{Timeout: limit}).Head(pins.ISO.URL)
 	if err != nil {
 		err = fault.New(fault.Unavailable, "", "", err).Advise("Connect this computer to the network; without it, a Debian pack is used where one can be built.")
+	} else {
+		_ = answer.Body.Close()
 	}
 	return finding(what, "can be downloaded", err, vm.FindingLimited)
 }

@@ -124,7 +124,7 @@ func TestSecrets(t *testing.T) {
 // The address of Alpine's host is told here, and not in status.
 func TestAlpinePacks(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-	if f := checkAlpinePacks(t.Context(), config.Home(t.TempDir())); f.Status != vm.FindingLimited || !strings.Contains(f.Detail, "alpinelinux.org") || f.Fix == "" {
+	if f := checkAlpinePacks(config.Home(t.TempDir())); f.Status != vm.FindingLimited || !strings.Contains(f.Detail, "alpinelinux.org") || f.Fix == "" {
 		t.Errorf("Alpine's host cannot be reached: %+v", f)
 	}
 }

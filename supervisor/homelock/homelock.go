@@ -2,7 +2,6 @@
 package homelock
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,11 +128,8 @@ func Holder(home config.Home) (Owner, bool) {
 }
 
 func read(file *os.File) (o Owner, ok bool) {
-	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxSize))
-	if err != nil || json.Unmarshal(bytes.TrimSpace(text), &o) != nil || o.PID <= 0 {
-		return Owner{}, false
-	}
-	return o, true
+	err := json.NewDecoder(io.NewSectionReader(file, 0, maxSize)).Decode(&o)
+	return o, err == nil && o.PID > 0
 }
 
 // write writes in place, so that it fits on a full disk.

@@ -2,6 +2,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -73,16 +74,10 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.Backend == nil {
-		if o.Arch == "" {
-			o.Arch = vm.HostArch()
-		}
-		o.Backend = local{boot.New(o.Home, o.Driver, o.Arch, o.Folders, o.Bridge)}
+		o.Backend = local{boot.New(o.Home, o.Driver, cmp.Or(o.Arch, vm.HostArch()), o.Folders, o.Bridge)}
 	}
-	s := &Machine{home: o.Home, backend: o.Backend, log: o.Log, record: o.Record, settings: file.Settings()}
+	s := &Machine{home: o.Home, backend: o.Backend, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), record: o.Record, settings: file.Settings()}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.watchHost)
 
