@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
@@ -34,7 +32,7 @@ type Room struct {
 	init        *process.Child
 	pidfd       *os.File // of its first process
 	ptmx        *os.File // O_PATH
-	shellDir    *os.File // O_PATH
+	shellDir    *os.Root
 	memory      *os.File // memory.events
 	pids        *os.File // pids.events
 	shell       string
@@ -95,22 +93,22 @@ const shellDir = "/run/osaurus-shells"
 
 // makeShellDir creates shellDir. No program of the agent has run in the room yet, so the path can
 // be trusted.
-func (r *Room) makeShellDir() (*os.File, error) {
+func (r *Room) makeShellDir() (*os.Root, error) {
 	path := fmt.Sprintf("/proc/%d/root%s", r.init.PID(), shellDir)
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	return os.OpenRoot(path)
 }
 
 // Spool opens the room's folder for shells, and returns it with its path in the room. The folder
 // belongs to root, is in memory, and only this room sees it.
-func (r *Room) Spool() (*os.File, string, error) {
-	fd, err := unix.FcntlInt(r.shellDir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+func (r *Room) Spool() (*os.Root, string, error) {
+	dir, err := r.shellDir.OpenRoot(".")
 	if err != nil {
 		return nil, "", fault.New(fault.Unavailable, "open the room's folder for shells", r.spec.User, err)
 	}
-	return os.NewFile(uintptr(fd), shellDir), shellDir, nil
+	return dir, shellDir, nil
 }
 
 // jobLogs is the folder of job logs in the room.

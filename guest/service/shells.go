@@ -77,12 +77,12 @@ const desks = "/run/osaurus/shells"
 // shellRoom returns the room for a user's shells.
 func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
 	if user == "" {
-		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Spool: func() (*os.File, string, error) {
+		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Spool: func() (*os.Root, string, error) {
 			if err := os.MkdirAll(desks, 0o700); err != nil {
 				return nil, "", err
 			}
-			f, err := os.Open(desks)
-			return f, desks, err
+			dir, err := os.OpenRoot(desks)
+			return dir, desks, err
 		}}, nil
 	}
 	r, err := s.find(ctx, user)

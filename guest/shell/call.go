@@ -5,6 +5,7 @@ package shell
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"time"
@@ -229,7 +230,7 @@ func (l *proc) order(c *call, text, stdin []byte) (*order, error) {
 	if l.orders == nil {
 		return nil, errGone
 	}
-	o := &order{nonce: random(), call: c, begun: make(chan struct{}), over: make(chan struct{})}
+	o := &order{nonce: rand.Text(), call: c, begun: make(chan struct{}), over: make(chan struct{})}
 	out, errs, err := l.spool.order(o.nonce, s.status, text, stdin)
 	if err != nil {
 		return nil, fault.New(fault.Execution, "use session", string(s.key.id), err)

@@ -187,7 +187,7 @@ func (s *session) cancelCall(ctx context.Context, id config.CallID) error {
 	}
 	s.mu.Unlock()
 	if len(chosen) == 0 {
-		return fault.New(fault.NotFound, "cancel command of session", string(s.key.id), errNothingRuns).Advise("It has ended already.")
+		return fault.Newf(fault.NotFound, "cancel command of session", string(s.key.id), "no command runs in it").Advise("It has ended already.")
 	}
 	for _, c := range chosen {
 		c.cancel()

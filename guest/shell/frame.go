@@ -4,12 +4,13 @@ package shell
 
 import (
 	"bytes"
+	"regexp"
 	"strconv"
 )
 
-// frame is what a shell says about a call. Whoever is in the room can write
-// into the FIFO; who does lies to the agent's own caller about the agent's own
-// command, and cannot know the nonce of a call that has not begun.
+// frame is a shell's report about a call. Any program in the room can write into the FIFO, but it
+// deceives only the agent's own caller about the agent's own command, and it does not know the
+// nonce of a call that has not begun.
 type frame struct {
 	kind   frameKind
 	nonce  string
@@ -22,62 +23,32 @@ const (
 	ready  frameKind = 'r' // the shell can take calls
 	begun  frameKind = 'b' // it runs the call with the nonce
 	over   frameKind = 'e' // the call has ended with the status
-	stale  frameKind = 's' // over, and the prompt says what was true before
+	stale  frameKind = 's' // as over, and the prompt is outdated
 	fresh  frameKind = 'p' // there is a new prompt
 	broken frameKind = 'x' // it cannot run calls any more
 )
 
-// maxFrame is longer than any frame: what does not end before is none.
+// maxFrame is longer than any frame. Longer lines are cut.
 const maxFrame = 64
 
-// frames takes what is read from the FIFO apart.
-type frames struct {
-	line []byte
-	junk bool // the line is too long
-}
+var frameText = regexp.MustCompile(`^([rpx]|[bes] (\w+))(?: (\d+))?$`)
 
-// next returns the frame that ends first in b, and the rest of b. Without one it
-// keeps the beginning of the next, and returns nothing.
+// frames splits what is read from the FIFO into frames.
+type frames struct{ line []byte }
+
+// next returns the first frame that ends in b, and the rest of b. Without one it keeps b as the
+// beginning of the next frame.
 func (f *frames) next(b []byte) (_ frame, rest []byte, ok bool) {
-	for len(b) > 0 {
-		part, rest, whole := bytes.Cut(b, []byte{'\n'})
-		if f.junk = f.junk || len(f.line)+len(part) > maxFrame; !f.junk {
-			f.line = append(f.line, part...)
-		}
-		if !whole {
-			return frame{}, nil, false
-		}
-		got, good := parseFrame(string(f.line))
-		good = good && !f.junk
-		f.line, f.junk = f.line[:0], false
-		if good {
-			return got, rest, true
-		}
-		b = rest
+	part, rest, ok := bytes.Cut(b, []byte{'\n'})
+	f.line = append(f.line, part[:min(len(part), maxFrame-len(f.line))]...)
+	if !ok {
+		return frame{}, nil, false
 	}
-	return frame{}, nil, false
-}
-
-func parseFrame(line string) (frame, bool) {
-	words := bytes.Split([]byte(line), []byte{' '})
-	f := frame{}
-	if len(words[0]) != 1 {
-		return f, false
+	fields := frameText.FindStringSubmatch(string(f.line))
+	f.line = f.line[:0]
+	if fields == nil {
+		return frame{}, rest, true // handled like an unknown kind
 	}
-	f.kind = frameKind(words[0][0])
-	want := map[frameKind]int{ready: 1, broken: 1, fresh: 1, begun: 2, over: 3, stale: 3}[f.kind]
-	if len(words) != want {
-		return f, false
-	}
-	if want > 1 {
-		f.nonce = string(words[1])
-	}
-	if want > 2 {
-		n, err := strconv.ParseUint(string(words[2]), 10, 8)
-		if err != nil {
-			return f, false
-		}
-		f.status = int(n)
-	}
-	return f, true
+	n, _ := strconv.ParseUint(fields[3], 10, 8) // 0 if there is none
+	return frame{frameKind(fields[1][0]), fields[2], int(n)}, rest, true
 }

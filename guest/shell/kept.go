@@ -3,7 +3,7 @@
 package shell
 
 import (
-	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"osaurus-sandbox/guest/guestpb"
@@ -14,69 +14,43 @@ import (
 type kept struct {
 	headChars, tailChars int // the most of each
 
-	head, tail []byte
-	heads      int    // characters in head
-	after      uint64 // characters after head
-	part       []byte // the beginning of a character
+	buf     []byte
+	omitted int // characters that were removed after the first headChars
 }
 
 func (k *kept) write(b []byte) {
-	if len(k.part) > 0 {
-		b = append(k.part, b...)
-		k.part = nil
-	}
-	whole := len(b) - unfinished(b)
-	k.part = bytes.Clone(b[whole:])
-	k.add(b[:whole])
-}
-
-// unfinished returns how many bytes at the end of b are an incomplete character.
-func unfinished(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
-func (k *kept) add(b []byte) {
-	for k.heads < k.headChars && len(b) > 0 {
-		_, size := utf8.DecodeRune(b)
-		k.head = append(k.head, b[:size]...)
-		b = b[size:]
-		k.heads++
-	}
-	k.after += uint64(utf8.RuneCount(b))
-	most := k.tailChars * utf8.UTFMax
-	if len(b) > most {
-		b = b[len(b)-most:]
-	}
-	k.tail = append(k.tail, b...)
+	k.buf = append(k.buf, b...)
 	// Keep up to twice the needed bytes to move them seldom.
-	if len(k.tail) > 2*most {
-		k.tail = append(k.tail[:0], k.tail[len(k.tail)-most:]...)
+	if most := (k.headChars + k.tailChars + 1) * utf8.UTFMax; len(k.buf) > 2*most {
+		head := skip(k.buf, k.headChars)
+		at := head
+		for at < len(k.buf)-(k.tailChars+1)*utf8.UTFMax {
+			at += skip(k.buf[at:], 1)
+			k.omitted++
+		}
+		k.buf = slices.Delete(k.buf, head, at)
 	}
 }
 
-// empty reports whether nothing was written.
-func (k *kept) empty() bool { return len(k.head) == 0 && len(k.part) == 0 }
+// skip returns how many bytes the first characters of b take.
+func skip(b []byte, chars int) (at int) {
+	for ; chars > 0 && at < len(b); chars-- {
+		_, size := utf8.DecodeRune(b[at:])
+		at += size
+	}
+	return at
+}
 
 // output returns what is stored so far.
 func (k *kept) output() *guestpb.ShellOutput {
-	k.add(k.part)
-	k.part = nil
-	at, chars := len(k.tail), uint64(0)
-	for at > 0 && chars < min(uint64(k.tailChars), k.after) {
-		_, size := utf8.DecodeLastRune(k.tail[:at])
-		at -= size
-		chars++
+	head := skip(k.buf, k.headChars)
+	omitted, tail := k.omitted, k.buf[head:]
+	if more := utf8.RuneCount(tail) - k.tailChars; more > 0 {
+		omitted += more
+		tail = tail[skip(tail, more):]
 	}
-	if chars == k.after {
-		return &guestpb.ShellOutput{Head: append(k.head, k.tail[at:]...)}
+	if omitted == 0 {
+		return &guestpb.ShellOutput{Head: k.buf}
 	}
-	return &guestpb.ShellOutput{Head: k.head, Omitted: k.after - chars, Tail: k.tail[at:]}
+	return &guestpb.ShellOutput{Head: k.buf[:head], Omitted: uint64(omitted), Tail: tail}
 }

@@ -3,8 +3,6 @@
 package shell
 
 import (
-	"errors"
-
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/printable"
 )
@@ -18,8 +16,6 @@ const (
 	// maxLate is how many of them one call returns; the rest wait for the next.
 	maxLate = 16
 )
-
-var errNothingRuns = errors.New("no command runs in it")
 
 // leave keeps an ended call's streams open for its background processes. The caller holds the
 // lock.
@@ -45,11 +41,11 @@ func (s *session) handOut() []*guestpb.LateOutput {
 	var list []*guestpb.LateOutput
 	still := s.left[:0]
 	for _, c := range s.left {
-		if !c.late.empty() && len(list) < maxLate {
+		if len(c.late.buf) > 0 && len(list) < maxLate {
 			list = append(list, &guestpb.LateOutput{Command: printable.Clip(string(c.text)), Output: c.late.output()})
 			c.late = newLate()
 		}
-		if !c.quiet() || !c.late.empty() {
+		if !c.quiet() || len(c.late.buf) > 0 {
 			still = append(still, c)
 		}
 	}

@@ -24,8 +24,6 @@ const (
 	maxSessions = 16
 	// idleAfter is when an unused session is closed if nothing runs in it.
 	idleAfter = 2 * time.Hour
-	// restless is when it is closed even if something runs in it. Longer work should be a job.
-	restless = 24 * time.Hour
 	// idleCheck is how often idle sessions are looked for.
 	idleCheck = time.Minute
 )
@@ -37,7 +35,7 @@ type Room struct {
 	Home  string
 	// Spool opens a folder in memory that only this room sees and only root can write to. It also
 	// returns the folder's path in the room.
-	Spool func() (*os.File, string, error)
+	Spool func() (*os.Root, string, error)
 }
 
 // Options configure a Manager.
@@ -88,13 +86,13 @@ func (m *Manager) Forget(user string) {
 // CloseSession ends a session, or without an id all of a user's.
 func (m *Manager) CloseSession(_ context.Context, r *guestpb.CloseSessionRequest) (*guestpb.CloseSessionResponse, error) {
 	if r.Session != "" {
-		s, err := m.find(r.User, r.Session)
-		if err != nil {
+		if _, err := m.find(r.User, r.Session); err != nil {
 			return nil, err
 		}
-		return &guestpb.CloseSessionResponse{Closed: uint32(m.closeWhere("it was closed", func(o *session) bool { return o == s }))}, nil
 	}
-	n := m.closeWhere("it was closed", func(s *session) bool { return s.key.user == r.User })
+	n := m.closeWhere("it was closed", func(s *session) bool {
+		return s.key.user == r.User && (r.Session == "" || r.Session == string(s.key.id))
+	})
 	return &guestpb.CloseSessionResponse{Closed: uint32(n)}, nil
 }
 
@@ -125,8 +123,7 @@ func (m *Manager) closeIdle() {
 			return
 		case <-tick.C:
 		}
-		now := time.Now()
-		m.closeWhere("nobody used it", func(s *session) bool { return s.idleAt(now) })
+		m.closeWhere("nobody used it", func(s *session) bool { return time.Since(s.lastUsed()) >= idleAfter && s.spare() })
 	}
 }
 

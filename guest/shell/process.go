@@ -60,6 +60,16 @@ var errNotReady = errors.New("the shell did not come up")
 
 // launch starts a shell and returns when it can take calls.
 func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *proc, err error) {
+	s.mu.Lock()
+	if err := s.over(); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	s.starting.Add(1)
+	size := s.size
+	s.screen.tty = parser{} // the old terminal's state is gone
+	s.mu.Unlock()
+	defer s.starting.Done()
 	exports := protocol.Texts(spec.Env)
 	folder, inside, err := room.Spool()
 	if err != nil {
@@ -69,10 +79,6 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	size := s.size
-	s.screen.tty = ink{} // the old terminal's state is gone
-	s.mu.Unlock()
 	l := &proc{
 		session: s, kind: k, spool: d, orders: map[string]*order{},
 		ready: make(chan struct{}), fresh: make(chan struct{}, 1), failed: make(chan struct{}), shown: make(chan struct{}), ended: make(chan struct{}),
@@ -82,16 +88,13 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 		return nil, err
 	}
 	go l.show()
-	go l.hear()
-	go l.bury()
-	if err := s.rise(l); err != nil {
-		return nil, err
-	}
-	defer s.risen()
+	go l.readReports()
+	go l.cleanUp()
 	late := time.NewTimer(readyWithin)
 	defer late.Stop()
 	select {
 	case <-l.ready:
+	case <-s.closing: // see below
 	case <-l.ended:
 		return nil, fmt.Errorf("%w: it ended", errNotReady)
 	case <-late.C:
@@ -103,34 +106,16 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	}
 	l.rest = l.standardInput()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.over(); err != nil {
-		return nil, err // the caller of close ends the shell
-	}
-	s.proc = l
-	return l, nil
-}
-
-// rise registers a starting shell so that close can end it. If the session is already closed, rise
-// ends the shell.
-func (s *session) rise(l *proc) error {
-	s.mu.Lock()
-	err, closed := s.over(), s.closed
+	err, cause := s.over(), s.closed
 	if err == nil {
-		s.rising = l
+		s.proc = l
 	}
 	s.mu.Unlock()
 	if err != nil {
-		l.end(closed)
+		l.end(cause)
+		return nil, err
 	}
-	return err
-}
-
-// risen removes the starting shell, whether it is ready or has failed.
-func (s *session) risen() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rising = nil
+	return l, nil
 }
 
 // spawn starts the process on a new terminal.
@@ -184,23 +169,23 @@ func (l *proc) show() {
 	}
 }
 
-// hear reads the shell's reports.
-func (l *proc) hear() {
+// readReports reads the shell's reports until the FIFO is closed.
+func (l *proc) readReports() {
 	_ = l.said.Read(func(fd uintptr) bool {
 		l.session.mu.Lock()
 		defer l.session.mu.Unlock()
-		l.listenTo(int(fd))
-		return false // until it is closed
+		l.drainReports(int(fd))
+		return false
 	})
 }
 
 // listen reads pending reports of the shell. The caller holds the session's lock.
 func (l *proc) listen() {
-	_ = l.said.Control(func(fd uintptr) { l.listenTo(int(fd)) })
+	_ = l.said.Control(func(fd uintptr) { l.drainReports(int(fd)) })
 }
 
-// listenTo reads at most the capacity of a FIFO, so that a flood does not keep it busy.
-func (l *proc) listenTo(fd int) {
+// drainReports reads at most the capacity of a FIFO, so that a flood does not keep it busy.
+func (l *proc) drainReports(fd int) {
 	buf := make([]byte, 4<<10)
 	for range 64 << 10 / len(buf) {
 		n, err := unix.Read(fd, buf)
@@ -215,14 +200,14 @@ func (l *proc) listenTo(fd int) {
 			if !ok {
 				break
 			}
-			l.heard(f)
+			l.handle(f)
 			b = rest
 		}
 	}
 }
 
-// heard handles a frame. The caller holds the session's lock.
-func (l *proc) heard(f frame) {
+// handle handles a frame. The caller holds the session's lock.
+func (l *proc) handle(f frame) {
 	switch f.kind {
 	case ready:
 		shut(l.ready)
@@ -253,8 +238,8 @@ func (l *proc) heard(f frame) {
 	}
 }
 
-// bury waits for the shell's end and cleans up. Processes that the shell left running are killed.
-func (l *proc) bury() {
+// cleanUp waits for the shell's end and cleans up. Processes that the shell left running are killed.
+func (l *proc) cleanUp() {
 	<-l.child.Done()
 	l.child.Release()
 	// Without a cgroup, as in tests, a process may still hold the terminal.

@@ -55,22 +55,22 @@ func newRig(t testing.TB, bash bool) *rig {
 		Home: r.home,
 	}
 	desks := t.TempDir()
-	room.Spool = func() (*os.File, string, error) {
-		f, err := os.Open(desks)
-		return f, desks, err
+	room.Spool = func() (*os.Root, string, error) {
+		dir, err := os.OpenRoot(desks)
+		return dir, desks, err
 	}
 	if !bash {
 		room.Place = withoutBash(t, processtest.Cgroup(t))
 		room.Env[0] = "PATH=/bin"
 		room.Env[1] = "HOME=/"
 		room.Home = "/"
-		room.Spool = func() (*os.File, string, error) {
-			f, err := os.Open(filepath.Join(room.Place.(jail).root, "desks"))
-			return f, "/desks", err
+		room.Spool = func() (*os.Root, string, error) {
+			dir, err := os.OpenRoot(filepath.Join(room.Place.(jail).root, "desks"))
+			return dir, "/desks", err
 		}
 	}
 	spool := room.Spool
-	room.Spool = func() (*os.File, string, error) {
+	room.Spool = func() (*os.Root, string, error) {
 		r.starts.Add(1)
 		return spool()
 	}

@@ -18,9 +18,8 @@ type screen struct {
 	at      int // the cursor in line
 	version uint64
 
-	tty  ink    // state of the terminal's output
-	tool ink    // state of the calls' output
-	told []byte // the end of the calls' output, not parsed yet
+	tty  parser // of the terminal's output
+	tool parser // of the calls' output
 }
 
 const (
@@ -33,39 +32,22 @@ const (
 
 // show records the terminal's output.
 func (s *screen) show(b []byte) {
-	s.catchUp()
 	s.version++
 	s.tty.write(s, b)
 }
 
-// tell records a command's output, which must not change the terminal's state. It keeps only the
-// end of a flood.
+// tell records a command's output, which does not change the terminal's state.
 func (s *screen) tell(b []byte) {
-	const most = protocol.TranscriptChars * utf8.UTFMax
 	s.version++
-	s.told = append(s.told, b[max(0, len(b)-most):]...)
-	if len(s.told) > 2*most {
-		s.told = append(s.told[:0], s.told[len(s.told)-most:]...)
-	}
-}
-
-// catchUp parses the output recorded by tell.
-func (s *screen) catchUp() {
-	if len(s.told) > 0 {
-		s.tool.write(s, s.told)
-		s.tool.full, s.told = false, s.told[:0]
-	}
+	s.tool.write(s, b)
+	s.tool.full = false
 }
 
 // fresh reports whether the current line is empty.
-func (s *screen) fresh() bool {
-	s.catchUp()
-	return len(s.line) == 0
-}
+func (s *screen) fresh() bool { return len(s.line) == 0 }
 
 // text returns the transcript.
 func (s *screen) text() string {
-	s.catchUp()
 	return protocol.LastChars(string(s.log)+string(s.line), protocol.TranscriptChars)
 }
 
@@ -102,92 +84,92 @@ func (s *screen) move(to int) {
 	}
 }
 
-// ink parses a stream of characters and terminal sequences.
-type ink struct {
-	state  inkState
+// parser parses a stream of characters and terminal sequences.
+type parser struct {
+	state  parserState
 	params []byte // of a control sequence
 	part   []byte // the beginning of a character
 	full   bool   // a full-screen program is running
 }
 
-type inkState byte
+type parserState byte
 
 const (
-	letters inkState = iota
-	escape           // after ESC
-	charset          // after ESC and an intermediate byte: one more follows
-	control          // after ESC [
-	text             // in a string, which ends with BEL or ESC
+	letters parserState = iota
+	escape              // after ESC
+	charset             // after ESC and an intermediate byte: one more follows
+	control             // after ESC [
+	text                // in a string, which ends with BEL or ESC
 )
 
 // maxParams is more than any supported control sequence needs.
 const maxParams = 32
 
-func (i *ink) write(s *screen, b []byte) {
-	if len(i.part) > 0 {
-		b = append(i.part, b...)
-		i.part = nil
+func (p *parser) write(s *screen, b []byte) {
+	if len(p.part) > 0 {
+		b = append(p.part, b...)
+		p.part = nil
 	}
 	for len(b) > 0 {
 		if !utf8.FullRune(b) {
-			i.part = append([]byte(nil), b...)
+			p.part = append([]byte(nil), b...)
 			return
 		}
 		r, size := utf8.DecodeRune(b)
-		i.rune(s, r)
+		p.rune(s, r)
 		b = b[size:]
 	}
 }
 
-func (i *ink) rune(s *screen, r rune) {
-	switch i.state {
+func (p *parser) rune(s *screen, r rune) {
+	switch p.state {
 	case letters:
-		i.character(s, r)
+		p.character(s, r)
 	case escape:
-		i.begin(r)
+		p.begin(r)
 	case charset:
-		i.state = letters
+		p.state = letters
 	case control:
 		switch {
 		case r == 0x1b:
-			i.state = escape
+			p.state = escape
 		case r >= 0x40 && r <= 0x7e:
-			i.state = letters
-			i.obey(s, r)
-		case r >= 0x20 && r < 0x40 && len(i.params) < maxParams:
-			i.params = append(i.params, byte(r))
+			p.state = letters
+			p.obey(s, r)
+		case r >= 0x20 && r < 0x40 && len(p.params) < maxParams:
+			p.params = append(p.params, byte(r))
 		}
 	case text:
 		switch r {
 		case 0x07:
-			i.state = letters
+			p.state = letters
 		case 0x1b:
-			i.state = escape // \ and what is no sequence are its end, and others begin
+			p.state = escape // \ and what is no sequence are its end, and others begin
 		}
 	}
 }
 
-func (i *ink) begin(r rune) {
+func (p *parser) begin(r rune) {
 	switch {
 	case r == '[':
-		i.state, i.params = control, i.params[:0]
+		p.state, p.params = control, p.params[:0]
 	case r == 'c': // reset
-		*i = ink{}
+		*p = parser{}
 	case strings.ContainsRune("]PX^_", r):
-		i.state = text
+		p.state = text
 	case r >= 0x20 && r < 0x30:
-		i.state = charset
+		p.state = charset
 	default:
-		i.state = letters
+		p.state = letters
 	}
 }
 
 // character handles a character outside of sequences.
-func (i *ink) character(s *screen, r rune) {
+func (p *parser) character(s *screen, r rune) {
 	switch {
 	case r == 0x1b:
-		i.state = escape
-	case i.full, r == utf8.RuneError:
+		p.state = escape
+	case p.full, r == utf8.RuneError:
 	case r == '\n':
 		s.newline()
 	case r == '\r':
@@ -200,17 +182,17 @@ func (i *ink) character(s *screen, r rune) {
 }
 
 // obey applies a control sequence to the line.
-func (i *ink) obey(s *screen, final rune) {
-	p := string(i.params)
+func (p *parser) obey(s *screen, final rune) {
+	params := string(p.params)
 	if final == 'h' || final == 'l' {
-		switch p {
+		switch params {
 		case "?1049", "?1047", "?47":
-			i.full = final == 'h'
+			p.full = final == 'h'
 		}
 		return
 	}
-	n, err := strconv.Atoi(p)
-	if (err != nil && p != "") || n < 0 || n > maxLine || i.full {
+	n, err := strconv.Atoi(params)
+	if (err != nil && params != "") || n < 0 || n > maxLine || p.full {
 		return
 	}
 	switch final {
@@ -236,8 +218,8 @@ func (i *ink) obey(s *screen, final rune) {
 		if n = max(1, n); s.at < len(s.line) && len(s.line)+n <= maxLine {
 			s.line = append(s.line, make([]rune, n)...)
 			copy(s.line[s.at+n:], s.line[s.at:])
-			for i := range n {
-				s.line[s.at+i] = ' '
+			for k := range n {
+				s.line[s.at+k] = ' '
 			}
 		}
 	}

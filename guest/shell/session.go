@@ -4,7 +4,6 @@ package shell
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -20,13 +19,14 @@ import (
 
 // session is a sequence of shells with one transcript.
 type session struct {
-	manager *Manager
-	key     key
-	turn    chan struct{} // holds one token: the right to use the shell
+	manager  *Manager
+	key      key
+	turn     chan struct{}  // holds one token: the right to use the shell
+	closing  chan struct{}  // closed by close
+	starting sync.WaitGroup // shells that are not ready yet
 
 	mu      sync.Mutex
 	proc    *proc  // nil: no shell
-	rising  *proc  // a shell that is starting
 	closed  string // why the session was closed
 	lost    string // why the last shell ended, until reported
 	status  int    // $? of the last call
@@ -49,7 +49,7 @@ var usual = process.Size{Rows: 24, Cols: 80}
 func newSession(k *Manager, name key, transcript string) *session {
 	now := time.Now()
 	s := &session{
-		manager: k, key: name, turn: make(chan struct{}, 1), calls: map[*call]struct{}{}, viewers: map[*Viewer]struct{}{},
+		manager: k, key: name, turn: make(chan struct{}, 1), closing: make(chan struct{}), calls: map[*call]struct{}{}, viewers: map[*Viewer]struct{}{},
 		size: usual, made: now, used: now,
 	}
 	s.turn <- struct{}{}
@@ -77,16 +77,6 @@ func (s *session) spare() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.idle() && (s.proc == nil || s.proc.alone())
-}
-
-// idleAt reports whether the session has been idle long enough to be closed.
-func (s *session) idleAt(now time.Time) bool {
-	if unused := now.Sub(s.lastUsed()); unused < restless {
-		return unused >= idleAfter && s.spare()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.idle()
 }
 
 // idle reports whether the session has no calls, no attached people and none attaching. The caller
@@ -117,7 +107,11 @@ func (s *session) transcript() (text string, version uint64) {
 func (s *session) close(cause string) {
 	s.mu.Lock()
 	s.closed = cause
-	l := cmp.Or(s.proc, s.rising)
+	close(s.closing)
+	s.mu.Unlock()
+	s.starting.Wait()
+	s.mu.Lock()
+	l := s.proc
 	s.mu.Unlock()
 	if l != nil {
 		l.end(cause)
@@ -226,7 +220,7 @@ func (s *session) announce(command []byte) {
 	const most = 1000 // characters: its output is more important
 	text := strings.TrimRight(protocol.CleanTranscript(string(command)), "\n")
 	s.publish([]byte("\r\x1b[K"))
-	s.screen.tool = ink{} // an unfinished sequence of the previous command must not hide this one
+	s.screen.tool = parser{} // an unfinished sequence of the previous command must not hide this one
 	s.tell([]byte("$ " + printable.Chars(text, most) + "\n"))
 }
 

@@ -4,22 +4,25 @@ package shell
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/removeall"
 )
 
 // spool is the folder through which the guest and one shell exchange calls and reports. It belongs
-// to root in a file system of the room, and the agent can only read it. Paths in it are opened one
-// name at a time, because the room's root could plant a link.
+// to root in a file system of the room, and the agent can only read it. The room's root could plant
+// links in it, so that all of it is accessed through an os.Root.
 type spool struct {
-	in     *os.File // the folder that contains the spool
+	in     *os.Root // the folder that contains the spool
 	name   string
-	dir    *os.File
+	dir    *os.Root
 	inside string // the spool's path in the room
 	said   *os.File
 	sweep  sync.WaitGroup // running calls of clear
@@ -27,8 +30,8 @@ type spool struct {
 
 // openSpool creates a spool with a shell's files in a folder, which the spool then owns. inside is
 // the folder's path in the room.
-func openSpool(in *os.File, inside string, files func(dir string) map[string]string) (_ *spool, err error) {
-	d := &spool{in: in, name: random()}
+func openSpool(in *os.Root, inside string, files func(dir string) map[string]string) (_ *spool, err error) {
+	d := &spool{in: in, name: rand.Text()}
 	d.inside = inside + "/" + d.name
 	defer func() {
 		if err != nil {
@@ -36,39 +39,32 @@ func openSpool(in *os.File, inside string, files func(dir string) map[string]str
 			err = fmt.Errorf("make the shell's folder: %w", err)
 		}
 	}()
-	if d.dir, err = folderAt(d.fd(in), d.name); err != nil {
+	if err := in.Mkdir(d.name, 0o755); err != nil {
+		return nil, err
+	}
+	if d.dir, err = in.OpenRoot(d.name); err != nil {
 		return nil, err
 	}
 	for name, text := range files(d.inside) {
-		if err := fileAt(d.fd(d.dir), name, []byte(text)); err != nil {
+		if err := d.dir.WriteFile(name, []byte(text), 0o444); err != nil {
 			return nil, err
 		}
 	}
-	none, err := folderAt(d.fd(d.dir), "none")
-	if err != nil {
+	if err := d.dir.Mkdir("none", 0o755); err != nil {
 		return nil, err
 	}
-	defer none.Close()
-	for _, name := range callFiles {
-		if err := unix.Symlinkat(os.DevNull, d.fd(none), name); err != nil {
+	for _, name := range []string{"text", "in", "out", "err"} {
+		if err := d.dir.Symlink(os.DevNull, "none/"+name); err != nil {
 			return nil, err
 		}
 	}
 	// Open for writing too, so that it never ends.
-	d.said, err = fifoAt(d.fd(d.dir), "said", unix.O_RDWR)
+	d.said, err = d.fifo("said", os.O_RDWR)
 	return d, err
 }
 
-// callFiles are the files in a call's folder.
-var callFiles = []string{"text", "in", "out", "err"}
-
 // order spools a call as the next one to run. status is $? at its start.
 func (d *spool) order(nonce string, status int, text, stdin []byte) (out, errs *os.File, err error) {
-	dir, err := folderAt(d.fd(d.dir), nonce)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make the call's folder: %w", err)
-	}
-	defer dir.Close()
 	defer func() {
 		if err != nil {
 			closeAll(out, errs)
@@ -76,108 +72,71 @@ func (d *spool) order(nonce string, status int, text, stdin []byte) (out, errs *
 			err = fmt.Errorf("make the call's files: %w", err)
 		}
 	}()
-	at := d.fd(dir)
-	if err := fileAt(at, "text", text); err != nil {
+	if err := d.dir.Mkdir(nonce, 0o755); err != nil {
+		return nil, nil, err
+	}
+	if err := d.dir.WriteFile(nonce+"/text", text, 0o444); err != nil {
 		return nil, nil, err
 	}
 	if stdin == nil {
-		err = unix.Symlinkat(os.DevNull, at, "in")
+		err = d.dir.Symlink(os.DevNull, nonce+"/in")
 	} else {
-		err = fileAt(at, "in", stdin)
+		err = d.dir.WriteFile(nonce+"/in", stdin, 0o444)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if out, err = fifoAt(at, "out", unix.O_RDONLY); err != nil {
+	if out, err = d.fifo(nonce+"/out", os.O_RDONLY); err != nil {
 		return nil, nil, err
 	}
-	if errs, err = fifoAt(at, "err", unix.O_RDONLY); err != nil {
+	if errs, err = d.fifo(nonce+"/err", os.O_RDONLY); err != nil {
 		return out, nil, err
 	}
-	if err = fileAt(d.fd(d.dir), nonce+".next", []byte(nonce+" "+strconv.Itoa(status)+"\n")); err != nil {
+	if err = d.dir.WriteFile(nonce+".next", []byte(nonce+" "+strconv.Itoa(status)+"\n"), 0o444); err != nil {
 		return out, errs, err
 	}
-	return out, errs, unix.Renameat(d.fd(d.dir), nonce+".next", d.fd(d.dir), "next")
+	return out, errs, d.dir.Rename(nonce+".next", "next")
 }
 
 // withdraw removes the next call so that it cannot begin.
-func (d *spool) withdraw() { _ = unix.Unlinkat(d.fd(d.dir), "next", 0) }
+func (d *spool) withdraw() { _ = d.dir.Remove("next") }
 
 // clear removes a call's files. Open streams stay open.
-func (d *spool) clear(nonce string) {
-	// By now the root of the room may have put a link in the folder's place.
-	if dir, err := openFolder(d.fd(d.dir), nonce); err == nil {
-		for _, name := range callFiles {
-			_ = unix.Unlinkat(d.fd(dir), name, 0)
-		}
-		_ = dir.Close()
-	}
-	_ = unix.Unlinkat(d.fd(d.dir), nonce, unix.AT_REMOVEDIR)
-}
+func (d *spool) clear(nonce string) { _ = removeall.Remove(d.dir, nonce) }
 
-// remove removes the spool after its shell has ended. Foreign files in it stay until the room
-// ends.
+// remove removes the spool after its shell has ended.
 func (d *spool) remove() {
 	d.sweep.Wait()
 	if d.dir != nil {
-		for _, name := range []string{"rc", "run", "end", "said", "next"} {
-			_ = unix.Unlinkat(d.fd(d.dir), name, 0)
-		}
-		d.clear("none")
-		_ = unix.Unlinkat(d.fd(d.in), d.name, unix.AT_REMOVEDIR)
+		_ = d.dir.Close()
 	}
-	closeAll(d.said, d.dir, d.in)
+	_, _ = removeall.Remove(d.in, d.name), d.in.Close()
+	closeAll(d.said)
 }
 
-func (d *spool) fd(f *os.File) int { return int(f.Fd()) }
-
-func folderAt(dir int, name string) (*os.File, error) {
-	if err := unix.Mkdirat(dir, name, 0o755); err != nil {
-		return nil, err
-	}
-	return openFolder(dir, name)
-}
-
-// openFolder opens a folder by name without following a link.
-func openFolder(dir int, name string) (*os.File, error) {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// fifo creates a world-writable FIFO and opens it, so that writers never block on open.
+func (d *spool) fifo(name string, how int) (*os.File, error) {
+	dir, err := d.dir.Open(path.Dir(name))
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-// fileAt creates a world-readable file.
-func fileAt(dir int, name string, content []byte) error {
-	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o444)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	_, err = f.Write(content)
-	return err
-}
-
-// fifoAt creates a world-writable FIFO and opens it, so that writers never block on open.
-func fifoAt(dir int, name string, how int) (*os.File, error) {
-	if err := unix.Mkfifoat(dir, name, 0o600); err != nil {
+	defer dir.Close()
+	if err := unix.Mkfifoat(int(dir.Fd()), path.Base(name), 0o600); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Openat(dir, name, how|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := d.dir.OpenFile(name, how|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		_ = unix.Close(fd)
+	if st, err := f.Stat(); err != nil || st.Mode().Type() != fs.ModeNamedPipe {
+		_ = f.Close()
 		return nil, fmt.Errorf("%s was replaced and is not a FIFO", name)
 	}
-	if err := unix.Fchmod(fd, 0o222); err != nil {
-		_ = unix.Close(fd)
+	if err := f.Chmod(0o222); err != nil {
+		_ = f.Close()
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	return f, nil
 }
 
 func closeAll(files ...*os.File) {
@@ -186,11 +145,4 @@ func closeAll(files ...*os.File) {
 			_ = f.Close()
 		}
 	}
-}
-
-// random returns 64 random bits in hexadecimal.
-func random() string {
-	b := make([]byte, 8)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }

@@ -112,12 +112,12 @@ func (t *terminals) home(user string) (dir string, env []string, err error) {
 func (t *terminals) shellRoom(_ context.Context, user string) (shell.Room, error) {
 	home, env, err := t.home(user)
 	desk := home + ".desk"
-	return shell.Room{Env: env, Home: home, Spool: func() (*os.File, string, error) {
+	return shell.Room{Env: env, Home: home, Spool: func() (*os.Root, string, error) {
 		if err := os.MkdirAll(desk, 0o700); err != nil {
 			return nil, "", err
 		}
-		f, err := os.Open(desk)
-		return f, desk, err
+		dir, err := os.OpenRoot(desk)
+		return dir, desk, err
 	}}, err
 }
 
