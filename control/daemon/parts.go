@@ -156,7 +156,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	if err := d.api.Sessions.Settle(d.api.Events.List(ctx, 0)); err != nil {
 		d.api.Log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
-	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db), services.NewLogs(d.api.Agents.Has), services.NewPluginConfig(d.db)
+	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db, d.api.Vault.Clean), services.NewLogs(d.api.Agents.Has, d.api.Vault.Clean), services.NewPluginConfig(d.db)
 	if d.api.Artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
 		return err
 	}
@@ -171,15 +171,15 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 
 // makeServices makes the bridge's services. No guest runs yet that could call it.
 func (d *daemon) makeServices(context.Context) error {
-	d.api.Memory, d.api.Tasks = services.NewMemory(d.db), services.NewTasks(d.db, d.diary.Note)
+	d.api.Memory, d.api.Tasks = services.NewMemory(d.db, d.api.Vault.Clean), services.NewTasks(d.db, d.api.Vault.Clean, d.diary.Note)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.api.Sandbox.Settings().Inference }, Key: d.api.Vault.InferenceKey, Plugins: d.permits(),
 	})
 	d.closes(models.Close)
-	d.bridge.Services = d.api.Vault.Cleaned(bridge.Services{
+	d.bridge.Services = bridge.Services{
 		Secrets: d.api.Vault, Config: d.config, Inference: models, Tasks: d.api.Tasks, Memory: d.api.Memory, Events: d.permits().Emitting(d.api.Topics), Log: d.api.Lines,
 		Scripts: toolhost.Scripts(d.api.Tools), Plugins: d.plugins.Registrar,
-	})
+	}
 	return nil
 }
 

@@ -19,7 +19,7 @@ const limits = `| what | how much | beyond it |
 | --- | --- | --- |
 | agents | {supervisor/agents.maxAgents} in a home; about 50 rooms at once | refused |
 | commands at once in a guest | {guest/protocol.MaxCommands}, 100 for one agent | refused |
-| shells of an agent | {guest/shell.maxSessions}, each idle for {guest/shell.idleAfter} ({guest/shell.restless} if something runs in it) | the longest idle is closed |
+| shells of an agent | {guest/shell.maxSessions}, each idle for {guest/shell.idleAfter} | the longest idle is closed |
 | jobs of an agent | {config.MaxJobs} running, {guest/job.maxEnded} ended; 8 MiB of output each | refused; the oldest go |
 | plugins | {plugins/install.maxPlugins} of an agent, {plugins/library.maxPlugins} in the library | refused |
 | a ` + "`forward`" + ` | {control.maxPorts} ports, {cmd/osaurus-sandbox.maxForwarded} connections; 64 to an agent, 80 in all | wait; refused |

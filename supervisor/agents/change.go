@@ -69,14 +69,9 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by ma
 // Diagnostic returns the agent that diagnostics use, and creates it if
 // necessary.
 func (a *Agents) Diagnostic(ctx context.Context, by machine.Cause) (Agent, error) {
-	if agent, err := a.Get(string(Diagnostic)); err == nil {
-		return agent, nil
-	}
 	agent, err := a.create(ctx, Diagnostic, New{}, by)
-	if fault.KindOf(err) == fault.Rejected { // somebody was quicker, or there are too many
-		if there, missing := a.Get(string(Diagnostic)); missing == nil {
-			return there, nil
-		}
+	if there, missing := a.Get(string(Diagnostic)); missing == nil {
+		return there, nil
 	}
 	return agent, err
 }

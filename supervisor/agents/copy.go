@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"path"
-	"slices"
 	"strings"
 
 	"osaurus-sandbox/engine"
@@ -78,10 +77,9 @@ func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cm
 		return notThere(op, subject)
 	case exit.Status() == copyfiles.ExitRefused:
 		return fault.Newf(fault.Rejected, op, subject, "a file and a folder cannot take each other's place").Advise("Choose another name, or remove what is there.")
-	case exit.Status() != 0 && exit.Quota && said.full():
-		return fault.Newf(fault.Rejected, op, subject, "the agent's disk is full: %s", said).Advise("Delete something there, or raise limits.homeMB or limits.diskMB.")
 	case exit.Status() != 0:
-		return fault.Newf(fault.Execution, op, subject, "the command in the room ended with %d: %s", exit.Status(), said)
+		return fault.Newf(fault.Execution, op, subject, "the command in the room ended with %d: %s", exit.Status(), said).
+			Advise("Check that the disk is not full; its limits are limits.homeMB and limits.diskMB.")
 	}
 	return nil
 }
@@ -102,12 +100,3 @@ func (c *complaint) Write(p []byte) (int, error) {
 }
 
 func (c complaint) String() string { return strings.TrimSpace(string(c)) }
-
-// full reports whether it says that a disk is full, in the words of musl,
-// glibc or GNU tar. That the room's disk is full does not tell: the home is on
-// another.
-func (c complaint) full() bool {
-	return slices.ContainsFunc([]string{"No space left on device", "uota exceeded", "Wrote only"}, func(words string) bool {
-		return strings.Contains(string(c), words)
-	})
-}

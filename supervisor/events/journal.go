@@ -72,10 +72,7 @@ func open(ctx context.Context, db *store.DB, limits limits) (*Journal, error) {
 // Note adds an event and notifies followers. It does not write to the disk: Keep does. It
 // fails if too many events wait for the disk.
 func (j *Journal) Note(e Event) (Event, error) {
-	e, err := e.check()
-	if err != nil {
-		return Event{}, err
-	}
+	e = e.bounded()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.last == j.reserved {

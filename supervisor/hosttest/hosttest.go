@@ -106,7 +106,6 @@ type Guest struct {
 	when   func(string)
 	refuse error // the error of requests about rooms
 	mute   error // the error of all requests
-	full   bool  // the disks of rooms are full
 	runs   map[*command]bool
 }
 
@@ -170,7 +169,7 @@ func (g *Guest) exec(ctx context.Context, user config.LinuxUser, c engine.Comman
 		cancel()
 		return nil, fault.New(fault.NotFound, "run command", c.Args[0], err).Advise("Install it.")
 	}
-	p := &command{cmd: cmd, room: user, kill: cancel, done: make(chan struct{}), exit: engine.Exit{Quota: g.isFull()}}
+	p := &command{cmd: cmd, room: user, kill: cancel, done: make(chan struct{})}
 	g.add(p)
 	go func() {
 		defer close(p.done)

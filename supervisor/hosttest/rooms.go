@@ -35,19 +35,6 @@ func (g *Guest) Mute(silent bool) {
 	}
 }
 
-// Fill makes commands report a full disk.
-func (g *Guest) Fill() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.full = true
-}
-
-func (g *Guest) isFull() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.full
-}
-
 // RoomConfig returns the configuration of a user's room.
 func (g *Guest) RoomConfig(user config.LinuxUser) (engine.RoomConfig, bool) {
 	g.mu.Lock()

@@ -157,9 +157,9 @@ func (r room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 	return r.guest.exec(ctx, r.user, cmd)
 }
 
-func (r room) Sessions(ctx context.Context) ([]engine.Session, error) {
-	if err := r.guest.ask(ctx, "sessions", string(r.user), func() error { return nil }); err != nil {
-		return nil, err
+func (r room) Transcript(ctx context.Context, id config.SessionID) (string, uint64, error) {
+	if err := r.guest.ask(ctx, "transcript", string(r.user), func() error { return nil }); err != nil {
+		return "", 0, err
 	}
-	return r.Room.Sessions(ctx)
+	return r.Room.Transcript(ctx, id)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 
-	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/life"
@@ -25,7 +24,7 @@ func (b *Host) newLife() *life.Life {
 	vault := b.Tools.Vault
 	return life.New(life.Options{
 		Room: b.Tools.RunningRoom, Boot: b.boot, Silent: b.machine().Silent, Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
-		Tell: vault.Cleaned(bridge.Services{Log: b.Lines}).Log.Append,
+		Tell: b.Lines.Append,
 		Failed: func(a tools.Agent, plugin config.PluginID, why error) {
 			b.note(daemonFailed, string(by), a, plugin, vault.Redacted(a.ID).Text(why.Error()))
 		},

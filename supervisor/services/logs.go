@@ -35,6 +35,7 @@ type LogLine struct {
 // Logs keeps the newest lines of all agents in memory. It implements bridge.Log.
 type Logs struct {
 	known func(config.AgentID) bool
+	clean Clean
 
 	mu   sync.Mutex
 	logs map[config.AgentID]*agentLog
@@ -51,16 +52,17 @@ type agentLog struct {
 var _ bridge.Log = (*Logs)(nil)
 
 // NewLogs returns empty logs. It asks known whether an agent exists.
-func NewLogs(known func(config.AgentID) bool) *Logs {
-	return &Logs{known: known, logs: map[config.AgentID]*agentLog{}}
+func NewLogs(known func(config.AgentID) bool, clean Clean) *Logs {
+	return &Logs{known: known, clean: clean, logs: map[config.AgentID]*agentLog{}}
 }
 
-// Append adds the lines of a message. It does not block.
-func (l *Logs) Append(_ context.Context, who bridge.Caller, level bridge.Level, message string) error {
+// Append adds the lines of a message.
+func (l *Logs) Append(ctx context.Context, who bridge.Caller, level bridge.Level, message string) error {
 	source := string(who.User)
 	if who.Plugin != "" {
 		source += "/" + string(who.Plugin)
 	}
+	message = l.clean(ctx, who.Agent, message)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, err := l.of(who.Agent)

@@ -40,7 +40,7 @@ func (l *Logs) list(t testing.TB, who bridge.Caller) (list []LogLine) {
 }
 
 func TestLogs(t *testing.T) {
-	l := NewLogs(logKnown)
+	l := NewLogs(logKnown, unchanged)
 	before := time.Now()
 	l.log(t, logAlice, "one\r\n  two\n\nthree\n")
 	l.log(t, logBob, "")
@@ -69,7 +69,7 @@ func TestLogs(t *testing.T) {
 }
 
 func TestLogLimits(t *testing.T) {
-	l := NewLogs(logKnown)
+	l := NewLogs(logKnown, unchanged)
 	l.log(t, logBob, "bob's")
 	for i := range MaxLogLines + 10 {
 		l.log(t, logAlice, fmt.Sprint(i))
@@ -101,7 +101,7 @@ func TestLogLimits(t *testing.T) {
 
 // A follower gets every line, old ones first, until its context ends.
 func TestLogFollow(t *testing.T) {
-	l := NewLogs(logKnown)
+	l := NewLogs(logKnown, unchanged)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l.log(t, logAlice, "0")

@@ -52,12 +52,14 @@ type Fact struct {
 // implements bridge.Memory.
 type Memory struct {
 	db    *store.DB
+	clean Clean
 	limit int // MaxFacts, less in tests
 }
 
 var _ bridge.Memory = (*Memory)(nil)
 
-func NewMemory(db *store.DB) *Memory { return &Memory{db, MaxFacts} }
+// NewMemory returns the facts in a database.
+func NewMemory(db *store.DB, clean Clean) *Memory { return &Memory{db, clean, MaxFacts} }
 
 // Query returns the best of the caller's facts for a text.
 func (m *Memory) Query(ctx context.Context, who bridge.Caller, text string) ([]bridge.Fact, error) {
@@ -74,7 +76,7 @@ func (m *Memory) Query(ctx context.Context, who bridge.Caller, text string) ([]b
 
 // Store adds a fact for a program.
 func (m *Memory) Store(ctx context.Context, who bridge.Caller, content string) error {
-	_, err := m.add(ctx, who.Agent, Fact{Content: content, Salience: programSalience, Source: "sandbox:" + string(who.User)})
+	_, err := m.add(ctx, who.Agent, Fact{Content: m.clean(ctx, who.Agent, content), Salience: programSalience, Source: "sandbox:" + string(who.User)})
 	return err
 }
 

@@ -16,7 +16,7 @@ import (
 func openMemory(t testing.TB) (m *Memory, alice, bob bridge.Caller) {
 	t.Helper()
 	db, who := storetest.New(t, "alice", "bob")
-	return NewMemory(db), who[0], who[1]
+	return NewMemory(db, unchanged), who[0], who[1]
 }
 
 func (m *Memory) store(t testing.TB, who bridge.Caller, contents ...string) {

@@ -78,6 +78,7 @@ type Task struct {
 // done once. Deleting an agent deletes its tasks. Tasks implements bridge.Tasks.
 type Tasks struct {
 	db     *store.DB
+	clean  Clean
 	note   func(events.Event)
 	now    func() time.Time
 	queued notify.Notifier
@@ -86,14 +87,16 @@ type Tasks struct {
 var _ bridge.Tasks = (*Tasks)(nil)
 
 // NewTasks returns the tasks in a database. It calls note for each change of a state.
-func NewTasks(db *store.DB, note func(events.Event)) *Tasks {
-	return &Tasks{db: db, note: note, now: time.Now}
+func NewTasks(db *store.DB, clean Clean, note func(events.Event)) *Tasks {
+	return &Tasks{db: db, clean: clean, note: note, now: time.Now}
 }
 
 // Dispatch queues a task of a program. It counts as a child of the deepest leased task
 // of its agent, since nothing shows which task the program works for.
 func (t *Tasks) Dispatch(ctx context.Context, who bridge.Caller, text, key string) (bridge.TaskID, error) {
-	task, err := t.add(ctx, Task{Agent: who.Agent, Text: text, Key: key, Source: "sandbox:" + string(who.User)}, childDepth)
+	task, err := t.add(ctx, Task{
+		Agent: who.Agent, Text: t.clean(ctx, who.Agent, text), Key: t.clean(ctx, who.Agent, key), Source: "sandbox:" + string(who.User),
+	}, childDepth)
 	return task.ID, err
 }
 

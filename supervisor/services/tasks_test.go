@@ -29,7 +29,7 @@ func openTasks(t testing.TB) (q *queue, alice, bob bridge.Caller) {
 	t.Helper()
 	db, who := storetest.New(t, "alice", "bob")
 	q = &queue{t: t, clock: time.Now()}
-	q.Tasks = NewTasks(db, func(e events.Event) {
+	q.Tasks = NewTasks(db, unchanged, func(e events.Event) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.noted = append(q.noted, string(e.Kind)+" "+e.Fields["agent"])

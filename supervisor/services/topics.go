@@ -52,19 +52,31 @@ type Gap struct{ From, To events.Seq }
 // subscribers. Deleting an agent deletes its events. Topics implements bridge.Events.
 type Topics struct {
 	db      *store.DB
+	clean   Clean
 	keep    int
 	emitted notify.Notifier
 }
 
 var _ bridge.Events = (*Topics)(nil)
 
-func NewTopics(db *store.DB) *Topics { return &Topics{db: db, keep: KeptEvents} }
+// NewTopics returns the events in a database.
+func NewTopics(db *store.DB, clean Clean) *Topics {
+	return &Topics{db: db, clean: clean, keep: KeptEvents}
+}
 
 // Emit stores an event and wakes subscribers. An empty payload means {}.
-func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) error {
+func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic, payload json.RawMessage) (err error) {
 	const op = "emit event"
 	if len(payload) == 0 {
 		payload = json.RawMessage("{}")
+	}
+	if t.clean(ctx, who.Agent, string(topic)) != string(topic) {
+		return fault.Newf(fault.InvalidArgs, op, "", "its type has the value of a secret in it").Advise("Call it something else.")
+	}
+	if clean := t.clean(ctx, who.Agent, string(payload)); json.Valid([]byte(clean)) || !json.Valid(payload) {
+		payload = json.RawMessage(clean)
+	} else if payload, err = json.Marshal(clean); err != nil { // the secret was not within a string
+		return err
 	}
 	var text bytes.Buffer
 	if err := json.Compact(&text, payload); err != nil {
@@ -75,7 +87,7 @@ func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic
 			Advise("Write it to a file and send the path.")
 	}
 	shared := strings.HasPrefix(string(topic), SharedTopics)
-	err := t.db.Write(ctx, op, func(tx *sql.Tx) error {
+	err = t.db.Write(ctx, op, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO topics (agent, shared, topic, source, payload, time) VALUES (?, ?, ?, ?, ?, ?)",
 			who.Agent, shared, topic, "sandbox:"+string(who.User), text.String(), time.Now().UnixNano()); err != nil {
 			return err

@@ -18,7 +18,7 @@ import (
 func openTopics(t testing.TB) (topics *Topics, alice, bob bridge.Caller) {
 	t.Helper()
 	db, who := storetest.New(t, "alice", "bob")
-	return NewTopics(db), who[0], who[1]
+	return NewTopics(db, unchanged), who[0], who[1]
 }
 
 func (t *Topics) emit(tb testing.TB, who bridge.Caller, topic bridge.Topic, payload string) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
@@ -25,16 +24,16 @@ const (
 )
 
 // recorder saves the transcripts of used sessions in the background, and
-// records which sessions began and ended.
+// records which sessions began.
 type recorder struct {
 	*Manager
 	wake   chan struct{} // buffered; a token means that something is due
 	done   chan struct{}
-	saving sync.Mutex // held to change saved transcripts
+	saving sync.Mutex // held to change saved transcripts, and guards open
+	open   map[place]machine.Guest
 
-	mu   sync.Mutex // held for moments only
-	due  map[place]use
-	open map[place]opened
+	mu  sync.Mutex // held for moments only
+	due map[place]use
 }
 
 // use is the last use of a session.
@@ -49,14 +48,8 @@ type place struct {
 	id  config.SessionID
 }
 
-// opened is a session that is known to be open.
-type opened struct {
-	in   machine.Guest
-	made time.Time
-}
-
 func newRecorder(m *Manager) *recorder {
-	r := &recorder{Manager: m, wake: make(chan struct{}, 1), done: make(chan struct{}), due: map[place]use{}, open: map[place]opened{}}
+	r := &recorder{Manager: m, wake: make(chan struct{}, 1), done: make(chan struct{}), due: map[place]use{}, open: map[place]machine.Guest{}}
 	go r.write()
 	return r
 }
@@ -139,59 +132,25 @@ func (r *recorder) save(p place, last use) error {
 	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
 	defer cancel()
 	secrets, room := r.Agents.Redact(ctx, last.agent), l.Room(last.agent.User)
-	// A session that is closed after it was listed would seem to have begun again.
+	// Within the lock, so that a session that is closed meanwhile does not seem to begin.
 	r.saving.Lock()
 	defer r.saving.Unlock()
-	list, err := room.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	r.compare(l.Guest, last, p.id, list)
 	text, _, err := room.Transcript(ctx, p.id)
 	if err != nil {
 		return err
 	}
+	if r.open[p] != l.Guest {
+		r.open[p] = l.Guest
+		r.note(SessionStarted, last.by, last.agent, map[string]string{"session": string(p.id)})
+	}
 	return r.kept.save(ctx, p.uid, p.id, redactTranscript(secrets.Scrubber(), text))
 }
 
-// compare records which sessions of an agent began or ended since the last
-// list. The session id was just used. The caller holds saving.
-func (r *recorder) compare(in machine.Guest, last use, id config.SessionID, list []engine.Session) {
-	now := map[place]opened{}
-	for _, session := range list {
-		id, err := config.ParseSessionID(session.ID)
-		if err == nil && session.User == string(last.agent.User) {
-			now[place{last.agent.UID, id}] = opened{in, session.Made}
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p, was := range r.open {
-		if p.uid != last.agent.UID || was == now[p] {
-			continue
-		}
-		delete(r.open, p)
-		if was.in == in { // a guest's end has its own event
-			r.note(SessionClosed, machine.CauseGuest, last.agent, map[string]string{"session": string(p.id)})
-		}
-	}
-	for p, is := range now {
-		if r.open[p] == is {
-			continue
-		}
-		r.open[p] = is
-		cause := machine.CauseGuest
-		if p.id == id {
-			cause = last.by
-		}
-		r.note(SessionStarted, cause, last.agent, map[string]string{"session": string(p.id)})
-	}
-}
-
-// closed notes that a session was closed on purpose.
+// closed notes that a session was closed. The caller holds saving.
 func (r *recorder) closed(agent agents.Agent, id config.SessionID) {
+	p := place{agent.UID, id}
+	delete(r.open, p)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.due, place{agent.UID, id})
-	delete(r.open, place{agent.UID, id})
+	delete(r.due, p)
 }

@@ -2,23 +2,18 @@ package sessions
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
-	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
@@ -78,103 +73,15 @@ func TestTranscriptIsSavedLater(t *testing.T) {
 	m.run(t, "s", "echo first")
 	timetest.Eventually(t, "it is saved", func() bool { return saved("first") })
 	g := backend.Guest()
-	g.Refuse(fault.Newf(fault.Timeout, "list sessions", "", "it has no time"))
+	g.Refuse(fault.Newf(fault.Timeout, "read transcript", "", "it has no time"))
 	for _, command := range []string{"echo second", "echo third"} {
 		asked := len(g.Asked())
 		m.run(t, "s", command)
-		timetest.Eventually(t, "the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "sessions agent-alice") })
+		timetest.Eventually(t, "the guest was asked", func() bool { return slices.Contains(g.Asked()[asked:], "transcript agent-alice") })
 	}
 	g.Refuse(nil)
 	timetest.Eventually(t, "it is saved later", func() bool { return saved("third") })
 	if n := delayed.Load(); n != 1 {
 		t.Errorf("it was logged %d times", n)
-	}
-}
-
-// watched is a backend whose guests call listed once after they have listed sessions.
-type watched struct {
-	*hosttest.Backend
-	mu     sync.Mutex
-	listed func()
-}
-
-func (w *watched) Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
-	g, m, err := w.Backend.Boot(ctx, s, tracker)
-	return watchedGuest{g, w}, m, err
-}
-
-type watchedGuest struct {
-	machine.Guest
-	by *watched
-}
-
-func (g watchedGuest) Room(user config.LinuxUser) engine.Room {
-	return watchedRoom{g.Guest.Room(user), g.by}
-}
-
-type watchedRoom struct {
-	engine.Room
-	by *watched
-}
-
-func (r watchedRoom) Sessions(ctx context.Context) ([]engine.Session, error) {
-	list, err := r.Room.Sessions(ctx)
-	r.by.mu.Lock()
-	do := r.by.listed
-	r.by.listed = nil
-	r.by.mu.Unlock()
-	if do != nil {
-		do()
-	}
-	return list, err
-}
-
-// journal records events of sessions: "session.started s by test".
-type journal struct {
-	mu   sync.Mutex
-	list []string
-}
-
-func (j *journal) Note(e events.Event) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.list = append(j.list, fmt.Sprintf("%s %s by %s", e.Kind, e.Fields["session"], e.Cause))
-}
-
-func (j *journal) about(session string) []string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(j.list), func(line string) bool { return !strings.Contains(line, " "+session+" ") })
-}
-
-// A session that is closed right after the recorder has listed it does not seem to begin again.
-func TestClosedWhileListed(t *testing.T) {
-	w, journal := &watched{Backend: &hosttest.Backend{}}, new(journal)
-	m, _ := open(t, w, journal, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	use := func(id config.SessionID) {
-		m.run(t, id, "true")
-		timetest.Eventually(t, "it has begun", func() bool { return len(journal.about(string(id))) > 0 })
-	}
-	use("s")
-	closed := make(chan struct{})
-	w.mu.Lock()
-	w.listed = func() {
-		go func() {
-			defer close(closed)
-			if _, err := m.Room("alice", "test").CloseSession(t.Context(), "s"); err != nil {
-				t.Error(err)
-			}
-		}()
-		select { // it waits for the recorder, so this takes its time
-		case <-closed:
-		case <-time.After(time.Second):
-		}
-	}
-	w.mu.Unlock()
-	m.run(t, "s", "true")
-	<-closed
-	use("u")
-	if got := journal.about("s"); !slices.Equal(got, []string{"session.started s by test", "session.closed s by test"}) {
-		t.Errorf("the events are %q", got)
 	}
 }

@@ -74,7 +74,7 @@ func New(t testing.TB, o Options) *World {
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
 	plugins, err := pluginhost.Open(pluginhost.Options{
-		Home: o.Home, Tools: host, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db), Lines: services.NewLogs(w.Agents.Has), Config: services.NewPluginConfig(db),
+		Home: o.Home, Tools: host, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db, keys.Clean), Lines: services.NewLogs(w.Agents.Has, keys.Clean), Config: services.NewPluginConfig(db),
 		Record: hosttest.Discard{}, Log: log,
 	})
 	check(err)

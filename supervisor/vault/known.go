@@ -62,6 +62,11 @@ func (v *Vault) Redacted(agent config.AgentID) *redact.Scrubber {
 	return v.of(agent).live.Scrubber()
 }
 
+// Clean removes the agent's secrets from a text: see services.Clean.
+func (v *Vault) Clean(ctx context.Context, agent config.AgentID, text string) string {
+	return v.Redact(ctx, agent).Scrubber().Text(text)
+}
+
 // look reads the store in the background if that is due, and returns how long the caller
 // should wait: only for the first read, until Patience after its start.
 func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, patience time.Duration) {
