@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// What comes in arrives, its end too, and the answer to all of it comes out.
+// Both directions arrive completely, and the end of the input is passed on before the answer.
 func TestConnect(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -67,7 +67,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// Where nothing listens has an exit code of its own.
+// A port on which nothing listens has an exit code of its own.
 func TestConnectFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// asProgram has the tests' program be osaurus-host.
+// asProgram makes the test binary run as osaurus-host.
 const asProgram = "OSAURUS_HOST_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 const agent = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
 
-// room is what the program finds in a room.
+// room is the program's environment in a room.
 type room struct {
 	*bridgetest.Bridge
 	env map[string]string
@@ -77,8 +77,7 @@ func (r *room) do(t *testing.T, in string, words ...string) (code int, out, erro
 
 const hostile = `a "quoted" \ 'text' $(with) <&> é 日本`
 
-// Each command does what it says, with words that break whatever is put together
-// without care.
+// Every command passes on text that breaks careless quoting.
 func TestCommands(t *testing.T) {
 	r := newRoom(t)
 	r.SetSecret("alice", "rss", "KEY", hostile)
@@ -140,7 +139,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// What fails says why, what to do, and with which code, as JSON too.
+// Every failure has an exit code, a reason and advice, also as JSON.
 func TestFailures(t *testing.T) {
 	r := newRoom(t, func(o *bridge.Options) { o.Services.Events = nil })
 	for _, tc := range []struct {
@@ -202,7 +201,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A token that is not there, empty, or another's is told apart.
+// Errors tell a missing token from an empty one.
 func TestIdentity(t *testing.T) {
 	r := newRoom(t)
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -231,7 +230,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Without OSAURUS_PLUGIN the folder's name says which plugin it is.
+// Without OSAURUS_PLUGIN the folder's name is the plugin.
 func TestPlugin(t *testing.T) {
 	r := newRoom(t)
 	delete(r.env, envPlugin)
@@ -249,7 +248,7 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// Somebody who watches sees the answer come; a pipe gets it at once.
+// A terminal gets the answer in parts, and a pipe at once.
 func TestStreamsToWhoWatches(t *testing.T) {
 	r := newRoom(t)
 	watched, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -273,7 +272,7 @@ func TestStreamsToWhoWatches(t *testing.T) {
 	}
 }
 
-// Ctrl-C in the middle of an answer stops the model.
+// Ctrl-C during an answer stops the model.
 func TestInterrupted(t *testing.T) {
 	r := newRoom(t)
 	cmd := exec.Command(os.Args[0], "inference", "chat", "-m", "on and on", "--stream", "--model", inferencetest.Endless)
@@ -301,7 +300,7 @@ func TestInterrupted(t *testing.T) {
 	timetest.Eventually(t, "the model ends", func() bool { return r.Endpoint.Left.Load() > 0 })
 }
 
-// What would make each start slower stays out.
+// The program imports nothing that slows its start.
 func TestStartsFast(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -51,7 +51,7 @@ func newAgentList() *cobra.Command {
 		`  osaurus-sandbox agent list`, func(ctx context.Context, c *call) error {
 			r, err := c.Agents.List(ctx, &controlpb.ListAgentsRequest{})
 			return replyTable(c, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
-				return []any{a.Name, a.User, a.Uid, reaches(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
+				return []any{a.Name, a.User, a.Uid, networkText(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
 			})
 		})
 }
@@ -196,8 +196,8 @@ func printAgent(w io.Writer, a *controlpb.Agent) error {
 	return table.Flush()
 }
 
-// reaches describes the agent's network access for a table.
-func reaches(a *controlpb.Agent) string {
+// networkText describes the agent's network access for a table.
+func networkText(a *controlpb.Agent) string {
 	network := settingText(a, "network")
 	if network == string(config.NetworkOutbound) && settingText(a, "hostServices") == "true" {
 		network += "+host"

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// as runs a command as an agent and returns its exit code and all it wrote.
+// as runs a script as an agent and returns its exit code and output.
 func as(t *testing.T, agent, script string, flags ...string) (int, string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -30,13 +30,13 @@ func does(t *testing.T, agent, want, script string, flags ...string) {
 	}
 }
 
-// startsQuickly has the guest that runs start programs as those of lab.Driver do.
+// startsQuickly makes the running guest start programs as quickly as those of lab.Driver.
 func startsQuickly(t *testing.T) {
 	t.Helper()
 	ok(t, "exec", "--root", "--", "sh", "-c", "echo 0 > /proc/sys/kernel/randomize_va_space")
 }
 
-// TestAgents is the life of agents in a real guest.
+// TestAgents creates, uses, resets, renames and deletes agents in a real guest.
 func TestAgents(t *testing.T) {
 	home := sessionHome(t, "home")
 	ok(t, "config", "set", "pack="+lab.DebianPack(t).Dir)
@@ -70,7 +70,7 @@ func TestAgents(t *testing.T) {
 		p.await(t, "on\n")
 		end := time.Now().Add(seenWithin)
 		for out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000"); out = ok(t, "ps", "bob") {
-			if time.Now().After(end) { // the shell has said its word before it became sleep
+			if time.Now().After(end) { // the shell prints before it becomes sleep
 				t.Fatal(out)
 			}
 		}
@@ -106,7 +106,7 @@ func TestAgents(t *testing.T) {
 			t.Error("bob sees what alice installed")
 		}
 		does(t, "alice", "", "osaurus-host config set visits 7 && cp /run/osaurus/agent-alice.token old")
-		// Her programs need not be told of the token that alice has now, and have no use of the one before.
+		// Her programs always use the current token, and an old one is refused.
 		asks := func(when string) {
 			t.Helper()
 			does(t, "alice", "7", "osaurus-host config get visits")
@@ -131,7 +131,7 @@ func TestAgents(t *testing.T) {
 		if _, err := os.Stat(home.AgentHome("bob")); !os.IsNotExist(err) {
 			t.Errorf("%v", err)
 		}
-		// The workspace outlives the disk, and with it plugins do.
+		// The workspace and its plugins survive the disk.
 		ok(t, "reset", "--yes")
 		does(t, "carol", "agent-alice\n/workspace/agents/carol\nalice", "whoami; pwd; cat mine")
 		pageWorks(t, "carol", "a reset of the whole sandbox")

@@ -16,8 +16,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// An artifact that comes half is not there, so that it can be saved once more; what was there
-// before stays.
+// A broken transfer leaves no artifact, and an existing file stays.
 func TestSaveBrokenOff(t *testing.T) {
 	for name, artifact := range map[string]broken{"a file": {files: []string{""}}, "a folder": {folder: true, files: []string{"a/b", "c"}}} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +38,7 @@ func TestSaveBrokenOff(t *testing.T) {
 	}
 }
 
-// broken is an artifact that cannot be read to its end.
+// broken serves an artifact whose content breaks off.
 type broken struct {
 	controlpbconnect.UnimplementedArtifactsHandler
 	folder bool
@@ -59,7 +58,7 @@ func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream
 	return connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))
 }
 
-// What could run a program of the agent is not opened.
+// Files that could run an agent's program are not opened.
 func TestOpenable(t *testing.T) {
 	for name, want := range map[string]bool{"report.PDF": true, "a.tar.gz": false, "run.sh": false, "run": false, "x.desktop": false, "folder/": true, "Evil.app/": false} {
 		f := &controlpb.Artifact{Name: strings.TrimSuffix(name, "/"), Folder: strings.HasSuffix(name, "/")}

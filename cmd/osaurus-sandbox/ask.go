@@ -33,15 +33,15 @@ func typedLine(ctx context.Context, from *bufio.Reader) (string, error) {
 	}
 }
 
-// someoneThere reports whether a person can answer questions.
-func someoneThere(c console) bool { return terminalWidth(c.err) > 0 && terminalWidth(c.in) > 0 }
+// canAsk reports whether a person can answer questions.
+func canAsk(c console) bool { return terminalWidth(c.err) > 0 && terminalWidth(c.in) > 0 }
 
 // confirm asks a person for confirmation unless yes is set.
 func confirm(ctx context.Context, c console, yes bool, what, loss string) error {
 	if yes {
 		return nil
 	}
-	if !someoneThere(c) {
+	if !canAsk(c) {
 		return fault.Newf(fault.InvalidArgs, what, "", "there is no terminal to ask on").Advise("Use --yes to confirm. " + loss)
 	}
 	writef(c.err, "%s\n%s? [y/N] ", lines(loss), strings.ToUpper(what[:1])+what[1:])

@@ -64,7 +64,7 @@ func newAuditList() *cobra.Command {
 						err = printJSONLine(c.out, auditLine(e))
 					} else {
 						err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
-							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, printable.Clip(aboutWhat(e)))
+							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, printable.Clip(entryText(e)))
 					}
 					if err != nil {
 						return err
@@ -78,8 +78,8 @@ func newAuditList() *cobra.Command {
 		withFlag(&limit, "limit", "print at most this many entries"))
 }
 
-// aboutWhat describes an entry: the agent, the subject and the result.
-func aboutWhat(e audit.Entry) string {
+// entryText describes an entry: the agent, the subject and the result.
+func entryText(e audit.Entry) string {
 	text := strings.TrimSpace(e.Subject + " " + e.Detail)
 	if e.Agent == "" {
 		return text

@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// labHome is bareHome with the images that tests share.
+// labHome returns bareHome with the images that tests share.
 func labHome(t *testing.T) config.Home {
 	t.Helper()
 	home := bareHome(t)
@@ -29,8 +29,7 @@ func labHome(t *testing.T) config.Home {
 	return home
 }
 
-// bareHome is a home whose settings name a small pack: a real kernel and
-// busybox.
+// bareHome returns a home whose pack is small: a real kernel and busybox.
 func bareHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
@@ -83,7 +82,7 @@ func TestBoot(t *testing.T) {
 	wantNoBoots(t, home)
 }
 
-// beginning keeps the first bytes of what is written, and counts all.
+// beginning keeps the first written bytes and counts all.
 type beginning struct {
 	of   int
 	kept []byte
@@ -96,7 +95,7 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// program is boot in a process of its own.
+// program is this program in a process of its own.
 type program struct {
 	*exec.Cmd
 	out io.Reader
@@ -108,7 +107,7 @@ func start(t *testing.T, args ...string) *program {
 	return startCommand(t, exec.Command(os.Args[0], args...))
 }
 
-// startUnderNohup is start as nohup does it.
+// startUnderNohup is start under nohup.
 func startUnderNohup(t *testing.T, args ...string) *program {
 	t.Helper()
 	return startCommand(t, exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0]}, args...)...))
@@ -130,7 +129,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *program {
 	return p
 }
 
-// await reads until the command in the guest has written a line.
+// await waits for a line of the command's output.
 func (p *program) await(t *testing.T, line string) {
 	t.Helper()
 	got := make([]byte, len(line))
@@ -148,7 +147,7 @@ func (p *program) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// qemu is the process id of the program's QEMU.
+// qemu returns the process id of the program's QEMU.
 func (p *program) qemu(t *testing.T) int {
 	t.Helper()
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.Process.Pid))
@@ -165,7 +164,7 @@ func (p *program) qemu(t *testing.T) int {
 	return 0
 }
 
-// gone waits until a process is no more.
+// gone waits until a process has ended.
 func gone(pid int) bool {
 	for end := time.Now().Add(seenWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
@@ -175,7 +174,7 @@ func gone(pid int) bool {
 	return false
 }
 
-// The first signal goes to the command, but for a hangup under nohup. The second ends the VM.
+// The first signal goes to the command, except SIGHUP under nohup. The second ends the VM.
 func TestBootSignals(t *testing.T) {
 	home := labHome(t)
 	p := startUnderNohup(t, "boot", "--", "sh", "-c", "trap 'echo again' INT; echo ready; while :; do sleep 0.1; done")
@@ -183,7 +182,7 @@ func TestBootSignals(t *testing.T) {
 	qemu := p.qemu(t)
 	p.signal(t, syscall.SIGHUP)
 	p.signal(t, syscall.SIGINT)
-	p.await(t, "again\n") // the same signal twice at once is one
+	p.await(t, "again\n") // two equal signals at once arrive as one
 	p.signal(t, syscall.SIGINT)
 	_ = p.Wait()
 	if code := p.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) {
@@ -205,7 +204,7 @@ func TestBootKilledLeavesNoQEMU(t *testing.T) {
 	if !gone(qemu) {
 		t.Error("QEMU outlived the program")
 	}
-	// The next boot removes its folder, and leaves those of processes that run.
+	// The next boot removes its folder, but not those of running processes.
 	running := filepath.Join(home.Run(), fmt.Sprintf("boot-%d", os.Getppid()))
 	if err := os.Mkdir(running, 0o700); err != nil {
 		t.Fatal(err)
@@ -226,7 +225,7 @@ func wantNoBoots(t *testing.T, home config.Home) {
 	}
 }
 
-// writeLine lets a command go on that reads one.
+// writeLine writes the line that the command waits for.
 func writeLine(t *testing.T, _ *program, in io.Writer) {
 	t.Helper()
 	if _, err := io.WriteString(in, "go\n"); err != nil {
@@ -234,7 +233,7 @@ func writeLine(t *testing.T, _ *program, in io.Writer) {
 	}
 }
 
-// What ends a VM, or stops it, ends boot with an error that says so.
+// If the VM ends or stops, boot ends with an error that says so.
 func TestBootWhoseMachineFails(t *testing.T) {
 	labHome(t)
 	toQEMU := func(s syscall.Signal) func(*testing.T, *program, io.Writer) {
@@ -330,12 +329,11 @@ func TestPackRef(t *testing.T) {
 	}
 }
 
-// A changed byte is refused before the command runs, whenever it is found, and
-// the advice that is given repairs it.
+// A changed byte is refused before the command runs, and the advice repairs it.
 func TestChangedImage(t *testing.T) {
 	home := bareHome(t)
 	buildPackImage(t)
-	// The kernel is read before the start, the base beside it.
+	// The kernel is verified before the start, and the base during it.
 	for _, pattern := range []string{"boot/*/vmlinux", "base/*/initfs.ext4"} {
 		found, _ := filepath.Glob(filepath.Join(home.Images(), pattern))
 		if len(found) != 1 {
@@ -348,14 +346,14 @@ func TestChangedImage(t *testing.T) {
 		}
 		buildPackImage(t)
 	}
-	// What was repaired boots, and knows what it has not.
+	// A repaired image boots.
 	if code, _, said := bootAs(t, "--", "no-such-command"); code != exitNoCommand || !strings.Contains(said, "no-such-command") {
 		t.Errorf("boot of what was repaired: exit code %d\n%s", code, said)
 	}
 	wantNoBoots(t, home)
 }
 
-// buildPackImage builds the image, or repairs it.
+// buildPackImage builds or repairs the image.
 func buildPackImage(t *testing.T) {
 	t.Helper()
 	if code, _, said := sandbox(t, "pack", "build"); code != 0 {

@@ -28,7 +28,7 @@ import (
 	"osaurus-sandbox/supervisor/doctor"
 )
 
-// What would be destroyed is not while the question waits, and the question can be left.
+// Nothing is destroyed while the question waits, and Ctrl-C leaves it.
 func TestConfirmInterrupted(t *testing.T) {
 	term := onTerminal(t, []string{config.HomeVariable + "=" + t.TempDir()}, "reset")
 	term.press("Reset? [y/N]", "\x03")
@@ -39,7 +39,7 @@ func TestConfirmInterrupted(t *testing.T) {
 	}
 }
 
-// A program that reads what is empty finds it empty, and not absent.
+// JSON contains empty fields.
 func TestJSONHasWhatIsEmpty(t *testing.T) {
 	var list, line bytes.Buffer
 	if err := printJSON(&list, &controlpb.ListAgentsResponse{}); err != nil || list.String() != "{\n  \"agents\": []\n}\n" {
@@ -50,7 +50,7 @@ func TestJSONHasWhatIsEmpty(t *testing.T) {
 	}
 }
 
-// The arguments of a plugin's tool may be numbers and truths to choose from.
+// A tool's allowed values may be numbers and booleans.
 func TestDescribeChoices(t *testing.T) {
 	var out bytes.Buffer
 	err := printTool(&out, &controlpb.Tool{Name: "t", InputSchema: `{"properties": {"a": {"type": "integer", "enum": [1, 20000000]}, "b": {"enum": [true]}, "c": {"enum": ["x", "y"], "description": "which"}}}`})
@@ -61,7 +61,7 @@ func TestDescribeChoices(t *testing.T) {
 	}
 }
 
-// A person reads what a failed tool has written, and cannot take it for this program's words.
+// A failed tool's output is shown with a mark, to set it apart from this program's.
 func TestFailedToolIsShown(t *testing.T) {
 	var out, stderr strings.Builder
 	err := printEnvelope(console{nil, &out, &stderr}, "git_log", `{"ok":false,"kind":"execution_error","message":"it failed with exit code 2: stderr says why","stdout":"one\n","stderr":"no\u001b[2J such\nfile"}`, false)
@@ -85,7 +85,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	if runtime.GOOS != "linux" {
-		return // QEMU is not what runs machines here
+		return // macOS does not use QEMU
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	code, out, said = sandbox(t, "doctor")
@@ -94,8 +94,8 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// burning is a guest in which alice uses one processor and receives 1,000 bytes a second, and bob
-// the same from when he has a room.
+// burning reports that alice uses one processor and receives 1,000 bytes a second, and bob the same
+// once he has a room.
 type burning struct {
 	controlpbconnect.AgentsClient
 	alice, bob time.Time
@@ -113,7 +113,7 @@ func (b burning) Usage(context.Context, *controlpb.AgentUsageRequest) (*controlp
 	return r, nil
 }
 
-// What agents use is true at the first look as well, also of one whose room was made just before it.
+// The first table has correct rates, also for a room that was just made.
 func TestTopHasRatesAtOnce(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		client := &control.Client{Agents: burning{alice: time.Now().Add(-time.Hour), bob: time.Now().Add(500 * time.Millisecond)}}
@@ -150,7 +150,7 @@ func TestTopHasRatesAtOnce(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, tc := range []struct {
 		use  string
-		want []string // of the first four arguments
+		want []string // for the first four arguments
 	}{
 		{"status", []string{"", "", "", ""}},
 		{"ps [AGENT]", []string{"AGENT", "", "", ""}},
@@ -168,7 +168,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Every command says what it is for, shows one that works, and can answer in JSON.
+// Every command has a summary, an example of its own, and JSON.
 func TestHelp(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// An address for MCP is refused without a daemon as it is with one.
+// Without a daemon, a wrong or taken address for MCP is refused too.
 func TestSetListenerWithoutADaemon(t *testing.T) {
 	t.Setenv(config.HomeVariable, filepath.Join(t.TempDir(), "home"))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,8 +27,8 @@ func TestSetListenerWithoutADaemon(t *testing.T) {
 	prints(t, "\n", "config", "get", "mcp.listen")
 }
 
-// TestDaemonHoldsNothingOfItsStarter: who waits for the end of a pipe that a command was
-// started with does not wait for the daemon that the command has started.
+// A daemon inherits no files of the command that starts it. Otherwise, whoever reads the command's
+// pipe would wait for the daemon.
 func TestDaemonHoldsNothingOfItsStarter(t *testing.T) {
 	newHome(t, "home")
 	read, write, err := os.Pipe()

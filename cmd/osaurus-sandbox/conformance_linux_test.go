@@ -16,9 +16,8 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// TestMCPConformance has MCP's own conformance tests try the server over HTTP. What it
-// does not pass is in a list, with the reasons; the suite also fails on what is there
-// and is passed.
+// TestMCPConformance runs MCP's own conformance tests against the server over HTTP. A list names
+// the expected failures, with reasons; the suite also fails on those that pass.
 func TestMCPConformance(t *testing.T) {
 	suite := lab.Conformance(t)
 	if suite == "" {
@@ -27,7 +26,7 @@ func TestMCPConformance(t *testing.T) {
 	home := newHome(t, "home")
 	at := freeport.Address(t)
 
-	// The suite has no token to send.
+	// The suite cannot send a token.
 	door := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		token, err := os.ReadFile(home.MCPToken())
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// copied is what cp --json says.
+// copied is the output of cp --json.
 type copied struct {
 	Files   int
 	Bytes   int64
@@ -46,7 +46,7 @@ func holds(t *testing.T, file, want string) {
 	}
 }
 
-// TestCp is what people have of cp, with this host for a room.
+// TestCp copies with this host as the guest.
 func TestCp(t *testing.T) {
 	hostHome(t)
 	here, there := t.TempDir(), t.TempDir()
@@ -103,7 +103,7 @@ func TestCp(t *testing.T) {
 		t.Errorf("a start is on record that was none:\n%s", out)
 	}
 	for _, dir := range []string{here, there, filepath.Join(here, "back")} {
-		for end := time.Now().Add(seenWithin); ; time.Sleep(10 * time.Millisecond) { // one that was given up is tidied up behind it
+		for end := time.Now().Add(seenWithin); ; time.Sleep(10 * time.Millisecond) { // an interrupted copy is cleaned up in the background
 			left, _ := filepath.Glob(dir + "/.parcel*")
 			if left == nil {
 				break
@@ -123,14 +123,14 @@ func TestCp(t *testing.T) {
 	}
 }
 
-// Who is to type something can change their mind, and nothing is kept.
+// Ctrl-C while input is read leaves no file.
 func TestInputIsGivenUp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	in, typed := io.Pipe()
 	defer typed.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		_, _ = io.WriteString(typed, "some") // read, so it is waited for more
+		_, _ = io.WriteString(typed, "some") // the reader now waits for more
 		if list, err := os.ReadDir(os.TempDir()); err != nil || len(list) > 0 {
 			t.Errorf("whoever kills it now leaves %v, %v", list, err)
 		}
@@ -144,7 +144,7 @@ func TestInputIsGivenUp(t *testing.T) {
 	}
 }
 
-// tryCp copies into a room and out of it, where the agent has rights of its own and secrets.
+// tryCp copies into a room and out of it, with the agent's rights.
 func tryCp(t *testing.T, home config.Home) {
 	here := t.TempDir()
 	written(t, filepath.Join(here, "project", "src", "main"), secretToken)

@@ -31,8 +31,8 @@ const (
 	// repair its database, and an exiting one stops its guest.
 	daemonLimit = 60 * time.Second
 	daemonPoll  = 20 * time.Millisecond
-	// maxComplaint bounds how much of a failed daemon's output is read.
-	maxComplaint = 16 << 10
+	// maxStartError bounds how much of a failed daemon's output is read.
+	maxStartError = 16 << 10
 	// maxStartLog bounds the log of daemons' last output, which may contain stack traces.
 	maxStartLog = 1 << 20
 )
@@ -133,13 +133,13 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	go func() {
 		defer words.Close()
 		_ = cmd.Wait()
-		said <- complaint(cmd.ProcessState.ExitCode(), io.NewSectionReader(words, before, maxComplaint))
+		said <- startError(cmd.ProcessState.ExitCode(), io.NewSectionReader(words, before, maxStartError))
 	}()
 	return said, nil
 }
 
-// complaint returns a failed program's error, from its exit code and the output of finish.
-func complaint(code int, words io.Reader) error {
+// startError returns a failed program's error, from its exit code and the output of finish.
+func startError(code int, words io.Reader) error {
 	f := fault.Newf(kindOf(code), "start the daemon", "", "it exited at once")
 	lines := bufio.NewScanner(words)
 	for lines.Scan() {

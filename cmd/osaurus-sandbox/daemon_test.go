@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/supervisor/homelock"
 )
 
-// The last words of one daemon are not lost when another is started, and each start hears its own.
+// Each start reports its own daemon's output, and the log keeps earlier ones.
 func TestLastWords(t *testing.T) {
 	home := config.Home(t.TempDir())
 	t.Setenv(asProgram, "1")
@@ -49,7 +49,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// It is not said that no daemon is left while one still has the home.
+// down does not report success while a daemon still has the home.
 func TestDownWhileADaemonEnds(t *testing.T) {
 	home := config.Home(t.TempDir())
 	t.Setenv(config.HomeVariable, string(home))
@@ -69,7 +69,7 @@ func TestDownWhileADaemonEnds(t *testing.T) {
 	shows(t, `"daemon": false`, "down", "--json")
 }
 
-// Why a daemon does not come up can be read where none runs.
+// Without a daemon, logs prints why none started.
 func TestLogsWithoutDaemon(t *testing.T) {
 	home := config.Home(t.TempDir())
 	t.Setenv(config.HomeVariable, string(home))

@@ -27,16 +27,16 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// forwarding is forward that runs.
+// forwarding is a running forward.
 type forwarding struct {
 	t       *testing.T
-	address string // the first that it has opened
+	address string // the first that it opened
 	errors  heard
 	stop    context.CancelCauseFunc
 	code    chan int
 }
 
-// heard is what a program that runs has said so far.
+// heard collects the output of a running program.
 type heard struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -54,11 +54,11 @@ func (h *heard) String() string {
 	return h.text.String()
 }
 
-// startForward runs forward with these arguments, and --json, until it has opened a port.
+// startForward runs forward --json until it has opened a port.
 func startForward(t *testing.T, args ...string) *forwarding {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	// A signal ends contexts one by one. With so many, whatever wrongly depends on their order is found out.
+	// A signal ends contexts one by one. Many of them reveal code that depends on their order.
 	for range 10_000 {
 		_, forget := context.WithCancel(ctx)
 		t.Cleanup(forget)
@@ -98,7 +98,7 @@ func (f *forwarding) end() {
 	}
 }
 
-// get asks a server for a page, over a connection of its own.
+// get fetches a page over a new connection.
 func get(address, path string) ([]byte, error) {
 	client := http.Client{Timeout: seenWithin, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := client.Get("http://" + address + path)
@@ -109,7 +109,7 @@ func get(address, path string) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// portOf is an address's port.
+// portOf returns an address's port.
 func portOf(t *testing.T, address string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -119,7 +119,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// TestForward is what people have of forward, with this host for a room.
+// TestForward forwards with this host as the guest.
 func TestForward(t *testing.T) {
 	hostHome(t)
 	large := bytes.Repeat([]byte("0123456789abcde\n"), 1<<19)
@@ -181,7 +181,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// Where nothing listens yet connections end, and that is said, not each time; afterwards it works.
+// Until a server listens, connections fail and some of the errors are shown.
 func TestForwardBeforeAnybodyListens(t *testing.T) {
 	hostHome(t)
 	address := freeport.Address(t)
@@ -201,8 +201,7 @@ func TestForwardBeforeAnybodyListens(t *testing.T) {
 	}
 }
 
-// No more connections are carried at once than leave the agent commands of its own; the
-// others wait.
+// Connections beyond the limit wait, and leave the agent room for commands.
 func TestForwardIsBounded(t *testing.T) {
 	hostHome(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -264,7 +263,7 @@ func TestForwardIsBounded(t *testing.T) {
 	}
 }
 
-// tryForward reaches what an agent without a network serves on its loopback.
+// tryForward reaches a loopback server of an agent without a network.
 func tryForward(t *testing.T, home config.Home) {
 	does(t, "bob", "", "head -c 3000000 /dev/urandom > big")
 	f := startForward(t, "bob", "0:8080")

@@ -26,18 +26,17 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// evil is what an agent, a recipe or a guest would have a terminal do: set its
-// title, clear it, by C1 too, overwrite a line, turn what is read round, and print
-// a line that looks like one of this program's.
+// evil is text that sets a terminal's title, clears it (also by C1), overwrites a line, reverses
+// the reading direction, and imitates a line of this program.
 const evil = "evil\x1b]0;x\a\x1b[2J\u009b31m\x7f\u202etxt\u2028\rbell\x00\nFORGED line"
 
-// obeyed are characters of a text that do something to a terminal or its reader.
+// obeyed reports whether a character controls a terminal or misleads its reader.
 func obeyed(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029')
 }
 
-// evilMessage is a message whose every text is evil; of each choice it has the one
-// with this number.
+// evilMessage returns a message in which every text is evil. choice selects the field of each
+// oneof.
 func evilMessage(d protoreflect.MessageDescriptor, choice, depth int) *dynamicpb.Message {
 	m := dynamicpb.NewMessage(d)
 	for i := range d.Fields().Len() {
@@ -88,7 +87,7 @@ func evilValue(f protoreflect.FieldDescriptor, choice, depth int) protoreflect.V
 	panic("a field of the kind " + f.Kind().String())
 }
 
-// evilText is what a field of this name says where any text would be refused.
+// evilText returns evil, in the form that the field needs to be accepted.
 func evilText(field protoreflect.Name) string {
 	object := func(v map[string]any) string {
 		text, err := json.Marshal(v)
@@ -104,7 +103,7 @@ func evilText(field protoreflect.Name) string {
 		return object(map[string]any{"ok": true, "result": map[string]string{evil: evil}, "warnings": []string{evil}})
 	case "recipe":
 		r := plugins.Skeleton("Evil")
-		r.Setup = strings.ReplaceAll(evil, "\x00", "") // which is refused
+		r.Setup = strings.ReplaceAll(evil, "\x00", "") // recipes must not contain it
 		text, err := r.Encode()
 		if err != nil {
 			panic(err)
@@ -116,8 +115,7 @@ func evilText(field protoreflect.Name) string {
 	return evil
 }
 
-// evilDaemon answers for the daemon of a home, to everything and with nothing but
-// evil texts; where it fails, with evil errors.
+// evilDaemon answers every call to a home's daemon with evil texts, or with evil errors.
 func evilDaemon(t *testing.T, home config.Home, fails bool) {
 	run, err := home.Make(home.Run())
 	if err != nil {
@@ -128,7 +126,7 @@ func evilDaemon(t *testing.T, home config.Home, fails bool) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// It answers at once: no method has to know what was asked to be evil.
+		// It answers without reading the request.
 		method, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.Trim(r.URL.Path, "/"), "/", ".")))
 		if err != nil {
 			t.Error(err)
@@ -143,15 +141,15 @@ func evilDaemon(t *testing.T, home config.Home, fails bool) {
 }
 
 func answerEvil(t *testing.T, w http.ResponseWriter, method protoreflect.MethodDescriptor, fails bool) {
-	const end = 2 // the flag of Connect's last envelope
+	const end = 2 // marks Connect's last envelope
 	envelope := func(flag byte, data []byte) {
 		head := binary.BigEndian.AppendUint32([]byte{flag}, uint32(len(data)))
-		_, _ = w.Write(append(head, data...)) // who has gone wants no answer
+		_, _ = w.Write(append(head, data...)) // the client may be gone
 	}
 	failure := fault.New(fault.Rejected, evil, evil, io.EOF).Advise(evil)
 	hello := method.Name() == "Hello"
 	if fails && !hello {
-		// As a daemon that cleans nothing would say it.
+		// As a daemon would that cleans nothing.
 		text, _ := json.Marshal(map[string]any{"code": "failed_precondition", "message": evil + failure.Error()})
 		if method.IsStreamingServer() {
 			w.Header().Set("Content-Type", "application/connect+proto")
@@ -163,7 +161,7 @@ func answerEvil(t *testing.T, w http.ResponseWriter, method protoreflect.MethodD
 		_, _ = w.Write(text)
 		return
 	}
-	const choices = 4 // no message has a choice of more
+	const choices = 4 // no oneof has more fields
 	var messages [][]byte
 	for choice := range choices {
 		m := evilMessage(method.Output(), choice, 0)
@@ -188,12 +186,10 @@ func answerEvil(t *testing.T, w http.ResponseWriter, method protoreflect.MethodD
 	envelope(end, []byte("{}"))
 }
 
-// Whatever agents, recipes and guests have told the daemon, and whatever the daemon
-// says itself: no command of this program has a terminal obey it, or lets it pass
-// for a line of its own.
+// No command lets text from agents, recipes, guests or the daemon control a terminal or imitate a
+// line of this program.
 func TestNothingIsObeyed(t *testing.T) {
-	// What follows each command. Those without a word here fail this test, so that
-	// nobody forgets a new one.
+	// Arguments for each command. A command that is in neither map fails the test.
 	args := map[string][]string{
 		"agent create": {"alice"}, "agent delete": {"alice", "--yes"}, "agent list": {}, "agent rename": {"alice", "bob"}, "agent reset": {"alice", "--yes"},
 		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "artifacts list": {}, "config set": {"autoRestart=true"},
@@ -218,7 +214,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"secret passphrase": "of the person alone", "secret set": "names have a form", "serve": "no text of anybody's", "service install": "of this computer", "service status": "of this computer",
 		"service uninstall": "of this computer", "version": "of this program", "down": "waits for a daemon's end", "remove": "waits for a daemon's end", "reset": "waits for a guest's end",
 	}
-	// What has several lines by its nature, and stands alone.
+	// These print several lines on purpose.
 	several := []string{"tool describe", "tool call", "plugin diff", "session show"}
 	for _, fails := range []bool{false, true} {
 		home := config.Home(filepath.Join(t.TempDir(), "h"))
@@ -254,7 +250,7 @@ func TestNothingIsObeyed(t *testing.T) {
 				code := run(t.Context(), console{strings.NewReader("value\n"), &out, &out}, line)
 				text := out.String()
 				switch {
-				case code == fault.ExitInvalidArgs && !fails && name != "plugin lint": // which ends so
+				case code == fault.ExitInvalidArgs && !fails && name != "plugin lint": // which exits with this code
 					t.Errorf("%q is no command line: %s", line, text)
 				case strings.ContainsFunc(text, obeyed):
 					t.Errorf("%q prints %q", line, text)
@@ -279,8 +275,7 @@ func TestNothingIsObeyed(t *testing.T) {
 	}
 }
 
-// What an agent says beside a prompt stands behind its mark on every line that a
-// terminal shows of it, however long it is.
+// Every line that a terminal shows of an agent's text has the mark, however long it is.
 func TestPromptIsFramed(t *testing.T) {
 	const columns = 40
 	for _, text := range []string{
@@ -301,7 +296,7 @@ func TestPromptIsFramed(t *testing.T) {
 	}
 }
 
-// JSON says the same afterwards.
+// Escaping JSON keeps its meaning.
 func FuzzHarmlessJSON(f *testing.F) {
 	f.Add(evil)
 	f.Add("plain")

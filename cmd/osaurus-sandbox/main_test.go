@@ -19,12 +19,10 @@ import (
 	"osaurus-sandbox/internal/progress"
 )
 
-// The test binary is the program itself when this is set, for what can only be
-// seen from outside: signals and exit codes.
+// If asProgram is set, the test binary runs as the program itself, to test signals and exit codes.
 const asProgram = "OSAURUS_SANDBOX_TEST_MAIN"
 
-// seenWithin is how long something may take that is to happen at once, on a host
-// that is busy with other guests.
+// seenWithin bounds waits for immediate effects, on a host that is busy with other guests.
 const seenWithin = 30 * time.Second
 
 func TestMain(m *testing.M) {
@@ -167,7 +165,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// People type the words that other programs have, but none by which a whole guest goes.
+// Aliases from other programs work, except those that would delete the guest.
 func TestAliases(t *testing.T) {
 	root := newRoot(console{})
 	for line, want := range map[string]string{
@@ -193,7 +191,7 @@ func TestConfig(t *testing.T) {
 	if fmt.Sprintln(shown["cpus"], shown["network"], shown["diskGB"]) != "4 none 8\n" {
 		t.Errorf("config show: %s", out)
 	}
-	// All or none: the second value is wrong.
+	// A wrong value changes nothing.
 	fails(t, fault.ExitInvalidArgs, "", "config", "set", "cpus=2", "diskGB=0")
 	if text, _ := os.ReadFile(home.SettingsFile()); string(text) != "{\n  \"cpus\": 4,\n  \"network\": \"none\"\n}\n" {
 		t.Errorf("the file is %s", text)
@@ -215,8 +213,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A reader that goes away does not end the program before it has cleaned up, and is no
-// news: it ends as pipelines expect.
+// If the output's reader goes away, the program cleans up and ends silently, as pipelines expect.
 func TestBrokenPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -21,16 +21,15 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// appLimit is how long a client of MCP waits for anything, on a busy host.
+// appLimit bounds the waits of an MCP client on a busy host.
 const appLimit = 3 * time.Minute
 
-// app is this program as a client of MCP starts it, and all that it has written to
-// standard output.
+// app is this program as an MCP client starts it, with its output.
 type app struct {
 	*mcp.ClientSession
 	changed chan bool
 
-	written, errors bytes.Buffer // to be read after close
+	written, errors bytes.Buffer // read only after close
 	close           func()
 }
 
@@ -71,7 +70,7 @@ func openApp(t *testing.T, name string, args ...string) *app {
 	return a
 }
 
-// pure fails if anything but messages of the protocol was written.
+// pure fails if standard output has anything but messages of the protocol.
 func (a *app) pure(t *testing.T) {
 	t.Helper()
 	for lines := bufio.NewScanner(&a.written); lines.Scan(); {
@@ -94,7 +93,7 @@ func (a *app) names(t *testing.T) (names []string) {
 	return names
 }
 
-// call calls a tool, and returns the text of the answer.
+// call calls a tool and returns the answer's text.
 func (a *app) call(ctx context.Context, tool string, arguments map[string]any) (string, error) {
 	r, err := a.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
@@ -103,7 +102,7 @@ func (a *app) call(ctx context.Context, tool string, arguments map[string]any) (
 	return r.Content[0].(*mcp.TextContent).Text, nil
 }
 
-// tryMCP works as alice over MCP, in her room. The Inspector, a client of its own, calls every tool.
+// tryMCP works as alice over MCP, in her room. The MCP Inspector calls every tool.
 func tryMCP(t *testing.T) {
 	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true")
@@ -139,14 +138,14 @@ func tryMCP(t *testing.T) {
 		for _, argument := range inspected[name].arguments {
 			args = append(args, "--tool-arg", argument)
 		}
-		// A tool that is not told how to be called says so, in an envelope too.
+		// Without arguments, a tool answers with an envelope too.
 		if out := inspect(args...); !strings.Contains(out, `"structuredContent"`) || !strings.Contains(out, inspected[name].want) {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
 }
 
-// inspected is how the Inspector calls tools, and what it then shows.
+// inspected maps tools to the Inspector's arguments and a part of the output.
 var inspected = map[string]struct {
 	arguments []string
 	want      string
@@ -166,7 +165,7 @@ var inspected = map[string]struct {
 	"share_artifact":       {[]string{"path=nowhere"}, `"kind": "not_found"`},
 }
 
-// until waits for something.
+// until waits for a condition.
 func until(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(appLimit); !is(); time.Sleep(100 * time.Millisecond) {
@@ -176,9 +175,8 @@ func until(t *testing.T, is func() bool) {
 	}
 }
 
-// TestMCPWithoutGuest is a client that comes before there is a sandbox: it has an agent of its own,
-// which may only read, hears of what it is let do, and goes on after the daemon has
-// ended.
+// A client that connects without a sandbox gets an agent that may only read, is told when it may do
+// more, and survives the end of the daemon.
 func TestMCPWithoutGuest(t *testing.T) {
 	newHome(t, "home")
 	a := openApp(t, "An App")
@@ -200,7 +198,7 @@ func TestMCPWithoutGuest(t *testing.T) {
 	a.pure(t)
 }
 
-// TestMCPB opens the bundle as an app does, and starts what it says.
+// TestMCPB opens the bundle like an app, and runs its command.
 func TestMCPB(t *testing.T) {
 	newHome(t, "home")
 	const program = "a program"

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// TestMCPInstall is a person who has a client start the server, and takes it back.
+// TestMCPInstall connects and disconnects clients.
 func TestMCPInstall(t *testing.T) {
 	newHome(t, "home")
 	user := t.TempDir()
@@ -85,11 +85,11 @@ func TestMCPInstall(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(user, ".codex", "config.toml")); err != nil || !strings.Contains(string(text), `args = ["mcp","--agent","alice","--profile","lean"]`) {
 		t.Errorf("%s %v", text, err)
 	}
-	ok(t, "mcp", "uninstall", "codex") // a file that install has made
+	ok(t, "mcp", "uninstall", "codex") // install created the file
 	gone(filepath.Join(user, ".codex", "config.toml"))
 	cursor := filepath.Join(user, ".cursor", "mcp.json")
 	ok(t, "mcp", "install", "cursor")
-	text, err = os.ReadFile(cursor) // to which the client adds something
+	text, err = os.ReadFile(cursor) // the client adds something to it
 	if err := errors.Join(err, os.WriteFile(cursor, bytes.Replace(text, []byte("{"), []byte("{\n  \"theirs\": 1,"), 1), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestMCPInstall(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 	gone(cursor + backupSuffix)
-	ok(t, "agent", "create", "reader") // whose rights a file that cannot be written leaves alone
+	ok(t, "agent", "create", "reader") // its rights stay if the file cannot be written
 	if err := os.Mkdir(cursor+backupSuffix, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestMCPInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok(t, "mcp", "install", "cursor")
-	ok(t, "mcp", "install", "cursor", "--profile", "lean") // the copy is of before the first
+	ok(t, "mcp", "install", "cursor", "--profile", "lean") // the copy is from before the first
 	holds(t, cursor+backupSuffix, string(text))
 	ok(t, "mcp", "uninstall", "cursor")
 	var alice struct{ ID string }

@@ -14,14 +14,14 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// said is a command line of this program where a person is told to type one: in code
-// between backticks, after a colon, in an example, or in a block of code.
+// said matches a command line of this program that a person is told to type: in backticks, after a
+// colon, in an example, or in a code block.
 var said = regexp.MustCompile("(?:`|: |\"|^ *(?:\\$ )?)osaurus-sandbox((?: [a-z][a-z-]+)+)([^`\"\n|#]*)")
 
-// setting is what is set in such a line, but for words that stand for another.
+// setting matches KEY= in such a line, except placeholders.
 var setting = regexp.MustCompile(` ([a-z][A-Za-z.]*)=`)
 
-// unknown is what is wrong with such a line, if anything.
+// unknown returns what is wrong with such a line, or "".
 func unknown(root *cobra.Command, words []string, rest string) string {
 	cmd := root
 	for _, word := range words {
@@ -34,7 +34,7 @@ func unknown(root *cobra.Command, words []string, rest string) string {
 		}
 		cmd = next
 	}
-	own, _, _ := strings.Cut(rest, " -- ") // what follows is another program's
+	own, _, _ := strings.Cut(rest, " -- ") // the rest belongs to another program
 	keys := map[string][]string{"config set": config.Keys(), "agent set": config.AgentKeys(), "agent create": config.AgentKeys()}[strings.Join(words[:min(len(words), 2)], " ")]
 	for _, set := range setting.FindAllStringSubmatch(strings.Join(words, " ")+own, -1) {
 		if keys != nil && !slices.Contains(keys, set[1]) {
@@ -49,8 +49,7 @@ func unknown(root *cobra.Command, words []string, rest string) string {
 	return ""
 }
 
-// Every command that an error, a help text or a document tells a person to type is there,
-// with the flags that it is told with.
+// Every command line in errors, help and documents exists, with its flags.
 func TestCommandsThatAreNamedAreThere(t *testing.T) {
 	root := newRoot(console{})
 	root.InitDefaultHelpCmd()

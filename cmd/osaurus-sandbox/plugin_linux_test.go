@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// TestPluginFile is what an author does before a recipe is anywhere: no daemon runs.
+// TestPluginFile runs the commands for authors, which need no daemon.
 func TestPluginFile(t *testing.T) {
 	t.Setenv("OSAURUS_HOME", t.TempDir())
 	t.Chdir(t.TempDir())
@@ -37,7 +37,7 @@ func TestPluginFile(t *testing.T) {
 	shows(t, plugins.SchemaURL, "plugin", "schema")
 }
 
-// TestPluginLibrary is the life of a recipe in the library. The guest does not run.
+// TestPluginLibrary imports, changes and deletes a recipe. No guest runs.
 func TestPluginLibrary(t *testing.T) {
 	newHome(t, "home")
 	t.Chdir(t.TempDir())
@@ -47,7 +47,7 @@ func TestPluginLibrary(t *testing.T) {
 	shows(t, "word-count  0.1.0", "plugin", "list")
 	shows(t, "word-count_count", "plugin", "show", "word-count")
 
-	// Another recipe of the same name is not taken by accident.
+	// A different recipe of the same name needs --update.
 	text := strings.Replace(ok(t, "plugin", "export", "word-count"), "0.1.0", "0.2.0", 1)
 	if code, _, stderr := fed(t, text, "plugin", "import", "-"); code != fault.ExitRejected || !strings.Contains(stderr, "--update") {
 		t.Errorf("import of another: %d, %s", code, stderr)
@@ -66,7 +66,7 @@ func TestPluginLibrary(t *testing.T) {
 	fails(t, fault.ExitInvalidArgs, "", "plugin", "remove", "lines")
 	ok(t, "plugin", "remove", "lines", "--yes")
 	fails(t, fault.ExitNotFound, "", "plugin", "show", "lines")
-	// A recipe may be larger than what else is told to the daemon at once.
+	// A recipe may be larger than other requests.
 	large := plugins.Skeleton("Large")
 	for _, name := range []plugins.FilePath{"a", "b", "c"} {
 		large.Files[name] = strings.Repeat("0123456789abcde\n", plugins.MaxFile/16)
@@ -84,7 +84,7 @@ func TestPluginLibrary(t *testing.T) {
 	fails(t, fault.ExitRejected, "", "plugin", "import", "https://127.0.0.1/x.json")
 }
 
-// TestPluginEdit: what an editor leaves is kept if it is a recipe.
+// plugin edit keeps only valid recipes.
 func TestPluginEdit(t *testing.T) {
 	home := newHome(t, "home")
 	t.Chdir(t.TempDir())
@@ -110,7 +110,7 @@ func TestPluginEdit(t *testing.T) {
 	t.Setenv("EDITOR", `sed -i 's/"name": "Word Count"/"name": "Words"/'`)
 	fails(t, fault.ExitInvalidArgs, "plugin rename word-count", "plugin", "edit", "word-count")
 
-	// A file that was broken by hand is repaired in the same way.
+	// plugin edit also repairs a broken file.
 	if err := os.WriteFile(filepath.Join(home.Plugins(), "word-count.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

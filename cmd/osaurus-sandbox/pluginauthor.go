@@ -253,7 +253,7 @@ func edited(ctx context.Context, c console, path string) ([]byte, error) {
 
 // editAgain asks whether to edit again. Without a person to ask, the answer is no.
 func editAgain(ctx context.Context, c console, answers *bufio.Reader) (bool, error) {
-	if !someoneThere(c) {
+	if !canAsk(c) {
 		return false, nil
 	}
 	fmt.Fprint(c.err, "Edit it again? [Y/n] ")

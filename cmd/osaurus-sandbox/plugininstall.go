@@ -43,7 +43,7 @@ func pluginInstallCommand(r *controlpb.InstallPluginRequest, use, help, examples
 			for _, warning := range p.Warnings {
 				writef(c.err, "%s\n", printable.Clip(warning))
 			}
-			noteShutGate(ctx, c, p)
+			noteReadOnly(ctx, c, p)
 			if len(p.WithoutSecrets) > 0 {
 				writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
 			}
@@ -52,9 +52,9 @@ func pluginInstallCommand(r *controlpb.InstallPluginRequest, use, help, examples
 	}, withFlag(&r.WithoutSecrets, "without-secrets", "install the plugin even if a secret is missing, and do not ask for it"))
 }
 
-// noteShutGate warns if the agent may not call the plugin's tools yet, since all of them run
+// noteReadOnly warns if the agent may not call the plugin's tools yet, since all of them run
 // commands. Errors are ignored: the plugin is installed anyway.
-func noteShutGate(ctx context.Context, c *call, p *controlpb.InstalledPlugin) {
+func noteReadOnly(ctx context.Context, c *call, p *controlpb.InstalledPlugin) {
 	if len(p.Tools) == 0 {
 		return
 	}
@@ -189,14 +189,14 @@ func newPluginStatus() *cobra.Command {
 					writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
 				}
 				return printTable(w, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS", r.Plugins, func(p *controlpb.InstalledPlugin) []any {
-					return []any{p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), howPlugin(p), len(p.Tools)}
+					return []any{p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), pluginState(p), len(p.Tools)}
 				})
 			})
 		})
 }
 
-// howPlugin describes the state of a plugin in a few words.
-func howPlugin(p *controlpb.InstalledPlugin) string {
+// pluginState describes the state of a plugin in a few words.
+func pluginState(p *controlpb.InstalledPlugin) string {
 	words := []string{p.Status}
 	if p.Disabled {
 		words = append(words, "disabled")

@@ -18,8 +18,7 @@ import (
 	"osaurus-sandbox/tools/packages/packagestest"
 )
 
-// tryPluginsAfterAll kills the daemon, whose successor lists the tools of plugins before
-// any guest runs, and then removes the plugin from an agent.
+// tryPluginsAfterAll kills the daemon. The next one lists the tools of plugins before a guest runs.
 func tryPluginsAfterAll(t *testing.T, home config.Home, agent string) {
 	client, err := control.Connect(t.Context(), home, "test")
 	if err != nil {
@@ -52,7 +51,7 @@ func tryPluginsAfterAll(t *testing.T, home config.Home, agent string) {
 	}
 }
 
-// A plugin that is installed is so whether or not its agent can be looked at.
+// An installation succeeds even if the agent's settings cannot be read.
 func TestPluginInstalledWithoutNote(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(controlpbconnect.NewInstallsHandler(installing{}))
@@ -73,10 +72,10 @@ func (installing) Install(_ context.Context, r *controlpb.InstallPluginRequest, 
 	}})
 }
 
-// pageRecipe is the recipe of the desktop app's page, word for word.
+// pageRecipe is the unchanged recipe of the desktop app's page.
 const pageRecipe = "../../plugins/testdata/python-data-tools.json"
 
-// pandas is as much of the real one as the page's tool uses. It stands in for Python's index, not for pip.
+// pandas is the part of the real package that the page's tool uses.
 const pandas = `import csv
 
 class DataFrame:
@@ -93,9 +92,8 @@ def read_csv(path):
     return DataFrame(list(csv.reader(open(path))))
 `
 
-// tryPage installs the page's recipe for alice, and calls its tool. Only the network is not the real one: pip
-// gets packages that have these names from an index of the test's own, which ends with this: what the plugin
-// has it keeps without it.
+// tryPage installs the page's recipe for alice and calls its tool. pip gets packages of these names
+// from the test's own index, which ends with the test: the installed plugin works without it.
 func tryPage(t *testing.T, home config.Home) {
 	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true", "hostServices=true")

@@ -9,7 +9,7 @@ import (
 )
 
 // TestMemoryAndTasks covers what the command line adds to the API of memory and tasks: words that
-// become one text, beginnings of ids, JSON lines, exit codes. None of it starts a guest.
+// become one text, beginnings of ids, JSON lines, exit codes. No guest runs.
 func TestMemoryAndTasks(t *testing.T) {
 	sessionHome(t, "home")
 	ok(t, "agent", "create", "alice")

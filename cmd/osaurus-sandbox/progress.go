@@ -65,7 +65,7 @@ func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 		bar = strings.Repeat("#", full)
 		line = fmt.Sprintf("%-30s [%s%s]", e.Step, bar, strings.Repeat(" ", barWidth-full))
 	}
-	line += " " + howFar(e)
+	line += " " + progressText(e)
 	if runes := []rune(line); len(runes) >= columns {
 		line = string(runes[:columns-1])
 	}
@@ -91,20 +91,20 @@ func (p *lasting) show(e progress.Event) {
 	case e.Note != "":
 		writef(p.w, "%s\n", e.Note)
 	case e.Finished:
-		writef(p.w, "%s: %s\n", e.Step, howFar(e))
+		writef(p.w, "%s: %s\n", e.Step, progressText(e))
 		p.step = ""
 	case e.Step != p.step:
 		writef(p.w, "%s\n", e.Step)
 		p.step, p.at = e.Step, now
 	case now.Sub(p.at) >= plainEvery:
-		writef(p.w, "%s: %s\n", e.Step, cmp.Or(howFar(e), "still at it"))
+		writef(p.w, "%s: %s\n", e.Step, cmp.Or(progressText(e), "still at it"))
 		p.at = now
 	}
 }
 
-// howFar describes the progress of a step: "34.5 of 69.2 MB, 11.2 MB/s, 3s left". A step without a
-// count is only reported as done.
-func howFar(e progress.Event) string {
+// progressText describes the progress of a step: "34.5 of 69.2 MB, 11.2 MB/s, 3s left". A step
+// without a count is only reported as done.
+func progressText(e progress.Event) string {
 	var parts []string
 	switch {
 	case e.Total > 0 && !e.Finished:
@@ -126,8 +126,8 @@ func howFar(e progress.Event) string {
 
 func megabytes(n int64) float64 { return float64(n) / 1e6 }
 
-// toldAfter is how long a command may be silent before it shows what it waits for.
-const toldAfter = time.Second
+// quietTime is how long a command may be silent before it shows what it waits for.
+const quietTime = time.Second
 
 // withProgress runs do and shows the sandbox's progress meanwhile.
 func withProgress(ctx context.Context, c *call, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
@@ -140,7 +140,7 @@ func showStart(ctx context.Context, c *call) (stop func()) {
 	if terminalWidth(c.err) == 0 {
 		return func() {}
 	}
-	return followProgress(ctx, c, toldAfter)
+	return followProgress(ctx, c, quietTime)
 }
 
 // showingStart is start that also shows how the sandbox starts, until the command writes

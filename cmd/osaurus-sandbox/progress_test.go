@@ -20,8 +20,7 @@ import (
 	"osaurus-sandbox/internal/progress"
 )
 
-// A command shows the steps that the sandbox takes meanwhile, and none of those of
-// its last start.
+// A command shows the steps of the current operation, and none of an earlier one.
 func TestStepsShown(t *testing.T) {
 	began := timestamppb.Now()
 	status := func(operation string, states ...string) *controlpb.Status {
@@ -51,7 +50,7 @@ func TestStepsShown(t *testing.T) {
 	}
 }
 
-// What a command writes stays on the terminal, whenever it comes.
+// The progress display erases no output of a command.
 func TestOutputIsNotErased(t *testing.T) {
 	client := starting(t)
 	for name, waits := range map[string]bool{"at once": false, "after a step": true} {
@@ -89,14 +88,14 @@ func TestOutputIsNotErased(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := strings.TrimSuffix(shown, end)
-			if !strings.HasSuffix(got, clearLine+"output") && (waits || got != "output") { // on a slow computer a step comes first
+			if !strings.HasSuffix(got, clearLine+"output") && (waits || got != "output") { // on a slow computer, a step is shown first
 				t.Errorf("%q", got)
 			}
 		})
 	}
 }
 
-// starting is a client of a daemon that starts a guest, and is never done.
+// starting returns a client of a daemon that never finishes starting its guest.
 func starting(t *testing.T) *control.Client {
 	t.Helper()
 	client, err := control.Connect(t.Context(), standIn(t, http.NewServeMux()), "test")
@@ -107,8 +106,8 @@ func starting(t *testing.T) *control.Client {
 	return client
 }
 
-// standIn is the home of a daemon that starts a guest, is never done, and answers what
-// else it is asked with these handlers.
+// standIn returns the home of a daemon that never finishes starting its guest, and answers other
+// calls with mux.
 func standIn(t *testing.T, mux *http.ServeMux) config.Home {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "j") // short enough for a socket
@@ -153,8 +152,8 @@ func (booting) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusRequest,
 	return err
 }
 
-// Of a job that has ended the last lines are shown of all that came, and of one that is
-// followed those of what there was.
+// The last lines are those of all output if the job has ended, and of the output so far if it is
+// followed.
 func TestJobTail(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewJobsHandler(inParts{parts: []string{"1\n2\n3", "\n4\n5\n"}})))))
@@ -168,7 +167,7 @@ func TestJobTail(t *testing.T) {
 	}
 }
 
-// inParts is a job whose output comes in so many parts.
+// inParts is a job whose output arrives in parts.
 type inParts struct {
 	controlpbconnect.UnimplementedJobsHandler
 	parts []string

@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// begun is a command that has begun, and whose end is told.
+// ran is a command that has begun, and how it ends.
 type ran struct {
 	exit engine.Exit
 	err  error
@@ -28,7 +28,7 @@ func (ran) Resize(engine.TerminalSize) error            { return nil }
 func (ran) Done() <-chan struct{}                       { return nil }
 func (p ran) Wait() (engine.Exit, error)                { return p.exit, p.err }
 
-// Whoever runs a command again that 125 was said of runs it once: what had ran ends otherwise.
+// 125 means that the command did not begin, so that running it again is safe.
 func TestExitCodeOfLostCommand(t *testing.T) {
 	broke := fault.Newf(fault.Unavailable, "run command", "", "the machine ended before it did")
 	for name, test := range map[string]struct {
@@ -63,7 +63,7 @@ func TestExitCodeOfLostCommand(t *testing.T) {
 	}
 }
 
-// ended is a machine that has ended, for a reason.
+// ended is a machine that has ended.
 type ended struct {
 	vm.Machine
 	reason error
@@ -72,8 +72,7 @@ type ended struct {
 func (ended) Done() <-chan struct{} { c := make(chan struct{}); close(c); return c }
 func (m ended) Err() error          { return m.reason }
 
-// What a machine says of its own end is told also where it ended before the command had begun,
-// and has the exit code of what was told without it.
+// The machine's own error replaces the connection's, and keeps the exit code.
 func TestExplain(t *testing.T) {
 	broke, panicked := errors.New("the connection broke"), errors.New("the kernel panicked")
 	for _, test := range []struct {
@@ -96,8 +95,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A command of a session that was ended because its time was over has failed, whatever it
-// says of itself.
+// A session's command that timed out has failed, whatever its own exit code.
 func TestSessionTimesOut(t *testing.T) {
 	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewShellsHandler(tooLong{})))))
 	for _, test := range []struct {
@@ -111,14 +109,14 @@ func TestSessionTimesOut(t *testing.T) {
 	}
 }
 
-// handling answers the calls of one service.
+// handling returns a mux for one service.
 func handling(path string, service http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle(path, service)
 	return mux
 }
 
-// tooLong are sessions in which every command ends well when its time is over.
+// tooLong answers that every command timed out and exited with 0.
 type tooLong struct {
 	controlpbconnect.UnimplementedShellsHandler
 }

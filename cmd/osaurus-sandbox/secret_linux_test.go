@@ -28,7 +28,7 @@ const (
 	secretToken = "canary-7d20e5"
 )
 
-// secretHome is a home whose secrets are in a file.
+// secretHome returns a home that keeps its secrets in a file.
 func secretHome(t *testing.T) config.Home {
 	t.Helper()
 	home := config.Home(t.TempDir())
@@ -38,7 +38,7 @@ func secretHome(t *testing.T) config.Home {
 	return home
 }
 
-// fed runs a command line with an input.
+// fed runs a command line with this standard input.
 func fed(t *testing.T, input string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -55,7 +55,7 @@ func TestSecret(t *testing.T) {
 		input string
 		args  []string
 		code  int
-		want  string // in the output, or in the errors
+		want  string // in the output or the error
 	}{
 		{"", []string{"secret", "list", someAgent}, 0, ""},
 		{secretToken + "\n", []string{"secret", "set", someAgent, "TOKEN"}, 0, "kept TOKEN of agent " + someAgent},
@@ -119,8 +119,8 @@ func TestSecretPassphrase(t *testing.T) {
 	}
 }
 
-// putPassphrase is `secret passphrase` with next to no work: the work of a real
-// one takes many seconds under the race detector, each time.
+// putPassphrase is `secret passphrase` with a small work factor: a real one takes many seconds
+// under the race detector.
 func putPassphrase(t *testing.T, home config.Home, passphrase string) {
 	t.Helper()
 	to, err := age.NewScryptRecipient(passphrase)
@@ -142,7 +142,7 @@ func putPassphrase(t *testing.T, home config.Home, passphrase string) {
 	}
 }
 
-// awaitEcho waits until the terminal shows what is typed, or does not.
+// awaitEcho waits until the terminal's echo is on or off.
 func (term *terminal) awaitEcho(want bool) {
 	term.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -158,7 +158,7 @@ func (term *terminal) awaitEcho(want bool) {
 	}
 }
 
-// What is typed is not shown, and the terminal is as it was afterwards.
+// A typed secret is not shown, and the echo is restored.
 func TestSecretTyped(t *testing.T) {
 	secretHome(t)
 	term := onTerminal(t, nil, "secret", "set", someAgent, "TOKEN")
@@ -183,7 +183,7 @@ func TestSecretInterrupted(t *testing.T) {
 	}
 }
 
-// A passphrase is typed twice, and asked for on the terminal when it is needed.
+// A new passphrase is typed twice, and asked for when it is needed.
 func TestSecretPassphraseTyped(t *testing.T) {
 	home := secretHome(t)
 	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
@@ -205,8 +205,8 @@ func TestSecretPassphraseTyped(t *testing.T) {
 	}
 }
 
-// TestCanary: a secret is kept while a daemon runs, and is then in no file of the
-// home, no argument and no environment, and in nothing that a crash leaves.
+// TestCanary keeps a secret while a daemon runs, and finds it in no file of the home, no argument,
+// no environment, and nothing that a crash leaves.
 func TestCanary(t *testing.T) {
 	home := secretHome(t)
 	daemon := start(t, "serve")
@@ -238,8 +238,8 @@ func TestCanary(t *testing.T) {
 		fed(t, "", args...)
 	}
 
-	// One that has the secret in its memory and waits for the end of its input.
-	t.Chdir(t.TempDir()) // where a core would be
+	// This process has the secret in memory and waits for the end of its input.
+	t.Chdir(t.TempDir()) // where a core dump would be
 	holder := exec.Command("sh", "-c", `ulimit -c unlimited; exec "$0" secret set `+someAgent+` CRASH`, os.Args[0])
 	holder.Env = append(os.Environ(), asProgram+"=1", "GOTRACEBACK=crash")
 	var left bytes.Buffer
@@ -267,7 +267,7 @@ func TestCanary(t *testing.T) {
 			t.Fatal(all, err)
 		}
 		for _, path := range all {
-			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte(secretToken)) { // one that is gone has nothing
+			if text, _ := os.ReadFile(path); bytes.Contains(text, []byte(secretToken)) { // the process may be gone
 				t.Errorf("the secret is in %s", path)
 			}
 		}
@@ -303,8 +303,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// answerPrompt has one program ask for a secret, and answers on the terminal of
-// another.
+// answerPrompt asks for a secret in one program and answers on another's terminal.
 func answerPrompt(t *testing.T) {
 	t.Helper()
 	asked := make(chan string, 1)

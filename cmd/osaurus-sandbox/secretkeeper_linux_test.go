@@ -13,13 +13,13 @@ import (
 	"osaurus-sandbox/secrets/agefile"
 )
 
-// What the daemon refuses to change this program does not change behind its back, as where the
-// audit takes no note; a store that is closed to the daemon is opened here.
+// This program does not make a change that the daemon refused, for example because the audit log is
+// full. It opens a store that the daemon cannot open.
 func TestSecretsByDaemon(t *testing.T) {
 	for name, test := range map[string]struct {
 		daemon refusing
 		set    int
-		want   string // in what is listed
+		want   string // in the list
 	}{
 		"the audit is full":   {refusing{set: true}, fault.ExitUnavailable, "THEIRS"},
 		"the store is closed": {refusing{list: true, set: true}, 0, "TOKEN"},
@@ -49,7 +49,7 @@ func TestSecretsByDaemon(t *testing.T) {
 	}
 }
 
-// refusing is a daemon that may not list secrets, or change any.
+// refusing says whether the daemon can list and change secrets.
 type refusing struct {
 	controlpbconnect.UnimplementedSecretsHandler
 	list, set bool

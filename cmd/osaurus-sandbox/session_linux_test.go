@@ -22,7 +22,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// sessionHome is newHome with the images that tests share.
+// sessionHome returns newHome with the images that tests share.
 func sessionHome(t *testing.T, name string) config.Home {
 	t.Helper()
 	home := newHome(t, name)
@@ -30,19 +30,19 @@ func sessionHome(t *testing.T, name string) config.Home {
 	return home
 }
 
-// newHome is a home with an Alpine guest, as far as this host has one, and
-// whose daemon does not outlive the test.
+// newHome returns a home with an Alpine guest, if this host has its pack. Its daemon ends with the
+// test.
 func newHome(t *testing.T, name string) config.Home {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), name))
 	t.Setenv(config.HomeVariable, string(home))
-	t.Setenv(asProgram, "1") // what a command starts is this program too
+	t.Setenv(asProgram, "1") // commands start this program as the daemon
 	ok(t, "config", "set", "pack="+sessionPack(t).Dir, "memoryGB=1", "toolbox=", "autoStart=false")
 	t.Cleanup(func() { endDaemon(t) })
 	return home
 }
 
-// endDaemon ends the home's daemon as a test ends, whose own context is over by then.
+// endDaemon ends the home's daemon. The test's own context has ended by then.
 func endDaemon(t *testing.T) {
 	t.Helper()
 	var out bytes.Buffer
@@ -51,7 +51,7 @@ func endDaemon(t *testing.T) {
 	}
 }
 
-// sessionPack is Alpine's, as far as this host has one.
+// sessionPack returns Alpine's pack if this host has it, or busybox's.
 func sessionPack(t *testing.T) pack.Pack {
 	t.Helper()
 	if p, ok := lab.AlpinePack(t, "amd64"); ok {
@@ -60,7 +60,7 @@ func sessionPack(t *testing.T) pack.Pack {
 	return lab.BusyboxPack(t, "amd64")
 }
 
-// TestSession is a whole session with a real guest.
+// TestSession uses a sandbox with a real guest from up to remove.
 func TestSession(t *testing.T) {
 	sessionHome(t, "a home, mit Käse")
 
@@ -112,7 +112,7 @@ func TestSession(t *testing.T) {
 		if code, _, stderr := fed(t, secretToken, "secret", "set", "asker", "API_KEY"); code != 0 {
 			t.Fatal(stderr)
 		}
-		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(secretToken))) // of what nobody is shown
+		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(secretToken))) // the secret itself is redacted
 		if code, out, stderr := ask(`osaurus-host secrets get API_KEY | tr -d '\n' | sha256sum; osaurus-host secrets get API_KEY; osaurus-host secrets get NONE`); code != fault.ExitNotFound || out != hash+"  -\n[REDACTED:API_KEY]\n" {
 			t.Errorf("secrets: %d, %s%s", code, out, stderr)
 		}
@@ -132,7 +132,7 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("diagnose", func(t *testing.T) {
 		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
-		const tries = 5 // of a guest that answers well on a computer that is busy
+		const tries = 5 // the guest is well, but the computer is busy
 		for try := 1; strings.Contains(out, "is very busy") && try < tries; try++ {
 			code, out, stderr = sandbox(t, "diagnose", "--nat-target", target(t))
 		}
@@ -141,7 +141,7 @@ func TestSession(t *testing.T) {
 				t.Errorf("%s is not ok", check)
 			}
 		}
-		// The package tool needs mirrors, which the test does without.
+		// The check of packages needs mirrors, which the test lacks.
 		if failed := strings.Count(out, "FAILED"); failed > 1 || failed == 1 && (code != fault.ExitExecution || !strings.Contains(out, "FAILED  packages")) {
 			t.Errorf("%d, %s%s", code, out, stderr)
 		}
@@ -171,11 +171,10 @@ func TestSession(t *testing.T) {
 	t.Run("a second daemon", func(t *testing.T) {
 		fails(t, fault.ExitRejected, "has it", "serve")
 	})
-	t.Run("the page of the API", tryDocs) // which ends with the guest's removal
+	t.Run("the page of the API", tryDocs) // ends by removing the guest
 }
 
-// secondHome has a home of its own made and started from nothing, beside the one that runs,
-// and removed again, by a person.
+// secondHome makes, uses and removes a second sandbox beside the first.
 func secondHome(t *testing.T) {
 	first := os.Getenv(config.HomeVariable)
 	newHome(t, strings.Repeat("x", 150))
@@ -184,7 +183,7 @@ func secondHome(t *testing.T) {
 		t.Fatalf("%d, %q", code, shown)
 	}
 	second := os.Getenv(config.HomeVariable)
-	for _, home := range []string{second, first} { // both run
+	for _, home := range []string{second, first} { // both are running
 		t.Setenv(config.HomeVariable, home)
 		note := filepath.Join(string(config.Home(home).SharedFolder()), "note")
 		code, out, stderr := sandbox(t, "exec", "--root", "--", "sh", "-c", "test ! -e /workspace/shared/note && echo mine > /workspace/shared/note && echo well")
@@ -201,8 +200,7 @@ func secondHome(t *testing.T) {
 	}
 }
 
-// target is a file that a server on this host has, by the name that the guest
-// has for it.
+// target returns the guest's URL of a file on this host.
 func target(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -216,7 +214,7 @@ func target(t *testing.T) string {
 	return "http://10.0.2.2:" + port + "/"
 }
 
-// tryDocs runs docs/api.md word for word, one block after the other in one shell.
+// tryDocs runs the code blocks of docs/api.md in one shell.
 func tryDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
@@ -236,7 +234,7 @@ func tryDocs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
-	cmd.WaitDelay = time.Second // for what the shell leaves
+	cmd.WaitDelay = time.Second // for programs that the shell leaves
 	cmd.Env = append(os.Environ(), "NAT_TARGET="+target(t))
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -19,15 +19,14 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// The detach key twice in a row leaves, however it arrives; alone it is a key
-// like any other.
+// The detach key detaches if pressed twice in a row, however it arrives. Otherwise it is passed on.
 func TestCarryKeys(t *testing.T) {
-	const wait = "" // longer than the second key may take
+	const wait = "" // longer than the wait for the second key
 	for _, tc := range []struct {
 		name  string
 		typed []string
 		want  string
-		left  bool // before all of it was carried
+		left  bool // before all keys were passed on
 	}{
 		{"nothing special", []string{"ls", "\r"}, "ls\r", false},
 		{"twice at once", []string{"ls\r\x1d\x1dlost"}, "ls\r", true},
@@ -81,7 +80,7 @@ func TestScreen(t *testing.T) {
 		{enterOther + " vim " + leaveOther, ""},
 		{leaveOther + enterOther, leaveOther},
 	} {
-		for _, size := range []int{1, 7, 10_000} { // it may arrive cut anywhere
+		for _, size := range []int{1, 7, 10_000} { // sequences may be split
 			var out bytes.Buffer
 			s := newScreen(&out)
 			for part := range slices.Chunk([]byte(tc.shown), size) {
@@ -107,8 +106,8 @@ func TestAsLine(t *testing.T) {
 	}
 }
 
-// While a shell waits for the sandbox, its terminal is as it was: lines begin at the left
-// edge, and Ctrl-C ends the wait.
+// While a shell waits for the sandbox, its terminal stays in its normal mode, and Ctrl-C ends the
+// wait.
 func TestShellWaits(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(controlpbconnect.NewShellsHandler(noShell{}))
@@ -122,7 +121,7 @@ func TestShellWaits(t *testing.T) {
 	}
 }
 
-// noShell begins none for as long as it is waited for.
+// noShell never starts a shell.
 type noShell struct {
 	controlpbconnect.UnimplementedShellsHandler
 }

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// otherEnd is the terminal that a program is given, of which this is the
-// person's end.
+// otherEnd returns the path of a pseudo-terminal's other end, which a program gets.
 func otherEnd(master *os.File) (string, error) {
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		return "", err

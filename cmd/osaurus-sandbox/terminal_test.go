@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// terminal is the program with a person's terminal.
+// terminal is this program on a terminal.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -24,10 +24,10 @@ type terminal struct {
 
 	mu    sync.Mutex
 	shown bytes.Buffer
-	done  chan struct{} // closed when nothing more is shown
+	done  chan struct{} // closed at the end of the output
 }
 
-// openTerminal opens a terminal, and the end at which its person would be.
+// openTerminal opens both ends of a pseudo-terminal.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -69,7 +69,7 @@ func onTerminal(t *testing.T, env []string, args ...string) *terminal {
 			term.mu.Lock()
 			term.shown.Write(buf[:n])
 			term.mu.Unlock()
-			if err != nil { // EIO when nobody has the other end any more
+			if err != nil { // EIO when the other end is closed
 				return
 			}
 		}
@@ -83,13 +83,13 @@ func (term *terminal) text() string {
 	return term.shown.String()
 }
 
-// answer types a line when it is asked for.
+// answer types a line after a prompt.
 func (term *terminal) answer(prompt, line string) {
 	term.t.Helper()
 	term.press(prompt, line+"\n")
 }
 
-// press presses keys when it is asked for something.
+// press presses keys after a prompt.
 func (term *terminal) press(prompt, keys string) {
 	term.t.Helper()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(term.text(), prompt); time.Sleep(10 * time.Millisecond) {
@@ -104,7 +104,7 @@ func (term *terminal) press(prompt, keys string) {
 
 // end returns the exit code and all that was shown.
 func (term *terminal) end() (code int, shown string) {
-	_ = term.cmd.Wait() // the code says it
+	_ = term.cmd.Wait() // the exit code has it
 	<-term.done
 	term.master.Close()
 	return term.cmd.ProcessState.ExitCode(), term.text()
@@ -126,7 +126,7 @@ func TestColourIsForTerminals(t *testing.T) {
 	}
 }
 
-// What takes something away asks first, and takes only yes for yes.
+// Destructive commands ask first, and only "y" and "yes" confirm.
 func TestPersonIsAsked(t *testing.T) {
 	t.Setenv(config.HomeVariable, t.TempDir())
 	for what, prompt := range map[string]string{"reset": "Reset? [y/N] ", "remove": "Remove? [y/N] "} {

@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// trySessions is how shells that stay are used from the command line.
+// trySessions uses persistent shells.
 func trySessions(t *testing.T) {
 	ok(t, "exec", "alice", "--session", "s", "--", "cd /tmp; A='x  y'; f() { echo from f; }")
 	if out := ok(t, "exec", "alice", "--session", "s", "--", `pwd; echo "$A"; f`); out != "/tmp\nx  y\nfrom f\n" {
@@ -54,7 +54,7 @@ func trySessions(t *testing.T) {
 	cancelled.signal(t, syscall.SIGINT)
 	cancelled.await(t, "so far\n")
 	_ = cancelled.Wait()
-	// On a busy host SIGINT may not be heeded in time, and then SIGTERM follows.
+	// On a busy host, SIGINT may take effect too late, and SIGTERM follows.
 	if code := cancelled.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) && code != exitInterrupted+int(syscall.SIGTERM) {
 		t.Errorf("Ctrl-C: %d, %s", code, cancelled.err.String())
 	}
@@ -63,7 +63,7 @@ func trySessions(t *testing.T) {
 	shows(t, "$ cd /usr; echo begun; sleep 1000\nbegun\n", "session", "show", "alice", "s")
 }
 
-// tryJobs is how jobs are used from the command line.
+// tryJobs uses jobs.
 func tryJobs(t *testing.T) {
 	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--env", "A=b", "--label", "three lines", "--", "sh", "-c", "echo $A; echo 2; echo 3; sleep 1; exit 6"))
 	code, out, stderr := sandbox(t, "job", "wait", "alice", id)
@@ -93,7 +93,7 @@ func tryJobs(t *testing.T) {
 	}
 }
 
-// tryCompletion is what a person's shell is told when they press Tab.
+// tryCompletion asks for completions.
 func tryCompletion(t *testing.T) {
 	id := strings.TrimSpace(ok(t, "job", "start", "alice", "--", "true"))
 	for _, tc := range []struct {
@@ -109,7 +109,7 @@ func tryCompletion(t *testing.T) {
 	}
 }
 
-// tryInput is what a command reads, and what it leaves to others.
+// tryInput checks what a command reads of the input, and what it leaves.
 func tryInput(t *testing.T) {
 	for _, test := range []struct{ args, want string }{{"exec alice -- cat", "given"}, {"exec alice -n -- cat", ""}} {
 		given := strings.NewReader("given")
@@ -121,7 +121,7 @@ func tryInput(t *testing.T) {
 	}
 }
 
-// tryTerminal is a program that leaves a terminal as nobody wants it.
+// tryTerminal runs a program that leaves the terminal in a bad state.
 func tryTerminal(t *testing.T) {
 	term := onTerminal(t, nil, "exec", "alice", "--tty", "--", "printf", `\033[?1049h\033[?25lso`)
 	if code, shown := term.end(); code != 0 || !strings.HasSuffix(shown, "\x1b[?1049h\x1b[?25lso"+resetScreen+leaveOther) {
@@ -129,7 +129,7 @@ func tryTerminal(t *testing.T) {
 	}
 }
 
-// The command line, with this host as the guest.
+// TestTerminals uses sessions, jobs and terminals with this host as the guest.
 func TestTerminals(t *testing.T) {
 	hostHome(t)
 	t.Run("input", tryInput)
@@ -140,8 +140,7 @@ func TestTerminals(t *testing.T) {
 	t.Run("upgrade", tryUpgrade)
 }
 
-// tryUpgrade is what a person is told whose program was replaced while its daemon
-// runs on: with every status and start, beside what they asked for.
+// tryUpgrade checks the note that the daemon is another build.
 func tryUpgrade(t *testing.T) {
 	for _, command := range []string{"status", "up"} {
 		code, out, stderr := sandbox(t, command, "--json")
@@ -151,8 +150,7 @@ func tryUpgrade(t *testing.T) {
 	}
 }
 
-// tryTerminalsInAGuest is the same with a real guest, and what is there after it
-// has ended.
+// tryTerminalsInAGuest does the same in a real guest, and checks what survives a restart.
 func tryTerminalsInAGuest(t *testing.T) {
 	t.Run("sessions", trySessions)
 	t.Run("jobs", tryJobs)

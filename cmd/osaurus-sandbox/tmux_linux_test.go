@@ -18,8 +18,8 @@ import (
 	"osaurus-sandbox/supervisor/hosttest"
 )
 
-// hostHome is a home whose daemon runs in this process, with this host as its
-// guest, and which has an agent alice.
+// hostHome returns a home with an agent alice. Its daemon runs in this process, with this host as
+// the guest.
 func hostHome(t *testing.T) (end func()) {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
@@ -46,8 +46,7 @@ func hostHome(t *testing.T) (end func()) {
 	return end
 }
 
-// tmux is a terminal with a plain shell in it, from which a person starts this
-// program as $P.
+// tmux is a terminal with a shell, in which $P is this program.
 type tmux struct {
 	t      *testing.T
 	socket string
@@ -114,21 +113,21 @@ func (m tmux) await(text string) {
 	}
 }
 
-// says types a command and waits for its output, on an empty screen: the command
-// itself must not contain that.
+// says types a command on an empty screen and waits for its output, which the command itself must
+// not contain.
 func (m tmux) says(command, output string) {
 	m.t.Helper()
 	m.line("clear; " + command)
 	m.await(output)
 }
 
-// attach starts a shell of alice's on an empty screen.
+// attach starts `shell alice` on an empty screen.
 func (m tmux) attach(session string) {
 	m.t.Helper()
 	m.line(`clear; "$P" shell alice --session ` + session + `; echo ended"" with $?`)
 }
 
-// isRestored waits for the end of attach, and sees that the terminal is as it was.
+// isRestored waits for the end of attach, and checks that the terminal is restored.
 func (m tmux) isRestored(code int) {
 	m.t.Helper()
 	m.await(fmt.Sprint("ended with ", code))
@@ -138,7 +137,7 @@ func (m tmux) isRestored(code int) {
 	}
 }
 
-// TestShellOnATerminal is a person who works in an agent's shell.
+// TestShellOnATerminal works in an agent's shell.
 func TestShellOnATerminal(t *testing.T) {
 	endDaemon := hostHome(t)
 	m := newTmux(t)
@@ -151,12 +150,12 @@ func TestShellOnATerminal(t *testing.T) {
 
 	m.attach("s")
 	m.await("Session s of alice. Ctrl-] twice leaves it running.")
-	m.await("$ A=from-a-tool") // what was there before
+	m.await("$ A=from-a-tool") // the transcript so far
 	m.says("echo is $A", "is from-a-tool")
 
 	m.says("stty size", "24 80")
 	m.do("resize-window", "-x", "100", "-y", "31")
-	// What is typed may come before the size.
+	// Keys may arrive before the new size.
 	m.says("until stty size | grep '31 1''00'; do sleep 0.1; done", "31 100")
 
 	m.line(`clear; echo be""gun; sleep 1000`)
@@ -168,8 +167,8 @@ func TestShellOnATerminal(t *testing.T) {
 	}
 	m.await("hello from a tool")
 
-	// Whoever leaves an editor running gets their own terminal back, and the
-	// editor when they come back. A tool waits for it until its time is over.
+	// A person who detaches from an editor gets the terminal back, and the editor on return. A tool
+	// waits for the editor until its time is over.
 	m.line(`vim.tiny -u NONE +'set mouse=a' notes; clear; echo sa""ved`)
 	m.await("hello from a tool\n~")
 	m.keys("C-]", "C-]")
@@ -206,7 +205,7 @@ func TestShellOnATerminal(t *testing.T) {
 	})
 }
 
-// started is the process id of a `shell` in which an editor runs.
+// started returns the process id of a `shell` in which an editor runs.
 func (m tmux) started(t *testing.T, session string) int {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pid")
@@ -226,7 +225,7 @@ func (m tmux) started(t *testing.T, session string) int {
 	return pid
 }
 
-// Who is not at a terminal is told what to do instead.
+// Without a terminal, shell says what to do instead.
 func TestShellWithoutATerminal(t *testing.T) {
 	hostHome(t)
 	fails(t, exitSandbox, "exec alice --session default", "shell", "alice")
