@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// descriptors counts what this process has open.
+// descriptors counts this process's open files.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -27,7 +27,7 @@ func descriptors(t testing.TB) int {
 	return len(open)
 }
 
-// A user's connections are bounded, and other users do not notice.
+// TestConnectionsOfAUser checks that a user's connections are bounded without affecting others.
 func TestConnectionsOfAUser(t *testing.T) {
 	const share = 128
 	w := newWorld(t)
@@ -56,7 +56,7 @@ func TestConnectionsOfAUser(t *testing.T) {
 	})
 }
 
-// held makes services wait until they are let go or their caller has left.
+// held makes services wait until letGo is called or their caller leaves.
 func (s *services) held() (began chan struct{}, left chan error, letGo func()) {
 	began, left = make(chan struct{}, 1000), make(chan error, 1000)
 	gate := make(chan struct{})
@@ -75,8 +75,8 @@ func (s *services) held() (began chan struct{}, left chan error, letGo func()) {
 	return began, left, sync.OnceFunc(func() { close(gate) })
 }
 
-// A request ends when its program leaves, on every route.
-func TestWhoLeavesIsNotWorkedFor(t *testing.T) {
+// TestCallerLeaves checks that a request ends when its program leaves, on every route.
+func TestCallerLeaves(t *testing.T) {
 	w := newWorld(t)
 	began, left, letGo := w.services.held()
 	defer letGo()
@@ -100,7 +100,8 @@ func TestWhoLeavesIsNotWorkedFor(t *testing.T) {
 	}
 }
 
-// A token that counts no more ends what was asked with it, and what is only coming.
+// TestRevokedInTheMiddle checks that revoking a token ends its requests, also those still being
+// sent.
 func TestRevokedInTheMiddle(t *testing.T) {
 	w := newWorld(t)
 	began, left, letGo := w.services.held()
@@ -148,8 +149,8 @@ func TestRevokedInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestHalfClosed ends the input before an answer has begun. The request is cancelled: the guest's relay reports a
-// half-close only later.
+// TestHalfClosed ends the input before an answer has begun. The request is cancelled, because the
+// guest's relay reports a half-close only later.
 func TestHalfClosed(t *testing.T) {
 	w := newWorld(t)
 	_, left, letGo := w.services.held()
@@ -168,8 +169,8 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// Of one agent so many requests are worked on at a time; the next is told to
-// wait, and other agents do not notice.
+// TestRequestsAtATime checks that an agent's concurrent requests are bounded without affecting
+// others.
 func TestRequestsAtATime(t *testing.T) {
 	const share = 96
 	w := newWorld(t)
@@ -198,7 +199,7 @@ func TestRequestsAtATime(t *testing.T) {
 	}
 }
 
-// Large bodies wait for each other, small ones do not wait for them.
+// TestLargeBodiesAtATime checks that large bodies wait for each other, and small ones do not.
 func TestLargeBodiesAtATime(t *testing.T) {
 	const share = 4
 	w := newWorld(t)
@@ -227,7 +228,7 @@ func TestLargeBodiesAtATime(t *testing.T) {
 	}
 }
 
-// The parts of an answer are told as they come.
+// TestStream checks that the parts of an answer are sent as they come.
 func TestStream(t *testing.T) {
 	w := newWorld(t)
 	chat := func(text string) *bufio.Scanner {
@@ -258,7 +259,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
-	// Before the first part an error is an answer like any other.
+	// Before the first part an error is an ordinary answer.
 	w.services.fails(io.ErrUnexpectedEOF)
 	if got := w.ask(w.as(alice, "POST", "/api/inference/chat", `{"stream":true,"messages":[{"role":"user","content":"hi"}]}`)); got.status != 500 || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%v", got)
@@ -288,7 +289,7 @@ func TestHalfClosedStream(t *testing.T) {
 	}
 }
 
-// streamer answers in two parts, the second when its gate opens.
+// streamer answers in two parts, the second when the gate opens.
 type streamer struct{ gate chan struct{} }
 
 func (s streamer) Chat(ctx context.Context, _ bridge.Caller, _ bridge.Chat, tell func(string) error) (string, error) {
@@ -303,7 +304,7 @@ func (s streamer) Chat(ctx context.Context, _ bridge.Caller, _ bridge.Chat, tell
 	}
 }
 
-// A server that is closed ends what is under way.
+// TestClose checks that closing the server ends its requests.
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	began, left, letGo := w.services.held()
@@ -315,7 +316,7 @@ func TestClose(t *testing.T) {
 	}
 	<-began
 	started := time.Now()
-	_ = w.server.Close() // that it did not end by itself is not of interest
+	_ = w.server.Close() // fails, because it ends the request
 	if err, took := <-left, time.Since(started); err != context.Canceled || took > 30*time.Second {
 		t.Errorf("after %s: %v", took, err)
 	}

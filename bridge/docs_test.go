@@ -16,8 +16,7 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// TestDocs runs docs/bridge.md word for word, one block after the other in one
-// shell.
+// TestDocs runs the examples of docs/bridge.md in one shell.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../docs/bridge.md")
 	if err != nil {
@@ -56,7 +55,7 @@ func TestDocs(t *testing.T) {
 	told := strings.Join(b.Told(), "\n")
 	for _, want := range []string{"alice dispatch Read the new items rss-42", `alice emit rss.new_item {"title":"Hello"}`, "alice log info 42 items read", "alice create hello"} {
 		if !strings.Contains(told, want) {
-			t.Errorf("nobody was told %q", want)
+			t.Errorf("no service got %q", want)
 		}
 	}
 	if t.Failed() {
@@ -64,8 +63,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// The limits that the page tells are those of whoever chose nothing.
-func TestDocsKnowTheLimits(t *testing.T) {
+// TestDocsLimits checks the limits in docs/bridge.md against the defaults.
+func TestDocsLimits(t *testing.T) {
 	text, err := os.ReadFile("../docs/bridge.md")
 	if err != nil {
 		t.Fatal(err)

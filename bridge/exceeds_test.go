@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// parts counts those of an object or an array as the standard library does, the same name
-// as often as it comes.
+// parts counts the parts of an object or an array with the standard library. Repeated names
+// count.
 func parts(t *testing.T, text []byte) (open byte, n int) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	begin, err := d.Token()
@@ -29,7 +29,7 @@ func parts(t *testing.T, text []byte) (open byte, n int) {
 	return byte(delim), n
 }
 
-// FuzzExceeds counts the parts of whatever JSON.
+// FuzzExceeds compares exceeds with the standard library.
 func FuzzExceeds(f *testing.F) {
 	for _, text := range []string{``, `null`, `7`, `","`, `{}`, `[]`, ` [ 1 , 2 ] `, `{"a":1,"a":2}`, `{"\",\\":[1,2,3],"b":{"c":0,"d":0}}`, `["\\",",",["]"],"]"]`, `{"a":"\u0022,\u0022","b":","}`, `[[],[],[]]`, `[1`} {
 		f.Add([]byte(text))

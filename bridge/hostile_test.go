@@ -16,12 +16,12 @@ import (
 
 const tooMuch = 8<<20 + 1
 
-// head begins a request of alice's, whose last header and body the test adds.
+// head returns the beginning of a request of alice's. The test adds the last header and the body.
 func (w *world) head(method, path string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nX-Osaurus-Plugin: rss\r\n", method, path, w.alice)
 }
 
-// statuses are those of the answers that come until the connection is closed.
+// statuses returns the statuses of all answers on a connection.
 func (w *world) statuses(text string) string {
 	w.t.Helper()
 	var list []string
@@ -101,7 +101,7 @@ func TestOversized(t *testing.T) {
 	}
 }
 
-// What just fits is read, declared or not.
+// TestLargest sends the largest body, with and without a length.
 func TestLargest(t *testing.T) {
 	w := newWorld(t)
 	value := strings.Repeat("x", 8<<20-len(`{"message":""}`))
@@ -118,8 +118,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// Who sends a byte a second is not waited for, in the head or in the body, nor
-// who says nothing, nor who does not read the answer.
+// TestOneByteASecond checks the timeouts of clients that send slowly or nothing.
 func TestOneByteASecond(t *testing.T) {
 	whole := "Content-Length: 15\r\n\r\n" + `{"message":"a"}`
 	for name, c := range map[string]struct {
@@ -171,7 +170,7 @@ func TestOneByteASecond(t *testing.T) {
 	}
 }
 
-// A connection that is kept has each of its deadlines anew for each request.
+// TestKeptConnection checks that the deadlines restart with each request.
 func TestKeptConnection(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := piped(t)
@@ -202,7 +201,8 @@ func TestKeptConnection(t *testing.T) {
 	})
 }
 
-func TestAnswerThatNobodyReads(t *testing.T) {
+// TestUnreadAnswer checks the timeout of clients that do not read the answer.
+func TestUnreadAnswer(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := piped(t)
 		conn := w.dial(alice.UID)
@@ -217,24 +217,8 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	})
 }
 
-// Two headers that say who asks are nobody; both may be right.
-func TestDuplicateAuthorization(t *testing.T) {
-	w := newWorld(t)
-	for _, second := range []string{string(w.alice), string(w.bob), "", strings.Repeat("A", 43)} {
-		for _, name := range []string{"Authorization", "authorization", "AUTHORIZATION"} {
-			if got := w.statuses(w.head("GET", "/api/secrets/KEY") + name + ": Bearer " + second + "\r\nConnection: close\r\n\r\n"); got != "401" {
-				t.Errorf("%s: %q: %s", name, second, got)
-			}
-		}
-	}
-	folded := "GET /api/secrets/KEY HTTP/1.1\r\nHost: x\r\nX-Osaurus-Plugin: rss\r\nConnection: close\r\nAuthorization: Bearer " + string(w.bob) + "\r\n " + string(w.alice) + "\r\n\r\n"
-	if got := w.statuses(folded); got != "401" && got != "400" {
-		t.Errorf("folded: %s", got)
-	}
-}
-
-// A slash that is encoded is part of a name, and no name has one. Nothing is
-// decoded twice.
+// TestPercentEncodedSlashes checks that an encoded slash is part of a name, which is then invalid,
+// and that nothing is decoded twice.
 func TestPercentEncodedSlashes(t *testing.T) {
 	w := newWorld(t)
 	for path, want := range map[string]int{
@@ -260,7 +244,7 @@ func TestPercentEncodedSlashes(t *testing.T) {
 	}
 }
 
-// A head is bounded, whatever is long in it.
+// TestOneMiBToken checks that the size of a request's head is bounded.
 func TestOneMiBToken(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("A", 1<<20)
@@ -282,7 +266,7 @@ func TestOneMiBToken(t *testing.T) {
 	}
 }
 
-// A connection that cannot say whose it is, is closed.
+// TestNobodysConnection checks that a connection without a Peer is closed.
 func TestNobodysConnection(t *testing.T) {
 	w := plan(t)
 	l := newPipes()

@@ -12,8 +12,8 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// In any minute as many requests are accepted as the limit says, of each
-// agent for itself. What is refused, for whatever reason, does not count.
+// TestLimits checks that each agent's requests of any minute are bounded, and that refused ones do
+// not count.
 func TestLimits(t *testing.T) {
 	limits := config.BridgeLimits{Secrets: 2, Config: 3, Inference: 2, HTTP: 2, Dispatch: 1, Memory: 2, Log: 4}
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestLimits(t *testing.T) {
 				if !strings.Contains(got.body, "a minute is reached") || !strings.Contains(got.body, `"rejected"`) {
 					t.Errorf("it says %s", got.body)
 				}
-				ask(bob, 200) // has his own
+				ask(bob, 200) // has limits of his own
 				time.Sleep(left - time.Millisecond)
 				ask(alice, 429)
 				time.Sleep(2 * time.Millisecond)
@@ -71,8 +71,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Tasks for other agents are in the audit, which forgets nothing, only as often as
-// tasks may be given; all of them are refused, and none counts as a task.
+// TestMisdirectedTasksDoNotFillTheAudit checks that refused tasks for other agents are recorded
+// only as often as tasks are allowed, and do not count as tasks.
 func TestMisdirectedTasksDoNotFillTheAudit(t *testing.T) {
 	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Dispatch: 2}) })
 	for range 20 {
@@ -88,8 +88,7 @@ func TestMisdirectedTasksDoNotFillTheAudit(t *testing.T) {
 	}
 }
 
-// What a service fails at has been accepted: asking for secrets that are not
-// there is not for nothing.
+// TestFailuresCount checks that failed calls count, such as guessing names of secrets.
 func TestFailuresCount(t *testing.T) {
 	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Secrets: 3}) })
 	w.services.fails(fault.New(fault.NotFound, "read", "", nil))
@@ -100,7 +99,7 @@ func TestFailuresCount(t *testing.T) {
 	}
 }
 
-// A limit that is changed counts at once, for what was accepted before too.
+// TestLimitsThatChange checks that a changed limit applies at once, also to earlier requests.
 func TestLimitsThatChange(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		limit := 3

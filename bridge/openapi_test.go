@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// document is what docs/bridge.openapi.json says.
+// document is docs/bridge.openapi.json.
 type document struct {
 	Paths      map[string]map[string]operation
 	Components struct {
@@ -58,14 +58,14 @@ func readDocument(t *testing.T) document {
 	return d
 }
 
-// check says in what a value differs from one of the document's schemas.
+// check validates a value against one of the document's schemas.
 func (d document) check(t *testing.T, schema json.RawMessage, value any) error {
 	t.Helper()
 	whole, err := json.Marshal(map[string]any{"$defs": d.Components.Schemas, "allOf": []json.RawMessage{schema}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// OpenAPI keeps schemas elsewhere than JSON Schema does.
+	// OpenAPI and JSON Schema keep definitions in different places.
 	whole = []byte(strings.ReplaceAll(string(whole), "#/components/schemas/", "#/$defs/"))
 	var s jsonschema.Schema
 	if err := json.Unmarshal(whole, &s); err != nil {
@@ -87,7 +87,7 @@ func (d document) checkText(t *testing.T, schema json.RawMessage, text string) e
 	return d.check(t, schema, value)
 }
 
-// operation is the document's for a request.
+// operation returns the document's operation for a request.
 func (d document) operation(t *testing.T, r oneRoute) operation {
 	t.Helper()
 	for path, methods := range d.Paths {
@@ -100,8 +100,8 @@ func (d document) operation(t *testing.T, r oneRoute) operation {
 	return operation{}
 }
 
-// The server answers as the document says: each operation, with each status,
-// its headers and its body. There are no others.
+// TestOpenAPI compares the server's answers with the document: every operation, with every status,
+// its headers and its body.
 func TestOpenAPI(t *testing.T) {
 	d := readDocument(t)
 	full, stingy := newWorld(t), newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{}) })
@@ -163,7 +163,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 		for _, status := range slices.Sorted(maps.Keys(o.Responses)) {
 			if provoke[status] == nil {
-				t.Fatalf("nobody knows how %s %s comes to %s", c.method, c.path, status)
+				t.Fatalf("the test cannot provoke %s %s: %s", c.method, c.path, status)
 			}
 			got, says := provoke[status](c), o.Responses[status]
 			if name, ok := strings.CutPrefix(says.Ref, "#/components/responses/"); ok {
@@ -191,14 +191,14 @@ func TestOpenAPI(t *testing.T) {
 		}
 		for _, kind := range fault.Kinds() {
 			if got := fails(kind)(c); o.Responses[fmt.Sprint(got.status)].Ref == "" && kind != fault.NotFound && kind != fault.ToolNotFound {
-				t.Errorf("%s %s: the document does not know of %v", c.method, c.path, got)
+				t.Errorf("%s %s: the document lacks %v", c.method, c.path, got)
 			}
 		}
 	}
 }
 
-// What the document says of names is what is true of them.
-func TestOpenAPIKnowsTheNames(t *testing.T) {
+// TestOpenAPINames compares the patterns of names in the document with the parsers.
+func TestOpenAPINames(t *testing.T) {
 	d := readDocument(t)
 	texts := []string{"", "a", "A", "_", "1", "-", ".", "a-b", "a.b", "a_b", "a:b", "a b", "a/b", "ä", "a\n", "\x00", "..", "a-", "-a", "rss.new_item", "x.y-z:1"}
 	for _, n := range []int{63, 64, 65, 127, 128, 129} {

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// pipes is a listener in memory, for bubbles with a clock of their own.
+// pipes is a listener in memory, for tests in virtual time.
 type pipes struct {
 	come chan net.Conn
 	gone chan struct{}
@@ -31,7 +31,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.gone) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// piped is a world whose connections are pipes.
+// piped returns a world whose connections are pipes.
 func piped(t testing.TB, change ...func(*bridge.Options)) *world {
 	w := plan(t, change...)
 	l := newPipes()
@@ -51,7 +51,7 @@ func piped(t testing.TB, change ...func(*bridge.Options)) *world {
 			t.Error(err)
 		}
 		listening.Wait()
-		timetest.Wait() // what is left behind is a deadlock of the bubble
+		timetest.Wait() // fails if goroutines are left
 	})
 	return w
 }

@@ -13,8 +13,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Every request of others' shims, as they write it, and the answer that they
-// know.
+// TestRoutes sends the requests of existing shims and expects the answers that they know.
 func TestRoutes(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
@@ -51,7 +50,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		r := w.as(alice, c.method, c.path, c.body)
 		r.headers["X-Osaurus-Script-Id"] = "s1"
-		r.headers["X-Osaurus-User"] = "agent-bob" // which nobody asked for
+		r.headers["X-Osaurus-User"] = "agent-bob" // must be ignored
 		got := w.ask(r)
 		if got.status != c.status || got.body != c.answer {
 			t.Errorf("%s %s %s: %v, want %d %s", c.method, c.path, c.body, got, c.status, c.answer)
@@ -65,7 +64,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What is wrong in itself asks no service for anything.
+// TestWrongRequests checks that malformed requests reach no service.
 func TestWrongRequests(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("x", 200)
@@ -141,7 +140,7 @@ func TestWrongRequests(t *testing.T) {
 	}
 }
 
-// A method that a route does not have is answered with those that it has.
+// TestMethods checks the header Allow.
 func TestMethods(t *testing.T) {
 	w := newWorld(t)
 	for path, allow := range map[string]string{
@@ -166,8 +165,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// The plugin is a name space. What is no plugin's id is refused where it is
-// needed and left out elsewhere: others' shims send the folder that they are in.
+// TestPlugin checks the plugin's header. An invalid id is refused where it is needed and ignored
+// elsewhere, because existing shims send the name of their folder.
 func TestPlugin(t *testing.T) {
 	w := newWorld(t)
 	for header, plugin := range map[string]string{"rss": "rss", " RSS ": "rss", "Feed_2.0": "feed_2.0", "": "!", "..": "!", "a/b": "!", "../rss": "!", "a b": "!", strings.Repeat("x", 65): "!"} {
@@ -197,8 +196,8 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// The status is what the kind of an error says, and what is not for programs
-// stays in the log.
+// TestFailures checks that an error's kind gives the status, and that details of the host stay in
+// the log.
 func TestFailures(t *testing.T) {
 	w := newWorld(t)
 	for kind, status := range map[fault.Kind]int{
@@ -239,12 +238,12 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// hostly is a cause that no program is told of.
+// hostly is a cause that programs must not see.
 type hostly struct{ error }
 
 func (hostly) HostOnly() {}
 
-// Where a service is not there, its routes say so; the others work.
+// TestAbsentServices checks the routes of services that this host does not have.
 func TestAbsentServices(t *testing.T) {
 	w := newWorld(t, func(o *bridge.Options) { o.Services = bridge.Services{} })
 	for _, c := range everyRoute {
@@ -255,7 +254,7 @@ func TestAbsentServices(t *testing.T) {
 	}
 }
 
-// oneRoute is a request that is right, for a route.
+// oneRoute is a valid request for a route.
 type oneRoute struct{ method, path, body string }
 
 func (c oneRoute) of(w *world, h bridge.Holder) request {
@@ -278,7 +277,7 @@ var everyRoute = []oneRoute{
 	{"POST", "/api/sandbox-tool/sandbox_exec", `{}`},
 }
 
-// Tasks and plugins are in the audit, refused or not, and the tools that scripts call.
+// TestAudit checks that tasks, plugins and tool calls are recorded, refused or not.
 func TestAudit(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range everyRoute {

@@ -14,10 +14,8 @@ import (
 	"time"
 )
 
-// Sixty-four programs ask without a pause, well and badly, and some leave in
-// the middle: memory and descriptors stay what they are. A moment is enough to see
-// that something leaks with each request; OSAURUS_SOAK=10m is for what leaks
-// slowly.
+// TestSoak has 64 programs send valid and invalid requests, and leave in the middle, and checks that
+// neither memory nor descriptors leak. OSAURUS_SOAK=10m finds slow leaks.
 func TestSoak(t *testing.T) {
 	const programs = 64
 	long := 2 * time.Second
@@ -29,7 +27,7 @@ func TestSoak(t *testing.T) {
 	}
 	w := newWorld(t)
 	idle := descriptors(t)
-	w.services.hold = func(ctx context.Context) error { // some take a moment
+	w.services.hold = func(ctx context.Context) error { // some calls take a moment
 		if time.Now().UnixNano()%16 == 0 {
 			select {
 			case <-time.After(time.Millisecond):
@@ -72,19 +70,19 @@ func TestSoak(t *testing.T) {
 			r.path, want = "/api/nothing", 404
 		case 11:
 			r.method, r.path, r.body, want = "POST", "/api/log", strings.Repeat("{", 100_000), 400
-		case 13: // who leaves at some moment
+		case 13: // leave at some moment
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(i%300)*time.Microsecond)
 			defer cancel()
 		}
 		got := ask(ctx, r)
-		unset := got == 404 && r.method == "GET" // a setting that nobody has made yet
+		unset := got == 404 && r.method == "GET" // a setting without a value
 		if got != want && !unset && ctx == t.Context() {
 			odd.Add(1)
 		}
 		asked.Add(1)
 	}
-	// used is what is used when all has been quiet for a moment.
+	// used returns the memory and descriptors in use when all requests have ended.
 	used := func(after time.Duration) (memory uint64, open int) {
 		var busy sync.WaitGroup
 		for p, end := 0, time.Now().Add(after); p < programs; p++ {
@@ -95,7 +93,7 @@ func TestSoak(t *testing.T) {
 			})
 		}
 		busy.Wait()
-		if long > time.Minute { // then what is kept of the last minute is not nothing
+		if long > time.Minute { // so that the windows of limits are as full as before
 			time.Sleep(time.Minute)
 			for _, c := range everyRoute {
 				ask(t.Context(), c.of(w, alice))
@@ -106,7 +104,7 @@ func TestSoak(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		runtime.GC()
-		runtime.GC() // what has a finalizer goes with the second
+		runtime.GC() // for finalizers
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc, descriptors(t)
@@ -115,19 +113,19 @@ func TestSoak(t *testing.T) {
 	memoryAfter, openAfter := used(long - long/4)
 	t.Logf("%d requests in %s: %d KiB and then %d, %d descriptors and then %d", asked.Load(), long, memory>>10, memoryAfter>>10, open, openAfter)
 	if odd.Load() > 0 {
-		t.Errorf("%d requests were answered with something else", odd.Load())
+		t.Errorf("%d requests got a wrong status", odd.Load())
 	}
 	if asked.Load() < programs {
 		t.Errorf("only %d requests: this shows nothing", asked.Load())
 	}
-	more := uint64(1 << 20) // what pools of the standard library keep varies by less
+	more := uint64(1 << 20) // for pools of the standard library
 	if long <= time.Minute {
-		more += 64 * uint64(asked.Load()) // when each was, for a minute
+		more += 64 * uint64(asked.Load()) // the windows of limits
 	}
 	if memoryAfter > memory+more {
 		t.Errorf("memory grew from %d to %d bytes", memory, memoryAfter)
 	}
 	if openAfter > idle {
-		t.Errorf("%d descriptors are open, and were before anybody asked %d", openAfter, idle)
+		t.Errorf("%d descriptors are open, %d before the first request", openAfter, idle)
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"osaurus-sandbox/bridge"
 )
 
-// A token is 256 random bits, and counts for one user until it is revoked or
-// followed by another.
+// TestTokens checks that a token is valid for one user until it is revoked or replaced.
 func TestTokens(t *testing.T) {
 	tokens := bridge.NewTokens()
 	first := tokens.Mint(alice)
@@ -34,7 +33,7 @@ func TestTokens(t *testing.T) {
 	}
 	second := tokens.Mint(alice)
 	if _, ok := tokens.Find(string(first), alice.UID); ok || second == first {
-		t.Error("the token before the last one counts")
+		t.Error("a replaced token is valid")
 	}
 	tokens.Rename(alice.User, "alicia")
 	if h, ok := tokens.Find(string(second), alice.UID); !ok || h.Name != "alicia" || h.Agent != alice.Agent {
@@ -44,25 +43,25 @@ func TestTokens(t *testing.T) {
 	tokens.Revoke(alice.User)
 	tokens.Rename(alice.User, "alice")
 	if _, ok := tokens.Find(string(second), alice.UID); ok {
-		t.Error("a revoked token counts")
+		t.Error("a revoked token is valid")
 	}
 	if _, ok := tokens.Find(string(bobs), bob.UID); !ok {
-		t.Error("bob's went with alice's")
+		t.Error("bob's token was revoked with alice's")
 	}
 	third := tokens.Mint(alice)
 	tokens.RevokeAll()
 	for token, h := range map[bridge.Token]bridge.Holder{bobs: bob, third: alice} {
 		if _, ok := tokens.Find(string(token), h.UID); ok {
-			t.Errorf("%s's counts", h.Name)
+			t.Errorf("%s's token is valid", h.Name)
 		}
 	}
 }
 
-// Every route, and whoever is not who he says he is: one answer to all, which
-// tells nothing, and no service hears of it.
-func TestEveryRouteKnowsWhoAsks(t *testing.T) {
+// TestEveryRouteAuthenticates checks that every route gives the same answer to all callers without
+// a valid token, and calls no service.
+func TestEveryRouteAuthenticates(t *testing.T) {
 	w := newWorld(t)
-	earlier := string(w.alice) // of a boot that is over
+	earlier := string(w.alice) // of an earlier boot
 	w.tokens.RevokeAll()
 	w.alice, w.bob = w.tokens.Mint(alice), w.tokens.Mint(bob)
 	revoked := string(w.bob)
@@ -92,7 +91,7 @@ func TestEveryRouteKnowsWhoAsks(t *testing.T) {
 		}
 		for _, a := range answers {
 			if a != answers[0] {
-				t.Errorf("%s %s tells reasons apart: %s and %s", c.method, c.path, a, answers[0])
+				t.Errorf("%s %s gives different answers: %s and %s", c.method, c.path, a, answers[0])
 			}
 		}
 	}

@@ -29,7 +29,7 @@ var (
 	bob   = bridge.Holder{Agent: "1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "bob", User: "agent-bob", UID: 2002}
 )
 
-// world is a server with alice and bob, and a service behind every route.
+// world is a server with the agents alice and bob, and a service for every route.
 type world struct {
 	t        testing.TB
 	server   *bridge.Server
@@ -42,7 +42,7 @@ type world struct {
 	dial     func(uid uint32) net.Conn
 }
 
-// generous are limits that nobody reaches.
+// generous limits are never reached.
 var generous = config.BridgeLimits{Secrets: 1e6, Config: 1e6, Inference: 1e6, HTTP: 1e6, Dispatch: 1e6, Memory: 1e6, Log: 1e6}
 
 func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
@@ -78,14 +78,14 @@ func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 	return w
 }
 
-// in is the world as another test uses it.
+// in returns the world for another test.
 func (w *world) in(t testing.TB) *world {
 	other := *w
 	other.t = t
 	return &other
 }
 
-// plan is a world in which nobody listens yet.
+// plan returns a world that does not listen yet.
 func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 	w := &world{t: t, tokens: bridge.NewTokens(), services: newServices(), audit: &book{}, log: new(bytes.Buffer)}
 	w.alice, w.bob = w.tokens.Mint(alice), w.tokens.Mint(bob)
@@ -100,13 +100,13 @@ func plan(t testing.TB, change ...func(*bridge.Options)) *world {
 	goroutines := runtime.NumGoroutine()
 	w.services.settled = func() {
 		if _, fuzzing := t.(*testing.F); fuzzing {
-			return // whose goroutines come and go
+			return // the fuzzer starts goroutines
 		}
 		for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n := runtime.NumGoroutine(); n > goroutines {
-			t.Errorf("%d goroutines stay behind", n-goroutines)
+			t.Errorf("%d goroutines are left", n-goroutines)
 		}
 	}
 	return w
@@ -118,7 +118,7 @@ func always(l config.BridgeLimits) func() config.BridgeLimits {
 	return func() config.BridgeLimits { return l }
 }
 
-// request is what a program asks.
+// request is a request of a program.
 type request struct {
 	method, path string
 	token        string
@@ -127,7 +127,7 @@ type request struct {
 	body         string
 }
 
-// as is a request of an agent that says that it works in a plugin.
+// as returns a request of an agent that names a plugin.
 func (w *world) as(h bridge.Holder, method, path, body string) request {
 	token := w.alice
 	if h.UID == bob.UID {
@@ -136,7 +136,7 @@ func (w *world) as(h bridge.Holder, method, path, body string) request {
 	return request{method: method, path: path, token: string(token), uid: h.UID, headers: map[string]string{"X-Osaurus-Plugin": "rss"}, body: body}
 }
 
-// response is what it hears.
+// response is an answer.
 type response struct {
 	status int
 	header http.Header
@@ -145,7 +145,7 @@ type response struct {
 
 func (r response) String() string { return fmt.Sprintf("%d %s", r.status, r.body) }
 
-// ask makes a request as curl does, on a connection of its own.
+// ask makes a request on a new connection, as curl does.
 func (w *world) ask(r request) response {
 	w.t.Helper()
 	var text strings.Builder
@@ -193,7 +193,7 @@ func read(c net.Conn, answers int) (all []response) {
 	return all
 }
 
-// book is an audit that is kept in memory.
+// book is an audit log in memory.
 type book struct {
 	mu      sync.Mutex
 	entries []string
@@ -218,8 +218,7 @@ func (b *book) all() string {
 	return strings.Join(b.entries, "\n")
 }
 
-// services are behind every route: they answer, fail as they are told to, and
-// remember who asked.
+// services implements every service. It answers or fails as told, and records the calls.
 type services struct {
 	settled func()
 
@@ -240,7 +239,7 @@ func (s *services) all() bridge.Services {
 	}
 }
 
-// fails makes everything fail from now on.
+// fails makes every call fail.
 func (s *services) fails(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +263,7 @@ func (s *services) note(ctx context.Context, who bridge.Caller, what string, arg
 	return s.err
 }
 
-// last is what was asked last.
+// last returns the last call.
 func (s *services) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +279,7 @@ func (s *services) count() int {
 	return len(s.asked)
 }
 
-// forget begins anew.
+// forget deletes the recorded calls and the settings.
 func (s *services) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
