@@ -32,8 +32,8 @@ func Run(t *testing.T, connect Connector) {
 	})
 }
 
-// RunBoot runs the cases that need a booted machine and leaves it unchanged, except for
-// timestamps. Besides the programs of RunExec the guest needs ls, grep and date.
+// RunBoot runs the cases that need a booted machine, and leaves it unchanged except for timestamps.
+// Besides the programs of RunExec the guest needs ls, grep and date.
 func RunBoot(t *testing.T, connect Connector) {
 	cases := []struct {
 		name string
@@ -68,20 +68,20 @@ func info(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// root: the guest's root file system has what programs expect.
+// root checks that the guest's root file system has what programs expect.
 func root(ctx context.Context, t *testing.T, c *guest.Client) {
 	for what, script := range map[string]string{
-		"proc hides others":    `grep " /proc proc .*hidepid=invisible" /proc/mounts`,
-		"cgroups":              `grep " /sys/fs/cgroup cgroup2 .*nsdelegate" /proc/mounts`,
-		"own cgroup":           `grep "^0::/commands/" /proc/self/cgroup`,
-		"terminals":            `ls /dev/pts/ptmx /dev/ptmx`,
-		"standard streams":     `echo x | cat /dev/fd/0 && echo x >/dev/stdout && ls /dev/null /dev/zero /dev/urandom /dev/shm`,
-		"a place for anything": `d=/tmp/osaurus-test; echo x >$d && cat $d && rm $d && ls -ld /tmp | grep "^drwxrwxrwt"`,
-		"a root to write to":   `d=/etc/osaurus-test; echo x >$d && cat $d && rm $d`,
-		"names":                `grep localhost /etc/hosts`,
-		"all processors":       `d=/sys/devices/system/cpu; read -r present <$d/present && read -r online <$d/online && [ "$present" = "$online" ]`,
-		"a way to itself":      `grep "^1$" /sys/class/net/lo/carrier`,
-		"nothing in own house": `ls -ld /run/osaurus 2>/dev/null | grep -v "^drwx------" && exit 1; exit 0`,
+		"proc hides others":                  `grep " /proc proc .*hidepid=invisible" /proc/mounts`,
+		"cgroups":                            `grep " /sys/fs/cgroup cgroup2 .*nsdelegate" /proc/mounts`,
+		"own cgroup":                         `grep "^0::/commands/" /proc/self/cgroup`,
+		"terminals":                          `ls /dev/pts/ptmx /dev/ptmx`,
+		"standard streams":                   `echo x | cat /dev/fd/0 && echo x >/dev/stdout && ls /dev/null /dev/zero /dev/urandom /dev/shm`,
+		"/tmp":                               `d=/tmp/osaurus-test; echo x >$d && cat $d && rm $d && ls -ld /tmp | grep "^drwxrwxrwt"`,
+		"a writable root":                    `d=/etc/osaurus-test; echo x >$d && cat $d && rm $d`,
+		"names":                              `grep localhost /etc/hosts`,
+		"all processors":                     `d=/sys/devices/system/cpu; read -r present <$d/present && read -r online <$d/online && [ "$present" = "$online" ]`,
+		"loopback":                           `grep "^1$" /sys/class/net/lo/carrier`,
+		"closed folder of the guest program": `ls -ld /run/osaurus 2>/dev/null | grep -v "^drwx------" && exit 1; exit 0`,
 	} {
 		var out bytes.Buffer
 		if exit, err := c.Run(ctx, engine.Command{Args: sh(script), Stdout: &out, Stderr: &out}); err != nil || exit.Code != 0 {
@@ -93,7 +93,7 @@ func root(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// orphans: orphaned processes are reaped, and commands do not mix them up.
+// orphans checks that orphaned processes are reaped and not counted as commands.
 func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
 	before := mustInfo(ctx, t, c).Orphans
 	const n = 20
@@ -105,7 +105,7 @@ func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
 }
 
 func clock(ctx context.Context, t *testing.T, c *guest.Client) {
-	// near reports whether the guest's clock, which was set to to at the time set, is right now.
+	// near reports whether the guest's clock shows the time to plus what has passed since set.
 	near := func(to, set time.Time) bool {
 		const off = 20 * time.Second // the call that sets it takes a while
 		earliest := to.Add(time.Since(set) - off)
@@ -139,7 +139,7 @@ func clock(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// networkUp: where there is a network, it is complete.
+// networkUp checks the route and name servers of a guest with a network.
 func networkUp(ctx context.Context, t *testing.T, c *guest.Client) {
 	n := mustInfo(ctx, t, c).Network
 	for n.Status == guest.NetworkPending {
@@ -149,7 +149,7 @@ func networkUp(ctx context.Context, t *testing.T, c *guest.Client) {
 	switch n.Status {
 	case guest.NetworkOff:
 		if got := output(ctx, t, c, `ls /proc/sys/net/ipv4/conf; cat /proc/net/route`); strings.Contains(got, "\t00000000\t") {
-			t.Errorf("a way out without a network:\n%s", got)
+			t.Errorf("a default route without a network:\n%s", got)
 		}
 	case guest.NetworkUp:
 		if got := output(ctx, t, c, "cat /proc/net/route"); n.Gateway != "" && !strings.Contains(got, "\t00000000\t") {
@@ -175,7 +175,7 @@ func shares(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
-// peers: a program of the guest cannot speak to the guest's service.
+// peers checks that a program of the guest cannot reach the guest's service.
 func peers(ctx context.Context, t *testing.T, c *guest.Client) {
 	const streams = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	line := string(protocol.DataHeader{}.Bytes())

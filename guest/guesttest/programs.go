@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// ordinary are programs that ask for more of /proc and of the kernel than most. Those that
-// a distribution has must work in its rooms.
+// ordinary are programs that need more of /proc and the kernel than most. Those that a distribution
+// has must work in its rooms.
 func ordinary() map[string]string {
 	return map[string]string{
 		"ps":      `ps | grep -q ps`,
@@ -21,7 +21,7 @@ func ordinary() map[string]string {
 	}
 }
 
-// ordinaryPrograms: what people and runtimes of languages use finds what it needs.
+// ordinaryPrograms runs common tools and language runtimes.
 func ordinaryPrograms(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for name, works := range ordinary() {
 		out, exit := alice.run(ctx, t, "command -v "+name+" >/dev/null || { echo none; exit 0; }; { "+works+"; } 2>&1")
@@ -32,7 +32,7 @@ func ordinaryPrograms(ctx context.Context, t *testing.T, alice, _ *agent) {
 			t.Logf("this distribution has no %s", name)
 		}
 	}
-	// The package tool, as the room's root, as far as it goes without a network.
+	// The package manager, as far as it works without a network.
 	out, exit := alice.asRoot(ctx, t, `if command -v apt-get; then apt-get install --simulate bash && dpkg --audit; elif command -v apk; then apk info && apk audit --system; fi 2>&1`)
 	if exit.Status() != 0 {
 		t.Errorf("packages: %+v %s", exit, out)

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/engine"
 )
 
-// attackCases are what bob tries against alice and the guest. They prove that it
-// fails, and that what he tried was there to be had.
+// attackCases are attacks of bob on alice and the guest. Where it can be, each case also checks that
+// the target exists.
 func attackCases() []roomCase {
 	return []roomCase{
 		{"Calls", attackCalls}, {"RootOfRoom", attackAsRoomRoot}, {"ForeignArchitecture", attackForeign},
@@ -26,8 +26,8 @@ func attackCases() []roomCase {
 	}
 }
 
-// answers is what each call of the intruder must have said. EPERM unless it is said
-// here; "any" is whatever is not ok.
+// answers returns the expected results of the intruder's calls. Others return EPERM; "any" is any
+// error.
 func answers(root bool) map[string]string {
 	want := map[string]string{
 		"socket-vsock": "EAFNOSUPPORT", "socket-vsock-high": "EAFNOSUPPORT", "socket-packet": "EAFNOSUPPORT", "socket-alg": "EAFNOSUPPORT",
@@ -39,7 +39,7 @@ func answers(root bool) map[string]string {
 	}
 	if root {
 		want["chroot"], want["setuid-root"], want["setgid-root"] = "ok", "ok", "ok"
-		want["kill-init"] = "ok" // the kernel drops it: the case sees that the room lives on
+		want["kill-init"] = "ok" // the kernel drops it; the case checks that the room is still there
 	}
 	return want
 }
@@ -70,7 +70,7 @@ func checkCalls(t *testing.T, out string, exit engine.Exit, want map[string]stri
 	}
 }
 
-// attackAsRoomRoot: who is root of a room is no more in the guest than its agent.
+// attackAsRoomRoot makes calls as the root of a room.
 func attackAsRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 	victim := alice.begin(ctx, t, "sleep 1000")
 	out, exit := bob.asRoot(ctx, t, "cd "+bob.Home+"; exec ./intruder calls")
@@ -98,7 +98,7 @@ func alive(ctx context.Context, t *testing.T, a *agent, p engine.Process) {
 func attackForeign(ctx context.Context, t *testing.T, _, bob *agent) {
 	arch := strings.TrimSpace(output(ctx, t, bob.house.Client, "uname -m"))
 	if arch != "x86_64" {
-		t.Skip("x32 is of amd64")
+		t.Skip("x32 exists on amd64 only")
 	}
 	out, exit := bob.command(ctx, t, engine.Command{Args: []string{"./intruder", "x32"}})
 	const sigsys = 31
@@ -107,8 +107,7 @@ func attackForeign(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// hidden runs scripts as bob and as the root of his room. None may show alice's secret
-// or succeed.
+// hidden runs scripts as bob and as the root of his room. None may succeed or print alice's secret.
 func hidden(ctx context.Context, t *testing.T, bob *agent, scripts ...string) {
 	t.Helper()
 	for _, script := range scripts {
@@ -120,7 +119,7 @@ func hidden(ctx context.Context, t *testing.T, bob *agent, scripts ...string) {
 	}
 }
 
-// keep has alice keep her secret in a file, and says that she sees it.
+// keep writes alice's secret to a file that everyone may read and write.
 func keep(ctx context.Context, t *testing.T, alice *agent, path string) {
 	t.Helper()
 	if out, exit := alice.run(ctx, t, fmt.Sprintf("echo %s > %s && chmod 666 %s && cat %s", secret, path, path, path)); out != secret || exit.Status() != 0 {
@@ -155,8 +154,7 @@ func attackProc(ctx context.Context, t *testing.T, alice, bob *agent) {
 		"cat /proc/1/root/workspace/agents/alice/secret", "cat /proc/1/environ", "cat /proc/1/fd/0", "cat /proc/1/maps", "head -c 1 /proc/1/mem")
 }
 
-// attackKernel: of /proc, who is root of a room writes nothing and reads what
-// programs need.
+// attackKernel checks that only the files of /proc that programs need can be read, and none written.
 func attackKernel(ctx context.Context, t *testing.T, _, bob *agent) {
 	for _, run := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
 		out, exit := run(ctx, t, bob.Home+"/intruder kernel")
@@ -172,8 +170,7 @@ func attackKernel(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// attackStart: for a moment, a command that starts is the guest's first process, seen
-// as the agent.
+// attackStart watches commands that start: for a moment they are a copy of PID 1.
 func attackStart(ctx context.Context, t *testing.T, _, bob *agent) {
 	shown := newWaiter("watching")
 	p, err := bob.room().Exec(ctx, engine.Command{Args: []string{"./intruder", "watch", "4"}, Stdout: shown})
@@ -195,22 +192,18 @@ func attackStart(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// attackPatches: the kernel does not patch itself at an agent's word, which could hang a guest
-// that is emulated. It has done so before the second processor runs.
+// attackPatches uses socket options for which the kernel would patch its code, which can hang
+// emulated guests. PID 1 has used them before.
 func attackPatches(ctx context.Context, t *testing.T, _, bob *agent) {
-	// To patch takes an emulated guest milliseconds, with all processors stopped.
-	const times, most = 1000, 5 * time.Second
-	var took []time.Duration
-	for range fewTries {
-		began := time.Now()
-		if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder patches ", times)); exit.Status() != 0 {
-			t.Fatalf("%+v %s", exit, out)
-		}
-		if took = append(took, time.Since(began)); took[len(took)-1] < most {
-			return
-		}
+	// Patching takes an emulated guest milliseconds each time, with all processors stopped.
+	const times, most = 1000, 20 * time.Second
+	began := time.Now()
+	if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder patches ", times)); exit.Status() != 0 {
+		t.Fatalf("%+v %s", exit, out)
 	}
-	t.Errorf("%d times take %v", times, took)
+	if took := time.Since(began); took > most {
+		t.Errorf("%d times take %v", times, took)
+	}
 }
 
 func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {
@@ -224,7 +217,7 @@ func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out, _ := bob.asRoot(ctx, t, "find / -name layer-secret 2>/dev/null; echo end"); out != "end" {
 		t.Errorf("bob finds %s", out)
 	}
-	// What the root of his room does to the base, only he sees.
+	// Only he sees what the root of his room changes.
 	if out, exit := bob.asRoot(ctx, t, "rm -f /bin/cat && [ ! -e /bin/cat ]"); exit.Status() != 0 {
 		t.Errorf("%+v %s", exit, out)
 	}
@@ -237,8 +230,7 @@ func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {
 	bob.ensure(ctx, t)
 }
 
-// attackBindNames: what is mounted into a room when it is made follows no link
-// that was laid there before.
+// attackBindNames plants links where the guest mounts folders and files when it makes a room.
 func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 	keep(ctx, t, alice, alice.Home+"/secret")
 	c := bob.house.Client
@@ -266,8 +258,8 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatalf("%v %q", err, e.Lacks)
 	}
 	hidden(ctx, t, bob, "cat ~/.venv/secret || cat "+bob.Home+"/.venv/secret", "ls "+bob.Home+"/.cache/data")
-	// The same in the layer, by the root of the room. What is mounted over cannot
-	// be replaced while the room lives, so there is only what is written to.
+	// The same in the layer, by the root of the room. Mount points cannot be replaced while the room
+	// runs, so only files that the guest writes are left.
 	const planted = "/workspace/shared/planted"
 	if out, exit := bob.asRoot(ctx, t, "ln -sf "+planted+" /etc/passwd && rm /etc/group && mkfifo /etc/group; ! mv /tmp /tmp2 2>/dev/null"); exit.Status() != 0 {
 		t.Errorf("%+v %s", exit, out)
@@ -342,7 +334,7 @@ func eventually(ctx context.Context, t *testing.T, holds func() bool) {
 	}
 }
 
-// reaches has alice serve at an address that she can reach and bob cannot.
+// reaches checks that alice reaches a server of hers at an address and bob does not.
 func reaches(ctx context.Context, t *testing.T, alice, bob *agent, network, address string) {
 	t.Helper()
 	alice.begin(ctx, t, fmt.Sprintf("exec ./intruder listen %s %s", network, address))
@@ -365,7 +357,7 @@ func attackLoopback(ctx context.Context, t *testing.T, alice, bob *agent) {
 func attackSetUID(ctx context.Context, t *testing.T, _, bob *agent) {
 	mine := fmt.Sprintf("uid %d euid %d", bob.UID, bob.UID)
 	for _, dir := range []string{bob.Home, "/tmp", "/dev/shm", "/workspace/shared", bob.Home + "/.cache"} {
-		// Planted by the root of the room, where it may.
+		// Planted by the root of the room where it may write, otherwise by bob.
 		bob.asRoot(ctx, t, fmt.Sprintf("cp %s/intruder %s/planted; chown 0:0 %s/planted; chmod 6755 %s/planted", bob.Home, dir, dir, dir))
 		bob.run(ctx, t, fmt.Sprintf("[ -f %s/planted ] || { cp %s/intruder %s/planted; chmod 6755 %s/planted; }", dir, bob.Home, dir, dir))
 		if out, exit := bob.run(ctx, t, dir+"/planted setuid"); exit.Status() == 0 && out != mine {
@@ -383,7 +375,7 @@ func attackSetUID(ctx context.Context, t *testing.T, _, bob *agent) {
 func attackShared(ctx context.Context, t *testing.T, alice, bob *agent) {
 	keep(ctx, t, alice, alice.Home+"/secret")
 	const dir = "/workspace/shared"
-	// A link that bob lays leads whoever follows it, and that with his own eyes.
+	// Whoever follows bob's link does so with their own permissions.
 	if out, exit := bob.run(ctx, t, "ln -sf /workspace/agents/alice/secret "+dir+"/link && ! cat "+dir+"/link"); exit.Status() != 0 {
 		t.Errorf("%+v %s", exit, out)
 	}
@@ -413,7 +405,7 @@ func attackChroot(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// attackAccounts: a line of the layer's passwd makes nobody root.
+// attackAccounts gives bob the user id 0 in the layer's passwd.
 func attackAccounts(ctx context.Context, t *testing.T, _, bob *agent) {
 	if out, exit := bob.asRoot(ctx, t, "cp /etc/passwd /tmp/passwd && echo agent-bob::0:0::/:/bin/sh > /etc/passwd"); exit.Status() != 0 {
 		t.Fatal(out)
@@ -422,6 +414,6 @@ func attackAccounts(ctx context.Context, t *testing.T, _, bob *agent) {
 		t.Errorf("bob is %s", out)
 	}
 	if out, exit := bob.asRoot(ctx, t, "mv /tmp/passwd /etc/passwd"); exit.Status() != 0 {
-		t.Error(out) // the cases after this one need it
+		t.Error(out) // later cases need it
 	}
 }

@@ -12,38 +12,37 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// bridgeCases are how programs in rooms reach the host, and as whom.
+// bridgeCases check how programs in rooms reach the host, and as which agent.
 func bridgeCases() []roomCase {
 	return []roomCase{
 		{"Asks", bridgeAsks}, {"Files", bridgeFiles}, {"Replacing", bridgeReplacing}, {"NetworkNone", bridgeWithoutNetwork}, {"WithoutKey", bridgeWithoutKey},
 	}
 }
 
-// moreBridgeCases are between the guest's first process and the host, whatever else is in
-// the guest.
+// moreBridgeCases depend on PID 1 and the host only.
 func moreBridgeCases() []roomCase {
 	return []roomCase{{"StolenToken", bridgeStolen}, {"RootOfRoom", bridgeRoomRoot}, {"NewToken", bridgeNewToken}}
 }
 
-// The server of the suite answers with the user whom it takes the caller for.
+// The suite's server answers with the user that it takes the caller for.
 const (
 	older    = "/tmp/osaurus-bridge.sock"
 	notKnown = "401"
 	asIs     = protocol.BridgeSocket
 )
 
-// tokenFile is where an agent's programs find their token.
+// tokenFile is the path of the token for the agent's programs.
 func (a *agent) tokenFile() string { return protocol.TokenDir + "/" + string(a.User) + ".token" }
 
-// asks has the agent ask the host with a token who it is.
+// asks sends the host a request of the agent with a token.
 func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string) string {
 	t.Helper()
 	out, _ := a.command(ctx, t, engine.Command{Args: []string{"./intruder", "ask", socket, token}})
 	return out
 }
 
-// guestAsks has the guest's root ask. Its program does not lie in a home, where it
-// would be seen as root's from then on.
+// guestAsks sends a request of the guest's root. Its program is not in a home, since the kernel would
+// cache root as the owner there.
 func (h *House) guestAsks(ctx context.Context, t *testing.T, socket, token string) string {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(h.Workspace, "intruder"), h.Intruder, 0o755); err != nil {
@@ -52,7 +51,7 @@ func (h *House) guestAsks(ctx context.Context, t *testing.T, socket, token strin
 	return output(ctx, t, h.Client, "[ -x /tmp/ask ] || cp /workspace/intruder /tmp/ask; /tmp/ask ask "+socket+" "+token)
 }
 
-// isAnswered says that the agent's own programs ask as the agent.
+// isAnswered checks that the host takes the agent's programs for the agent's.
 func (a *agent) isAnswered(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if out, exit := a.run(ctx, t, "osaurus-host config get who"); out != string(a.User) || exit.Status() != 0 {
@@ -68,7 +67,7 @@ func bridgeAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 				t.Errorf("%s at %s: %s", a.User, socket, got)
 			}
 			if got := a.asks(ctx, t, socket, "nobodys"); !strings.HasPrefix(got, notKnown) {
-				t.Errorf("a token of nobody's: %s", got)
+				t.Errorf("an unknown token: %s", got)
 			}
 		}
 		out, exit := a.asRoot(ctx, t, "OSAURUS_PLUGIN=test osaurus-host config get who")
@@ -78,8 +77,7 @@ func bridgeAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// bridgeFiles: what is there for the bridge is whose it should be, and the token nobody
-// else's.
+// bridgeFiles checks owners and modes of the bridge's files.
 func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
 	out, _ := alice.command(ctx, t, engine.Command{Args: []string{"./intruder", "modes", protocol.TokenDir, alice.tokenFile(), asIs, older, shim, bob.tokenFile()}})
@@ -107,7 +105,7 @@ func bridgeFiles(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// bridgeStolen: with alice's token in hand, bob gets nothing.
+// bridgeStolen uses alice's token as bob.
 func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 	nothing := func(who, got string) {
 		t.Helper()
@@ -119,7 +117,7 @@ func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 	nothing("bob", bob.asks(ctx, t, older, alice.token))
 	out, _ := bob.asRoot(ctx, t, bob.Home+"/intruder ask "+asIs+" "+alice.token)
 	nothing("the root of bob's room", out)
-	// It may call itself whoever it likes: in bob's room nobody is alice.
+	// It may change its user id: in bob's room nobody is alice.
 	out, _ = bob.asRoot(ctx, t, fmt.Sprintf("%s/intruder ask %s %s %d", bob.Home, asIs, alice.token, alice.UID))
 	if out != "closed" {
 		t.Errorf("alice's number in bob's room: %s", out)
@@ -128,13 +126,13 @@ func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if exit.Status() == 0 || strings.Contains(out, string(alice.User)) {
 		t.Errorf("bob's program with alice's token: %+v %s", exit, out)
 	}
-	// The guest's own socket is not in a room; its root is nobody's agent.
+	// The guest's own socket is in no room, and its root is no agent.
 	nothing("the guest's root", bob.house.guestAsks(ctx, t, asIs, alice.token))
 	alice.isAnswered(ctx, t)
 }
 
-// bridgeRoomRoot: the root of a room is the room's agent and no other, under whatever
-// number.
+// bridgeRoomRoot checks that the root of a room counts as the room's agent, and no other user id
+// does.
 func bridgeRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for uid, want := range map[uint32]string{0: "200 ", bob.UID: "200 ", alice.UID: "closed", 1: "closed", 65534: "closed"} {
 		out, _ := bob.asRoot(ctx, t, fmt.Sprintf("%s/intruder ask %s %s %d", bob.Home, asIs, bob.token, uid))
@@ -144,8 +142,7 @@ func bridgeRoomRoot(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// bridgeReplacing: neither an agent nor the root of its room puts anything in the place
-// of what programs trust.
+// bridgeReplacing tries to replace the bridge's files as the agent and as the room's root.
 func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const shim = "/usr/local/bin/osaurus-host"
 	var script strings.Builder
@@ -182,8 +179,8 @@ func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.isAnswered(ctx, t)
 }
 
-// bridgeWithoutKey: a program that is not the relay gets no answer, with whatever token
-// and as whoever: only the guest's root can get as far as the port.
+// bridgeWithoutKey dials the host's port without the relay. Only the guest's root can do that, and
+// it gets no answer.
 func bridgeWithoutKey(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, token := range []string{alice.token, bob.token, "OSAUBRG1"} {
 		if got := bob.house.guestAsks(ctx, t, fmt.Sprint(protocol.BridgePort), token); got != "closed" {
@@ -195,8 +192,7 @@ func bridgeWithoutKey(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// bridgeNewToken: another token takes the place of the last in a room that is there,
-// and none is none.
+// bridgeNewToken replaces the token of a running room, and removes it.
 func bridgeNewToken(ctx context.Context, t *testing.T, _, bob *agent) {
 	victim := bob.begin(ctx, t, "sleep 1000")
 	old := bob.token
@@ -207,7 +203,7 @@ func bridgeNewToken(ctx context.Context, t *testing.T, _, bob *agent) {
 	alive(ctx, t, bob, victim)
 	bob.isAnswered(ctx, t)
 	if got := bob.asks(ctx, t, asIs, old); !strings.HasPrefix(got, notKnown) {
-		t.Errorf("the token before: %s", got)
+		t.Errorf("the old token: %s", got)
 	}
 	if _, err := bob.house.Client.EnsureRoom(ctx, bob.RoomConfig, ""); err != nil {
 		t.Error(err)

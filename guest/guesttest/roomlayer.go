@@ -10,12 +10,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// layerCases are what stays of a room, and what does not.
+// layerCases check which of a room's files are kept.
 func layerCases() []roomCase {
 	return []roomCase{{"Reset", resetLayer}, {"Remove", removeRoom}, {"AnotherBase", anotherBase}, {"Restart", restartGuest}}
 }
 
-// mark leaves something in each place of a room that could keep it.
+// mark leaves a file in each place of a room.
 func mark(ctx context.Context, t *testing.T, a *agent) {
 	t.Helper()
 	if out, exit := a.asRoot(ctx, t, "echo layer > /etc/mark"); exit.Status() != 0 {
@@ -40,7 +40,7 @@ func resetLayer(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatal(err)
 	}
 	if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
-		t.Errorf("what ran: %v", err)
+		t.Errorf("a running command: %v", err)
 	}
 	if !bob.ensure(ctx, t) {
 		t.Error("the room outlived its reset")
@@ -51,7 +51,7 @@ func resetLayer(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if got := marks(ctx, t, alice); got != "home heavy layer tmp" {
 		t.Errorf("alice: %s", got)
 	}
-	// What was thrown away is not counted any more, as soon as it is deleted.
+	// Discarded files count until they are deleted in the background.
 	eventually(ctx, t, func() bool {
 		use, err := bob.house.Client.RoomUsages(ctx, bob.User)
 		return err == nil && use[0].DiskFiles < 30
@@ -80,7 +80,7 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 		t.Fatal(err)
 	}
 	if got := output(ctx, t, c, "ls /run/osaurus/data/rooms /sys/fs/cgroup/rooms /run/osaurus/rooms"); strings.Contains(got, string(bob.User)) {
-		t.Errorf("left of it: %s", got)
+		t.Errorf("left behind: %s", got)
 	}
 	bob.ensure(ctx, t)
 	if got := marks(ctx, t, bob); got != "home" {
@@ -89,7 +89,7 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	bob.isAnswered(ctx, t)
 }
 
-// anotherBase: what was put onto another base does not cover this one, and is said to be gone.
+// anotherBase makes rooms with layers of other bases. They are discarded.
 func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 	const layer = "/run/osaurus/data/rooms/"
 	mark(ctx, t, bob)
@@ -97,10 +97,10 @@ func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 		name, base, marks string
 		anew              bool
 	}{
-		{"this one", "", "home heavy layer", false},
-		{"one that nobody has noted", "rm " + layer + string(bob.User) + "/base", "home heavy layer", false},
-		{"another", "printf another > " + layer + string(bob.User) + "/base", "home", true},
-		{"this one again", "", "home", false},
+		{"this base", "", "home heavy layer", false},
+		{"an unknown base", "rm " + layer + string(bob.User) + "/base", "home heavy layer", false},
+		{"another base", "printf another > " + layer + string(bob.User) + "/base", "home", true},
+		{"this base again", "", "home", false},
 	} {
 		if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil {
 			t.Fatal(err)
@@ -111,12 +111,12 @@ func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 			t.Fatalf("%s: %+v %v", tc.name, e, err)
 		}
 		if got := marks(ctx, t, bob); got != tc.marks {
-			t.Errorf("begun on %s: %s", tc.name, got)
+			t.Errorf("layer of %s: %s", tc.name, got)
 		}
 	}
 }
 
-// restartGuest: a layer is on the disk.
+// restartGuest checks that layers outlive a boot, and tokens do not.
 func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	mark(ctx, t, alice)
 	before := alice.token
@@ -138,6 +138,6 @@ func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	alice.isAnswered(ctx, t)
 	bob.isAnswered(ctx, t)
 	if got := alice.asks(ctx, t, asIs, before); !strings.HasPrefix(got, notKnown) {
-		t.Errorf("the token of the boot before: %s", got)
+		t.Errorf("the token of the last boot: %s", got)
 	}
 }

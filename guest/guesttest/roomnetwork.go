@@ -13,22 +13,21 @@ import (
 	"osaurus-sandbox/engine"
 )
 
-// networkCases are what a room reaches.
+// networkCases check what a room reaches.
 func networkCases() []roomCase {
 	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"None", noNetwork}}
 }
 
-// moreNetworkCases rest on nothing that one distribution has and another has not.
+// moreNetworkCases do not depend on the distribution.
 func moreNetworkCases() []roomCase {
 	return []roomCase{{"RoomToGuest", roomToGuest}, {"Host", noHost}, {"Outside", outside}, {"IPv6", onlyLoopbackHasIPv6}}
 }
 
-// connections: of the kernel's one table of connections bob can fill only a part, and
-// alice has new ones meanwhile.
+// connections fills bob's part of the kernel's table of connections. Alice can still connect.
 func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const most = 4096
 	c := alice.house.Client
-	// A table that was not made larger with the rules is made so with the next room.
+	// The next room enlarges a table that is too small.
 	const table = "/proc/sys/net/netfilter/nf_conntrack_max"
 	output(ctx, t, c, fmt.Sprint("echo ", most, " >", table))
 	if err := c.RemoveRoom(ctx, alice.User, false); err != nil {
@@ -38,7 +37,7 @@ func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Error("the table stays small")
 	}
 	uplink := mustInfo(ctx, t, c).Network.Address
-	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // whom packets wait for, and never leave
+	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // does not exist, so packets wait
 	const setting = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
 	usual := output(ctx, t, c, "cat "+setting)
 	defer output(ctx, t, c, "echo "+usual+" >"+setting)
@@ -48,8 +47,7 @@ func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 		}
 		return n
 	}
-	// What he has is forgotten while he asks for more, on a slow computer: there it is
-	// remembered for longer, the next time.
+	// On a slow computer the kernel forgets connections while bob makes more.
 	remembered := 10 // seconds
 	eventually(ctx, t, func() bool {
 		remembered *= 2
@@ -68,7 +66,7 @@ func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 	connects(ctx, t, bob, bob.house.Server)
 }
 
-// onlyLoopbackHasIPv6: whenever the cable comes, no address of IPv6 is on it.
+// onlyLoopbackHasIPv6 checks that the cable never gets an IPv6 address.
 func onlyLoopbackHasIPv6(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const times = 5 // of a race
 	for range times {
@@ -84,8 +82,8 @@ func onlyLoopbackHasIPv6(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
-// connects waits until an agent reaches a server. A connection that began before there was
-// a way comes to nothing, so there are new ones, which on a slow computer wait for longer.
+// connects waits until an agent reaches a server. A connection that began before there was a route
+// fails, so it tries again, with more time on a slow computer.
 func connects(ctx context.Context, t *testing.T, a *agent, address string) {
 	t.Helper()
 	seconds := 1
@@ -102,8 +100,7 @@ func dialFrom(ctx context.Context, t *testing.T, a *agent, address string) strin
 	return out
 }
 
-// dialInVain dials where packets are lost on the way, which only the end of its patience
-// tells. Whether one came is for who listens there to say.
+// dialInVain dials addresses to which packets are dropped, so it ends by a timeout.
 func dialInVain(ctx context.Context, t *testing.T, a *agent, addresses ...string) string {
 	t.Helper()
 	const seconds = 1
@@ -115,7 +112,7 @@ func dialInVain(ctx context.Context, t *testing.T, a *agent, addresses ...string
 	return out
 }
 
-// onlyFirst fails where a listener says that others than the first have connected.
+// onlyFirst fails if a listener reports connections from more than one address.
 func onlyFirst(t *testing.T, said string) {
 	t.Helper()
 	var first string
@@ -126,11 +123,11 @@ func onlyFirst(t *testing.T, said string) {
 		}
 		from, _, _ = strings.Cut(from, ":")
 		if first = cmp.Or(first, from); from != first {
-			t.Errorf("%s is let in beside %s", from, first)
+			t.Errorf("%s and %s could connect", from, first)
 		}
 	}
 	if first == "" {
-		t.Errorf("nobody was let in: %s", said)
+		t.Errorf("nobody could connect: %s", said)
 	}
 }
 
@@ -144,7 +141,7 @@ func outbound(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// addressOf is a room's own, as its kernel says it.
+// addressOf returns the address of a room.
 func addressOf(ctx context.Context, t *testing.T, a *agent) string {
 	t.Helper()
 	out, _ := a.run(ctx, t, "cat /proc/net/fib_trie")
@@ -164,7 +161,7 @@ func roomToRoom(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out := dialInVain(ctx, t, bob, address); !strings.HasPrefix(out, "unanswered") {
 		t.Errorf("bob reaches alice: %s", out)
 	}
-	connects(ctx, t, alice, address) // after whoever came before
+	connects(ctx, t, alice, address) // now earlier connections are reported
 	said, _ := alice.run(ctx, t, "cat /tmp/listener")
 	onlyFirst(t, said)
 }
@@ -189,11 +186,11 @@ func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out := dialInVain(ctx, t, bob, own+":4713", uplink+":4713"); strings.Count(out, "unanswered") != 2 {
 		t.Errorf("bob reaches the guest: %s", out)
 	}
-	guestConnects() // after whoever came before
+	guestConnects() // now earlier connections are reported
 	onlyFirst(t, output(ctx, t, c, "cat /tmp/listener"))
 }
 
-// noNetwork: loopback and nothing else, switched while the room lives.
+// noNetwork switches a running room to loopback only.
 func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	p := bob.begin(ctx, t, "exec ./intruder listen tcp 127.0.0.1:4714")
 	bob.Network = engine.RoomAlone
@@ -213,8 +210,8 @@ func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// noHost: nothing of the host but its name servers, switched while the room lives. A room
-// that may not is told at once.
+// noHost takes the host's services from a running room, except name servers. Connections are refused
+// at once.
 func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
 	info := mustInfo(ctx, t, bob.house.Client)
 	_, port, _ := strings.Cut(bob.house.Server, ":")
@@ -230,17 +227,17 @@ func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
 			t.Errorf("bob reaches the host at %s: %s", address, out)
 		}
 	}
-	// Whether anybody listens there depends on the host; but that is who answers.
+	// The host answers, whether or not it has a name server.
 	if out := dialFrom(ctx, t, bob, info.Network.Gateway+":53"); !strings.HasPrefix(out, "connected") && !strings.Contains(out, unix.ECONNREFUSED.Error()) {
 		t.Errorf("bob does not reach name servers: %s", out)
 	}
 	connects(ctx, t, alice, alice.house.Server)
 }
 
-// outside: a room that is kept from the host's loopback reaches the networks beyond it.
+// outside checks that a room without the host's services reaches other networks.
 func outside(ctx context.Context, t *testing.T, _, bob *agent) {
 	if bob.house.Outside == "" {
-		t.Skip("*** NOT TRIED: this host has no address in a network")
+		t.Skip("*** NOT TESTED: this host has no address in a network")
 	}
 	bob.HostServices = false
 	defer func() {

@@ -9,9 +9,8 @@ import (
 	"osaurus-sandbox/engine"
 )
 
-// pluginCases are what sets the programs of a plugin apart from their agent's others. The
-// server of the suite has the plugins "rss" and "mail" installed, and answers with the plugin
-// that it takes the caller for.
+// pluginCases check what separates a plugin's programs from their agent's others. The suite's server
+// has the plugins "rss" and "mail", and answers with the plugin that it takes the caller for.
 func pluginCases() []roomCase {
 	return []roomCase{{"WhoAsks", pluginAsks}, {"Job", pluginJob}, {"Offline", pluginOffline}, {"Apart", pluginApart}}
 }
@@ -24,11 +23,11 @@ func (a *agent) as(ctx context.Context, t *testing.T, plugin config.PluginID, sc
 
 const whichPlugin = "osaurus-host config get plugin"
 
-// pluginAsks: which plugin asks is the guest's word, whatever a program says or starts.
+// pluginAsks checks that the guest decides which plugin a program belongs to.
 func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, script := range []string{
 		whichPlugin, "cd / && " + whichPlugin, "setsid sh -c '" + whichPlugin + "' | cat",
-		"mkfifo /tmp/said; (setsid " + whichPlugin + " >/tmp/said 2>&1 &); cat /tmp/said; rm /tmp/said", // whose parent is gone
+		"mkfifo /tmp/said; (setsid " + whichPlugin + " >/tmp/said 2>&1 &); cat /tmp/said; rm /tmp/said", // orphaned
 	} {
 		if out, exit := alice.as(ctx, t, "rss", script); out != "rss" || exit.Status() != 0 {
 			t.Errorf("%q is of %q, %+v", script, out, exit)
@@ -56,7 +55,7 @@ func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// pluginJob: a daemon of a plugin is a job, and asks as the plugin.
+// pluginJob runs a plugin's daemon, which is a job.
 func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
 	job, err := alice.room().StartJob(ctx, engine.JobCommand{Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
 	if err != nil {
@@ -73,8 +72,7 @@ func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
-// pluginOffline: without a network there is a loopback that works, and nothing else; and each
-// command has its own.
+// pluginOffline checks that an offline command has a loopback network of its own and no other.
 func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const devices = "sed -n 's/: .*//p' /proc/net/dev | tr -d ' ' | sort | tr '\\n' ' '; readlink /proc/self/ns/net"
 	command := func(offline bool) (string, string) {
@@ -98,8 +96,8 @@ func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
-// pluginApart: a plugin's program does not reach into its agent's others, through which it could
-// ask as the agent.
+// pluginApart checks that a plugin's program cannot access its agent's others, through which it could
+// call the bridge as the agent.
 func pluginApart(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.begin(ctx, t, "echo $$ >victim.pid; exec sleep 1000")
 	const look = `cat /proc/$(cat victim.pid)/environ; ls /proc/$(cat victim.pid)/root/`

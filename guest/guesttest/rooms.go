@@ -68,7 +68,7 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 // room is the agent's room.
 func (a *agent) room() engine.Room { return a.house.Client.Room(a.User) }
 
-// describe makes an agent's home, but no room.
+// describe creates an agent's home, but no room.
 func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
 	a := &agent{house: h, RoomConfig: engine.RoomConfig{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
@@ -80,7 +80,7 @@ func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
 	return a
 }
 
-// onHost is the agent's home as the host has it.
+// onHost is the path of the agent's home on the host.
 func (a *agent) onHost() string {
 	return filepath.Join(a.house.Workspace, "agents", filepath.Base(a.Home))
 }
@@ -143,7 +143,7 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) engine.P
 	return p
 }
 
-// roomPatience bounds one case of rooms. Some exhaust the guest and are repeated on a busy host.
+// roomPatience bounds one case of rooms. Some exhaust the guest.
 const roomPatience = 10 * time.Minute
 
 // RunRooms runs the cases of rooms. Beside the programs of RunExec the guest
@@ -181,7 +181,6 @@ func RunRooms(t *testing.T, h *House) {
 	cases("Plugin", pluginCases())
 	cases("Stop", stopCases())
 	cases("Hog", hogCases())
-	cases("Crowd", crowdCases())
 	cases("Layer", layerCases())
 }
 

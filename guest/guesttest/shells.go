@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// shellCases are persistent shells, which are another where there is no bash.
+// shellCases check persistent shells, which depend on the distribution's bash.
 func shellCases() []roomCase {
 	return []roomCase{
 		{"Shell", shellInRoom}, {"ShellAttach", shellAttach},
@@ -18,7 +18,7 @@ func shellCases() []roomCase {
 	}
 }
 
-// jobCases are about what nobody waits for, of whatever distribution.
+// jobCases check jobs. They do not depend on the distribution.
 func jobCases() []roomCase {
 	return []roomCase{{"Job", jobInRoom}, {"JobLogs", jobLogs}, {"EndWithTheRoom", endWithTheRoom}}
 }
@@ -66,7 +66,7 @@ func shellInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func shellAttach(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.shell(ctx, t, "X=agent; PS1='> '")
-	seen := newWaiter("I see agent 40 120\r\n") // all of its line: what is typed next is echoed where the line stands
+	seen := newWaiter("I see agent 40 120\r\n") // with the end of its line, so that the next echo does not mix with it
 	a, err := alice.room().AttachShell(ctx, alice.session(), engine.TerminalSize{Rows: 40, Cols: 120}, seen)
 	if err != nil {
 		t.Fatal(err)
@@ -135,8 +135,8 @@ func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
-// jobLogs: an agent reads in its room what its jobs write. Nobody there changes it, not
-// even the room's root, and nobody else sees it.
+// jobLogs checks that an agent can read the logs of its jobs, that not even its room's root can
+// change them, and that others do not see them.
 func jobLogs(ctx context.Context, t *testing.T, alice, bob *agent) {
 	j := alice.job(ctx, t, "echo first; sleep 600")
 	const folder = "/run/osaurus-jobs"
@@ -179,8 +179,8 @@ func endWithTheRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	wantShell(t, alice.shell(ctx, t, "echo [$X]"), 0, "[]\n")
 }
 
-// spoolLinks: links that the root of a room lays where a shell's calls are lead the
-// guest's root nowhere when it clears them.
+// spoolLinks plants links in a shell's folder as the room's root. The guest's root does not follow
+// them when it clears the folder.
 func spoolLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	names := []string{"text", "in", "out", "err"} // as the files of a call
 	for _, name := range names {
@@ -189,11 +189,11 @@ func spoolLinks(ctx context.Context, t *testing.T, alice, bob *agent) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		// It ends with its session, whose end is the caller's error or not.
+		// Ends with its session, with or without an error.
 		_, _ = bob.room().RunShell(ctx, engine.ShellCommand{Shell: bob.session(), Command: "touch /tmp/runs; sleep 600", Timeout: 2 * time.Minute})
 	}()
 	eventually(ctx, t, func() bool { _, exit := bob.run(ctx, t, "[ -e /tmp/runs ]"); return exit.Status() == 0 })
-	// What has ended goes from there when nobody waits for it.
+	// Folders of ended calls are removed in the background.
 	eventually(ctx, t, func() bool { out, _ := bob.asRoot(ctx, t, "ls -d /run/osaurus-shells/*/*/ | wc -l"); return out == "2" })
 	out, exit := bob.asRoot(ctx, t, "cd /run/osaurus-shells/*/ && for d in */; do rm -r $d && ln -s "+alice.Home+" ${d%/} && echo link; done")
 	if exit.Status() != 0 || out != "link\nlink" { // none, and the call's own
