@@ -44,7 +44,7 @@ func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 		return err
 	}
 	defer f.Close()
-	return ext4.Write(ctx, f, safe, ext4.Options{Label: "osaurus-base", Dirs: mountPoints()})
+	return ext4.Write(ctx, f, safe, "osaurus-base", mountPoints()...)
 }
 
 // copyKernel copies the pack's kernel, so that the image works without its pack.

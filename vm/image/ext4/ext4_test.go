@@ -60,7 +60,7 @@ func archive(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
-// write makes an image and returns its path.
+// write writes an image and returns its path.
 func write(t testing.TB, r io.Reader, dirs ...string) (string, error) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "base.ext4")
@@ -74,10 +74,10 @@ func write(t testing.TB, r io.Reader, dirs ...string) (string, error) {
 		return name, err
 	}
 	defer archive.Close()
-	return name, ext4.Write(t.Context(), f, archive, ext4.Options{Label: "base", Dirs: dirs})
+	return name, ext4.Write(t.Context(), f, archive, "base", dirs...)
 }
 
-// mustWrite is write, checked by the file system's own checker.
+// mustWrite is write followed by e2fsck.
 func mustWrite(t testing.TB, r io.Reader, dirs ...string) string {
 	t.Helper()
 	name, err := write(t, r, dirs...)
@@ -167,7 +167,7 @@ func TestEverythingIsKept(t *testing.T) {
 	}
 }
 
-// Directories of many blocks, the most extents that a file can have, and more
+// TestSizes writes directories of many blocks, a file with the maximum of extents, and more
 // inodes than the blocks of one group.
 func TestSizes(t *testing.T) {
 	t.Run("many files", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-// The names and the order of entries are checked by package untar.
+// Package untar checks the names and the order of entries.
 func TestRefused(t *testing.T) {
 	attr := file("f", "")
 	attr.PAXRecords = map[string]string{"SCHILY.xattr.user.huge": strings.Repeat("x", 100)}
@@ -258,7 +258,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// What Write accepts is a sound file system.
+// FuzzWrite checks that what Write accepts is a sound file system.
 func FuzzWrite(f *testing.F) {
 	f.Add(archive(f, dir("b"), file("b/f", "x"), link("c", "b/f"), symlink("s", strings.Repeat("t", 100))))
 	f.Add([]byte("not a tar"))

@@ -15,7 +15,7 @@ type node struct {
 	mtime    time.Time
 	links    int
 	size     int64
-	data     run    // where the content is
+	data     run    // the content
 	block    area   // extents, device number or the target of a short link
 	mapped   bool   // block holds extents
 	xattrs   []byte // encoded
@@ -41,12 +41,12 @@ const (
 
 func (n *node) kind() uint16 { return n.mode & kindMask }
 
-// entryType is the kind in the form of directory entries.
+// entryType returns the kind as directory entries encode it.
 func (n *node) entryType() byte {
 	return map[uint16]byte{kindFile: 1, kindDir: 2, kindChar: 3, kindBlock: 4, kindFIFO: 5, kindSymlink: 7}[n.kind()]
 }
 
-// setDevice writes a device number, in the old form if it fits, as the kernel does.
+// setDevice sets the device number, in the old form if it fits, like the kernel.
 func (n *node) setDevice(major, minor uint32) {
 	if major < 256 && minor < 256 {
 		le.PutUint32(n.block[0:], major<<8|minor)
@@ -70,7 +70,7 @@ const (
 	xattrsInInode = inodeSize - 128 - extraSize
 )
 
-// setExtents points the inode to its content: an extent for each part of the run.
+// setExtents maps the content: an extent for each part of the run.
 func (n *node) setExtents() {
 	if kind := n.kind(); kind != kindFile && kind != kindDir && (kind != kindSymlink || n.data.count == 0) {
 		return
@@ -90,7 +90,7 @@ func (n *node) setExtents() {
 	le.PutUint16(n.block[4:], inodeExtents)
 }
 
-// encode writes the inode in the form of the inode table.
+// encode writes the inode as an entry of the inode table.
 func (n *node) encode(b []byte) {
 	seconds, fraction := timestamp(n.mtime)
 	le.PutUint16(b[0:], n.mode)

@@ -62,12 +62,12 @@ type layout struct {
 	groups          uint32
 	inodesPerGroup  uint32
 	end             uint32 // of the blocks in use
-	blocks          uint32 // of the whole image, which is hardly ever more
+	blocks          uint32 // of the whole image, rarely more
 	inodeTableParts uint32 // blocks per group
 }
 
-// layOut finds how many groups the image needs for all its blocks, including those
-// of the groups themselves.
+// layOut computes how many groups the image needs for all blocks, including those of the
+// groups themselves.
 func (w *writer) layOut() (layout, error) {
 	const inodesPerBlock = blockSize / inodeSize
 	l := layout{nodes: w.tree.nodes, last: w.tree.lastInode(), first: w.out.next}
@@ -93,7 +93,7 @@ func (l layout) inodeBits(group uint32) uint32    { return l.blockBits(group) + 
 func (l layout) inodeTable(group uint32) uint32   { return l.blockBits(group) + 2 }
 func (l layout) firstInodeOf(group uint32) uint32 { return group*l.inodesPerGroup + 1 }
 
-// used is how many inodes of a group are in use.
+// used returns how many inodes of a group are in use.
 func (l layout) used(group uint32) uint32 {
 	if l.last < l.firstInodeOf(group) {
 		return 0
@@ -101,7 +101,7 @@ func (l layout) used(group uint32) uint32 {
 	return min(l.last-l.firstInodeOf(group)+1, l.inodesPerGroup)
 }
 
-// node returns the inode of a number, or nil for the file system's own.
+// node returns the inode with this number, or nil for the file system's own.
 func (l layout) node(ino uint32) *node {
 	switch {
 	case ino == rootInode:
@@ -112,7 +112,7 @@ func (l layout) node(ino uint32) *node {
 	return nil
 }
 
-// free is how many blocks are free at the end of a group.
+// free returns how many blocks are free at the end of a group.
 func (l layout) free(group uint32) uint32 {
 	to := min(l.blocks, (group+1)*groupBlocks)
 	return to - min(max(l.end, group*groupBlocks), to)
@@ -127,7 +127,7 @@ func bits(from, to uint32) []byte {
 	return b
 }
 
-// finish writes the groups and what is still in the buffer.
+// finish writes the groups and flushes the buffer.
 func (b *blockWriter) finish(l layout) error {
 	table := make([]byte, l.inodeTableParts*blockSize)
 	for g := range l.groups {
@@ -170,15 +170,15 @@ func (l layout) directories(group uint32) (count uint16) {
 	return count
 }
 
-// superblock sets the fields that are not zero. The identifier and the times are
-// zero, so that nothing depends on when and where the image is made.
+// superblock sets the fields that are not zero. The identifier and the times are zero, so
+// that every host writes the same bytes.
 func (l layout) superblock(b []byte, label string) {
 	const (
-		compatible   = 0x8 | 0x200         // ext_attr, sparse_super2 (with no copies of this block)
+		compatible   = 0x8 | 0x200         // ext_attr, sparse_super2 (without copies of this block)
 		incompatible = 0x2 | 0x40 | 0x200  // filetype, extents, flex_bg
 		readOnlyOK   = 0x2 | 0x40 | 0x1000 // large_file, extra_isize, read-only
 		clean        = 1
-		goOn         = 1 // upon errors
+		goOn         = 1 // on errors
 		noCheck      = 0xffff
 		logBlock     = 2 // 1024 << 2
 	)

@@ -18,8 +18,6 @@ const (
 	// maxLinks is what an inode can count. A directory has one for each
 	// directory in it.
 	maxLinks = 65000
-	// maxInodes is how many inodes the groups have bits for.
-	maxInodes = maxGroups * blockSize * 8
 )
 
 func newTree() *tree {
@@ -36,18 +34,12 @@ func newDir(permissions uint16) *node {
 	return &node{mode: kindDir | permissions, mtime: time.Unix(0, 0)}
 }
 
-// insert gives a new node its number and its place. For a directory that exists,
-// it sets the attributes and returns the existing node.
+// insert adds a new node. If both are directories, it only sets the attributes of an
+// existing node and returns that.
 func (t *tree) insert(name string, n *node) (*node, error) {
-	if old := t.byName[name]; old != nil {
-		if old.kind() != kindDir || n.kind() != kindDir {
-			return nil, rejected("there are two files of this name")
-		}
+	if old := t.byName[name]; old != nil && old.kind() == kindDir && n.kind() == kindDir {
 		old.mode, old.uid, old.gid, old.mtime, old.xattrs = n.mode, n.uid, n.gid, n.mtime, n.xattrs
 		return old, nil
-	}
-	if int(t.lastInode()) >= maxInodes {
-		return nil, rejected("more than %d files", maxInodes)
 	}
 	n.ino = t.lastInode() + 1
 	if err := t.attach(name, n); err != nil {
@@ -63,15 +55,15 @@ func (t *tree) insert(name string, n *node) (*node, error) {
 	return n, nil
 }
 
-// attach gives a node a name in its directory, which comes before it.
+// attach adds a name for a node to its directory, which exists: untar adds missing ones.
 func (t *tree) attach(name string, n *node) error {
-	parent := t.byName[path.Dir(name)]
-	if parent == nil || parent.kind() != kindDir {
-		return rejected("%q is not a directory", path.Dir(name))
+	if t.byName[name] != nil {
+		return rejected("there are two files of this name")
 	}
 	if n.links++; n.links > maxLinks {
 		return rejected("more than %d links to one file", maxLinks)
 	}
+	parent := t.byName[path.Dir(name)]
 	if parent.children == nil {
 		parent.children = map[string]*node{}
 	}
@@ -80,19 +72,7 @@ func (t *tree) attach(name string, n *node) error {
 	return nil
 }
 
-// link makes a hard link to a file that comes before it.
-func (t *tree) link(name, target string) error {
-	n := t.byName[target]
-	if n == nil || n.kind() == kindDir {
-		return rejected("a hard link to %.300q, which is not a file", target)
-	}
-	if t.byName[name] != nil {
-		return rejected("there are two files of this name")
-	}
-	return t.attach(name, n)
-}
-
-// ensureDir makes a directory and those above it unless they exist.
+// ensureDir creates a directory and its parents unless they exist.
 func (t *tree) ensureDir(name string) error {
 	name = strings.Trim(name, "/")
 	for i := range len(name) + 1 {

@@ -2,8 +2,8 @@
 //
 // The image has no journal, no free blocks and the read-only feature, so kernels
 // never mount it writable. File contents are written as they arrive, each in one
-// run; directories, inode tables and bitmaps follow at the end of the image, where
-// the flex_bg feature allows them to be.
+// run. Directories, inode tables and bitmaps follow at the end of the image, as the
+// flex_bg feature allows.
 package ext4
 
 import (
@@ -26,23 +26,15 @@ import (
 // block has descriptors for.
 const MaxSize = maxGroups * groupBlocks * blockSize
 
-// Options are the parts of a file system that do not come from the archive.
-type Options struct {
-	// Label is the volume's name, of at most 16 bytes.
-	Label string
-	// Dirs are directories to add if the archive lacks them, such as mount points.
-	Dirs []string
-}
-
-// Write writes a file system to f, which must be empty. Owners, permissions,
-// modification times, extended attributes, devices and hard links are kept. It
-// fails with fault.Rejected if the archive does not fit a file system of ours;
-// the content of f is then useless.
-func Write(ctx context.Context, f *os.File, archive *untar.Reader, o Options) error {
+// Write writes a file system with a label of at most 16 bytes to f, which must be empty.
+// It keeps owners, permissions, modification times, extended attributes, devices and hard
+// links, and adds missing directories. It fails with fault.Rejected if the archive does not
+// fit the file system, and then leaves f unusable.
+func Write(ctx context.Context, f *os.File, archive *untar.Reader, label string, dirs ...string) error {
 	w := &writer{out: newBlockWriter(f), tree: newTree()}
 	err := w.readAll(ctx, archive)
 	if err == nil {
-		err = w.finish(ctx, f, o)
+		err = w.finish(ctx, f, label, dirs)
 	}
 	if err != nil {
 		return fault.Wrap("write file system", f.Name(), err)
@@ -76,7 +68,7 @@ func (w *writer) readAll(ctx context.Context, archive *untar.Reader) error {
 // add adds an entry of the archive, whose names and order untar has checked.
 func (w *writer) add(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeLink {
-		return w.tree.link(h.Name, h.Linkname)
+		return w.tree.attach(h.Name, w.tree.byName[h.Linkname]) // an earlier file, as untar checks
 	}
 	n, err := newNode(h)
 	if err != nil {
@@ -107,7 +99,7 @@ var kinds = map[byte]uint16{
 	tar.TypeChar: kindChar, tar.TypeBlock: kindBlock, tar.TypeFifo: kindFIFO,
 }
 
-// newNode makes the inode of an entry without its content.
+// newNode returns the inode of an entry without its content.
 func newNode(h *tar.Header) (*node, error) {
 	kind := kinds[h.Typeflag]
 	n := &node{mode: kind | uint16(h.Mode&permissions), uid: uint32(h.Uid), gid: uint32(h.Gid), mtime: h.ModTime}
@@ -127,9 +119,9 @@ func newNode(h *tar.Header) (*node, error) {
 	return n, n.setXattrs(attrs)
 }
 
-// finish writes everything but the content of files.
-func (w *writer) finish(ctx context.Context, f *os.File, o Options) error {
-	for _, dir := range o.Dirs {
+// finish writes everything except the content of files.
+func (w *writer) finish(ctx context.Context, f *os.File, label string, dirs []string) error {
+	for _, dir := range dirs {
 		if err := w.tree.ensureDir(dir); err != nil {
 			return fmt.Errorf("%q: %w", dir, err)
 		}
@@ -158,7 +150,7 @@ func (w *writer) finish(ctx context.Context, f *os.File, o Options) error {
 	if err := f.Truncate(int64(l.blocks) * blockSize); err != nil {
 		return err
 	}
-	_, err = f.WriteAt(l.head(o.Label), 0)
+	_, err = f.WriteAt(l.head(label), 0)
 	return err
 }
 

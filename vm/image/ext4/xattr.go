@@ -18,8 +18,8 @@ const (
 	xattrEntry = 16 // bytes, without the name
 )
 
-// newXattr returns an attribute. Access control lists have another form on disk
-// than in an archive, and no root file system that we know has one.
+// newXattr returns an attribute. Access control lists are not supported: they have another
+// form on disk than in an archive, and known root file systems have none.
 func newXattr(name, value string) (xattr, error) {
 	for prefix, number := range map[string]byte{"user.": 1, "trusted.": 4, "security.": 6} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && rest != "" && len(rest) <= 255 {
@@ -29,9 +29,9 @@ func newXattr(name, value string) (xattr, error) {
 	return xattr{}, rejected("extended attribute %.64q: only user, trusted and security attributes are supported", name)
 }
 
-// setXattrs encodes the attributes into the inode: the entries from the start and
-// the values from the end. The largest that root file systems have, file
-// capabilities, take half of the room.
+// setXattrs encodes the attributes into the inode: the entries from the start and the
+// values from the end. File capabilities, the largest in root file systems, take half of
+// the space.
 func (n *node) setXattrs(attrs []xattr) error {
 	if len(attrs) == 0 {
 		return nil
