@@ -14,9 +14,9 @@ import (
 
 var linuxUser = regexp.MustCompile(`^agent-[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
-// Two names never meet in one Linux user, also not where one is made to look
-// like what another is shortened to.
-func TestUserIsOneNames(t *testing.T) {
+// TestUserIsUnique checks that names have different users, even names that look like
+// shortened ones.
+func TestUserIsUnique(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const letters = "ab2-"
 	owner := map[LinuxUser]AgentName{}

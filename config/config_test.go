@@ -46,7 +46,7 @@ func TestDefaultsAreAllowed(t *testing.T) {
 	}
 }
 
-func TestLoadReadsWhatTheDesktopAppWrote(t *testing.T) {
+func TestLoadReadsDesktopAppsFile(t *testing.T) {
 	f, err := load(t, `{"autoStart": false, "cpus": 8, "memoryGB": 1, "network": "none",
 		"setupComplete": true, "lastBootDurations": {"startContainer": 1.5}}`)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestLoadReadsWhatTheDesktopAppWrote(t *testing.T) {
 	}
 }
 
-func TestLoadRefusesWhatIsBroken(t *testing.T) {
+func TestLoadRejectsBrokenFiles(t *testing.T) {
 	for _, tc := range []struct {
 		name, text, at, says, advice string
 	}{
@@ -109,7 +109,7 @@ func TestLoadRefusesWhatIsBroken(t *testing.T) {
 	}
 }
 
-func TestSaveKeepsWhatANewerVersionWrote(t *testing.T) {
+func TestSaveKeepsUnknownKeys(t *testing.T) {
 	f, err := load(t, `{"version": 2, "shiny": {"b": 1.50, "a": [ ]}, "cpus": 3, "lastBootedImageDigest": "sha256:<x>"}`)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		// What was read must be written so that it reads the same.
+		// Writing and reading again must not change anything.
 		again := &File{path: "sandbox.json", settings: Defaults(), doc: &document{}}
 		if err := again.decode(file.doc.bytes()); err != nil {
 			t.Fatalf("written again it does not read: %v", err)

@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// Help says of every key what it means and may be, and what it says the default is can be set.
+// TestDescribe checks that every key has a description and a valid default.
 func TestDescribe(t *testing.T) {
 	for _, d := range Describe() {
 		s := Defaults()

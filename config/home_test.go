@@ -9,7 +9,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// home is a home that does not exist yet.
+// home returns a home that does not exist yet.
 func home(t *testing.T) Home { return Home(filepath.Join(t.TempDir(), "home")) }
 
 func TestFindHome(t *testing.T) {
@@ -50,7 +50,7 @@ func TestMakeIsPrivate(t *testing.T) {
 	}
 }
 
-// In a folder of another user, that one swaps what this one relies on.
+// TestMakeInAnothersFolder: another user who owns the home could replace files in it.
 func TestMakeInAnothersFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("*** NOT TRIED: only root can have a folder of another user. Run this test as root.")

@@ -13,19 +13,15 @@ import (
 	"osaurus-sandbox/vm/image/kernel"
 )
 
-// syntheticAlpineISO returns an ISO image of the form of alpine-virt's, with a
-// Debian kernel: boot/vmlinuz-virt, as zboot for arm64, and boot/modloop-virt,
-// a SquashFS packed with xz and a branch filter, of modules packed with gzip.
+// syntheticAlpineISO returns an ISO image like alpine-virt's, with a Debian kernel:
+// boot/vmlinuz-virt, as zboot for arm64, and boot/modloop-virt, a SquashFS packed with xz
+// and a branch filter, of modules packed with gzip.
 func syntheticAlpineISO(t testing.TB, arch string) string {
 	t.Helper()
 	k := DebianKernel(t, arch)
-	return once(t, arch, "alpine-virt.iso", func(ctx context.Context, dir, out string) error {
-		tmp, err := os.MkdirTemp(dir, "iso-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(tmp)
-		return makeISO(ctx, k, arch, tmp, out)
+	return once(t, arch, "alpine-virt.iso", func(ctx context.Context, temp string) (string, error) {
+		iso := filepath.Join(temp, "made.iso")
+		return iso, makeISO(ctx, k, arch, temp, iso)
 	})
 }
 
@@ -48,19 +44,18 @@ func makeISO(ctx context.Context, k Kernel, arch, tmp, out string) error {
 	if err := packModules(k, filepath.Join(tmp, "modloop", "modules", k.Release)); err != nil {
 		return err
 	}
-	made := filepath.Join(tmp, "made.iso")
 	for _, args := range [][]string{
 		{"mksquashfs", filepath.Join(tmp, "modloop"), filepath.Join(boot, "modloop-virt"), "-comp", "xz", "-Xbcj", filter, "-all-root", "-noappend", "-no-progress", "-quiet"},
-		{"xorriso", "-as", "mkisofs", "-quiet", "-R", "-J", "-o", made, filepath.Join(tmp, "iso")},
+		{"xorriso", "-as", "mkisofs", "-quiet", "-R", "-J", "-o", out, filepath.Join(tmp, "iso")},
 	} {
 		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s (`make setup` installs it): %w: %s", args[0], err, text)
 		}
 	}
-	return os.Rename(made, out)
+	return nil
 }
 
-// packModules writes a kernel's modules as Alpine does: each a .ko.gz.
+// packModules writes a kernel's modules like Alpine, as .ko.gz files.
 func packModules(k Kernel, dir string) error {
 	return k.eachModuleFile(func(name string, b []byte) error {
 		if _, _, ok := kernel.ModuleName(name); ok {

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// BusyboxPack returns the smallest pack that boots to a shell: Debian's kernel
-// for an architecture ("amd64", "arm64"), and nothing but busybox.
+// BusyboxPack returns the smallest pack that boots to a shell: Debian's kernel for an
+// architecture ("amd64", "arm64") and busybox.
 func BusyboxPack(t testing.TB, arch string) pack.Pack {
 	t.Helper()
 	return labPack(t, "busybox-debian-kernel-"+arch+"-"+guestModulesKey(), func(ctx context.Context, dir string) (pack.Manifest, error) {
@@ -26,7 +26,7 @@ func BusyboxPack(t testing.TB, arch string) pack.Pack {
 	})
 }
 
-// applets are the names that busybox goes by in the pack.
+// applets are the commands of busybox in the pack.
 const applets = "sh cat cp dd echo env head id kill ls mkdir mount rm seq setsid sleep stat sync touch true uname wc yes"
 
 func busyboxRoot(busybox, path string) error {

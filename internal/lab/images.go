@@ -15,11 +15,10 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// images is the folder of the images of a pack, which tests share: an image is known
-// by what it is made of, and to make one takes a while. It belongs to this checkout,
-// since two with other guest programs would clear away each other's. A store keeps few
-// images of one distribution, and tests have more packs of one than that: so each
-// has a store of its own. A test that damages or removes images has a folder of its own.
+// images returns the folder of a pack's images, which tests share. It belongs to this
+// checkout: others with other guest programs would prune its images. Each pack has its own
+// store, because a store keeps few images of a distribution. Tests that damage or remove
+// images use their own folder.
 func images(t testing.TB, p pack.Pack) string {
 	t.Helper()
 	dir := filepath.Join(Root(t), ".build", "images", p.Digest().String())
@@ -29,7 +28,7 @@ func images(t testing.TB, p pack.Pack) string {
 	return dir
 }
 
-// Image returns the image of a pack, with the guest program that is built in.
+// Image returns the image of a pack with the built-in guest program.
 func Image(t testing.TB, p pack.Pack) image.Image {
 	t.Helper()
 	store := image.Store{Dir: images(t, p), Programs: embedded.Programs[vm.Arch]}
@@ -40,8 +39,8 @@ func Image(t testing.TB, p pack.Pack) image.Image {
 	return i
 }
 
-// ShareImages has a new home find the image of that pack made. It has files of its own,
-// though not bytes: what it removes, others keep. On another file system it makes its own.
+// ShareImages adds the pack's image to a new home as hard links, so that the home does not
+// build it. It does nothing on another file system.
 func ShareImages(t testing.TB, home config.Home, p pack.Pack) {
 	t.Helper()
 	i := Image(t, p)
@@ -61,7 +60,7 @@ func ShareImages(t testing.TB, home config.Home, p pack.Pack) {
 	}
 }
 
-// linkFiles makes a folder with the files of another.
+// linkFiles creates a folder with hard links to the files of another.
 func linkFiles(from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err

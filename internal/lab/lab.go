@@ -1,4 +1,4 @@
-// Package lab gives tests what cannot be made up: real Linux kernels with their modules and real programs, fetched once from Debian's archive and kept under .build/lab.
+// Package lab provides real Linux kernels, modules and programs for tests. It fetches them once from Debian's archive and keeps them in .build/lab.
 package lab
 
 import (
@@ -18,8 +18,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// makeTimeout is long because a first fetch brings package lists and 40 MB,
-// and others may wait for it on a busy machine.
+// makeTimeout is long, because the first fetch downloads package lists and 40 MB, and
+// others may wait for it on a busy machine.
 const makeTimeout = 15 * time.Minute
 
 // Kernel is a Debian cloud kernel.
@@ -47,22 +47,22 @@ func Busybox(t testing.TB, arch string) string {
 	return filepath.Join(debianPackage(t, arch, "busybox", "busybox-static"), "bin", "busybox")
 }
 
-// AlpineRoot returns the Alpine root file system archive for an architecture,
-// or "" with a loud log line where there is none. They are looked for in
-// $OSAURUS_ALPINE, or else in ../shared/alpine beside the project.
+// AlpineRoot returns the archive of Alpine's root file system for an architecture, or ""
+// if it is missing, which it logs. It looks in $OSAURUS_ALPINE, or in ../shared/alpine
+// beside the project.
 func AlpineRoot(t testing.TB, arch string) string {
 	t.Helper()
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
 	dir := cmp.Or(os.Getenv("OSAURUS_ALPINE"), filepath.Join(Root(t), "..", "shared", "alpine"))
 	p := filepath.Join(dir, "alpine-minirootfs-3.20.3-"+machine+".tar.gz")
 	if _, err := os.Stat(p); err != nil {
-		t.Logf("\n*** NO ALPINE ROOT FILE SYSTEM for %s: %v\n*** %s does without Alpine's own: busybox stands in where it can.", arch, err, t.Name())
+		t.Logf("\n*** NO ALPINE ROOT FILE SYSTEM for %s: %v\n*** %s runs without it, with busybox if possible.", arch, err, t.Name())
 		return ""
 	}
 	return p
 }
 
-// Root is the top folder of the project.
+// Root returns the top folder of the project.
 func Root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -81,14 +81,24 @@ func Root(t testing.TB) string {
 
 // debianPackage downloads a Debian package for an architecture and unpacks it.
 func debianPackage(t testing.TB, arch, name, pkg string) string {
-	return once(t, arch, name, func(ctx context.Context, dir, out string) error {
-		return download(ctx, arch, pkg, dir, out)
+	return once(t, arch, name, func(ctx context.Context, temp string) (string, error) {
+		debs, err := debian.Download(ctx, vm.Arch(arch), pkg, temp)
+		if err != nil {
+			return "", err
+		}
+		out := filepath.Join(temp, "x")
+		for _, deb := range debs {
+			if text, err := exec.CommandContext(ctx, "dpkg-deb", "-x", deb, out).CombinedOutput(); err != nil {
+				return "", fmt.Errorf("%w: %s", err, text)
+			}
+		}
+		return out, nil
 	})
 }
 
-// once makes a file or folder in the lab's folder for an architecture, once
-// for all test processes. What make puts at out is complete, or not there.
-func once(t testing.TB, arch, name string, make func(ctx context.Context, dir, out string) error) string {
+// once makes a file or folder in the lab's folder for an architecture, once for all test
+// processes. make returns its path in a temporary folder.
+func once(t testing.TB, arch, name string, make func(ctx context.Context, temp string) (string, error)) string {
 	t.Helper()
 	out, err := try(t, arch, name, make)
 	if err != nil {
@@ -97,8 +107,8 @@ func once(t testing.TB, arch, name string, make func(ctx context.Context, dir, o
 	return out
 }
 
-// try is once, for what a test may have to do without.
-func try(t testing.TB, arch, name string, make func(ctx context.Context, dir, out string) error) (string, error) {
+// try is once for things that tests may do without.
+func try(t testing.TB, arch, name string, make func(ctx context.Context, temp string) (string, error)) (string, error) {
 	t.Helper()
 	dir := filepath.Join(labDir(t), arch)
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
@@ -112,10 +122,19 @@ func try(t testing.TB, arch, name string, make func(ctx context.Context, dir, ou
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	return out, make(ctx, dir, out)
+	temp, err := os.MkdirTemp(dir, "temp-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	made, err := make(ctx, temp)
+	if err != nil {
+		return "", err
+	}
+	return out, os.Rename(made, out)
 }
 
-// labDir is where the lab keeps things. All are big, so tests with -short do without.
+// labDir returns the folder of the lab. It skips tests with -short: everything in it is big.
 func labDir(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -125,22 +144,4 @@ func labDir(t testing.TB) string {
 		return dir
 	}
 	return filepath.Join(Root(t), ".build", "lab")
-}
-
-func download(ctx context.Context, arch, pkg, dir, out string) error {
-	tmp, err := os.MkdirTemp(dir, "fetch-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	debs, err := debian.Download(ctx, vm.Arch(arch), pkg, tmp)
-	if err != nil {
-		return err
-	}
-	for _, deb := range debs {
-		if text, err := exec.CommandContext(ctx, "dpkg-deb", "-x", deb, filepath.Join(tmp, "x")).CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, text)
-		}
-	}
-	return os.Rename(filepath.Join(tmp, "x"), out)
 }

@@ -33,9 +33,9 @@ func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
 	})
 }
 
-// guestModules packs those modules of a kernel that an image takes. All of them
-// are twenty times as much, which every test that builds an image would unpack
-// twice; the Debian pack and the ISO image have all.
+// guestModules packs the modules of a kernel that an image needs. All modules are twenty
+// times larger, and slow in tests that build images. The Debian pack and the ISO image have
+// all.
 func guestModules(ctx context.Context, k Kernel, path string) error {
 	walk := func(visit func(*tar.Header, io.Reader) error) error {
 		return k.eachModuleFile(func(name string, b []byte) error {
@@ -67,8 +67,7 @@ func guestModules(ctx context.Context, k Kernel, path string) error {
 	})
 }
 
-// guestModulesKey is for the names of what is made of them: another list makes
-// other packs.
+// guestModulesKey is part of the names of packs: another list of modules makes other packs.
 func guestModulesKey() string {
 	sum := sha256.Sum256([]byte(strings.Join(image.Modules(), " ")))
 	return fmt.Sprintf("%x", sum[:4])

@@ -15,8 +15,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// DebianPack returns the pack that is made of this host's package archives,
-// for the host's own architecture. The first time takes a minute.
+// DebianPack returns the pack made from this host's package archives for its architecture.
+// The first call takes a minute.
 func DebianPack(t testing.TB) pack.Pack {
 	t.Helper()
 	arch := vm.HostArch()
@@ -29,8 +29,8 @@ func DebianPack(t testing.TB) pack.Pack {
 	})
 }
 
-// AlpinePack returns a pack of Alpine's root file system (see AlpineRoot) with
-// a Debian kernel, and false where there is no such root.
+// AlpinePack returns a pack of Alpine's root file system with a Debian kernel, or false if
+// AlpineRoot is missing.
 func AlpinePack(t testing.TB, arch string) (pack.Pack, bool) {
 	t.Helper()
 	root := AlpineRoot(t, arch)
@@ -47,9 +47,8 @@ func AlpinePack(t testing.TB, arch string) (pack.Pack, bool) {
 	}), true
 }
 
-// ReleasePack returns a pack that is made as those of Alpine's own releases are,
-// of what there is here: see AlpineRelease. It belongs to this checkout, since
-// its own code makes it; fresh makes it anew.
+// ReleasePack returns a pack made from AlpineRelease. It belongs to this checkout, whose
+// code makes it. If fresh is set, it is made again.
 func ReleasePack(t testing.TB, arch vm.Arch, fresh bool) pack.Pack {
 	t.Helper()
 	pins, client := AlpineRelease(t, arch)

@@ -7,8 +7,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// TestPacks makes what other tests boot, packs and images. `make test` runs it
-// before them and without the race detector, which would make it take minutes.
+// TestPacks makes the packs and images that other tests boot. `make test` runs it before
+// them, and without the race detector, which would take minutes.
 func TestPacks(t *testing.T) {
 	packs := []pack.Pack{DebianPack(t)}
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {

@@ -17,9 +17,7 @@ import (
 	"osaurus-sandbox/vm/image/fetch"
 )
 
-// AlpineRelease serves a release as Alpine's host does, made of what there is
-// here: a synthetic ISO image, and a root file system that is Alpine's own
-// (see AlpineRoot) or else busybox.
+// AlpineRelease serves a release like Alpine's host: a synthetic ISO image, and RootArchive.
 func AlpineRelease(t testing.TB, arch vm.Arch) (alpine.Pins, *fetch.Client) {
 	t.Helper()
 	iso, root := read(t, syntheticAlpineISO(t, string(arch))), read(t, RootArchive(t, string(arch)))
@@ -39,32 +37,23 @@ func AlpineRelease(t testing.TB, arch vm.Arch) (alpine.Pins, *fetch.Client) {
 	return pins, &fetch.Client{Dir: t.TempDir(), Transport: s.Client().Transport, Pause: time.Millisecond}
 }
 
-// RootArchive is Alpine's root file system, or one of busybox where that is
-// not there.
+// RootArchive returns Alpine's root file system, or one of busybox if that is missing.
 func RootArchive(t testing.TB, arch string) string {
 	t.Helper()
 	if p := AlpineRoot(t, arch); p != "" {
 		return p
 	}
 	busybox := Busybox(t, arch)
-	return once(t, arch, "busybox-root.tar.gz", func(_ context.Context, dir, out string) error {
-		tmp, err := os.MkdirTemp(dir, "root-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(tmp)
-		plain, packed := filepath.Join(tmp, "root.tar"), filepath.Join(tmp, "root.tar.gz")
+	return once(t, arch, "busybox-root.tar.gz", func(_ context.Context, temp string) (string, error) {
+		plain, packed := filepath.Join(temp, "root.tar"), filepath.Join(temp, "root.tar.gz")
 		if err := busyboxRoot(busybox, plain); err != nil {
-			return err
+			return "", err
 		}
 		b, err := os.ReadFile(plain)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if err := os.WriteFile(packed, gzipped(b), 0o644); err != nil {
-			return err
-		}
-		return os.Rename(packed, out)
+		return packed, os.WriteFile(packed, gzipped(b), 0o644)
 	})
 }
 

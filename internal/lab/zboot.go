@@ -2,11 +2,11 @@ package lab
 
 import "encoding/binary"
 
-// zbootHeader is how much stands before the payload in Alpine's zboot kernels.
+// zbootHeader is the size of the header of Alpine's zboot kernels.
 const zbootHeader = 51832
 
-// Zboot wraps a compressed arm64 Image the way a kernel with CONFIG_EFI_ZBOOT
-// is: a PE program that names its payload, without the code that unpacks it.
+// Zboot wraps a compressed arm64 Image like CONFIG_EFI_ZBOOT: in a PE program with the
+// payload's position, but without the code that unpacks it.
 func Zboot(payload []byte, algorithm string) []byte {
 	b := make([]byte, zbootHeader, zbootHeader+len(payload)+512)
 	copy(b, "MZ")

@@ -1,4 +1,4 @@
-// Package smalldisk gives a test a disk of its own that it can fill and write-protect.
+// Package smalldisk runs tests on a small disk that they can fill and write-protect.
 package smalldisk
 
 import (
@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside names the test that is run on a disk of its own, in the process that
-// has the disk.
+// inside names the test that the process with the disk runs.
 const inside = "OSAURUS_SMALLDISK"
 
 // Disk is a file system in memory.
@@ -23,9 +22,8 @@ type Disk struct {
 	t   testing.TB
 }
 
-// Run runs a top-level test on a disk of so many bytes, in a process with a
-// mount namespace of its own: nothing that it mounts outlives it. It needs to
-// be root or to be allowed user namespaces, and fails otherwise.
+// Run runs a top-level test on a disk of this size, in a process with its own mount
+// namespace, which removes the disk at its end. It needs root or user namespaces.
 func Run(t *testing.T, size string, test func(*Disk)) {
 	t.Helper()
 	if os.Getenv(inside) == t.Name() {
@@ -70,7 +68,7 @@ func (d *Disk) check(err error) {
 
 func (d *Disk) ballast() string { return filepath.Join(d.Dir, ".ballast") }
 
-// Fill leaves no room at all.
+// Fill uses all free space.
 func (d *Disk) Fill() {
 	d.t.Helper()
 	file, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -85,14 +83,13 @@ func (d *Disk) Fill() {
 	}
 }
 
-// Free makes room again.
+// Free undoes Fill.
 func (d *Disk) Free() {
 	d.t.Helper()
 	d.check(os.Remove(d.ballast()))
 }
 
-// ReadOnly write-protects the disk, on which no file may be open for writing,
-// or lifts the protection.
+// ReadOnly turns write protection on or off. No file may be open for writing.
 func (d *Disk) ReadOnly(on bool) {
 	d.t.Helper()
 	flags := uintptr(unix.MS_REMOUNT)

@@ -22,8 +22,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// TestBoot lets real kernels judge: they unpack the initramfs, load the
-// modules in their order, mount the base, and mount and grow a data disk.
+// TestBoot boots real kernels, which unpack the initramfs, load the modules in order, mount
+// the base, and mount and grow a data disk.
 func TestBoot(t *testing.T) {
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		t.Run(string(arch), func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-// probe builds the first process of the tests' guests.
+// probe builds init for the guests of tests.
 func probe(t testing.TB) func(vm.Arch) (map[string][]byte, error) {
 	return func(arch vm.Arch) (map[string][]byte, error) {
 		out := filepath.Join(t.TempDir(), "probe")
@@ -97,7 +97,7 @@ func probe(t testing.TB) func(vm.Arch) (map[string][]byte, error) {
 	}
 }
 
-// debianPack is a real kernel with its modules and a root of hard cases.
+// debianPack returns a pack of a real kernel with its modules and hardRoot.
 func debianPack(t testing.TB, arch vm.Arch) pack.Pack {
 	t.Helper()
 	p := lab.BusyboxPack(t, string(arch))
@@ -138,7 +138,7 @@ func hardRoot(t testing.TB) []byte {
 // boot runs an image until it powers off and returns its console.
 func boot(t testing.TB, i image.Image, data string) string {
 	t.Helper()
-	const limit = 10 * time.Minute // three were too few beside thirty other programs
+	const limit = 10 * time.Minute // on a busy machine
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	qemu, console := "qemu-system-x86_64", "ttyS0"
@@ -147,15 +147,15 @@ func boot(t testing.TB, i image.Image, data string) string {
 		qemu, console = "qemu-system-aarch64", "ttyAMA0"
 		args = []string{"-machine", "virt", "-cpu", "cortex-a57"}
 	}
-	// One processor: where another writes to a device while the first one still lays out the
-	// addresses of devices, an emulator of QEMU 7.2 can read a null pointer.
+	// One processor: QEMU 7.2's emulator can crash if another one writes to a device while
+	// the first one assigns addresses.
 	args = append(args, "-accel", "tcg", "-smp", "1", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot",
 		"-display", "none", "-serial", "stdio", "-kernel", i.Kernel, "-initrd", i.Initrd, "-append", "console="+console+" quiet panic=-1 no_timer_check")
 	for n, drive := range []string{i.Base + ",readonly=on", data + ",discard=unmap,detect-zeroes=unmap"} {
 		args = append(args, "-drive", fmt.Sprintf("if=none,id=d%d,format=raw,file=%s", n, drive), "-device", fmt.Sprintf("virtio-blk-pci,drive=d%d", n))
 	}
 	cmd := exec.CommandContext(ctx, qemu, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // not to outlive a test that is killed
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // if the test is killed
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Fatalf("%v: install what the tests need with `make setup`", err)

@@ -39,7 +39,7 @@ func TestFlippedBitInAnImage(t *testing.T) {
 			if !strings.Contains(fault.AdviceOf(err), "pack build") {
 				t.Errorf("advice is %q", fault.AdviceOf(err))
 			}
-			// One who comes later finds it too, and can have it built again.
+			// A later program finds it too, and can rebuild it.
 			again, err := s.Ensure(t.Context(), p, nil)
 			if err != nil || again.Verify(t.Context()) == nil {
 				t.Fatalf("a later program sees nothing (%v)", err)
@@ -74,7 +74,7 @@ func TestFlippedBitInAnImage(t *testing.T) {
 	}
 }
 
-// withToolbox is the image of a pack with a base of the given text.
+// withToolbox returns an image whose base with a toolbox has the given text.
 func withToolbox(t testing.TB, s image.Store, p pack.Pack, text string) image.Image {
 	t.Helper()
 	i, err := s.EnsureToolbox(t.Context(), p, []string{"a recipe"}, nil, func(_ context.Context, _ image.Image, dir string) error {
@@ -86,7 +86,8 @@ func withToolbox(t testing.TB, s image.Store, p pack.Pack, text string) image.Im
 	return i
 }
 
-// A toolbox took long to make. It goes only where it is known to be broken itself.
+// TestWhatMayBeWholeStays checks that a toolbox, which takes long to build, is only removed
+// if it is broken itself.
 func TestWhatMayBeWholeStays(t *testing.T) {
 	s, p := newStore(t, "init"), smallPack(t, "one")
 	i := withToolbox(t, s, p, "one")
@@ -99,11 +100,11 @@ func TestWhatMayBeWholeStays(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if why, err := s.DiscardBroken(ended, i); why != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("DiscardBroken when nobody waits for it any more = %v, %v", why, err)
+		t.Errorf("DiscardBroken with an ended context = %v, %v", why, err)
 	}
-	stays("when nobody waits for it any more")
+	stays("with an ended context")
 
-	// An error as that of too many open files, which stays until it is repaired.
+	// An error that says nothing about the image, like too many open files.
 	if err := errors.Join(os.Rename(i.Kernel, i.Kernel+".kept"), os.Symlink("vmlinux", i.Kernel)); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestWhatMayBeWholeStays(t *testing.T) {
 	}
 	stays("with a new kernel")
 
-	// Another program has baked it again, and not to the same bytes.
+	// Another program has built it again, with other bytes.
 	if err := os.RemoveAll(filepath.Dir(i.Base)); err != nil {
 		t.Fatal(err)
 	}

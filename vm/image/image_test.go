@@ -23,7 +23,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// builtin is a kernel without modules.
+// builtin lists the modules of a kernel that has them all built in.
 const builtin = `kernel/virtio_pci.ko
 kernel/virtio_console.ko
 kernel/virtio_blk.ko
@@ -61,7 +61,7 @@ func archive(t testing.TB, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// newPack seals a pack of the given files.
+// newPack seals a pack with the given files.
 func newPack(t testing.TB, arch vm.Arch, kernel, modules, root []byte) pack.Pack {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func read(t testing.TB, path string) []byte {
 func TestBuiltOnce(t *testing.T) {
 	s, p := newStore(t, "init"), smallPack(t, "one")
 	first := ensure(t, s, p)
-	// Without the pack's files it can only be what is there already.
+	// Without the pack's files, nothing can be built.
 	for _, f := range p.Manifest.Files() {
 		if err := os.Remove(p.Path(f)); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestOldImagesGo(t *testing.T) {
 
 var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// folders lists what is in a store.
+// folders lists a store.
 func folders(t testing.TB, dir string) string {
 	t.Helper()
 	var names []string
@@ -180,7 +180,7 @@ func folders(t testing.TB, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// A guest cannot do without these, and whoever has such a pack is told how to come by a newer one.
+// TestMissingModule checks the advice for packs without required modules.
 func TestMissingModule(t *testing.T) {
 	for _, module := range []string{"overlay", "nft_connlimit"} {
 		list := strings.Replace(builtin, "kernel/"+module+".ko\n", "", 1)
@@ -217,7 +217,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// only is an initramfs with a first program and no other.
+// only returns the programs of an initramfs that has only init.
 func only(init string) func(vm.Arch) (map[string][]byte, error) {
 	return func(vm.Arch) (map[string][]byte, error) { return map[string][]byte{"init": []byte(init)}, nil }
 }

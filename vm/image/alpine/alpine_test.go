@@ -23,7 +23,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-func TestWhatIsPinned(t *testing.T) {
+func TestPinned(t *testing.T) {
 	for arch, machine := range map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"} {
 		pins, err := alpine.Pinned(arch)
 		if err != nil {
@@ -49,7 +49,7 @@ func build(t testing.TB, pins alpine.Pins, client *fetch.Client) (pack.Pack, err
 	})
 }
 
-func TestMakesAPackOfARelease(t *testing.T) {
+func TestBuild(t *testing.T) {
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		pins, client := lab.AlpineRelease(t, arch)
 		p, err := build(t, pins, client)
@@ -75,7 +75,7 @@ func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 		file, ok := strings.CutPrefix(h.Name, "lib/modules/"+k.Release+"/")
 		if file, packed := strings.CutSuffix(file, ".gz"); ok && packed {
 			if modules++; modules%20 != 0 {
-				return nil // all were read; unpacking a sample is enough
+				return nil // a sample is enough
 			}
 			z, err := gzip.NewReader(content)
 			if err != nil {
@@ -92,7 +92,7 @@ func checkModules(t testing.TB, p pack.Pack, k lab.Kernel) {
 	}
 }
 
-func TestRefusesAReleaseThatIsNotThePinnedOne(t *testing.T) {
+func TestRejectsOtherRelease(t *testing.T) {
 	pins, client := lab.AlpineRelease(t, vm.AMD64)
 	wrongArch := pins
 	wrongArch.Arch = vm.ARM64

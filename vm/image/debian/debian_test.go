@@ -29,7 +29,7 @@ func entries(t testing.TB, p pack.Pack, f pack.File) map[string]*tar.Header {
 	return all
 }
 
-func TestThePackOfThisHost(t *testing.T) {
+func TestBuild(t *testing.T) {
 	p := lab.DebianPack(t)
 	if err := p.Verify(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestThePackOfThisHost(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatThisHostCannotInstall(t *testing.T) {
+func TestAvailable(t *testing.T) {
 	other := map[vm.Arch]vm.Arch{vm.AMD64: vm.ARM64, vm.ARM64: vm.AMD64}[vm.HostArch()]
 	machine := map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"}[other]
 	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-" + machine); err == nil {

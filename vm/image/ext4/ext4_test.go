@@ -3,7 +3,6 @@ package ext4_test
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -241,21 +240,6 @@ func TestRefused(t *testing.T) {
 			t.Errorf("a truncated stream: %v", err)
 		}
 	})
-}
-
-func TestSameBytes(t *testing.T) {
-	entries := archive(t, dir("b"), file("b/f", "x"), file("a", "y"), link("c", "a"))
-	sum := func() [32]byte {
-		name := mustWrite(t, bytes.NewReader(entries), "/run")
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sha256.Sum256(b)
-	}
-	if a, b := sum(), sum(); a != b {
-		t.Errorf("two runs differ: %x, %x", a, b)
-	}
 }
 
 // FuzzWrite checks that what Write accepts is a sound file system.

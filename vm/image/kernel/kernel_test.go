@@ -18,8 +18,8 @@ func gzipped(t testing.TB, b []byte) []byte { return packed(t, b, "gzip", "-1") 
 
 func zstandard(t testing.TB, b []byte) []byte { return packed(t, b, "zstd", "-1") }
 
-// packed lets one of the host's programs compress, which is how kernels are,
-// and much quicker than to do it here under the race detector.
+// packed compresses with a program of the host, as kernels are. Under the race detector,
+// that is much faster.
 func packed(t testing.TB, b []byte, program string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(program, args...)
@@ -44,8 +44,8 @@ func TestUnpacksRealKernels(t *testing.T) {
 	}
 }
 
-// start is the beginning of the arm64 kernel, with a header that says that it
-// is all of it: what is quick enough to be packed in many ways.
+// start returns the beginning of the arm64 kernel with a header for its length: it is fast
+// to pack.
 func start(t testing.TB) []byte {
 	b := read(t, lab.DebianKernel(t, "arm64").Image)[:1<<20]
 	binary.LittleEndian.PutUint64(b[0x10:], uint64(len(b)))

@@ -25,7 +25,7 @@ import (
 
 type files map[string][]byte
 
-// tree is a module tree as Read takes it.
+// tree returns a walk over a module tree.
 func tree(t testing.TB, f files) kernel.WalkFunc {
 	t.Helper()
 	var b bytes.Buffer

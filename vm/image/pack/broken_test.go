@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// entries are the names in the folder of a store, without its lock.
+// entries lists a store's folder without its lock.
 func entries(t testing.TB, s pack.Store) string {
 	t.Helper()
 	list, err := os.ReadDir(s.Dir)
@@ -40,7 +40,7 @@ func export(t testing.TB, p pack.Pack) (archive string) {
 	return archive
 }
 
-func TestABrokenPackIsRemovedAndReplaced(t *testing.T) {
+func TestBrokenPackIsReplaced(t *testing.T) {
 	archive := export(t, build(t, pack.Store{Dir: t.TempDir()}, "a"))
 	for _, file := range []string{pack.ManifestName, "kernel", "modules.tar", "root.tar", "a cut root.tar"} {
 		t.Run(file, func(t *testing.T) {

@@ -19,8 +19,7 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// kernelHead is a file that passes for a bzImage: packs only look whether a
-// kernel is of the right form.
+// kernelHead returns a file that looks like a bzImage.
 func kernelHead() []byte {
 	b := make([]byte, 4096)
 	b[0x1fe], b[0x1ff] = 0x55, 0xaa
@@ -28,7 +27,7 @@ func kernelHead() []byte {
 	return b
 }
 
-// fill makes the files of a small pack.
+// fill writes the files of a small pack.
 func fill(_ context.Context, dir string) (pack.Manifest, error) {
 	m := pack.Manifest{
 		Distribution: "debian", Version: "12", Arch: vm.AMD64, PackageTool: pack.APT,
@@ -76,7 +75,7 @@ func flip(t testing.TB, path string) {
 	}
 }
 
-func TestAStoreHasWholePacks(t *testing.T) {
+func TestStore(t *testing.T) {
 	s := pack.Store{Dir: filepath.Join(t.TempDir(), "packs")}
 	if got := names(t, s); got != "" {
 		t.Errorf("an empty store lists %q", got)
@@ -147,7 +146,7 @@ func TestOneBuildsAndOthersWait(t *testing.T) {
 	}
 }
 
-func TestAFlippedByteIsNoticed(t *testing.T) {
+func TestFlippedByte(t *testing.T) {
 	for i, file := range []string{"kernel", "modules.tar", "root.tar"} {
 		p := build(t, pack.Store{Dir: t.TempDir()}, "a")
 		flip(t, filepath.Join(p.Dir, file))
@@ -293,7 +292,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-func TestTheDigestIsOfWhatImagesDependOn(t *testing.T) {
+func TestDigestCoversContent(t *testing.T) {
 	p := build(t, pack.Store{Dir: t.TempDir()}, "a")
 	same, other := p.Manifest, p.Manifest
 	same.Name, same.Origins, same.Root.Name = "b", nil, "rootfs.tar"

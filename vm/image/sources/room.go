@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// NeedRoom is what one pack and its images take with the largest known root
-// file system: two copies of 400 MB, a kernel, and the work between.
+// NeedRoom is the space for a pack and its images with the largest known root file system:
+// two copies of 400 MB, a kernel and temporary files.
 const NeedRoom = 2 << 30
 
 // Room returns the free space on the disk of a folder, or an error if it is too little to

@@ -21,10 +21,10 @@ import (
 const (
 	Auto   = string(config.PackAuto) // Alpine, or Debian where Alpine's host cannot be reached at all
 	Alpine = "alpine"                // the pinned release
-	Debian = "debian"                // made of this host's package archives
+	Debian = "debian"                // made from this host's package archives
 )
 
-// Sources makes packs in a store.
+// Sources finds packs in a store or builds them.
 type Sources struct {
 	Store  pack.Store
 	Client *fetch.Client
@@ -32,8 +32,8 @@ type Sources struct {
 	Pinned func(vm.Arch) (alpine.Pins, error)
 }
 
-// New returns the sources with the pins of this program: packs are kept in
-// one folder, downloads on their way in another.
+// New returns the sources with this program's pins. It stores packs in one folder and
+// unfinished downloads in another.
 func New(packs, downloads string) *Sources {
 	return &Sources{Store: pack.Store{Dir: packs}, Client: &fetch.Client{Dir: downloads}, Pinned: alpine.Pinned}
 }
@@ -41,13 +41,13 @@ func New(packs, downloads string) *Sources {
 // Choice is the pack that was found.
 type Choice struct {
 	Pack pack.Pack
-	// Reason tells people why it is not the preferred pack, or is empty.
+	// Reason explains to people why it is not the preferred pack, or is empty.
 	Reason string
 }
 
-// Get returns the pack that want names: auto, alpine, debian, a pack in the
-// store, or the path of a bundle. A bundle that is a folder is used in place; an
-// archive is imported. Get builds the Alpine or Debian pack if it is missing.
+// Get returns the pack that want selects: auto, alpine, debian, the name of a pack in the
+// store, or a path. It uses folders in place and imports archives. It builds the Alpine or
+// Debian pack if that is missing.
 func (s *Sources) Get(ctx context.Context, want string, arch vm.Arch, report progress.Func) (Choice, error) {
 	choice, err := s.get(ctx, want, arch, report)
 	if err == nil && choice.Pack.Manifest.Arch != arch {
@@ -76,7 +76,7 @@ func (s *Sources) get(ctx context.Context, want string, arch vm.Arch, report pro
 	return Choice{Pack: p}, err
 }
 
-// auto prefers an existing pack, so that a machine keeps its guest.
+// auto prefers an existing pack, so that the guest stays the same.
 func (s *Sources) auto(ctx context.Context, arch vm.Arch, report progress.Func) (Choice, error) {
 	pins, err := s.Pinned(arch)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func
 // findDebian returns the last pack by name that uses apt: Debian or Ubuntu,
 // built here or imported.
 func (s *Sources) findDebian(arch vm.Arch) (found pack.Pack, ok bool) {
-	packs, _ := s.Store.List() // what is broken is as good as not there
+	packs, _ := s.Store.List() // broken packs count as missing
 	for _, p := range packs {
 		if p.Manifest.PackageTool == pack.APT && p.Manifest.Arch == arch {
 			found, ok = p, true

@@ -22,8 +22,8 @@ import (
 	"osaurus-sandbox/vm/image/sources"
 )
 
-// newSources has Alpine's host at a URL, with a pin for a file that has the
-// text "good" in place of a release.
+// newSources returns sources with Alpine's host at a URL. The text "good" is pinned instead
+// of a release.
 func newSources(t testing.TB, url string, transport http.RoundTripper) *sources.Sources {
 	t.Helper()
 	s := sources.New(filepath.Join(t.TempDir(), "packs"), filepath.Join(t.TempDir(), "downloads"))
@@ -38,7 +38,7 @@ func newSources(t testing.TB, url string, transport http.RoundTripper) *sources.
 	return s
 }
 
-// add puts a small pack into the store.
+// add adds a small pack to the store.
 func add(t testing.TB, s pack.Store, name, distribution string) pack.Pack {
 	t.Helper()
 	p, err := s.Build(t.Context(), name, nil, func(_ context.Context, dir string) (pack.Manifest, error) {
@@ -63,7 +63,7 @@ func add(t testing.TB, s pack.Store, name, distribution string) pack.Pack {
 
 const nobody = "https://host.invalid"
 
-func TestAutoTakesWhatIsThere(t *testing.T) {
+func TestAutoUsesExistingPack(t *testing.T) {
 	var s *sources.Sources
 	for _, distribution := range []string{sources.Debian, "ubuntu"} {
 		s = newSources(t, nobody, nil)
@@ -81,7 +81,7 @@ func TestAutoTakesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestAutoFallsBackWhereNobodyIsThere(t *testing.T) {
+func TestAutoFallsBackIfUnreachable(t *testing.T) {
 	name, err := debian.Name(vm.HostArch())
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAutoFallsBackWhereNobodyIsThere(t *testing.T) {
 	choice, err := s.Get(t.Context(), sources.Auto, vm.HostArch(), func(e progress.Event) {
 		if e.Note != "" {
 			noted = e.Note
-			// As if another program had just made it: a real one takes a minute.
+			// Another program has just made it. Making it here would take a minute.
 			add(t, s.Store, name, sources.Debian)
 		}
 	})
@@ -102,7 +102,7 @@ func TestAutoFallsBackWhereNobodyIsThere(t *testing.T) {
 		t.Errorf("the reason is %q, told was %q", choice.Reason, noted)
 	}
 
-	t.Setenv("PATH", t.TempDir()) // a host that cannot make one either
+	t.Setenv("PATH", t.TempDir()) // so that this host cannot make one
 	_, err = newSources(t, nobody, nil).Get(t.Context(), sources.Auto, vm.HostArch(), nil)
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), "mmdebstrap") || !strings.Contains(fault.AdviceOf(err), "pack import") {
 		t.Errorf("without tools: %v, advice %q", err, fault.AdviceOf(err))

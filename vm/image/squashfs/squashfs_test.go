@@ -17,8 +17,7 @@ import (
 	"osaurus-sandbox/vm/image/squashfs"
 )
 
-// tree makes a folder with a file of each form that the format has, and returns
-// the files.
+// tree creates a folder with files of each form in the format, and returns them.
 func tree(t testing.TB) (dir string, files map[string][]byte) {
 	t.Helper()
 	dir = t.TempDir()

@@ -75,7 +75,7 @@ func names(t testing.TB, b []byte) []string {
 	}
 }
 
-func TestYieldsFoldersBeforeWhatIsInThem(t *testing.T) {
+func TestParentsComeFirst(t *testing.T) {
 	plain := archive(t,
 		&tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755},
 		&tar.Header{Name: "./usr/bin/sh", Size: 3, Mode: 0o4755},
@@ -179,7 +179,7 @@ func TestRefusesBombs(t *testing.T) {
 func TestRefusesLongNames(t *testing.T) {
 	var packed bytes.Buffer
 	out := tar.NewWriter(&packed)
-	for i := range 10 { // each with 2000 folders that it leaves out
+	for i := range 10 { // each with 2000 missing parents
 		if err := out.WriteHeader(&tar.Header{Name: strconv.Itoa(i) + strings.Repeat("/n", 2000), Typeflag: tar.TypeReg}); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func (n *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestKeepsWhatMattersAndNothingElse(t *testing.T) {
+func TestFilterKeepsOnlySomeMetadata(t *testing.T) {
 	in := archive(t, &tar.Header{
 		Name: "a", Size: 2, Mode: 0o6755, Uid: 70000, Gid: 3, Uname: "eve", ModTime: time.Unix(1234567890, 5), Format: tar.FormatPAX,
 		PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "\x01\x00", "comment": "c", "atime": "7"},
@@ -229,7 +229,7 @@ func TestKeepsWhatMattersAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheArchiveIsNotBlamedForItsDisk(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	broken := errors.New("input/output error")
 	r := io.MultiReader(bytes.NewReader(archive(t, &tar.Header{Name: "a", Size: 4096})[:1000]), iotestErr{broken})
 	if err := untar.Filter(t.Context(), io.Discard, r, "a.tar"); !errors.Is(err, broken) || fault.KindOf(err) == fault.Rejected {

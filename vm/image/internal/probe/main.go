@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command probe is a first process for tests: it does with an image what a guest does, says what it finds, and powers off.
+// Command probe is init for tests: it uses an image like a guest, prints what it finds, and powers off.
 package main
 
 import (
@@ -74,7 +74,7 @@ func load(list string) (int, error) {
 	return count, nil
 }
 
-// base mounts the base and says what every file in it is.
+// base mounts the base and prints the attributes of its files.
 func base() error {
 	if err := unix.Mount("/dev/vda", "/base", "ext4", unix.MS_RDONLY, ""); err != nil {
 		return fmt.Errorf("mount base: %w", err)
