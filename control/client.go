@@ -164,9 +164,6 @@ func dial(ctx context.Context, home config.Home) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(path) > maxSocketPath {
-		return nil, errors.New("the path is too long for a socket, and there is none elsewhere")
-	}
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 

@@ -91,12 +91,8 @@ func TestSilenceEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			timetest.Synthetic(t, func(t *testing.T) {
 				listener := newPipes()
-				g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80")}
-				server := g.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if status, err := g.Admit(w, r); err != nil {
-						http.Error(w, err.Error(), status)
-					}
-				}), slog.New(slog.DiscardHandler))
+				g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Refuse: refuse}
+				server := g.Server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
 				ended := make(chan error, 1)
 				go func() { ended <- server.Serve(listener) }()
 				conn, began := listener.call(), time.Now()

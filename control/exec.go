@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -177,22 +178,16 @@ func (o *outputs) to(message func([]byte) *controlpb.ExecResponse) io.Writer {
 	})
 }
 
+// plainWord matches words that a shell takes as they are.
+var plainWord = regexp.MustCompile(`^[\w./:=,@%+-]+$`)
+
 // commandLine returns a command for people, quoted where a shell needs it.
 func commandLine(args []string) string {
-	var b strings.Builder
-	for i, arg := range args {
-		if i > 0 {
-			b.WriteByte(' ')
+	words := protos(args, func(arg string) string {
+		if plainWord.MatchString(arg) {
+			return arg
 		}
-		if arg != "" && !strings.ContainsFunc(arg, unsafeInShell) {
-			b.WriteString(arg)
-		} else {
-			b.WriteString(printable.Quote(arg))
-		}
-	}
-	return b.String()
-}
-
-func unsafeInShell(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
+		return printable.Quote(arg)
+	})
+	return strings.Join(words, " ")
 }

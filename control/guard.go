@@ -67,6 +67,8 @@ type Guard struct {
 	Origins []string
 	// OtherHost and OtherOrigin are the advice when a host or a page is refused.
 	OtherHost, OtherOrigin string
+	// Refuse answers a request that is not admitted, with this HTTP status.
+	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
 // LocalHosts returns the names of this computer for itself, and that of an address.
@@ -92,23 +94,24 @@ func limitConnections(l net.Listener) net.Listener {
 	return netutil.LimitListener(l, maxTCPConnections)
 }
 
-// Server returns a server for a listener of ListenLimited. Next must call Admit.
+// Server returns a server of admitted requests, for a listener of ListenLimited. It closes
+// the connections of others.
 func (g Guard) Server(next http.Handler, log *slog.Logger) *http.Server {
+	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, err := g.admit(r); err != nil {
+			w.Header().Set("Connection", "close")
+			g.Refuse(w, r, status, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 	return &http.Server{
-		Handler: g.pages(next), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: g.pages(admitted), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
 
-// Admit reports whether a request is admitted, and if not, the HTTP status and the
-// reason. It then closes the connection.
-func (g Guard) Admit(w http.ResponseWriter, r *http.Request) (status int, err error) {
-	if status, err = g.admit(r); err != nil {
-		w.Header().Set("Connection", "close")
-	}
-	return status, err
-}
-
+// admit returns an HTTP status and the reason if a request is not admitted.
 func (g Guard) admit(r *http.Request) (status int, err error) {
 	const op = "check request"
 	refused := func(subject, why, advice string) (int, error) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,12 +41,8 @@ func TestRefusedAreDisconnected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80")}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status, err := g.Admit(w, r); err != nil {
-			http.Error(w, err.Error(), status)
-		}
-	}))
+	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Refuse: refuse}
+	server := httptest.NewUnstartedServer(g.Server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler)).Handler)
 	_ = server.Listener.Close()
 	server.Listener = l
 	server.Start()

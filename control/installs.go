@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/toolhost"
@@ -24,18 +23,13 @@ type installService struct{ service }
 func (s installService) installedProto(agent config.AgentName, r install.Record) *controlpb.InstalledPlugin {
 	p := &controlpb.InstalledPlugin{
 		Agent: string(agent), Plugin: string(r.ID), Name: r.Plugin.Name, Version: r.Plugin.Version, Status: string(r.Status), Disabled: r.Disabled,
-		Hash: string(r.Hash), Installed: moment(r.InstalledAt), Warnings: r.Plugin.Caveats(),
+		Hash: string(r.Hash), Installed: moment(r.InstalledAt), Warnings: r.Plugin.Caveats(), WithoutSecrets: names(r.Without),
 	}
 	if e, err := s.Library.Get(r.ID); err == nil {
 		p.Outdated = e.Hash != r.Hash
 	}
 	if r.Status == install.Ready { // otherwise they cannot be called
-		for _, t := range r.Plugin.Tools {
-			p.Tools = append(p.Tools, plugins.ToolName(r.ID, t.ID))
-		}
-	}
-	for _, name := range r.Without {
-		p.WithoutSecrets = append(p.WithoutSecrets, string(name))
+		p.Tools = toolNames(r.ID, r.Plugin)
 	}
 	if f := r.Failure; f != nil {
 		p.Failure = &controlpb.InstallFailure{Step: string(f.Step), Kind: string(f.Kind), Message: f.Message, Advice: f.Advice, Time: moment(f.Time), Version: f.Version}
@@ -153,13 +147,9 @@ func (s installService) Verify(ctx context.Context, r *controlpb.VerifyPluginsRe
 	default:
 		return nil, fault.Newf(fault.InvalidArgs, "verify plugins", r.Repair, "unknown value").Advise(`It is "nothing", "missing" or "all".`)
 	}
-	var which []config.PluginID
-	for _, text := range r.Plugins {
-		id, err := config.ParsePluginID(text)
-		if err != nil {
-			return nil, err
-		}
-		which = append(which, id)
+	which, err := parseAll(r.Plugins, config.ParsePluginID)
+	if err != nil {
+		return nil, err
 	}
 	reports, err := answeredFor(ctx, s.service, r.Agent, "plugin.verify", string(repair), func(a agents.Agent) ([]install.Report, error) {
 		return s.Plugins.Verify(ctx, toolhost.AgentOf(a), repair, string(callerOf(ctx).cause()), which...)

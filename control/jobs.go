@@ -24,6 +24,14 @@ func (s service) room(ctx context.Context, ref string) (sessions.Room, agents.Ag
 	return s.Sessions.Room(string(agent.ID), callerOf(ctx).cause()), agent, err
 }
 
+// find returns the room of a job's agent, the agent, and the job's id.
+func (s jobService) find(ctx context.Context, ref, job string) (room sessions.Room, agent agents.Agent, id config.JobID, err error) {
+	if id, err = config.ParseJobID(job); err == nil {
+		room, agent, err = s.room(ctx, ref)
+	}
+	return room, agent, id, err
+}
+
 func jobProto(agent agents.Agent, j engine.Job) *controlpb.Job {
 	p := &controlpb.Job{
 		Id: string(j.ID), Agent: string(agent.Name), Command: asTyped(j.Args), Label: j.Label, Running: j.Running, Pid: int32(j.PID),
@@ -70,11 +78,7 @@ func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*co
 
 // Poll returns the state of a job.
 func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
-	id, err := config.ParseJobID(r.Id)
-	if err != nil {
-		return nil, err
-	}
-	room, agent, err := s.room(ctx, r.Agent)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +88,13 @@ func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*con
 
 // Wait returns when a job has ended or the timeout is over.
 func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
-	id, err := config.ParseJobID(r.Id)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Id)
 	if err != nil {
 		return nil, err
 	}
 	wait := r.Timeout.AsDuration()
 	if r.Timeout != nil && wait <= 0 {
-		return nil, fault.Newf(fault.InvalidArgs, "wait for job", string(id), "a wait is longer than nothing").Advise("Call Poll for an answer at once.")
-	}
-	room, agent, err := s.room(ctx, r.Agent)
-	if err != nil {
-		return nil, err
+		return nil, fault.Newf(fault.InvalidArgs, "wait for job", string(id), "the timeout is not positive").Advise("Call Poll for an answer at once.")
 	}
 	job, err := room.WaitJob(ctx, id, wait)
 	return &controlpb.WaitJobResponse{Job: jobProto(agent, job)}, err
@@ -102,11 +102,7 @@ func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*con
 
 // Kill ends a job.
 func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error) {
-	id, err := config.ParseJobID(r.Id)
-	if err != nil {
-		return nil, err
-	}
-	room, agent, err := s.room(ctx, r.Agent)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +116,7 @@ func (s jobService) Kill(ctx context.Context, r *controlpb.KillJobRequest) (*con
 
 // Tail sends the output of a job.
 func (s jobService) Tail(ctx context.Context, r *controlpb.TailJobRequest, stream *connect.ServerStream[controlpb.TailJobResponse]) error {
-	id, err := config.ParseJobID(r.Id)
-	if err != nil {
-		return err
-	}
-	room, agent, err := s.room(ctx, r.Agent)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Id)
 	if err != nil {
 		return err
 	}

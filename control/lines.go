@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -49,9 +50,7 @@ func jsonLines(next http.Handler) http.Handler {
 			in.ProtoMajor = 2
 		}
 		in.Body = readCloser{envelopes(r.Body, split), r.Body}
-		out := &lineWriter{ResponseWriter: w}
-		next.ServeHTTP(out, in)
-		out.finish()
+		next.ServeHTTP(&lineWriter{ResponseWriter: w}, in)
 	})
 }
 
@@ -94,25 +93,21 @@ func envelopes(r io.Reader, split bufio.SplitFunc) io.Reader {
 	}}
 }
 
-// lineWriter writes the envelopes that it gets as lines.
+// lineWriter writes the envelopes that it gets as lines. Connect's streams have the status
+// 200, and the error in the last envelope.
 type lineWriter struct {
 	http.ResponseWriter
-	status int // not sent yet
-	sent   bool
-	ended  bool
-	buf    []byte // an incomplete envelope
+	sent bool   // the header is
+	buf  []byte // an incomplete envelope
 }
 
-func (w *lineWriter) WriteHeader(status int) { w.status = status }
+// WriteHeader does nothing: the first line decides.
+func (w *lineWriter) WriteHeader(int) {}
 
 // Flush does nothing: every line is flushed.
 func (w *lineWriter) Flush() {}
 
 func (w *lineWriter) Write(p []byte) (int, error) {
-	if w.status != 0 && w.status != http.StatusOK {
-		w.header(w.status, "")
-		return w.ResponseWriter.Write(p)
-	}
 	w.buf = append(w.buf, p...)
 	for len(w.buf) >= envelopeSize {
 		end := envelopeSize + int(binary.BigEndian.Uint32(w.buf[1:envelopeSize]))
@@ -128,50 +123,33 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 }
 
 func (w *lineWriter) message(end bool, text []byte) error {
+	status, contentType, line := http.StatusOK, linesType, append(bytes.Clone(text), '\n')
 	if end {
-		w.ended = true
 		var trailer struct {
 			Error json.RawMessage `json:"error"`
 		}
-		if err := json.Unmarshal(text, &trailer); err != nil || trailer.Error == nil {
+		if err := json.Unmarshal(text, &trailer); err != nil {
 			return err
 		}
-		text = trailer.Error
-		if w.sent {
-			text = append(append([]byte(`{"error":`), text...), '}')
-		} else {
-			w.header(httpStatus(trailer.Error), jsonType)
+		switch {
+		case trailer.Error == nil:
+			line = nil
+		case w.sent:
+			line = fmt.Appendf(nil, "{\"error\":%s}\n", trailer.Error)
+		default:
+			status, contentType, line = httpStatus(trailer.Error), jsonType, fmt.Appendln(nil, string(trailer.Error))
 		}
 	}
-	w.header(http.StatusOK, linesType)
-	if _, err := w.ResponseWriter.Write(append(bytes.Clone(text), '\n')); err != nil {
+	if !w.sent {
+		w.sent = true
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Del("Connect-Content-Encoding")
+		w.ResponseWriter.WriteHeader(status)
+	}
+	if _, err := w.ResponseWriter.Write(line); err != nil {
 		return err
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// header sends the header once.
-func (w *lineWriter) header(status int, contentType string) {
-	if w.sent {
-		return
-	}
-	w.sent = true
-	if contentType != "" {
-		w.Header().Set("Content-Type", contentType)
-	}
-	w.Header().Del("Connect-Content-Encoding")
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// finish sends the header of an answer without lines.
-func (w *lineWriter) finish() {
-	if w.ended {
-		w.header(http.StatusOK, linesType)
-		return
-	}
-	if w.status != 0 {
-		w.header(w.status, "")
-	}
 }
 
 // statuses are the HTTP statuses that Connect's unary calls have for errors. The others are

@@ -63,7 +63,6 @@ func TestLineWriter(t *testing.T) {
 				}
 				all = all[n:]
 			}
-			w.finish()
 			if recorder.Code != tc.code || recorder.Body.String() != tc.body {
 				t.Errorf("%s by %d: %d %q", tc.name, size, recorder.Code, recorder.Body)
 			}

@@ -50,6 +50,23 @@ func protos[T, P any](list []T, proto func(T) P) []P {
 	return result
 }
 
+// parseAll parses the texts of a list.
+func parseAll[T any](texts []string, parse func(string) (T, error)) ([]T, error) {
+	list := make([]T, len(texts))
+	for i, text := range texts {
+		var err error
+		if list[i], err = parse(text); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// names converts a list of names, or of other texts with a type of their own.
+func names[S ~string](list []S) []string {
+	return protos(list, func(name S) string { return string(name) })
+}
+
 // inChunks returns a writer that sends what is written in messages of a bounded size.
 func inChunks(send func([]byte) error) io.Writer { return chunks(send) }
 

@@ -11,7 +11,7 @@ import (
 // listener's; others are told nothing that their browser would take for leave.
 func TestPages(t *testing.T) {
 	const page = "https://app.example"
-	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{page}}
+	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{page}, Refuse: refuse}
 	for name, tc := range map[string]struct {
 		host, origin string
 		method       string
@@ -20,14 +20,15 @@ func TestPages(t *testing.T) {
 	}{
 		"asks":               {"localhost", page, http.MethodOptions, http.StatusNoContent, true},
 		"calls":              {"localhost", page, http.MethodPost, http.StatusTeapot, true},
-		"another asks":       {"localhost", "https://evil.example", http.MethodOptions, http.StatusTeapot, false},
-		"by another name":    {"evil.example", page, http.MethodOptions, http.StatusTeapot, false},
+		"another asks":       {"localhost", "https://evil.example", http.MethodOptions, http.StatusBadRequest, false},
+		"by another name":    {"evil.example", page, http.MethodOptions, http.StatusBadRequest, false},
 		"nobody's page asks": {"localhost", "", http.MethodOptions, http.StatusTeapot, false},
 	} {
 		r, w := httptest.NewRequest(tc.method, "http://x/", nil), httptest.NewRecorder()
 		r.Host = tc.host
 		r.Header.Set("Access-Control-Request-Method", http.MethodPost)
 		r.Header.Set("Access-Control-Request-Headers", "authorization")
+		r.Header.Set("Authorization", "Bearer secret")
 		if tc.origin != "" {
 			r.Header.Set("Origin", tc.origin)
 		}

@@ -18,18 +18,17 @@ type pluginService struct{ service }
 
 func pluginProto(e library.Entry) *controlpb.Plugin {
 	r := e.Recipe
-	p := &controlpb.Plugin{
+	return &controlpb.Plugin{
 		Id: string(e.ID), Name: r.Name, Description: r.Description, Version: r.Version, Author: r.Author, Source: r.Source,
 		Revision: uint32(e.Revision), Hash: string(e.Hash), Network: string(r.Permissions.Network), Inference: r.Permissions.Inference, Daemon: r.Daemon != nil,
 		CreatedBy: metadata(r, "created_by"), ImportedFrom: metadata(r, "imported_from"), Modified: moment(r.ModifiedAt),
+		Tools: toolNames(e.ID, r), Secrets: names(r.Secrets),
 	}
-	for _, t := range r.Tools {
-		p.Tools = append(p.Tools, plugins.ToolName(e.ID, t.ID))
-	}
-	for _, s := range r.Secrets {
-		p.Secrets = append(p.Secrets, string(s))
-	}
-	return p
+}
+
+// toolNames returns the names of a plugin's tools.
+func toolNames(id config.PluginID, r plugins.Recipe) []string {
+	return protos(r.Tools, func(t plugins.Tool) string { return plugins.ToolName(id, t.ID) })
 }
 
 func brokenProto(b library.Broken) *controlpb.ListPluginsResponse_Broken {

@@ -98,11 +98,7 @@ func withoutSecrets(err error, secrets *redact.Live) error {
 // redactedCommand returns a command for people. Secrets go before it is quoted, which would
 // change them.
 func redactedCommand(clean *redact.Scrubber, args []string) string {
-	list := make([]string, len(args))
-	for i, arg := range args {
-		list[i] = clean.Text(arg)
-	}
-	return commandLine(list)
+	return commandLine(protos(args, clean.Text))
 }
 
 func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string, secrets *redact.Live) error {

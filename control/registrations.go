@@ -40,9 +40,10 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 	if err != nil {
 		return err
 	}
-	plugin := &controlpb.RegisteredPlugin{Id: string(made.ID), Name: made.Name, Warnings: made.Warnings}
-	for _, t := range made.Tools {
-		plugin.Tools = append(plugin.Tools, &controlpb.RegisteredTool{Name: string(t.Name), Description: t.Description})
+	plugin := &controlpb.RegisteredPlugin{
+		Id: string(made.ID), Name: made.Name, Warnings: made.Warnings, Tools: protos(made.Tools, func(t bridge.CreatedTool) *controlpb.RegisteredTool {
+			return &controlpb.RegisteredTool{Name: string(t.Name), Description: t.Description}
+		}),
 	}
 	return stream.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Plugin{Plugin: plugin}})
 }

@@ -113,13 +113,9 @@ func (s service) leaveSecrets(ctx context.Context, agent config.AgentID, remove 
 
 // lend returns secrets of an agent for the environment of a command.
 func (s service) lend(ctx context.Context, a agents.Agent, texts []string) ([]string, error) {
-	var names []config.SecretName
-	for _, text := range texts {
-		name, err := config.ParseSecretName(text)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
+	names, err := parseAll(texts, config.ParseSecretName)
+	if err != nil {
+		return nil, err
 	}
 	return s.Vault.Lend(ctx, bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User}, names, callerOf(ctx).client)
 }

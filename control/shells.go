@@ -167,11 +167,7 @@ func sessionProto(s sessions.Session) *controlpb.Session {
 
 // Transcript returns the end of a session's transcript.
 func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error) {
-	id, err := parseSession(r.Session)
-	if err != nil {
-		return nil, err
-	}
-	room, _, err := s.room(ctx, r.Agent)
+	_, room, id, err := s.noteOf(ctx, "", r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}

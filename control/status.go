@@ -52,14 +52,12 @@ func progressProto(j *progress.Status) *controlpb.Progress {
 	if j == nil {
 		return nil
 	}
-	p := &controlpb.Progress{Began: moment(j.Began), Notes: j.Notes}
-	for _, l := range j.Steps {
-		p.Steps = append(p.Steps, &controlpb.Step{
-			Name: string(l.Name), Status: string(l.State), Detail: printable.Text(l.Detail),
-			Done: uint64(max(l.Done, 0)), Total: uint64(max(l.Total, 0)), Rate: l.Rate, Took: span(l.Took), Left: span(l.Left),
-		})
-	}
-	return p
+	return &controlpb.Progress{Began: moment(j.Began), Notes: j.Notes, Steps: protos(j.Steps, func(s progress.Step) *controlpb.Step {
+		return &controlpb.Step{
+			Name: string(s.Name), Status: string(s.State), Detail: printable.Text(s.Detail),
+			Done: uint64(max(s.Done, 0)), Total: uint64(max(s.Total, 0)), Rate: s.Rate, Took: span(s.Took), Left: span(s.Left),
+		}
+	})}
 }
 
 func moment(t time.Time) *timestamppb.Timestamp {

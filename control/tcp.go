@@ -53,11 +53,11 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, t.Address, err).Advise("Choose another port.")
 	}
-	g := guard{Guard{
+	g := Guard{
 		Token: token, TokenFile: "config/" + tokenName, Hosts: append(LocalHosts(address.String()), t.Hosts...), Origins: t.Origins,
-		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.",
-	}, s.handler}
-	server := g.Server(g, s.Log)
+		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.", Refuse: refuse,
+	}
+	server := g.Server(s.handler, s.Log)
 	server.Protocols, server.HTTP2, server.ConnContext = protocols(), http2(), withPeer
 	s.http.RegisterOnShutdown(func() { _ = server.Close() })
 	go s.serve(server, l)
@@ -65,19 +65,11 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// guard is Guard with errors in the protocol of the API.
-type guard struct {
-	Guard
-	next http.Handler
-}
-
-func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch status, err := g.Admit(w, r); {
-	case err == nil:
-		g.next.ServeHTTP(w, r)
-	case status == http.StatusUnauthorized:
-		_ = connect.NewErrorWriter().Write(w, r, faultrpc.EncodeAs(connect.CodeUnauthenticated, err))
-	default:
-		_ = connect.NewErrorWriter().Write(w, r, faultrpc.Encode(err))
+// refuse answers a request with an error in the protocol of the API.
+func refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	refusal := faultrpc.Encode(err)
+	if status == http.StatusUnauthorized {
+		refusal = faultrpc.EncodeAs(connect.CodeUnauthenticated, err)
 	}
+	_ = connect.NewErrorWriter().Write(w, r, refusal)
 }

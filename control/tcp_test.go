@@ -1,6 +1,7 @@
 package control
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,13 +11,11 @@ import (
 )
 
 func TestGuard(t *testing.T) {
-	g := guard{
-		Guard{
-			Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{"https://app.example"},
-			OtherHost: "Call it by its address.", OtherOrigin: "Start it with --origin.",
-		},
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+	g := Guard{
+		Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{"https://app.example"},
+		OtherHost: "Call it by its address.", OtherOrigin: "Start it with --origin.", Refuse: refuse,
 	}
+	handler := g.Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), slog.New(slog.DiscardHandler)).Handler
 	for _, tc := range []struct {
 		name, host, origin, authorization string
 		pass                              bool
@@ -42,7 +41,7 @@ func TestGuard(t *testing.T) {
 			r.Header.Set("Authorization", tc.authorization)
 		}
 		w := httptest.NewRecorder()
-		g.ServeHTTP(w, r)
+		handler.ServeHTTP(w, r)
 		if (w.Code == http.StatusNoContent) != tc.pass {
 			t.Errorf("%s: %d %s", tc.name, w.Code, w.Body)
 		}

@@ -23,12 +23,9 @@ func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, 
 		}
 		filter.Agent = agent.ID
 	}
-	for _, text := range r.Topics {
-		pattern, err := services.ParseTopicPattern(text)
-		if err != nil {
-			return err
-		}
-		filter.Topics = append(filter.Topics, pattern)
+	var err error
+	if filter.Topics, err = parseAll(r.Topics, services.ParseTopicPattern); err != nil {
+		return err
 	}
 	read := s.Topics.List
 	if r.Follow {

@@ -34,7 +34,6 @@ const (
 // Listener serves MCP over HTTP, to clients that have the token.
 type Listener struct {
 	options Options
-	guard   control.Guard
 
 	life *life
 	open openSessions
@@ -55,16 +54,17 @@ func Listen(home config.Home, at config.MCP, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, string(at.Listen), err).Advise("Choose another port: osaurus-sandbox config set mcp.listen=127.0.0.1:PORT")
 	}
-	l := &Listener{options: o, life: newLife(context.Background()), guard: control.Guard{
+	l := &Listener{options: o, life: newLife(context.Background())}
+	guard := control.Guard{
 		Token: token, TokenFile: "config/mcp-token", Hosts: control.LocalHosts(string(at.Listen)),
-		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN",
-	}}
+		OtherHost: "Call it by its address.", OtherOrigin: "A person allows it: osaurus-sandbox config set mcp.origins=ORIGIN", Refuse: refuse,
+	}
 	for _, origin := range at.Origins {
-		l.guard.Origins = append(l.guard.Origins, string(origin))
+		guard.Origins = append(guard.Origins, string(origin))
 	}
 	l.sessions = mcp.NewStreamableHTTPHandler(l.openIn(&l.open), &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxRequest})
 	l.requests = mcp.NewStreamableHTTPHandler(l.openIn(nil), &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxRequest})
-	l.server = l.guard.Server(l, o.Log)
+	l.server = guard.Server(l, o.Log)
 	l.life.do(func() {
 		if err := l.server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 			o.Log.Error("MCP can no longer be reached", "address", at.Listen, "error", err)
@@ -80,22 +80,21 @@ func (l *Listener) Close() error {
 	return err
 }
 
+// refuse answers a request with an error.
+func refuse(w http.ResponseWriter, _ *http.Request, status int, err error) {
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	http.Error(w, err.Error()+". "+fault.AdviceOf(err), status)
+}
+
 // ServeHTTP serves admitted requests.
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	status, err := l.guard.Admit(w, r)
-	if err == nil {
-		if r.URL.Path != Path {
-			status, err = http.StatusNotFound, fault.Newf(fault.NotFound, "find", r.URL.Path, "nothing is there").Advise("MCP is at "+Path+".")
-		} else if _, wrong := l.wanted(r); wrong != nil {
-			status, err = http.StatusBadRequest, wrong
-		}
-	}
-	switch {
+	switch _, err := l.wanted(r); {
+	case r.URL.Path != Path:
+		refuse(w, r, http.StatusNotFound, fault.Newf(fault.NotFound, "find", r.URL.Path, "nothing is there").Advise("MCP is at "+Path+"."))
 	case err != nil:
-		if status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
-		http.Error(w, err.Error()+". "+fault.AdviceOf(err), status)
+		refuse(w, r, http.StatusBadRequest, err)
 	case r.Header.Get(versionHeader) >= stateless:
 		l.requests.ServeHTTP(w, r)
 	default:

@@ -38,9 +38,8 @@ type Client struct {
 
 	at     func(Places) string
 	format format
-	key    string // of the servers
-	list   bool   // they are a list, of which each says its name
-	entry  func(Command) object
+	place
+	entry func(Command) object
 }
 
 // format edits files of one language. Its edits need not work for every file: Client.edit
@@ -52,11 +51,10 @@ type format interface {
 	snippet(at place, entry object) string
 }
 
-// place is where an entry is in a file.
+// place is where the entry is in a file: in an object by its name, or in a list.
 type place struct {
 	key  string // of all servers, at the top
-	name string // of the entry
-	list bool
+	list bool   // each server says its name
 }
 
 // member is a key with its value.
@@ -92,7 +90,7 @@ func (p place) servers(entry object) member {
 	if p.list {
 		return member{p.key, []any{entry}}
 	}
-	return member{p.key, object{{p.name, entry}}}
+	return member{p.key, object{{Server, entry}}}
 }
 
 // splice replaces a part of a text.
@@ -108,13 +106,11 @@ func linesLike(file []byte, text string) string {
 	return text
 }
 
-func (c Client) place() place { return place{c.key, Server, c.list} }
-
 // File returns the client's configuration file.
 func (c Client) File(p Places) string { return c.at(p) }
 
 // Snippet returns what a person would write into the file.
-func (c Client) Snippet(cmd Command) string { return c.format.snippet(c.place(), c.entry(cmd)) }
+func (c Client) Snippet(cmd Command) string { return c.format.snippet(c.place, c.entry(cmd)) }
 
 // Add returns a file with the server in it, replacing an existing entry. Everything else
 // stays as it is, byte for byte; a file where that is not possible is refused.
@@ -124,7 +120,7 @@ func (c Client) Add(text []byte, cmd Command) ([]byte, error) {
 	if err != nil {
 		return nil, c.byHand(err)
 	}
-	return c.edit(text, want, func() ([]byte, error) { return c.format.set(text, c.place(), entry) })
+	return c.edit(text, want, func() ([]byte, error) { return c.format.set(text, c.place, entry) })
 }
 
 // Remove returns a file without the server.
@@ -135,7 +131,7 @@ func (c Client) Remove(text []byte) ([]byte, error) {
 	if !c.Has(text) {
 		return text, nil
 	}
-	return c.edit(text, nil, func() ([]byte, error) { return c.format.unset(text, c.place()) })
+	return c.edit(text, nil, func() ([]byte, error) { return c.format.unset(text, c.place) })
 }
 
 // Has reports whether the server is in a file.

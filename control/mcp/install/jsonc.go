@@ -56,7 +56,7 @@ func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 	list := items(servers)
 	i := slices.IndexFunc(list, at.matches)
 	if i < 0 {
-		return d.add(servers, at.name, entry), nil
+		return d.add(servers, Server, entry), nil
 	}
 	value := list[i].value
 	return d.splice(value.StartOffset, value.EndOffset, d.render(entry, d.indent(list[i].start), oneLine(value))), nil
@@ -204,12 +204,12 @@ func items(of *hujson.Value) (list []item) {
 // matches reports whether an item is the entry.
 func (p place) matches(i item) bool {
 	if !p.list {
-		return i.name == p.name
+		return i.name == Server
 	}
 	name := i.value.Find("/name")
 	if name == nil {
 		return false
 	}
 	l, ok := name.Value.(hujson.Literal)
-	return ok && l.Kind() == '"' && l.String() == p.name
+	return ok && l.Kind() == '"' && l.String() == Server
 }

@@ -27,35 +27,35 @@ func All() []Client {
 		return func(p Places) string { return filepath.Join(append([]string{p.User}, parts...)...) }
 	}
 	return []Client{
-		{ID: "claude-code", Title: "Claude Code", Then: "It takes effect in the next session.", at: user(".claude.json"), format: jsonc{}, key: "mcpServers", entry: typed},
-		{ID: "claude-desktop", Title: "Claude Desktop", Then: restart("Claude Desktop"), at: apps("Claude", "claude_desktop_config.json"), format: jsonc{}, key: "mcpServers", entry: bare},
-		{ID: "codex", Title: "Codex", Then: "It takes effect in the next session.", at: func(p Places) string { return filepath.Join(p.Codex, "config.toml") }, format: tomlText{}, key: "mcp_servers", entry: func(c Command) object {
+		{ID: "claude-code", Title: "Claude Code", Then: "It takes effect in the next session.", at: user(".claude.json"), format: jsonc{}, place: place{key: "mcpServers"}, entry: typed},
+		{ID: "claude-desktop", Title: "Claude Desktop", Then: restart("Claude Desktop"), at: apps("Claude", "claude_desktop_config.json"), format: jsonc{}, place: place{key: "mcpServers"}, entry: bare},
+		{ID: "codex", Title: "Codex", Then: "It takes effect in the next session.", at: func(p Places) string { return filepath.Join(p.Codex, "config.toml") }, format: tomlText{}, place: place{key: "mcp_servers"}, entry: func(c Command) object {
 			return append(bare(c), member{"startup_timeout_sec", 60}, member{"tool_timeout_sec", callTime})
 		}},
-		{ID: "cursor", Title: "Cursor", Then: "Cursor asks whether to turn it on: Settings, MCP.", at: user(".cursor", "mcp.json"), format: jsonc{}, key: "mcpServers", entry: bare},
-		{ID: "gemini-cli", Title: "Gemini CLI", Then: "It takes effect in the next session in a folder that Gemini CLI trusts: it asks there, or type /permissions trust.", at: user(".gemini", "settings.json"), format: jsonc{}, key: "mcpServers", entry: func(c Command) object {
+		{ID: "cursor", Title: "Cursor", Then: "Cursor asks whether to turn it on: Settings, MCP.", at: user(".cursor", "mcp.json"), format: jsonc{}, place: place{key: "mcpServers"}, entry: bare},
+		{ID: "gemini-cli", Title: "Gemini CLI", Then: "It takes effect in the next session in a folder that Gemini CLI trusts: it asks there, or type /permissions trust.", at: user(".gemini", "settings.json"), format: jsonc{}, place: place{key: "mcpServers"}, entry: func(c Command) object {
 			return append(bare(c), member{"timeout", callTime * 1000})
 		}},
-		{ID: "goose", Title: "Goose", Then: "It takes effect in the next session.", at: func(p Places) string { return filepath.Join(p.Config, "goose", "config.yaml") }, format: yamlText{}, key: "extensions", entry: func(c Command) object {
+		{ID: "goose", Title: "Goose", Then: "It takes effect in the next session.", at: func(p Places) string { return filepath.Join(p.Config, "goose", "config.yaml") }, format: yamlText{}, place: place{key: "extensions"}, entry: func(c Command) object {
 			return object{{"enabled", true}, {"type", "stdio"}, {"name", Server}, {"cmd", c.Path}, {"args", c.Args}, {"envs", env(c)}, {"timeout", callTime}}
 		}},
-		{ID: "lm-studio", Title: "LM Studio", Then: "It takes effect as soon as LM Studio sees the file.", at: user(".lmstudio", "mcp.json"), format: jsonc{}, key: "mcpServers", entry: bare},
-		{ID: "opencode", Title: "OpenCode", Then: "It takes effect in the next session.", at: func(p Places) string { return filepath.Join(p.Config, "opencode", "opencode.json") }, format: jsonc{}, key: "mcp", entry: func(c Command) object {
+		{ID: "lm-studio", Title: "LM Studio", Then: "It takes effect as soon as LM Studio sees the file.", at: user(".lmstudio", "mcp.json"), format: jsonc{}, place: place{key: "mcpServers"}, entry: bare},
+		{ID: "opencode", Title: "OpenCode", Then: "It takes effect in the next session.", at: func(p Places) string { return filepath.Join(p.Config, "opencode", "opencode.json") }, format: jsonc{}, place: place{key: "mcp"}, entry: func(c Command) object {
 			o := object{{"type", "local"}, {"command", append([]string{c.Path}, c.Args...)}, {"enabled", true}, {"timeout", callTime * 1000}}
 			if len(c.Env) > 0 {
 				o = append(o, member{"environment", env(c)})
 			}
 			return o
 		}},
-		{ID: "osaurus", Title: "Osaurus", Then: restart("Osaurus"), at: user(".osaurus", "providers", "mcp.json"), format: jsonc{}, key: "providers", list: true, entry: func(c Command) object {
+		{ID: "osaurus", Title: "Osaurus", Then: restart("Osaurus"), at: user(".osaurus", "providers", "mcp.json"), format: jsonc{}, place: place{key: "providers", list: true}, entry: func(c Command) object {
 			return object{
 				{"id", "05A0A0B5-5A2D-4B0C-9C1E-6F7361757275"}, {"name", Server}, {"url", ""}, {"enabled", true}, {"autoConnect", true}, {"transport", "stdio"},
 				{"executionHost", "host"}, {"command", c.Path}, {"args", c.Args}, {"env", env(c)}, {"toolCallTimeout", callTime},
 			}
 		}},
-		{ID: "vscode", Title: "Visual Studio Code", Then: "It asks whether it may start it.", at: apps("Code", "User", "mcp.json"), format: jsonc{}, key: "servers", entry: typed},
-		{ID: "windsurf", Title: "Windsurf", Then: "Press refresh in its MCP settings.", at: user(".codeium", "windsurf", "mcp_config.json"), format: jsonc{}, key: "mcpServers", entry: bare},
-		{ID: "zed", Title: "Zed", Then: "It takes effect at once.", at: func(p Places) string { return filepath.Join(p.Config, "zed", "settings.json") }, format: jsonc{}, key: "context_servers", entry: func(c Command) object {
+		{ID: "vscode", Title: "Visual Studio Code", Then: "It asks whether it may start it.", at: apps("Code", "User", "mcp.json"), format: jsonc{}, place: place{key: "servers"}, entry: typed},
+		{ID: "windsurf", Title: "Windsurf", Then: "Press refresh in its MCP settings.", at: user(".codeium", "windsurf", "mcp_config.json"), format: jsonc{}, place: place{key: "mcpServers"}, entry: bare},
+		{ID: "zed", Title: "Zed", Then: "It takes effect at once.", at: func(p Places) string { return filepath.Join(p.Config, "zed", "settings.json") }, format: jsonc{}, place: place{key: "context_servers"}, entry: func(c Command) object {
 			return object{{"source", "custom"}, {"command", c.Path}, {"args", c.Args}, {"env", env(c)}}
 		}},
 	}

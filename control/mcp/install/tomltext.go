@@ -21,7 +21,7 @@ func (tomlText) read(text []byte) (any, error) {
 
 func (tomlText) snippet(at place, entry object) string {
 	var b strings.Builder
-	b.WriteString("[" + at.key + "." + at.name + "]\n")
+	b.WriteString("[" + at.key + "." + Server + "]\n")
 	for _, m := range entry {
 		value := literal(m.value)
 		if inner, ok := m.value.(object); ok {
@@ -67,7 +67,7 @@ var anyTable = regexp.MustCompile(`^\s*\[`)
 // table returns the range of the entry's table and its subtables, up to the
 // last line with content, or -1.
 func (tomlText) table(text []byte, at place) (from, to int) {
-	name := `\[\s*` + at.key + `\s*\.\s*["']?` + regexp.QuoteMeta(at.name) + `["']?\s*`
+	name := `\[\s*` + at.key + `\s*\.\s*["']?` + regexp.QuoteMeta(Server) + `["']?\s*`
 	own, below := regexp.MustCompile(`^\s*`+name+`\]`), regexp.MustCompile(`^\s*`+name+`[.\]]`)
 	from = -1
 	pos := 0

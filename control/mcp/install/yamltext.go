@@ -27,7 +27,7 @@ func (f yamlText) snippet(at place, entry object) string {
 // block returns the entry below the key of all servers.
 func (yamlText) block(at place, entry object, indent string) string {
 	var b strings.Builder
-	b.WriteString(indent + at.name + ":\n")
+	b.WriteString(indent + Server + ":\n")
 	for _, m := range entry {
 		b.WriteString(indent + indent + m.key + ": " + literal(m.value) + "\n")
 	}
@@ -85,7 +85,7 @@ func (yamlText) find(text []byte, at place) (all, entry section, err error) {
 		return all, entry, errors.New("its servers are not in block style")
 	}
 	if all.node != nil {
-		entry = findKey(text, all, at.name)
+		entry = findKey(text, all, Server)
 	}
 	return all, entry, nil
 }
