@@ -20,9 +20,16 @@ func (s service) status() *controlpb.Status { return statusProto(s.Sandbox.Statu
 
 // WatchStatus sends the status, now and after each change.
 func (s service) WatchStatus(ctx context.Context, _ *controlpb.WatchStatusRequest, stream *connect.ServerStream[controlpb.StatusResponse]) error {
+	return s.watchStatus(ctx, func(status *controlpb.Status) error {
+		return stream.Send(&controlpb.StatusResponse{Status: status})
+	})
+}
+
+// watchStatus sends the status, now and after each change, until the context ends.
+func (s service) watchStatus(ctx context.Context, send func(*controlpb.Status) error) error {
 	status := s.Sandbox.Status()
 	for {
-		if err := stream.Send(&controlpb.StatusResponse{Status: statusProto(status)}); err != nil {
+		if err := send(statusProto(status)); err != nil {
 			return err
 		}
 		var err error
@@ -70,6 +77,7 @@ func (s service) Remove(ctx context.Context, _ *controlpb.RemoveRequest) (*contr
 
 // Provision starts the guest and sends the status on the way.
 func (s service) Provision(ctx context.Context, _ *controlpb.ProvisionRequest, stream *connect.ServerStream[controlpb.ProvisionResponse]) error {
+	send := func(status *controlpb.Status) error { return stream.Send(&controlpb.ProvisionResponse{Status: status}) }
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	result := make(chan error, 1)
@@ -78,20 +86,13 @@ func (s service) Provision(ctx context.Context, _ *controlpb.ProvisionRequest, s
 		result <- err
 		cancel()
 	}()
-	status := s.Sandbox.Status()
-	for {
-		if err := stream.Send(&controlpb.ProvisionResponse{Status: statusProto(status)}); err != nil {
-			return err
-		}
-		next, err := s.Sandbox.Next(ctx, status.Revision)
-		if err != nil { // it is over
-			if err := <-result; err != nil {
-				return err
-			}
-			return stream.Send(&controlpb.ProvisionResponse{Status: s.status()})
-		}
-		status = next
+	if err := s.watchStatus(ctx, send); ctx.Err() == nil {
+		return err
 	}
+	if err := <-result; err != nil {
+		return err
+	}
+	return send(s.status())
 }
 
 // Diagnose sends each check as it ends.

@@ -3,7 +3,6 @@
 package install
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,14 +95,6 @@ func (p place) servers(entry object) member {
 // splice replaces a part of a text.
 func splice(text []byte, from, to int, with string) []byte {
 	return slices.Concat(text[:from], []byte(with), text[to:])
-}
-
-// linesLike returns a text with the line ends of a file.
-func linesLike(file []byte, text string) string {
-	if bytes.Contains(file, []byte("\r\n")) {
-		return strings.ReplaceAll(text, "\n", "\r\n")
-	}
-	return text
 }
 
 // File returns the client's configuration file.

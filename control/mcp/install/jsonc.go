@@ -3,12 +3,8 @@ package install
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"regexp"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 )
@@ -19,8 +15,6 @@ type jsonc struct{}
 
 // defaultIndent is for files that have no indentation yet.
 const defaultIndent = "  "
-
-const byteOrderMark = "\ufeff"
 
 func (jsonc) read(text []byte) (any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -59,7 +53,7 @@ func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 		return d.add(servers, Server, entry), nil
 	}
 	value := list[i].value
-	return d.splice(value.StartOffset, value.EndOffset, d.render(entry, d.indent(list[i].start), oneLine(value))), nil
+	return splice(text, value.StartOffset, value.EndOffset, indented(entry, d.indent(list[i].start), d.unit)), nil
 }
 
 func (jsonc) unset(text []byte, at place) ([]byte, error) {
@@ -74,57 +68,27 @@ func (jsonc) unset(text []byte, at place) ([]byte, error) {
 
 // document is a parsed file.
 type document struct {
-	text          []byte // without the byte order mark
-	mark          string
-	root          hujson.Value
-	newline, unit string
+	text []byte
+	root hujson.Value
+	unit string // of indentation
 }
 
 // anyIndent matches the first line that is indented.
 var anyIndent = regexp.MustCompile(`\n([ \t]+)[^ \t\r\n]`)
 
-// parseJSON parses a file whose keys are unique.
 func parseJSON(text []byte) (*document, error) {
-	if !utf8.Valid(text) {
-		return nil, errors.New("the file is not UTF-8")
-	}
-	d := &document{text: bytes.TrimPrefix(text, []byte(byteOrderMark)), newline: linesLike(text, "\n"), unit: defaultIndent}
-	d.mark = string(text[:len(text)-len(d.text)])
-	if indent := anyIndent.FindSubmatch(d.text); indent != nil {
+	root, err := hujson.Parse(bytes.Clone(text)) // Standardize changes it
+	d := &document{text: text, root: root, unit: defaultIndent}
+	if indent := anyIndent.FindSubmatch(text); indent != nil {
 		d.unit = string(indent[1])
 	}
-	var err error
-	if d.root, err = hujson.Parse(bytes.Clone(d.text)); err != nil { // Standardize changes it
-		return nil, err
-	}
-	for v := range d.root.All() {
-		names := map[string]bool{}
-		for _, i := range items(v) {
-			if i.name != "" && names[i.name] {
-				return nil, fmt.Errorf("the key %q is there twice", i.name)
-			}
-			names[i.name] = true
-		}
-	}
-	return d, nil
-}
-
-func (d *document) splice(from, to int, with string) []byte {
-	return append([]byte(d.mark), splice(d.text, from, to, with)...)
+	return d, err
 }
 
 // indent returns the indentation of the line with an offset.
 func (d *document) indent(offset int) string {
 	line := d.text[bytes.LastIndexByte(d.text[:offset], '\n')+1:]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
-}
-
-// render returns a value in one line or in several, the first of which is indented already.
-func (d *document) render(v any, indent string, flat bool) string {
-	if flat {
-		return literal(v)
-	}
-	return strings.ReplaceAll(indented(v, indent, d.unit), "\n", d.newline)
 }
 
 func indented(v any, prefix, unit string) string {
@@ -137,21 +101,17 @@ func indented(v any, prefix, unit string) string {
 
 // add puts an item at the beginning of an object or a list, where no comma is before it.
 func (d *document) add(to *hujson.Value, name string, v any) []byte {
-	from, outer := to.StartOffset+1, d.indent(to.StartOffset)
-	others := len(items(to)) > 0
-	flat := others && oneLine(to)
-	text := d.render(v, outer+d.unit, flat)
+	from, indent := to.StartOffset+1, "\n"+d.indent(to.StartOffset)
+	text := indented(v, indent[1:]+d.unit, d.unit)
 	if _, ok := to.Value.(*hujson.Object); ok {
 		text = literal(name) + ": " + text
 	}
-	if !flat {
-		text = d.newline + outer + d.unit + text
-	}
-	if others {
-		return d.splice(from, from, text+",")
+	text = indent + d.unit + text
+	if len(items(to)) > 0 {
+		return splice(d.text, from, from, text+",")
 	}
 	space := len(d.text[from:]) - len(bytes.TrimLeft(d.text[from:], whiteSpace))
-	return d.splice(from, from+space, text+d.newline+outer)
+	return splice(d.text, from, from+space, text+indent)
 }
 
 const whiteSpace = " \t\r\n"
@@ -170,13 +130,9 @@ func (d *document) remove(of *hujson.Value, i int) []byte {
 		from, to = of.StartOffset+1, of.EndOffset-1
 	case !comma && i > 0: // the comma before it goes, too
 		before := list[i-1].value.EndOffset + len(list[i-1].value.AfterExtra)
-		return d.splice(before, to, string(d.text[before+1:from]))
+		return splice(d.text, before, to, string(d.text[before+1:from]))
 	}
-	return d.splice(from, to, "")
-}
-
-func oneLine(v *hujson.Value) bool {
-	return !bytes.Contains(hujson.Value{Value: v.Value}.Pack(), []byte("\n"))
+	return splice(d.text, from, to, "")
 }
 
 // item is a member of an object or an element of a list.

@@ -37,7 +37,7 @@ func (tomlText) snippet(at place, entry object) string {
 }
 
 func (f tomlText) set(text []byte, at place, entry object) ([]byte, error) {
-	table := linesLike(text, f.snippet(at, entry))
+	table := f.snippet(at, entry)
 	if from, to := f.table(text, at); from >= 0 {
 		return splice(text, from, to, table), nil
 	}

@@ -54,7 +54,7 @@ func (f yamlText) set(text []byte, at place, entry object) ([]byte, error) {
 	if from > 0 && text[from-1] != '\n' {
 		with = "\n" + with
 	}
-	return splice(text, from, to, linesLike(text, with)), nil
+	return splice(text, from, to, with), nil
 }
 
 func (f yamlText) unset(text []byte, at place) ([]byte, error) {
