@@ -13,13 +13,12 @@ import (
 	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
-// maxCachedRead is the largest READ that is served on the queue's goroutine:
-// Linux's read-ahead. Copying more would keep other requests waiting.
+// maxCachedRead is the largest READ that is served on the queue's goroutine: the size of Linux's
+// read-ahead. Copying more would delay other requests.
 const maxCachedRead = 128 << 10
 
-// readCached serves a READ at once if all its data is in the host's page cache,
-// and reports whether it did. That saves waking a goroutine, which costs more than
-// the read.
+// readCached serves a READ if all its data is in the host's page cache, and reports whether it did.
+// That saves waking a goroutine, which costs more than the read.
 func (d *Device) readCached(h header, c *vhostuser.Chain) (n int, ok bool) {
 	if c.OutLen != int(unsafe.Sizeof(fuse.ReadIn{})) || c.InLen <= outHeaderSize || c.InLen > outHeaderSize+maxCachedRead {
 		return 0, false
@@ -49,8 +48,7 @@ func (d *Device) readCached(h header, c *vhostuser.Chain) (n int, ok bool) {
 	return outHeaderSize + n, true
 }
 
-// readNow fills dst from a file, up to the file's end, and reports false if that
-// needs the disk.
+// readNow fills dst from a file, up to the file's end. It returns false if that needs the disk.
 func readNow(fd int, dst [][]byte, off int64) (total int, ok bool) {
 	for len(dst) > 0 {
 		n, err := unix.Preadv2(fd, dst[:min(len(dst), maxVectors)], off, unix.RWF_NOWAIT)
@@ -58,7 +56,7 @@ func readNow(fd int, dst [][]byte, off int64) (total int, ok bool) {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
-			return 0, false // not in the cache, or an error that a full READ reports
+			return 0, false // not cached, or an error, which the usual READ returns
 		case n == 0:
 			return total, true
 		}
@@ -68,7 +66,7 @@ func readNow(fd int, dst [][]byte, off int64) (total int, ok bool) {
 	return total, true
 }
 
-// first returns the first n bytes of v, or all of it.
+// first returns the first n bytes of v.
 func first(v [][]byte, n int) (part [][]byte) {
 	for _, b := range v {
 		if b = b[:min(len(b), n)]; len(b) == 0 {

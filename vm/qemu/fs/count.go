@@ -26,7 +26,7 @@ const (
 	countBatch = 1024
 )
 
-// errTooDeep is why a subtree cannot be counted.
+// errTooDeep means that a subtree cannot be counted.
 var errTooDeep = errors.New("folders are nested too deeply")
 
 // countLocked starts a walk in the background, unless one is running or ended recently, or the

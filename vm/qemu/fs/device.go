@@ -48,16 +48,14 @@ type Options struct {
 
 // Device is one share. It implements [vhostuser.Device].
 type Device struct {
-	share vm.Share
-	files int
-	log   *slog.Logger
-	root  *descriptor
-	rules rules
-	floor floor
-	// memory is the rest of maxInFlight.
-	memory budget
-	// slow is the rest of maxSlow.
-	slow budget
+	share  vm.Share
+	files  int
+	log    *slog.Logger
+	root   *descriptor
+	rules  rules
+	floor  floor
+	memory budget // of maxInFlight
+	slow   budget // of maxSlow
 
 	mu     sync.Mutex
 	cur    *session // nil if not mounted
@@ -121,8 +119,8 @@ func (d *Device) Close() error {
 
 func (d *Device) Features() uint64 { return 0 }
 
-// Queues implements vhostuser.Device: one for FORGET, one for requests. Linux
-// uses no more of them before 6.10.
+// Queues implements vhostuser.Device: one for FORGET, one for requests. Linux before 6.10 uses no
+// more.
 func (d *Device) Queues() int { return 2 }
 
 // Config implements vhostuser.Device: QEMU keeps tag and queue count itself.

@@ -1,51 +1,38 @@
-// Package fs is a virtio-fs device served by this process: it shows one folder
-// of the host to a guest, and nothing else of the host.
+// Package fs is a virtio-fs device served by this process: it shows one folder of the host to a guest, and nothing else of the host.
 //
-// go-fuse speaks the FUSE protocol ([fuse.ProtocolServer]); this package checks
-// each request before go-fuse sees it (request.go), carries it between the
-// virtqueue and go-fuse (device.go), and is the file system behind it
-// (session.go and the files after it).
+// go-fuse speaks the FUSE protocol ([fuse.ProtocolServer]). This package checks each request before
+// go-fuse sees it (request.go), moves it between the virtqueue and go-fuse (device.go), and
+// implements the file system (session.go and the other files).
 //
-// # Where a request can reach
+// # What a request can reach
 //
-// A node is what the guest's kernel knows a file by. Here it is a place (the
-// parent's node and a name) and an identity (device, inode number, time of
-// birth), not a descriptor: a guest may know millions of files, and only
-// folders in use and open files cost descriptors. Every name is one component,
-// resolved below its parent's descriptor without following a link, and what is
-// found there must have the node's identity; otherwise the node is stale
-// (ESTALE) and the guest looks it up again. A folder's place is checked again
-// once a second, so a folder that the host's user moves out of the share is out
-// of the guest's reach within that time. A file that is already open stays
-// open, as it does for any program.
+// A node is a file that the guest's kernel knows. Here it is a place (the parent's node and a name)
+// and an identity (device, inode number, time of birth), not a descriptor: a guest may know millions
+// of files, and only open files and folders in use cost descriptors. Every name is one component,
+// resolved in its parent's descriptor without following links, and the file found there must have
+// the node's identity. Otherwise the node is stale (ESTALE), and the guest looks it up again. A
+// folder's place is checked again once a second, so the guest loses a folder that the host's user
+// moves out of the share within that time. An open file stays open, as for any program.
 //
-// Only regular files, folders and symbolic links exist for the guest: the host's
-// sockets, pipes and devices are not shown, and none can be made. Symbolic
-// links are the guest's to follow.
+// The guest sees and makes only regular files, folders and symbolic links, which it follows itself.
 //
 // # Owners and modes
 //
-// On disk everything belongs to the user who runs this process. What the guest
-// is shown is the share's policy ([vm.Ownership]). Changing the owner to the
-// one shown is accepted and does nothing, any other change is refused with
-// EPERM. The set-user-ID and set-group-ID bits are neither stored on the host
-// nor shown to the guest. The guest's kernel checks permissions against the
-// owner and mode it is shown; the host's kernel then checks what this process
-// does. So a file that the host's user may not read cannot be read by the
-// guest's root either. Under the policy of everybody the guest is shown the owner's permissions for
-// all, and no sticky bit; a mode that it sets reaches the host but for new permissions of the group and
-// others to write.
+// On disk everything belongs to the user who runs this process. The share's policy ([vm.Ownership])
+// decides which owner the guest sees. Setting that owner does nothing; other changes of the owner
+// fail with EPERM. Set-user-ID and set-group-ID bits are neither stored nor shown. The guest's
+// kernel checks permissions against the owner and mode that it sees, then the host's kernel checks
+// this process: not even the guest's root can read a file that the host's user cannot. Under
+// OwnershipEverybody, the guest sees the owner's permissions for all and no sticky bit, and cannot
+// add write permission for the group and others.
 //
-// # What is fresh
+// # Freshness
 //
-// A change made on the host is seen in the guest within a second of it under
-// the subtree policy, and at the next look-up or open under the others,
-// which must not let one user see what was computed for another. The guest's
-// own changes are written through: its write(2) returns when the host's kernel
-// has the bytes, and fails then if the quota or the disk is full. Where the share's
-// own folder lies on a network, that may come with its close(2); not so where only
-// something in it does. fsync reaches
-// the host's disk; sync(2) and syncfs(2) in the guest do not. Locks are kept by
-// the guest's kernel: they hold between the guest's programs, not between guest
-// and host.
+// The guest sees a change by the host within a second under OwnershipSubtree, and at the next
+// look-up or open under the other policies, which must not show one user what was computed for
+// another. The guest's own changes are written through: its write(2) returns when the host's kernel
+// has the data, and fails if the quota or the disk is full. If the share's own folder is on a
+// network file system, that may happen only at close(2). fsync reaches the host's disk; sync(2) and
+// syncfs(2) do not. The guest's kernel keeps locks, so they work between programs of the guest, not
+// between guest and host.
 package fs

@@ -15,8 +15,7 @@ func visible(kind uint32) bool {
 	return kind == unix.S_IFREG || kind == unix.S_IFDIR || kind == unix.S_IFLNK
 }
 
-// lookup finds a name in a folder whose descriptor is dir and makes the file
-// known to the guest.
+// lookup looks up a name in the folder dir and returns its node.
 func (s *session) lookup(parent *node, dir *descriptor, name string, caller *fuse.Caller, out *fuse.EntryOut) (*node, error) {
 	var info fileInfo
 	if err := statAt(dir, name, &info); err != nil {
@@ -25,7 +24,7 @@ func (s *session) lookup(parent *node, dir *descriptor, name string, caller *fus
 	return s.entry(parent, name, &info, caller, out)
 }
 
-// entry makes a file known to the guest.
+// entry returns the node of a file and fills in the guest's entry for it.
 func (s *session) entry(parent *node, name string, info *fileInfo, caller *fuse.Caller, out *fuse.EntryOut) (*node, error) {
 	if !visible(info.kind()) {
 		return nil, unix.ENOENT
@@ -34,7 +33,7 @@ func (s *session) entry(parent *node, name string, info *fileInfo, caller *fuse.
 	if err != nil {
 		return nil, err
 	}
-	// out may be guest memory (READDIRPLUS): it is written once, never read.
+	// Write out at once and never read it, since it may be guest memory (READDIRPLUS).
 	e := fuse.EntryOut{NodeId: n.id, Attr: s.attributes(info, s.zone(n), caller)}
 	e.EntryValid, e.EntryValidNsec = timeout(s.nameTTL)
 	e.AttrValid, e.AttrValidNsec = timeout(s.attrTTL)
@@ -71,8 +70,8 @@ func (s *session) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out 
 	return status(err)
 }
 
-// makeIn creates a file with f, counts it and makes it known to the guest. It sets mode regardless
-// of this process's umask.
+// makeIn creates a file with f, counts it and returns its entry. It sets mode regardless of this
+// process's umask.
 func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, f func(dir *descriptor) error) fuse.Status {
 	parent, dir, err := s.at(in.NodeId, name)
 	if err != nil {

@@ -10,26 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what a subtree with limits holds: bytes as the disk gives them to
-// its files and folders (a sparse file counts what it has, not what it spans; a folder grows
-// with the names in it), and files of every kind, each counted once for all its
-// links. A nil usage has no limits; where methods allow it, they do nothing.
+// usage counts the contents of a subtree with limits: the bytes that files and folders occupy on
+// disk (holes do not count, and a folder grows with its names), and the number of files of every
+// kind, each once even if it has several links. A nil usage has no limits, and most methods accept
+// it.
 //
-// It is counted by walking the subtree once, in the background, and from then
-// on kept by what the guest does. What the host does to the subtree is noticed
-// only by the next walk, which a refused request asks for, and so does much
-// that is removed: file systems add to files behind our back, and what they
-// added is given back with the rest. What happens during a walk may be counted
-// twice until the next, but never not at all: a walk during which something was
-// moved never lowers the count.
+// A walk through the subtree counts it once, in the background. Then the guest's requests update the
+// count. Changes by the host are noticed only by the next walk. A refused request starts one, and so
+// do large removals, since file systems allocate blocks of their own that are freed with a file.
+// Changes during a walk may count twice until the next one, but never not at all: a walk during
+// which something was moved never lowers the count.
 type usage struct {
 	rules *rules
 	path  string // of the subtree
 
-	// names is held while files get or lose names and this is counted, so that a file's last name
-	// is known to be the last. shrinking is held (shared) while space is freed, which may take
-	// long, and counted. The end of a walk holds both, so that it cannot come between a change and
-	// its count. Lock order: shrinking, names, mu.
+	// names is held while files get or lose names and that is counted, so that the last name of a
+	// file is recognized. shrinking is held (shared) while space is freed, which may take long, and
+	// counted. The end of a walk holds both, so that it cannot come between a change and its count.
+	// Lock order: shrinking, names, mu.
 	shrinking sync.RWMutex
 	names     sync.Mutex
 
@@ -45,10 +43,10 @@ type usage struct {
 
 	walking     bool
 	nextWalk    time.Time
-	shrunk      int64 // bytes given back since the last walk began
+	shrunk      int64 // bytes freed since the last walk began
 	grown       int64 // bytes and files added since then
 	grownFiles  int64
-	moved       bool // whether something was moved since then
+	moved       bool // something was moved since then
 	everCounted bool
 }
 
@@ -57,7 +55,7 @@ type tracked struct {
 	id     identity
 	refs   int
 	bytes  int64 // as counted
-	orphan bool  // has no name: counts until it is closed
+	orphan bool  // without a name: counts until it is closed
 }
 
 func newUsage(r *rules, path string) *usage {
@@ -88,7 +86,7 @@ func (u *usage) addLocked(bytes, files int64) {
 	}
 }
 
-// mayAdd fails if the limits do not allow so many files more, or another name, which needs space in
+// mayAdd fails if the limits do not allow so many more files, or another name, which needs space in
 // its folder. The caller holds names until it has called added.
 func (u *usage) mayAdd(files int64) error {
 	if u == nil {

@@ -12,8 +12,7 @@ import (
 // maxName is the longest name of a Linux file.
 const maxName = 255
 
-// checkName refuses what is not the name of one file in a folder. Linux sends
-// no such names; a hostile guest may.
+// checkName returns an error unless name is one path component. Linux only sends valid names.
 func checkName(name string) error {
 	switch {
 	case len(name) > maxName:
@@ -24,8 +23,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// stale turns "not there" into "not there any more", upon which the guest's
-// kernel looks the name up again.
+// stale replaces errors for a missing file by ESTALE, so that the guest's kernel looks the name up
+// again.
 func stale(err error) error {
 	switch err {
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
@@ -34,8 +33,8 @@ func stale(err error) error {
 	return err
 }
 
-// folder returns a descriptor of a folder, which is good for names in it and
-// has been where its node says less than a second ago. The caller releases it.
+// folder returns a descriptor of a folder whose place was checked less than a second ago. The
+// caller must release it.
 func (s *session) folder(n *node) (*descriptor, error) {
 	if n.kind != unix.S_IFDIR {
 		return nil, unix.ENOTDIR
@@ -46,7 +45,7 @@ func (s *session) folder(n *node) (*descriptor, error) {
 		s.mu.Unlock()
 		return nil, unix.ENAMETOOLONG
 	}
-	var missing []*node // n and the folders above it that must be checked
+	var missing []*node // n and its parents that must be checked
 	for at := n; ; at = at.parent {
 		if at.isRoot() || at.path != nil && (at.removed || now.Sub(at.checked) < fresh) {
 			dir := at.path.acquire()
@@ -63,7 +62,7 @@ func (s *session) folder(n *node) (*descriptor, error) {
 	}
 }
 
-// descend goes from dir, which it releases, down to the first of missing.
+// descend checks missing, from the last to the first, starting in dir, which it releases.
 func (s *session) descend(dir *descriptor, missing []*node, now time.Time) (*descriptor, error) {
 	for i := len(missing) - 1; i >= 0; i-- {
 		next, err := s.check(dir, missing[i], now)
@@ -76,7 +75,7 @@ func (s *session) descend(dir *descriptor, missing []*node, now time.Time) (*des
 	return dir, nil
 }
 
-// check finds a folder at its place below dir and keeps its descriptor.
+// check opens a folder at its place in dir and keeps its descriptor.
 func (s *session) check(dir *descriptor, n *node, now time.Time) (*descriptor, error) {
 	s.mu.Lock()
 	name, parent, path := n.name, n.parent, n.path
@@ -112,8 +111,8 @@ func (s *session) check(dir *descriptor, n *node, now time.Time) (*descriptor, e
 	return path, nil
 }
 
-// place returns where a node is: the descriptor of a folder, to be released,
-// and a name. The root is nowhere.
+// place returns a node's place: the descriptor of a folder, which the caller must release, and a
+// name. The root has no place.
 func (s *session) place(n *node) (*descriptor, string, error) {
 	if n.isRoot() {
 		return nil, "", unix.EBUSY
@@ -125,8 +124,7 @@ func (s *session) place(n *node) (*descriptor, string, error) {
 	return dir, name, err
 }
 
-// openNode opens a node's file at its place. The file is the node's, or the
-// node is stale.
+// openNode opens a node's file at its place. It fails with ESTALE if another file is there.
 func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, error) {
 	dir, name, err := s.place(n)
 	if err != nil {
@@ -134,7 +132,7 @@ func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, err
 	}
 	defer dir.release()
 	if flags&unix.O_PATH == 0 {
-		// The host's user could put a pipe there: do not wait for its other end.
+		// Do not wait if the host's user has put a pipe there.
 		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
 	}
 	d, err := openAt(dir, name, flags, 0)
@@ -151,8 +149,7 @@ func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, err
 	return d, nil
 }
 
-// openFile is openNode for a regular file, which may have lost its name since
-// the guest looked it up.
+// openFile is openNode for a regular file, even if it has lost its name since the guest's look-up.
 func (s *session) openFile(n *node, flags int, info *fileInfo) (*descriptor, error) {
 	d, err := s.openNode(n, flags, info)
 	if err != unix.ESTALE {
@@ -171,8 +168,8 @@ func (s *session) openFile(n *node, flags int, info *fileInfo) (*descriptor, err
 	return d, d.stat(info)
 }
 
-// path returns a descriptor, to be released, that names the node's file for
-// procPath and for AT_EMPTY_PATH.
+// path returns a descriptor of a node's file for procPath and AT_EMPTY_PATH. The caller must
+// release it.
 func (s *session) path(n *node, info *fileInfo) (*descriptor, error) {
 	if d := s.held(n); d != nil {
 		return d, d.stat(info)
@@ -187,8 +184,8 @@ func (s *session) path(n *node, info *fileInfo) (*descriptor, error) {
 	return s.openNode(n, unix.O_PATH, info)
 }
 
-// held returns a descriptor of a node's file that needs no name: of one that
-// the guest has open, or has removed. It may be nil.
+// held returns a descriptor of a node's file if there is one that needs no name: of an open or
+// removed file, or the root. It may be nil.
 func (s *session) held(n *node) *descriptor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,14 +198,13 @@ func (s *session) held(n *node) *descriptor {
 	return nil
 }
 
-// removed notes that a file, of which d is a descriptor and before what that
-// told, has lost the name by which it was known. Programs of the guest may be about to open it: Linux
-// tries that again once if it fails, and a file that is replaced time and again
-// would fail it twice. What is kept for them goes on counting in u.
+// removed records that the file d, with the attributes before, has lost the name of its place. It
+// keeps d, since programs of the guest may be about to open the file: Linux retries a stale open
+// only once, so it could fail for a file that is replaced often. The file counts in u until then.
 func (s *session) removed(parent *node, name string, d *descriptor, before *fileInfo, u *usage) {
 	var after fileInfo
 	if d.stat(&after) != nil || after.Nlink >= before.Nlink {
-		return // the host's user has put another file there just then
+		return // the host's user has replaced the file meanwhile
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

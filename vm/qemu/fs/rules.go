@@ -14,8 +14,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// rules are the share's subtrees in the form in which requests need them. They
-// are read anew whenever the set has changed.
+// rules are the share's subtrees, compiled for requests, again after each change of the set.
 type rules struct {
 	root     identity
 	folder   *descriptor // of the share
@@ -25,26 +24,25 @@ type rules struct {
 
 	mu     sync.Mutex
 	cur    *ruleset
-	usages map[string]*usage // by the subtree's path; they outlive a change of rules
+	usages map[string]*usage // by the subtree's path; kept when rules change
 }
 
-// ruleset is one version of the rules. Nodes cache their zone together with
-// the ruleset that it comes from.
+// ruleset is one version of the rules. Nodes cache their zone with its ruleset.
 type ruleset struct {
 	version uint64
 	root    *zone
 }
 
-// zone is what holds for a folder and what is in it.
+// zone is the owner and quota of a folder and of the files in it.
 type zone struct {
 	owner fuse.Owner
-	usage *usage // of the innermost subtree with limits; nil without
+	usage *usage // of the innermost subtree with limits, or nil
 
-	// A subtree's folder and those above it are fixed: as with mount points,
-	// the guest can neither rename nor remove them.
+	// A subtree's folder and the folders above it are fixed: the guest can neither rename nor
+	// remove them, as if they were mount points.
 	fixed  bool
-	inside *zone            // what holds for the files in it that are in no zone of their own
-	named  map[string]*zone // of files in it that are subtrees or lead to one
+	inside *zone            // of other files in it
+	named  map[string]*zone // of folders in it that are or contain subtrees
 }
 
 // of returns the zone of a file in a folder of zone z.
@@ -67,7 +65,7 @@ func (r *rules) init(folder *descriptor, subtrees *vm.Subtrees, log *slog.Logger
 	r.current()
 }
 
-// current returns the rules as they are now.
+// current returns the current rules.
 func (r *rules) current() *ruleset {
 	v := r.subtrees.Version()
 	r.mu.Lock()
@@ -78,7 +76,7 @@ func (r *rules) current() *ruleset {
 	return r.cur
 }
 
-// renew makes every node find its zone again.
+// renew makes all nodes look up their zone again.
 func (r *rules) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +84,7 @@ func (r *rules) renew() {
 	r.cur = &c
 }
 
-// compile turns the list of subtrees into zones. The caller holds r.mu.
+// compile makes zones of the subtrees. The caller holds r.mu.
 func (r *rules) compile() *ruleset {
 	list, version := r.subtrees.All()
 	root := newZone(fuse.Owner{}, nil)
@@ -127,8 +125,7 @@ func (r *rules) compile() *ruleset {
 	return &ruleset{version, root}
 }
 
-// limitedBelow lists the subtrees with limits inside path; they count for
-// themselves.
+// limitedBelow returns the subtrees with limits below path, which do not count for path.
 func (r *rules) limitedBelow(path string) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +146,8 @@ func (s *session) zone(n *node) *zone {
 	return zoneLocked(n, rules, maxDepth)
 }
 
-// zoneLocked is zone. Renames can make nodes too deep, and on the host even a
-// circle of what the guest remembers: then what held before still holds.
+// zoneLocked is zone. After renames on the host, the places of nodes can be too deep or even form a
+// circle: then the last zone stays.
 func zoneLocked(n *node, rules *ruleset, depth int) *zone {
 	switch {
 	case n.isRoot():
@@ -166,7 +163,7 @@ func zoneLocked(n *node, rules *ruleset, depth int) *zone {
 	return n.zone
 }
 
-// owner returns whom a file is shown to belong to.
+// owner returns the owner that the guest sees.
 func (s *session) owner(z *zone, caller *fuse.Caller) fuse.Owner {
 	if s.policy != vm.OwnershipSubtree {
 		return caller.Owner
@@ -174,8 +171,8 @@ func (s *session) owner(z *zone, caller *fuse.Caller) fuse.Owner {
 	return z.owner
 }
 
-// mayMove reports whether a file may go from one zone to another, as the kernel
-// decides it for project quotas: what counts differently must be copied.
+// mayMove returns an error if a file must not move between zones. As with the kernel's project
+// quotas, a file that would count elsewhere must be copied.
 func mayMove(from, to *zone) error {
 	switch {
 	case from.fixed || to.fixed:
@@ -186,7 +183,7 @@ func mayMove(from, to *zone) error {
 	return nil
 }
 
-// mayLink reports whether one file may have a name in both zones.
+// mayLink returns an error if a file must not have names in both zones.
 func mayLink(from, to *zone) error {
 	if from.usage != to.usage || from.owner != to.owner {
 		return unix.EXDEV

@@ -15,33 +15,29 @@ import (
 )
 
 const (
-	// maxNodes bounds what a guest can make this process remember: some
-	// 300 bytes each. Linux forgets nodes long before, to save its own memory,
-	// of which it uses over a kilobyte each.
+	// maxNodes bounds the memory for nodes, of about 300 bytes each. Linux forgets nodes long
+	// before, since it uses over a kilobyte for each.
 	maxNodes = 2 << 20
-	// maxDepth is how many folders deep a guest can be. Linux has no such
-	// limit, but no path that it takes names more than 2048.
+	// maxDepth is the deepest nesting of folders. Linux has no such limit, but its longest path
+	// has 2048 names.
 	maxDepth = 1024
-	// fresh is how long the guest may use names and attributes without
-	// asking, under the subtree policy, and how long this process trusts that
-	// a folder is where it was.
+	// fresh is how long the guest may cache names and attributes under OwnershipSubtree, and how
+	// long this process assumes that a folder is still in its place.
 	fresh = time.Second
-	// barelyFresh is how long attributes hold where whoever asks is the owner. Any
-	// look-up asks; this only lets the question that the guest's kernel asks
-	// right after it use the answer.
+	// barelyFresh is how long the guest may cache attributes under other policies: only until the
+	// request that its kernel sends right after a look-up.
 	barelyFresh = time.Millisecond
 )
 
-// session is one mount of the share by the guest, and the file system that
-// go-fuse serves. It embeds what answers ENOSYS, which tells the guest's kernel
-// not to ask again: FLUSH (writes are written through, on most hosts), ACCESS (the guest's
-// kernel checks permissions itself), locks (its own too), TMPFILE, IOCTL.
+// session is one mount of the share by the guest. It implements the file system for go-fuse. Of the
+// embedded default, requests get ENOSYS, and the guest's kernel does not send them again: FLUSH
+// (writes are written through), ACCESS and locks (the guest's kernel handles them), TMPFILE, IOCTL.
 type session struct {
 	fuse.RawFileSystem
 	dev      *Device
 	policy   vm.Ownership
 	protocol *fuse.ProtocolServer
-	requests sync.WaitGroup // in progress; Add only while current, under Device.mu
+	requests sync.WaitGroup // in progress; Add only under Device.mu while it is current
 
 	nameTTL, attrTTL time.Duration
 
@@ -49,59 +45,56 @@ type session struct {
 	nodes    map[uint64]*node
 	byID     map[identity]*node
 	handles  map[uint64]*handle
-	opened   map[uint32]int // how many of them by each user of the guest
+	opened   map[uint32]int // number of handles by guest uid
 	lastNode uint64
 	lastFH   uint64
-	paths    list.List // of *node that hold a descriptor, latest used first
+	paths    list.List // of *node with a descriptor, last used first
 
 	maxPaths, maxHandles int
 }
 
 var _ fuse.RawFileSystem = (*session)(nil)
 
-// identity tells files apart, also from those that had the same inode number
-// before.
+// identity identifies a file, even if its inode number was used before.
 type identity struct {
 	dev, ino uint64
-	born     int64 // zero where the file system does not tell
+	born     int64 // zero if the file system has no times of birth
 }
 
-// node is a file that the guest's kernel knows. session.mu guards all but the
-// constants.
+// node is a file that the guest's kernel knows. session.mu guards all except the constants.
 type node struct {
 	id       uint64   // constant, as are the next two
 	identity identity //
 	kind     uint32   // S_IFREG, S_IFDIR or S_IFLNK
 
-	// Where it was last seen: a name in a folder. The root has no parent.
+	// Its last known place. The root has none.
 	parent *node
 	name   string
-	depth  int // below the root, when it was last seen
+	depth  int // below the root
 
-	lookups  uint64 // by the guest, less what it forgot
-	children int    // nodes that have this one as their parent
+	lookups  uint64 // of the guest, without those that it forgot
+	children int    // nodes with this parent
 
-	// A folder's descriptor, or that of a file that the guest removed, if it
-	// has one (then elem is its place in session.paths), and when its place was
-	// last checked. What was removed has no place.
+	// The descriptor of a folder, or of a file that the guest has removed, or nil. elem is its
+	// element in session.paths. checked is when its place was checked; a removed file has none.
 	path    *descriptor
 	elem    *list.Element
 	checked time.Time
 	removed bool
-	// What the descriptor of a removed file keeps on the disk counts here.
+	// The quota in which a removed file counts while path holds it.
 	charged *usage
 	tracked *tracked
 
 	open  map[*handle]struct{}
-	stamp stamp // of the data that the guest may have in its page cache
+	stamp stamp // of data that the guest may have cached
 
-	zone  *zone // of rules; recomputed when the rules change
+	zone  *zone // in rules
 	rules *ruleset
 }
 
 func (n *node) isRoot() bool { return n.id == fuse.FUSE_ROOT_ID }
 
-// newSession returns a session that knows the root only.
+// newSession returns a session that has only the root node.
 func newSession(d *Device) *session {
 	root := &node{id: fuse.FUSE_ROOT_ID, identity: d.rules.root, kind: unix.S_IFDIR, path: d.root.acquire(), lookups: 1}
 	s := &session{
@@ -127,7 +120,7 @@ func newSession(d *Device) *session {
 
 func (s *session) String() string { return s.dev.share.Tag }
 
-// close lets go of everything. No request is in progress.
+// close releases everything. No request may be in progress.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,11 +130,11 @@ func (s *session) close() {
 	for _, n := range s.nodes {
 		s.losePathLocked(n)
 	}
-	s.nodes[fuse.FUSE_ROOT_ID].path.release() // last: what no longer counts may have a subtree counted
+	s.nodes[fuse.FUSE_ROOT_ID].path.release() // last: usages may start a walk from it
 	s.nodes, s.byID, s.handles = nil, nil, nil
 }
 
-// node returns the node that a request names.
+// node returns the node with a number.
 func (s *session) node(id uint64) (*node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +144,7 @@ func (s *session) node(id uint64) (*node, error) {
 	return nil, unix.ESTALE
 }
 
-// enter makes the file at a place known to the guest, or known to it once more.
+// enter returns the node of the file at a place and counts a look-up.
 func (s *session) enter(parent *node, name string, id identity, kind uint32) (*node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,9 +162,9 @@ func (s *session) enter(parent *node, name string, id identity, kind uint32) (*n
 	return n, nil
 }
 
-// placeLocked notes where a node is.
+// placeLocked sets a node's place.
 func (s *session) placeLocked(n, parent *node, name string) {
-	if n.removed { // and has another name, or a new one
+	if n.removed { // it has another name
 		n.removed = false
 		s.losePathLocked(n)
 	}
@@ -197,9 +190,8 @@ func (s *session) Forget(id, lookups uint64) {
 	}
 }
 
-// dropLocked removes a node that neither the guest nor a child needs, and then
-// perhaps its parents. A request in progress may still use it: its descriptor
-// has references of its own.
+// dropLocked removes a node that neither the guest nor a child needs, then its parents likewise. A
+// request in progress may still use it, with its own reference to the descriptor.
 func (s *session) dropLocked(n *node) {
 	for n != nil && n.lookups == 0 && n.children == 0 && !n.isRoot() && s.nodes[n.id] == n {
 		delete(s.nodes, n.id)
@@ -212,7 +204,7 @@ func (s *session) dropLocked(n *node) {
 	}
 }
 
-// holdPathLocked keeps a descriptor of a node, for as long as there is room.
+// holdPathLocked keeps a node's descriptor until too many others are used after it.
 func (s *session) holdPathLocked(n *node, d *descriptor) {
 	if n.path != nil || s.nodes[n.id] != n {
 		return
@@ -223,7 +215,7 @@ func (s *session) holdPathLocked(n *node, d *descriptor) {
 	}
 }
 
-// losePathLocked gives up a node's descriptor.
+// losePathLocked releases a node's descriptor.
 func (s *session) losePathLocked(n *node) {
 	if n.elem != nil {
 		s.paths.Remove(n.elem)
@@ -282,7 +274,7 @@ func (s *session) freeRemoved(u *usage) (some bool) {
 	return some
 }
 
-// status turns an error into FUSE's number for it.
+// status returns FUSE's number for an error.
 func status(err error) fuse.Status {
 	if err == nil {
 		return fuse.OK

@@ -10,31 +10,29 @@ import (
 )
 
 const (
-	// userPrefix is of the only extended attributes that pass between guest and
-	// host. The others mean something to the host's kernel (capabilities,
-	// access lists, labels) and are neither shown nor stored.
+	// userPrefix begins the extended attributes that pass between guest and host. Others have a
+	// meaning for the host's kernel (capabilities, access lists, labels).
 	userPrefix = "user."
 	// maxXAttr and maxXAttrList are Linux's limits of a value and of a list.
 	maxXAttr, maxXAttrList = 64 << 10, 64 << 10
 )
 
-// attributed returns a node and a descriptor, to be released, for the system
-// calls on its attributes.
+// attributed returns a node and a descriptor for system calls on its attributes. The caller must
+// release the descriptor.
 func (s *session) attributed(id uint64) (*node, *descriptor, error) {
 	n, err := s.node(id)
 	if err != nil {
 		return nil, nil, err
 	}
 	if n.kind == unix.S_IFLNK {
-		return nil, nil, unix.EPERM // as Linux answers for user attributes
+		return nil, nil, unix.EPERM // as on Linux
 	}
 	var info fileInfo
 	d, err := s.path(n, &info)
 	return n, d, err
 }
 
-// changeXAttr runs f, which may add size bytes to a file's attributes, and
-// counts the block that they may take.
+// changeXAttr runs f, which may add size bytes to a file's attributes, and updates the quota.
 func (s *session) changeXAttr(id uint64, size int64, f func(path string) error) error {
 	n, d, err := s.attributed(id)
 	if err != nil {
@@ -59,8 +57,8 @@ func isUserXAttr(name string) bool {
 	return strings.HasPrefix(name, userPrefix) && len(name) > len(userPrefix) && len(name) <= maxName
 }
 
-// GetXAttr implements fuse.RawFileSystem. security.capability is asked for at
-// the first write to each file, so the answer to it costs nothing.
+// GetXAttr implements fuse.RawFileSystem. It needs no system call for security.capability, which
+// Linux reads at the first write to each file.
 func (s *session) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
 	if !isUserXAttr(name) {
 		return 0, fuse.ENODATA
@@ -77,7 +75,7 @@ func (s *session) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, de
 func (s *session) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
 	_, d, err := s.attributed(in.NodeId)
 	if err == unix.EPERM {
-		return 0, fuse.OK // a link has none
+		return 0, fuse.OK // a symbolic link has none
 	}
 	if err != nil {
 		return 0, status(err)
@@ -108,7 +106,7 @@ func (s *session) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, 
 	if in.Size > maxXAttr || int(in.Size) > len(value) || in.Flags&^(unix.XATTR_CREATE|unix.XATTR_REPLACE) != 0 {
 		return fuse.EINVAL
 	}
-	size := int64(len(name)) + int64(in.Size) // without a value it takes room, too
+	size := int64(len(name)) + int64(in.Size) // a name alone takes space, too
 	return status(s.changeXAttr(in.NodeId, size, func(path string) error {
 		return unix.Setxattr(path, name, value[:in.Size], int(in.Flags))
 	}))
