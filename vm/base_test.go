@@ -18,7 +18,7 @@ type fakeMachine struct {
 	deaf     bool  // ForceOff does not end it
 	how      error // it ends with this error
 	released int
-	closed   bool // its sockets are
+	closed   bool // sockets
 }
 
 func newMachine() *fakeMachine {
@@ -38,7 +38,7 @@ func (m *fakeMachine) ForceOff() bool {
 
 func (m *fakeMachine) Release() { m.released++ }
 
-// Its sockets, for NewBase; Base has methods of the same names.
+// Dial, Listen and Close implement vm.Sockets.
 func (m *fakeMachine) Dial(context.Context, uint32) (net.Conn, error) { return nil, net.ErrClosed }
 func (m *fakeMachine) Listen(uint32) (net.Listener, error)            { return nil, net.ErrClosed }
 func (m *fakeMachine) Close() error                                   { m.closed = true; return nil }

@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-func TestConsoleIsBoundedAndRotated(t *testing.T) {
+func TestConsoleRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "console.log")
 	if err := os.WriteFile(path, []byte("the run before"), 0o600); err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestConsoleIsBoundedAndRotated(t *testing.T) {
 	if b, err := os.ReadFile(path + ".1"); string(b) != "the run before" {
 		t.Errorf("the log of the run before is %q, %v", b, err)
 	}
-	// Writes that do not divide the bound, three times over.
+	// Three times the bound, in writes that do not divide it.
 	chunk := bytes.Repeat([]byte("0123456\n"), 12345)
 	total := 0
 	for total < 3*vm.MaxConsole {
@@ -51,8 +51,8 @@ func TestConsoleIsBoundedAndRotated(t *testing.T) {
 	}
 }
 
-// A log that cannot be written any more costs its lines and nothing else.
-func TestConsoleSurvivesTheLossOfItsFolder(t *testing.T) {
+// Write must not fail when the log cannot be written any more.
+func TestConsoleFolderRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestConsoleTail(t *testing.T) {
 	}
 }
 
-// Whatever a guest prints, an error that quotes it is short and plain.
+// Errors that quote the console must be short and printable.
 func FuzzConsoleTail(f *testing.F) {
 	f.Add([]byte("\x1b[31mred\r\n\xf0\x28\x8c\xbc Kernel panic - not syncing\x00\x9b2J\u202e"))
 	f.Fuzz(func(t *testing.T, printed []byte) {
@@ -120,8 +120,8 @@ func FuzzConsoleTail(f *testing.F) {
 	})
 }
 
-// A guest prints a few bytes at a time; the mark is heard all the same.
-func TestConsoleHearsAPanic(t *testing.T) {
+// The mark of a panic must be found in output that comes byte by byte.
+func TestConsolePanicked(t *testing.T) {
 	c, err := vm.OpenConsole("")
 	if err != nil {
 		t.Fatal(err)

@@ -43,8 +43,8 @@ func TestVirtualizes(t *testing.T) {
 	}
 }
 
-// A QEMU that is there but no good is found out, with the command that repairs it.
-func TestABadQEMU(t *testing.T) {
+// An unusable QEMU must be reported with the command that repairs it.
+func TestBadQEMU(t *testing.T) {
 	for name, script := range map[string]string{
 		"too old":        "echo QEMU emulator version 5.2.0",
 		"does not start": "echo libfoo.so is missing >&2; exit 127",

@@ -24,8 +24,7 @@ import (
 	"osaurus-sandbox/vm/vmtest"
 )
 
-// ownerEnv makes the test binary a program that owns a machine: its value is
-// the machine's configuration.
+// ownerEnv makes the test binary start a machine with the configuration in its value.
 const ownerEnv = "OSAURUS_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -56,7 +55,7 @@ func own(config []byte) error {
 	return m.Err()
 }
 
-func TestQEMUDiesWithItsOwner(t *testing.T) {
+func TestQEMUEndsWithOwner(t *testing.T) {
 	cfg, err := json.Marshal(vmtest.BuildImage(t, vm.AMD64).Config(t))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +84,7 @@ func TestQEMUDiesWithItsOwner(t *testing.T) {
 		t.Fatal("QEMU does not run")
 	}
 	defer func() {
-		if lives(pid) { // the test has failed: leave nothing
+		if lives(pid) { // after a failure
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}()
@@ -95,7 +94,7 @@ func TestQEMUDiesWithItsOwner(t *testing.T) {
 	timetest.Eventually(t, "QEMU has ended with its owner", func() bool { return !lives(pid) })
 }
 
-// lives reports whether a process exists and is not only waiting to be reaped.
+// lives reports whether a process exists and is not a zombie.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
@@ -110,7 +109,7 @@ func started(t *testing.T, cfg vm.Config) (*vmtest.Guest, int) {
 	return g, qemu.PID(g.Machine)
 }
 
-func TestQEMUIsConfined(t *testing.T) {
+func TestQEMUConfined(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "a secret of the host")
 	_, pid := started(t, vmtest.BuildImage(t, vm.AMD64).Config(t))
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -128,7 +127,7 @@ func TestQEMUIsConfined(t *testing.T) {
 	}
 }
 
-func TestQEMUIsKilled(t *testing.T) {
+func TestQEMUKilled(t *testing.T) {
 	g, pid := started(t, vmtest.BuildImage(t, vm.AMD64).Config(t))
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -161,7 +160,7 @@ func TestQEMUFrozen(t *testing.T) {
 	}
 }
 
-// A kernel that panics before it has a driver for its console is heard too.
+// A panic must be reported even if the kernel has no driver for its console yet.
 func TestEarlyPanic(t *testing.T) {
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		t.Run(string(arch), func(t *testing.T) {
@@ -185,7 +184,7 @@ func TestMaxCPUs(t *testing.T) {
 		cfg := vmtest.BuildImage(t, arch).Config(t)
 		cfg.CPUs = vm.MaxCPUs
 		g, _ := started(t, cfg)
-		if err := g.Close(); err != nil { // so many threads are not to wait for the test's end
+		if err := g.Close(); err != nil { // now, since it has many threads
 			t.Error(err)
 		}
 	}

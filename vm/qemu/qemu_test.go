@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// What the suite cannot know: that no process of ours is left.
+// noChildren checks that this process has no children left.
 func noChildren(t *testing.T) {
 	t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A counter that ticks steadily has one rate, whenever it is asked for.
+// Measurements of the counter's rate must agree.
 func TestTickRate(t *testing.T) {
 	first := tickRate()
 	if first < 100_000 || first > 10_000_000 {

@@ -15,10 +15,10 @@ import (
 	"osaurus-sandbox/vm/vz"
 )
 
-// hostFromGuest is what QEMU's network has.
+// hostFromGuest is the host's address in QEMU's network.
 const hostFromGuest = "10.0.2.2"
 
-// What a Mac is not able or allowed to do is named, with what repairs it.
+// Errors must name what a Mac lacks, with advice.
 func TestRefusals(t *testing.T) {
 	image := vmtest.BuildImage(t, vm.ARM64)
 	for reason, want := range map[string]struct {
@@ -75,9 +75,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The stand-in is as rude as the real module: without that the tests above
-// would show nothing.
-func TestStandInHasNoManners(t *testing.T) {
+// The stand-in must fail like the real module, or the other tests prove nothing.
+func TestStandIn(t *testing.T) {
 	panics := func(what string, f func()) {
 		t.Helper()
 		defer func() {
@@ -88,7 +87,7 @@ func TestStandInHasNoManners(t *testing.T) {
 		f()
 	}
 	image := vmtest.BuildImage(t, vm.ARM64)
-	loader, err := real.NewLinuxBootLoader(image.Initrd) // no Image
+	loader, err := real.NewLinuxBootLoader(image.Initrd) // not an Image
 	if err != nil {
 		t.Fatal(err)
 	}

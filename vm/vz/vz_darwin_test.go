@@ -2,5 +2,5 @@
 
 package vz_test
 
-// hostFromGuest: macOS's NAT does not reach the host's loopback.
+// hostFromGuest is empty: macOS's NAT does not reach the host's loopback.
 const hostFromGuest = ""

@@ -16,7 +16,7 @@ import (
 func TestConformance(t *testing.T) {
 	vmtest.Run(t, vmtest.Suite{
 		Driver: &vz.Driver{}, Arch: vz.NativeArch(), HostFromGuest: hostFromGuest,
-		// Flaws of vz v3.7.1: see listener, and the channels of each machine.
+		// Leaks of vz v3.7.1: see switchboard.receive, and the channels of each machine.
 		Lasting: []string{
 			"vz/v3.(*VirtioSocketListener).AcceptVirtioSocketConnection",
 			"go-infinity-channel.(*Channel[...]).infiniteBuffer",
@@ -24,8 +24,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The framework says nothing of a panic; the console does.
-func TestPanicIsHeard(t *testing.T) {
+// The framework does not report a kernel panic, so the driver must find it on the console.
+func TestKernelPanic(t *testing.T) {
 	g := vmtest.Boot(t, &vz.Driver{}, vmtest.BuildImage(t, vz.NativeArch()).Config(t))
 	go g.Call("panic")
 	select {

@@ -27,7 +27,7 @@ func openFiles(t testing.TB) int {
 	return len(es)
 }
 
-// A guest that remembers every file costs no descriptor for them.
+// Nodes must not cost descriptors.
 func TestManyNodesFewDescriptors(t *testing.T) {
 	const files, perFolder, budget = 20000, 50, 60
 	before := openFiles(t)
@@ -66,13 +66,12 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 	if s.Nodes != files+len(folders) || s.Paths > budget/4 || most > budget {
 		t.Errorf("%+v for %d files and %d folders, %d descriptors", s, files, len(folders), most)
 	}
-	// All of them are still what they were, though their folders' descriptors
-	// have long been recycled.
+	// All still work, although their folders' descriptors were recycled.
 	for i := 0; i < files; i += 37 {
 		must(c.getattr(nodes[i]))(t)
 		c.release(must(c.open(nodes[i], unix.O_RDWR))(t).Fh)
 	}
-	// Open files are bounded as well, and who opens all it can leaves some to others.
+	// Open files are bounded, and no user can take all of them.
 	var fhs []uint64
 	for user := range uint32(3) {
 		c.as.Uid = user
@@ -114,8 +113,7 @@ func TestManyNodesFewDescriptors(t *testing.T) {
 	timetest.Eventually(t, "all files are closed", func() bool { return openFiles(t) <= before })
 }
 
-// A parent that the guest has forgotten is remembered as long as a child needs
-// it, and no longer.
+// A forgotten parent must be kept as long as a child needs it.
 func TestForgottenParent(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.host("a/b/f", "x")
@@ -150,11 +148,11 @@ func TestDepth(t *testing.T) {
 	t.Error("there is no limit")
 }
 
-func TestPanicCostsOneRequest(t *testing.T) {
+func TestPanicFailsOneRequest(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.dev.mu.Lock()
 	good := c.dev.cur
-	c.dev.cur = &session{} // has nothing to serve with
+	c.dev.cur = &session{} // panics
 	c.dev.mu.Unlock()
 	h := fuse.InHeader{Opcode: uint32(opStatFS), Unique: 99, NodeId: root}
 	reply := make([]byte, 200)
@@ -192,9 +190,8 @@ func TestShortRequests(t *testing.T) {
 	c.statfs(root)
 }
 
-// A request whose header another processor of the guest changes after it was read is not served as the
-// new one, which nobody has checked.
-func TestHeaderThatChanges(t *testing.T) {
+// A request must not be served if the guest changes its header after the check.
+func TestHeaderChanges(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	f := must(c.create(root, "f"))(t)
 	want(t, "write", c.write(f.Fh, 0, []byte("text"), 0), nil)
@@ -211,7 +208,7 @@ func TestHeaderThatChanges(t *testing.T) {
 	}
 }
 
-// A new mount knows nothing of the old one, whose requests end as they began.
+// Nodes and handles must not survive a new mount.
 func TestRemount(t *testing.T) {
 	before := openFiles(t)
 	c := newClient(t, vm.Share{}, Options{})

@@ -17,13 +17,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// client speaks FUSE to a device as a guest's kernel would, or would never. It
-// may be used by several goroutines.
+// client sends FUSE requests to a device, valid or not. Several goroutines may use it.
 type client struct {
 	t   testing.TB
 	dev *Device
 	dir string      // the share on the host
-	as  fuse.Caller // who asks
+	as  fuse.Caller // of requests
 }
 
 // newClient shares a new folder and mounts it.
@@ -50,10 +49,10 @@ func (c *client) mount() {
 	}
 }
 
-// bytesOf is the memory of a struct of the protocol.
+// bytesOf returns the memory of a struct.
 func bytesOf[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
 
-// raw sends bytes as they are and returns the reply with its header.
+// raw sends a request with its header and returns the reply with its header.
 func (c *client) raw(request []byte, space int) []byte {
 	reply := make([]byte, space)
 	out, in := [][]byte{request}, [][]byte{reply}
@@ -77,8 +76,7 @@ func (c *client) request(op opcode, node uint64, body []byte, space int) ([]byte
 	return reply[outHeaderSize:], nil
 }
 
-// call sends in (of which the header is filled in) and names, and returns what
-// the reply begins with.
+// call sends a request with the arguments in and names. It returns the beginning of the reply.
 func call[Out, In any](c *client, op opcode, node uint64, in *In, names ...string) (out Out, err error) {
 	var body []byte
 	if in != nil {
@@ -268,7 +266,7 @@ func want(t testing.TB, what string, err, expected error) {
 	}
 }
 
-// must is for what has to work for the test to go on.
+// must returns v, or ends the test if there is an error.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -21,7 +21,7 @@ import (
 
 const root = fuse.FUSE_ROOT_ID
 
-// outside is a folder beside a share that must stay as it is.
+// outside is a folder beside a share, which must not change.
 type outside struct{ dir, secret string }
 
 const secret = "nobody in the guest may see or change this"
@@ -44,7 +44,7 @@ func (o outside) check(t testing.TB) {
 	}
 }
 
-func TestNamesThatAreNoNames(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	out := newOutside(t)
 	share := filepath.Join(out.dir, "share")
 	if err := os.Mkdir(share, 0o755); err != nil {
@@ -83,8 +83,7 @@ func TestNamesThatAreNoNames(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// The guest keeps asking for d/secret while d is a folder one moment and a link
-// to a folder outside the next.
+// The guest opens d/secret while the host keeps replacing the folder d by a link to a folder outside.
 func TestSwappedLinks(t *testing.T) {
 	out := newOutside(t)
 	c := newClient(t, vm.Share{}, Options{})
@@ -121,7 +120,7 @@ func TestSwappedLinks(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// Do not rely on what was checked a moment ago.
+				// Make the device check the folder again.
 				if n, _ := c.dev.cur.node(d.NodeId); n != nil {
 					c.dev.cur.mu.Lock()
 					n.checked = time.Time{}
@@ -156,7 +155,7 @@ func TestSwappedLinks(t *testing.T) {
 	}
 }
 
-func TestFolderMovedOutOfTheShare(t *testing.T) {
+func TestFolderMovedOut(t *testing.T) {
 	out := newOutside(t)
 	c := newClient(t, vm.Share{}, Options{})
 	c.host("a/b/file", "x")
@@ -171,7 +170,7 @@ func TestFolderMovedOutOfTheShare(t *testing.T) {
 	want(t, "make below", second(c.create(b.NodeId, "new")), unix.ESTALE)
 	want(t, "open below", second(c.open(file.NodeId, unix.O_RDONLY)), unix.ESTALE)
 	want(t, "list", second(call[fuse.OpenOut](c, opOpenDir, b.NodeId, &fuse.OpenIn{})), unix.ESTALE)
-	// Back again, elsewhere in the share: looked up anew, the same nodes work.
+	// Moved back to another place, the same nodes work after a look-up.
 	if err := os.Rename(elsewhere, filepath.Join(c.dir, "z")); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +203,7 @@ func TestKindsOfFiles(t *testing.T) {
 		want(t, "mknod", err, unix.EPERM)
 	}
 	must(call[fuse.EntryOut](c, opMknod, root, &fuse.MknodIn{Mode: unix.S_IFREG | 0o640}, "regular"))(t)
-	// What was a file is a pipe now: opening it must fail and must not wait.
+	// The file is now a pipe: opening it must fail and not block.
 	file := must(c.walk("file"))(t)
 	if err := os.Rename(filepath.Join(c.dir, "pipe"), filepath.Join(c.dir, "file")); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestXAttrs(t *testing.T) {
 		_, err := call[none, none](c, opRemoveXAttr, f.NodeId, nil, name)
 		want(t, "remove "+name, err, unix.ENODATA)
 	}
-	// Of the host's other attributes nothing is told.
+	// Other attributes of the host are hidden.
 	_ = unix.Setxattr(filepath.Join(c.dir, "f"), "trusted.host", []byte("x"), 0)
 	if list, err := get(opListXAttr, "", 100); list != "user.a\x00" || err != nil {
 		t.Errorf("list: %q, %v", list, err)
@@ -65,8 +65,7 @@ func TestXAttrs(t *testing.T) {
 	want(t, "remove", err, nil)
 }
 
-// O_APPEND counts as the WRITE says it, and the host's own growth is not
-// written over.
+// Appending follows the flags of each WRITE and must not overwrite what the host has appended.
 func TestAppend(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.host("log", "one\n")
@@ -80,8 +79,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// Pages stay cached from one open to the next as long as nobody changed the
-// file, and not when the change may hide in a clock tick.
+// Pages may stay cached between opens if the file has not changed and its time stamp is old enough to
+// show a change.
 func TestKeepCache(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.host("f", "text")

@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// A disk that can have no more files is full, too.
+// A disk without free inodes is full.
 func TestFloorOfFiles(t *testing.T) {
 	const all = 1000
 	smalldisk.Run(t, fmt.Sprint("8m,nr_inodes=", all), func(d *smalldisk.Disk) {

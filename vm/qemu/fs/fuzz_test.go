@@ -14,13 +14,12 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// fuzzRoom is what a fuzzed guest may fill of the disk.
-const fuzzRoom = 64 << 20
+// fuzzSpace bounds how much of the disk a fuzzed guest may fill.
+const fuzzSpace = 64 << 20
 
-// FuzzRequest plays requests of arbitrary bytes, each preceded by its length
-// and the room for its reply, one after another on one mount. The device must
-// answer each within its room, still serve afterwards, and leave alone what is
-// outside the share.
+// FuzzRequest sends arbitrary requests to one mount, each preceded by its length and the space for
+// its reply. The device must answer within that space, continue to work, and touch nothing outside
+// the share.
 func FuzzRequest(f *testing.F) {
 	seed := func(requests ...[]byte) {
 		var all []byte
@@ -31,8 +30,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		f.Add(all)
 	}
-	// Nodes and handles are numbered in the order of their making: the seeds
-	// name those that exist by then.
+	// Nodes and handles are numbered in order of creation.
 	lookup := func(name string) []byte { return message[none](opLookup, root, nil, name) }
 	create := message(opCreate, root, &fuse.CreateIn{Flags: unix.O_RDWR | unix.O_CREAT, Mode: 0o644}, "new")
 	seed(lookup("dir"), message[none](opLookup, 2, nil, "file"), message(opOpen, 3, &fuse.OpenIn{Flags: unix.O_RDWR}),
@@ -56,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 		if err := unix.Statfs(share, &s); err != nil {
 			t.Fatal(err)
 		}
-		c := newClient(t, vm.Share{Path: share, MinFree: max(0, availableBytes(&s)-fuzzRoom), Subtrees: subtrees(t, vm.Subtree{Path: "dir", UID: 1, MaxBytes: fuzzRoom, MaxFiles: 100})}, Options{Files: minFiles})
+		c := newClient(t, vm.Share{Path: share, MinFree: max(0, availableBytes(&s)-fuzzSpace), Subtrees: subtrees(t, vm.Subtree{Path: "dir", UID: 1, MaxBytes: fuzzSpace, MaxFiles: 100})}, Options{Files: minFiles})
 		c.host("dir/file", "text")
 		if err := os.Symlink(out.dir, filepath.Join(share, "escape")); err != nil {
 			t.Fatal(err)
@@ -74,7 +72,7 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 		if stats(c.dev) == (counts{}) {
-			c.mount() // the guest said nothing that counts as that
+			c.mount() // no request was a mount
 		}
 		c.statfs(root)
 		c.dev.Close()
@@ -85,7 +83,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// message is a request, header and all.
+// message returns a request with its header.
 func message[In any](op opcode, node uint64, in *In, names ...string) []byte {
 	h := fuse.InHeader{Opcode: uint32(op), Unique: 1, NodeId: node}
 	b := append([]byte(nil), bytesOf(&h)...)

@@ -16,14 +16,13 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// renameIn is the older rename, which Linux sends where there are no flags.
+// renameIn is RENAME, which Linux sends without flags.
 type renameIn struct {
 	fuse.InHeader
 	NewDir uint64
 }
 
-// A folder that the guest renames keeps working for who is in it, with all
-// that is below.
+// Nodes below a renamed folder must still work.
 func TestRenamedFolder(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.host("a/b/f", "x")
@@ -46,9 +45,8 @@ func TestRenamedFolder(t *testing.T) {
 	want(t, "into itself", c.rename(root, "z", z.NodeId, "z", 0), unix.EINVAL)
 }
 
-// A file that the guest has looked up opens, even if it was replaced or removed
-// meanwhile; and it is that file, not what has its name now.
-func TestOpenWhatWasReplaced(t *testing.T) {
+// A node that was replaced or removed must still open as the same file.
+func TestOpenReplaced(t *testing.T) {
 	c := newClient(t, vm.Share{}, Options{})
 	c.host("f", "old")
 	c.host("g", "new")
@@ -90,7 +88,7 @@ func TestOpenWhatWasReplaced(t *testing.T) {
 	}
 }
 
-// Entries come once each, from any position, while the folder changes.
+// Each entry must be listed once, from any position, while the folder changes.
 func TestBigFolder(t *testing.T) {
 	const files = 100000
 	c := newClient(t, vm.Share{}, Options{})
@@ -100,7 +98,7 @@ func TestBigFolder(t *testing.T) {
 		}
 	}
 	fh := must(call[fuse.OpenOut](c, opOpenDir, root, &fuse.OpenIn{}))(t).Fh
-	seen := map[string]uint64{} // and the position after it
+	seen := map[string]uint64{} // the position after each name
 	read := func(off uint64, size int) []fuse.DirEntry {
 		in := fuse.ReadIn{Fh: fh, Offset: off, Size: uint32(size)}
 		es, err := fuse.ParseDirEntries(must(c.request(opReadDir, root, bytesOf(&in)[inHeaderSize:], size))(t))
@@ -120,7 +118,7 @@ func TestBigFolder(t *testing.T) {
 			}
 			seen[e.Name], off = e.Off, e.Off
 		}
-		if n == 100 { // what was read is removed, what comes is not touched
+		if n == 100 { // remove only entries that were read
 			for _, e := range es {
 				_ = c.unlink(root, e.Name)
 			}
@@ -144,8 +142,8 @@ func names(es []fuse.DirEntry) (s []string) {
 	return s
 }
 
-// Where a new link may pass for one before it, the guest asks for its target each time.
-func TestLinksWithoutTimesOfBirth(t *testing.T) {
+// Without times of birth, a new link can look like an old one: the guest must not cache targets.
+func TestSymlinkCaching(t *testing.T) {
 	const cacheSymlinks = 1 << 23 // FUSE_CACHE_SYMLINKS
 	c := newClient(t, vm.Share{}, Options{})
 	for born, want := range map[int64]uint32{0: 0, 1: cacheSymlinks} {
@@ -157,8 +155,8 @@ func TestLinksWithoutTimesOfBirth(t *testing.T) {
 	}
 }
 
-// Files of two file systems are two for the guest, though they have one number.
-func TestMountsInTheShare(t *testing.T) {
+// Files of two file systems with the same inode number must have different ones in the guest.
+func TestMountsInShare(t *testing.T) {
 	smalldisk.Run(t, "8m", func(d *smalldisk.Disk) {
 		var hosts, shown []uint64
 		c := newClient(t, vm.Share{Path: d.Dir}, Options{})
@@ -182,7 +180,7 @@ func TestMountsInTheShare(t *testing.T) {
 				t.Errorf("listed as %+v, looked up as %d", listed, f.Ino)
 			}
 		}
-		if shown[0] == shown[1] { // on the host they are one number since Linux 5.9
+		if shown[0] == shown[1] { // equal on the host since Linux 5.9
 			t.Errorf("%d on the host is %d for the guest", hosts, shown)
 		}
 		c.host("g", "")

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// subtrees returns a set of them.
+// subtrees returns a set of subtrees.
 func subtrees(t testing.TB, list ...vm.Subtree) *vm.Subtrees {
 	t.Helper()
 	set := &vm.Subtrees{}
@@ -48,7 +48,7 @@ func TestSubtreeOwners(t *testing.T) {
 	check(inner, "agents", "alice", "x", "inner", "deep", "f")
 	check(fuse.Owner{}, "agents", "bob", "f")
 
-	// The rules change under a node that is known.
+	// A change of the rules applies to known nodes.
 	known := must(c.walk("agents", "bob", "f"))(t)
 	if err := set.Set(vm.Subtree{Path: "agents/bob", UID: 4001, GID: 4001}); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestSubtreeOwners(t *testing.T) {
 	if a := must(c.getattr(known.NodeId))(t); a.Owner != bob {
 		t.Errorf("after the change: %v", a.Owner)
 	}
-	// A folder moves to another owner, with what is in it.
+	// A moved folder and its files get the new owner.
 	x, deep := must(c.walk("agents", "alice", "x"))(t), must(c.walk("agents", "alice", "f"))(t)
 	home, other := must(c.walk("agents", "alice"))(t), must(c.walk("agents", "bob"))(t)
 	want(t, "move a folder with a subtree in it", c.rename(home.NodeId, "x", other.NodeId, "x", 0), unix.EBUSY)
@@ -93,15 +93,15 @@ func TestAskerOwns(t *testing.T) {
 	}
 }
 
-// Whoever is taken for the owner, all may do what the owner may; and on the host no chmod lets others write.
-func TestEverybodyMay(t *testing.T) {
+// All users must have the owner's permissions, and no chmod may let others write on the host.
+func TestEverybody(t *testing.T) {
 	c := newClient(t, vm.Share{Ownership: vm.OwnershipEverybody}, Options{})
 	c.as.Uid = 1000
 	made := must(call[fuse.CreateOut](c, opCreate, root, &fuse.CreateIn{Flags: unix.O_RDWR, Mode: 0o640}, "f"))(t)
 	c.as.Uid = 1001
 	for _, step := range []struct{ set, shown, host uint32 }{
 		{0, 0o666, 0o640},
-		{0o777, 0o777, 0o755}, // chmod +x, of what it was shown
+		{0o777, 0o777, 0o755}, // chmod +x of the mode shown
 		{0o700, 0o777, 0o700},
 		{0o555, 0o555, 0o555},
 		{0o644, 0o666, 0o644},
@@ -124,8 +124,8 @@ func TestEverybodyMay(t *testing.T) {
 	}
 }
 
-// A folder of everybody's is so too: also one that was made with the mode that another was shown, or sticky.
-func TestEverybodysFolder(t *testing.T) {
+// The same for folders, including sticky ones.
+func TestEverybodyFolder(t *testing.T) {
 	c := newClient(t, vm.Share{Ownership: vm.OwnershipEverybody}, Options{})
 	c.as.Uid = 1000
 	dir := must(call[fuse.EntryOut](c, opMkdir, root, &fuse.MkdirIn{Mode: 0o1777}, "dir"))(t)
@@ -175,7 +175,7 @@ func TestOwnersAndModesOnTheHost(t *testing.T) {
 	}
 	want(t, "chown to the owner shown", second(c.setattr(made.NodeId, fuse.SetAttrInCommon{Valid: fuse.FATTR_UID | fuse.FATTR_GID})), nil)
 	onHost("tool", 0o755)
-	// The host's own set-user-ID files are not so in the guest.
+	// The guest does not see set-user-ID bits of the host.
 	c.host("suid", "x")
 	if err := os.Chmod(filepath.Join(c.dir, "suid"), 0o755|os.ModeSetuid|os.ModeSetgid); err != nil {
 		t.Fatal(err)

@@ -24,12 +24,12 @@ import (
 
 const (
 	ringSize  = 64
-	slots     = 2 * vhosttest.RingBytes // where in the memory the buffers begin
-	slotBytes = 256 << 10               // of each request in flight: what it says, and room for the reply in the second half
+	slots     = 2 * vhosttest.RingBytes // offset of the buffers
+	slotBytes = 256 << 10               // for each request: the request, and in the second half the reply
 	replyAt   = slotBytes / 2
 )
 
-// ringGuest is a driver of the device: requests go through a virtqueue.
+// ringGuest sends requests through a virtqueue.
 type ringGuest struct {
 	t        testing.TB
 	m        *vhosttest.Machine
@@ -61,8 +61,7 @@ func newRingGuest(t testing.TB, d *Device) *ringGuest {
 	return g
 }
 
-// put sends a request in a slot, in four descriptors: the request in two, the
-// room for the reply in two.
+// put sends a request in a slot, with two descriptors for the request and two for the reply.
 func (g *ringGuest) put(slot int, request []byte, space int) {
 	at := slots + slot*slotBytes
 	copy(g.m.Mem[at:], request)
@@ -84,16 +83,15 @@ func (g *ringGuest) take() (slot int, reply []byte) {
 	return int(head) / 4, g.m.Mem[at : at+int(n)]
 }
 
-// running counts the goroutines that are in a function.
+// running returns the number of goroutines in a function.
 func running(name string) int {
 	var all strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
 	return strings.Count(all.String(), name+"(")
 }
 
-// However many requests wait for the disk, each with a thread and memory, they have no more of
-// either than that, and others do not wait for them.
-func TestSlowRequestsAreBounded(t *testing.T) {
+// Requests that wait for the disk must use limited threads and memory and not delay others.
+func TestSlowRequestsBounded(t *testing.T) {
 	const atOnce, asked, space = 4, 10, 100
 	unlink := func(n int) []byte { return message[none](opUnlink, 2, nil, fmt.Sprint(n)) }
 	each := len(unlink(0)) + space
@@ -140,9 +138,8 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// Reads and writes through the ring, of what the host has cached and of what it
-// has not.
-func TestDataThroughTheRing(t *testing.T) {
+// Reads must work with and without the data in the host's page cache.
+func TestDataThroughRing(t *testing.T) {
 	const size = 100000
 	dir := t.TempDir()
 	d, err := New(vm.Share{Path: dir}, Options{})

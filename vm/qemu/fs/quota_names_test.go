@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// long is a name that takes as much room as one can.
+// long returns a name of nearly the maximum length.
 func long(i int) string { return fmt.Sprintf("%0250d", i) }
 
-// foldersTakeRoom skips a test where names take no room that could be limited.
-func foldersTakeRoom(t *testing.T) {
+// foldersTakeSpace skips a test on file systems where names take no space.
+func foldersTakeSpace(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	for i := range 100 { // a file system may keep a few names for nothing
+	for i := range 100 { // a few names may be free
 		if err := os.Mkdir(filepath.Join(dir, long(i)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func foldersTakeRoom(t *testing.T) {
 	}
 }
 
-// within checks that a subtree holds no more than its limit, but for what the disk adds to a folder at once.
+// within checks that a subtree is within its limit, with a tolerance for blocks that a disk adds to folders.
 func (l limited) within() {
 	l.t.Helper()
 	if bytes, _, err := l.usage().count(l.dev.root); err != nil || bytes > l.maxBytes+64*kib {
@@ -42,10 +42,9 @@ func (l limited) within() {
 	}
 }
 
-// Names take room in their folder, and links and folders have some of their own: none of them goes
-// beyond the limit, however many there may be.
-func TestNamesTakeRoom(t *testing.T) {
-	foldersTakeRoom(t)
+// Names, links and folders take space on disk, so the limit of bytes must bound their number.
+func TestNamesTakeSpace(t *testing.T) {
+	foldersTakeSpace(t)
 	const limit, most = 256 * kib, 20000 // more than enough for each of them
 	for what, more := range map[string]func(limited, fuse.CreateOut, int) error{
 		"folders": func(l limited, _ fuse.CreateOut, i int) error { return second(l.mkdir(l.home, long(i))) },
@@ -71,9 +70,9 @@ func TestNamesTakeRoom(t *testing.T) {
 	}
 }
 
-// Nor do names that become longer where they are. What takes another's place in its folder needs no room.
-func TestLongerNamesTakeRoom(t *testing.T) {
-	foldersTakeRoom(t)
+// The limit also bounds longer names. Replacing a name in the same folder needs no space.
+func TestLongerNamesTakeSpace(t *testing.T) {
+	foldersTakeSpace(t)
 	const limit, names = 256 * kib, 4000
 	l := newLimited(t, limit, 0)
 	f := must(l.create(l.home, "f"))(t)

@@ -21,8 +21,7 @@ import (
 
 const kib = 1 << 10
 
-// limited is a share with one limited subtree, "home", which may hold some bytes beside its
-// own folder.
+// limited is a share with the limited subtree "home". Its limit excludes its own folder.
 type limited struct {
 	*client
 	home     uint64
@@ -58,7 +57,7 @@ func (l limited) usage() *usage {
 	return l.dev.rules.usages["home"]
 }
 
-// settled waits for the walk in progress.
+// settled waits for the end of a walk.
 func (l limited) settled() { l.t.Helper(); l.settles(l.usage()) }
 
 func (l limited) settles(u *usage) {
@@ -75,13 +74,13 @@ func (l limited) settles(u *usage) {
 	l.t.Fatal("the walk does not end")
 }
 
-// exact checks that what was counted as it happened is what a walk finds.
+// exact checks that the count equals the result of a walk.
 func (l limited) exact() { l.t.Helper(); l.agrees(l.usage()) }
 
 func (l limited) agrees(u *usage) {
 	l.t.Helper()
 	if s := l.dev.session(); s != nil {
-		s.freeRemoved(u) // of what no walk finds
+		s.freeRemoved(u) // which no walk finds
 		s.requests.Done()
 	}
 	bytes, files, err := u.count(l.dev.root)
@@ -92,7 +91,7 @@ func (l limited) agrees(u *usage) {
 	}
 }
 
-// left is how many bytes may still come.
+// left returns the bytes left in the quota.
 func (l limited) left() int64 {
 	_, left, _, _ := l.usage().room()
 	return left
@@ -165,7 +164,7 @@ func TestFileLimit(t *testing.T) {
 	want(t, "create", second(l.create(l.home, "z")), unix.EDQUOT)
 }
 
-func TestLimitsHaveBorders(t *testing.T) {
+func TestQuotaBorders(t *testing.T) {
 	l := newLimited(t, 100*kib, 0)
 	inside := must(l.create(l.home, "in"))(t)
 	beyond := must(l.create(root, "out"))(t)
@@ -177,7 +176,7 @@ func TestLimitsHaveBorders(t *testing.T) {
 	want(t, "move the subtree", l.rename(root, "home", root, "free", 0), unix.EBUSY)
 	want(t, "write beyond", l.write(beyond.Fh, 0, make([]byte, 200*kib), 0), nil)
 	want(t, "write within", l.write(inside.Fh, 0, make([]byte, 200*kib), 0), unix.EDQUOT)
-	// A limit that comes later holds for a file that is already open.
+	// A new limit applies to a file that is already open.
 	if err := l.dev.share.Subtrees.Set(vm.Subtree{Path: "home", MaxBytes: 1000 * kib}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +187,8 @@ func TestLimitsHaveBorders(t *testing.T) {
 	want(t, "write more", l.write(inside.Fh, 200*kib, make([]byte, 4*kib), 0), unix.EDQUOT)
 }
 
-// What takes room without being written counts too, and is not given back more
-// than once.
-func TestRoomWithoutWrites(t *testing.T) {
+// Space of links and attributes counts, and is freed once.
+func TestSpaceWithoutWrites(t *testing.T) {
 	l := newLimited(t, 1024*kib, 0)
 	for i := range 10 {
 		name := fmt.Sprint("link", i)
@@ -217,8 +215,8 @@ func TestRoomWithoutWrites(t *testing.T) {
 	l.exact()
 }
 
-// What was there before counts, and so does what the host does, in time.
-func TestHostFillsAndEmpties(t *testing.T) {
+// Existing files count, and the host's changes count after a walk.
+func TestHostChangesUsage(t *testing.T) {
 	dir := t.TempDir()
 	c := &client{dir: dir, t: t}
 	c.host("home/a/b/old", string(make([]byte, 500*kib)))
@@ -239,22 +237,22 @@ func TestHostFillsAndEmpties(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.due() // the refusal asks for a walk, and is one still
+	l.due() // the refusal starts a walk
 	want(t, "write too much", l.write(f.Fh, 0, make([]byte, 600*kib), 0), unix.EDQUOT)
 	l.settled()
 	want(t, "write", l.write(f.Fh, 0, make([]byte, 600*kib), 0), nil)
 	l.exact()
 }
 
-// A walk that fails leaves no subtree uncounted, and a folder that is removed meanwhile fails none.
-func TestWalkThatFails(t *testing.T) {
+// A failed walk must be repeated, and a folder that is removed meanwhile must not fail it.
+func TestWalkFails(t *testing.T) {
 	c := newClient(t, vm.Share{Subtrees: subtrees(t)}, Options{})
 	c.host("home", "no folder")
 	if err := c.dev.share.Subtrees.Set(vm.Subtree{Path: "home", MaxBytes: 1000 * kib}); err != nil {
 		t.Fatal(err)
 	}
 	l := limited{client: c}
-	c.statfs(root) // a request in which the rules are read
+	c.statfs(root) // makes the device read the rules
 	l.settled()
 	if err := os.Remove(filepath.Join(c.dir, "home")); err != nil {
 		t.Fatal(err)
@@ -277,10 +275,9 @@ func TestWalkThatFails(t *testing.T) {
 	want(t, "look into a folder that was removed", eachEntry(gone, func(string, *fileInfo) error { return unix.EIO }), nil)
 }
 
-// Many requests at once, and walks among them: in the end the count is exact,
-// and it never was too low to hold the limit.
-func TestCountingUnderFire(t *testing.T) {
-	const limit, slack = 512 * kib, 64 * kib // slack: what the disk adds to files of its own
+// With concurrent requests and walks, the limit must hold and the final count be exact.
+func TestConcurrentCounting(t *testing.T) {
+	const limit, slack = 512 * kib, 64 * kib // slack: blocks that the disk adds
 	l := newLimited(t, limit, 60)
 	var all sync.WaitGroup
 	for g := range 4 {
@@ -344,13 +341,12 @@ func TestCountingUnderFire(t *testing.T) {
 	}
 }
 
-// A subtree is counted again after much was removed from it: blocks that the disk
-// added to files after they were written must not be given back twice.
-func TestRemovingAsksForACount(t *testing.T) {
+// A large removal must start a walk, since blocks that the disk has added are freed with a file.
+func TestRemovalStartsWalk(t *testing.T) {
 	l := newLimited(t, 1024*kib, 0)
 	u := l.usage()
 	u.mu.Lock()
-	u.bytes -= 500 * kib // as if too much had been given back
+	u.bytes -= 500 * kib // as if too much had been freed
 	u.mu.Unlock()
 	l.due()
 	f := must(l.create(l.home, "f"))(t)

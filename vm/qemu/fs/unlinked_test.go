@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// A file without a name counts until it is closed, and then no more.
+// A removed file must count until it is closed.
 func TestRemovedButOpen(t *testing.T) {
 	l := newLimited(t, 1024*kib, 2)
 	f := must(l.create(l.home, "f"))(t)
@@ -25,7 +25,7 @@ func TestRemovedButOpen(t *testing.T) {
 	if a := must(l.getattr(f.NodeId))(t); a.Nlink != 0 || a.Size != 1016*kib {
 		t.Errorf("the file without a name: %v", a)
 	}
-	// A walk in the meantime does not set it free.
+	// A walk must not change that.
 	l.due()
 	want(t, "write beside it", l.write(g.Fh, 0, make([]byte, 64*kib), 0), unix.EDQUOT)
 	l.settled()
@@ -35,8 +35,7 @@ func TestRemovedButOpen(t *testing.T) {
 	l.exact()
 }
 
-// So does one that was only opened to be read, and one of which the guest may still
-// open what it has in mind: that is let go of before anything is refused.
+// A removed file that the guest may still open counts, but must be freed before a request is refused.
 func TestRemovedButKnown(t *testing.T) {
 	l := newLimited(t, 1024*kib, 0)
 	g := must(l.create(l.home, "g"))(t)
@@ -55,7 +54,7 @@ func TestRemovedButKnown(t *testing.T) {
 	}
 }
 
-// So does a folder, and is not set free by what else the guest forgets of it.
+// A removed folder must count until it is closed, even if the guest forgets its node.
 func TestRemovedButOpenFolder(t *testing.T) {
 	l := newLimited(t, 0, 1)
 	d := must(l.mkdir(l.home, "d"))(t)
@@ -69,8 +68,8 @@ func TestRemovedButOpenFolder(t *testing.T) {
 	l.exact()
 }
 
-// So does what was open before there was a limit, whether it is removed or replaced.
-func TestOpenBeforeTheLimit(t *testing.T) {
+// Files opened before there was a limit count when they are removed or replaced.
+func TestOpenBeforeLimit(t *testing.T) {
 	c := newClient(t, vm.Share{Subtrees: subtrees(t, vm.Subtree{Path: "home"})}, Options{})
 	c.host("home/f", string(make([]byte, 400*kib)))
 	c.host("home/g", string(make([]byte, 400*kib)))
@@ -98,7 +97,7 @@ func TestOpenBeforeTheLimit(t *testing.T) {
 }
 
 // A closed share is not counted again, even if much space is freed.
-func TestNoCountOfAClosedShare(t *testing.T) {
+func TestNoWalkAfterClose(t *testing.T) {
 	l := newLimited(t, 1024*kib, 0)
 	f := must(l.create(l.home, "f"))(t)
 	want(t, "write", l.write(f.Fh, 0, make([]byte, 512*kib), 0), nil)

@@ -17,7 +17,7 @@ import (
 
 const greeting = `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}, "capabilities": ["oob"]}}` + "\n"
 
-// server answers each command by its name, in a QEMU's stead.
+// server is a fake QEMU that answers each command by name.
 func server(t *testing.T, answer func(command string, id uint64) string) net.Conn {
 	client, conn := net.Pipe()
 	t.Cleanup(func() { conn.Close() })
@@ -73,7 +73,7 @@ func TestCommandsAndEvents(t *testing.T) {
 	}
 }
 
-func TestASilentPeer(t *testing.T) {
+func TestSilentPeer(t *testing.T) {
 	for name, say := range map[string]string{"nothing": "", "no greeting": `{"event": "STOP"}` + "\n", "half a line": greeting[:20]} {
 		client, conn := net.Pipe()
 		go fmt.Fprint(conn, say)
@@ -86,7 +86,7 @@ func TestASilentPeer(t *testing.T) {
 	}
 }
 
-func TestAPeerThatHangsUp(t *testing.T) {
+func TestPeerHangsUp(t *testing.T) {
 	client, conn := net.Pipe()
 	go func() { fmt.Fprint(conn, greeting); conn.Close() }()
 	if _, err := qmp.Connect(t.Context(), client, func(qmp.Event) {}); err == nil || fault.KindOf(err) == fault.Timeout {
@@ -94,7 +94,7 @@ func TestAPeerThatHangsUp(t *testing.T) {
 	}
 }
 
-// Whatever the peer says, the client neither panics nor waits for ever.
+// FuzzConversation checks that no input makes the client panic or wait for ever.
 func FuzzConversation(f *testing.F) {
 	f.Add([]byte(greeting + `{"return": {}, "id": 1}` + "\n" + `{"return": {"status": "running"}, "id": 2}` + "\n"))
 	f.Add([]byte(greeting + greeting))

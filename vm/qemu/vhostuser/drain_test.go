@@ -12,8 +12,8 @@ import (
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
 
-// TestLostChain stops a broken device that never pushes a chain: it must not
-// keep the front end, and a late push must not touch the ring.
+// TestLostChain stops a broken device that never pushes a chain. The front end must not wait, and a
+// late push must not touch the ring.
 func TestLostChain(t *testing.T) {
 	kept := make(chan *vhostuser.Chain, 1)
 	var queue atomic.Pointer[vhostuser.Queue]
@@ -35,8 +35,8 @@ func TestLostChain(t *testing.T) {
 	}
 }
 
-// hanging is a device that serves on its queue's own goroutine, and hangs in a
-// request as it would in a dead network file system, until end is closed.
+// hanging returns a device that serves on its queue's own goroutine and hangs in the request "hang",
+// as in a dead network file system, until end is closed.
 func hanging() (dev *queueRecorder, hangs <-chan struct{}, end chan struct{}) {
 	began := make(chan struct{})
 	end = make(chan struct{})
@@ -49,9 +49,9 @@ func hanging() (dev *queueRecorder, hangs <-chan struct{}, end chan struct{}) {
 	return dev, began, end
 }
 
-// TestHungUpOnAHang ends a machine whose device hangs in a request: nobody waits
-// for that for ever, and the request still has its memory when it goes on.
-func TestHungUpOnAHang(t *testing.T) {
+// TestHangUpDuringRequest ends a machine whose device hangs in a request. The wait must be limited,
+// and the request must keep its memory.
+func TestHangUpDuringRequest(t *testing.T) {
 	dev, hangs, end := hanging()
 	m, q, done := run(t, dev, 0)
 	send(m, q, "hang")
@@ -72,9 +72,9 @@ func TestHungUpOnAHang(t *testing.T) {
 	}
 }
 
-// TestResetOnAHang starts a broken device anew which hangs in a request: it goes
-// on when that is over, and what was asked before is not answered.
-func TestResetOnAHang(t *testing.T) {
+// TestResetDuringRequest resets a broken device that hangs in a request. After that request it must
+// work again, and not answer earlier requests.
+func TestResetDuringRequest(t *testing.T) {
 	dev, hangs, end := hanging()
 	m, q, _ := run(t, dev, 0)
 	send(m, q, "hang")

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
 
-// taker is a device with one queue that gives all chains back.
+// taker is a device with one queue that returns all chains.
 type taker struct{ check func(*Chain) }
 
 func (taker) Features() uint64 { return 0 }
@@ -65,7 +65,7 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-// FuzzMemTable maps what SET_MEM_TABLE describes.
+// FuzzMemTable maps the memory of a SET_MEM_TABLE.
 func FuzzMemTable(f *testing.F) {
 	f.Add(vhosttest.MemTable(vhosttest.Region{Guest: vhosttest.Base, Size: 1 << 16, User: vhosttest.User}))
 	f.Add(vhosttest.MemTable(vhosttest.Region{Guest: 0, Size: 4096}, vhosttest.Region{Guest: 4096, Size: 1 << 15, Offset: 1 << 15}))
@@ -86,7 +86,7 @@ func FuzzMemTable(f *testing.F) {
 			return
 		}
 		defer mem.release()
-		for _, r := range rs { // whatever was accepted can be touched
+		for _, r := range rs { // accepted memory must be accessible
 			iov, err := mem.appendGuest(nil, r.GPA, r.Size)
 			if err != nil {
 				t.Fatal(err)
@@ -99,8 +99,8 @@ func FuzzMemTable(f *testing.F) {
 	})
 }
 
-// FuzzQueue lays the input over a ring: descriptors first, then the available
-// ring; what is behind serves as indirect tables.
+// FuzzQueue puts the input into a ring: first the descriptors, then the available ring, then memory
+// for indirect tables.
 func FuzzQueue(f *testing.F) {
 	const (
 		num  = 8
@@ -151,7 +151,7 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// inMemory checks that a buffer is inside of guest memory, and can be touched.
+// inMemory checks that a buffer is in guest memory and accessible.
 func inMemory(t *testing.T, mem *memory, b []byte) {
 	if len(b) == 0 {
 		return

@@ -13,9 +13,8 @@ import (
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
 
-// A device that was told to stop while one of its requests hangs does not wait
-// for that as long as the front end would have, once that has hung up.
-func TestHungUpOnAStop(t *testing.T) {
+// When the front end hangs up, a stop that waits for a hanging request must wait less.
+func TestHangUpDuringStop(t *testing.T) {
 	const before = 2 * time.Second
 	for name, hangs := range map[string]func(*Queue){
 		"on the queue's own goroutine": func(*Queue) {},

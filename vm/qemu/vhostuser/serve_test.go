@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
 
-// Where things are in the memory of the test machines.
+// Offsets in the memory of test machines.
 const (
 	memSize  = 1 << 20
 	ring     = 0
@@ -24,7 +24,7 @@ const (
 	data     = 0x8000
 	reply    = 0x9000
 
-	// patience is more than anything takes here on a busy host.
+	// patience is long enough for a busy host.
 	patience = 30 * time.Second
 )
 
@@ -101,7 +101,7 @@ func run(t *testing.T, dev vhostuser.Device, features uint64) (*vhosttest.Machin
 	return m, q, done
 }
 
-// ask has one request answered.
+// ask sends a request and returns the answer.
 func ask(t *testing.T, m *vhosttest.Machine, q *vhosttest.Queue, text string) string {
 	t.Helper()
 	send(m, q, text)
@@ -145,21 +145,21 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestRegions has requests whose buffers and indirect tables cross from one
-// memory region into the next, as those of a big guest may.
+// TestRegions sends requests whose buffers and indirect tables cross from one memory region into the
+// next, as in a guest with much memory.
 func TestRegions(t *testing.T) {
 	const half = memSize / 2
 	m := vhosttest.New(t, memSize)
 	serve(m, &reverser{})
 	m.Negotiate(vhosttest.Indirect)
 	m.Seal()
-	// Neighbours for the guest, apart for QEMU, and swapped in the file.
+	// Adjacent for the guest, separate for QEMU, and swapped in the file.
 	m.Must(vhosttest.SetMemTable, vhosttest.MemTable(
 		vhosttest.Region{Guest: vhosttest.Base, Size: half, User: vhosttest.User, Offset: half},
 		vhosttest.Region{Guest: vhosttest.Base + half, Size: half, User: vhosttest.User + 2*half, Offset: 0},
 	), m.MemFD, m.MemFD)
 	at := func(offset int) []byte { return m.Mem[(offset+half)%memSize:] }
-	// The ring is where QEMU's address says: in the second half of the file.
+	// By QEMU's address, the ring is in the second half of the file.
 	q := m.NewQueue(0, ringSize, half)
 	q.Configure(0, vhosttest.User)
 	q.Enable()
@@ -185,8 +185,8 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// TestPause stops and continues the ring as QEMU does when a machine pauses:
-// the device keeps its state. A start at entry 0 is a new driver.
+// TestPause stops and resumes the ring like QEMU in a pause: the device must keep its state. A start
+// at entry 0 means a new driver.
 func TestPause(t *testing.T) {
 	dev := &reverser{}
 	m, q, _ := run(t, dev, 0)
@@ -219,9 +219,8 @@ func TestNewMemoryTable(t *testing.T) {
 	}
 }
 
-// TestPanic has a device panic, on its queue's goroutine and on a request's.
-// It breaks alone: a second device goes on, the front end is told, and a reset
-// repairs it.
+// TestPanic makes a device panic, on its queue's goroutine and on a request's. That must break only
+// this device, notify the front end, and be repaired by a reset.
 func TestPanic(t *testing.T) {
 	for name, spawn := range map[string]bool{"queue": false, "request": true} {
 		t.Run(name, func(t *testing.T) {
@@ -256,9 +255,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestUnacceptableMemory offers memory that could pull the ground from under
-// this process.
-func TestUnacceptableMemory(t *testing.T) {
+// TestMemoryRefused offers memory on which an access could crash this process.
+func TestMemoryRefused(t *testing.T) {
 	m := vhosttest.New(t, memSize)
 	serve(m, &reverser{})
 	m.Negotiate(0)
@@ -287,8 +285,7 @@ func TestUnacceptableMemory(t *testing.T) {
 	m.Must(vhosttest.SetMemTable, vhosttest.MemTable(whole), one...)
 }
 
-// TestHostileRing feeds running queues random rings: the process survives,
-// and so does the control plane.
+// TestHostileRing writes random rings into running queues. Process and control plane must survive.
 func TestHostileRing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	addrs := []uint64{0, guest(0), guest(data), guest(memSize - 8), guest(-1), 1<<64 - 1, 1<<64 - 16, guest(ring)}

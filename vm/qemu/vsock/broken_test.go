@@ -27,8 +27,8 @@ func TestBrokenDriver(t *testing.T) {
 	dial(t, d).Close()
 }
 
-// TestFaultyMemory breaks the device in the middle of a packet, whose data lies in
-// memory that the host has no page for: who ends connections then waits for none.
+// TestFaultyMemory breaks the device in the middle of a packet whose memory has no page. Connections
+// must still end.
 func TestFaultyMemory(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
@@ -53,7 +53,7 @@ func TestFaultyMemory(t *testing.T) {
 	atRest(t, d)
 }
 
-// faulty is memory whose file has shrunk: an access faults with SIGBUS.
+// faulty returns memory whose file has shrunk, so that an access raises SIGBUS.
 func faulty(t *testing.T) []byte {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzPacket lets a guest send any packets to a device in use: somebody
-// listens, reads and echoes. The input is a sequence of packets, each a byte
-// for what to do with its length, a header, and data as long as the byte says.
+// FuzzPacket sends packets to a device with a listener that echoes. The input is a sequence of
+// packets: a byte with the length of the data, a header, the data.
 func FuzzPacket(f *testing.F) {
 	packet := func(op uint16, flags, credit uint32, data string) []byte {
 		h := header{srcCID: guestCID, dstCID: hostCID, srcPort: 1, dstPort: hostPort, len: uint32(len(data)), typ: typeStream, op: op, flags: flags, bufAlloc: credit}
@@ -29,7 +28,7 @@ func FuzzPacket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		d := New(guestCID)
 		g := startGuest(t, d)
-		g.do(func() { g.seen = func(*header, []byte) bool { return true } }) // the script is all it says
+		g.do(func() { g.seen = func(*header, []byte) bool { return true } }) // it sends only the script
 		l := listen(t, d)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -50,7 +49,7 @@ func FuzzPacket(f *testing.F) {
 			g.do(func() { g.sendRaw(p) })
 			in = in[1+len(p):]
 		}
-		g.do(func() { // the device has seen all of it
+		g.do(func() { // the device has handled all of it
 			g.tx.Stop()
 			g.rx.Stop()
 		})

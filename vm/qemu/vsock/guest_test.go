@@ -31,8 +31,7 @@ const (
 	guestBuffer = 64 << 10 // per connection
 )
 
-// fakeGuest is the other end of the wire: a driver, and a network stack that
-// echoes what it gets.
+// fakeGuest is a driver and a network stack that echoes data.
 type fakeGuest struct {
 	t      testing.TB
 	m      *vhosttest.Machine
@@ -40,19 +39,19 @@ type fakeGuest struct {
 	served chan error
 	done   chan struct{}
 
-	// seen is called with each packet before the stack has it; the stack
-	// does not get it if seen returns true. Guarded by mu.
+	// seen is called with each packet first. If it returns true, the stack does not get the packet.
+	// Guarded by mu.
 	seen func(h *header, data []byte) bool
 
 	mu    sync.Mutex
 	conns map[key]*guestConn
 	free  []uint16 // slots of the tx ring
-	deaf  bool     // boots without a buffer for what comes
+	deaf  bool     // boots without receive buffers
 }
 
 type guestConn struct {
 	got           []byte // data of a connection that the guest made
-	out           []byte // what is to be echoed
+	out           []byte // data to echo
 	fwdCnt, txCnt uint32
 	alloc, fwd    uint32        // the host's
 	done          chan struct{} // closed when it is reset
@@ -89,7 +88,7 @@ func startGuest(t testing.TB, d *Device) *fakeGuest {
 	return g
 }
 
-// boot is what a driver does when it starts.
+// boot does what a driver does when it starts.
 func (g *fakeGuest) boot() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +186,7 @@ func (g *fakeGuest) stack(h *header, data []byte) {
 	}
 }
 
-// echo sends back what the host has room for. The caller holds g.mu.
+// echo sends back as much as the host's credit allows. The caller holds g.mu.
 func (g *fakeGuest) echo(k key, c *guestConn) {
 	for len(c.out) > 0 && g.conns[k] == c {
 		n := min(len(c.out), int(c.alloc-(c.txCnt-c.fwd)), 4096)
@@ -243,7 +242,7 @@ func (g *fakeGuest) connect(port uint32) *guestConn {
 	return c
 }
 
-// atRest checks that a device holds nothing any more.
+// atRest checks that a device has no connections left.
 func atRest(t testing.TB, d *Device) {
 	t.Helper()
 	timetest.Eventually(t, "all connections forgotten", func() bool {

@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// many is how many connections are open at once in each direction.
+// many is the number of connections in each direction.
 const many = 2000
 
 func dial(t testing.TB, d *Device) net.Conn {
@@ -74,7 +74,7 @@ func TestDial(t *testing.T) {
 	atRest(t, d)
 }
 
-// TestDialBeforeBoot dials before there is a guest, and across one's reboot.
+// TestDialBeforeBoot dials before the guest's boot, and connects again after its reboot.
 func TestDialBeforeBoot(t *testing.T) {
 	d := New(guestCID)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -94,7 +94,7 @@ func TestDialBeforeBoot(t *testing.T) {
 	atRest(t, d)
 }
 
-// TestMany has thousands of connections open at once, made by either side.
+// TestMany opens thousands of connections from each side.
 func TestMany(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
@@ -150,8 +150,8 @@ func TestMany(t *testing.T) {
 	atRest(t, d)
 }
 
-// TestLimits lets a guest connect until it is refused: for want of an Accept,
-// and for want of room.
+// TestLimits connects from the guest until the backlog is full, then until there are too many
+// connections.
 func TestLimits(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
@@ -198,7 +198,7 @@ func TestLimits(t *testing.T) {
 	}
 	connect(7)
 	wantRefused(1 + 5 + 7)
-	dial(t, d).Close() // the host has a share of its own
+	dial(t, d).Close() // the host has its own limit
 	open[0].Close()
 	timetest.Eventually(t, "room", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.placed[fromGuest]) < maxConns })
 	connect(1)
@@ -212,9 +212,8 @@ func TestLimits(t *testing.T) {
 	atRest(t, d)
 }
 
-// TestGuestThatTakesNothing connects and ends that again, time after time, while nothing is taken of what
-// the host has to say to it.
-func TestGuestThatTakesNothing(t *testing.T) {
+// TestGuestReadsNothing opens and ends connections from a guest that reads no packets.
+func TestGuestReadsNothing(t *testing.T) {
 	const rounds = 50
 	for name, end := range map[string]func(*fakeGuest, key){
 		"it resets":        func(g *fakeGuest, k key) { g.send(k, opRST, 0, nil) },
@@ -228,7 +227,7 @@ func TestGuestThatTakesNothing(t *testing.T) {
 			g.reboot()
 			l := listen(t, d)
 			defer l.Close()
-			var first net.Conn // stays, and waits at the head of all
+			var first net.Conn // stays at the head of the queue
 			for port := range uint32(1 + rounds) {
 				g.connect(port)
 				c, err := l.Accept()
@@ -259,8 +258,8 @@ func TestGuestThatTakesNothing(t *testing.T) {
 	}
 }
 
-// TestPortReuse connects from a port whose last connection the host has
-// closed, while the guest has not confirmed that yet.
+// TestPortReuse connects from a port whose last connection the host has closed and the guest has not
+// confirmed.
 func TestPortReuse(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
@@ -282,7 +281,7 @@ func TestPortReuse(t *testing.T) {
 	d.mu.Unlock()
 }
 
-// TestOverrun has a guest send more than it has credit for.
+// TestOverrun sends more data than the guest has credit for.
 func TestOverrun(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
@@ -304,7 +303,7 @@ func TestOverrun(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the guest was not reset")
 	}
-	// What it had credit for is there, the rest is not.
+	// Only data within the credit is kept.
 	n, err := io.Copy(io.Discard, c)
 	wantErrno(t, "the end of the data", err, errReset)
 	if n != firstWindow {
@@ -312,7 +311,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestStuckGuest writes to a guest that takes nothing.
+// TestStuckGuest writes to a guest that does not read.
 func TestStuckGuest(t *testing.T) {
 	d := New(guestCID)
 	g := startGuest(t, d)
@@ -394,7 +393,7 @@ func TestClose(t *testing.T) {
 	atRest(t, d)
 }
 
-func TestWindowsAreBounded(t *testing.T) {
+func TestWindowsBounded(t *testing.T) {
 	d := New(guestCID)
 	n := 0
 	for d.grow(lastWindow - firstWindow) {
@@ -403,7 +402,7 @@ func TestWindowsAreBounded(t *testing.T) {
 	if total := n * (lastWindow - firstWindow); total > maxGrown || total < maxGrown-lastWindow {
 		t.Errorf("windows grew by %d bytes, the limit is %d", total, maxGrown)
 	}
-	// It is given back also in the moment in which another asks in vain.
+	// A window is given back even while another connection asks for more.
 	c := newConn(d, fromGuest, key{hostPort, 1})
 	c.window = lastWindow
 	before := d.grown.Add(maxGrown)

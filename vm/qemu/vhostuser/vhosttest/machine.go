@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package vhosttest is a virtual machine without processors: for tests of virtio devices it speaks QEMU's half of vhost-user and drives virtqueues in memory of its own.
+// Package vhosttest is the front end for tests of vhost-user devices: QEMU's side of the protocol and a driver's side of virtqueues.
 package vhosttest
 
 import (
@@ -49,13 +49,13 @@ const (
 	version    = 1
 	needReply  = 8
 
-	// patience is how long a test waits for what should come at once.
+	// patience is how long a test waits for an answer.
 	patience = 30 * time.Second
 )
 
 var le = binary.LittleEndian
 
-// Machine is a front end with memory and no devices of its own.
+// Machine is a front end with memory.
 type Machine struct {
 	Back  *net.UnixConn // the back end's end of the connection
 	Front *net.UnixConn
@@ -65,7 +65,7 @@ type Machine struct {
 	t testing.TB
 }
 
-// New makes a machine with so many bytes of memory. It is gone with the test.
+// New returns a machine with size bytes of memory, which ends with the test.
 func New(t testing.TB, size int) *Machine {
 	t.Helper()
 	m := &Machine{t: t}
@@ -100,7 +100,7 @@ func New(t testing.TB, size int) *Machine {
 	return m
 }
 
-// Seal makes the memory acceptable: it cannot shrink any more.
+// Seal seals the memory against shrinking, as back ends require.
 func (m *Machine) Seal() {
 	m.t.Helper()
 	if _, err := unix.FcntlInt(uintptr(m.MemFD), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
@@ -108,8 +108,7 @@ func (m *Machine) Seal() {
 	}
 }
 
-// Send sends a request. Errors are not its business: the other side may have
-// hung up already.
+// Send sends a request. It ignores errors, since the other side may have hung up.
 func (m *Machine) Send(req uint32, payload []byte, fds ...int) {
 	b := le.AppendUint32(nil, req)
 	b = le.AppendUint32(b, version|needReply)
@@ -141,7 +140,7 @@ func (m *Machine) Refused(req uint32, payload []byte, fds ...int) bool {
 	return le.Uint64(m.Ask(req, payload, fds...)) != 0
 }
 
-// Must sends a request that the back end may not refuse.
+// Must sends a request and fails the test if the back end refuses it.
 func (m *Machine) Must(req uint32, payload []byte, fds ...int) {
 	m.t.Helper()
 	if m.Refused(req, payload, fds...) {
@@ -149,7 +148,7 @@ func (m *Machine) Must(req uint32, payload []byte, fds ...int) {
 	}
 }
 
-// Negotiate agrees on features. From then on each request is answered.
+// Negotiate negotiates features, with replies to all requests.
 func (m *Machine) Negotiate(features uint64) {
 	m.t.Helper()
 	m.Must(SetProtocolFeatures, U64(replyAck))

@@ -17,7 +17,7 @@ const (
 	IndirectDesc = 4
 )
 
-// RingBytes is the room a ring takes in memory, for up to 128 entries.
+// RingBytes is the size of a ring with up to 128 entries.
 const RingBytes = 3 * 4096
 
 // Queue is the driver's half of a virtqueue.
@@ -32,7 +32,7 @@ type Queue struct {
 	added, taken uint16
 }
 
-// NewQueue places a ring at an offset of the memory and tells the back end.
+// NewQueue returns a queue whose ring is at an offset in Mem.
 func (m *Machine) NewQueue(index, num, offset int) *Queue {
 	m.t.Helper()
 	q := &Queue{m: m, index: index, num: num, Desc: offset, avail: offset + 4096, used: offset + 8192}
@@ -46,8 +46,7 @@ func (m *Machine) NewQueue(index, num, offset int) *Queue {
 	return q
 }
 
-// Start makes the rings run from their first entry on. As QEMU does, it tells
-// all about each of them before it enables any.
+// Start starts rings at their first entry. Like QEMU, it configures all before it enables any.
 func Start(qs ...*Queue) {
 	for _, q := range qs {
 		q.m.t.Helper()
@@ -58,14 +57,14 @@ func Start(qs ...*Queue) {
 	}
 }
 
-// Resume makes a stopped ring go on from an entry.
+// Resume resumes a stopped ring at an entry.
 func (q *Queue) Resume(base uint16) {
 	q.m.t.Helper()
 	q.Configure(base, User+uint64(q.Desc))
 	q.Enable()
 }
 
-// Configure tells the back end about the ring, which QEMU has at an address.
+// Configure configures the ring in the back end. user is the ring's address in QEMU.
 func (q *Queue) Configure(base uint16, user uint64) {
 	q.m.t.Helper()
 	i := uint32(q.index)
@@ -81,21 +80,20 @@ func (q *Queue) Configure(base uint16, user uint64) {
 	q.m.Must(SetVringKick, U64(uint64(i)), q.Kick)
 }
 
-// Enable lets a configured ring run.
+// Enable enables a configured ring.
 func (q *Queue) Enable() {
 	q.m.t.Helper()
 	q.m.Must(SetVringEnable, State(uint32(q.index), 1))
 }
 
-// Stop disables and stops the ring, as QEMU does, and returns the entry that
-// the back end would take next.
+// Stop disables and stops the ring, like QEMU, and returns the back end's next entry.
 func (q *Queue) Stop() uint16 {
 	q.m.t.Helper()
 	q.m.Must(SetVringEnable, State(uint32(q.index), 0))
 	return le.Uint16(q.m.Ask(GetVringBase, State(uint32(q.index), 0))[4:])
 }
 
-// Clear empties the stopped ring, as a driver does that starts anew.
+// Clear empties the stopped ring, like a driver that restarts.
 func (q *Queue) Clear() {
 	clear(q.m.Mem[q.Desc:][:RingBytes])
 	q.added, q.taken = 0, 0
@@ -117,7 +115,7 @@ func PutDesc(b []byte, addr uint64, n uint32, flags, next uint16) {
 // word is a ring's flags (always 0 here) and index.
 func (q *Queue) word(off int) *uint32 { return (*uint32)(unsafe.Pointer(&q.m.Mem[off])) }
 
-// Publish hands chains to the device, and kicks it.
+// Publish makes chains available to the device and kicks it.
 func (q *Queue) Publish(heads ...uint16) {
 	for _, h := range heads {
 		le.PutUint16(q.m.Mem[q.avail+4+2*(int(q.added)%q.num):], h)
@@ -126,7 +124,7 @@ func (q *Queue) Publish(heads ...uint16) {
 	q.SetAvail(q.added)
 }
 
-// SetAvail sets the index of the available ring, right or wrong, and kicks.
+// SetAvail sets the index of the available ring, which may be invalid, and kicks.
 func (q *Queue) SetAvail(index uint16) {
 	q.added = index
 	atomic.StoreUint32(q.word(q.avail), uint32(index)<<16)
@@ -135,8 +133,8 @@ func (q *Queue) SetAvail(index uint16) {
 
 func (q *Queue) kick() { _, _ = unix.Write(q.Kick, U64(1)) }
 
-// Take returns the next chain that the device has used, and how many bytes it
-// wrote. It reports false if there is none.
+// Take returns the next used chain and the number of bytes written to it. It reports false if there
+// is none.
 func (q *Queue) Take() (head uint16, n uint32, ok bool) {
 	if uint16(atomic.LoadUint32(q.word(q.used))>>16) == q.taken {
 		return 0, 0, false
@@ -160,8 +158,7 @@ func (q *Queue) MustTake() (head uint16, n uint32) {
 	}
 }
 
-// Signalled waits for an eventfd and takes its signal. It reports false if
-// none comes in time.
+// Signalled waits for a signal of an eventfd and clears it. It reports false if none comes in time.
 func Signalled(fd int, wait time.Duration) bool {
 	for deadline := time.Now().Add(wait); ; time.Sleep(100 * time.Microsecond) {
 		var b [8]byte
