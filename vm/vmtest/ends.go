@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
-// testBeforeTheGuestIsUp checks what needs a machine but no guest.
+// testBeforeTheGuestIsUp checks the end of machines whose guest has not booted.
 func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 	t.Run("Kill", func(t *testing.T) {
 		g := New(t, r.Driver, r.image.Config(t))
@@ -35,7 +36,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("Dial before the guest is up = %v, want a timeout", err)
 		}
 		dialled, accepted := make(chan error), make(chan error)
-		const unserved = guestport.Control - 1 // so that it waits even if the guest is up meanwhile
+		const unserved = guestport.Control - 1 // not served, in case the guest has booted
 		go func() { _, err := g.Dial(context.Background(), unserved); dialled <- err }()
 		go func() { _, err := l.Accept(); accepted <- err }()
 		time.Sleep(50 * time.Millisecond) // for both to wait
@@ -83,11 +84,10 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 	})
 }
 
-// testTwoMachines runs two at once; one panics, then the other reboots.
+// testTwoMachines runs two machines at once. One panics, then the other reboots.
 func (r *run) testTwoMachines(t *testing.T) {
 	one, two := r.image.Config(t), r.image.Config(t)
 	one.Name, two.Name = "vmtest-one", "vmtest-two"
-	// As nothing would be lost without them, only here.
 	one.KernelArgs, two.KernelArgs = []string{"osaurus.test=one"}, []string{"osaurus.test=two"}
 	two.ConsoleLog = ""
 	panics, reboots := New(t, r.Driver, one), New(t, r.Driver, two)
@@ -127,19 +127,9 @@ func (r *run) testTwoMachines(t *testing.T) {
 	r.afterwards(t, reboots, nil)
 }
 
-// testPowerButton checks vm.Shutdown of a machine whose guest obeys only its power
-// button, or nothing.
+// testPowerButton presses the power button until the guest has powered off. A guest that ignores it
+// is ended by vm.Shutdown.
 func (r *run) testPowerButton(t *testing.T) {
-	// On a busy host a guest that obeys may be killed all the same: not each time.
-	const tries = 3
-	for try := 1; !r.obeysButton(t, try == tries); try++ {
-	}
-}
-
-// obeysButton presses the power button of a guest, and tells whether the guest does
-// as it should; if it must, that is an error otherwise.
-func (r *run) obeysButton(t *testing.T, must bool) bool {
-	t.Helper()
 	g := Boot(t, r.Driver, r.image.Config(t))
 	_, err := g.Call("button")
 	obeys := err == nil
@@ -147,20 +137,12 @@ func (r *run) obeysButton(t *testing.T, must bool) bool {
 		// Debian's arm64 kernel has no driver for the button.
 		t.Errorf("the guest obeys its power button: %v, %v", obeys, err)
 	}
-	began := time.Now()
-	deaf := func(context.Context) error { return errors.New("the guest does not listen") }
-	if err := vm.Shutdown(t.Context(), g, soon, deaf); err != nil {
+	if obeys {
+		timetest.Eventually(t, "the guest powers off", func() bool { return g.RequestStop(t.Context()) != nil })
+	} else if err := vm.Shutdown(t.Context(), g, soon, func(context.Context) error { return errors.New("not delivered") }); err != nil {
 		t.Errorf("Shutdown = %v", err)
 	}
-	took := time.Since(began)
 	r.afterwards(t, g, nil)
-	if !obeys || took <= vm.ButtonGrace {
-		return true
-	}
-	if must {
-		t.Errorf("a guest that obeys its power button was killed after %v", took)
-	}
-	return must
 }
 
 // echo checks that a connection into the guest works.

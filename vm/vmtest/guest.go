@@ -16,8 +16,7 @@ import (
 	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
-// BootTimeout is how long a guest has for its boot, and for anything else: the
-// host may be busy with many.
+// BootTimeout bounds the boot of a guest and each of its commands, on a busy host.
 const BootTimeout = 3 * time.Minute
 
 // Guest is a machine that runs the test guest.
@@ -27,7 +26,7 @@ type Guest struct {
 	t      testing.TB
 }
 
-// Config is a small machine of an image.
+// Config returns the configuration of a small machine with an image.
 func (i Image) Config(t testing.TB) vm.Config {
 	return vm.Config{
 		Name: "vmtest", Arch: i.Arch, CPUs: 2, Memory: 512 << 20,
@@ -36,7 +35,8 @@ func (i Image) Config(t testing.TB) vm.Config {
 	}
 }
 
-// New makes a machine that is not started. It is closed when the test ends, and its console is shown if the test failed.
+// New returns a machine that is not started. When the test ends, it closes the machine, and logs the
+// console if the test has failed.
 func New(t testing.TB, d vm.Driver, cfg vm.Config) *Guest {
 	t.Helper()
 	m, err := d.New(t.Context(), cfg)
@@ -63,7 +63,7 @@ func Boot(t testing.TB, d vm.Driver, cfg vm.Config) *Guest {
 	return g
 }
 
-// Boot starts a machine that New made and waits until its guest is ready.
+// Boot starts a machine returned by New and waits until its guest is ready.
 func (g *Guest) Boot() {
 	g.t.Helper()
 	if err := g.Start(g.t.Context()); err != nil {
@@ -78,7 +78,7 @@ func (g *Guest) Call(words ...any) (string, error) {
 	defer cancel()
 	c, err := g.Dial(ctx, guestport.Control)
 	for errors.Is(err, errRefused) && ctx.Err() == nil {
-		// The vsock driver is there and the guest does not listen yet.
+		// The guest has a vsock driver but does not listen yet.
 		time.Sleep(10 * time.Millisecond)
 		c, err = g.Dial(ctx, guestport.Control)
 	}
@@ -106,7 +106,7 @@ func (g *Guest) Call(words ...any) (string, error) {
 	return reply.V, nil
 }
 
-// Must is Call for commands that have to succeed.
+// Must is Call for commands that must succeed.
 func (g *Guest) Must(words ...any) string {
 	g.t.Helper()
 	answer, err := g.Call(words...)
@@ -116,10 +116,10 @@ func (g *Guest) Must(words ...any) string {
 	return answer
 }
 
-// PowerOff asks the guest to power off; vm.Shutdown takes it.
+// PowerOff asks the guest to power off. It is an argument for vm.Shutdown.
 func (g *Guest) PowerOff(context.Context) error { return g.tell("poweroff") }
 
-// tell runs a command that the guest does not live to answer.
+// tell runs a command that ends the guest before it answers.
 func (g *Guest) tell(command string) error {
 	c, err := g.Dial(g.t.Context(), guestport.Control)
 	if err != nil {
@@ -129,7 +129,7 @@ func (g *Guest) tell(command string) error {
 	if _, err := fmt.Fprintln(c, command); err != nil {
 		return err
 	}
-	// Closing at once could overtake the command.
+	// Wait: the connection's end could overtake the command.
 	_, _ = c.Read(make([]byte, 1))
 	return nil
 }

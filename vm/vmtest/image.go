@@ -18,8 +18,7 @@ import (
 	"osaurus-sandbox/vm/image/kernel"
 )
 
-// drivers are the modules that the test guest needs; those that a kernel has
-// built in or lacks are left out.
+// drivers are the modules that the test guest needs. A kernel may have some built in.
 var drivers = []string{
 	"virtio_pci", "virtio_console", "virtio_blk", "virtio_net", "virtio_rng",
 	"virtiofs", "vmw_vsock_virtio_transport",
@@ -32,16 +31,14 @@ type Image struct {
 	Kernel, Initrd string
 }
 
-// initrds are those that this process has made, by architecture: all that its
-// tests boot is the same, and to make one takes seconds. It is a variable of the
-// package since tests have nothing else in common but their process: a
-// parameter would need a TestMain, and a variable, in every package of theirs.
+// initrds caches the initramfs of each architecture, which takes seconds to make, for all tests of
+// this process.
 var initrds struct {
 	sync.Mutex
 	made map[vm.Arch][]byte
 }
 
-// BuildImage makes an image; its initramfs is in the test's temporary folder.
+// BuildImage makes an image in the test's temporary folder.
 func BuildImage(t testing.TB, arch vm.Arch) Image {
 	t.Helper()
 	kernel := lab.DebianKernel(t, string(arch))
@@ -70,8 +67,7 @@ func ProgramImage(t testing.TB, arch vm.Arch, program string) Image {
 	return Image{arch, lab.DebianKernel(t, string(arch)).Image, path}
 }
 
-// buildInitrd makes the initramfs with the test guest and the modules that it
-// needs.
+// buildInitrd makes the initramfs with the test guest and its modules.
 func buildInitrd(t testing.TB, arch vm.Arch) []byte {
 	t.Helper()
 	p := lab.BusyboxPack(t, string(arch))

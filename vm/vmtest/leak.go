@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// settle is how long what a closed machine leaves may take to unwind.
+// settle is how long goroutines and descriptors of a closed machine may take to end.
 const settle = 30 * time.Second
 
-// leaks remembers how many goroutines and descriptors there were.
+// leaks counts goroutines and descriptors.
 type leaks struct {
 	goroutines, files int
 	lasting           []string // as in Suite
@@ -22,7 +22,7 @@ func (r *run) watchLeaks(t *testing.T) leaks {
 	return leaks{goroutines(r.Lasting), openFiles(t), r.Lasting}
 }
 
-// goroutines counts those that are not in one of some functions.
+// goroutines counts the goroutines that are not in one of these functions.
 func goroutines(but []string) int {
 	if len(but) == 0 {
 		return runtime.NumGoroutine()

@@ -23,12 +23,12 @@ import (
 	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
-// testRunning boots one machine that has everything, and tries it all.
+// testRunning tests one machine with disks, shares, network and ports.
 func (r *run) testRunning(t *testing.T) {
 	cfg := r.image.Config(t)
 	cfg.Memory = 4 << 30 // on amd64, in a region below 4 GiB and one above; only reserved
 	for i, readOnly := range []bool{false, true, false} {
-		path := filepath.Join(t.TempDir(), "disk,comma") // as a path may be
+		path := filepath.Join(t.TempDir(), "disk,comma") // valid in a path
 		image := append([]byte(fmt.Sprintf("disk %d", i)), make([]byte, 1<<20-6)...)
 		if err := os.WriteFile(path, image, 0o600); err != nil {
 			t.Fatal(err)
@@ -146,8 +146,7 @@ func serveEcho(t *testing.T, l net.Listener, n int) {
 				if a := c.RemoteAddr(); a == nil || a.String() == c.LocalAddr().String() {
 					t.Errorf("the guest's address is %v", a)
 				}
-				// What the guest sends is short, and comes in one piece; not
-				// every driver could tell that it has ended.
+				// The guest sends one short piece. Not every driver reports its end.
 				b := make([]byte, 64)
 				k, err := c.Read(b)
 				if err == nil {
@@ -161,8 +160,8 @@ func serveEcho(t *testing.T, l net.Listener, n int) {
 	})
 }
 
-// testNet joins a dialled and an accepted connection in the guest, so that the
-// suite of package net exercises both.
+// testNet joins a dialled and an accepted connection in the guest and tests both with package
+// nettest.
 func testNet(t *testing.T, g *Guest, l net.Listener) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		if c1, err = g.Dial(t.Context(), guestport.Relay); err != nil {
@@ -231,7 +230,7 @@ func (r *run) testNetwork(t *testing.T, g *Guest) {
 	}
 }
 
-// lastRun is what a former machine's console log has.
+// lastRun is the console log of the previous machine.
 const lastRun = "what the machine before this one said"
 
 func testConsole(t *testing.T, g *Guest) {
@@ -243,7 +242,7 @@ func testConsole(t *testing.T, g *Guest) {
 	if err != nil || !bytes.Contains(b, []byte("guest: ready")) {
 		t.Errorf("the console's log: %v\n%s", err, b)
 	}
-	// More than any buffer on the way holds: nobody is held up.
+	// More than all buffers on the way must not block the guest.
 	g.Must("print", 256, strings.Repeat("flood ", 150))
 	for deadline := time.Now().Add(soon); !bytes.Contains(b, []byte("flood flood\r\n")); time.Sleep(50 * time.Millisecond) {
 		if b, err = os.ReadFile(log); err != nil || time.Now().After(deadline) {

@@ -8,21 +8,21 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// errRefused is what a dial to a port without a listener has in its chain.
+// errRefused is wrapped by the error of a dial to a port without a listener.
 const errRefused = syscall.ECONNREFUSED
 
-// soon is far more than anything needs that does not wait for a guest.
+// soon bounds operations that do not wait for a guest's boot.
 const soon = 30 * time.Second
 
 // Suite is a driver under test.
 type Suite struct {
 	Driver vm.Driver
 	Arch   vm.Arch
-	// HostFromGuest is the address at which a guest behind NetworkNAT reaches
-	// this host's loopback; empty where it does not.
+	// HostFromGuest is the address of this host's loopback in a guest with NetworkNAT. It is
+	// empty if the guest cannot reach it.
 	HostFromGuest string
-	// Lasting are functions of a module that goroutines stay in for ever, by a
-	// flaw that the driver cannot repair: "net.(*Listener).Accept".
+	// Lasting lists functions of other modules, such as "net.(*Listener).Accept", in which
+	// goroutines leak that the driver cannot end.
 	Lasting []string
 }
 
@@ -33,7 +33,7 @@ type run struct {
 	caps  vm.Capabilities
 }
 
-// Run checks everything that package vm's comments promise.
+// Run checks that the driver does what package vm's comments say.
 func Run(t *testing.T, s Suite) {
 	if s.Driver.Name() == "" {
 		t.Error("the driver has no name")

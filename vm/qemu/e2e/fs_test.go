@@ -118,7 +118,7 @@ func TestFS(t *testing.T) {
 func (g *fsGuest) testHostEdits(t *testing.T) {
 	for tag, delay := range map[string]time.Duration{"work": 2 * time.Second, "asker": 10 * time.Millisecond} {
 		p := "/mnt/" + tag + "/edited"
-		g.expect(t, "no such file", "read", p) // which the guest remembers too
+		g.expect(t, "no such file", "read", p) // the guest caches this, too
 		for _, text := range []string{"one", "two", "three three"} {
 			g.host(t, tag, "edited", text)
 			time.Sleep(delay)

@@ -125,7 +125,7 @@ func TestHostileGuest(t *testing.T) {
 	t.Logf("%v; %d connections", answers, attacks.Load())
 }
 
-// canary describes all that is under a folder but for the share in it.
+// canary describes all files in a folder except those in the share.
 func canary(t *testing.T, top, share string) string {
 	t.Helper()
 	var b strings.Builder
@@ -154,8 +154,7 @@ func canary(t *testing.T, top, share string) string {
 	return b.String()
 }
 
-// resident is the memory of this process that is in use and not shared with a
-// guest, whose own memory is mapped here.
+// resident returns this process's resident memory without the guest's memory, which is mapped here.
 func resident(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

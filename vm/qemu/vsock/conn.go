@@ -226,16 +226,14 @@ func (c *Conn) die(err error) {
 	c.wcond.Broadcast()
 }
 
-// fail ends the connection without telling the guest.
-func (c *Conn) fail(err error) {
-	c.mu.Lock()
+// failLocked ends the connection without telling the guest. The caller holds c.mu.
+func (c *Conn) failLocked(err error) {
 	c.need = 0
 	if c.state != stateDead {
 		// The caller of a failed dial never gets the connection to close it.
 		c.closed = c.closed || c.state == stateDialing
 		c.die(err)
 	}
-	c.unlock()
 }
 
 // abort ends the connection with a reset.
@@ -263,30 +261,15 @@ func (c *Conn) refused() error {
 	return c.err
 }
 
-// unheard reports whether the request of this dial was not sent yet.
-func (c *Conn) unheard() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.need&needRequest != 0
-}
-
-// established reports whether this is not a dial that waits for an answer.
-func (c *Conn) established() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state != stateDialing
-}
-
 // giveWay ends a connection that the host has closed, if the guest already reuses its ports. It
 // reports whether it did.
 func (c *Conn) giveWay() bool {
 	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
-		c.fail(nil)
+	defer c.unlock()
+	if c.closed {
+		c.failLocked(nil)
 	}
-	return closed
+	return c.closed
 }
 
 func (c *Conn) opError(op string, err error) error {

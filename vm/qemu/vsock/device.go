@@ -104,10 +104,17 @@ func (d *Device) Reset() {
 	d.rx, d.tx = nil, nil
 	d.stray, d.txPaused = nil, false
 	d.mu.Unlock()
-	d.failAll(syscall.ECONNRESET, (*Conn).unheard)
+	d.Break()
 }
 
-func (d *Device) Break() { d.failAll(syscall.ECONNRESET, (*Conn).unheard) }
+func (d *Device) Break() {
+	d.failAll(func(c *Conn) error {
+		if c.need&needRequest != 0 {
+			return nil // a dial that was not sent yet
+		}
+		return syscall.ECONNRESET
+	})
+}
 
 // Close closes the device. All connections are reset; dials and listeners fail with net.ErrClosed.
 func (d *Device) Close() error {
@@ -118,13 +125,18 @@ func (d *Device) Close() error {
 	for _, l := range listeners {
 		l.Close()
 	}
-	d.failAll(net.ErrClosed, (*Conn).established)
-	d.failAll(syscall.ECONNRESET, func(*Conn) bool { return false })
+	d.failAll(func(c *Conn) error {
+		if c.state == stateDialing {
+			return net.ErrClosed
+		}
+		return syscall.ECONNRESET
+	})
 	return nil
 }
 
-// failAll ends all connections except those that spare selects, without telling the guest.
-func (d *Device) failAll(err error, spare func(*Conn) bool) {
+// failAll ends connections without telling the guest, with the error that why returns. It keeps
+// those for which that is nil.
+func (d *Device) failAll(why func(*Conn) error) {
 	d.mu.Lock()
 	var all []*Conn
 	for _, placed := range d.placed {
@@ -132,9 +144,11 @@ func (d *Device) failAll(err error, spare func(*Conn) bool) {
 	}
 	d.mu.Unlock()
 	for _, c := range all {
-		if !spare(c) {
-			c.fail(err)
+		c.mu.Lock()
+		if err := why(c); err != nil {
+			c.failLocked(err)
 		}
+		c.unlock()
 	}
 }
 
@@ -253,8 +267,7 @@ func (d *Device) release(c *Conn) {
 	d.dequeue(c)
 }
 
-// grow reserves memory to widen a window, or returns false at the limit. Giving back (negative)
-// always succeeds, even while another request is over the limit for a moment.
+// grow reserves memory to widen a window, or returns false at the limit.
 func (d *Device) grow(by int) bool {
 	if d.grown.Add(int64(by)) > maxGrown {
 		d.grown.Add(-int64(by))

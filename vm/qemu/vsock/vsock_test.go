@@ -406,7 +406,9 @@ func TestWindowsBounded(t *testing.T) {
 	c := newConn(d, fromGuest, key{hostPort, 1})
 	c.window = lastWindow
 	before := d.grown.Add(maxGrown)
-	c.fail(net.ErrClosed)
+	c.mu.Lock()
+	c.failLocked(net.ErrClosed)
+	c.unlock()
 	if got := before - d.grown.Load(); got != lastWindow-firstWindow {
 		t.Errorf("%d bytes were given back", got)
 	}

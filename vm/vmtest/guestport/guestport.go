@@ -1,10 +1,10 @@
-// Package guestport has the vsock ports that the test guest and those who try it agree on.
+// Package guestport defines the vsock ports of the test guest and the host's tests.
 package guestport
 
 // Ports of the guest.
 const (
 	Control = 1024
-	Echo    = 1025 // sends back what it gets
+	Echo    = 1025 // echoes data
 	Sink    = 1026 // reads to the end, answers with the byte count
 	Source  = 1027 // reads a byte count, writes that many
 	Relay   = 1028 // joins the connection with one to RelayBack

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boot makes the machine usable and serves until something fails, which it
-// returns.
+// boot mounts file systems, loads modules and serves the ports. It returns only an error.
 func boot() error {
 	for _, m := range [][2]string{{"proc", "/proc"}, {"devtmpfs", "/dev"}, {"sysfs", "/sys"}, {"tmpfs", "/tmp"}} {
 		_ = os.MkdirAll(m[1], 0o755)
@@ -54,8 +53,8 @@ func loadModules() error {
 	return nil
 }
 
-// useConsole prints to the virtio console, if there is one: the kernel had no
-// driver for it, and so no console to give us, before the modules were loaded.
+// useConsole prints to the virtio console, if there is one. The kernel could not open it before its
+// driver was loaded.
 func useConsole() error {
 	fd, err := unix.Open("/dev/hvc0", unix.O_RDWR|unix.O_NOCTTY, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
@@ -72,7 +71,7 @@ func useConsole() error {
 	return unix.Close(fd)
 }
 
-// network gives an interface an address and takes it up.
+// network sets an interface's address and brings it up.
 func network(name string, ip net.IP) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {

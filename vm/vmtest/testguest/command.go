@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control runs commands: one line of words in, one line of JSON out.
+// control runs commands. A command is a line of words, its answer a line of JSON.
 func control(c stream) {
 	r := bufio.NewReader(c)
 	for {
@@ -53,12 +53,12 @@ func command(w []string) (string, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		out, err := cmd.CombinedOutput()
 		return string(out), err
-	case "exec": // program arguments...: what it says
+	case "exec": // program arguments...: returns its output
 		out, err := exec.Command(w[1], w[2:]...).CombinedOutput()
 		return string(out), err
 	case "fsbench": // dir MiB files
 		return fsbench(w[1], w[2], w[3])
-	case "dial": // count: connections to the host at once
+	case "dial": // count: concurrent connections to the host
 		return dialMany(w[1])
 	case "readat": // file offset length
 		return readAt(w[1], w[2], w[3])

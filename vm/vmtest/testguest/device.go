@@ -19,7 +19,7 @@ import (
 
 const fetchTimeout = 20 * time.Second
 
-// readAt returns a piece of a file or disk.
+// readAt returns a part of a file or disk.
 func readAt(path, offset, length string) (string, error) {
 	off, err := strconv.ParseInt(offset, 10, 64)
 	if err != nil {
@@ -42,7 +42,7 @@ func readAt(path, offset, length string) (string, error) {
 	return string(b[:got]), err
 }
 
-// patch writes into a file or disk, and waits until it is there.
+// patch writes into a file or disk and syncs it.
 func patch(path, offset, text string) error {
 	off, err := strconv.ParseInt(offset, 10, 64)
 	if err != nil {
@@ -58,7 +58,7 @@ func patch(path, offset, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// fetch gets a small page from a server, given as address:port.
+// fetch gets a small page from a server at address:port.
 func fetch(server string) (string, error) {
 	c, err := net.DialTimeout("tcp4", server, fetchTimeout)
 	if err != nil {
@@ -68,7 +68,7 @@ func fetch(server string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(fetchTimeout)); err != nil {
 		return "", err
 	}
-	// By hand: net/http would double this program, and so its boot.
+	// net/http would double the size of this program and the time of its boot.
 	if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
 		return "", err
 	}
@@ -91,8 +91,8 @@ func printMany(kib, text string) error {
 	return nil
 }
 
-// obeyButton powers off at a press of the power button, or fails if this
-// kernel has none.
+// obeyButton makes the guest power off when the power button is pressed. It fails if this kernel has
+// no driver for it.
 func obeyButton() error {
 	names, err := filepath.Glob("/sys/class/input/event*/device/name")
 	if err != nil {

@@ -46,7 +46,7 @@ func childOut(name string, args []string, w io.Writer) int {
 		for _, e := range es {
 			fmt.Fprintln(w, e.Name())
 		}
-	case "fchmodafter": // open, let root stat it, then fchmod: stale owner?
+	case "fchmodafter": // open, let others stat the file, then fchmod
 		var f *os.File
 		if f, err = os.Open(args[0]); err == nil {
 			fmt.Fprint(w, "opened ")

@@ -5,9 +5,8 @@ import (
 	"os"
 )
 
-// refusesEnv makes Validate refuse everything: "entitlement" and "hardware"
-// with Apple's words for a program or a host that may not, "silently" with no
-// reason at all.
+// refusesEnv makes Validate fail: with Apple's text for "entitlement" and "hardware", without a
+// reason for "silently".
 const refusesEnv = "VZ_STANDIN_REFUSES"
 
 const (

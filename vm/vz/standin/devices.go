@@ -40,8 +40,8 @@ type DiskImageStorageDeviceAttachment struct {
 	readOnly bool
 }
 
-// NewDiskImageStorageDeviceAttachmentWithCacheAndSync takes no other modes
-// than those under which Linux file systems are known to survive.
+// NewDiskImageStorageDeviceAttachmentWithCacheAndSync accepts only modes that are safe for Linux file
+// systems.
 func NewDiskImageStorageDeviceAttachmentWithCacheAndSync(diskPath string, readOnly bool, cachingMode DiskImageCachingMode, syncMode DiskImageSynchronizationMode) (*DiskImageStorageDeviceAttachment, error) {
 	if cachingMode != DiskImageCachingModeCached || syncMode != DiskImageSynchronizationModeFsync {
 		return nil, fmt.Errorf("the stand-in knows no caching mode %d with synchronization mode %d", cachingMode, syncMode)
@@ -162,7 +162,7 @@ func (*NATNetworkDeviceAttachment) String() string { return "NATNetworkDeviceAtt
 
 type MACAddress struct {
 	*pointer
-	address net.HardwareAddr // nil if it was no address
+	address net.HardwareAddr // nil for an invalid address
 }
 
 func NewMACAddress(macAddr net.HardwareAddr) (*MACAddress, error) {
@@ -200,8 +200,8 @@ type baseSerialPortAttachment struct{}
 
 func (*baseSerialPortAttachment) serialPortAttachment() {}
 
-// FileHandleSerialPortAttachment has the descriptors' numbers and not the
-// files, as the real one has: the program must keep them open.
+// FileHandleSerialPortAttachment has only the numbers of descriptors, like the real one: the program
+// must keep the files open.
 type FileHandleSerialPortAttachment struct {
 	*pointer
 	*baseSerialPortAttachment

@@ -27,9 +27,9 @@ type VirtualMachine struct {
 	*pointer
 	configuration *VirtualMachineConfiguration
 	socket        *VirtioSocketDevice // nil if there is none
-	// As in the real one, each of these has a goroutine for ever.
+	// Like in the real one, each channel has a goroutine that never ends.
 	notify *infinity.Channel[VirtualMachineState]
-	_, _   *infinity.Channel[error] // what disconnections are told by
+	_, _   *infinity.Channel[error] // for disconnections
 
 	mu    sync.Mutex
 	state VirtualMachineState
@@ -54,7 +54,7 @@ type virtualMachineStartOptions struct{}
 
 type VirtualMachineStartOption func(*virtualMachineStartOptions) error
 
-// change changes the state from one of some, and tells the one reader.
+// change changes the state if it is in from, and notifies the reader.
 func (v *VirtualMachine) change(to VirtualMachineState, from ...VirtualMachineState) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -84,7 +84,7 @@ func (v *VirtualMachine) CanStart() bool {
 func (v *VirtualMachine) CanRequestStop() bool { return v.is(VirtualMachineStateRunning) }
 func (v *VirtualMachine) CanStop() bool        { return v.is(VirtualMachineStateRunning) }
 
-// Start starts QEMU. Like the framework it says nothing of why it cannot.
+// Start starts QEMU. Like the framework, it gives no reason if that fails.
 func (v *VirtualMachine) Start(opts ...VirtualMachineStartOption) error {
 	if err := v.change(VirtualMachineStateStarting, VirtualMachineStateStopped, VirtualMachineStateError); err != nil {
 		return err

@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// nsObject has the methods of the real one's, so that no type of another
-// package's can be passed.
+// nsObject has the methods of the real one, so that types of other packages do not implement it.
 type nsObject interface {
 	ptr() unsafe.Pointer
 	release()
@@ -20,7 +19,7 @@ func (*pointer) ptr() unsafe.Pointer { return nil }
 func (*pointer) release()            {}
 func (*pointer) retain()             {}
 
-// raise is an Objective-C exception: it ends a real process.
+// raise stands for an Objective-C exception, which would end a process.
 func raise(format string, args ...any) {
 	panic("NSInvalidArgumentException: " + fmt.Sprintf(format, args...))
 }
@@ -62,7 +61,7 @@ func failure(code ErrorCode, format string, args ...any) error {
 	return &NSError{Domain: "VZErrorDomain", Code: int(code), LocalizedDescription: fmt.Sprintf(format, args...), UserInfo: "{}"}
 }
 
-// startFailure is all that Apple says when it cannot start a machine.
+// startFailure is Apple's only error for a machine that does not start.
 func startFailure() error {
 	return failure(ErrorInternal, "Internal Virtualization error. The virtual machine failed to start.")
 }

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// Apple's loader takes a plain arm64 Image only, which has this magic.
+// Apple's loader accepts only a plain arm64 Image, which has this magic number.
 const (
 	imageMagic   = "ARM\x64"
 	imageMagicAt = 0x38
@@ -71,7 +71,7 @@ func newHypervisor(c *VirtualMachineConfiguration) (_ *hypervisor, err error) {
 	for _, s := range c.shares {
 		device := s.(*VirtioFileSystemDeviceConfiguration)
 		d := device.share.(*SingleDirectoryShare).directory
-		// Apple's server shows owners like this, too.
+		// Apple's server shows owners in the same way.
 		cfg.Shares = append(cfg.Shares, vm.Share{Tag: device.tag, Path: d.path, ReadOnly: d.readOnly, Ownership: vm.OwnershipAsker})
 	}
 	if len(c.networks) > 0 {
@@ -146,7 +146,7 @@ func (d descriptor) Write(p []byte) (int, error) {
 	return all, nil
 }
 
-// socketPair makes a connection: one end for this process, one to be inherited.
+// socketPair returns both ends of a connection.
 func socketPair(name string) (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -95,7 +95,7 @@ func (v *VirtioSocketDevice) attach(l *VirtioSocketListener) (err error) {
 				return
 			}
 			c, err := newConnection(guest, l.port, guest.RemoteAddr().(*afvsock.Addr).Port)
-			go func() { l.acceptch <- result{c, err} }() // for ever, if nobody takes it
+			go func() { l.acceptch <- result{c, err} }() // leaks if nobody receives
 		}
 	}()
 	return nil
@@ -119,7 +119,7 @@ var _ net.Listener = (*VirtioSocketListener)(nil)
 
 func (v *VirtioSocketListener) Accept() (net.Conn, error) { return v.AcceptVirtioSocketConnection() }
 
-// AcceptVirtioSocketConnection does not return because of Close.
+// AcceptVirtioSocketConnection does not return after Close.
 func (v *VirtioSocketListener) AcceptVirtioSocketConnection() (*VirtioSocketConnection, error) {
 	r := <-v.acceptch
 	return r.conn, r.err
@@ -154,9 +154,9 @@ type VirtioSocketListenerAddr struct {
 func (a *VirtioSocketListenerAddr) Network() string { return "vsock" }
 func (a *VirtioSocketListenerAddr) String() string  { return fmt.Sprintf("%d:%d", a.CID, a.Port) }
 
-// VirtioSocketConnection is an end of a socket pair whose other end is joined
-// with the guest's connection. There is no CloseWrite, so that an end of what
-// the program sends can only mean that it is done with the connection.
+// VirtioSocketConnection is one end of a socket pair. The other end is joined with the guest's
+// connection. It has no CloseWrite, so the end of the program's data means that it has closed the
+// connection.
 type VirtioSocketConnection struct {
 	rawConn                     net.Conn
 	destinationPort, sourcePort uint32

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PCI and virtio-pci, as far as needed.
+// Constants of PCI and virtio-pci.
 const (
 	vendorVirtio = "0x1af4"
 	firstDevice  = 0x1040 // PCI device id of virtio type 0
@@ -32,18 +32,18 @@ const (
 
 	descNext, descWrite, descIndirect = 1, 2, 4
 
-	maxQueues = 2 // attacked of a device
+	maxQueues = 2 // of a device
 	ringSize  = 64
 )
 
-// device is a virtio device, driven from here.
+// device is a virtio device.
 type device struct {
 	kind          int
 	common        []byte // its common configuration
 	notify        []byte
 	notifyFactor  int
 	queues        []*queue
-	ringsAnywhere uint64 // where to say that the rings are, if not zero
+	ringsAnywhere uint64 // added to the addresses of rings
 }
 
 func findDevices() ([]*device, error) {
@@ -118,7 +118,7 @@ func mapBar(path string, offset, length uint32) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), int64(offset), int(length), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// Registers must be accessed in their own size.
+// Registers must be accessed by their own size.
 
 func (d *device) set8(off int, v uint8) { *(*uint8)(unsafe.Pointer(&d.common[off])) = v }
 func (d *device) set16(off int, v int)  { *(*uint16)(unsafe.Pointer(&d.common[off])) = uint16(v) }
@@ -154,7 +154,7 @@ func (d *device) reset() {
 	}
 }
 
-// start does what a driver does when it starts.
+// start starts the device like a driver.
 func (d *device) start(features uint64) {
 	d.reset()
 	d.set8(regStatus, 1|2)
@@ -182,7 +182,7 @@ type page struct {
 	addr uint64 // guest-physical
 }
 
-// dmaPages returns pages and where they are. Failing that there is no attack.
+// dmaPages returns n pages with their addresses.
 func dmaPages(n int) []page {
 	const size = 4096
 	b, err := unix.Mmap(-1, 0, n*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_LOCKED|unix.MAP_POPULATE)
@@ -225,7 +225,7 @@ func (q *queue) clear() {
 	q.added, q.requests = 0, 0
 }
 
-// next is the next slot for a request of two descriptors.
+// next returns the next slot for a request of two descriptors.
 func (q *queue) next() int {
 	q.requests++
 	return q.requests % (q.num / 2)
@@ -256,7 +256,7 @@ func (q *queue) usedIndex() uint16 {
 	return uint16(atomic.LoadUint32((*uint32)(unsafe.Pointer(&q.used.mem[0]))) >> 16)
 }
 
-// answered is how many requests were given back; nothing after noise counts.
+// answered returns the number of answered requests, or 0 if noise has made it invalid.
 func (q *queue) answered() int {
 	if n := int(q.usedIndex()); n <= q.requests {
 		return n

@@ -67,7 +67,7 @@ type attacker struct {
 
 const dataPages = 16
 
-// round starts the device as a driver does, more or less, and misuses it.
+// round starts the device, roughly like a driver, and misuses it.
 func (a *attacker) round(i int) {
 	features := uint64(featVersion1)
 	if i%2 == 0 {
@@ -88,11 +88,11 @@ func (a *attacker) round(i int) {
 	for range requests {
 		q := a.queues[a.IntN(len(a.queues))]
 		switch a.IntN(40) {
-		case 0: // noise over everything
+		case 0: // overwrite rings with noise
 			for _, p := range []page{q.desc, q.avail, q.used}[:1+a.IntN(3)] {
 				a.noise(p.mem[:64+a.IntN(len(p.mem)-64)])
 			}
-		case 1: // descriptors that lie
+		case 1: // invalid descriptors
 			for n := range 8 {
 				q.describe(n, a.address(), a.length(), uint16(a.IntN(8)), uint16(a.IntN(q.num+2)))
 			}
@@ -113,8 +113,8 @@ func (a *attacker) round(i int) {
 	}
 }
 
-// request asks for one thing in a proper chain of a buffer to read and one to
-// write, sometimes through an indirect table.
+// request sends a message in a valid chain of one buffer to read and one to write, sometimes through
+// an indirect table.
 func (a *attacker) request(q *queue, message []byte) {
 	out, in, table := a.data[a.IntN(4)], a.data[4+a.IntN(4)], a.data[8+a.IntN(4)]
 	n := copy(out.mem, message)

@@ -36,7 +36,7 @@ func vsockPacket(src, dst uint32, op uint16, flags, credit uint32, data string) 
 	return append(b, data...)
 }
 
-// vsock makes a packet that is nearly right, of few ports so that they meet.
+// vsock returns a nearly valid packet. It uses few ports, so that packets reach connections.
 func (a *attacker) vsock() []byte {
 	data := make([]byte, a.IntN(2)*a.IntN(2000))
 	return vsockPacket(uint32(a.IntN(4)), hostPort+uint32(a.IntN(2)), uint16(a.IntN(9)), uint32(a.IntN(4)), a.Uint32()>>a.IntN(32), string(data))
@@ -53,7 +53,7 @@ func fuseRequest(op uint32, node uint64, body []byte) []byte {
 	b = le.AppendUint32(b, op)
 	b = le.AppendUint64(b, 1)
 	b = le.AppendUint64(b, node)
-	b = append(b, make([]byte, fuseHeader-24)...) // root's, with nothing more
+	b = append(b, make([]byte, fuseHeader-24)...) // root's
 	return append(b, body...)
 }
 
@@ -65,11 +65,11 @@ func fuseInit() []byte {
 	return fuseRequest(fuseOpInit, 0, body)
 }
 
-// fuse makes a request for a way out of the share.
+// fuse returns a request that may lead out of the share.
 func (a *attacker) fuse() []byte {
 	names := []string{"a", "b", ".", "..", "../outside", "../outside/secret", "escape", "escape/secret", "/etc/passwd", "", "a/b", "../../../../tmp"}
 	var body []byte
-	// What stands before a name in a request: up to 48 bytes of numbers.
+	// Arguments before the names: up to 48 bytes.
 	for range a.IntN(7) {
 		body = le.AppendUint64(body, a.Uint64()>>a.IntN(64))
 	}

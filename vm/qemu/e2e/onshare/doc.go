@@ -1,4 +1,2 @@
-// Package onshare tests a shared folder from inside a guest: package e2e runs
-// its test binary there. Run on a host, it tests an ordinary folder, which shows
-// that the tests ask for nothing that Linux does not give.
+// Package onshare tests a shared folder from inside a guest, where package e2e runs its test binary. On a host, it tests an ordinary folder, which shows that Linux passes these tests.
 package onshare

@@ -34,7 +34,7 @@ func folder(t *testing.T) string {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = os.Symlink("/proc/self/fd", "/dev/fd") // a bare guest has none
+	_ = os.Symlink("/proc/self/fd", "/dev/fd") // missing in a bare guest
 	os.Exit(m.Run())
 }
 
@@ -44,7 +44,7 @@ func TestPosix(t *testing.T) {
 		case name == "FcntlFlockLocksFile":
 			continue // wants locks of one process to exclude each other, which POSIX denies
 		case name == "OpenSymlinkRace" && *share == "":
-			continue // is about what serves a folder
+			continue // tests the server of a folder
 		}
 		t.Run(name, func(t *testing.T) { test(t, folder(t)) })
 	}
@@ -60,7 +60,7 @@ func create(t *testing.T, name string) *os.File {
 	return f
 }
 
-// Two mappings of a file and the file itself show the same bytes.
+// Two mappings of a file and the file must have the same content.
 func TestSharedMapping(t *testing.T) {
 	const size = 1 << 20
 	f := create(t, filepath.Join(folder(t), "f"))
