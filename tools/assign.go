@@ -12,12 +12,6 @@ import (
 // reserved is the prefix of the sandbox's own tools, present and future.
 const reserved = "sandbox_"
 
-// assigned holds the plugin tools of one agent by name.
-type assigned map[Name]struct {
-	Tool
-	of config.PluginID
-}
-
 // Assign replaces the tools that a plugin gives an agent. If any name is taken, it fails and
 // changes nothing.
 func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...Tool) error {
@@ -26,18 +20,16 @@ func (r *Registry) Assign(agent config.AgentID, plugin config.PluginID, list ...
 	if err := r.free(agent, plugin, list); err != nil {
 		return err
 	}
-	own := assigned{}
+	own := map[Name]Tool{}
 	for name, t := range r.own[agent] {
-		if t.of != plugin {
+		if t.plugin != plugin {
 			own[name] = t
 		}
 	}
 	for _, t := range list {
 		t.Budget = cmp.Or(t.Budget, usualBudget)
-		own[t.Name] = struct {
-			Tool
-			of config.PluginID
-		}{t, plugin}
+		t.plugin = plugin
+		own[t.Name] = t
 	}
 	if r.own[agent] = own; len(own) == 0 {
 		delete(r.own, agent)
@@ -61,7 +53,7 @@ func (r *Registry) free(agent config.AgentID, plugin config.PluginID, list []Too
 	}
 	seen, others := map[Name]bool{}, 0
 	for _, t := range r.own[agent] {
-		if t.of != plugin {
+		if t.plugin != plugin {
 			others++
 		}
 	}
@@ -76,8 +68,8 @@ func (r *Registry) free(agent config.AgentID, plugin config.PluginID, list []Too
 			return refuse(fault.InvalidArgs, t.Name, "no name for a tool")
 		case taken, strings.HasPrefix(string(t.Name), reserved):
 			return refuse(fault.Rejected, t.Name, "the name belongs to the sandbox's own tools")
-		case there && other.of != plugin:
-			return refuse(fault.Rejected, t.Name, "the plugin "+string(other.of)+" has a tool of that name")
+		case there && other.plugin != plugin:
+			return refuse(fault.Rejected, t.Name, "the plugin "+string(other.plugin)+" has a tool of that name")
 		case seen[t.Name]:
 			return refuse(fault.InvalidArgs, t.Name, "the plugin has two of that name")
 		}

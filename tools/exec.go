@@ -71,7 +71,7 @@ func newExec(rooms Rooms) Tool {
 		case in.Background:
 			return execInBackground(ctx, c, in, dir)
 		case in.Session != "" && !in.Fresh:
-			return execInSession(ctx, c, in)
+			return execInSession(ctx, c, in, dir)
 		}
 		return execOnce(ctx, c, in, dir)
 	})
@@ -102,7 +102,7 @@ func execOnce(ctx context.Context, c *Call, in execIn, dir string) (execOut, err
 	return out, nil
 }
 
-func execInSession(ctx context.Context, c *Call, in execIn) (execOut, error) {
+func execInSession(ctx context.Context, c *Call, in execIn, dir string) (execOut, error) {
 	id, err := config.ParseSessionID(in.Session)
 	if err != nil {
 		return execOut{}, wrongArgument("session", fault.AdviceOf(err), `the argument "session" is %s`, quoted(in.Session))
@@ -112,10 +112,6 @@ func execInSession(ctx context.Context, c *Call, in execIn) (execOut, error) {
 	}
 	command := in.Command
 	if in.Cwd != "" {
-		dir, err := c.folder("cwd", in.Cwd)
-		if err != nil {
-			return execOut{}, err
-		}
 		command = "cd -- " + printable.Quote(dir) + " && { " + command + "\n}"
 	}
 	r, err := c.room.RunShell(ctx, engine.ShellCommand{

@@ -63,24 +63,13 @@ type Installed struct {
 
 // System calls Install with the package manager of the guest's distribution.
 func (i *Installer) System(ctx context.Context, c *Call, names []string) (Installed, error) {
-	m, err := i.system(ctx, c)
-	if err != nil {
+	m := packages.APK
+	if _, err := i.run(ctx, c, false, nil, "apk", "--version"); absent(err, "apk") { // ask the room: a pack can have any name
+		m = packages.APT
+	} else if err != nil {
 		return Installed{}, err
 	}
 	return i.Install(ctx, c, m, names)
-}
-
-// system returns the manager of the guest's distribution. It asks the room, since a pack can have
-// any name.
-func (i *Installer) system(ctx context.Context, c *Call) (packages.Manager, error) {
-	_, err := i.run(ctx, c, false, nil, "apk", "--version")
-	switch {
-	case err == nil:
-		return packages.APK, nil
-	case absent(err, "apk"):
-		return packages.APT, nil
-	}
-	return "", err
 }
 
 // Install installs packages for an agent and reports progress to the call. It fails with a

@@ -78,17 +78,18 @@ func blank(s *jsonschema.Schema, v any) bool {
 
 // names returns a schema's arguments, required ones first.
 func names(s *jsonschema.Schema) []string {
-	list := slices.Collect(maps.Keys(s.Properties))
-	slices.SortFunc(list, func(a, b string) int {
-		rank := func(name string) int { return slices.Index(s.Required, name) & math.MaxInt } // -1 becomes the last
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
-	})
+	list := slices.Clone(s.Required)
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
 	return list
 }
 
 // coerce converts a value to the schema's type if only one conversion makes sense.
 func coerce(name string, s *jsonschema.Schema, v any, warn func(string, ...any)) (any, error) {
-	var ok bool
+	ok := true
 	switch s.Type {
 	case "string":
 		v, ok = asString(v)
@@ -97,14 +98,12 @@ func coerce(name string, s *jsonschema.Schema, v any, warn func(string, ...any))
 	case "integer", "number":
 		v, ok = asNumber(v, s.Type == "integer")
 	case "array":
-		return coerceList(name, s, v, warn)
+		v, ok = asList(v)
 	case "object":
 		if text, is := v.(string); is {
 			v, _ = parse(text)
 		}
 		_, ok = v.(map[string]any)
-	default:
-		ok = true
 	}
 	if !ok {
 		return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), kindOf(v))
@@ -114,6 +113,8 @@ func coerce(name string, s *jsonschema.Schema, v any, warn func(string, ...any))
 		return text(name, s, v)
 	case json.Number:
 		return number(name, s, v, warn)
+	case []any:
+		return items(name, s, v, warn)
 	}
 	return v, nil
 }
@@ -170,20 +171,21 @@ func asNumber(v any, whole bool) (any, bool) {
 	return json.Number(strconv.FormatInt(int64(f), 10)), true
 }
 
-// coerceList converts a value to a list. A single value becomes a list of one.
-func coerceList(name string, s *jsonschema.Schema, v any, warn func(string, ...any)) (any, error) {
-	list, ok := v.([]any)
+// asList converts a value to a list. A single text becomes a list of one.
+func asList(v any) (any, bool) {
 	if text, is := v.(string); is {
-		if parsed, err := parse(text); err == nil {
-			list, ok = parsed.([]any)
+		parsed, err := parse(text)
+		if list, ok := parsed.([]any); ok && err == nil {
+			return list, true
 		}
-		if !ok {
-			list, ok = []any{text}, true
-		}
+		return []any{text}, true
 	}
-	if !ok {
-		return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), kindOf(v))
-	}
+	_, ok := v.([]any)
+	return v, ok
+}
+
+// items checks the length of a list and converts its items.
+func items(name string, s *jsonschema.Schema, list []any, warn func(string, ...any)) (any, error) {
 	if s.MinItems != nil && len(list) < *s.MinItems {
 		return nil, wrongArgument(name, expected(s), "the argument %s is empty", quoted(name))
 	}
@@ -222,23 +224,17 @@ func text(name string, s *jsonschema.Schema, v string) (any, error) {
 	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), quoted(v))
 }
 
-// number checks a number against a schema and moves it into range.
+// number checks a number against a schema. It moves a number out of range to the nearest allowed one,
+// with a warning.
 func number(name string, s *jsonschema.Schema, v json.Number, warn func(string, ...any)) (any, error) {
-	if len(s.Enum) == 0 {
-		return inRange(name, s, v, warn), nil
+	f, _ := v.Float64() // asNumber has parsed it
+	same := func(choice any) bool {
+		c, err := strconv.ParseFloat(fmt.Sprint(choice), 64)
+		return err == nil && c == f
 	}
-	f, _ := v.Float64() // preflight has parsed it
-	for _, choice := range s.Enum {
-		if c, err := strconv.ParseFloat(fmt.Sprint(choice), 64); err == nil && c == f {
-			return v, nil
-		}
+	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, same) {
+		return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), v)
 	}
-	return nil, wrongArgument(name, expected(s), "the argument %s is %s", quoted(name), v)
-}
-
-// inRange returns the nearest allowed number, with a warning if that is another one.
-func inRange(name string, s *jsonschema.Schema, v json.Number, warn func(string, ...any)) json.Number {
-	f, _ := v.Float64() // preflight has parsed it
 	bounded := f
 	if s.Minimum != nil {
 		bounded = max(bounded, *s.Minimum)
@@ -247,11 +243,11 @@ func inRange(name string, s *jsonschema.Schema, v json.Number, warn func(string,
 		bounded = min(bounded, *s.Maximum)
 	}
 	if bounded == f {
-		return v
+		return v, nil
 	}
 	to := json.Number(strconv.FormatFloat(bounded, 'f', -1, 64))
 	warn("%s is %s, and %s was taken, which is the nearest that is allowed", name, v, to)
-	return to
+	return to, nil
 }
 
 // expected describes what a schema accepts.

@@ -46,34 +46,26 @@ type Registry struct {
 
 	mu      sync.Mutex
 	tools   map[Name]Tool
-	own     map[config.AgentID]assigned
+	own     map[config.AgentID]map[Name]Tool
 	changed notify.Notifier
 }
 
 // NewRegistry returns a registry of tools.
 func NewRegistry(log *slog.Logger, list ...Tool) *Registry {
-	r := &Registry{Log: log, tools: map[Name]Tool{}, own: map[config.AgentID]assigned{}}
+	r := &Registry{Log: log, tools: map[Name]Tool{}, own: map[config.AgentID]map[Name]Tool{}}
 	for _, t := range list {
-		if err := r.Add(t); err != nil {
-			panic(err) // a bug in this program
-		}
+		r.Add(t)
 	}
 	return r
 }
 
 // Add adds a tool or replaces the one with the same name.
-func (r *Registry) Add(t Tool) error {
-	const op = "register tool"
-	if !nameText.MatchString(string(t.Name)) {
-		return fault.Newf(fault.InvalidArgs, op, quoted(string(t.Name)), "no name for a tool").
-			Advise("It is 1 to 128 letters, digits, dots, dashes and underscores.")
-	}
+func (r *Registry) Add(t Tool) {
 	t.Budget = cmp.Or(t.Budget, usualBudget)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tools[t.Name] = t
 	r.changed.Notify()
-	return nil
 }
 
 // Changed returns a channel that is closed when List would return something else.
@@ -105,7 +97,7 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 		add(t)
 	}
 	for _, t := range r.own[a.ID] {
-		add(t.Tool)
+		add(t)
 	}
 	slices.SortFunc(list, func(a, b Tool) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return list
@@ -119,7 +111,7 @@ func (r *Registry) Get(agent config.AgentID, name string) (Tool, bool) {
 		return t, true
 	}
 	t, ok := r.own[agent][Name(name)]
-	return t.Tool, ok
+	return t, ok
 }
 
 // Call calls a tool and returns its envelope, which also reports every failure.

@@ -95,9 +95,7 @@ func TestGates(t *testing.T) {
 		}
 	}
 	changed := r.Changed()
-	if err := r.Add(echo(Spec{Name: "d-read"}, nil)); err != nil {
-		t.Fatal(err)
-	}
+	r.Add(echo(Spec{Name: "d-read"}, nil))
 	<-changed
 	if got := listed(true, true, Full); got != "a-make b-exec c-read d-read" {
 		t.Errorf("after Add: %s", got)
@@ -191,9 +189,7 @@ func TestRedaction(t *testing.T) {
 	quotes := func(context.Context, *Call, echoed) (map[string]string, error) {
 		return map[string]string{"hunter22": `"hunter22": <\` + "\n", "z": ":hunter22"}, nil // a key is what a tool calls it
 	}
-	if err := r.Add(Define(Spec{Name: "quotes"}, quotes)); err != nil {
-		t.Fatal(err)
-	}
+	r.Add(Define(Spec{Name: "quotes"}, quotes))
 	if got := answer(t, r, alice(), "quotes", `{"text":""}`); got != `{"ok":true,"result":{"hunter22":"\"[REDACTED:KEY]\": <\\\n","z":":[REDACTED:KEY]"},"tool":"quotes"}` {
 		t.Error(got)
 	}

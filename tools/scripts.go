@@ -31,19 +31,16 @@ type ScriptID string
 
 // scripts holds the running scripts. The zero value is ready.
 type scripts struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // also guards script.calls
 	running map[ScriptID]*script
 }
 
 // script is a running script.
 type script struct {
-	of   Call            // the call that runs it; the script inherits its agent, turn and settings
-	life context.Context // ends with the script
-	work sync.WaitGroup  // its calls
-
-	mu    sync.Mutex
+	of    Call            // the call that runs it; the script inherits its agent, turn and settings
+	life  context.Context // ends with the script
+	work  sync.WaitGroup  // its calls
 	calls int
-	ended bool
 }
 
 // errEnded cancels calls of a script that has ended.
@@ -57,60 +54,47 @@ func (s *scripts) begin(ctx context.Context, of Call) (id ScriptID, end func() (
 	life, cancel := context.WithCancelCause(ctx)
 	one := &script{of: of, life: life}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.running == nil {
 		s.running = map[ScriptID]*script{}
 	}
 	s.running[id] = one
-	s.mu.Unlock()
 	return id, sync.OnceValue(func() int {
 		s.mu.Lock()
 		delete(s.running, id)
 		s.mu.Unlock()
-		one.mu.Lock()
-		one.ended = true
-		one.mu.Unlock()
 		cancel(errEnded)
 		one.work.Wait()
 		return one.calls
 	})
 }
 
-// take counts a call of a script. The caller must call work.Done.
-func (s *script) take() error {
+// take counts a call of an agent's running script. The caller must call work.Done.
+func (s *scripts) take(agent config.AgentID, id ScriptID, tool Name) (*script, error) {
 	const op = "call tool"
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	one := s.running[id]
 	switch {
-	case s.ended:
-		return errEnded
-	case s.calls >= maxScriptCalls:
-		return fault.Newf(fault.Rejected, op, "", "the script has made its %d tool calls", maxScriptCalls).
+	case one == nil || one.of.ID != agent: // the same answer for other agents' scripts
+		return nil, fault.Newf(fault.Rejected, op, "", "no script of this agent runs under this id").
+			Advise("Call tools from the code of sandbox_execute_code, while it runs.")
+	case !slices.Contains(scriptable(), tool):
+		return nil, fault.Newf(fault.Rejected, op, quoted(string(tool)), "a script may not call it").Advise("It may call: " + strings.Trim(fmt.Sprint(scriptable()), "[]") + ".")
+	case one.calls >= maxScriptCalls:
+		return nil, fault.Newf(fault.Rejected, op, "", "the script has made its %d tool calls", maxScriptCalls).
 			Advise("Do more in each call (one search instead of many reads), or continue in another script.")
 	}
-	s.calls++
-	s.work.Add(1)
-	return nil
+	one.calls++
+	one.work.Add(1)
+	return one, nil
 }
 
 // CallFromScript calls a tool for a script of sandbox_execute_code, with the turn and settings of
 // that call. It fails if the script may not call; failures of the tool are in the envelope.
 func (r *Registry) CallFromScript(ctx context.Context, agent config.AgentID, id ScriptID, name string, arguments json.RawMessage) (Envelope, error) {
-	const op = "call tool"
-	r.scripts.mu.Lock()
-	s := r.scripts.running[id]
-	r.scripts.mu.Unlock()
-	if s == nil || s.of.ID != agent { // the same answer for other agents' scripts
-		return Envelope{}, fault.Newf(fault.Rejected, op, "", "no script of this agent runs under this id").
-			Advise("Call tools from the code of sandbox_execute_code, while it runs.")
-	}
-	if allowed := scriptable(); !slices.Contains(allowed, Name(name)) {
-		var list strings.Builder
-		for _, n := range allowed {
-			fmt.Fprintf(&list, " %s", n)
-		}
-		return Envelope{}, fault.Newf(fault.Rejected, op, quoted(name), "a script may not call it").Advise("It may call:" + list.String() + ".")
-	}
-	if err := s.take(); err != nil {
+	s, err := r.scripts.take(agent, id, Name(name))
+	if err != nil {
 		return Envelope{}, err
 	}
 	defer s.work.Done()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -79,21 +78,15 @@ type Tool struct {
 	Spec
 	// Input and Output are JSON Schemas (2020-12).
 	Input, Output *jsonschema.Schema
-	texts         func() (schemaTexts, error)
+	plugin        config.PluginID // that it belongs to, or ""
 	run           func(ctx context.Context, c *Call, arguments map[string]any) (any, error)
 }
 
-// schemaTexts has a tool's schemas as JSON.
-type schemaTexts struct{ input, output string }
-
-// Schemas returns both schemas as JSON. They are encoded once: for a list of hundreds of tools, this
-// is nearly all the cost.
+// Schemas returns both schemas as JSON.
 func (t Tool) Schemas() (input, output string, err error) {
-	both, err := t.texts()
-	if t.Output == nil {
-		both.output = "null"
-	}
-	return both.input, both.output, err
+	in, err := json.Marshal(t.Input)
+	out, failed := json.Marshal(t.Output)
+	return string(in), string(out), errors.Join(err, failed)
 }
 
 // Define makes a tool from a function with a struct of arguments. schemaOf describes its tags.
@@ -122,11 +115,7 @@ func inRoom[In, Out any](rooms Rooms, spec Spec, run func(ctx context.Context, c
 // Raw makes a tool with schemas that are known only at run time. Its function gets the checked
 // arguments, with numbers as json.Number.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
-	return Tool{Spec: spec, Input: input, Output: output, run: run, texts: sync.OnceValues(func() (schemaTexts, error) {
-		in, err := json.Marshal(input)
-		out, failed := json.Marshal(output)
-		return schemaTexts{string(in), string(out)}, errors.Join(err, failed)
-	})}
+	return Tool{Spec: spec, Input: input, Output: output, run: run}
 }
 
 // Agent is the agent for whom a tool is called.

@@ -188,13 +188,10 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	if d.api.Library, err = library.Open(library.Options{Home: d.Home, Now: time.Now}); err != nil {
 		return err
 	}
-	d.plugins, err = pluginhost.Open(pluginhost.Options{
+	d.plugins = pluginhost.Open(pluginhost.Options{
 		Home: d.Home, Tools: d.tools, Registry: d.api.Tools, Library: d.api.Library, Topics: d.api.Topics, Lines: d.api.Lines, Config: d.config,
 		Record: d.diary, Log: d.api.Log,
 	})
-	if err != nil {
-		return err
-	}
 	d.closes(d.plugins.Close)
 	d.api.Plugins, d.api.Registrar, d.api.Sources = d.plugins.Installer, d.plugins.Registrar, source.NewClient(source.Options{})
 	return nil

@@ -9,14 +9,30 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// Names of packages that differ between the distributions, so that recipes written for one work
-// on the other.
-var (
-	fromAlpine = map[string]string{"build-base": "build-essential", "sqlite": "sqlite3", "openssh-client-default": "openssh-client", "font-dejavu": "fonts-dejavu"}
-	fromDebian = map[string]string{"build-essential": "build-base", "sqlite3": "sqlite", "openssh-client": "openssh-client-default", "fonts-dejavu": "font-dejavu"}
-	// The prefixes of Python packages.
-	alpinePython, debianPython = "py3-", "python3-"
-)
+// alpineNames maps names of Debian's packages to Alpine's, so that recipes written for one
+// distribution work on the other. Python's packages differ in their prefix.
+var alpineNames = map[string]string{"build-essential": "build-base", "sqlite3": "sqlite", "openssh-client": "openssh-client-default", "fonts-dejavu": "font-dejavu"}
+
+const alpinePython, debianPython = "py3-", "python3-"
+
+// translate returns a package's name in the distribution of a package manager.
+func translate(m packages.Manager, name string) string {
+	from, to := debianPython, alpinePython
+	if m == packages.APT {
+		from, to = alpinePython, debianPython
+		for debian, alpine := range alpineNames {
+			if alpine == name {
+				return debian
+			}
+		}
+	} else if alpine, ok := alpineNames[name]; ok {
+		return alpine
+	}
+	if rest, ok := strings.CutPrefix(name, from); ok {
+		return to + rest
+	}
+	return name
+}
 
 // aName matches the part of a dependency before its version.
 var aName = regexp.MustCompile(`^[A-Za-z0-9._+-]*[A-Za-z0-9._+]`)
@@ -28,21 +44,12 @@ func packagesFor(m packages.Manager, dependencies []plugins.Dependency) []string
 	for _, d := range dependencies {
 		name := aName.FindString(string(d))
 		version := string(d)[len(name):]
-		known, from, to := fromDebian, debianPython, alpinePython
-		if m == packages.APT {
-			known, from, to = fromAlpine, alpinePython, debianPython
-		}
-		translated, ok := known[name]
-		if rest, is := strings.CutPrefix(name, from); is && !ok {
-			translated, ok = to+rest, true
-		}
-		switch {
-		case ok:
-			name, version = translated, ""
-		case m == packages.APT && !(strings.HasPrefix(version, "=") && !strings.HasPrefix(version, "==")):
+		translated := translate(m, name)
+		exact := strings.HasPrefix(version, "=") && !strings.HasPrefix(version, "==")
+		if translated != name || m == packages.APT && !exact {
 			version = ""
 		}
-		if spec := name + version; !slices.Contains(list, spec) {
+		if spec := translated + version; !slices.Contains(list, spec) {
 			list = append(list, spec)
 		}
 	}

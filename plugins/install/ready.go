@@ -42,35 +42,28 @@ func (i *Installer) ReadyIn(ctx context.Context, a tools.Agent, boot string) boo
 	return s.verified == boot || s.broken != nil
 }
 
-// await waits until an agent's plugins were verified in a boot.
+// await waits until an agent's plugins were verified in a boot. It joins the running verification, or
+// starts one.
 func (i *Installer) await(ctx context.Context, a tools.Agent, boot string) error {
-	r := i.join(a, boot)
-	if r == nil {
+	i.mu.Lock()
+	s := i.stateOf(a.ID)
+	if s.verified == boot || s.broken != nil || i.life.Err() != nil {
+		i.mu.Unlock()
 		return nil
 	}
+	r := s.looking
+	if r == nil || r.boot != boot {
+		r = &round{boot: boot, done: make(chan struct{})}
+		s.looking = r
+		i.work.Go(func() { i.goRound(a, s, r) })
+	}
+	i.mu.Unlock()
 	select {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
 		return fault.Wrap("verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being repaired.")
 	}
-}
-
-// join returns the running verification, or starts one. It returns nil if none is necessary.
-func (i *Installer) join(a tools.Agent, boot string) *round {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s := i.stateOf(a.ID)
-	switch {
-	case s.verified == boot || s.broken != nil || i.life.Err() != nil:
-		return nil
-	case s.looking != nil && s.looking.boot == boot:
-		return s.looking
-	}
-	r := &round{boot: boot, done: make(chan struct{})}
-	s.looking = r
-	i.work.Go(func() { i.goRound(a, s, r) })
-	return r
 }
 
 // goRound verifies an agent's plugins, and then starts their daemons and handlers.

@@ -12,7 +12,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/plugins"
 )
 
 const (
@@ -27,12 +26,10 @@ type Revision int
 
 // Past is a revision of a plugin.
 type Past struct {
-	Revision Revision
-	Current  bool
+	Entry
+	Current bool
 	// Err says why Recipe and Hash cannot be read.
-	Recipe plugins.Recipe
-	Hash   plugins.Hash
-	Err    error
+	Err error
 }
 
 // History lists a plugin's revisions, newest first.
@@ -53,10 +50,9 @@ func (l *Library) History(id config.PluginID) ([]Past, error) {
 	}
 	var list []Past
 	for _, n := range slices.Backward(history) {
-		p := Past{Revision: n, Current: n == current}
 		e, err := l.at(id, n)
-		p.Recipe, p.Hash, p.Err = e.Recipe, e.Hash, err
-		list = append(list, p)
+		e.ID, e.Revision = id, n
+		list = append(list, Past{Entry: e, Current: n == current, Err: err})
 	}
 	return list, nil
 }

@@ -41,7 +41,7 @@ type Host struct {
 
 // Open loads the installed plugins and adds their tools and the registration tool. Close it
 // before the agents and their sessions.
-func Open(o Options) (*Host, error) {
+func Open(o Options) *Host {
 	b := &Host{Options: o}
 	b.life = b.newLife()
 	var all []config.AgentID
@@ -54,11 +54,8 @@ func Open(o Options) (*Host, error) {
 	}, all)
 	b.watch = newWatch(b, lookAgain)
 	b.Registrar = b.newRegistrar()
-	if err := o.Registry.Add(b.Registrar.Tool()); err != nil {
-		b.Close()
-		return nil, err
-	}
-	return b, nil
+	o.Registry.Add(b.Registrar.Tool())
+	return b
 }
 
 // Close ends background work.

@@ -73,11 +73,10 @@ func New(t testing.TB, o Options) *World {
 	w.Tools = toolhost.New(host)
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
-	plugins, err := pluginhost.Open(pluginhost.Options{
+	plugins := pluginhost.Open(pluginhost.Options{
 		Home: o.Home, Tools: host, Registry: w.Tools, Library: recipes, Topics: services.NewTopics(db, keys.Clean), Lines: services.NewLogs(w.Agents.Has, keys.Clean), Config: services.NewPluginConfig(db),
 		Record: hosttest.Discard{}, Log: log,
 	})
-	check(err)
 	t.Cleanup(func() {
 		plugins.Close()
 		w.Prompts.Close()
