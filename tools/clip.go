@@ -10,33 +10,20 @@ import (
 // errors usually are, and notes between them how many bytes are missing; lost of these were
 // already cut by the guest. Invalid UTF-8 is replaced.
 func clip(text string, limit int, lost uint64) (clipped string, cut bool) {
-	whole := text
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	n := utf8.RuneCountInString(text)
-	if n <= limit {
+	runes := []rune(text)
+	if len(runes) <= limit {
 		if lost == 0 {
-			return text, false
+			return string(runes), false
 		}
-		at := len(whole) * 2 / 5 // the guest cuts here, counting bytes
-		for at > 0 && !utf8.RuneStart(whole[at]) {
+		at := len(text) * 2 / 5 // the guest cuts here, counting bytes
+		for at > 0 && !utf8.RuneStart(text[at]) {
 			at--
 		}
-		return leftOut(whole[:at], whole[at:], lost), true
+		return leftOut(text[:at], text[at:], lost), true
 	}
 	head := limit * 2 / 5
-	tail := n - (limit - head)
-	var from, to int
-	i := 0
-	for at := range text {
-		switch i {
-		case head:
-			from = at
-		case tail:
-			to = at
-		}
-		i++
-	}
-	return leftOut(text[:from], text[to:], uint64(to-from)+lost), true
+	tail := len(runes) - (limit - head)
+	return leftOut(string(runes[:head]), string(runes[tail:]), uint64(len(string(runes[head:tail])))+lost), true
 }
 
 // leftOut joins head and tail with a note of how many bytes are missing between them.

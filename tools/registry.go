@@ -85,7 +85,7 @@ func (r *Registry) List(a Agent, p Profile) []Tool {
 	defer r.mu.Unlock()
 	var list []Tool
 	add := func(t Tool) {
-		if _, shut := t.Gate.shut(a.Settings); shut || p == Lean && !t.Lean {
+		if t.Gate.shutBy(a.Settings) != "" || p == Lean && !t.Lean {
 			return
 		}
 		if p == Lean {

@@ -50,23 +50,21 @@ const (
 	Plugins Gate = "autonomousExec.pluginCreate" // and Exec: tools that make plugins
 )
 
-// shut returns the setting that closes a gate, if it is closed.
-func (g Gate) shut(s config.AgentSettings) (by Gate, is bool) {
+// shutBy returns the setting that closes a gate, or "" if it is open.
+func (g Gate) shutBy(s config.AgentSettings) Gate {
 	switch {
-	case g == Always:
-		return "", false
-	case !s.AutonomousExec:
-		return Exec, true
+	case g != Always && !s.AutonomousExec:
+		return Exec
 	case g == Plugins && !s.PluginCreate:
-		return Plugins, true
+		return Plugins
 	}
-	return "", false
+	return ""
 }
 
 // Check returns an error if a gate is closed for an agent.
 func (g Gate) Check(what string, a Agent) error {
-	by, shut := g.shut(a.Settings)
-	if !shut {
+	by := g.shutBy(a.Settings)
+	if by == "" {
 		return nil
 	}
 	return &Failure{Kind: fault.Rejected, Message: fmt.Sprintf(

@@ -222,16 +222,3 @@ func (i *Installer) note(what What, a tools.Agent, plugin config.PluginID, by, d
 		i.Note(Happening{What: what, Agent: a, Plugin: plugin, By: by, Detail: detail})
 	}
 }
-
-// idOf validates a recipe and returns its id and hash.
-func idOf(r plugins.Recipe) (config.PluginID, plugins.Hash, error) {
-	if err := plugins.Refusal(plugins.Validate(r)); err != nil {
-		return "", "", err
-	}
-	id, err := r.ID()
-	if err != nil {
-		return "", "", err
-	}
-	hash, err := r.Hash()
-	return id, hash, err
-}

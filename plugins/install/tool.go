@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,8 +23,6 @@ import (
 const (
 	// maxParam bounds one argument: Linux passes no variable longer than 128 KiB.
 	maxParam = 96 << 10
-	// maxParams bounds all of them, with room for the rest of the environment.
-	maxParams = 384 << 10
 	// patience is how long a call may wait in addition to its tool's timeout: for the guest to
 	// start, and for the agent's plugins to be verified and repaired.
 	patience = 8 * time.Minute
@@ -74,7 +71,7 @@ func schemaOf(params map[plugins.ParamName]plugins.Param) *jsonschema.Schema {
 		p := params[name]
 		property := &jsonschema.Schema{Type: string(p.Type), Description: p.Description}
 		if p.Default != nil {
-			property.Default = typed(p.Type, *p.Default)
+			property.Default, _ = json.Marshal(valued(p.Type, *p.Default)) // it was JSON before
 		}
 		for _, choice := range p.Enum {
 			property.Enum = append(property.Enum, valued(p.Type, choice))
@@ -97,21 +94,14 @@ func outputOf(t plugins.Tool) *jsonschema.Schema {
 	}}
 }
 
-// valued parses a recipe's text as a value of its type.
+// valued returns a recipe's text as a value of its type.
 func valued(t plugins.ParamType, text plugins.Literal) (v any) {
-	dec := json.NewDecoder(bytes.NewReader(typed(t, text)))
+	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.UseNumber()
-	_ = dec.Decode(&v) // it is valid
-	return v
-}
-
-// typed returns a recipe's text as JSON of its type.
-func typed(t plugins.ParamType, text plugins.Literal) json.RawMessage {
-	if t != plugins.String && json.Valid([]byte(text)) {
-		return json.RawMessage(text)
+	if t == plugins.String || dec.Decode(&v) != nil {
+		return string(text)
 	}
-	quoted, _ := json.Marshal(text) // a string does not fail
-	return quoted
+	return v
 }
 
 // call runs a tool.
@@ -157,7 +147,6 @@ func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine
 // JSON. No shell interprets them.
 func variables(arguments map[string]any) ([]string, error) {
 	var env []string
-	total := 0
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
 		refuse := func(expected, why string) error {
 			return &tools.Failure{Kind: fault.InvalidArgs, Field: name, Expected: expected, Message: fmt.Sprintf("the argument %q %s", name, why)}
@@ -170,14 +159,11 @@ func variables(arguments map[string]any) ([]string, error) {
 			}
 			text = string(raw)
 		}
-		total += len(text)
 		switch {
 		case strings.ContainsRune(text, 0):
 			return nil, refuse("a text without NUL characters", "holds a NUL character")
 		case len(text) > maxParam:
 			return nil, refuse(fmt.Sprintf("at most %d bytes; write longer texts to a file", maxParam), fmt.Sprintf("has %d bytes", len(text)))
-		case total > maxParams:
-			return nil, refuse(fmt.Sprintf("at most %d bytes in all arguments; write longer texts to a file", maxParams), "is too much")
 		}
 		env = append(env, plugins.ParamName(name).Variable()+"="+text)
 	}

@@ -51,7 +51,14 @@ type Progress struct {
 // Install installs or updates a plugin. A failed installation is undone, and the record says
 // why. Files in the plugin's folder that are not in the recipe stay.
 func (i *Installer) Install(ctx context.Context, a tools.Agent, recipe plugins.Recipe, how How) (Record, error) {
-	id, hash, err := idOf(recipe)
+	if err := plugins.Refusal(plugins.Validate(recipe)); err != nil {
+		return Record{}, err
+	}
+	id, err := recipe.ID()
+	if err != nil {
+		return Record{}, err
+	}
+	hash, err := recipe.Hash()
 	if err != nil {
 		return Record{}, err
 	}

@@ -65,15 +65,19 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, repair Repair, by
 	}
 	for _, r := range all {
 		found := seen.damageOf(r)
-		report, elsewhere := Report{Plugin: r.ID, Problems: found.problems}, false
+		report := Report{Plugin: r.ID, Problems: found.problems}
 		if len(report.Problems) > 0 {
 			if err := i.here(ctx); err != nil {
 				return nil, err
 			}
-			report.Repaired, elsewhere, report.Err = i.repair(ctx, a, r, found, repair, by)
+			report.Repaired, report.Err = i.repair(ctx, a, r, found, repair, by)
 		}
-		if !elsewhere {
-			i.tell(a, r, report, by)
+		if !report.Sound() {
+			detail := strings.Join(report.Problems, "; ")
+			if report.Err != nil {
+				detail += ": " + clip(report.Err.Error())
+			}
+			i.note(Damaged, a, r.ID, by, detail)
 		}
 		reports = append(reports, report)
 	}
@@ -209,42 +213,28 @@ func some(files []plugins.FilePath) string {
 }
 
 // repair installs a plugin again, without asking for secrets. Files that the agent has
-// changed stay, except for All. A plugin that somebody else has changed in the meantime is
-// left alone: elsewhere is true then.
-func (i *Installer) repair(ctx context.Context, a tools.Agent, r Record, d damage, how Repair, by string) (repaired, elsewhere bool, err error) {
+// changed stay, except for All.
+func (i *Installer) repair(ctx context.Context, a tools.Agent, r Record, d damage, how Repair, by string) (repaired bool, err error) {
 	if how == Nothing || how == Missing && !d.missing {
-		return false, false, nil
+		return false, nil
 	}
 	keep := d.changed
 	if how == All {
 		keep = nil
 	}
-	const op = "repair plugin"
-	end, err := i.turn(ctx, op, a, r.ID)
+	end, err := i.turn(ctx, "repair plugin", a, r.ID)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer end()
-	now, err := i.get(op, a, r.ID)
-	if err != nil || now.Status != Ready || !now.InstalledAt.Equal(r.InstalledAt) {
-		return true, true, nil
+	now, ok := i.Find(a.ID, r.ID)
+	if !ok || now.Status != Ready || !now.InstalledAt.Equal(r.InstalledAt) {
+		return true, nil // somebody else has changed it in the meantime
 	}
 	next := Record{ID: r.ID, Plugin: now.Plugin, Agent: a.ID, Hash: now.Hash}
-	_, err = i.install(ctx, a, next, How{By: by, WithoutSecrets: true, keep: keep})
-	return err == nil && len(keep) == 0, false, err
-}
-
-// tell emits the event for a report.
-func (i *Installer) tell(a tools.Agent, r Record, report Report, by string) {
-	detail := strings.Join(report.Problems, "; ")
-	switch {
-	case len(report.Problems) == 0:
-	case report.Repaired:
-		i.note(Repaired, a, r.ID, by, detail)
-	default:
-		if report.Err != nil {
-			detail += ": " + clip(report.Err.Error())
-		}
-		i.note(Damaged, a, r.ID, by, detail)
+	if _, err = i.install(ctx, a, next, How{By: by, WithoutSecrets: true, keep: keep}); err != nil || len(keep) > 0 {
+		return false, err
 	}
+	i.note(Repaired, a, r.ID, by, strings.Join(d.problems, "; "))
+	return true, nil
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -59,7 +62,7 @@ func NewClient(o Options) *Client {
 			case req.URL.Scheme != "https":
 				return &refusal{to: req.URL.Scheme, why: "is not https"}
 			}
-			return c.named(req.URL)
+			return nil // Proxy checks the address
 		},
 	}
 	return c
@@ -94,18 +97,11 @@ func (c *Client) named(u *url.URL) error {
 	if err != nil {
 		return nil // dial checks what a name resolves to
 	}
-	port, err := netip.ParseAddrPort(net.JoinHostPort(addr.String(), portOf(u)))
-	if err != nil || !c.options.May(port) {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
+	if err != nil || !c.options.May(netip.AddrPortFrom(addr, uint16(port))) {
 		return &refusal{to: u.Host, why: notPublic}
 	}
 	return nil
-}
-
-func portOf(u *url.URL) string {
-	if port := u.Port(); port != "" {
-		return port
-	}
-	return "443"
 }
 
 // dial checks the address that it connects to, so that a name cannot resolve to another address
@@ -130,12 +126,7 @@ func Public(addr netip.Addr) bool {
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Zone() != "" {
 		return false
 	}
-	for _, p := range special() {
-		if p.Contains(addr) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(special(), func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // special returns networks for which IsGlobalUnicast is true, but which are not public.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,9 +22,6 @@ const (
 	// maxCommit bounds the answer with a commit, which has 40 digits.
 	maxCommit = 256
 )
-
-// recipeFiles returns the names of recipes in repositories. The first that exists is used.
-func recipeFiles() []string { return []string{"osaurus.json", "plugin.json"} }
 
 // Fetched is a downloaded recipe.
 type Fetched struct {
@@ -52,10 +50,7 @@ func (c *Client) Get(ctx context.Context, s Source) (Fetched, error) {
 
 // repository downloads the recipe of a repository at the commit of its ref.
 func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) {
-	ref := r.ref
-	if ref == "" {
-		ref = "HEAD"
-	}
+	ref := cmp.Or(r.ref, "HEAD")
 	where := r.owner + "/" + r.name
 	text, err := c.read(ctx, c.options.GitHubAPI+"/repos/"+where+"/commits/"+url.PathEscape(ref), maxCommit, http.Header{"Accept": {"application/vnd.github.sha"}})
 	if err != nil {
@@ -66,10 +61,10 @@ func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) 
 		return Fetched{}, fault.Newf(fault.Execution, "find commit", where+"@"+ref, "the answer is not a commit").
 			Advise("Try again later; if it stays so, download the recipe yourself and import the file.")
 	}
-	for _, name := range recipeFiles() {
+	for _, name := range []string{"osaurus.json", "plugin.json"} {
 		from := c.options.GitHubRaw + "/" + where + "/" + commit + "/" + name
 		text, err := c.read(ctx, from, plugins.MaxRecipe, nil)
-		if fault.KindOf(err) == fault.NotFound && err != nil {
+		if fault.KindOf(err) == fault.NotFound {
 			continue
 		}
 		if err != nil {
