@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/tools"
 )
 
 const (
@@ -84,6 +85,8 @@ type Artifacts struct {
 	mu     sync.Mutex
 	drafts map[config.AgentID]int // number of open drafts
 }
+
+var _ tools.Artifacts = (*Artifacts)(nil)
 
 // Open opens the artifacts of a home and removes drafts that an earlier daemon left.
 func Open(ctx context.Context, o Options) (*Artifacts, error) {

@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/store/storetest"
+	"osaurus-sandbox/tools"
 )
 
 type heard []string
@@ -48,13 +49,28 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func ownerOf(who bridge.Caller, session config.SessionID) Owner {
-	return Owner{Agent: who.Agent, Name: who.Name, Session: session}
+// owner is an agent with a session.
+type owner struct {
+	tools.Agent
+	session config.SessionID
+}
+
+func ownerOf(who bridge.Caller, session config.SessionID) owner {
+	return owner{tools.Agent{ID: who.Agent, Name: who.Name}, session}
+}
+
+// open begins a draft.
+func (r *rig) open(o owner, name string) (*Draft, error) {
+	d, err := r.Draft(r.t.Context(), o.Agent, o.session, name)
+	if err != nil {
+		return nil, err
+	}
+	return d.(*Draft), nil
 }
 
 // draft makes a draft with files, each its path and its content.
-func (r *rig) draft(o Owner, name string, files ...string) (*Draft, error) {
-	d, err := r.Draft(o, name)
+func (r *rig) draft(o owner, name string, files ...string) (*Draft, error) {
+	d, err := r.open(o, name)
 	if err != nil {
 		return nil, err
 	}
@@ -71,13 +87,17 @@ func (r *rig) draft(o Owner, name string, files ...string) (*Draft, error) {
 	return d, nil
 }
 
-func (r *rig) share(o Owner, name string, files ...string) Artifact {
+func (r *rig) share(o owner, name string, files ...string) Artifact {
 	r.t.Helper()
 	d, err := r.draft(o, name, files...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	f, err := d.Keep(r.t.Context(), "what it is", "a test")
+	made, err := d.Keep(r.t.Context(), "what it is")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	f, err := r.Get(r.t.Context(), ID(made.ID))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -181,8 +201,8 @@ func TestArtifacts(t *testing.T) {
 	if next := r.share(ownerOf(r.bob, "chat-1"), "page.html", "", ""); next.ID != 5 || next.Name != "page.html" {
 		t.Errorf("%+v", next)
 	}
-	want := heard{"artifact.shared 1 page.html by a test", "artifact.shared 2 site by a test", "artifact.shared 3 page.html by a test", "artifact.shared 4 page-2.html by a test",
-		"artifact.deleted 2 site by a person", "artifact.deleted 1 page.html by a person", "artifact.deleted 4 page-2.html by a person", "artifact.shared 5 page.html by a test"}
+	want := heard{"artifact.shared 1 page.html by a tool", "artifact.shared 2 site by a tool", "artifact.shared 3 page.html by a tool", "artifact.shared 4 page-2.html by a tool",
+		"artifact.deleted 2 site by a person", "artifact.deleted 1 page.html by a person", "artifact.deleted 4 page-2.html by a person", "artifact.shared 5 page.html by a tool"}
 	if !slices.Equal(*r.events, want) {
 		t.Errorf("the events are\n%s", strings.Join(*r.events, "\n"))
 	}
@@ -212,7 +232,7 @@ func TestNamesOfPeople(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Keep(t.Context(), "", "a test"); fault.KindOf(err) != fault.Unavailable {
+	if _, err := d.Keep(t.Context(), ""); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("through a link that leads out: %v", err)
 	}
 }
@@ -220,7 +240,7 @@ func TestNamesOfPeople(t *testing.T) {
 func TestRefusedNames(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"", ".", "..", "a/b", "/", "\x00", "a\x1b[31m", "a\nb", "\u202egnp.exe", "\xff", strings.Repeat("ä", 101), " a", "a ", ".hidden", "-rf", "~"} {
-		if _, err := r.Draft(ownerOf(r.alice, ""), name); fault.KindOf(err) != fault.InvalidArgs {
+		if _, err := r.open(ownerOf(r.alice, ""), name); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -251,16 +271,16 @@ func TestLimits(t *testing.T) {
 	owner := ownerOf(r.alice, "")
 	var open []*Draft
 	for range maxDrafts {
-		d, err := r.Draft(owner, "x")
+		d, err := r.open(owner, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, d)
 	}
-	if _, err := r.Draft(owner, "x"); fault.KindOf(err) != fault.Rejected {
+	if _, err := r.open(owner, "x"); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("one draft too many: %v", err)
 	}
-	if _, err := open[0].Keep(ctx, "", "a test"); fault.KindOf(err) != fault.InvalidArgs {
+	if _, err := open[0].Keep(ctx, ""); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("without a file: %v", err)
 	}
 	f, err := open[1].File("a", 0)
@@ -298,7 +318,7 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Keep(ctx, "", "a test"); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "artifacts delete") {
+	if _, err := d.Keep(ctx, ""); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "artifacts delete") {
 		t.Errorf("one too many: %v", err)
 	}
 	r.insert(ownerOf(r.bob, ""), 1, KeepBytes-3)
@@ -306,7 +326,7 @@ func TestLimits(t *testing.T) {
 	if d, err = r.draft(ownerOf(r.bob, ""), "large", "", "d"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Keep(ctx, "", "a test"); fault.KindOf(err) != fault.Rejected {
+	if _, err := d.Keep(ctx, ""); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a byte too many of one agent: %v", err)
 	}
 	if got := r.onDisk(); !slices.Equal(got, []string{"default", "default/small"}) {
@@ -353,12 +373,12 @@ func FuzzNames(f *testing.F) {
 }
 
 // insert adds rows without files.
-func (r *rig) insert(o Owner, rows int, size int64) {
+func (r *rig) insert(o owner, rows int, size int64) {
 	r.t.Helper()
 	err := r.DB.Write(r.t.Context(), "insert", func(tx *sql.Tx) error {
 		for i := range rows {
 			_, err := tx.ExecContext(r.t.Context(), `INSERT INTO artifacts (agent, agent_name, session, name, description, folder, type, files, size, sha256, created)
-				VALUES (?, ?, 'before', ?, '', 0, '', 1, ?, '', 0)`, o.Agent, o.Name, fmt.Sprint(o.Name, i), size)
+				VALUES (?, ?, 'before', ?, '', 0, '', 1, ?, '', 0)`, o.ID, o.Name, fmt.Sprint(o.Name, i), size)
 			if err != nil {
 				return err
 			}

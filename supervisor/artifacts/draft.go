@@ -22,7 +22,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/removeall"
-	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/tools"
 )
 
 const (
@@ -38,13 +38,6 @@ const (
 	maxDescription = 1_000
 )
 
-// Owner is the agent that shares a file, and its session.
-type Owner struct {
-	Agent   config.AgentID
-	Name    config.AgentName
-	Session config.SessionID // or empty
-}
-
 // Draft is an artifact that is not complete yet. It is for one goroutine.
 type Draft struct {
 	of   *Artifacts
@@ -57,23 +50,23 @@ type Draft struct {
 // sum is a file of a draft, with its digest.
 type sum struct{ path, digest string }
 
-// Draft begins an artifact. The caller must call Keep or Discard.
-func (a *Artifacts) Draft(o Owner, name string) (*Draft, error) {
+// Draft implements tools.Artifacts. An artifact of no session is Loose.
+func (a *Artifacts) Draft(_ context.Context, agent tools.Agent, session config.SessionID, name string) (tools.Draft, error) {
 	const op = "share"
 	if err := checkTop(name); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.drafts[o.Agent] >= maxDrafts {
+	if a.drafts[agent.ID] >= maxDrafts {
 		return nil, fault.Newf(fault.Rejected, op, name, "the agent is sharing %d others at this moment", maxDrafts).Advise("Wait for one of them.")
 	}
 	own := drafts + rand.Text()
 	if err := a.root.Mkdir(own, privateDir); err != nil {
 		return nil, a.fault(op, name, err)
 	}
-	a.drafts[o.Agent]++
-	return &Draft{of: a, own: own, made: Artifact{Agent: o.Agent, AgentName: o.Name, Session: cmp.Or(o.Session, Loose), Name: name}}, nil
+	a.drafts[agent.ID]++
+	return &Draft{of: a, own: own, made: Artifact{Agent: agent.ID, AgentName: agent.Name, Session: cmp.Or(session, Loose), Name: name}}, nil
 }
 
 // File creates a file of the draft and its parent folders. With an empty name the draft
@@ -139,19 +132,19 @@ func (f *file) Close() error {
 }
 
 // Keep makes the draft an artifact. Its name gets a number if the session has one of that name.
-func (d *Draft) Keep(ctx context.Context, description string, by machine.Cause) (Artifact, error) {
+func (d *Draft) Keep(ctx context.Context, description string) (tools.Artifact, error) {
 	const op = "share"
 	defer d.close()
 	f, a := d.made, d.of
 	if f.Files == 0 {
-		return Artifact{}, fault.Newf(fault.InvalidArgs, op, f.Name, "there is no file in it").Advise("Write the file first, or share a folder that has one.")
+		return tools.Artifact{}, fault.Newf(fault.InvalidArgs, op, f.Name, "there is no file in it").Advise("Write the file first, or share a folder that has one.")
 	}
 	f.Description, f.Created = oneLine(description), time.Now().UTC()
 	if f.SHA256 = d.digest(); f.Folder {
 		f.Type = folderType
 	}
 	if err := a.root.MkdirAll(string(f.Session), privateDir); err != nil {
-		return Artifact{}, a.fault(op, f.Name, err)
+		return tools.Artifact{}, a.fault(op, f.Name, err)
 	}
 	moved := false
 	err := a.DB.Write(ctx, op, func(tx *sql.Tx) error {
@@ -179,10 +172,10 @@ func (d *Draft) Keep(ctx context.Context, description string, by machine.Cause) 
 		if moved {
 			err = errors.Join(err, a.remove(f.within()))
 		}
-		return Artifact{}, err
+		return tools.Artifact{}, err
 	}
-	a.note(Shared, by, f)
-	return f, nil
+	a.note(Shared, "a tool", f)
+	return tools.Artifact{ID: int64(f.ID), Name: f.Name, Session: f.Session, Type: f.Type, Files: f.Files, Size: f.Size, SHA256: f.SHA256}, nil
 }
 
 // Discard removes the draft unless it was kept.

@@ -13,35 +13,35 @@ import (
 )
 
 // atOnce is how many agents' plugins are looked at together: a guest that has just
-// started has other things to do.
+// started is busy.
 const atOnce = 2
 
-// lookAgain is the pause after a look that did not work: a guest may be silent for a while. It
-// grows, twice as long each time, to lookSeldom.
+// lookAgain is the pause after a failed look: a guest may be silent for a while. It doubles each
+// time, up to lookSeldom.
 const (
 	lookAgain  = 2 * time.Second
 	lookSeldom = 5 * time.Minute
 )
 
-// watch has plugins be in order whenever a guest has started or answers again, and after
-// their agents were reset.
+// watch verifies and repairs plugins whenever a guest has started or answers again, and after their
+// agents were reset.
 type watch struct {
 	*Host
 	again   time.Duration   // lookAgain, but in tests
 	over    context.Context // ends with close
 	end     context.CancelFunc
 	work    sync.WaitGroup
-	changed notify.Notifier // rung when another guest runs, or how it is is another, or an agent was reset
-	places  chan struct{}   // room for atOnce
+	changed notify.Notifier // notified when an agent was reset
+	places  chan struct{}   // holds a token for each agent that is looked at
 }
 
 // newWatch returns a watch that has begun.
 func newWatch(b *Host, again time.Duration) *watch {
 	w := &watch{Host: b, again: again, places: make(chan struct{}, atOnce)}
 	w.over, w.end = context.WithCancel(context.Background())
-	changed, status := w.changed.Next(), w.machine().Status()
-	w.work.Go(func() { w.watchGuests(status) })
-	w.work.Go(func() { w.lookAfter(changed) })
+	for _, vm := range b.Tools.Agents.Machines.All() {
+		w.work.Go(func() { w.run(vm) })
+	}
 	return w
 }
 
@@ -50,7 +50,7 @@ func (w *watch) close() {
 	w.work.Wait()
 }
 
-// Note hears what became of an agent. It waits for nothing but the disk.
+// Note handles the events of agents. It waits only for the disk.
 func (b *Host) Note(e events.Event) {
 	id := config.AgentID(e.Fields["id"])
 	switch e.Kind {
@@ -59,42 +59,40 @@ func (b *Host) Note(e events.Event) {
 		b.watch.changed.Notify()
 	case agents.Deleted:
 		if err := b.Installer.Forget(id); err != nil {
-			b.Log.Warn("what a deleted agent's plugins were is left", "agent", e.Fields["agent"], "error", err)
+			b.Log.Warn("the plugins of a deleted agent are left", "agent", e.Fields["agent"], "error", err)
 		}
-		b.life.Forget(id) // after which the installer begins nothing of it
+		b.life.Forget(id) // now the installer starts nothing of it
 	}
 }
 
-// watchGuests tells when another guest runs, or the same falls silent or answers again.
-func (w *watch) watchGuests(status machine.Status) {
+// run looks at the plugins of a machine's agents while a guest runs. It does so again when another
+// guest runs, the guest falls silent or answers again, or an agent was reset.
+func (w *watch) run(vm *machine.Machine) {
 	for {
-		next, err := w.machine().Next(w.over, status.Revision)
-		if err != nil {
-			return // the sandbox or this has ended
-		}
-		if next.State != status.State || bootOf(next) != bootOf(status) {
-			w.changed.Notify()
-		}
-		status = next
-	}
-}
-
-// lookAfter looks at the plugins of all agents in the guest that runs, and does so anew
-// whenever something has changed.
-func (w *watch) lookAfter(changed <-chan struct{}) {
-	for w.over.Err() == nil {
+		changed, status := w.changed.Next(), vm.Status()
 		same, end := context.WithCancel(w.over)
-		if boot := bootOf(w.machine().Status()); boot != "" {
-			for _, agent := range w.Tools.Agents.List() {
+		w.work.Go(func() {
+			defer end()
+			select {
+			case <-changed:
+			case <-same.Done():
+			}
+		})
+		boot := bootOf(status)
+		for _, agent := range w.Tools.Agents.List() {
+			if boot != "" && w.Tools.Agents.Machines.For(agent.ID) == vm {
 				w.work.Go(func() { w.look(same, agent.ID, boot) })
 			}
 		}
-		select {
-		case <-changed:
-		case <-w.over.Done():
+		var err error
+		for next := status; err == nil && next.State == status.State && bootOf(next) == boot; {
+			next, err = vm.Next(same, next.Revision)
 		}
-		changed = w.changed.Next()
+		over := err != nil && same.Err() == nil || w.over.Err() != nil
 		end()
+		if over {
+			return // the machine or this has ended
+		}
 	}
 }
 
@@ -109,9 +107,9 @@ func (w *watch) look(same context.Context, agent config.AgentID, boot string) {
 	}
 }
 
-// looked looks at an agent's plugins once, if there are any, and reports whether that has
-// worked. If they were looked at in this guest it costs nothing. A look that has begun is waited
-// for whatever changes: it keeps its place until it is over, however often the guest falls silent.
+// looked looks at an agent's plugins once and reports whether that has worked. It costs nothing
+// if there are none, or if they were looked at in this guest. A look that has begun is not
+// interrupted when something changes.
 func (w *watch) looked(same context.Context, agent config.AgentID, boot string) bool {
 	a, gone := w.agent(agent)
 	if list, err := w.Installer.List(agent); gone != nil || err != nil || len(list) == 0 {

@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/store"
 )
 
 // Lease leases the oldest queued task of an agent to a worker. If agent is empty, it
@@ -25,17 +26,16 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 		queued := t.queued.Next() // before looking, so that no task is missed
 		var over time.Duration    // until the first lease ends
 		err := t.write(ctx, op, func(w *taskTx) error {
-			var seq int64
 			// Agents whose tasks were never leased come first.
-			next, err := w.maybe(&seq, `SELECT min(seq) FROM tasks AS q WHERE state = 'queued' AND ?1 IN ('', agent)
+			next, err := store.All(w.ctx, w.tx, store.Value[int64], `SELECT min(seq) FROM tasks AS q WHERE state = 'queued' AND ?1 IN ('', agent)
 				GROUP BY agent ORDER BY (SELECT max(leased) FROM tasks WHERE agent = q.agent), min(seq) LIMIT 1`, agent)
 			if err != nil {
 				return err
 			}
-			if next {
+			if len(next) > 0 {
 				ok, lease = true, Lease(rand.Text())
 				task, err = w.change(worker, "UPDATE tasks SET state = 'leased', until = ?, attempts = attempts + 1, lease = ?, worker = ?, leased = ? WHERE seq = ?",
-					w.now.Add(hold).UnixNano(), lease, worker, w.now.UnixNano(), seq)
+					w.now.Add(hold).UnixNano(), lease, worker, w.now.UnixNano(), next[0])
 				return err
 			}
 			var until int64

@@ -114,15 +114,6 @@ func (w *taskTx) row(query string, args ...any) *sql.Row {
 
 func (w *taskTx) one(query string, args ...any) (Task, error) { return scanTask(w.row(query, args...)) }
 
-// maybe scans one value and reports whether there is one.
-func (w *taskTx) maybe(to any, query string, args ...any) (bool, error) {
-	err := w.row(query, args...).Scan(to)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 func (w *taskTx) exec(query string, args ...any) error {
 	_, err := w.tx.ExecContext(w.ctx, query, args...)
 	return err

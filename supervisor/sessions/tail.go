@@ -84,7 +84,11 @@ func (t *tailing) take(part engine.JobTail) error {
 		t.flow = nil
 	}
 	if t.flow == nil {
-		t.flow, t.shown = flowFrom(t.secrets, part.Offset), part.Offset
+		ends := redact.After
+		if part.Offset > 0 {
+			ends |= redact.Before
+		}
+		t.flow, t.shown = redact.NewFlow(t.secrets, ends), part.Offset
 	}
 	next := part.Offset + uint64(len(part.Data))
 	data := t.flow.Feed(nil, part.Data)
@@ -106,12 +110,4 @@ func (t *tailing) show(data []byte, next uint64) error {
 	}
 	t.said = true
 	return t.to(part)
-}
-
-// flowFrom redacts a job's output from an offset on.
-func flowFrom(secrets *redact.Live, offset uint64) *redact.Flow {
-	if offset == 0 {
-		return redact.NewFlow(secrets, redact.After)
-	}
-	return redact.NewFlow(secrets, redact.Before|redact.After)
 }

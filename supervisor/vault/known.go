@@ -91,7 +91,7 @@ func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, p
 // of returns what is known of an agent. The caller holds mu.
 func (v *Vault) of(agent config.AgentID) *known {
 	if v.known[agent] == nil {
-		v.known[agent] = &known{}
+		v.known[agent] = &known{values: map[secrets.Key]secrets.Value{}, lent: map[secrets.Key]bool{}}
 	}
 	return v.known[agent]
 }
@@ -190,45 +190,35 @@ func (k *known) retire(key secrets.Key, by secrets.Value) {
 	k.former = k.former[max(0, len(k.former)-redact.MaxSecrets):]
 }
 
-// learn makes a value known, if there is room for it beside those that programs have.
-func (v *Vault) learn(key secrets.Key, value secrets.Value) {
+// learn makes a value known, if there is room for it beside those that programs have. A value that
+// a program is about to get takes the place of one that no program has. Without one, learn fails,
+// since the value would not be redacted.
+func (v *Vault) learn(key secrets.Key, value secrets.Value, lend bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.of(key.Agent)
-	k.retire(key, value)
-	if _, there := k.values[key]; !there && len(k.values) >= redact.MaxSecrets {
-		k.changes++ // it is known once a program has it
-		return
-	}
-	v.change(k, func(values map[secrets.Key]secrets.Value) { values[key] = value })
-}
-
-// learnLent is learn for a value that a program is about to get. It fails if there is no
-// room, since the value would not be redacted.
-func (v *Vault) learnLent(key secrets.Key, value secrets.Value) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	k := v.of(key.Agent)
-	if was, there := k.values[key]; there && k.lent[key] && was.Reveal() == value.Reveal() {
+	was, there := k.values[key]
+	if lend && there && k.lent[key] && was.Reveal() == value.Reveal() {
 		return nil
 	}
 	k.retire(key, value)
-	if len(k.lent) >= redact.MaxSecrets {
+	switch {
+	case !lend && !there && len(k.values) >= redact.MaxSecrets:
+		k.changes++ // it is known once a program has it
+		return nil
+	case lend && len(k.lent) >= redact.MaxSecrets:
 		return fault.Newf(fault.Rejected, "read secret", string(key.Name), "the agent's programs have %d others, and no more are kept out of its output", redact.MaxSecrets).
 			Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
+	case lend:
+		k.lent[key] = true
 	}
-	if k.lent == nil {
-		k.lent = map[secrets.Key]bool{}
-	}
-	k.lent[key] = true
-	v.change(k, func(values map[secrets.Key]secrets.Value) {
-		values[key] = value
-		for other := range values { // one that no program has makes room
-			if len(values) > redact.MaxSecrets && !k.lent[other] {
-				delete(values, other)
-			}
+	k.values[key] = value
+	for other := range k.values {
+		if len(k.values) > redact.MaxSecrets && !k.lent[other] {
+			delete(k.values, other)
 		}
-	})
+	}
+	k.changed()
 	return nil
 }
 
@@ -238,17 +228,12 @@ func (v *Vault) unlearn(key secrets.Key) {
 	defer v.mu.Unlock()
 	k := v.of(key.Agent)
 	k.retire(key, secrets.Value{})
-	v.change(k, func(values map[secrets.Key]secrets.Value) { delete(values, key) })
+	delete(k.values, key)
+	k.changed()
 }
 
-// change changes what is known. The caller holds mu.
-func (v *Vault) change(k *known, do func(map[secrets.Key]secrets.Value)) {
-	values := maps.Clone(k.values)
-	if values == nil {
-		values = map[secrets.Key]secrets.Value{}
-	}
-	do(values)
-	k.values = values
+// changed redacts by the values that are known now. The caller holds Vault.mu.
+func (k *known) changed() {
 	k.changes++
 	k.live.Set(k.scrubber())
 }

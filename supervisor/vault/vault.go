@@ -145,7 +145,7 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 		told = forProgram(name, err)
 	}
 	if err == nil {
-		err = v.learnLent(key, value)
+		err = v.learn(key, value, true)
 		told = err
 	}
 	entry := audit.Entry{
@@ -225,8 +225,7 @@ func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) err
 	if err := v.open().Set(ctx, k, value); err != nil {
 		return err
 	}
-	v.learn(k, value)
-	return nil
+	return v.learn(k, value, false)
 }
 
 // Delete deletes a secret.

@@ -92,7 +92,7 @@ func TestShareOfALyingGuest(t *testing.T) {
 		}, `"files":1,`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Host{Rooms: func(tools.Agent) engine.Room { return lying{list: tc.list} }, Artifacts: handover{Options{Artifacts: kept}}})...)
+			r := tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(tools.Host{Rooms: func(tools.Agent) engine.Room { return lying{list: tc.list} }, Artifacts: kept})...)
 			text := r.Call(t.Context(), call, "share_artifact", json.RawMessage(`{"path":"x"}`)).Text()
 			if !strings.Contains(text, tc.want) {
 				t.Errorf("%s, want %s", text, tc.want)
