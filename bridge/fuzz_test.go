@@ -11,9 +11,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// FuzzHTTP sends whatever bytes to the server. What it answers is HTTP, its
-// bodies are JSON of at most a few KiB, and nobody without alice's token is
-// worked for.
+// FuzzHTTP sends any bytes to the server. Answers are HTTP with short JSON bodies, and calls without
+// alice's token reach no service.
 func FuzzHTTP(f *testing.F) {
 	world := newWorld(f)
 	for _, c := range everyRoute {
@@ -48,8 +47,8 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
-// FuzzBody sends whatever bytes as the body of every route. The answer is what the
-// document says, and what reaches a service is text.
+// FuzzBody sends any bytes as the body of every route. The answer conforms to the document, and
+// services get valid text.
 func FuzzBody(f *testing.F) {
 	world := newWorld(f)
 	for i, c := range everyRoute {
@@ -77,7 +76,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzPath asks for whatever path. What reaches a service has a name that is one.
+// FuzzPath sends any path. Services get valid names.
 func FuzzPath(f *testing.F) {
 	world := newWorld(f)
 	for _, c := range everyRoute {
@@ -89,7 +88,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		w := world.in(t)
 		if strings.ContainsAny(path, " \r\n") {
-			return // which ends a path
+			return // these end a path
 		}
 		got := w.ask(w.as(alice, "GET", path, ""))
 		if got.status == 200 {
@@ -104,7 +103,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// FuzzNames reads whatever text as each of the names.
+// FuzzNames parses any text as each kind of name.
 func FuzzNames(f *testing.F) {
 	for _, text := range []string{"", "a", "rss.new", "..", "a/b", "warn", "A:1"} {
 		f.Add(text)

@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// program has requests come from programs of one plugin of alice, by the guest's word.
+// program serves connections from programs of one plugin of alice, as the guest reports it.
 func (w *world) program(plugin config.PluginID) *world {
 	w.t.Helper()
 	path := filepath.Join(w.t.TempDir(), "s")
@@ -40,8 +40,8 @@ func (w *world) program(plugin config.PluginID) *world {
 	return &other
 }
 
-// Which plugin asks is the guest's word. Nobody else's programs are taken for those of a
-// plugin that is installed, whatever they say; a name that is no plugin is anybody's.
+// TestPluginIsWhoTheGuestSays checks that the guest, not the program, says which installed plugin calls.
+// Any program may use a name that is not an installed plugin.
 func TestPluginIsWhoTheGuestSays(t *testing.T) {
 	w := newWorld(t)
 	w.services.mu.Lock()
@@ -52,10 +52,10 @@ func TestPluginIsWhoTheGuestSays(t *testing.T) {
 	rss, mail, gone := w.program("rss"), w.program("mail"), w.program("gone")
 	for name, tc := range map[string]struct {
 		from               *world
-		says               string // in the header; none if empty
+		says               string // the header; none if empty
 		method, path, body string
 		status             int
-		as                 string // whom the service was asked by; empty is nobody
+		as                 string // the caller that the service saw; empty if none
 	}{
 		"its secret":                      {rss, "rss", "GET", secret, "", 200, "agent-alice/rss"},
 		"its secret, without saying so":   {rss, "", "GET", secret, "", 200, "agent-alice/rss"},

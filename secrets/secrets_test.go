@@ -28,7 +28,7 @@ func value(t *testing.T, text string) secrets.Value {
 	return v
 }
 
-// However a value is shown, alone or in something, it is not shown.
+// TestValueShowsNothing formats and marshals a value in every way.
 func TestValueShowsNothing(t *testing.T) {
 	v := value(t, canary)
 	type open struct{ V secrets.Value }
@@ -69,7 +69,7 @@ func TestValueShowsNothing(t *testing.T) {
 	}
 }
 
-// panics makes this program one that panics with a value in its hands.
+// panics makes this program panic while it holds a value.
 const panics = "OSAURUS_TEST_PANIC"
 
 func TestMain(m *testing.M) {
@@ -85,7 +85,7 @@ func holding(v secrets.Value, p *secrets.Value, it any) {
 	panic(p)
 }
 
-// What a crash prints has no value in it.
+// TestPanicShowsNothing checks a panic's output.
 func TestPanicShowsNothing(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), panics+"=1", "GOTRACEBACK=system")

@@ -26,7 +26,7 @@ import (
 
 var alice = bridge.Holder{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", UID: 2001}
 
-// hostile is a text that breaks whatever is put together without care.
+// hostile is a text that needs escaping everywhere.
 const hostile = "a \"quoted\" \\ line\nand $(another) 'one' <&>  é 日本 \x7f"
 
 func newClient(t testing.TB, change ...func(*bridge.Options)) (*client.Client, *bridgetest.Bridge) {
@@ -155,7 +155,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A hundred requests of one client go over few connections, and nothing stays.
+// TestConnectionsAreKept checks that requests share connections, and that nothing leaks.
 func TestConnectionsAreKept(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	t.Run("", func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	timetest.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
-// Who stops waiting leaves, and the bridge sees it.
+// TestLeaving checks that the bridge sees when a caller gives up.
 func TestLeaving(t *testing.T) {
 	c, b := newClient(t)
 	ctx, leave := context.WithCancel(t.Context())
@@ -206,7 +206,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// What answers in the bridge's place is not believed.
+// TestWrongAnswers checks invalid answers.
 func TestWrongAnswers(t *testing.T) {
 	for what, tc := range map[string]struct {
 		answer string
@@ -237,7 +237,7 @@ func TestWrongAnswers(t *testing.T) {
 				}
 				defer conn.Close()
 				_, _ = conn.Read(make([]byte, 4096))
-				_, _ = conn.Write([]byte(tc.answer)) // who has read enough hangs up
+				_, _ = conn.Write([]byte(tc.answer)) // the client may close early
 			})
 			c := client.New(client.Options{Socket: socket, Token: "t", Plugin: "p"})
 			defer c.Close()

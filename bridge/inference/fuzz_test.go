@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzAnswer: whatever an endpoint sends, at once or in parts, what was told is
-// the answer, and no more than maxAnswer.
+// FuzzAnswer reads any answer, whole and as a stream. The parts make up the answer, and it has at most
+// maxAnswer bytes.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`{"choices":[{"message":{"content":"hi"}}],"usage":{"total_tokens":2}}`,
@@ -25,7 +25,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		var told strings.Builder
 		parts := &answer{tell: func(part string) error { told.WriteString(part); return nil }}
-		_ = parts.readStream(bytes.NewReader(sent)) // most of it is none
+		_ = parts.readStream(bytes.NewReader(sent)) // mostly fails
 		if told.String() != parts.text.String() || parts.text.Len() > maxAnswer || parts.tokens() < 0 {
 			t.Errorf("told %q of %q, for %d tokens", told.String(), parts.text.String(), parts.tokens())
 		}

@@ -23,7 +23,7 @@ import (
 
 var alice = bridge.Caller{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice"}
 
-// world is a service and the endpoint that it asks.
+// world is a service and its endpoint.
 type world struct {
 	*inference.Service
 	endpoint *inferencetest.Endpoint
@@ -33,7 +33,7 @@ type world struct {
 	permits  permits
 }
 
-// permits are the installed plugins, and whether each may ask.
+// permits says of the installed plugins whether each may use inference.
 type permits map[config.PluginID]bool
 
 func (p permits) MayInfer(_ config.AgentID, plugin config.PluginID) (may, installed bool) {
@@ -92,8 +92,7 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// Whatever the endpoint does, who asked gets an error that says so, and never
-// the key.
+// TestFailures checks the errors for what endpoints may do. None contains the key.
 func TestFailures(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct {
@@ -169,7 +168,7 @@ func TestNothingConfigured(t *testing.T) {
 	}
 }
 
-// Who leaves in the middle of an answer ends it at the endpoint.
+// TestLeaving checks that a caller who leaves ends the endpoint's answer.
 func TestLeaving(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, tc := range []struct{ name, model string }{{"in the middle", inferencetest.Endless}, {"before the first word", inferencetest.Slow}} {
@@ -238,7 +237,7 @@ func TestDay(t *testing.T) {
 		t.Errorf("bob pays for alice: %v", err)
 	}
 	w.settings.RequestsPerDay = 0
-	w.settings.TokensPerDay = 20 // each hello was 2, at both ends
+	w.settings.TokensPerDay = 20 // each hello counts 2, as question and as answer
 	if err := ask(alice, strings.Repeat("word ", 20), ""); err != nil {
 		t.Errorf("what began within the limit: %v", err)
 	}
@@ -247,13 +246,13 @@ func TestDay(t *testing.T) {
 	if err := ask(alice, "hello", ""); err != nil {
 		t.Errorf("without a limit: %v", err)
 	}
-	// Who leaves before the endpoint says what it cost has had it all the same.
+	// A caller who leaves before the endpoint reports the usage is charged.
 	w.settings.TokensPerDay = 1000
 	if err := ask(bob, strings.Repeat("x", 4000), inferencetest.Silent); err != nil {
 		t.Fatal(err)
 	}
 	over("1000 tokens a day", ask(bob, "hello", ""))
-	// And so has who leaves before it says anything, but not who is refused.
+	// So is one who leaves before the answer begins, but not one who is refused.
 	carol := bridge.Caller{Agent: "2B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "carol"}
 	if err := ask(carol, strings.Repeat("x", 4000), "status-400"); err == nil {
 		t.Fatal("it was not refused")

@@ -20,7 +20,7 @@ import (
 	"osaurus-sandbox/secrets/secretstest"
 )
 
-// quick is a passphrase's work in tests, which have nothing to hide.
+// quick is the work factor in tests.
 const quick = 4
 
 var token = secrets.Key{Agent: secretstest.Alice, Name: "TOKEN"}
@@ -31,7 +31,7 @@ func newStore(home config.Home, prompt Prompt) *Store {
 	return s
 }
 
-// says answers a prompt, and counts how often it was asked.
+// says answers a prompt and counts the prompts.
 func says(t *testing.T, text string, asked *int) Prompt {
 	return func(context.Context) (secrets.Value, error) {
 		*asked++
@@ -59,8 +59,7 @@ func TestSuiteWithPassphrase(t *testing.T) {
 	})
 }
 
-// What is on the disk says nothing, is the user's alone, and is what age itself
-// can read.
+// TestOnDisk checks that the files are private, reveal nothing and can be read by age.
 func TestOnDisk(t *testing.T) {
 	home := config.Home(t.TempDir())
 	if err := newStore(home, nil).Set(t.Context(), token, secretstest.Value(t, secretstest.Canary)); err != nil {
@@ -130,21 +129,21 @@ func TestPassphrase(t *testing.T) {
 		t.Errorf("asked %d times", asked)
 	}
 
-	// Nobody to ask, and somebody who does not know.
+	// Without a prompt, and with a wrong answer.
 	secretstest.Refuses(t, newStore(home, nil), token, secrets.Locked)
 	_, err := newStore(home, says(t, "two", &asked)).Get(ctx, token)
 	if !errors.Is(err, secrets.Denied) || fault.KindOf(err) != fault.UserDenied {
 		t.Errorf("with a wrong passphrase: %v", err)
 	}
 
-	// The passphrase in a file, for daemons.
+	// With the passphrase in a file, for daemons.
 	file := filepath.Join(t.TempDir(), "passphrase")
 	t.Setenv(PassphraseFileVariable, file)
 	secretstest.Refuses(t, newStore(home, nil), token, secrets.Locked)
 	if err := os.WriteFile(file, []byte("one\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	secretstest.Refuses(t, newStore(home, nil), token, secrets.Locked) // others can read it
+	secretstest.Refuses(t, newStore(home, nil), token, secrets.Locked) // others may read the file
 	if err := os.Chmod(file, 0o400); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +166,7 @@ func TestPassphrase(t *testing.T) {
 	}
 }
 
-// Whatever happened to its files, the store says which, and makes nothing worse.
+// TestBroken checks that the store names a damaged file and does not change it.
 func TestBroken(t *testing.T) {
 	other, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -241,7 +240,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// A file that would grow beyond what is read again is not written.
+// TestFull checks that a file that is too large to be read again is not written.
 func TestFull(t *testing.T) {
 	ctx, home := t.Context(), config.Home(t.TempDir())
 	s := newStore(home, nil)
@@ -260,7 +259,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// killedVariable makes this program one that keeps secrets until it is killed.
+// killedVariable makes this program store secrets until it is killed.
 const killedVariable = "OSAURUS_TEST_KEEP_IN"
 
 func TestMain(m *testing.M) {
@@ -278,7 +277,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whenever a program is killed that changes it, the file is whole.
+// TestKilledAtAnyMoment checks that the file is intact after its writer was killed at any moment.
 func TestKilledAtAnyMoment(t *testing.T) {
 	home := config.Home(t.TempDir())
 	for i := range 20 {
@@ -291,7 +290,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		_, err = out.Read(make([]byte, 1+7*i)) // it has kept some, and is at the next
+		_, err = out.Read(make([]byte, 1+7*i)) // after some secrets, in the middle of the next
 		if err := errors.Join(err, cmd.Process.Kill()); err != nil {
 			t.Error(err)
 		}

@@ -8,8 +8,8 @@ import (
 	"osaurus-sandbox/secrets/secretstest"
 )
 
-// realVariable has the suite run on the Keychain of whoever runs it: make
-// verify-macos sets it. The suite removes all that it made.
+// realVariable makes the suite use the user's Keychain. It removes what it creates. make
+// verify-macos sets it.
 const realVariable = "OSAURUS_TEST_KEYCHAIN"
 
 func TestKeychain(t *testing.T) {

@@ -17,12 +17,12 @@ import (
 
 var token = secrets.Key{Agent: secretstest.Alice, Name: "TOKEN"}
 
-// fake has the manners of Apple's Keychain: an empty name is any name.
+// fake behaves like Apple's Keychain, where an empty name matches any name.
 type fake struct {
 	turn  sync.Mutex
 	items map[[2]string][]byte
-	fails status        // what every call answers, if it is not zero
-	asks  chan struct{} // what every call waits for, if it is not nil
+	fails status        // the result of every call, if not zero
+	asks  chan struct{} // every call waits for it, if not nil
 }
 
 func (f *fake) begin() (func(), error) {
@@ -151,12 +151,12 @@ func TestStatuses(t *testing.T) {
 	secretstest.Silent(t, "Set", err)
 }
 
-// Where there is no Keychain, each call says so.
+// TestElsewhere checks the errors without a Keychain.
 func TestElsewhere(t *testing.T) {
 	secretstest.Refuses(t, newStore(nil), token, secrets.Absent)
 }
 
-// racing has another program add the item between our update and our add.
+// racing makes another program add the item between our update and our add.
 type racing struct{ *fake }
 
 func (r racing) add(service, account, label string, data []byte) error {
@@ -174,20 +174,20 @@ func TestAddedMeanwhile(t *testing.T) {
 	}
 }
 
-// A dialog that nobody answers keeps nobody, and there is only one.
+// TestDialog checks that an open dialog blocks no caller, and that only one is shown.
 func TestDialog(t *testing.T) {
 	f := newFake()
 	f.asks = make(chan struct{})
 	s := newStore(f)
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // in which the first one asks
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // while the first one is open
 		_, err := s.Get(ctx, token)
 		if !errors.Is(err, context.DeadlineExceeded) || fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
 			t.Error(err)
 		}
 		cancel()
 	}
-	f.asks <- struct{}{} // the one that was shown
+	f.asks <- struct{}{} // the dialog that is open
 	select {
 	case f.asks <- struct{}{}:
 		t.Error("there was another")

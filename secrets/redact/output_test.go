@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/secrets/redact"
 )
 
-// seen is a terminal that somebody looks at.
+// seen collects output like a terminal.
 type seen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -31,8 +31,8 @@ func (s *seen) String() string {
 	return s.text.String()
 }
 
-// After a pause the first bytes of what may be a value are shown; the rest of
-// it is replaced all the same. More of a beginning waits.
+// TestPause checks that a pause flushes at most the first bytes of a possible value, and that the
+// rest is still replaced.
 func TestPause(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		live, to := new(redact.Live), new(seen)
@@ -68,8 +68,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// A secret that is set while a program runs is replaced in what it writes from
-// then on, also where a part of it has been held back for another.
+// TestLive checks that a secret is replaced from the moment it is set, also if a part of
+// it was held back for another.
 func TestLive(t *testing.T) {
 	live := new(redact.Live)
 	var to bytes.Buffer
@@ -100,7 +100,7 @@ type broken struct{ err error }
 
 func (b broken) Write([]byte) (int, error) { return 0, b.err }
 
-// Whoever writes is told that nobody takes it, also of what waited for a pause.
+// TestOutputBroken checks that a failed write is reported, also for text that was held back.
 func TestOutputBroken(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		gone := errors.New("gone")
@@ -112,7 +112,7 @@ func TestOutputBroken(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := io.WriteString(w, "ab"); err != nil {
-			t.Error(err) // nothing came through yet
+			t.Error(err) // nothing was written yet
 		}
 		time.Sleep(time.Second)
 		if _, err := io.WriteString(w, "ab"); err != gone {
@@ -124,7 +124,7 @@ func TestOutputBroken(t *testing.T) {
 	})
 }
 
-// What output costs without secrets, and with many.
+// BenchmarkOutput measures output without secrets and with many.
 func BenchmarkOutput(b *testing.B) {
 	line := []byte("2026-01-02T03:04:05Z INFO request method=GET path=/v1/things/0123456789abcdef status=200 took=12.5ms agent=alice\n")
 	text := bytes.Repeat(line, 64<<10/len(line))

@@ -25,7 +25,7 @@ func secret(t testing.TB, name, text string) redact.Secret {
 	return redact.Secret{Name: config.SecretName(name), Value: v}
 }
 
-// set are secrets A, B, C… with these values.
+// set returns secrets A, B, C… with these values.
 func set(t testing.TB, values ...string) (list []redact.Secret) {
 	t.Helper()
 	for i, v := range values {
@@ -51,14 +51,14 @@ func TestText(t *testing.T) {
 		{[]string{token}, token[:len(token)-1], token[:len(token)-1]},
 		{[]string{token}, "a " + token + token + " b", "a [REDACTED:A][REDACTED:A] b"},
 		{[]string{token + "\n"}, "echo " + token + "; x", "echo [REDACTED:A]; x"},
-		// The longest counts, in whatever order they come and overlap.
+		// The longest match wins, in any order.
 		{[]string{"abcdef", "abcdefgh"}, "xabcdefghx abcdefx", "x[REDACTED:B]x [REDACTED:A]x"},
 		{[]string{"bcdefg", "abcdefgh"}, "abcdefgh abcdefgx", "[REDACTED:B] a[REDACTED:A]x"},
 		{[]string{"abcdef", "defghijk"}, "abcdefghijk", "[REDACTED:B]"},
 		{[]string{"abcdef", "cdefgh"}, "abcdefgh", "[REDACTED:A]"},
 		{[]string{"aaaaaa"}, strings.Repeat("a", 100) + "b", "[REDACTED:A]b"},
 		{[]string{token, token}, token, "[REDACTED:A]"},
-		// As programs write it.
+		// Encoded as programs encode values.
 		{[]string{pem}, "key:\r\n" + strings.ReplaceAll(pem, "\n", "\r\n"), "key:\r\n[REDACTED:A]\r\n"},
 		{[]string{pem}, `{"key":"` + strings.ReplaceAll(pem, "\n", `\n`) + `"}`, `{"key":"[REDACTED:A]\n"}`},
 		{[]string{"a b/c&d=e"}, "?q=" + url.QueryEscape("a b/c&d=e") + " /" + url.PathEscape("a b/c&d=e"), "?q=[REDACTED:A] /[REDACTED:A]"},
@@ -70,8 +70,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// In base64 a value is found wherever it stands, but for bits that it shares
-// with what is beside it.
+// TestBase64 checks that a value is found at any offset of base64, except for bits that it shares with
+// its neighbours.
 func TestBase64(t *testing.T) {
 	s := redact.New(set(t, "s3cret?>~token"))
 	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding} {
@@ -87,7 +87,7 @@ func TestBase64(t *testing.T) {
 	}
 }
 
-// Of a value that was cut through, the rest is found too, unless it is short.
+// TestPart checks that the rest of a cut value is found unless it is short.
 func TestPart(t *testing.T) {
 	s := redact.New(set(t, "abcdefghij", "0123456789012"))
 	for _, tc := range []struct {
@@ -113,7 +113,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// naive does what Scrubber promises, slowly.
+// naive is a slow implementation of Scrubber.
 func naive(list []redact.Secret, text string) string {
 	type place struct {
 		begin, end, longest int
@@ -175,8 +175,7 @@ func naiveForms(value string) []string {
 	return list
 }
 
-// pieces writes a text in pieces, without a pause between them on however busy a
-// host, and returns what came out.
+// pieces writes a text in pieces without pauses, and returns the output.
 func pieces(t *testing.T, list []redact.Secret, text string, size func() int) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -199,7 +198,7 @@ func pieces(t *testing.T, list []redact.Secret, text string, size func() int) st
 	return out.String()
 }
 
-// An empty first piece does not count as the beginning.
+// An empty first piece is not the beginning.
 func TestEmptyFirstPiece(t *testing.T) {
 	live := new(redact.Live)
 	live.Set(redact.New([]redact.Secret{secret(t, "TOKEN", "abcdefghijklmnop")}))
@@ -211,7 +210,7 @@ func TestEmptyFirstPiece(t *testing.T) {
 	}
 }
 
-// It does what the naive one does, whatever the secrets, the text and its pieces.
+// TestLikeNaive compares Scrubber with the naive one.
 func TestLikeNaive(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -260,8 +259,7 @@ func FuzzOutput(f *testing.F) {
 	})
 }
 
-// No value, however it repeats itself, makes it slow or has it hold much: a
-// byte costs the same everywhere.
+// TestManyAndLong checks that repetitive values cost neither time nor memory.
 func TestManyAndLong(t *testing.T) {
 	var list []redact.Secret
 	for i := range redact.MaxSecrets + 1 {

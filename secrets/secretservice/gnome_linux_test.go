@@ -29,7 +29,7 @@ func TestSuite(t *testing.T) {
 	timetest.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// What others put there under the same names is found, and the other way round.
+// TestOtherPrograms checks that other programs find our items, and that we find theirs.
 func TestOtherPrograms(t *testing.T) {
 	newBus(t, false)
 	startKeyring(t, "password")
@@ -47,7 +47,7 @@ func TestOtherPrograms(t *testing.T) {
 	if out, err := tool(ctx, "", append([]string{"lookup"}, names...)...); err != nil || out != "ours" {
 		t.Errorf("secret-tool finds %q, %v", out, err)
 	}
-	// Items of the service that are none of ours.
+	// Items of other programs.
 	for _, account := range []string{"TOKEN", string(secretstest.Alice), ""} {
 		if _, err := tool(ctx, "x", "store", "--label=x", "service", token.Service(), "account", account); err != nil {
 			t.Fatal(err)
@@ -64,8 +64,8 @@ func TestOtherPrograms(t *testing.T) {
 	}
 }
 
-// A keyring that is locked says so, with what unlocks it, and goes on once it is
-// unlocked. It is locked by hand, and after a start by nobody's login.
+// TestLocked checks the error of a locked keyring, and that it works once unlocked. It is locked by
+// hand, and because it was not started by a login.
 func TestLocked(t *testing.T) {
 	newBus(t, true)
 	keyring := startKeyring(t, "password")
@@ -85,7 +85,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// Without a bus, without a keyring on it, and with one that has no default.
+// TestAbsent tries no bus, no keyring on it, and a keyring without a default.
 func TestAbsent(t *testing.T) {
 	s := secretservice.Store{}
 	t.Run("no keyring", func(t *testing.T) {
@@ -110,12 +110,12 @@ func TestAbsent(t *testing.T) {
 			t.Errorf("Get: %v", err)
 		}
 		if err := s.Set(t.Context(), token, secretstest.Value(t, secretstest.Canary)); !errors.Is(err, secrets.Locked) {
-			t.Errorf("Set: %v", err) // a keyring would be made, with a password that nobody can be asked for
+			t.Errorf("Set: %v", err) // the keyring would ask for a new password
 		}
 	})
 }
 
-// Neither the bus nor the disk sees a value.
+// TestOnTheWire checks that no value is on the bus or the disk.
 func TestOnTheWire(t *testing.T) {
 	newBus(t, false)
 	startKeyring(t, "password")
@@ -131,7 +131,7 @@ func TestOnTheWire(t *testing.T) {
 	if v, err := s.Get(t.Context(), token); err != nil || v.Reveal() != secretstest.Canary {
 		t.Fatal(err)
 	}
-	const end = "org.example.End" // it is heard after all that was said before
+	const end = "org.example.End" // it arrives after all earlier messages
 	if err := connect(t).BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, end).Err; err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestOnTheWire(t *testing.T) {
 	}
 }
 
-// A keyring that hangs costs no more than the caller wants to wait.
+// TestSilence checks that a hanging keyring does not delay a caller beyond its deadline.
 func TestSilence(t *testing.T) {
 	newBus(t, false)
 	keyring := startKeyring(t, "password")

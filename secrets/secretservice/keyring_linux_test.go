@@ -17,12 +17,11 @@ import (
 	"osaurus-sandbox/secrets/secretservice"
 )
 
-// patience is how long a bus or a keyring may take to be there, on a host that
-// is busy with other tests.
+// patience is how long a bus or a keyring may take to start on a busy host.
 const patience = 30 * time.Second
 
-// newBus starts a bus that only this test has, and makes it the session's. With
-// services, the bus starts the programs of this system as they are asked for.
+// newBus starts a session bus for this test. With services, the bus starts the system's programs on
+// demand.
 func newBus(t *testing.T, services bool) (daemon *exec.Cmd) {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,7 +54,7 @@ func newBus(t *testing.T, services bool) (daemon *exec.Cmd) {
 	return cmd
 }
 
-// run starts a program that is ended with the test.
+// run starts a program that is killed at the end of the test.
 func run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
@@ -69,8 +68,8 @@ func stop(cmd *exec.Cmd) {
 	_ = cmd.Wait() // it was killed, or has been waited for
 }
 
-// startKeyring starts GNOME's keyring, unlocked with a password if one is given,
-// and returns when it answers.
+// startKeyring starts GNOME's keyring, unlocks it if a password is given, and returns when it
+// answers.
 func startKeyring(t *testing.T, password string) *exec.Cmd {
 	t.Helper()
 	args := []string{"--foreground", "--components=secrets", "--control-directory=" + filepath.Join(t.TempDir(), "control")}
@@ -87,7 +86,7 @@ func startKeyring(t *testing.T, password string) *exec.Cmd {
 		if err := conn.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, "org.freedesktop.secrets").Store(&has); err != nil {
 			t.Fatal(err)
 		}
-		if has { // to ask before would have the bus start another
+		if has { // an earlier call would make the bus start another
 			if _, err := (secretservice.Store{}).Check(t.Context()); password == "" || err == nil {
 				return cmd
 			}
@@ -99,7 +98,7 @@ func startKeyring(t *testing.T, password string) *exec.Cmd {
 	}
 }
 
-// connect is a connection of the test's own.
+// connect returns a new connection.
 func connect(t *testing.T) *dbus.Conn {
 	t.Helper()
 	conn, err := dbus.ConnectSessionBus()
@@ -110,7 +109,7 @@ func connect(t *testing.T) *dbus.Conn {
 	return conn
 }
 
-// lock locks the keyring that new items go to.
+// lock locks the default keyring.
 func lock(t *testing.T) {
 	t.Helper()
 	service := connect(t).Object("org.freedesktop.secrets", "/org/freedesktop/secrets")
@@ -124,7 +123,7 @@ func lock(t *testing.T) {
 	}
 }
 
-// tool runs secret-tool, the keyring's own.
+// tool runs secret-tool.
 func tool(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "secret-tool", args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -135,8 +134,8 @@ func tool(ctx context.Context, input string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// eavesdrop is all that a monitor hears, until the test ends. The connection must not be closed
-// before: it would close the channel, and panic at what it reads next.
+// eavesdrop returns all messages on the bus until the test ends. The connection must not be closed
+// before, because it would panic at the next message.
 func eavesdrop(t *testing.T, conn *dbus.Conn) <-chan string {
 	heard := make(chan *dbus.Message, 64)
 	conn.Eavesdrop(heard)
@@ -144,7 +143,7 @@ func eavesdrop(t *testing.T, conn *dbus.Conn) <-chan string {
 		conn.Eavesdrop(nil)
 		close(heard)
 	})
-	messages := make(chan string, 4096) // more than a test says
+	messages := make(chan string, 4096) // more than a test sends
 	go func() {
 		for m := range heard {
 			messages <- fmt.Sprintf("%v %s\n", m, flat(m.Body))
@@ -153,7 +152,7 @@ func eavesdrop(t *testing.T, conn *dbus.Conn) <-chan string {
 	return messages
 }
 
-// flat writes what is in a message with its bytes as text.
+// flat writes a message with its bytes as text.
 func flat(body []any) string {
 	var b strings.Builder
 	for _, it := range body {

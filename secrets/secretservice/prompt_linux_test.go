@@ -15,13 +15,12 @@ import (
 	"osaurus-sandbox/secrets/secretstest"
 )
 
-// asker is a keyring that is locked and asks its owner, who is this test. No
-// real one can be: their dialogs need a display.
+// asker is a locked keyring that asks this test. Dialogs of a real one need a display.
 type asker struct {
 	bus       *exec.Cmd
 	conn      *dbus.Conn
 	asked     chan struct{} // the dialog is shown
-	dismissed chan struct{} // and taken away again
+	dismissed chan struct{} // the dialog was closed
 }
 
 const (
@@ -66,7 +65,7 @@ func newAsker(t *testing.T) *asker {
 	return a
 }
 
-// answer is what the owner does with a dialog.
+// answer answers a dialog.
 func (a *asker) answer(t *testing.T, prompt dbus.ObjectPath, dismissed bool) {
 	t.Helper()
 	if err := a.conn.Emit(prompt, "org.freedesktop.Secret.Prompt.Completed", dismissed, dbus.MakeVariant("")); err != nil {
@@ -74,7 +73,7 @@ func (a *asker) answer(t *testing.T, prompt dbus.ObjectPath, dismissed bool) {
 	}
 }
 
-// remove asks for something that needs the keyring unlocked.
+// remove makes a call that needs the keyring unlocked.
 func remove(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- secretservice.Store{}.Delete(ctx, token) }()
@@ -85,7 +84,7 @@ func TestPromptAnswered(t *testing.T) {
 	a := newAsker(t)
 	done := remove(t.Context())
 	<-a.asked
-	a.answer(t, "/org/freedesktop/secrets/prompt/p2", true) // somebody else's dialog
+	a.answer(t, "/org/freedesktop/secrets/prompt/p2", true) // another program's dialog
 	a.answer(t, askerPrompt, false)
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -102,7 +101,7 @@ func TestPromptDismissed(t *testing.T) {
 	}
 }
 
-// Whoever no longer waits leaves no dialog behind.
+// TestPromptGivenUp checks that a caller who gives up closes the dialog.
 func TestPromptGivenUp(t *testing.T) {
 	a := newAsker(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,7 +118,7 @@ func TestPromptGivenUp(t *testing.T) {
 	}
 }
 
-// A bus that ends while the keyring asks ends the wait.
+// TestPromptCutOff checks that the end of the bus ends the wait.
 func TestPromptCutOff(t *testing.T) {
 	a := newAsker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

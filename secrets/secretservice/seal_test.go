@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What both sides agree on is as long as the prime: one in 256 begins with a
-// zero, and a side that drops it has another key.
+// TestAgree checks that the shared secret is padded to the length of the prime. One in 256
+// begins with a zero.
 func TestAgree(t *testing.T) {
 	one, onesHalf, err := newKeyPair()
 	if err != nil {
@@ -27,7 +27,7 @@ func TestAgree(t *testing.T) {
 		t.Errorf("%x and %x, %v, %v", a, b, err, err2)
 	}
 
-	// With an exponent of 1, what is agreed on is the other half: 2⁸.
+	// With an exponent of 1, the shared secret is the other public key: 2⁸.
 	short := make([]byte, groupSize)
 	short[groupSize-2] = 1
 	want, err := hkdf.Key(sha256.New, short, nil, "", 16)
@@ -62,7 +62,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// Whatever a keyring answers, it is a value or an error.
+// FuzzUnseal opens any answer of a keyring.
 func FuzzUnseal(f *testing.F) {
 	s := &session{key: make(sessionKey, 16)}
 	good, err := s.seal([]byte("text"))

@@ -19,7 +19,7 @@ import (
 	"osaurus-sandbox/secrets"
 )
 
-// Two agents whose ids differ in one digit.
+// The ids of two agents, which differ in one digit.
 const (
 	Alice = config.AgentID("0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E")
 	Bob   = config.AgentID("0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4F")

@@ -4,5 +4,5 @@ package stores
 
 import "osaurus-sandbox/config"
 
-// elsewhere is the store that another system has.
+// elsewhere is a store of another system.
 const elsewhere = config.SecretsInKeychain

@@ -11,8 +11,7 @@ import (
 	"osaurus-sandbox/secrets/secretstest"
 )
 
-// A store that is not there is never replaced by another, least of all by the
-// file, which would always work.
+// TestNeverAnother checks that an absent store is never replaced by another, such as the file.
 func TestNeverAnother(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
 	home := config.Home(t.TempDir())
