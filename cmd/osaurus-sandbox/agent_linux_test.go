@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // as runs a script as an agent and returns its exit code and output.
@@ -68,12 +68,8 @@ func TestAgents(t *testing.T) {
 	t.Run("ps and top", func(t *testing.T) {
 		p := start(t, "exec", "bob", "--", "sh", "-c", "echo on; exec sleep 1000")
 		p.await(t, "on\n")
-		end := time.Now().Add(seenWithin)
-		for out := ok(t, "ps", "bob"); !strings.Contains(out, "sleep 1000"); out = ok(t, "ps", "bob") {
-			if time.Now().After(end) { // the shell prints before it becomes sleep
-				t.Fatal(out)
-			}
-		}
+		// The shell prints before it becomes sleep.
+		timetest.Eventually(t, "the command is listed", func() bool { return strings.Contains(ok(t, "ps", "bob"), "sleep 1000") })
 		if out := ok(t, "ps", "alice"); strings.Contains(out, "sleep 1000") {
 			t.Errorf("%s", out)
 		}
@@ -145,9 +141,7 @@ func TestAgents(t *testing.T) {
 // agentSecrets checks that no output shows an agent's secret, and that no other agent sees it.
 func agentSecrets(t *testing.T) {
 	ok(t, "config", "set", "secrets=file")
-	if code, _, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 {
-		t.Fatal(stderr)
-	}
+	feed(t, secretToken, "secret", "set", "alice", "TOKEN")
 	if code, out := as(t, "alice", "echo "+secretToken+"; printf user:"+secretToken+" | base64; echo "+secretToken+" >&2"); code != 0 || strings.Count(out, "[REDACTED:TOKEN]") != 3 {
 		t.Errorf("%d, %q", code, out)
 	}

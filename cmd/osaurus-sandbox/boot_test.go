@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // labHome returns bareHome with the images that tests share.
@@ -164,14 +165,10 @@ func (p *program) qemu(t *testing.T) int {
 	return 0
 }
 
-// gone waits until a process has ended.
-func gone(pid int) bool {
-	for end := time.Now().Add(seenWithin); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			return true
-		}
-	}
-	return false
+// wantEnd waits until a process has ended.
+func wantEnd(t *testing.T, pid int) {
+	t.Helper()
+	timetest.Eventually(t, "QEMU has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
 
 // The first signal goes to the command, except SIGHUP under nohup. The second ends the VM.
@@ -188,9 +185,7 @@ func TestBootSignals(t *testing.T) {
 	if code := p.ProcessState.ExitCode(); code != exitInterrupted+int(syscall.SIGINT) {
 		t.Errorf("exit code %d\n%s", code, p.err.String())
 	}
-	if !gone(qemu) {
-		t.Error("QEMU is still there")
-	}
+	wantEnd(t, qemu)
 	wantNoBoots(t, home)
 }
 
@@ -201,9 +196,7 @@ func TestBootKilledLeavesNoQEMU(t *testing.T) {
 	qemu := p.qemu(t)
 	p.signal(t, syscall.SIGKILL)
 	_ = p.Wait()
-	if !gone(qemu) {
-		t.Error("QEMU outlived the program")
-	}
+	wantEnd(t, qemu)
 	// The next boot removes its folder, but not those of running processes.
 	running := filepath.Join(home.Run(), fmt.Sprintf("boot-%d", os.Getppid()))
 	if err := os.Mkdir(running, 0o700); err != nil {
@@ -269,9 +262,7 @@ func TestBootWhoseMachineFails(t *testing.T) {
 			if took := time.Since(began); took > tc.within {
 				t.Errorf("it took %v", took)
 			}
-			if !gone(qemu) {
-				t.Error("QEMU is still there")
-			}
+			wantEnd(t, qemu)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/control/mcp"
 	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // TestMCPConformance runs MCP's own conformance tests against the server over HTTP. A list names
@@ -39,7 +40,7 @@ func TestMCPConformance(t *testing.T) {
 	defer door.Close()
 	ok(t, "config", "set", "mcp.listen="+at, "mcp.origins="+door.URL)
 	ok(t, "agent", "list") // starts the daemon
-	until(t, func() bool {
+	timetest.Eventually(t, "the server answers", func() bool {
 		r, err := http.Get("http://" + at + mcp.Path)
 		if err == nil {
 			_ = r.Body.Close()

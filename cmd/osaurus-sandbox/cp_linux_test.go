@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // copied is the output of cp --json.
@@ -103,15 +103,10 @@ func TestCp(t *testing.T) {
 		t.Errorf("a start is on record that was none:\n%s", out)
 	}
 	for _, dir := range []string{here, there, filepath.Join(here, "back")} {
-		for end := time.Now().Add(seenWithin); ; time.Sleep(10 * time.Millisecond) { // an interrupted copy is cleaned up in the background
+		timetest.Eventually(t, "interrupted copies are cleaned up", func() bool {
 			left, _ := filepath.Glob(dir + "/.parcel*")
-			if left == nil {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("it leaves %v", left)
-			}
-		}
+			return left == nil
+		})
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -268,14 +268,7 @@ func tryForward(t *testing.T, home config.Home) {
 	does(t, "bob", "", "head -c 3000000 /dev/urandom > big")
 	f := startForward(t, "bob", "0:8080")
 	id := strings.TrimSpace(ok(t, "job", "start", "bob", "--", "python3", "-m", "http.server", "--bind", "127.0.0.1", "8080"))
-	var text []byte
-	var err error
-	for end := time.Now().Add(seenWithin); string(text) != "bob\n"; time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%q, %v, %s", text, err, f.errors.String())
-		}
-		text, err = get(f.address, "/mine")
-	}
+	timetest.Eventually(t, "the server answers", func() bool { text, _ := get(f.address, "/mine"); return string(text) == "bob\n" })
 	want, err := os.ReadFile(filepath.Join(home.AgentHome("bob"), "big"))
 	if err != nil {
 		t.Fatal(err)

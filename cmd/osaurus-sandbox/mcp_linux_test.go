@@ -165,16 +165,6 @@ var inspected = map[string]struct {
 	"share_artifact":       {[]string{"path=nowhere"}, `"kind": "not_found"`},
 }
 
-// until waits for a condition.
-func until(t *testing.T, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(appLimit); !is(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it is not so after ", appLimit)
-		}
-	}
-}
-
 // A client that connects without a sandbox gets an agent that may only read, is told when it may do
 // more, and survives the end of the daemon.
 func TestMCPWithoutGuest(t *testing.T) {

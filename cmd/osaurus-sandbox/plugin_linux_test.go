@@ -75,9 +75,7 @@ func TestPluginLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := fed(t, string(encoded), "plugin", "import", "-"); code != 0 {
-		t.Errorf("import of a large recipe: %d, %s", code, stderr)
-	}
+	feed(t, string(encoded), "plugin", "import", "-")
 	if again, err := plugins.Parse([]byte(ok(t, "plugin", "export", "large"))); err != nil || again.Files["c"] != large.Files["c"] {
 		t.Errorf("a large recipe is not what it was: %v", err)
 	}

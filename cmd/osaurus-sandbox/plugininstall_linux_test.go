@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/tools/packages/packagestest"
 )
 
@@ -32,7 +33,7 @@ func tryPluginsAfterAll(t *testing.T, home config.Home, agent string) {
 	if err := syscall.Kill(int(hello.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool {
+	timetest.Eventually(t, "the daemon has ended", func() bool {
 		client, err := control.Connect(t.Context(), home, "test")
 		if err == nil {
 			client.Close()
@@ -97,9 +98,7 @@ def read_csv(path):
 func tryPage(t *testing.T, home config.Home) {
 	ok(t, "config", "set", "secrets=file")
 	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true", "hostServices=true")
-	if code, _, stderr := fed(t, "none", "secret", "set", "alice", "OPENAI_API_KEY"); code != 0 {
-		t.Fatal(stderr)
-	}
+	feed(t, "none", "secret", "set", "alice", "OPENAI_API_KEY")
 	index := packagestest.NewPip(t,
 		packagestest.Package{Name: "pandas", Files: map[string]string{"pandas.py": pandas}},
 		packagestest.Package{Name: "matplotlib", Files: map[string]string{"matplotlib/__init__.py": "def use(backend): pass\n", "matplotlib/pyplot.py": ""}},

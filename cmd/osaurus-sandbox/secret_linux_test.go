@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"filippo.io/age"
 	"golang.org/x/sys/unix"
@@ -47,6 +46,14 @@ func fed(t *testing.T, input string, args ...string) (code int, stdout, stderr s
 		t.Errorf("%v shows the secret: %s%s", args, &out, &errOut)
 	}
 	return code, out.String(), errOut.String()
+}
+
+// feed is fed for a command line that must work.
+func feed(t *testing.T, input string, args ...string) {
+	t.Helper()
+	if code, _, stderr := fed(t, input, args...); code != 0 {
+		t.Fatalf("%v: %d, %s", args, code, stderr)
+	}
 }
 
 func TestSecret(t *testing.T) {
@@ -145,17 +152,10 @@ func putPassphrase(t *testing.T, home config.Home, passphrase string) {
 // awaitEcho waits until the terminal's echo is on or off.
 func (term *terminal) awaitEcho(want bool) {
 	term.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	timetest.Eventually(term.t, "the terminal's echo changes", func() bool {
 		state, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS)
-		if err != nil {
-			term.t.Fatal(err)
-		}
-		if shows := state.Lflag&unix.ECHO != 0; shows == want {
-			return
-		} else if time.Now().After(deadline) {
-			term.t.Fatalf("the terminal shows what is typed: %v, %q", shows, term.text())
-		}
-	}
+		return err == nil && (state.Lflag&unix.ECHO != 0) == want
+	})
 }
 
 // A typed secret is not shown, and the echo is restored.
@@ -186,9 +186,7 @@ func TestSecretInterrupted(t *testing.T) {
 // A new passphrase is typed twice, and asked for when it is needed.
 func TestSecretPassphraseTyped(t *testing.T) {
 	home := secretHome(t)
-	if code, _, stderr := fed(t, secretToken, "secret", "set", someAgent, "TOKEN"); code != 0 {
-		t.Fatal(stderr)
-	}
+	feed(t, secretToken, "secret", "set", someAgent, "TOKEN")
 	term := onTerminal(t, nil, "secret", "passphrase")
 	term.answer("the new passphrase", "sesame")
 	term.answer("it once more", "barley")
@@ -217,16 +215,8 @@ func TestCanary(t *testing.T) {
 			t.Error("the secret is in the daemon's log")
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if code, _, stderr := sandbox(t, "status"); code == 0 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(stderr)
-		}
-	}
-	if code, _, stderr := fed(t, "", "agent", "create", "alice", "--id", someAgent); code != 0 {
-		t.Fatal(stderr)
-	}
+	timetest.Eventually(t, "the daemon answers", func() bool { code, _, _ := sandbox(t, "status"); return code == 0 })
+	feed(t, "", "agent", "create", "alice", "--id", someAgent)
 	if code, out, stderr := fed(t, secretToken, "secret", "set", "alice", "TOKEN"); code != 0 || out != "kept TOKEN of agent alice\n" {
 		t.Fatal(out, stderr)
 	}
@@ -311,13 +301,10 @@ func answerPrompt(t *testing.T) {
 		code, out, stderr := fed(t, "", "secret", "ask", "alice", "ASKED", "--text", "for the report\nof today", "--timeout", "1m")
 		asked <- fmt.Sprint(code, " ", out, stderr)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, out, _ := fed(t, "", "prompt", "list"); strings.Contains(out, "secret ASKED") && strings.Contains(out, "for the report") {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(out)
-		}
-	}
+	timetest.Eventually(t, "the prompt waits", func() bool {
+		_, out, _ := fed(t, "", "prompt", "list")
+		return strings.Contains(out, "secret ASKED") && strings.Contains(out, "for the report")
+	})
 	term := onTerminal(t, nil, "prompt", "answer")
 	term.answer("): ", secretToken)
 	term.awaitEcho(true)

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // terminal is this program on a terminal.
@@ -92,11 +92,7 @@ func (term *terminal) answer(prompt, line string) {
 // press presses keys after a prompt.
 func (term *terminal) press(prompt, keys string) {
 	term.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(term.text(), prompt); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			term.t.Fatalf("it never says %q, but %q", prompt, term.text())
-		}
-	}
+	timetest.Eventually(term.t, "it says "+prompt, func() bool { return strings.Contains(term.text(), prompt) })
 	if _, err := term.master.WriteString(keys); err != nil {
 		term.t.Fatal(err)
 	}

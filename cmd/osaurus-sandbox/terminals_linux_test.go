@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // trySessions uses persistent shells.
@@ -42,15 +43,10 @@ func trySessions(t *testing.T) {
 		fails(t, exitSandbox, "advice: ", append(append([]string{"exec", "alice"}, wrong...), "--", "true")...)
 	}
 	cancelled := start(t, "exec", "alice", "--session", "s", "--", "A=here; echo so far; sleep 1000")
-	runs := func() bool {
+	timetest.Eventually(t, "the command runs", func() bool {
 		_, shown, _ := sandbox(t, "session", "show", "alice", "s")
 		return strings.Contains(ok(t, "session", "list"), "alice  s        command") && strings.HasSuffix(shown, "\nso far\n")
-	}
-	for end := time.Now().Add(seenWithin); !runs(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the command does not run")
-		}
-	}
+	})
 	cancelled.signal(t, syscall.SIGINT)
 	cancelled.await(t, "so far\n")
 	_ = cancelled.Wait()

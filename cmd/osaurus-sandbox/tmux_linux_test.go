@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/hosttest"
 )
 
@@ -106,11 +107,7 @@ func (m tmux) line(text string) {
 
 func (m tmux) await(text string) {
 	m.t.Helper()
-	for end := time.Now().Add(seenWithin); !strings.Contains(m.screen(), text); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("%q does not appear", text)
-		}
-	}
+	timetest.Eventually(m.t, text+" appears", func() bool { return strings.Contains(m.screen(), text) })
 }
 
 // says types a command on an empty screen and waits for its output, which the command itself must
