@@ -27,13 +27,13 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// patience is how long a lie may take before it counts as having held up the host.
+// patience bounds each call to a lying guest.
 const patience = time.Minute
 
-// flood is far more than the host asked for, and takes a moment.
+// flood is far more than the host asked for.
 const flood = 64 << 20
 
-// liar is a guest that was taken over: whoever has its root can answer in its place.
+// liar is a guest that was taken over and answers with too much or nonsense.
 type liar struct {
 	guestpbconnect.UnimplementedGuestHandler
 	guestpbconnect.UnimplementedFilesHandler
@@ -111,7 +111,7 @@ func (l *liar) Run(context.Context, *guestpb.ShellRunRequest) (*guestpb.ShellRun
 	return &guestpb.ShellRunResponse{Stdout: long, Code: math.MinInt32, DurationNanos: math.MinInt64, Late: repeat(&guestpb.LateOutput{}, 5000)}, nil
 }
 
-// Info is larger than a message may be.
+// Info answers with more than a message may hold.
 func (l *liar) Info(context.Context, *guestpb.InfoRequest) (*guestpb.InfoResponse, error) {
 	return &guestpb.InfoResponse{Kernel: strings.Repeat("k", 8*protocol.MaxMessage)}, nil
 }
@@ -123,7 +123,7 @@ func repeat[T any](one *T, n int) (list []*T) {
 	return list
 }
 
-// serve has the liar answer, and returns who asks it.
+// serve returns a client of the liar.
 func (l *liar) serve(t *testing.T) *guest.Client {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -183,8 +183,8 @@ func (l entered) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// TestLyingGuest: whatever a guest answers, the host holds no more of it than it asked
-// for, and ends. What is no answer at all is an error with a kind.
+// TestLyingGuest checks that the host bounds what a guest answers, and that nonsense is an error with
+// a kind.
 func TestLyingGuest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -234,8 +234,7 @@ func TestLyingGuest(t *testing.T) {
 	}
 }
 
-// TestLyingExec: a command's streams end where the host said, and nothing but its exit
-// is taken for its end.
+// TestLyingExec checks that the host bounds a command's output, and that only an exit ends it.
 func TestLyingExec(t *testing.T) {
 	started := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Started{Started: &guestpb.Started{Id: 1, Pid: math.MinInt32}}}
 	stdout := &guestpb.ExecResponse{What: &guestpb.ExecResponse_Stdout{Stdout: make([]byte, protocol.Chunk)}}

@@ -86,7 +86,7 @@ func TestExport(t *testing.T) {
 	if h, err := r.Next(); err != io.EOF {
 		t.Errorf("and then %v %v", h, err)
 	}
-	// The system's tar can read it.
+	// The system's tar reads it.
 	cmd := exec.Command("tar", "-t")
 	cmd.Stdin = &out
 	if got, err := cmd.Output(); err != nil || len(strings.Fields(string(got))) != len(want)+1 {

@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Digests are of files alone, whatever else has their names, and nobody waits for a pipe.
+// TestDigest asks for regular files, links, folders and pipes.
 func TestDigest(t *testing.T) {
 	c, dir := client(t), t.TempDir()
 	const limit = 100
@@ -50,7 +50,7 @@ func TestDigest(t *testing.T) {
 	for name, text := range map[string]string{"a/file": "a file", "a/empty": "", "a/full": strings.Repeat("x", limit), "a/large": strings.Repeat("x", limit+1)} {
 		must(t, os.WriteFile(in(name), []byte(text), 0o644))
 	}
-	for n := len(want); n < protocol.MaxDigests; n++ { // each is answered in its place
+	for n := len(want); n < protocol.MaxDigests; n++ { // answers keep the order
 		name := fmt.Sprintf("a/many-%d", n)
 		must(t, os.WriteFile(in(name), []byte(name), 0o644))
 		want[name] = sum(name)

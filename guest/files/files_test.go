@@ -27,7 +27,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// client asks a worker in this process, whose connections are handed over.
+// client returns a client of a worker in this process.
 func client(t *testing.T) guestpbconnect.FilesClient {
 	t.Helper()
 	ours, theirs, err := socketPair()
@@ -162,36 +162,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A file may be as large as its agent likes: it is read only as long as somebody waits.
-func TestNobodyWaits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(path, []byte("one line"), 0o644))
-	file, err := os.Open(path)
-	must(t, err)
-	defer file.Close()
-	folder, err := os.Open(filepath.Dir(path))
-	must(t, err)
-	defer folder.Close()
-	ctx, leave := context.WithCancel(t.Context())
-	leave()
-	for name, read := range map[string]func() error{
-		"the last lines": func() error { _, err := lastLines(ctx, file, 1); return err },
-		"lines to skip":  func() error { return skipLines(ctx, file, 1) },
-		"a digest":       func() error { return digest(ctx, folder, "file", 100, &guestpb.FileDigest{}) },
-		"what is changed": func() error {
-			w := &writing{header: &guestpb.WriteFileRequest{IfSha256: make([]byte, sha256.Size)}}
-			_, _, err := w.before(ctx, "write", &spot{folder: folder, name: "file"})
-			return err
-		},
-	} {
-		if err := read(); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// What is no file, or not to be reached, is refused: with a kind, and without
-// waiting.
+// TestRefusals reads and writes what is no regular file or outside of the root.
 func TestRefusals(t *testing.T) {
 	c, dir := client(t), t.TempDir()
 	root := filepath.Join(dir, "home")
@@ -325,14 +296,14 @@ func TestList(t *testing.T) {
 	for _, e := range r.Entries {
 		size := e.Info.Size
 		if e.Info.Kind != guestpb.FileInfo_KIND_FILE {
-			size = 0 // is the file system's affair
+			size = 0 // depends on the file system
 		}
 		got = append(got, fmt.Sprintf("%s %s %d %o %s", e.Name, e.Info.Kind, size, e.Info.Mode&0o100, e.Target))
 	}
 	if strings.Join(got, "|") != "00 folder KIND_FOLDER 0 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " || !r.Truncated {
 		t.Errorf("%q, truncated %v", got, r.Truncated)
 	}
-	far := t.TempDir() // links that lead far
+	far := t.TempDir()
 	const links, length = 1200, 1000
 	for i := range links {
 		must(t, os.Symlink(strings.Repeat("x", length), filepath.Join(far, fmt.Sprintf("%04d", i))))

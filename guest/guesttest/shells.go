@@ -129,10 +129,6 @@ func jobInRoom(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if out, _ := alice.run(ctx, t, "ps 2>/dev/null | grep 'slee[p] 600'; true"); out != "" {
 		t.Errorf("left: %s", out)
 	}
-	list, err := room.Jobs(ctx)
-	if err != nil || len(list) < 2 || list[0].ID != long.ID {
-		t.Errorf("%+v %v", list, err)
-	}
 }
 
 // jobLogs checks that an agent can read the logs of its jobs, that not even its room's root can

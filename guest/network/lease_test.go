@@ -5,41 +5,12 @@ package network
 import (
 	"context"
 	"errors"
-	"net"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// deaf is a network on which nothing can be sent.
-type deaf struct {
-	net.PacketConn
-	asked atomic.Int32
-}
-
-func (d *deaf) WriteTo([]byte, net.Addr) (int, error) {
-	d.asked.Add(1)
-	return 0, unix.ENETDOWN
-}
-
-// TestNetworkDown: where nothing can be sent, it is not tried all the time.
-func TestNetworkDown(t *testing.T) {
-	const a, many = time.Second, 100
-	ctx, cancel := context.WithTimeout(t.Context(), a)
-	defer cancel()
-	var d deaf
-	if _, err := (client{conn: &d, ifc: &net.Interface{HardwareAddr: mac}}).acquire(ctx); !errors.Is(err, unix.ENETDOWN) {
-		t.Error(err)
-	}
-	if n := d.asked.Load(); n == 0 || n > many {
-		t.Errorf("asked %d times within %v", n, a)
-	}
-}
-
-// TestFailedRenewal: a lease is renewed again after a renewal that failed.
+// TestFailedRenewal checks that a failed renewal is tried again.
 func TestFailedRenewal(t *testing.T) {
 	failed := errors.New("failed")
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 var mac = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 
-// answer is what a server says to a question.
+// answer returns a server's answer.
 func answer(a ask, kind byte, options ...byte) []byte {
 	b := append([]byte(nil), a.bytes()[:headerSize]...)
 	b[0] = opReply

@@ -11,7 +11,7 @@ import (
 	"github.com/mdlayher/vsock"
 )
 
-// queue is a listener of connections that are already there.
+// queue is a listener with waiting connections.
 type queue struct{ conns []net.Conn }
 
 func (q *queue) Accept() (net.Conn, error) {
@@ -34,7 +34,7 @@ type from struct {
 func (f *from) RemoteAddr() net.Addr { return f.addr }
 func (f *from) Close() error         { f.closed = true; return nil }
 
-// Only the host is let in: not this guest itself, its loopback, or the hypervisor.
+// TestHostOnly checks that only the host is accepted: not the guest, its loopback or the hypervisor.
 func TestHostOnly(t *testing.T) {
 	strangers := []*from{
 		{addr: &vsock.Addr{ContextID: vsock.Local}}, {addr: &vsock.Addr{ContextID: 3}},
@@ -51,7 +51,7 @@ func TestHostOnly(t *testing.T) {
 	}
 	for _, s := range strangers {
 		if !s.closed {
-			t.Errorf("%v was not hung up on", s.addr)
+			t.Errorf("the connection of %v is open", s.addr)
 		}
 	}
 	if _, err := (hostOnly{q}).Accept(); !errors.Is(err, net.ErrClosed) {
@@ -79,7 +79,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// stuck is a console that nobody reads.
+// stuck is a console that is not read.
 type stuck struct{ written, over chan struct{} }
 
 func (s stuck) Write(b []byte) (int, error) {
@@ -88,7 +88,7 @@ func (s stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Who asks how the machine is does not wait for the console.
+// TestInfoBesideAStuckConsole checks that Info does not wait for the console.
 func TestInfoBesideAStuckConsole(t *testing.T) {
 	console := stuck{make(chan struct{}), make(chan struct{})}
 	defer close(console.over)

@@ -16,9 +16,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// TestHangingExec: a child whose execve takes long, by a lease that is held on its
-// program, holds up neither this process's collector nor other children, nor the end of
-// their input.
+// TestHangingExec starts a child whose execve hangs, because its program is leased. Neither the
+// garbage collector nor other children wait for it.
 func TestHangingExec(t *testing.T) {
 	m, err := NewManager(Options{})
 	if err != nil {
@@ -65,7 +64,7 @@ func TestHangingExec(t *testing.T) {
 	}
 	// The kernel takes a lease away after 45 seconds.
 	if took := time.Since(began); took > 40*time.Second {
-		t.Errorf("one child held up all for %v", took)
+		t.Errorf("the others took %v", took)
 	}
 	_ = ours.Close()
 	select {
@@ -84,7 +83,7 @@ func TestHangingExec(t *testing.T) {
 	}
 }
 
-// hanging returns a program whose execve takes long, until it is let go.
+// hanging returns a program whose execve hangs until letGo is called.
 func hanging(t *testing.T) (script string, letGo func()) {
 	script = filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
@@ -105,7 +104,7 @@ func hanging(t *testing.T) (script string, letGo func()) {
 	}
 }
 
-// TestFailedExec: what the kernel says to an execve is what the caller is told.
+// TestFailedExec checks that Start returns the error of execve.
 func TestFailedExec(t *testing.T) {
 	m, err := NewManager(Options{})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// TestHangingShare: what waits for a share that hangs keeps nobody for longer than is said, and
-// is gone when the share answers.
+// TestHangingShare checks that Start and Release give up on a share that hangs, and that nothing is
+// left when the share answers.
 func TestHangingShare(t *testing.T) {
 	const patience, busy = time.Second, 15 * time.Second
 	begin := func(t *testing.T) (m *Manager, start func(Place, ...string) (*Child, error), share processtest.Share) {
@@ -64,7 +64,7 @@ func TestHangingShare(t *testing.T) {
 			return m.stuck
 		}
 		if n := stuck(); n != 3 {
-			t.Errorf("%d threads wait for nobody", n)
+			t.Errorf("%d threads are stuck", n)
 		}
 		share.LetGo()
 		for end := time.Now().Add(busy); stuck() > 0; time.Sleep(time.Millisecond) {
@@ -83,7 +83,7 @@ func TestHangingShare(t *testing.T) {
 		if !isLate(err, "a share that it needs") {
 			t.Error(err)
 		}
-		runtime.GC() // what it works on must not go
+		runtime.GC() // must not free the memory that the child uses
 		share.LetGo()
 		<-c.Done()
 		if !Killed(c.Status()) {
@@ -116,8 +116,8 @@ func TestHangingShare(t *testing.T) {
 	})
 }
 
-// isLate reports whether an error says that a program has not started in time, and where it may have
-// had to wait.
+// isLate reports whether an error says that a program has not started in time, with advice that names
+// where.
 func isLate(err error, where string) bool {
 	return fault.KindOf(err) == fault.Timeout && strings.Contains(err.Error(), "it has not started after") && strings.Contains(fault.AdviceOf(err), where)
 }

@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// spot is a place like this process's own.
+// spot is a Place without namespaces.
 type spot struct{ refuse error }
 
 func (s spot) Enter() error                  { return s.refuse }

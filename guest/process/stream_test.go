@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is left when the time is over is handed out, whether somebody has the pipe open or not,
-// and however little of a processor there was until then.
+// TestCarryWhatIsLeft checks that buffered data is passed on after the deadline.
 func TestCarryWhatIsLeft(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		r, w := pipe(t)
@@ -27,7 +26,7 @@ func TestCarryWhatIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := r.Read(make([]byte, 10)); err == nil {
-			t.Errorf("Read looks, and finds %d bytes", n) // then nobody needs more
+			t.Errorf("Read looks, and finds %d bytes", n) // then Carry needs no loop of its own
 		}
 		var got strings.Builder
 		err := Carry(r, make([]byte, 10), func(b []byte) error { _, err := got.Write(b); return err })
@@ -37,7 +36,7 @@ func TestCarryWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Who writes on when the time is over is not waited for.
+// TestCarryFromWhoWritesOn checks that Carry ends although a process keeps writing.
 func TestCarryFromWhoWritesOn(t *testing.T) {
 	r, w := pipe(t)
 	go func() {

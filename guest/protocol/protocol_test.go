@@ -23,7 +23,6 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// A folder that is asked for is one from the root on, or from the usual one.
 func TestFolder(t *testing.T) {
 	for asked, want := range map[string]string{
 		"": "/home/alice", ".": "/home/alice", "src": "/home/alice/src", "src/": "/home/alice/src", "../bob": "/home/bob", "../../../..": "/",

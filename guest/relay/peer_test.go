@@ -15,8 +15,8 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// The host is told of the plugin that the kernel says, and who is of none that can be
-// known is not heard.
+// TestPlugin checks that the host learns the plugin of a process, and that a process whose plugin
+// cannot be known is refused.
 func TestPlugin(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mark string

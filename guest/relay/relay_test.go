@@ -5,7 +5,6 @@ package relay_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -21,10 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/protocol"
-	"osaurus-sandbox/guest/relay"
 )
 
-// Whoever connects is the room's user to the host, and what both say arrives whole.
+// TestCarries sends data in both directions over many connections.
 func TestCarries(t *testing.T) {
 	r := newRig(t, echo)
 	path := r.room("socket", uint32(os.Getuid()))
@@ -57,8 +55,8 @@ func TestCarries(t *testing.T) {
 	all.Wait()
 }
 
-// A room's socket is for its user and its root, who is the user too. The guest's own
-// takes everybody for who they are.
+// TestWho checks that a room's socket accepts its user and root, as that user, and the guest's own
+// socket everyone under their own user id.
 func TestWho(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be others")
@@ -91,8 +89,8 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// Whoever holds all the connections that a room may have keeps no other room from the
-// host, and in its own the next ones wait for their turn.
+// TestIdleConnectionsHoldUpNobodyElse opens more connections than a room may have. Further ones of that
+// room wait, and another room is not affected.
 func TestIdleConnectionsHoldUpNobodyElse(t *testing.T) {
 	r := newRig(t, echo)
 	me := uint32(os.Getuid())
@@ -112,8 +110,8 @@ func TestIdleConnectionsHoldUpNobodyElse(t *testing.T) {
 		}
 		c.Close()
 	}
-	const bound = 3 * 96                                                  // here both ends of the host's connections are ours
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // alice's go on closing for a moment
+	const bound = 3 * 96                                                  // this process has both ends of the host's connections
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // alice's connections take a moment to close
 		files, err := os.ReadDir("/proc/self/fd")
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("%d descriptors for %d connections of one room: %v", len(files)-many, many, err)
@@ -131,11 +129,11 @@ func TestIdleConnectionsHoldUpNobodyElse(t *testing.T) {
 	}
 	_ = held[many-1].SetDeadline(time.Now().Add(patience))
 	if _, err := asked(held[many-1]); err != nil {
-		t.Errorf("the last of %d had no turn: %v", many, err)
+		t.Errorf("the last of %d is not answered: %v", many, err)
 	}
 }
 
-// The end of one side is the end of both, after what was said.
+// TestEnds checks that the end of one side ends the other, after all data.
 func TestEnds(t *testing.T) {
 	left := make(chan error, 1)
 	r := newRig(t, func(_ uint32, c net.Conn) {
@@ -176,7 +174,7 @@ func TestEnds(t *testing.T) {
 	go func() { _, _ = io.Copy(c, neverending{}) }()
 	said := make([]byte, len("refused"))
 	if _, err := io.ReadFull(c, said); err != nil || string(said) != "refused" {
-		t.Errorf("who still sends reads %q, %v", said, err)
+		t.Errorf("a program that still sends reads %q, %v", said, err)
 	}
 	if _, err := c.Read(said); err == nil {
 		t.Error("the connection goes on")
@@ -226,27 +224,8 @@ type neverending struct{}
 
 func (neverending) Read(b []byte) (int, error) { return len(b), nil }
 
-// A host that does not answer costs its callers their connection, and nothing else.
-func TestHostIsAway(t *testing.T) {
-	leftovers(t)
-	r := relay.New(protocol.NewBridgeKey(), func(context.Context) (relay.Conn, error) { return nil, errors.New("nobody is there") })
-	path := filepath.Join(t.TempDir(), "socket")
-	s, err := r.Room(path, uint32(os.Getuid()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	for range 200 {
-		c := dial(t, path)
-		if n, err := c.Read(make([]byte, 1)); err == nil {
-			t.Fatalf("%d bytes from nobody", n)
-		}
-		c.Close()
-	}
-}
-
-// A command that is being started has a copy of every descriptor, and may be held up
-// so. Nobody waits for that.
+// TestCopiesHoldNothingOpen checks that connections end although a starting command has copies of all
+// descriptors.
 func TestCopiesHoldNothingOpen(t *testing.T) {
 	r := newRig(t, func(_ uint32, c net.Conn) {
 		fmt.Fprintln(c, "hello")
@@ -301,7 +280,7 @@ func copyAll(t *testing.T) (release func()) {
 	}
 }
 
-// A socket that is closed takes with it whatever is open, and its name is free.
+// TestClose checks that closing a socket ends its connections and frees its name.
 func TestClose(t *testing.T) {
 	r := newRig(t, echo)
 	path := filepath.Join(r.dir, "socket")

@@ -19,12 +19,12 @@ import (
 
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
+	"osaurus-sandbox/internal/timetest"
 )
 
 const patience = 30 * time.Second
 
-// rig is a relay on this host, and a host behind it that echoes what comes with the
-// right preface, after the number of the user.
+// rig is a relay with a host that answers connections with the right key.
 type rig struct {
 	*relay.Relay
 	t    *testing.T
@@ -35,7 +35,7 @@ type rig struct {
 
 func newRig(t *testing.T, answer func(uid uint32, c net.Conn)) *rig {
 	t.Helper()
-	leftovers(t)
+	timetest.NoLeaks(t)
 	r := &rig{t: t, dir: t.TempDir(), key: protocol.NewBridgeKey()}
 	inner, err := net.Listen("unix", filepath.Join(r.dir, "host"))
 	if err != nil {
@@ -71,35 +71,10 @@ func newRig(t *testing.T, answer func(uid uint32, c net.Conn)) *rig {
 	return r
 }
 
-// echo says who is there, and then what it is told.
+// echo answers with the user and then with everything it receives.
 func echo(uid uint32, c net.Conn) {
 	fmt.Fprintln(c, uid)
 	_, _ = io.Copy(c, c)
-}
-
-// leftovers fails a test after which there are more descriptors or goroutines.
-func leftovers(t *testing.T) {
-	t.Helper()
-	count := func() (files, goroutines int) {
-		list, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(list), runtime.NumGoroutine()
-	}
-	files, goroutines := count()
-	t.Cleanup(func() {
-		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-			f, g := count()
-			if f <= files && g <= goroutines {
-				return
-			}
-			if time.Now().After(end) {
-				stacks := make([]byte, 1<<20)
-				t.Fatalf("%d descriptors and %d goroutines became %d and %d\n%s", files, goroutines, f, g, stacks[:runtime.Stack(stacks, true)])
-			}
-		}
-	})
 }
 
 // room serves a room's socket until the test ends.
@@ -129,7 +104,7 @@ func dial(t *testing.T, path string) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// asked says whether a program is answered, and as whom.
+// asked returns the user that the host answers.
 func asked(c net.Conn) (uid string, err error) {
 	line, err := bufio.NewReader(io.LimitReader(c, 64)).ReadString('\n')
 	return line, err
@@ -141,7 +116,7 @@ func dialAs(t *testing.T, path string, uid int) net.Conn {
 	made := make(chan net.Conn, 1)
 	go func() {
 		defer close(made)
-		runtime.LockOSThread() // never unlocked: the thread ends with it
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if _, _, e := unix.Syscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
 			t.Error(e)
 			return

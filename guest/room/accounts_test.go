@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is no file, or not there, is nothing; what could not be read is not taken for nothing.
+// TestReadSmall checks that a missing or special file is empty, and that other errors are returned.
 func TestReadSmall(t *testing.T) {
 	dir := t.TempDir()
 	for name, lay := range map[string]func(string) error{

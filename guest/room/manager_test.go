@@ -10,38 +10,35 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// A room gets no address that another has just had, and every slot is found that is free.
+// TestSlotsAreGivenInTurn checks that a room does not get the address that another has just had, and
+// that the only free slot is found.
 func TestSlotsAreGivenInTurn(t *testing.T) {
 	m := NewManager(Options{})
-	take := func(user string) int {
+	take := func(user string) *entry {
 		t.Helper()
 		e, err := m.entry(user, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return e.slot
+		return e
 	}
 	leave := func(user string) {
-		slot := m.entries[user].slot
+		delete(m.slots, m.entries[user].slot)
 		delete(m.entries, user)
-		delete(m.slots, slot)
 	}
 	for turn := range 2 * network.MaxRooms {
-		const user = "agent-bob"
-		if slot := take(user); slot != turn%network.MaxRooms {
-			t.Fatalf("room %d has slot %d", turn, slot)
+		if e := take("agent-bob"); e.slot != turn%network.MaxRooms {
+			t.Fatalf("room %d has slot %d", turn, e.slot)
 		}
-		leave(user)
+		leave("agent-bob")
 	}
-	for i := range network.MaxRooms {
-		take(fmt.Sprint("agent-", i))
+	for n := range network.MaxRooms {
+		take(fmt.Sprint("agent-", n))
 	}
 	if _, err := m.entry("agent-alice", true); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("one more than there are slots: %v", err)
+		t.Errorf("more rooms than slots: %v", err)
 	}
-	const free = 77
-	user := fmt.Sprint("agent-", free)
-	if leave(user); take("agent-alice") != free {
+	if leave("agent-77"); take("agent-alice").slot != 77 {
 		t.Error("the only free slot is not found")
 	}
 }

@@ -5,7 +5,6 @@ package room
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,51 +27,47 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestCommandLineThatHangs: the command line of a program that does not let it be read is waited for a
-// moment, by all lists together on one thread; the others come.
+// TestCommandLineThatHangs checks that a list waits a limited time for a command line, and that all
+// lists together block one thread.
 func TestCommandLineThatHangs(t *testing.T) {
-	// What is read in time takes no time, and what is not is waited for in vain.
-	const ample, brief, busy = 5 * time.Second, 100 * time.Millisecond, time.Minute
-	hang, reads := make(chan struct{}), new(atomic.Int32)
-	lines := newCommandLines()
-	lines.read = func(pid int32) []byte {
-		if pid == 2 {
-			reads.Add(1)
-			<-hang
+	timetest.Synthetic(t, func(t *testing.T) {
+		hang, reads := make(chan struct{}), 0
+		lines := newCommandLines()
+		lines.read = func(pid int32) []byte {
+			if pid == 2 {
+				reads++
+				<-hang
+			}
+			return fmt.Appendf(nil, "line %d", pid)
 		}
-		return fmt.Appendf(nil, "line %d", pid)
-	}
-	list := func(within time.Duration) (commands string) {
-		var all []*guestpb.RoomProcess
-		for pid, state := range []string{"R", "D", "S", "S"} {
-			all = append(all, &guestpb.RoomProcess{Pid: int32(pid), State: state, Command: []byte("[name]")})
+		list := func() (commands string) {
+			var all []*guestpb.RoomProcess
+			for pid, state := range []string{"R", "D", "S", "S"} {
+				all = append(all, &guestpb.RoomProcess{Pid: int32(pid), State: state, Command: []byte("[name]")})
+			}
+			began := time.Now()
+			if lines.fill(all, time.Second); time.Since(began) > time.Second {
+				t.Errorf("it took %v", time.Since(began))
+			}
+			for _, p := range all {
+				commands += string(p.Command) + ","
+			}
+			return commands
 		}
-		began := time.Now()
-		lines.fill(all, within)
-		if took := time.Since(began); took > busy {
-			t.Errorf("it took %v", took)
+		for _, want := range []string{"line 0,[name],[name],[name],", "[name],[name],[name],[name],"} {
+			if got := list(); got != want || reads != 1 {
+				t.Errorf("%s after %d reads, want %s", got, reads, want)
+			}
 		}
-		for _, p := range all {
-			commands += string(p.Command) + ","
-		}
-		return commands
-	}
-	if got := list(ample); got != "line 0,[name],[name],[name]," {
-		t.Error(got)
-	}
-	for range 2 {
-		if got := list(brief); got != "[name],[name],[name],[name]," {
+		close(hang)
+		timetest.Wait()
+		if got := list(); got != "line 0,[name],line 2,line 3," {
 			t.Error(got)
 		}
-	}
-	if n := reads.Load(); n != 1 {
-		t.Errorf("%d threads read it", n)
-	}
-	close(hang)
-	timetest.Eventually(t, "all command lines come", func() bool { return list(brief) == "line 0,[name],line 2,line 3," })
+	})
 }
 
-// FuzzParseStat: whatever a process calls itself, it is no other process.
+// FuzzParseStat checks that a process's name does not change its other fields.
 func FuzzParseStat(f *testing.F) {
 	f.Add("x")
 	f.Add(") Z 1 (")

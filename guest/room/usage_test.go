@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// TestMetMemory: a command that was killed for memory is told so, even before it ran its program.
+// TestMetMemory checks when a command counts as killed for lack of memory, also before its execve.
 func TestMetMemory(t *testing.T) {
 	dir := t.TempDir()
 	set := func(ooms, kills int) {
@@ -35,11 +35,11 @@ func TestMetMemory(t *testing.T) {
 		ooms, kills  int
 		killed, want bool
 	}{
-		{3, 2, true, false}, // by somebody else
+		{3, 2, true, false}, // killed by another process
 		{3, 2, false, false},
 		{4, 3, false, true},
 		{4, 2, true, true},
-		{4, 2, false, false}, // another was, or something failed for want of memory and nothing was killed
+		{4, 2, false, false}, // another was killed, or an allocation failed
 	} {
 		set(c.ooms, c.kills)
 		if oom, _, _ := r.Met(before, c.killed); oom != c.want {

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // counted counts the connections that a client makes.
@@ -33,7 +34,7 @@ func (c *counted) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 // TestCommandsShareConnections checks that a connection serves one command after another, even if
 // one cannot start, but not after a command was cancelled.
 func TestCommandsShareConnections(t *testing.T) {
-	checkLeaks(t)
+	timetest.NoLeaks(t)
 	count := &counted{dial: serve(t, &host{})}
 	c := connected(t, count.Dial)
 	run := func() {
@@ -70,7 +71,7 @@ func TestCommandsShareConnections(t *testing.T) {
 
 // TestFilesWithoutRoom checks that the service answers when no worker can.
 func TestFilesWithoutRoom(t *testing.T) {
-	checkLeaks(t)
+	timetest.NoLeaks(t)
 	dial := serve(t, &host{})
 	ask := func(c *guest.Client) error {
 		_, err := c.Room("agent-alice").StatFile(t.Context(), engine.File{Root: "/", Path: "etc"})
@@ -93,7 +94,7 @@ func TestFilesWithoutRoom(t *testing.T) {
 		}
 		defer c.Close()
 		_, _ = c.Write(append(tc.begin, "POST /osaurus.guest.v1.Files/Stat HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"...))
-		answer, err := io.ReadAll(c) // which may end with what was never read
+		answer, err := io.ReadAll(c) // may end with a reset, since the request was not read
 		if (tc.want == "") != (len(answer) == 0) || !strings.Contains(string(answer), tc.want) || err != nil && !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("%s: %q, %v", name, answer, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzTail: however it is written, the tail keeps the end, and counts the rest.
+// FuzzTail checks that the tail keeps the end and counts the rest, however it is written.
 func FuzzTail(f *testing.F) {
 	f.Add(10, 100, uint64(1))
 	f.Add(1, 1, uint64(2))

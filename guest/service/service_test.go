@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,11 +30,11 @@ import (
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/timetest"
 )
 
-// TestMain takes the signals that this process was started without (nohup, a
-// shell's background job), as PID 1 takes all: commands inherit what is ignored,
-// and a shell cannot trap it.
+// TestMain handles signals that this process was started with ignored, for example by nohup. Commands
+// would inherit that, and a shell cannot trap an ignored signal.
 func TestMain(m *testing.M) {
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
 		if signal.Ignored(s) {
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// host is a System that is this process: commands are real, the machine is not.
+// host is a System without a machine. Commands run on this computer.
 type host struct {
 	bootErr error
 
@@ -138,14 +137,14 @@ func connected(t *testing.T, dial guest.Dialer) *guest.Client {
 }
 
 func TestExec(t *testing.T) {
-	checkLeaks(t)
+	timetest.NoLeaks(t)
 	dial := serve(t, &host{})
 	c := connected(t, dial)
 	guesttest.RunExec(t, func(*testing.T) *guest.Client { return c })
 }
 
-// Jobs of the guest's root have their logs in a folder of the guest's own, where nothing
-// is left of an earlier boot.
+// TestJobsOfRoot checks that logs of root's jobs are in the guest's own folder, without logs of earlier
+// boots.
 func TestJobsOfRoot(t *testing.T) {
 	c := connected(t, serve(t, &host{}))
 	ctx := context.Background()
@@ -193,7 +192,7 @@ func TestHello(t *testing.T) {
 	if len(h.boots) != 0 {
 		t.Error("a refused hello booted the guest")
 	}
-	for range 2 { // the second time as if the first answer had been lost
+	for range 2 { // the second time as if the first answer was lost
 		r, err := raw.Hello(ctx, good())
 		if err != nil || r.GuestVersion != "test" {
 			t.Fatal(r, err)
@@ -212,7 +211,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// Every call of the protocol demands the key.
+// TestKeyDemanded makes every call of the service Guest without the right key.
 func TestKeyDemanded(t *testing.T) {
 	dial := serve(t, &host{})
 	connected(t, dial)
@@ -252,7 +251,7 @@ func TestBootFails(t *testing.T) {
 }
 
 func TestConnectWaits(t *testing.T) {
-	checkLeaks(t)
+	timetest.NoLeaks(t)
 	dial := serve(t, &host{})
 	tries := 0
 	late := func(ctx context.Context, port uint32) (net.Conn, error) {
@@ -302,7 +301,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// rawClient speaks the protocol without the manners of guest.Client.
+// rawClient returns a client that sends any key.
 func rawClient(t *testing.T, dial guest.Dialer, key ...string) guestpbconnect.GuestClient {
 	tr := &http.Transport{Protocols: protocol.Protocols(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, guest.Port) }}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -320,27 +319,3 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func wireKind(err error) fault.Kind { return fault.KindOf(protocol.Decode("call", "", err)) }
-
-// checkLeaks compares goroutines and descriptors before and after the test.
-func checkLeaks(t *testing.T) {
-	t.Helper()
-	count := func() (int, int) {
-		fds, _ := os.ReadDir("/proc/self/fd")
-		return runtime.NumGoroutine(), len(fds)
-	}
-	// The runtime's own watcher of signals, once started, stays.
-	watch := make(chan os.Signal, 1)
-	signal.Notify(watch, unix.SIGCHLD)
-	signal.Stop(watch)
-	goroutines, fds := count()
-	t.Cleanup(func() {
-		var g, f int
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if g, f = count(); g <= goroutines && f <= fds {
-				return
-			}
-		}
-		buf := make([]byte, 1<<20)
-		t.Errorf("goroutines %d → %d, descriptors %d → %d\n%s", goroutines, g, fds, f, buf[:runtime.Stack(buf, true)])
-	})
-}

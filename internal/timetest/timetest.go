@@ -2,7 +2,10 @@
 package timetest
 
 import (
+	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +25,32 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 			t.Fatalf("still not true after %s: %s", Limit, what)
 		}
 	}
+}
+
+// NoLeaks fails the test if goroutines or descriptors that it opened are left when it has ended.
+func NoLeaks(t testing.TB) {
+	t.Helper()
+	count := func() (goroutines, files int) {
+		list, _ := os.ReadDir("/dev/fd")
+		return runtime.NumGoroutine(), len(list)
+	}
+	// The runtime's own watcher of signals stays once it has started.
+	watch := make(chan os.Signal, 1)
+	signal.Notify(watch, syscall.SIGCHLD)
+	signal.Stop(watch)
+	goroutines, files := count()
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(Limit); ; time.Sleep(pollInterval) {
+			g, f := count()
+			if g <= goroutines && f <= files {
+				return
+			}
+			if time.Now().After(deadline) {
+				stacks := make([]byte, 1<<20)
+				t.Fatalf("goroutines %d → %d, descriptors %d → %d\n%s", goroutines, g, files, f, stacks[:runtime.Stack(stacks, true)])
+			}
+		}
+	})
 }
 
 // Sleep sleeps for d in many steps, so that a stall of the host costs one step

