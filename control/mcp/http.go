@@ -21,6 +21,8 @@ const (
 	// stateless is the first version of the protocol without sessions.
 	stateless     = "2026-07-28"
 	versionHeader = "MCP-Protocol-Version"
+	// noBatches is the first version in which a POST has one request.
+	noBatches = "2025-06-18"
 
 	// maxRequest bounds a request, and allows what the control API does, in JSON.
 	maxRequest = 2 << 20

@@ -20,8 +20,8 @@ import (
 const endGrace = 3 * time.Second
 
 // lines sits between the SDK and a client on standard streams, one message a line. It
-// answers lines that the SDK would end the session for, and waits for open requests at the
-// end of the input.
+// answers lines that the SDK would end the session for, drops answers to cancelled
+// requests, and waits for open requests at the end of the input.
 type lines struct {
 	ctx   context.Context // no request is waited for after it has ended
 	in    *bufio.Reader
@@ -30,12 +30,18 @@ type lines struct {
 
 	mu       sync.Mutex
 	out      io.Writer
-	open     map[jsonrpc.ID]bool // requests without an answer, except for those that last as long as the stream
+	open     map[jsonrpc.ID]*openRequest
 	answered chan struct{}
 }
 
+// openRequest is a request that the SDK has not answered.
+type openRequest struct {
+	endless   bool // it is answered when the stream ends
+	cancelled bool // the protocol wants no answer
+}
+
 func newLines(ctx context.Context, in io.Reader, out io.Writer) *lines {
-	return &lines{ctx: ctx, in: bufio.NewReader(in), out: out, open: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1)}
+	return &lines{ctx: ctx, in: bufio.NewReader(in), out: out, open: map[jsonrpc.ID]*openRequest{}, answered: make(chan struct{}, 1)}
 }
 
 // Read implements io.Reader for the SDK.
@@ -68,11 +74,22 @@ func (l *lines) accept(line []byte) error {
 	if err != nil {
 		return l.refuse(jsonrpc.CodeInvalidRequest, "not a message of JSON-RPC 2.0; batches are not supported")
 	}
-	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() && r.Method != listen {
-		if l.open[r.ID] {
-			return l.refuse(jsonrpc.CodeInvalidRequest, "the id is that of a request without an answer")
+	if r, ok := m.(*jsonrpc.Request); ok {
+		if r.IsCall() {
+			if l.open[r.ID] != nil {
+				return l.refuse(jsonrpc.CodeInvalidRequest, "the id is that of a request without an answer")
+			}
+			l.open[r.ID] = &openRequest{endless: r.Method == listen}
 		}
-		l.open[r.ID] = true
+		if r.Method == cancelled {
+			var p struct {
+				RequestID any `json:"requestId"`
+			}
+			_ = json.Unmarshal(r.Params, &p)
+			if id, err := jsonrpc.MakeID(p.RequestID); err == nil && l.open[id] != nil {
+				l.open[id].cancelled = true
+			}
+		}
 	}
 	l.rest = append(line, '\n')
 	return nil
@@ -98,24 +115,33 @@ func (l *lines) wait() {
 	}
 }
 
+// owes reports whether the SDK will answer another request. It also answers cancelled ones.
 func (l *lines) owes() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.open) > 0
+	for _, r := range l.open {
+		if !r.endless {
+			return true
+		}
+	}
+	return false
 }
 
 // Write implements io.Writer for the SDK, which writes one message at a time.
 func (l *lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m, err := jsonrpc.DecodeMessage(line); err == nil {
-		if answer, ok := m.(*jsonrpc.Response); ok {
-			delete(l.open, answer.ID)
+	m, err := jsonrpc.DecodeMessage(line)
+	if answer, ok := m.(*jsonrpc.Response); err == nil && ok && l.open[answer.ID] != nil {
+		r := l.open[answer.ID]
+		delete(l.open, answer.ID)
+		select {
+		case l.answered <- struct{}{}:
+		default: // a signal is pending
 		}
-	}
-	select {
-	case l.answered <- struct{}{}:
-	default: // a signal is pending
+		if r.cancelled {
+			return len(line), nil
+		}
 	}
 	return l.out.Write(line)
 }

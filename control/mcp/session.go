@@ -28,6 +28,7 @@ const (
 	callTool   = "tools/call"
 	listen     = "subscriptions/listen"
 	listened   = "notifications/subscriptions/acknowledged"
+	cancelled  = "notifications/cancelled"
 )
 
 // Options configure sessions.
@@ -70,9 +71,15 @@ func newSession(l *life, o Options) *session {
 // receive handles requests about the sandbox, and leaves the rest to the SDK.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
+		asked := ctx
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.life, cancel)()
+		defer func() {
+			if asked.Err() != nil {
+				leaveUnanswered(r)
+			}
+		}()
 		defer func() {
 			if p := recover(); p != nil {
 				s.Log.Error("the server of MCP panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
@@ -100,6 +107,15 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return s.call(ctx, r.(*mcp.CallToolRequest))
 		}
 		return next(ctx, method, r)
+	}
+}
+
+// leaveUnanswered keeps the SDK from answering a cancelled request over HTTP: it ends the
+// stream that the answer would go to. Before 2025-06-18 that stream may have the answers
+// of a whole batch, and stays. Over stdio, lines drops the answer.
+func leaveUnanswered(r mcp.Request) {
+	if e := r.GetExtra(); e != nil && e.CloseSSEStream != nil && e.Header.Get(versionHeader) >= noBatches {
+		e.CloseSSEStream(mcp.CloseSSEStreamArgs{})
 	}
 }
 

@@ -139,7 +139,7 @@ func TestListen(t *testing.T) {
 	hears("notifications/tools/list_changed")
 }
 
-// A call that is cancelled ends, and so do all when the client has left.
+// A call that is cancelled ends and is not answered, and so do all when the client has left.
 func TestCancel(t *testing.T) {
 	s, begun, ended := endless()
 	w := serve(t, Options{Sandbox: s})
@@ -148,7 +148,7 @@ func TestCancel(t *testing.T) {
 	<-begun
 	w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77,"reason":"no more"}}`)
 	<-ended
-	w.read()
+	w.ask("ping", "{}")
 	w.send(`{"jsonrpc":"2.0","id":78,"method":"tools/call","params":{"name":"endless"}}`)
 	<-begun
 	gone := make(chan error)
@@ -156,6 +156,9 @@ func TestCancel(t *testing.T) {
 	<-ended
 	if err := <-gone; err != nil {
 		t.Error(err)
+	}
+	if got := w.answered(); got[77] || got[78] || !got[w.next] {
+		t.Errorf("answered are %v", got)
 	}
 }
 

@@ -170,18 +170,20 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// A cancelled call ends.
+// A cancelled call ends and is not answered.
 func TestCancelOverHTTP(t *testing.T) {
 	s, begun, ended := endless()
 	c := listenFor(t, s)
 	session := c.greet()
-	answered := make(chan bool)
+	answer := make(chan string, 1)
 	go func() {
-		c.call(session, "endless")
-		close(answered)
+		_, text := c.call(session, "endless")
+		answer <- text
 	}()
 	<-begun
 	c.ask(session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 	<-ended
-	<-answered
+	if text := <-answer; strings.Contains(text, `"id":2`) {
+		t.Errorf("answered with %s", text)
+	}
 }

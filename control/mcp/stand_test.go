@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,7 @@ type wire struct {
 	t    *testing.T
 	in   *io.PipeWriter
 	out  *bufio.Scanner
+	said bytes.Buffer // all that the server wrote, once it has ended
 	next int
 	end  func() error
 }
@@ -116,13 +118,19 @@ func serve(t *testing.T, o Options) *wire {
 		_ = outW.Close()
 	}()
 	w := &wire{t: t, in: inW}
-	w.out = bufio.NewScanner(outR)
+	said := io.TeeReader(outR, &w.said)
+	w.out = bufio.NewScanner(said)
 	w.out.Buffer(nil, 8<<20)
 	w.end = sync.OnceValue(func() error {
 		_ = inW.Close()
-		go func() { _, _ = io.Copy(io.Discard, outR) }()
+		all := make(chan struct{})
+		go func() {
+			defer close(all)
+			_, _ = io.Copy(io.Discard, said)
+		}()
 		select {
 		case err := <-ended:
+			<-all
 			return err
 		case <-time.After(limit):
 			return errors.New("the server does not end")
@@ -164,6 +172,22 @@ func (w *wire) read() (m message) {
 		w.t.Fatalf("%v in %q", err, w.out.Bytes())
 	}
 	return m
+}
+
+// answered are the ids of all that was answered until the end.
+func (w *wire) answered() map[int]bool {
+	w.t.Helper()
+	ids := map[int]bool{}
+	for line := range bytes.Lines(w.said.Bytes()) {
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil {
+			w.t.Fatalf("%v in %q", err, line)
+		}
+		if m.ID != nil && m.Method == "" {
+			ids[*m.ID] = true
+		}
+	}
+	return ids
 }
 
 // ask sends a request and returns its answer, and what was told before it.
