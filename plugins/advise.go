@@ -46,10 +46,7 @@ func (v *validator) adviseCommand(c Command, network Network) {
 	if network == NetworkOutbound {
 		return
 	}
-	allowed := []string{"localhost", "127.0.0.1", "::1"}
-	for _, d := range network.Domains() {
-		allowed = append(allowed, string(d))
-	}
+	allowed := append([]string{"localhost", "127.0.0.1", "::1"}, network.Domains()...)
 	for _, host := range HostsOutside(c.Text, allowed) {
 		v.warn(true, path, "network", "Add it to permissions.network, or remove it.", "it names the host %s, which permissions.network does not list", brief(host))
 	}

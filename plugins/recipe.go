@@ -122,20 +122,13 @@ const (
 	NetworkOutbound Network = "outbound"
 )
 
-// Domain is the exact name of a host: "api.example.com".
-type Domain string
-
-// Domains returns the domains of a list, or nil.
-func (n Network) Domains() []Domain {
+// Domains returns the hosts of a list, such as "api.example.com", or nil.
+func (n Network) Domains() []string {
 	switch n {
 	case NetworkUnsaid, NetworkNone, NetworkOutbound:
 		return nil
 	}
-	var list []Domain
-	for d := range strings.SplitSeq(string(n), ",") {
-		list = append(list, Domain(d))
-	}
-	return list
+	return strings.Split(string(n), ",")
 }
 
 // Daemon is a command that runs as long as the plugin is installed.

@@ -183,8 +183,8 @@ func (v *validator) permissions(p Permissions) {
 		return
 	}
 	for _, d := range domains {
-		v.refuse(!IsDomain(string(d)), path, "network", `Write "outbound", "none", or exact names of hosts with commas between them: "api.example.com,example.org".`,
-			"%q is not the name of a host", brief(string(d)))
+		v.refuse(!IsDomain(d), path, "network", `Write "outbound", "none", or exact names of hosts with commas between them: "api.example.com,example.org".`,
+			"%q is not the name of a host", brief(d))
 	}
 }
 

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,8 +19,9 @@ type install struct {
 	call    *Call
 	manager packages.Manager
 	specs   []packages.Spec
-	// fetched is set when this call has fetched the index.
-	fetched bool
+	fetched bool // the index, by this call
+	retried bool
+	dirty   bool // the failed install left something that could not be removed
 }
 
 // do installs the packages. After a failure that it can repair, it tries once more.
@@ -32,7 +34,6 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 	if err != nil {
 		return Installed{}, err
 	}
-	more := map[string]any{} // extra fields for a failure
 	class, again := j.judge(r)
 	if !r.ok() && again {
 		j.call.Say("it failed (%s); cleaning up and trying again", class)
@@ -40,33 +41,29 @@ func (j *install) do(ctx context.Context) (Installed, error) {
 		if err != nil {
 			return Installed{}, err
 		}
-		if repaired.ok() {
-			more["retried"] = true
+		if j.retried = repaired.ok(); j.retried {
 			if r, err = j.attempt(ctx); err != nil {
 				return Installed{}, err
 			}
 			class, _ = j.judge(r)
 		} else {
-			more["retried"], more["cleanup_failed"] = false, true
+			j.dirty = true
 			repaired.output = r.output + repaired.output
 			r = repaired
 		}
 	}
 	if r.ok() {
 		summary, leftOut := packages.Summary(r.output, j.specs)
-		return Installed{Installed: j.specs, Manager: j.manager, Output: summary, LeftOut: leftOut, Retried: more["retried"] == true}, nil
+		return Installed{Installed: j.specs, Manager: j.manager, Output: summary, LeftOut: leftOut, Retried: j.retried}, nil
 	}
-	clean, err := j.undo(ctx, before)
-	if err != nil {
+	if err := j.undo(ctx, before); err != nil {
 		return Installed{}, err
 	}
-	if !clean {
-		more["cleanup_failed"] = true
-	}
-	return Installed{}, j.failed(r, class, more)
+	return Installed{}, j.failed(r, class)
 }
 
-// attempt refreshes the index and installs once.
+// attempt refreshes the index and installs once. A failed refresh is ignored: the install reports the
+// reason better.
 func (j *install) attempt(ctx context.Context) (ran, error) {
 	looked, err := j.refresh(ctx)
 	if err != nil {
@@ -75,14 +72,10 @@ func (j *install) attempt(ctx context.Context) (ran, error) {
 	j.call.Say("%s installs %s", j.manager, j.names())
 	args := j.manager.Install(j.call.Home, j.specs)
 	r, err := j.step(ctx, args)
-	if making := j.manager.Make(j.call.Home); making != nil && absent(err, args[0]) {
-		if r, err = j.step(ctx, making); err == nil && r.ok() {
+	if _, missing := errors.AsType[*Failure](err); missing && j.manager == packages.Pip {
+		if r, err = j.step(ctx, j.manager.Make(j.call.Home)); err == nil && r.ok() {
 			r, err = j.step(ctx, args)
 		}
-		args = making
-	}
-	if absent(err, args[0]) {
-		return ran{}, j.noManager(args[0], err)
 	}
 	if !r.ok() { // the refresh may have reported the reason
 		r.output = looked.output + r.output
@@ -90,8 +83,7 @@ func (j *install) attempt(ctx context.Context) (ran, error) {
 	return r, err
 }
 
-// refresh updates the package index unless it is recent. The caller ignores a failed refresh,
-// because the install that follows reports the reason better.
+// refresh updates the package index unless it is recent.
 func (j *install) refresh(ctx context.Context) (ran, error) {
 	args := j.manager.Refresh()
 	j.mu.Lock()
@@ -102,9 +94,6 @@ func (j *install) refresh(ctx context.Context) (ran, error) {
 	}
 	j.call.Say("%s updates its package index", j.manager)
 	r, err := j.step(ctx, args)
-	if absent(err, args[0]) {
-		return ran{}, j.noManager(args[0], err)
-	}
 	if err == nil && r.ok() {
 		j.fetched = true
 		j.mu.Lock()
@@ -150,7 +139,7 @@ func (j *install) repair(ctx context.Context, class packages.Class) (r ran, err 
 	}
 }
 
-// ledger lists the installed packages.
+// ledger lists the installed packages, if failures leave some behind.
 func (j *install) ledger(ctx context.Context) (string, error) {
 	args := j.manager.Ledger()
 	if args == nil {
@@ -168,30 +157,30 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 	return r.output, nil
 }
 
-// undo removes what a failed install left behind. clean is false if a command failed.
-func (j *install) undo(ctx context.Context, before string) (clean bool, err error) {
-	if j.manager.Ledger() == nil {
-		return true, nil
-	}
+// undo removes what a failed install left behind.
+func (j *install) undo(ctx context.Context, before string) error {
 	after, err := j.ledger(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	clean = true
 	for _, args := range j.manager.Undo(before, after) {
 		j.call.Say("removing half-installed packages")
 		r, err := j.step(ctx, args)
 		if err != nil {
-			return false, err
+			return err
 		}
-		clean = clean && r.ok()
+		j.dirty = j.dirty || !r.ok()
 	}
-	return clean, nil
+	return nil
 }
 
 // step runs a command of the manager as the right user.
 func (j *install) step(ctx context.Context, args []string) (ran, error) {
-	return j.run(ctx, j.call, j.manager.System(), j.call.Say, args...)
+	r, err := j.run(ctx, j.call, j.manager.System(), j.call.Say, args...)
+	if absent(err, args[0]) {
+		return ran{}, j.noManager(args[0], err)
+	}
+	return r, err
 }
 
 func (j *install) names() string {
@@ -203,7 +192,7 @@ func (j *install) names() string {
 }
 
 // failed describes a failed install, with the output of the last command.
-func (j *install) failed(r ran, class packages.Class, more map[string]any) *Failure {
+func (j *install) failed(r ran, class packages.Class) *Failure {
 	output, _ := clip(r.output, maxInstallOutput, r.lost)
 	why := packages.Complaint(output)
 	if why == "" {
@@ -222,9 +211,14 @@ func (j *install) failed(r ran, class packages.Class, more map[string]any) *Fail
 	} else if class == packages.NoNetwork && !j.call.Settings.HostServices && !packages.Unresolved(output) {
 		advice += " If that server runs on this computer, a person can let the agent reach it: osaurus-sandbox agent set " + string(j.call.Name) + " hostServices=true"
 	}
-	final := class == packages.Signature || class == packages.Broken && more["cleanup_failed"] == true
-	more["failure_class"], more["manager"], more["packages"] = class, j.manager, j.specs
-	more["exit_code"], more["output"] = r.exit.Status(), output
+	final := class == packages.Signature || class == packages.Broken && j.dirty
+	more := map[string]any{"failure_class": class, "manager": j.manager, "packages": j.specs, "exit_code": r.exit.Status(), "output": output}
+	if j.retried {
+		more["retried"] = true
+	}
+	if j.dirty {
+		more["cleanup_failed"] = true
+	}
 	return &Failure{
 		Kind: kind, Final: final, More: more,
 		Message: fmt.Sprintf("%s did not install %s (%s): %s. %s", j.manager, j.names(), class, why, advice),

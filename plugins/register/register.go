@@ -227,9 +227,7 @@ func (g *Registrar) checkHosts(r plugins.Recipe) error {
 			allowed = append(allowed, host)
 		}
 	}
-	for _, d := range r.Permissions.Network.Domains() {
-		allowed = append(allowed, string(d))
-	}
+	allowed = append(allowed, r.Permissions.Network.Domains()...)
 	for _, c := range r.Commands() {
 		if outside := plugins.HostsOutside(c.Text, allowed); len(outside) > 0 {
 			return fault.Newf(fault.InvalidArgs, op, c.Path, "it names the host %s, which is not allowed", outside[0]).

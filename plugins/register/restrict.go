@@ -3,6 +3,7 @@ package register
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
@@ -22,7 +23,8 @@ const (
 // hosts, and inference. It records who made the plugin, and returns what it changed.
 func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, changes []string) {
 	network := plugins.NetworkNone
-	if domains := r.Permissions.Network.Domains(); exact(domains) {
+	domains := r.Permissions.Network.Domains()
+	if len(domains) > 0 && !slices.ContainsFunc(domains, func(d string) bool { return !plugins.IsDomain(d) }) {
 		network = r.Permissions.Network
 	}
 	if said := r.Permissions.Network; said != network && said != plugins.NetworkUnsaid {
@@ -38,16 +40,6 @@ func restrict(r plugins.Recipe, a tools.Agent, via Via) (_ plugins.Recipe, chang
 	}
 	maps.Copy(r.Metadata, map[string]any{createdBy: byAgent, createdVia: string(via), createdFor: string(a.ID)})
 	return r, changes
-}
-
-// exact reports whether there are domains and none has a wildcard.
-func exact(domains []plugins.Domain) bool {
-	for _, d := range domains {
-		if !plugins.IsDomain(string(d)) {
-			return false
-		}
-	}
-	return len(domains) > 0
 }
 
 // replaceable refuses to replace a plugin that the agent did not make.
