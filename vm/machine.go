@@ -8,8 +8,6 @@ import (
 
 // Driver makes machines on this host.
 type Driver interface {
-	// Name is the driver's name: "qemu", "vz".
-	Name() string
 	// Capabilities says what machines of an architecture can do on this host. It
 	// fails with fault.Unavailable and advice if the host cannot run any.
 	Capabilities(ctx context.Context, arch Arch) (Capabilities, error)

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// ButtonGrace is how long Shutdown presses the power button before it kills.
-	ButtonGrace = 5 * time.Second
+	// buttonGrace is how long Shutdown presses the power button before it kills.
+	buttonGrace = 5 * time.Second
 	// buttonEvery is the pause between presses: the guest misses those that come
 	// before its driver is loaded.
 	buttonEvery = time.Second
@@ -29,7 +29,7 @@ func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func
 		}
 		cancel()
 	}
-	button, cancel := context.WithTimeout(ctx, ButtonGrace)
+	button, cancel := context.WithTimeout(ctx, buttonGrace)
 	defer cancel()
 	for button.Err() == nil && m.RequestStop(button) == nil {
 		press, done := context.WithTimeout(button, buttonEvery)

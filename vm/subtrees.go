@@ -2,11 +2,12 @@ package vm
 
 import (
 	"cmp"
-	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -23,53 +24,45 @@ type Subtree struct {
 // Subtrees is a share's set of subtrees. The supervisor changes it while the share's
 // device reads it. The zero value is empty. Do not copy it.
 type Subtrees struct {
-	mu      sync.RWMutex
-	byPath  map[string]Subtree
-	version uint64
+	mu   sync.Mutex // serializes changes
+	list atomic.Pointer[[]Subtree]
 }
 
 // Set adds a subtree or replaces the one at the same path.
 func (s *Subtrees) Set(t Subtree) error {
-	if t.Path == "" || t.Path == "." || t.Path != path.Clean(t.Path) || path.IsAbs(t.Path) || t.Path == ".." || strings.HasPrefix(t.Path, "../") || strings.ContainsRune(t.Path, 0) {
+	if t.Path == "." || !filepath.IsLocal(t.Path) || t.Path != path.Clean(t.Path) || strings.ContainsRune(t.Path, 0) {
 		return fault.New(fault.InvalidArgs, "set subtree", t.Path, nil).Advise("Name a folder below the share's root, such as agents/alice.")
 	}
 	if t.MaxBytes < 0 || t.MaxFiles < 0 {
 		return fault.New(fault.InvalidArgs, "set subtree", t.Path, nil).Advise("Limits are zero (none) or positive.")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byPath == nil {
-		s.byPath = map[string]Subtree{}
-	}
-	s.byPath[t.Path] = t
-	s.version++
+	s.replace(t.Path, t)
 	return nil
 }
 
 // Remove forgets the subtree at a path.
-func (s *Subtrees) Remove(path string) {
+func (s *Subtrees) Remove(path string) { s.replace(path) }
+
+func (s *Subtrees) replace(path string, by ...Subtree) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byPath, path)
-	s.version++
+	list := by
+	if old := s.list.Load(); old != nil {
+		for _, t := range *old {
+			if t.Path != path {
+				list = append(list, t)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Subtree) int { return cmp.Compare(a.Path, b.Path) })
+	s.list.Store(&list)
 }
 
-// All returns the subtrees, sorted by path, and the set's version. A nil set is empty.
-func (s *Subtrees) All() ([]Subtree, uint64) {
+// Load returns the subtrees, sorted by path, or nil if there never were any. Do not change
+// the list. Each change of the set makes a new one.
+func (s *Subtrees) Load() *[]Subtree {
 	if s == nil {
-		return nil, 0
+		return nil
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(s.byPath), func(a, b Subtree) int { return cmp.Compare(a.Path, b.Path) }), s.version
-}
-
-// Version returns a number that grows with each change.
-func (s *Subtrees) Version() uint64 {
-	if s == nil {
-		return 0
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.version
+	return s.list.Load()
 }

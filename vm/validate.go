@@ -111,10 +111,7 @@ func (c *Config) checkNetwork() error {
 }
 
 func checkFolder(path string) error {
-	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%q is not an absolute path", path)
-	}
-	info, err := os.Stat(path)
+	info, err := statAbsolute(path)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is not a folder", path)
 	}
@@ -124,10 +121,7 @@ func checkFolder(path string) error {
 // checkFile checks that a regular file can be opened. It does not open other files:
 // opening a pipe blocks.
 func checkFile(path string, flag int) (os.FileInfo, error) {
-	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%q is not an absolute path", path)
-	}
-	info, err := os.Stat(path)
+	info, err := statAbsolute(path)
 	if err != nil {
 		return nil, err
 	}
@@ -139,4 +133,11 @@ func checkFile(path string, flag int) (os.FileInfo, error) {
 		return nil, err
 	}
 	return info, f.Close()
+}
+
+func statAbsolute(path string) (os.FileInfo, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%q is not an absolute path", path)
+	}
+	return os.Stat(path)
 }

@@ -19,8 +19,12 @@ func TestSubtreesSet(t *testing.T) {
 			t.Errorf("Set(%q) = %v", p, err)
 		}
 	}
-	all, version := s.All()
-	if len(all) != 3 || all[1].Path != "agents/alice" || version != 3 {
-		t.Errorf("All() = %v, %d", all, version)
+	before := s.Load()
+	if all := *before; len(all) != 3 || all[1].Path != "agents/alice" {
+		t.Errorf("Load() = %v", all)
+	}
+	s.Remove("agents/alice")
+	if after := s.Load(); after == before || len(*after) != 2 || len(*before) != 3 {
+		t.Errorf("after Remove: %v, before: %v", *after, *before)
 	}
 }

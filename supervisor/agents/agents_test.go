@@ -134,7 +134,7 @@ func (w *world) userMap() map[string]string {
 }
 
 func (w *world) subtrees() map[string]uint32 {
-	list, _ := w.folders.All()
+	list := *w.folders.Load()
 	m := map[string]uint32{}
 	for _, s := range list {
 		m[s.Path] = s.UID

@@ -56,7 +56,7 @@ func TestSet(t *testing.T) {
 	if room, _ := w.backend.Guest().RoomConfig("agent-alice"); room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
-	if list, _ := w.folders.All(); list[0].MaxBytes != 100<<20 {
+	if list := *w.folders.Load(); list[0].MaxBytes != 100<<20 {
 		t.Errorf("%+v", list)
 	}
 	_, err = w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)

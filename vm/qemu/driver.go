@@ -19,8 +19,6 @@ type Driver struct {
 
 var _ vm.Driver = (*Driver)(nil)
 
-func (d *Driver) Name() string { return "qemu" }
-
 func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilities, error) {
 	if arch != vm.AMD64 && arch != vm.ARM64 {
 		return vm.Capabilities{}, fault.Newf(fault.Unavailable, "look for a driver", string(arch), "unknown architecture").Advise("Use amd64 or arm64.")

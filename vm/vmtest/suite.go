@@ -35,14 +35,11 @@ type run struct {
 
 // Run checks that the driver does what package vm's comments say.
 func Run(t *testing.T, s Suite) {
-	if s.Driver.Name() == "" {
-		t.Error("the driver has no name")
-	}
 	caps, err := s.Driver.Capabilities(t.Context(), s.Arch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s runs %s under %s", s.Driver.Name(), s.Arch, caps.Accelerator)
+	t.Logf("%s under %s", s.Arch, caps.Accelerator)
 	r := &run{s, BuildImage(t, s.Arch), caps}
 	for _, part := range []struct {
 		name string

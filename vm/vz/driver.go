@@ -19,8 +19,6 @@ type Driver struct{}
 
 var _ vm.Driver = (*Driver)(nil)
 
-func (d *Driver) Name() string { return "vz" }
-
 func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities, error) {
 	return capabilities, checkHost(arch)
 }

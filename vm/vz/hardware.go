@@ -44,7 +44,6 @@ func assemble(cfg *vm.Config, line *serial) (*vz.VirtualMachineConfiguration, er
 		{"console", func(h *vz.VirtualMachineConfiguration) error { return addConsole(h, line) }},
 		{"vsock", addSocket},
 		{"entropy", addEntropy},
-		{"balloon", addBalloon},
 	} {
 		if err := add.to(hardware); err != nil {
 			return nil, explain(op, add.device, err)
@@ -153,16 +152,5 @@ func addEntropy(h *vz.VirtualMachineConfiguration) error {
 		return err
 	}
 	h.SetEntropyDevicesVirtualMachineConfiguration([]*vz.VirtioEntropyDeviceConfiguration{device})
-	return nil
-}
-
-// addBalloon adds a balloon, which is never inflated: the framework does not return the
-// memory to macOS, and vz releases the running device once too often.
-func addBalloon(h *vz.VirtualMachineConfiguration) error {
-	device, err := vz.NewVirtioTraditionalMemoryBalloonDeviceConfiguration()
-	if err != nil {
-		return err
-	}
-	h.SetMemoryBalloonDevicesVirtualMachineConfiguration([]vz.MemoryBalloonDeviceConfiguration{device})
 	return nil
 }

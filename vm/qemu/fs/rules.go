@@ -29,8 +29,8 @@ type rules struct {
 
 // ruleset is one version of the rules. Nodes cache their zone with its ruleset.
 type ruleset struct {
-	version uint64
-	root    *zone
+	list *[]vm.Subtree
+	root *zone
 }
 
 // zone is the owner and quota of a folder and of the files in it.
@@ -67,11 +67,11 @@ func (r *rules) init(folder *descriptor, subtrees *vm.Subtrees, log *slog.Logger
 
 // current returns the current rules.
 func (r *rules) current() *ruleset {
-	v := r.subtrees.Version()
+	list := r.subtrees.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.cur == nil || r.cur.version != v {
-		r.cur = r.compile()
+	if r.cur == nil || r.cur.list != list {
+		r.cur = &ruleset{list, r.compile(list)}
 	}
 	return r.cur
 }
@@ -84,12 +84,14 @@ func (r *rules) renew() {
 	r.cur = &c
 }
 
-// compile makes zones of the subtrees. The caller holds r.mu.
-func (r *rules) compile() *ruleset {
-	list, version := r.subtrees.All()
+// compile makes zones of the subtrees and returns the root's. The caller holds r.mu.
+func (r *rules) compile(list *[]vm.Subtree) *zone {
 	root := newZone(fuse.Owner{}, nil)
+	if list == nil {
+		return root
+	}
 	limited := map[string]bool{}
-	for _, t := range list { // sorted: an outer subtree before those in it
+	for _, t := range *list { // sorted: an outer subtree before those in it
 		z := root
 		names := strings.Split(t.Path, "/")
 		for i, name := range names {
@@ -122,7 +124,7 @@ func (r *rules) compile() *ruleset {
 			delete(r.usages, path)
 		}
 	}
-	return &ruleset{version, root}
+	return root
 }
 
 // limitedBelow returns the subtrees with limits below path, which do not count for path.

@@ -134,9 +134,9 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
 	lines := bufio.NewScanner(c.conn)
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
-		m, err := parse(lines.Bytes())
-		if err != nil {
-			c.end(err)
+		var m message
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			c.end(fmt.Errorf("bad message: %w", err))
 			return
 		}
 		switch {
@@ -157,7 +157,7 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
 			}
 			c.mu.Unlock()
 		default:
-			// An error without an id means that QEMU could not parse a line.
+			// Such as an error of QEMU, which could not parse a line.
 			c.end(fmt.Errorf("answer without a request: %v", m.Error))
 			return
 		}

@@ -2,7 +2,6 @@ package qmp
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 )
 
@@ -26,25 +25,7 @@ type message struct {
 	Event    string          `json:"event"`
 	Data     json.RawMessage `json:"data"`
 	ID       *uint64         `json:"id"`
-	Return   json.RawMessage `json:"return"`
 	Error    *Error          `json:"error"`
-}
-
-func parse(line []byte) (message, error) {
-	var m message
-	if err := json.Unmarshal(line, &m); err != nil {
-		return message{}, fmt.Errorf("bad message: %w", err)
-	}
-	kinds := 0
-	for _, is := range []bool{m.Greeting != nil, m.Event != "", m.Return != nil || m.Error != nil} {
-		if is {
-			kinds++
-		}
-	}
-	if kinds != 1 || m.Return != nil && m.Error != nil {
-		return message{}, errors.New("message is not a greeting, event, result or error")
-	}
-	return m, nil
 }
 
 // request is a line to QEMU.

@@ -71,7 +71,6 @@ type VirtualMachineConfiguration struct {
 	serials  []*VirtioConsoleDeviceSerialPortConfiguration
 	sockets  []SocketDeviceConfiguration
 	entropy  []*VirtioEntropyDeviceConfiguration
-	balloons []MemoryBalloonDeviceConfiguration
 }
 
 func NewVirtualMachineConfiguration(bootLoader BootLoader, cpu uint, memorySize uint64) (*VirtualMachineConfiguration, error) {
@@ -148,8 +147,4 @@ func (v *VirtualMachineConfiguration) SetSocketDevicesVirtualMachineConfiguratio
 
 func (v *VirtualMachineConfiguration) SetEntropyDevicesVirtualMachineConfiguration(cs []*VirtioEntropyDeviceConfiguration) {
 	v.entropy = cs
-}
-
-func (v *VirtualMachineConfiguration) SetMemoryBalloonDevicesVirtualMachineConfiguration(cs []MemoryBalloonDeviceConfiguration) {
-	v.balloons = cs
 }

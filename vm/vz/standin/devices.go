@@ -229,24 +229,6 @@ func NewVirtioEntropyDeviceConfiguration() (*VirtioEntropyDeviceConfiguration, e
 	return &VirtioEntropyDeviceConfiguration{}, nil
 }
 
-type MemoryBalloonDeviceConfiguration interface {
-	nsObject
-	memoryBalloonDeviceConfiguration()
-}
-
-type baseMemoryBalloonDeviceConfiguration struct{}
-
-func (*baseMemoryBalloonDeviceConfiguration) memoryBalloonDeviceConfiguration() {}
-
-type VirtioTraditionalMemoryBalloonDeviceConfiguration struct {
-	*pointer
-	*baseMemoryBalloonDeviceConfiguration
-}
-
-func NewVirtioTraditionalMemoryBalloonDeviceConfiguration() (*VirtioTraditionalMemoryBalloonDeviceConfiguration, error) {
-	return &VirtioTraditionalMemoryBalloonDeviceConfiguration{}, nil
-}
-
 type SocketDeviceConfiguration interface {
 	nsObject
 	socketDeviceConfiguration()
