@@ -1,7 +1,6 @@
 package control
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -35,30 +34,77 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Who may not come in keeps no connection.
-func TestRefusedAreDisconnected(t *testing.T) {
-	l, err := ListenLimited("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+const page = "https://app.example"
+
+// guarded returns a handler that admits requests with the token, and of one page.
+func guarded() http.Handler {
+	g := Guard{
+		Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Origins: []string{page},
+		OtherHost: "Call it by its address.", OtherOrigin: "Start it with --origin.", Refuse: refuse,
 	}
-	g := Guard{Token: "secret", Hosts: LocalHosts("127.0.0.1:80"), Refuse: refuse}
-	server := httptest.NewUnstartedServer(g.Server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler)).Handler)
-	_ = server.Listener.Close()
-	server.Listener = l
-	server.Start()
-	defer server.Close()
-	for authorization, stays := range map[string]bool{"": false, "Bearer other": false, "Bearer secret": true} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
+	return g.Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), slog.New(slog.DiscardHandler)).Handler
+}
+
+// Only requests with the token, to this computer and of allowed pages pass. The others are
+// told what to do, and their connections are closed.
+func TestGuard(t *testing.T) {
+	for _, tc := range []struct {
+		name, host, origin, authorization string
+		pass                              bool
+	}{
+		{"as it should be", "127.0.0.1:8137", "", "Bearer secret", true},
+		{"a name", "localhost:8137", "", "Bearer secret", true},
+		{"IPv6", "[::1]:8137", "", "Bearer secret", true},
+		{"an allowed page", "localhost", page, "Bearer secret", true},
+		{"no token", "localhost", "", "", false},
+		{"another token", "localhost", "", "Bearer secrets", false},
+		{"another scheme", "localhost", "", "Basic secret", false},
+		{"DNS rebinding", "evil.example:8137", "", "Bearer secret", false},
+		{"another page", "localhost", "https://evil.example", "Bearer secret", false},
+		{"a page without a name", "localhost", "null", "Bearer secret", false},
+	} {
+		r, w := httptest.NewRequest(http.MethodPost, "http://x/osaurus.control.v1.Sandbox/Status", strings.NewReader("{}")), httptest.NewRecorder()
+		r.Host = tc.host
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {tc.authorization}}
+		if tc.origin != "" {
+			r.Header.Set("Origin", tc.origin)
 		}
-		r.Header.Set("Authorization", authorization)
-		answer, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
+		guarded().ServeHTTP(w, r)
+		if (w.Code == http.StatusNoContent) != tc.pass || (w.Header().Get("Connection") == "close") == tc.pass {
+			t.Errorf("%s: %d %s %v", tc.name, w.Code, w.Body, w.Header())
 		}
-		if _, err := io.ReadAll(answer.Body); err != nil || answer.Close == stays || answer.Body.Close() != nil {
-			t.Errorf("with %q: status %d, and the connection is closed: %v (%v)", authorization, answer.StatusCode, answer.Close, err)
+		if text := w.Body.String(); !tc.pass && (!strings.Contains(text, `"rejected"`) || !strings.Contains(text, `"advice"`)) {
+			t.Errorf("%s: %s is no refusal with advice", tc.name, text)
+		}
+	}
+}
+
+// Browsers ask before they send the token. Only an allowed page that uses this computer's
+// own name is told that it may call.
+func TestPreflight(t *testing.T) {
+	for _, tc := range []struct {
+		host, origin string
+		allowed      bool
+	}{{"localhost", page, true}, {"localhost", "https://evil.example", false}, {"evil.example", page, false}, {"localhost", "", false}} {
+		r, w := httptest.NewRequest(http.MethodOptions, "http://x/", nil), httptest.NewRecorder()
+		r.Host = tc.host
+		r.Header = http.Header{"Access-Control-Request-Method": {http.MethodPost}, "Access-Control-Request-Headers": {"authorization"}}
+		if tc.origin != "" {
+			r.Header.Set("Origin", tc.origin)
+		}
+		guarded().ServeHTTP(w, r)
+		h := w.Header()
+		if (w.Code == http.StatusNoContent) != tc.allowed || (h.Get("Access-Control-Allow-Origin") == page) != tc.allowed || (h.Get("Access-Control-Allow-Headers") == "authorization") != tc.allowed {
+			t.Errorf("%+v: %d %v", tc, w.Code, h)
+		}
+	}
+}
+
+func TestListenTCPRefusesTheWorld(t *testing.T) {
+	var s Server
+	for address, kind := range map[string]fault.Kind{"0.0.0.0:0": fault.Rejected, "[::]:0": fault.Rejected, "192.0.2.1:80": fault.Rejected, "localhost": fault.InvalidArgs, "8137": fault.InvalidArgs} {
+		if _, err := s.ListenTCP(TCP{Address: address}); fault.KindOf(err) != kind || fault.AdviceOf(err) == "" {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }

@@ -159,38 +159,6 @@ func TestExec(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
-	client, _ := serve(t, daemon.Options{})
-	set := func(settings map[string]string) ([]*controlpb.Setting, error) {
-		r, err := client.SetConfig(t.Context(), &controlpb.SetConfigRequest{Settings: settings})
-		if err != nil {
-			return nil, err
-		}
-		return r.Changed, nil
-	}
-	changed, err := set(map[string]string{"cpus": "3", "autoStart": "true", "memoryGB": "2"})
-	if err != nil || len(changed) != 2 {
-		t.Fatalf("%v %v", changed, err)
-	}
-	for _, s := range changed {
-		if want := map[string]string{"cpus": "next start", "autoStart": "live"}[s.Key]; s.Applies != want {
-			t.Errorf("%s counts %q, want %q", s.Key, s.Applies, want)
-		}
-	}
-	if _, err := set(map[string]string{"cpus": "4", "memoryGB": "4000"}); fault.KindOf(err) != fault.InvalidArgs {
-		t.Errorf("%v", err)
-	}
-	got, err := client.GetConfig(t.Context(), &controlpb.GetConfigRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range got.Settings {
-		if s.Key == "cpus" && s.Value != "3" {
-			t.Errorf("cpus is %s after a change that failed", s.Value)
-		}
-	}
-}
-
 func TestHomes(t *testing.T) {
 	for _, name := range []string{strings.Repeat("x", 150), "with some spaces", "mit Käse, 気持ち", `"'$HOME\%s;`} {
 		t.Run(name, func(t *testing.T) {
