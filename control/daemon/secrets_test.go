@@ -299,7 +299,7 @@ func TestSecretIsAsked(t *testing.T) {
 		_, err := client.Secrets.Ask(t.Context(), &controlpb.AskSecretRequest{Agent: "carol", Name: "LATER"})
 		left <- err
 	}()
-	last := next("LATER")
+	next("LATER")
 	if err := end(); err != nil {
 		t.Error(err)
 	}
