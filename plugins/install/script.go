@@ -25,8 +25,6 @@ const (
 	LayerFile = "/var/lib/osaurus/layer"
 	// scriptTime is enough to copy or remove a folder of many files on a share.
 	scriptTime = 2 * time.Minute
-	// maxAnswer bounds a script's output: two lines for each plugin and one for each package.
-	maxAnswer = 16 << 20
 )
 
 // folderOf returns a plugin's folder in the guest.
@@ -139,7 +137,7 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	var out, trouble bytes.Buffer
 	p, err := i.Room(a).Exec(ctx, engine.Command{
 		Args: append([]string{"/bin/sh", "-c", text, "plugin"}, args...), Dir: "/", RoomRoot: asRoot,
-		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &trouble, Timeout: scriptTime, MaxOutput: maxAnswer,
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &trouble, Timeout: scriptTime, MaxOutput: engine.MaxOutputLimit,
 	})
 	if err != nil {
 		return "", err
