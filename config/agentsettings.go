@@ -63,17 +63,17 @@ func agentFields() table[AgentSettings] {
 	}
 	return table[AgentSettings]{
 		live(boolField("autonomousExec.enabled", "let the agent's tools change something: run commands, write files, install", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
-		live(boolField("autonomousExec.pluginCreate", "let it make plugins too", func(s *AgentSettings) *bool { return &s.PluginCreate })),
+		live(boolField("autonomousExec.pluginCreate", "let it create plugins too", func(s *AgentSettings) *bool { return &s.PluginCreate })),
 		live(intField("maxCommandsPerTurn", "commands that it may run before it answers", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
-		live(textField("network", "what it reaches outside of the guest", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
-		live(boolField("hostServices", "let it reach what listens on this computer too, if network is outbound", func(s *AgentSettings) *bool { return &s.HostServices })),
+		live(textField("network", "what it can connect to outside of the guest", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
+		live(boolField("hostServices", "let it connect to this computer too, if network is outbound", func(s *AgentSettings) *bool { return &s.HostServices })),
 		limit("cpuWeight", "its share of the processors when agents compete", minCPUWeight, maxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
 		limit("cpuPercent", "processor time, in percent of one processor", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
 		limit("memoryMB", "its memory", minAgentMB, maxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
 		limit("processes", "processes and threads", minProcesses, maxProcesses, "", func(l *Limits) *int { return &l.Processes }),
-		limit("diskMB", "what it installs and changes in the guest", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
-		limit("diskFiles", "files of what it installs and changes in the guest", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
-		limit("diskMBps", "what it reads in a second of what it has installed and changed in the guest, and what it writes there", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
+		limit("diskMB", "disk space for what it installs and changes in the guest", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
+		limit("diskFiles", "files that it adds or changes in the guest", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
+		limit("diskMBps", "MB per second that it reads from its disk in the guest, and that it writes to it", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
 		limit("homeMB", "its home folder, on hosts that can enforce it", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
 		limit("homeFiles", "files in its home folder, on hosts that can enforce it", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
 	}

@@ -17,14 +17,14 @@ type MCP struct {
 func mcpFields() table[Settings] {
 	return table[Settings]{
 		live(textField("mcp.listen", "where MCP is served over HTTP", loopbackAllowed, ParseLoopbackAddress, func(s *Settings) *LoopbackAddress { return &s.MCP.Listen })),
-		live(listField("mcp.origins", "web pages that may call there", originAllowed, parseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
+		live(listField("mcp.origins", "web pages that may send requests there", originAllowed, parseWebOrigin, func(s *Settings) *[]WebOrigin { return &s.MCP.Origins })),
 	}
 }
 
 // LoopbackAddress is a loopback address with a port: "127.0.0.1:8138".
 type LoopbackAddress string
 
-const loopbackAllowed = `an address of this computer's own network and a port ("127.0.0.1:8138"), or "" for none`
+const loopbackAllowed = `a loopback address with a port ("127.0.0.1:8138"), or "" for none`
 
 // ParseLoopbackAddress parses an address, which may be empty.
 func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
@@ -42,7 +42,7 @@ func ParseLoopbackAddress(text string) (LoopbackAddress, error) {
 type WebOrigin string
 
 const (
-	originAllowed = `where a web page comes from, as browsers say it ("https://app.example")`
+	originAllowed = `the origin of a web page ("https://app.example")`
 	maxOrigin     = 300 // bytes; DNS names have up to 253
 )
 

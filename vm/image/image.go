@@ -68,8 +68,8 @@ const (
 	initrdName = "initramfs"
 	baseName   = "initfs.ext4"
 
-	bootFormat = 1
-	baseFormat = 1
+	bootFormat = 2
+	baseFormat = 2
 )
 
 // Ensure returns the image of a pack and builds missing parts. It verifies the pack

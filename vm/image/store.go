@@ -190,6 +190,9 @@ func (s Store) Clear(ctx context.Context) error {
 		return fault.New(fault.Execution, "remove images", s.Dir, err)
 	}
 	for _, kind := range kinds {
+		if !kind.IsDir() {
+			continue
+		}
 		if err := s.folders(kind.Name()).Remove(ctx, func(string) bool { return true }); err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (f Folders) Remove(ctx context.Context, match func(name string) bool) error
 	return err
 }
 
-// Discard deletes a folder. The caller is fill or match, which hold the lock.
+// Discard deletes a folder. Call it only from fill, which holds the lock.
 func (f Folders) Discard(name string) error {
 	temp := f.temp(name) // a killed program leaves no part of the folder under its name
 	if err := errors.Join(os.RemoveAll(temp), os.Rename(f.Path(name), temp), os.RemoveAll(temp)); err != nil {
