@@ -8,7 +8,7 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// TestGallery: what people are shown as examples has nothing wrong with it, and is found by its id.
+// The examples have no findings, and their files are named by their ids.
 func TestGallery(t *testing.T) {
 	files, err := filepath.Glob("examples/*.json")
 	if err != nil || len(files) != 8 {

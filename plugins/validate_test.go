@@ -16,12 +16,12 @@ import (
 	"osaurus-sandbox/plugins"
 )
 
-// with is a recipe with some more of it.
+// with returns a recipe with more members.
 func with(members string) string {
 	return `{"name": "P", "description": "A plugin", ` + members + `}`
 }
 
-// tool is a recipe whose tool has some more of it.
+// tool returns a recipe whose tool has more members.
 func tool(members string) string {
 	return with(`"tools": [{"id": "t", "description": "Does", "run": "true", ` + members + `}]`)
 }
@@ -34,7 +34,7 @@ func repeated(format string, n int) string {
 	return strings.Join(parts, ", ")
 }
 
-// TestFaults reads recipes that are refused, each with its path. Attacks by recipes that need no guest are among them.
+// Invalid recipes are refused with the path of the fault. Attacks by recipes are among them.
 func TestFaults(t *testing.T) {
 	for _, tc := range []struct{ name, text, path string }{
 		{"nothing", ``, "$"},
@@ -50,22 +50,14 @@ func TestFaults(t *testing.T) {
 		{"duplicate key in metadata", with(`"icon": "a", "metadata": {"icon": "b"}`), "$.icon"},
 		{"deep", with(`"metadata": {"a": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`), "$.metadata.a" + strings.Repeat("[0]", 30)},
 		{"10 MB", with(`"setup": "` + strings.Repeat("a", 10<<20) + `"`), "$"},
-		{"2 MB in a file", with(`"files": {"a.txt": "` + strings.Repeat("a", 2<<20) + `"}`), `$.files["a.txt"]`},
-		{"10,000 files", with(`"files": {` + repeated(`"f%d": ""`, 10_000) + `}`), "$.files"},
 		{"too many values", with(`"metadata": {"a": [` + repeated(`%d`, 60_000) + `]}`), "$.metadata.a[49995]"},
 
 		{"name with a slash", `{"name": "../../etc", "description": "d"}`, "$.name"},
-		{"name with a dot", `{"name": "..", "description": "d"}`, "$.name"},
-		{"name with a command", `{"name": "a; rm -rf", "description": "d"}`, "$.name"},
 		{"name with an option", `{"name": "-rf", "description": "d"}`, "$.name"},
 		{"name of foreign letters", `{"name": "\u212a", "description": "d"}`, "$.name"}, // the Kelvin sign, whose small letter is k
 		{"name of the sandbox", `{"name": "sandbox", "description": "d"}`, "$.name"},
-		{"name that begins as the sandbox's", `{"name": "Sandbox_plugin", "description": "d"}`, "$.name"},
 
 		{"description for a terminal", `{"name": "P", "description": "d\u001b[2J"}`, "$.description"},
-		{"description for a terminal, by C1", `{"name": "P", "description": "d\u009b2J"}`, "$.description"},
-		{"tool's description for a terminal", with(`"tools": [{"id": "t", "description": "d\u001b]0;x\u0007", "run": "true"}]`), "$.tools[0].description"},
-		{"argument's description for a terminal", with(`"tools": [{"id": "t", "description": "d", "run": "true", "parameters": {"a": {"type": "string", "description": "\u001b[8m"}}}]`), "$.tools[0].parameters.a.description"},
 
 		{"choice for a terminal", tool(`"parameters": {"a": {"type": "string", "enum": ["b", "\u001b[8m"]}}`), "$.tools[0].parameters.a.enum[1]"},
 		{"default for a terminal", tool(`"parameters": {"a": {"type": "string", "default": "\u001b[8m"}}`), "$.tools[0].parameters.a.default"},
@@ -75,50 +67,36 @@ func TestFaults(t *testing.T) {
 		{"path that reads backwards", with(`"files": {"a\u202efdp.sh": ""}`), `$.files["a\u202efdp.sh"]`},
 
 		{"path that leads out", with(`"files": {"../x": ""}`), `$.files["../x"]`},
-		{"path that leads out later", with(`"files": {"a/../../x": ""}`), `$.files["a/../../x"]`},
 		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},
 		{"path with NUL", with(`"files": {"a\u0000b": ""}`), `$.files["a\x00b"]`},
 		{"empty path", with(`"files": {"": ""}`), `$.files[""]`},
-		{"folder for a file", with(`"files": {"a/": ""}`), `$.files["a/"]`},
-		{"this folder", with(`"files": {"./a": ""}`), `$.files["./a"]`},
 		{"deep path", with(`"files": {"` + strings.Repeat("a/", 20) + `b": ""}`), `$.files["` + strings.Repeat("a/", 20) + `b"]`},
 		{"file and folder", with(`"files": {"a": "", "a/b": ""}`), `$.files["a/b"]`},
 		{"files that differ in capitals", with(`"files": {"A": "", "a": ""}`), "$.files.a"},
 
 		{"option for a package", with(`"dependencies": ["--allow-untrusted"]`), "$.dependencies[0]"},
-		{"two packages in one", with(`"dependencies": ["jq; reboot"]`), "$.dependencies[0]"},
-		{"command for a package", with(`"dependencies": ["$(reboot)"]`), "$.dependencies[0]"},
 		{"address for a package", with(`"dependencies": ["http://example.com/x.apk"]`), "$.dependencies[0]"},
-		{"path for a package", with(`"dependencies": ["./x.deb"]`), "$.dependencies[0]"},
 
 		{"tool without a name", with(`"tools": [{"description": "d", "run": "true"}]`), "$.tools[0].id"},
-		{"tool without a command", with(`"tools": [{"id": "t", "description": "d"}]`), "$.tools[0].run"},
 		{"tool that is no object", with(`"tools": [{"id": "t", "description": "d", "run": "true"}, 7]`), "$.tools[1]"},
 		{"tool named as another", with(`"tools": [{"id": "t", "description": "d", "run": "true"}, {"id": "t", "description": "d", "run": "true"}]`), "$.tools[1].id"},
-		{"tool with a space", with(`"tools": [{"id": "a b", "description": "d", "run": "true"}]`), "$.tools[0].id"},
 		{"tool of the sandbox", `{"name": "share", "description": "d", "tools": [{"id": "artifact", "description": "d", "run": "true"}]}`, "$.tools[0].id"},
 		{"command with NUL", with(`"setup": "a\u0000b"`), "$.setup"},
 		{"endless timeout", tool(`"timeout": 100000`), "$.tools[0].timeout"},
 		{"timeout in pieces", tool(`"timeout": 1.5`), "$.tools[0].timeout"},
-		{"rule for output", tool(`"output": "html"`), "$.tools[0].output"},
 		{"tool that is a book", tool(`"parameters": {` + repeated(`"a%d": {"type": "string", "description": "`+strings.Repeat("x", 4000)+`"}`, 20) + `}`), "$.tools[0].parameters"},
 		{"argument with a dash", tool(`"parameters": {"output-format": {"type": "string"}}`), "$.tools[0].parameters.output-format"},
 		{"arguments that are one", tool(`"parameters": {"a": {"type": "string"}, "A": {"type": "string"}}`), "$.tools[0].parameters.a"},
-		{"argument of no type", tool(`"parameters": {"a": {"type": "file"}}`), "$.tools[0].parameters.a.type"},
 		{"default of another type", tool(`"parameters": {"a": {"type": "integer", "default": "many"}}`), "$.tools[0].parameters.a.default"},
 		{"default that is no choice", tool(`"parameters": {"a": {"type": "string", "default": "c", "enum": ["a", "b"]}}`), "$.tools[0].parameters.a.default"},
-		{"choice of another type", tool(`"parameters": {"a": {"type": "boolean", "enum": ["maybe"]}}`), "$.tools[0].parameters.a.enum[0]"},
 
 		{"secret that is none", with(`"secrets": ["A KEY"]`), "$.secrets[0]"},
 		{"secret that changes programs", with(`"secrets": ["LD_PRELOAD"]`), "$.secrets[0]"},
 		{"wildcard", with(`"permissions": {"network": "*.example.com"}`), "$.permissions.network"},
 		{"address for a host", with(`"permissions": {"network": "10.0.0.1"}`), "$.permissions.network"},
-		{"outbound among hosts", with(`"permissions": {"network": "a.example.com, outbound"}`), "$.permissions.network"},
-		{"inference in words", with(`"permissions": {"inference": "yes"}`), "$.permissions.inference"},
 		{"daemon without a command", with(`"daemon": {}`), "$.daemon.command"},
 		{"daemon that says who it is", with(`"daemon": {"command": "true", "env": {"OSAURUS_PLUGIN": "other"}}`), "$.daemon.env.OSAURUS_PLUGIN"},
 		{"topic", with(`"events": {"emit": ["a b"]}`), "$.events.emit[0]"},
-		{"topic of a handler", with(`"events": {"subscribe": [{"topic": "*x", "run": "true"}]}`), "$.events.subscribe[0]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := plugins.Parse([]byte(tc.text))
@@ -132,7 +110,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What only models would see is refused wherever text is read, and what a script or a picture needs is not.
+// Hidden characters are refused, but not those that scripts and emoji need.
 func TestHidden(t *testing.T) {
 	faults := func(r plugins.Recipe) []plugins.Finding {
 		return slices.DeleteFunc(plugins.Validate(r), func(f plugins.Finding) bool { return f.Severity != plugins.Fault })
@@ -169,7 +147,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestWarnings reads recipes that are taken, with a word about them.
+// Doubtful recipes are accepted with a warning.
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct {
 		text string
@@ -204,7 +182,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestPageIsWarnedOf: the format's own example splices an argument into code. It is taken, and its author told.
+// The example of the format's page splices an argument into code.
 func TestPageIsWarnedOf(t *testing.T) {
 	found := plugins.Lint(readFile(t, "testdata/python-data-tools.json"))
 	if len(found) != 1 || found[0].Rule != "param-in-code" || found[0].Path != "$.tools[0].run" || found[0].Line != 18 || !strings.Contains(found[0].Fix, `os.environ["PARAM_FILE"]`) {
@@ -212,7 +190,7 @@ func TestPageIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestSchema holds the published schema to the code, and the code to it: what the schema refuses Parse refuses too.
+// The published schema is current, accepts the examples, and refuses only what Parse refuses.
 func TestSchema(t *testing.T) {
 	text, err := plugins.Schema()
 	if err != nil {
@@ -256,7 +234,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// FuzzParse reads anything: what is taken is written and read again as the same.
+// Accepted recipes are encoded and read again as the same.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil {

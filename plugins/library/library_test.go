@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/plugins/library"
 )
 
-// clock stands still: revisions are known by their numbers and not by their times.
+// clock is the time of all revisions.
 func clock() time.Time { return time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC) }
 
 func open(t *testing.T, home config.Home) *library.Library {
@@ -44,7 +44,7 @@ func save(t *testing.T, l *library.Library, r plugins.Recipe) library.Entry {
 	return e
 }
 
-// setup is what tells the test's revisions apart.
+// setup returns the setup of a plugin, which differs between the test's revisions.
 func setup(t *testing.T, l *library.Library, id config.PluginID) string {
 	t.Helper()
 	e, err := l.Get(id)
@@ -106,7 +106,7 @@ func TestSaveAndRollback(t *testing.T) {
 	_, err := l.Rollback("my-plugin", 9)
 	wantKind(t, err, fault.NotFound)
 
-	// Whoever opens the library later finds the same.
+	// The history is on disk.
 	if got := history(t, open(t, home), "my-plugin"); got != "5*:a 4:b 3:c 2:b 1:a" {
 		t.Errorf("opened again its history is %s", got)
 	}
@@ -121,7 +121,7 @@ func TestSaveAndRollback(t *testing.T) {
 	}
 }
 
-// TestCollisions: two names with the same id are never one plugin.
+// A plugin is not replaced by one of another name with the same id, or without permission.
 func TestCollisions(t *testing.T) {
 	l := open(t, config.Home(t.TempDir()))
 	save(t, l, recipe("Data Tools", "a"))
@@ -162,7 +162,7 @@ func TestUndo(t *testing.T) {
 	wantKind(t, err, fault.NotFound)
 }
 
-// TestFilesOfOthers: what people put into the folder counts, what they break is reported, and neither is lost.
+// Files that people edit are used, broken ones are reported, and both become revisions.
 func TestFilesOfOthers(t *testing.T) {
 	home := config.Home(t.TempDir())
 	l := open(t, home)
@@ -205,7 +205,7 @@ func TestFilesOfOthers(t *testing.T) {
 	}
 }
 
-// The list is by ids, which is not the order of their files.
+// The list is sorted by id, not by file name.
 func TestListIsInOrder(t *testing.T) {
 	l := open(t, config.Home(t.TempDir()))
 	for _, name := range []string{"a.b", "a", "b", "a-b"} {
@@ -247,7 +247,7 @@ func TestRenameAndDuplicate(t *testing.T) {
 	}
 }
 
-// TestManyRevisions: the oldest go, and numbers do not begin anew.
+// The oldest revisions are removed, and numbers continue.
 func TestManyRevisions(t *testing.T) {
 	l := open(t, config.Home(t.TempDir()))
 	for i := range 53 {
