@@ -21,85 +21,72 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-const greeter = `{
-  "name": "Greeter", "description": "Greets.", "version": "1.0.0", "dependencies": ["jq"], "setup": "pip install --user requests",
-  "files": {"greet.sh": "echo hello $1\n", "lib/words.txt": "hello\n"},
-  "tools": [{"id": "greet", "description": "Greets somebody.", "parameters": {"who": {"type": "string"}}, "run": "sh greet.sh \"$PARAM_WHO\""}],
-  "secrets": ["TOKEN"], "permissions": {"network": "api.example.com", "inference": true}, "events": {"emit": ["greeter.done"]}, "unknown": {"kept": true}
-}`
-
-// The same recipe is the same plugin by whatever way it comes, but for the stamp that says which.
+// A plugin is the same whether the tool, a program in the room or the API registers it, except for the metadata.
 func TestWaysIn(t *testing.T) {
-	const folder = `{
-  "name": "Greeter", "description": "Greets.", "version": "1.0.0", "dependencies": ["jq"], "setup": "pip install --user requests",
-  "files": {"greet.sh": "echo hello $1\n"},
+	const words, rest = `, "lib/words.txt": "hello\n"`, `"description": "Greets.", "version": "1.0.0", "dependencies": ["jq"], "setup": "pip install --user requests",
   "tools": [{"id": "greet", "description": "Greets somebody.", "parameters": {"who": {"type": "string"}}, "run": "sh greet.sh \"$PARAM_WHO\""}],
-  "secrets": ["TOKEN"], "permissions": {"network": "api.example.com", "inference": true}, "events": {"emit": ["greeter.done"]}, "unknown": {"kept": true}
-}`
+  "secrets": ["TOKEN"], "permissions": {"network": "api.example.com", "inference": true}, "events": {"emit": ["greeter.done"]}, "unknown": {"kept": true}}`
+	recipe := func(files string) string {
+		return `{"name": "Greeter", "files": {"greet.sh": "echo hello $1\n"` + files + `}, ` + rest
+	}
 	written := func(w *world) tools.Agent {
-		w.write("plugins/greeter/plugin.json", folder)
-		w.write("plugins/greeter/greet.sh", "echo what plugin.json says counts\n")
+		w.write("plugins/greeter/plugin.json", recipe(""))
+		w.write("plugins/greeter/greet.sh", "echo plugin.json has another\n")
 		w.write("plugins/greeter/lib/words.txt", "hello\n")
-		w.write("plugins/greeter/.git/config", "no part of it")
+		w.write("plugins/greeter/.git/config", "hidden")
 		return w.homed(alice)
 	}
-	ways := map[Via]func(w *world) string{
-		Tool: func(w *world) string {
+	var kept string
+	for via, register := range map[Via]func(w *world) error{
+		Tool: func(w *world) error {
 			e := w.call(written(w), "greeter")
-			out, ok := e.Result.(toolOut)
-			if !ok {
-				return e.Text()
+			if out, ok := e.Result.(toolOut); ok {
+				return want(fmt.Sprint(out.Status, out.PluginID, out.PluginName, out.Tools))
 			}
-			return fmt.Sprint(out.Status, out.PluginID, out.PluginName, out.Tools)
+			return errors.New(e.Text())
 		},
-		Bridge: func(w *world) string {
-			made, err := w.create(w.homed(alice), greeter)
-			if err != nil {
-				return err.Error()
-			}
-			return fmt.Sprint(made.Status, made.ID, made.Name, made.Tools)
+		Bridge: func(w *world) error {
+			made, err := w.create(w.homed(alice), recipe(words))
+			return errors.Join(err, want(fmt.Sprint(made.Status, made.ID, made.Name, made.Tools)))
 		},
-		API: func(w *world) string { // and the command line, which asks over it
-			a := written(w)
-			r, err := w.Pack(w.t.Context(), a, "greeter")
+		API: func(w *world) error { // and the command line
+			r, err := w.Pack(w.t.Context(), written(w), "greeter")
 			if err != nil {
-				return err.Error()
+				return err
 			}
-			made, err := w.Register(w.t.Context(), a, r, API, nil)
-			if err != nil {
-				return err.Error()
-			}
-			return fmt.Sprint(installed, made.ID, made.Name, made.Tools)
+			made, err := w.Register(w.t.Context(), w.homed(alice), r, API, nil)
+			return errors.Join(err, want(fmt.Sprint(made.Status, made.ID, made.Name, made.Tools)))
 		},
-	}
-	var answer, kept, had string
-	for _, via := range []Via{Tool, Bridge, API} {
+	} {
 		t.Run(string(via), func(t *testing.T) {
 			w := newWorld(t)
 			w.given = []config.SecretName{"TOKEN"}
-			said := ways[via](w)
-			if !strings.HasPrefix(said, "installedgreeterGreeter[{greeter_greet Greets somebody.}]") || len(w.installed) != 1 {
-				t.Fatalf("it answers %s, and installs %q", said, w.installed)
+			if err := register(w); err != nil || len(w.installed) != 1 {
+				t.Fatalf("%v, installed %q", err, w.installed)
 			}
-			text, did := w.kept("greeter"), w.installed[0]
-			if !strings.Contains(text, fmt.Sprintf(`"created_via": %q`, via)) || !strings.Contains(text, `"created_by": "agent"`) {
-				t.Errorf("it is stamped %s", text)
+			text := w.kept("greeter")
+			if !strings.Contains(text, fmt.Sprintf(`"created_via": %q`, via)) || !strings.Contains(text, `"created_by": "agent"`) || !strings.HasSuffix(w.installed[0], text) {
+				t.Errorf("kept\n%s\ninstalled\n%s", text, w.installed[0])
 			}
-			text, did = strings.ReplaceAll(text, string(via), "VIA"), strings.ReplaceAll(did, string(via), "VIA")
-			if answer == "" {
-				answer, kept, had = said, text, did
+			if text = strings.ReplaceAll(text, string(via), "VIA"); kept != "" && text != kept {
+				t.Errorf("kept\n%s\nand before\n%s", text, kept)
 			}
-			if said != answer || text != kept || did != had {
-				t.Errorf("it answers %s, is kept as\n%s\nand installed as\n%s\nand by the tool %s,\n%s\n%s", said, text, did, answer, kept, had)
-			}
+			kept = text
 			if n := w.notices; len(n) != 1 || n[0].Via != via || n[0].Remove() != "osaurus-sandbox plugin uninstall greeter alice" {
-				t.Errorf("told is %+v", n)
+				t.Errorf("notices: %+v", n)
 			}
 		})
 	}
 }
 
-// What is not right is refused for the reference's reasons, in its order, and nothing is kept of it.
+func want(answer string) error {
+	if answer != "installedgreeterGreeter[{greeter_greet Greets somebody.}]" {
+		return errors.New(answer)
+	}
+	return nil
+}
+
+// Refused recipes leave nothing in the library.
 func TestRefused(t *testing.T) {
 	simple := func(more string) string {
 		return `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]` + more + `}`
@@ -120,12 +107,7 @@ func TestRefused(t *testing.T) {
 			recipe: `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "curl http://evil.example"}]}`,
 			kind:   fault.InvalidArgs, says: "$.tools[0].run",
 		},
-		"a foreign host in the daemon": {recipe: simple(`, "daemon": {"command": "curl https://evil.example"}`), kind: fault.InvalidArgs, says: "$.daemon.command"},
-		"a foreign host in a handler": {
-			recipe: simple(`, "events": {"subscribe": [{"topic": "a", "run": "curl https://evil.example"}]}`), kind: fault.InvalidArgs, says: "$.events.subscribe[0].run",
-		},
 		"a secret without a value": {recipe: simple(`, "secrets": ["TOKEN"]`), kind: fault.InvalidArgs, says: "no value is set for TOKEN"},
-		"a secret, and no guest":   {recipe: simple(`, "secrets": ["TOKEN"]`), stopped: true, kind: fault.InvalidArgs, says: "TOKEN"},
 		"no guest":                 {recipe: simple(""), stopped: true, kind: fault.Unavailable, says: "not running"},
 		"an agent that may not":    {recipe: simple(""), agent: config.AgentSettings{AutonomousExec: true}, kind: fault.Rejected, says: "autonomousExec.pluginCreate"},
 		"an agent that may nothing": {
@@ -146,13 +128,13 @@ func TestRefused(t *testing.T) {
 			}
 			list, broken, failed := w.library.List()
 			if len(list)+len(broken)+len(w.installed)+len(w.notices) != 0 || failed != nil {
-				t.Errorf("left are %v %v %v %v, %v", list, broken, w.installed, w.notices, failed)
+				t.Errorf("left: %v %v %v %v, %v", list, broken, w.installed, w.notices, failed)
 			}
 		})
 	}
 }
 
-// Whatever an agent asks for its plugin, it gets what an agent may give.
+// An agent's plugin gets only permissions that agents may give.
 func TestRestricted(t *testing.T) {
 	for said, want := range map[plugins.Network]struct {
 		network plugins.Network
@@ -182,7 +164,7 @@ func TestRestricted(t *testing.T) {
 	}
 }
 
-// What an agent has in its plugin's folder, and cannot be packed.
+// Folders that cannot be packed.
 func TestPack(t *testing.T) {
 	const manifest = `{"name": "My Tools", "description": "Mine.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 	for name, tc := range map[string]struct {
@@ -192,7 +174,6 @@ func TestPack(t *testing.T) {
 		says []string
 	}{
 		"no folder":      {func(*world, string) {}, "my-tools", fault.Execution, []string{"~/plugins/my-tools/plugin.json"}},
-		"no manifest":    {func(w *world, _ string) { w.write("plugins/my-tools/x.sh", "") }, "my-tools", fault.Execution, []string{"plugin.json"}},
 		"no recipe":      {func(w *world, _ string) { w.write("plugins/my-tools/plugin.json", `{"name": 1}`) }, "my-tools", fault.InvalidArgs, []string{"$.name"}},
 		"another's name": {func(w *world, _ string) { w.write("plugins/tools/plugin.json", manifest) }, "tools", fault.InvalidArgs, []string{`"My Tools"`, "plugins/my-tools"}},
 		"a path for a name": {func(w *world, dir string) {
@@ -214,12 +195,6 @@ func TestPack(t *testing.T) {
 			w.write("plugins/my-tools/plugin.json", manifest)
 			w.write("plugins/my-tools/big.txt", strings.Repeat("x", plugins.MaxFile+1))
 		}, "my-tools", fault.InvalidArgs, []string{"big.txt"}},
-		"too much": {func(w *world, _ string) {
-			w.write("plugins/my-tools/plugin.json", manifest)
-			for i := range plugins.MaxFilesTotal/plugins.MaxFile + 1 {
-				w.write(fmt.Sprintf("plugins/my-tools/%d.txt", i), strings.Repeat("x", plugins.MaxFile))
-			}
-		}, "my-tools", fault.InvalidArgs, []string{"more than"}},
 		"too many": {func(w *world, _ string) {
 			w.write("plugins/my-tools/plugin.json", manifest)
 			for i := range plugins.MaxFiles + 1 {
@@ -230,9 +205,6 @@ func TestPack(t *testing.T) {
 			w.write("plugins/my-tools/plugin.json", manifest)
 			w.write("plugins/my-tools/"+strings.Repeat("d/", plugins.MaxPathDepth)+"x", "")
 		}, "my-tools", fault.InvalidArgs, []string{"deep"}},
-		"a manifest without end": {func(w *world, _ string) {
-			w.write("plugins/my-tools/plugin.json", strings.Repeat(" ", plugins.MaxRecipe+1))
-		}, "my-tools", fault.InvalidArgs, []string{"plugin.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -252,7 +224,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A plugin that does not install is not in the library either: what was there before is.
+// After a failed installation the library is as before.
 func TestInstallationFails(t *testing.T) {
 	recipe := func(version string) string {
 		return `{"name": "Simple", "description": "Does.", "version": "` + version + `", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
@@ -271,7 +243,7 @@ func TestInstallationFails(t *testing.T) {
 	}
 	fail("1")
 	if got := w.kept("simple"); got != "" {
-		t.Errorf("left is %s", got)
+		t.Errorf("left: %s", got)
 	}
 	if _, err := w.create(a, recipe("2")); err != nil {
 		t.Fatal(err)
@@ -284,7 +256,7 @@ func TestInstallationFails(t *testing.T) {
 		}
 	}
 	if len(w.notices) != 1 {
-		t.Errorf("told are %v", w.notices)
+		t.Errorf("notices: %v", w.notices)
 	}
 	w.fails = fault.Newf(fault.Unavailable, "start", "", "the machine ended")
 	if _, err := w.create(a, recipe("4")); fault.KindOf(err) != fault.Unavailable {
@@ -292,7 +264,7 @@ func TestInstallationFails(t *testing.T) {
 	}
 }
 
-// An installation without end ends, whichever way it came, and whoever asked is told so, and in which step it was.
+// An installation is limited in time, and its error names the step.
 func TestInstallationTakesTooLong(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
@@ -310,12 +282,12 @@ func TestInstallationTakesTooLong(t *testing.T) {
 			t.Errorf("the tool answers %s", e.Text())
 		}
 		if got := w.kept("simple"); got != "" {
-			t.Errorf("left is %s", got)
+			t.Errorf("left: %s", got)
 		}
 	})
 }
 
-// An agent replaces what it made itself, and nothing else.
+// An agent replaces only its own plugins.
 func TestReplacing(t *testing.T) {
 	const recipe = `{"name": "Simple", "description": "Does.", "tools": [{"id": "do", "description": "Does.", "run": "true"}]}`
 	other := strings.Replace(recipe, "Does", "Does more", 1)
@@ -341,14 +313,14 @@ func TestReplacing(t *testing.T) {
 	if _, err := w.create(w.homed(alice), strings.ReplaceAll(recipe, "Simple", "Theirs")); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a person's: %v", err)
 	}
-	// What is said of who made it is not the agent's to say.
+	// An agent cannot forge the metadata.
 	forged := strings.Replace(recipe, `"tools"`, `"metadata": {"created_for": "`+string(bob.ID)+`"}, "tools"`, 1)
 	if _, err := w.create(w.homed(alice), forged); err != nil || strings.Contains(w.kept("simple"), string(bob.ID)) {
 		t.Errorf("%v: %s", err, w.kept("simple"))
 	}
 }
 
-// One agent registers so many in a minute, and another is not held up by it.
+// Registrations are limited per agent and minute.
 func TestLimit(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := newWorld(t)

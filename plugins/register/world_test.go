@@ -27,7 +27,7 @@ var (
 	bob = tools.Agent{ID: "1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "bob", User: "agent-bob", Settings: alice.Settings}
 )
 
-// world is a registrar over a real library, and homes that are folders of this host.
+// world is a registrar with a real library and a folder of this host as home.
 type world struct {
 	*Registrar
 	t         *testing.T
@@ -35,7 +35,7 @@ type world struct {
 	library   *library.Library
 	stopped   bool
 	given     []config.SecretName
-	fails     error // installing
+	fails     error // the error of installations
 	installed []string
 	notices   []Notice
 }
@@ -44,7 +44,6 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, home: filepath.Join(dir, "alice")}
-	// Each moment is another: what is kept is not to depend on when.
 	at := time.Unix(1_700_000_000, 0)
 	var err error
 	if w.library, err = library.Open(library.Options{Home: config.Home(filepath.Join(dir, "home")), Now: func() time.Time { return at }}); err != nil {
@@ -67,7 +66,7 @@ func (w *world) hasSecret(_ context.Context, _ tools.Agent, _ config.PluginID, n
 	return slices.Contains(w.given, name), nil
 }
 
-// homed is alice, or whoever has the same home.
+// homed gives an agent the test's home.
 func (w *world) homed(a tools.Agent) tools.Agent {
 	a.Home = w.home
 	return a
@@ -82,7 +81,7 @@ func (w *world) write(name, text string) {
 	}
 }
 
-// call calls the tool as a model does.
+// call calls the tool.
 func (w *world) call(a tools.Agent, id string) tools.Envelope {
 	w.t.Helper()
 	arguments, err := json.Marshal(map[string]string{"plugin_id": id})
@@ -92,13 +91,13 @@ func (w *world) call(a tools.Agent, id string) tools.Envelope {
 	return tools.NewRegistry(nil, w.Tool()).Call(w.t.Context(), tools.Call{Agent: a}, "sandbox_plugin_register", arguments)
 }
 
-// create asks as a program of the agent does.
+// create registers a recipe as a program of the agent does.
 func (w *world) create(a tools.Agent, recipe string) (bridge.Created, error) {
 	w.Agent = func(config.AgentID) (tools.Agent, error) { return a, nil }
 	return w.Create(w.t.Context(), bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User}, json.RawMessage(recipe))
 }
 
-// kept is what the library has of a plugin, or nothing.
+// kept returns the text of a plugin in the library, or "".
 func (w *world) kept(id config.PluginID) string {
 	text, err := w.library.Text(id, 0)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
@@ -107,7 +106,7 @@ func (w *world) kept(id config.PluginID) string {
 	return string(text)
 }
 
-// disk are files of this host, of whomever.
+// disk is a room with the files of this host.
 type disk struct{ engine.Room }
 
 func (disk) ListFolder(_ context.Context, f engine.File, limit int) (list []engine.FolderEntry, more bool, err error) {

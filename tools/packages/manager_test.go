@@ -29,7 +29,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// FuzzUndo: whatever a guest says is installed, what it has undone are packages.
+// Undo passes only names of packages, whatever the guest lists.
 func FuzzUndo(f *testing.F) {
 	f.Add("a\nb>1\n", "a\nb<2\nc@edge\n")
 	f.Add("bash installed\n", "bash installed\n--root half-installed\nlibc6:amd64 unpacked\n")
@@ -50,7 +50,7 @@ func FuzzUndo(f *testing.F) {
 	})
 }
 
-// TestJudge has what the managers really write.
+// The outputs are those of real managers.
 func TestJudge(t *testing.T) {
 	for _, tc := range []struct {
 		manager Manager
@@ -63,48 +63,35 @@ func TestJudge(t *testing.T) {
 		{APK, "WARNING: fetching http://127.0.0.1:9/v3.20/main: could not connect to server (check repositories file)\nERROR: unable to select packages:\n  greet (no such package):\n", NoNetwork, false},
 		{APK, "WARNING: fetching https://x/v3.20/main: temporary error (try again later)\nERROR: unable to select packages:\n  greet (no such package):\n", NoNetwork, true},
 		{APK, "(1/1) Installing bad (1.0-r0)\nERROR: bad-1.0-r0: BAD signature\n1 error; 8 MiB in 16 packages\n", Signature, false},
-		{APK, "WARNING: opening http://x/v3.20/main: UNTRUSTED signature\nERROR: unable to select packages:\n  greet (no such package):\n", Signature, false},
 		{APK, "ERROR: gone-1.0-r0: package mentioned in index not found (try 'apk update')\n1 error; 8 MiB in 16 packages\n", Stale, true},
 		{APK, "Executing broken-1.0-r0.post-install\noh no\nERROR: broken-1.0-r0.post-install: script exited with error 3\n1 error; 8 MiB in 17 packages\n", Script, false},
 		{APK, "ERROR: clash-1.0-r0: trying to overwrite usr/bin/greet owned by greet-1.0-r0.\n1 error; 8 MiB in 17 packages\n", Conflict, false},
 		{APK, "Waiting for repository lock\nERROR: Unable to lock database: Interrupted system call\nERROR: Failed to open apk database: Interrupted system call\n", Locked, true},
-		{APK, "ERROR: big-1.0-r0: failed to extract usr/big: No space left on device\n", NoSpace, false},
-		{APK, "ERROR: damaged-1.0-r0: IO ERROR\n1 error; 8 MiB in 14 packages\n", Unknown, false},
 		{APK, "OK: nothing\n1 error; 8 MiB in 17 packages\n", Broken, true},
 		{APK, "WARNING: The repository tag for world dependency 'greet@edge' does not exist\nERROR: Not committing changes due to missing repository tags.\n", Missing, false},
 
 		{APT, "E: Unable to locate package nothing\n", Missing, true},
-		{APT, "E: Version '9' for 'greet' was not found\n", Missing, true},
 		{APT, "The following packages have unmet dependencies:\n needy : Depends: nowhere but it is not installable\nE: Unable to correct problems, you have held broken packages.\n", Conflict, false},
 		{APT, "Err:1 http://x libgreet 1.0\n  404  Not Found\nE: Failed to fetch http://x/libgreet.deb  404  Not Found\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", Stale, true},
-		{APT, "E: Failed to fetch http://x/bad.deb  Hash Sum mismatch\n", Stale, true},
 		{APT, "dpkg: error processing package broken (--configure):\n installed broken package post-installation script subprocess returned error exit status 3\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n", Script, false},
-		{APT, "dpkg: error processing archive /x/clash.deb (--unpack):\n trying to overwrite '/usr/bin/greet', which is also in package greet 1.0\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n", Conflict, false},
 		{APT, "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem.\n", Broken, true},
-		{APT, "E: Unmet dependencies. Try 'apt --fix-broken install' with no packages (or specify a solution).\n", Broken, true},
 		{APT, "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 9 (python3)\nE: Unable to acquire the dpkg frontend lock\n", Locked, true},
 		{APT, "Err:1 http://x/debian bookworm InRelease\n  Temporary failure resolving 'x'\nE: Unable to locate package jq\n", NoNetwork, true},
 		{APT, "W: GPG error: http://x ./ InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY 1234\nE: Unable to locate package jq\n", Signature, false},
-		{APT, "E: You don't have enough free space in /var/cache/apt/archives/.\n", NoSpace, false},
 
 		{Pip, "ERROR: Could not find a version that satisfies the requirement nothing (from versions: none)\nERROR: No matching distribution found for nothing\n", Missing, false},
 		{Pip, "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<...>: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/x/\nERROR: No matching distribution found for x\n", NoNetwork, false},
 		{Pip, "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='x', port=443): Read timed out.\n", NoNetwork, true},
 		{Pip, "ERROR: Cannot install greetlib==1.0 and picky==1.0 because these package versions have conflicting dependencies.\nERROR: ResolutionImpossible: for help visit x\n", Conflict, false},
 		{Pip, "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", NoSpace, false},
-		{Pip, "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'x'\n", Unknown, true},
 		{Pip, "/home/a/.venv/bin/python3: No module named pip\n", Broken, true},
 		{Pip, "  error: subprocess-exited-with-error\n  × Building wheel for x (pyproject.toml) did not run successfully.\nERROR: Failed building wheel for x\n", Build, false},
 
 		{NPM, "npm error code E404\nnpm error 404 Not Found - GET http://x/nothing - Not found\n", Missing, false},
-		{NPM, "npm ERR! code ETARGET\nnpm ERR! notarget No matching version found for x@9.\n", Missing, false},
 		{NPM, "npm error code ENOTEMPTY\nnpm error syscall rename\n", Broken, true},
-		{NPM, "npm error Tracker \"idealTree\" already exists\n", Broken, true},
 		{NPM, "npm error code ECONNREFUSED\n", NoNetwork, false},
-		{NPM, "npm error code EHOSTUNREACH\n", NoNetwork, false},
 		{NPM, "npm error code EAI_AGAIN\n", NoNetwork, true},
 		{NPM, "npm error code ERESOLVE\nnpm error ERESOLVE unable to resolve dependency tree\n", Conflict, false},
-		{NPM, "npm error code EINTEGRITY\n", Signature, true},
 		{NPM, "npm error code 3\nnpm error path /x\nnpm error command failed\nnpm error command sh -c exit 3\n", Build, false},
 
 		{APK, "", Unknown, false},

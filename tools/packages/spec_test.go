@@ -47,8 +47,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is let through is one word that no manager takes for an
-// option, an address or a path, and reads the same again.
+// Parse accepts nothing that a manager reads as an option, address or path, and it accepts its own
+// results.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"jq", "jq=1.7-r0", "libc6:arm64", "requests[socks]>=2,<3", "@types/node@^20 || 21", "-x", "x.tgz", "a/../b", "x@npm:y"} {
 		f.Add(text)

@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -122,43 +123,42 @@ func (r *APK) sign(t testing.TB, signed []byte) []byte {
 	return append(segment(t, false, map[string]string{".SIGN.RSA." + KeyName: string(signature)}), signed...)
 }
 
-// segment returns a gzip stream with a tar archive. An apk file is several of them; only the last
-// has an end-of-archive marker.
+// segment returns a gzip stream of an apk file, which is several of them. Only the last has an
+// end-of-archive marker.
 func segment(t testing.TB, last bool, files map[string]string) []byte {
+	t.Helper()
+	return archive(t, last, true, files)
+}
+
+// archive returns a gzipped tar archive of files with mode 0755 and their parent folders. dpkg does not
+// support checksums.
+func archive(t testing.TB, last, checksums bool, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
+	var err error
 	made := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		for i, c := range name {
 			if c == '/' && !made[name[:i]] {
 				made[name[:i]] = true
-				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name[:i] + "/", Mode: 0o755}); err != nil {
-					t.Fatal(err)
-				}
+				err = errors.Join(err, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name[:i] + "/", Mode: 0o755}))
 			}
 		}
-		sum := sha1.Sum([]byte(files[name]))
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(files[name]))}
-		if strings.Contains(name, "/") { // a file of the package, not metadata
+		if sum := sha1.Sum([]byte(files[name])); checksums && strings.Contains(name, "/") { // a file of the package, not metadata
 			h.PAXRecords = map[string]string{"APK-TOOLS.checksum.SHA1": hex.EncodeToString(sum[:])}
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, files[name]); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, w.WriteHeader(h))
+		_, failed := io.WriteString(w, files[name])
+		err = errors.Join(err, failed)
 	}
 	end := w.Flush
 	if last {
 		end = w.Close
 	}
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
+	if err = errors.Join(err, end(), z.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -1,13 +1,9 @@
 package packagestest
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -56,44 +52,12 @@ func deb(t testing.TB, p Package, about string) []byte {
 	for _, member := range []struct {
 		name string
 		data []byte
-	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.gz", plainTar(t, control)}, {"data.tar.gz", plainTar(t, p.Files)}} {
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.gz", archive(t, true, false, control)}, {"data.tar.gz", archive(t, true, false, p.Files)}} {
 		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", member.name, 0, 0, 0, "100644", len(member.data))
 		b.Write(member.data)
 		if len(member.data)%2 == 1 {
 			b.WriteByte('\n')
 		}
-	}
-	return b.Bytes()
-}
-
-// plainTar returns a gzipped tar archive of files with mode 0755 and their parent folders.
-func plainTar(t testing.TB, files map[string]string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
-	made := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		for i, c := range name {
-			if c == '/' && !made[name[:i]] {
-				made[name[:i]] = true
-				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name[:i] + "/", Mode: 0o755}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(files[name]))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(files[name])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
 	}
 	return b.Bytes()
 }

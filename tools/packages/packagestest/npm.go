@@ -41,7 +41,7 @@ func NewNPM(t testing.TB, to string, packages ...Package) *NPM {
 		for name, text := range p.Files {
 			files["package/"+name] = text
 		}
-		tarball := plainTar(t, files)
+		tarball := archive(t, true, false, files)
 		short, long := sha1.Sum(tarball), sha512.Sum512(tarball)
 		version := maps.Clone(about)
 		version["hasInstallScript"] = p.PostInstall != ""
