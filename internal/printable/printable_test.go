@@ -2,6 +2,7 @@ package printable
 
 import (
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 	"unicode"
@@ -89,5 +90,15 @@ func TestJSON(t *testing.T) {
 	}
 	if _, err := JSON(func() {}); err == nil {
 		t.Error("a function was written")
+	}
+}
+
+// A shell reads the words back as they were.
+func TestQuote(t *testing.T) {
+	for _, text := range []string{"", "plain", "it's", "''", `\'`, "$HOME `id` $(id)", "a b\tc\nd", "*?[x]{1,2}~", `"!&|;<>#`, "ä\xff"} {
+		out, err := exec.Command("sh", "-c", "printf '<%s>' "+Quote(text)+" "+Quote("next")).Output()
+		if want := "<" + text + "><next>"; err != nil || string(out) != want {
+			t.Errorf("%q came back as %q, %v", text, out, err)
+		}
 	}
 }

@@ -48,16 +48,15 @@ func NewToolboxBuilder(home config.Home, s config.Settings, driver vm.Driver, im
 // Find returns the image of a pack without building the toolbox: the image with
 // the toolbox if it exists, otherwise the bare image and the missing packages.
 func (b ToolboxBuilder) Find(ctx context.Context, p pack.Pack, report progress.Func) (i image.Image, missing []string, err error) {
-	if !isBare(p) || len(b.Packages) == 0 {
-		i, err = b.Images.Ensure(ctx, p, report)
-		return i, nil, err
-	}
-	if b.Images.HasToolbox(p, b.recipe()) {
-		i, err = b.Build(ctx, p, report)
-		return i, nil, err
+	if p.Manifest.PackageTool == pack.APK && len(b.Packages) > 0 { // packs for apt include their tools
+		if b.Images.HasToolbox(p, b.recipe()) {
+			i, err = b.Build(ctx, p, report)
+			return i, nil, err
+		}
+		missing = texts(b.Packages)
 	}
 	i, err = b.Images.Ensure(ctx, p, report)
-	return i, texts(b.Packages), err
+	return i, missing, err
 }
 
 // Repair is Find after verifying the image: it makes broken parts again.
@@ -73,18 +72,11 @@ func (b ToolboxBuilder) Repair(ctx context.Context, p pack.Pack, report progress
 	return b.Find(ctx, p, report)
 }
 
-// isBare reports whether a pack comes without tools. Packs for apt include them.
-func isBare(p pack.Pack) bool { return p.Manifest.PackageTool == pack.APK }
-
-// Build returns the image of a pack with the toolbox, installing it if needed.
+// Build returns the image of an apk pack with the toolbox, installing it if needed.
 // Only one program builds at a time. Build fails with fault.Unavailable if no
 // mirror can be reached, and with fault.Rejected if a package's signature is wrong.
 func (b ToolboxBuilder) Build(ctx context.Context, p pack.Pack, report progress.Func) (image.Image, error) {
 	const op = "build image with toolbox"
-	if !isBare(p) {
-		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "its package tool is %s", p.Manifest.PackageTool).
-			Advise("Only packs for apk need this: use the pack as it is.")
-	}
 	release := releaseNumber.FindString(p.Manifest.Version)
 	if release == "" {
 		return image.Image{}, fault.Newf(fault.InvalidArgs, op, p.Manifest.Name, "version %q is not of the form 3.24.1", p.Manifest.Version)

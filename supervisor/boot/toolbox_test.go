@@ -9,24 +9,12 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
-	"osaurus-sandbox/vm/image/pack"
 )
 
 func TestReleaseNumber(t *testing.T) {
 	for version, want := range map[string]string{"3.24.1": "3.24", "3.20": "3.20", "3": "", "edge": "", "3.x.1": "", "": "", "../3.2": ""} {
 		if got := releaseNumber.FindString(version); got != want {
 			t.Errorf("%q is of release %q", version, got)
-		}
-	}
-}
-
-func TestRefused(t *testing.T) {
-	for name, m := range map[string]pack.Manifest{
-		"a pack for apt": {PackageTool: pack.APT, Version: "3.24.1"},
-		"no release":     {PackageTool: pack.APK, Version: "edge"},
-	} {
-		if _, err := (ToolboxBuilder{}).Build(t.Context(), pack.Pack{Manifest: m}, nil); fault.KindOf(err) != fault.InvalidArgs {
-			t.Errorf("%s: Build = %v", name, err)
 		}
 	}
 }
