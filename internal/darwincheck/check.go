@@ -15,10 +15,9 @@ import (
 
 // checkTypes type-checks packages and their tests for a target.
 //
-// go/types checks cgo packages as they are written: it takes every C.name for
-// right. Of what the named packages import only the declarations are checked,
-// and in a cgo module an error there is one of its C types, so it is counted
-// and not reported. What a named package uses of it must be there all the same.
+// go/types accepts every C.name. In imported packages it checks only declarations.
+// Errors there in a cgo module concern its C types, so they are counted and not
+// reported.
 func checkTypes(t target, patterns ...string) (found []string, summary string, err error) {
 	pkgs, err := list(t, true, nil, patterns...)
 	if err != nil {
@@ -37,15 +36,15 @@ func checkTypes(t target, patterns ...string) (found []string, summary string, e
 	return u.found(), fmt.Sprintf("%d packages of ours and %d others, %d errors in others' cgo declarations tolerated", named, len(u.nodes)-named, tolerated), nil
 }
 
-// universe is a set of packages that are checked together.
+// universe is a set of packages that are type-checked together.
 type universe struct {
 	target  target
-	overlay map[string][]byte // of files by their absolute paths, in place of those on the disk
+	overlay map[string][]byte // absolute path to the text that replaces a file
 	fset    *token.FileSet
 	nodes   map[string]*node
 }
 
-// node is a package that is checked once those that it imports are.
+// node is a package of a universe. It is checked after its imports.
 type node struct {
 	*listed
 	checked chan struct{}
@@ -53,7 +52,7 @@ type node struct {
 	errs    []error
 }
 
-// tolerated reports whether errors in the package are no fault of ours.
+// tolerated reports whether errors in the package do not count.
 func (n *node) tolerated() bool { return n.DepOnly && len(n.CgoFiles) > 0 }
 
 func newUniverse(t target, pkgs []*listed) *universe {
@@ -64,8 +63,7 @@ func newUniverse(t target, pkgs []*listed) *universe {
 	return u
 }
 
-// found are the errors that were found, each once: a package and its variant
-// for tests have files in common.
+// found returns the errors, each once: a package and its test variant share files.
 func (u *universe) found() []string {
 	var found []string
 	for _, n := range u.nodes {
@@ -88,8 +86,7 @@ func (u *universe) declare() {
 	u.check()
 }
 
-// check checks all packages, in the order of imports, as many at once as there
-// are processors.
+// check checks all packages in the order of imports, one per processor at once.
 func (u *universe) check() {
 	processors := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var all sync.WaitGroup

@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// standInTarget and standInEnv are how the stand-in is built.
+// standInTarget and standInEnv describe how the stand-in is built.
 var standInTarget = target{"linux", "amd64", false}
 
 func standInEnv() []string { return []string{"GOWORK=" + abs(standInWork)} }
@@ -40,8 +40,8 @@ func load(t target, env []string, path string) (*types.Package, error) {
 	return n.pkg, nil
 }
 
-// comparison finds where the stand-in is not what the real module is. The
-// stand-in may lack anything: whoever uses what it lacks does not compile.
+// comparison finds differences between the stand-in and the real module. The
+// stand-in may lack anything: code that uses it then does not compile.
 type comparison struct {
 	real, standIn *types.Package
 	found         []string
@@ -52,7 +52,7 @@ func (c *comparison) differ(format string, args ...any) {
 	c.found = append(c.found, "stand-in: "+fmt.Sprintf(format, args...))
 }
 
-// same compares two descriptions of what.
+// same compares two descriptions of the same thing.
 func (c *comparison) same(what string, standIn, real any) {
 	c.compared++
 	if s, r := fmt.Sprint(standIn), fmt.Sprint(real); s != r {
@@ -93,7 +93,7 @@ func (c *comparison) all() {
 	}
 }
 
-// types compares two types: what kind they are, what is in them, what they can.
+// types compares the kind, fields and methods of two types.
 func (c *comparison) types(name string, ours, theirs types.Type) {
 	switch under := ours.Underlying().(type) {
 	case *types.Struct:
@@ -106,7 +106,7 @@ func (c *comparison) types(name string, ours, theirs types.Type) {
 	case *types.Interface:
 		c.same(name, "an interface", kind(theirs))
 		if real, ok := theirs.Underlying().(*types.Interface); ok {
-			// A method that is not exported keeps other packages' types out.
+			// An unexported method keeps other packages' types out.
 			c.same(name+"'s being closed to others", closed(under), closed(real))
 		}
 		for m := range under.Methods() {
@@ -135,7 +135,7 @@ func (c *comparison) member(t types.Type, name string) string {
 	return describe(o.Type())
 }
 
-// implementations: a type that fits an interface in one must do so in the other.
+// implementations checks that a type implements an interface in both or in neither.
 func (c *comparison) implementations() {
 	for _, i := range c.standIn.Scope().Names() {
 		ours, theirs, ok := c.both(i)

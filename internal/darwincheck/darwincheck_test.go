@@ -16,13 +16,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil { // as it is run: in the module's root
+	if err := os.Chdir("../.."); err != nil { // the command runs in the module's root
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// mutate returns a file's text with a part of it replaced, which must be there.
+// mutate returns a file's path and its text with one part replaced.
 func mutate(t *testing.T, file, old, new string) (path string, text []byte) {
 	t.Helper()
 	path = abs(file)
@@ -36,7 +36,7 @@ func mutate(t *testing.T, file, old, new string) (path string, text []byte) {
 	return path, bytes.Replace(b, []byte(old), []byte(new), 1)
 }
 
-// What is wrong with the driver is found, with file and line, and nothing else.
+// TestTypesFindMistakes plants mistakes in the macOS code. Each must be found, and nothing else.
 func TestTypesFindMistakes(t *testing.T) {
 	universes := map[target]*universe{}
 	for _, target := range []target{arm64, amd64} {
@@ -55,7 +55,7 @@ func TestTypesFindMistakes(t *testing.T) {
 		name           string
 		target         target
 		file, old, new string
-		want           string // in what is found; empty if nothing may be
+		want           string // part of the error; empty for none
 	}{
 		{"two arguments swapped", arm64, "vm/vz/hardware.go", "(d.Path, d.ReadOnly,", "(d.ReadOnly, d.Path,", "hardware.go"},
 		{"two integers swapped", arm64, "vm/vz/hardware.go", "uint(cfg.CPUs), uint64(cfg.Memory)", "uint64(cfg.Memory), uint(cfg.CPUs)", "hardware.go"},
@@ -81,8 +81,8 @@ func TestTypesFindMistakes(t *testing.T) {
 	}
 }
 
-// recheck checks those packages again that are not all from the disk, or were
-// not, and returns what is found.
+// recheck checks the packages with files in the new or the old overlay again, and
+// returns the errors.
 func recheck(u *universe, overlay map[string][]byte) []string {
 	before := u.overlay
 	u.overlay = overlay
@@ -99,7 +99,7 @@ func recheck(u *universe, overlay map[string][]byte) []string {
 	return u.found()
 }
 
-// A stand-in that is not what it stands in for is found out.
+// TestStandInIsCompared plants differences in the stand-in. Each must be found.
 func TestStandInIsCompared(t *testing.T) {
 	real, err := load(arm64, nil, standInModule)
 	if err != nil {
@@ -133,8 +133,8 @@ func TestStandInIsCompared(t *testing.T) {
 	}
 }
 
-// The tests over the stand-in meet its bad manners: without what the driver
-// has against them they fail.
+// TestStandInFindsMistakes removes workarounds from the driver. Its tests over the
+// stand-in must then fail.
 func TestStandInFindsMistakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the driver's tests several times")
@@ -156,7 +156,7 @@ func TestStandInFindsMistakes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// Compiled as make standin-tier has it, so that only the mutant is compiled for this.
+			// The flags of make standin, so that only the mutant is compiled.
 			cmd := exec.Command("go", "test", "-race", "-vet=off", "-tags", "vzstandin", "-overlay", overlay, "-run", "^"+c.test+"$", "./vm/vz")
 			cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS="), standInEnv()...)
 			out, err := cmd.CombinedOutput()
@@ -167,7 +167,7 @@ func TestStandInFindsMistakes(t *testing.T) {
 	}
 }
 
-// A skeleton declares what the module does, and the tools find what is wrong.
+// TestSkeleton: a skeleton has the declarations of its module.
 func TestSkeleton(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeSkeleton(arm64, standInModule, dir); err != nil {

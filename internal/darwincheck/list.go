@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// target is what code is built for.
+// target is a platform to build for.
 type target struct {
 	os, arch string
 	cgo      bool
@@ -25,7 +25,7 @@ func (t target) env(more ...string) []string {
 	return append(append(os.Environ(), "GOOS="+t.os, "GOARCH="+t.arch, "CGO_ENABLED="+cgo), more...)
 }
 
-// listed is what `go list -json` says of a package.
+// listed is a package in the output of `go list -json`.
 type listed struct {
 	Dir, ImportPath, Name string
 	DepOnly               bool
@@ -37,13 +37,12 @@ type listed struct {
 	Error                 *struct{ Err string }
 }
 
-// files are those that are built for the target.
+// files returns the files that are built for the target.
 func (p *listed) files() []string {
 	return append(append([]string{}, p.GoFiles...), p.CgoFiles...)
 }
 
-// list lists packages with all that they import. It runs no C compiler: build
-// constraints are applied, nothing is built.
+// list lists packages and their imports. It builds nothing.
 func list(t target, tests bool, more []string, patterns ...string) ([]*listed, error) {
 	args := []string{"list", "-deps", "-e", "-json=Dir,ImportPath,Name,DepOnly,GoFiles,CgoFiles,IgnoredGoFiles,Imports,ImportMap,Module,Error"}
 	if tests {

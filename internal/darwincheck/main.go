@@ -1,19 +1,17 @@
 // Command darwincheck checks the macOS half of the module on any system, without a Mac, its SDK or a C compiler for it.
 //
-// It does three things, each of which finds what the others cannot:
+// It has three steps:
 //
-//  1. types: everything is type-checked for macOS against the real cgo modules,
-//     for both architectures, tests included (check.go);
-//  2. stand-in: the module that stands in for vz on Linux is compared with the
-//     real one by its types (compare.go). What runs over it is a test of vm/vz;
-//  3. tools: the compiler, go vet and staticcheck run for macOS, with the cgo
-//     modules replaced by skeletons of them (skeleton.go, tools.go).
+//  1. types: type-checks the module and its tests for macOS on both architectures,
+//     against the real cgo modules (check.go).
+//  2. stand-in: compares the types of the module that stands in for vz on Linux with
+//     those of the real one (compare.go).
+//  3. tools: runs the compiler, go vet and staticcheck for macOS, with skeletons in
+//     place of the cgo modules (skeleton.go, tools.go). It compiles everything, so it
+//     runs only as `darwincheck tools`.
 //
-// The first two compile nothing. The third compiles the whole module and all that
-// it imports, and is done only when it is asked for: darwincheck tools.
-//
-// What is left to a Mac is linking, signing and what Apple's framework does:
-// see MACOS.md. Run it in the module's root.
+// A Mac is still needed for linking, signing and Apple's framework: see MACOS.md.
+// Run darwincheck in the module's root.
 package main
 
 import (
@@ -23,8 +21,7 @@ import (
 	"time"
 )
 
-// cgoModules are those that need cgo on macOS. A new one is added here, and
-// nowhere else.
+// cgoModules are the modules that need cgo on macOS.
 var cgoModules = []string{"github.com/Code-Hex/vz/v3", "github.com/keybase/go-keychain"}
 
 const (
@@ -32,11 +29,11 @@ const (
 	standInWork   = "vm/vz/standin/go.work"
 )
 
-// mostShown is how much a step prints of what it finds: what comes after so
-// many mistakes mostly follows from them.
+// mostShown bounds the errors that a step prints: later ones mostly follow from the
+// first.
 const mostShown = 40
 
-// step is a check, and its name.
+// step is a check with its name.
 type step struct {
 	name string
 	do   func() (found []string, summary string, err error)

@@ -13,11 +13,9 @@ import (
 	"strings"
 )
 
-// writeSkeleton writes a skeleton of a cgo module: for each of its packages the
-// same declarations, made of what the type checker knows of them, and functions
-// that return zeros. With it in the module's place the ordinary tools work for
-// the target without a C compiler. It is for tools only: nothing built with it
-// is to be run.
+// writeSkeleton writes a skeleton of a cgo module: packages with the same
+// declarations, whose functions return zeros. With it in the module's place, ordinary
+// tools work for the target without a C compiler. Programs built with it do not work.
 func writeSkeleton(t target, module, dir string) error {
 	pkgs, err := list(t, false, nil, module)
 	if err != nil {
@@ -54,7 +52,7 @@ func writeSkeleton(t target, module, dir string) error {
 	return nil
 }
 
-// skeleton is the source of a package's skeleton.
+// skeleton returns the source of a package's skeleton.
 func skeleton(p *types.Package) ([]byte, error) {
 	w := &writer{pkg: p, imports: map[string]string{}}
 	for _, name := range p.Scope().Names() {
@@ -80,7 +78,7 @@ func skeleton(p *types.Package) ([]byte, error) {
 	return format.Source(b.Bytes())
 }
 
-// writer collects a package's declarations and what they import.
+// writer collects a package's declarations and imports.
 type writer struct {
 	pkg     *types.Package
 	imports map[string]string // path to name
@@ -89,8 +87,8 @@ type writer struct {
 
 func (w *writer) printf(format string, args ...any) { fmt.Fprintf(&w.body, format, args...) }
 
-// typ writes a type. One of C's becomes uintptr, which nobody else can tell;
-// so does cgo's handle, which is one, and whose package does not link.
+// typ formats a type. C's types and cgo.Handle, whose package does not link, become
+// uintptr.
 func (w *writer) typ(t types.Type) string {
 	text := types.TypeString(t, func(p *types.Package) string {
 		switch p.Path() {
@@ -133,13 +131,13 @@ func (w *writer) typeName(o *types.TypeName) error {
 	return nil
 }
 
-// function writes a function that returns zeros: one that panics would tell
-// the tools that what comes after it is never reached.
+// function writes a function that returns zeros. If it panicked, the tools would
+// take the code after a call for unreachable.
 func (w *writer) function(receiver, name string, s *types.Signature) {
 	write := func(s *types.Signature, body string) {
 		w.printf("func %s%s%s { %s }\n", receiver, name, strings.TrimPrefix(w.typ(s), "func"), body)
 	}
-	if s.TypeParams().Len() > 0 { // they cannot be put into another signature
+	if s.TypeParams().Len() > 0 { // type parameters cannot move to another signature
 		write(s, `panic("skeleton")`)
 		return
 	}

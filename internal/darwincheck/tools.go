@@ -13,7 +13,7 @@ import (
 // buildDir is where skeletons and tools are kept between runs.
 const buildDir = ".build/darwincheck"
 
-// staticcheck is the version that `make lint` runs too.
+// staticcheck is the version of `make lint`.
 const staticcheck = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 
 // checkTools runs the compiler, go vet and staticcheck on the module for a target.
@@ -57,7 +57,7 @@ func skeletonWork(t target) (string, error) {
 	return work, os.WriteFile(work, []byte(text), 0o644)
 }
 
-// installStaticcheck builds it for this system, whatever the target is, as make lint has it.
+// installStaticcheck builds staticcheck for this system, whatever the target is.
 func installStaticcheck() (string, error) {
 	bin := abs(filepath.Join(buildDir, "bin"))
 	cmd := exec.Command("go", "install", "-trimpath", staticcheck)
@@ -71,7 +71,7 @@ func installStaticcheck() (string, error) {
 func abs(path string) string {
 	a, err := filepath.Abs(path)
 	if err != nil {
-		panic(err) // there is no working directory
+		panic(err) // the working directory was deleted
 	}
 	return a
 }

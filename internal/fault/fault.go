@@ -1,4 +1,4 @@
-// Package fault is the project's one error type: what was being done, to what, why it failed, of which kind, and what to do next.
+// Package fault defines the project's error type: operation, subject, cause, kind, and advice.
 package fault
 
 import (
@@ -26,7 +26,7 @@ const (
 	ToolNotFound Kind = "tool_not_found"  // no such tool
 )
 
-// Kinds lists every kind, in the order of their declaration.
+// Kinds lists all kinds in the order of their declaration.
 func Kinds() []Kind {
 	return []Kind{InvalidArgs, Rejected, UserDenied, Timeout, Execution, Unavailable, NotFound, ToolNotFound}
 }
@@ -67,24 +67,24 @@ func New(kind Kind, op, subject string, err error) *Error {
 	return &Error{Kind: kind, Op: op, Subject: subject, Err: err}
 }
 
-// Newf is New, whose cause is written like that of fmt.Errorf.
+// Newf is New with a cause formatted by fmt.Errorf.
 func Newf(kind Kind, op, subject, format string, args ...any) *Error {
 	return New(kind, op, subject, fmt.Errorf(format, args...))
 }
 
-// Wrap is New with the kind that err has already.
+// Wrap is New with the kind of err.
 func Wrap(op, subject string, err error) *Error {
 	return New(KindOf(err), op, subject, err)
 }
 
-// Advise returns e with a sentence that says what to do next.
+// Advise returns a copy of e with advice.
 func (e *Error) Advise(advice string) *Error {
 	c := *e
 	c.Advice = advice
 	return &c
 }
 
-// Error is the whole text but the advice: "op subject: cause".
+// Error returns the text without the advice: "op subject: cause".
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -108,9 +108,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of the outermost Error in err's chain. An error
-// without one is judged by what the standard library says of it, and is
-// otherwise Execution.
+// KindOf returns the kind of the outermost Error in err's chain. Without one, it
+// knows some errors of the standard library; all others are Execution.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -124,8 +123,8 @@ func KindOf(err error) Kind {
 	return Execution
 }
 
-// AdviceOf returns the first advice in err's chain, outermost first. Where nobody
-// has given any, it is what helps against a full disk, or "".
+// AdviceOf returns the outermost advice in err's chain. Without any, it returns the
+// advice for a full disk, or "".
 func AdviceOf(err error) string {
 	for rest := err; rest != nil; {
 		e, ok := errors.AsType[*Error](rest)

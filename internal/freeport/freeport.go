@@ -1,4 +1,4 @@
-// Package freeport gives tests addresses of this computer where nobody listens.
+// Package freeport finds unused addresses of this computer for tests.
 package freeport
 
 import (
@@ -8,14 +8,13 @@ import (
 	"testing"
 )
 
-// Kernels give away ports above these by themselves, and would to anybody before the
-// test's own program listens.
+// Kernels assign ports above these, possibly before the test's own program listens.
 const from, to = 10_000, 30_000
 
-// Address is host and port of one that is free.
+// Address returns an unused host and port.
 func Address(t testing.TB) string {
 	t.Helper()
-	const tries = 100 // before this computer has none
+	const tries = 100
 	for range tries {
 		at := fmt.Sprintf("127.0.0.1:%d", from+rand.N(to-from))
 		if l, err := net.Listen("tcp", at); err == nil {

@@ -10,22 +10,21 @@ import (
 // Event is one report.
 type Event struct {
 	Step string // what is being done, for people: "download alpine-virt.iso"
-	// Done and Total count bytes; a Total of zero means that nobody knows it.
+	// Done and Total count bytes; Total is zero while unknown.
 	Done, Total int64
 	Rate        float64       // bytes per second since the step began, without what was there before
-	Left        time.Duration // estimated; zero where it cannot be
+	Left        time.Duration // estimate; zero while unknown
 	Finished    bool          // the last event of its step
-	Note        string        // something to tell that is no step of its own
+	Note        string        // a message that belongs to no step
 }
 
 // Func receives events, one at a time. It must be quick. A nil Func is fine to Start with.
 type Func func(Event)
 
-// interval is how often a meter reports: often enough for a bar that moves,
-// seldom enough to cost nothing.
+// interval is the time between reports of a meter, enough for a bar that moves.
 const interval = 100 * time.Millisecond
 
-// Meter turns bytes into events. It is an io.Writer that counts.
+// Meter is an io.Writer that counts bytes and reports them.
 type Meter struct {
 	report Func
 
@@ -36,14 +35,14 @@ type Meter struct {
 	reported time.Time
 }
 
-// Start begins a step that has base of total bytes behind it already.
+// Start begins a step in which base of total bytes are already done.
 func (f Func) Start(step string, base, total int64) *Meter {
 	m := &Meter{report: f, event: Event{Step: step, Done: base, Total: total}, base: base, began: time.Now()}
 	m.send(true)
 	return m
 }
 
-// Note tells something.
+// Note reports a message.
 func (f Func) Note(text string) {
 	if f != nil {
 		f(Event{Note: text})
@@ -59,7 +58,7 @@ func (m *Meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SetTotal says how much there is, once that is known.
+// SetTotal sets the total once it is known.
 func (m *Meter) SetTotal(total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

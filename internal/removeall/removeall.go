@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// batch is how many names are read at once.
+	// batch is the number of names that are read at once.
 	batch = 1024
 	// ours lets the owner list a folder and empty it.
 	ours fs.FileMode = 0o700
 )
 
 // Remove deletes the named file or folder below parent and everything in it, also
-// what its owner has made unreadable. It follows no links. It is no error if there
-// is nothing. It stops at the first thing that cannot be deleted.
+// folders that their owner made unreadable. It follows no links, and ignores a missing
+// file. It stops at the first file that cannot be deleted.
 //
 // Descending would take a descriptor for each level, and the tree may be of any
 // depth. Instead, subfolders are moved to the top and emptied there.
@@ -61,13 +61,13 @@ func hollow(top *os.Root, name string) error {
 		if err := remove(dir, entry); !full(err) {
 			return err
 		}
-		_ = dir.Chmod(entry, ours) // it moves only if its own ".." may be written
+		_ = dir.Chmod(entry, ours) // a folder moves only if its own ".." may be written
 		return top.Rename(path.Join(name, entry), rand.Text())
 	})
 }
 
-// each calls f, which removes the entry, for each name in a folder. Reading while
-// names go may miss some, so it starts over until there are none.
+// each calls f, which removes the entry, for each name in a folder. It starts over
+// until none are left, since reading may miss names while others are removed.
 func each(dir *os.Root, f func(entry string) error) error {
 	for {
 		names, err := some(dir)

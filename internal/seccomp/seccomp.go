@@ -49,7 +49,7 @@ func (f Filter) Plus(other Filter) Filter {
 	return Filter{slices.Concat(f.Calls, other.Calls), slices.Concat(f.Conditions, other.Conditions)}
 }
 
-// What a filter answers, and where the fields of struct seccomp_data are.
+// Results of a filter, and offsets in struct seccomp_data.
 const (
 	retAllow = 0x7fff0000
 	retErrno = 0x00050000
@@ -58,11 +58,11 @@ const (
 	fieldNumber, fieldArch, fieldArguments = 0, 4, 16
 	argumentBytes                          = 8
 
-	// x32 is the bit of the numbers of amd64's second set of calls.
+	// x32 marks the numbers of amd64's second set of calls.
 	x32 = 0x40000000
 )
 
-// architecture is how calls are numbered.
+// architecture describes how calls are numbered.
 type architecture struct {
 	audit  uint32
 	number func(Call) uint32
@@ -79,8 +79,8 @@ func architectureOf(goarch string) (architecture, error) {
 	return architecture{}, fmt.Errorf("there is no table of system calls for %s", goarch)
 }
 
-// program is the filter as instructions. Calls of another architecture kill:
-// their numbers mean something else.
+// program returns the filter's instructions. It kills on calls of another
+// architecture, whose numbers mean something else.
 func (f Filter) program(a architecture) []bpf.Instruction {
 	loadNumber := bpf.LoadAbsolute{Off: fieldNumber, Size: 4}
 	p := []bpf.Instruction{
@@ -107,7 +107,7 @@ func (f Filter) program(a architecture) []bpf.Instruction {
 	return append(p, bpf.RetConstant{Val: retAllow})
 }
 
-// program refuses a call that is the condition's, or goes on after itself.
+// program returns instructions that refuse a call that meets the condition.
 func (c Condition) program() []bpf.Instruction {
 	if of := c.Of; of != 0 {
 		c.Of = 0
@@ -135,10 +135,10 @@ func (c Condition) program() []bpf.Instruction {
 
 func (c Call) refuse() bpf.Instruction { return bpf.RetConstant{Val: retErrno | uint32(c.Errno)} }
 
-// Program is a filter as the kernel of this machine takes it.
+// Program is a compiled filter.
 type Program struct{ code []unix.SockFilter }
 
-// Compile makes the program of a filter.
+// Compile compiles a filter for this architecture.
 func (f Filter) Compile() (Program, error) {
 	a, err := architectureOf(runtime.GOARCH)
 	if err != nil {
@@ -155,8 +155,8 @@ func (f Filter) Compile() (Program, error) {
 	return p, nil
 }
 
-// Install puts the program on the calling thread, which must be locked, and on
-// what that starts, for good; with every, on all threads of this process. They
+// Install applies the program to the calling thread, which must be locked, and to its
+// children; with every, to all threads of this process. It cannot be undone, and they
 // gain no privileges any more (no_new_privs).
 func (p Program) Install(every bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run gives a call to the filter's program, as the kernel would.
+// run runs the filter on a call, as the kernel would.
 func run(t *testing.T, f Filter, goarch string, arch, number uint32, arguments ...uint64) uint32 {
 	t.Helper()
 	a, err := architectureOf(goarch)
@@ -28,8 +28,8 @@ func run(t *testing.T, f Filter, goarch string, arch, number uint32, arguments .
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The machine reads packets, which are big-endian; the halves of an argument
-	// lie as on the little-endian processors that this is for.
+	// The machine reads big-endian packets. The halves of an argument are in the order
+	// of little-endian processors.
 	data := make([]byte, 64)
 	binary.BigEndian.PutUint32(data[fieldNumber:], number)
 	binary.BigEndian.PutUint32(data[fieldArch:], arch)
@@ -97,8 +97,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// A number that is off by one refuses something else: the tables are compared
-// with the numbers of golang.org/x/sys/unix for both architectures.
+// TestNumbers compares the tables with golang.org/x/sys/unix for both architectures.
 func TestNumbers(t *testing.T) {
 	all := Base().Plus(Tracing()).Plus(Nesting()).Plus(SocketsBut()).Plus(Metadata())
 	calls := all.Calls
@@ -148,7 +147,7 @@ func numbersOf(t *testing.T, goarch string) map[string]uint32 {
 	return numbers
 }
 
-// The kernel itself takes the filter, and keeps to it.
+// TestInstall: the kernel accepts the filter and enforces it.
 func TestInstall(t *testing.T) {
 	errs := make(chan error)
 	go func() {

@@ -22,7 +22,7 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// TestBareBoots boots machines that are not made as a sandbox's are.
+// TestBareBoots boots machines with other disks and shares than a sandbox has.
 func TestBareBoots(t *testing.T) {
 	i := lab.Image(t, lab.BusyboxPack(t, "arm64"))
 	failedBoots(t, i)

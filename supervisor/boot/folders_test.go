@@ -9,8 +9,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Whatever the root of a guest has put in place of a folder that the next guest is
-// shown, that is not what is shown.
+// TestNoLinkIsShared: nothing that a guest's root put in place of a shared folder is
+// shared with the next guest.
 func TestNoLinkIsShared(t *testing.T) {
 	for _, name := range []string{"shared", "agents"} {
 		home := config.Home(filepath.Join(t.TempDir(), "home"))

@@ -20,12 +20,10 @@ import (
 	"osaurus-sandbox/tools/packages/packagestest"
 )
 
-// installPatience bounds what is waited for while something installs, on a busy
-// host and an emulated machine.
+// installPatience bounds an install in an emulated guest on a busy host.
 const installPatience = 4 * time.Minute
 
-// shop is agents who install in a booted guest, from repositories that the test makes
-// and serves.
+// shop installs packages for agents in a booted guest, from repositories of the test.
 type shop struct {
 	home  *home
 	tools *tools.Registry
@@ -66,7 +64,7 @@ func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
 	return a
 }
 
-// sh runs a script in an agent's room and returns what it wrote.
+// sh runs a script in an agent's room and returns its output.
 func (s *shop) sh(t *testing.T, a tools.Agent, root bool, script string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -82,7 +80,7 @@ func (s *shop) install(ctx context.Context, a tools.Agent, name string) tools.En
 	return s.tools.Call(ctx, tools.Call{Agent: a, Tell: func(tools.Progress) {}}, "sandbox_install", []byte(`{"packages":["`+name+`"]}`))
 }
 
-// installed demands that a package is installed.
+// installed fails the test unless the package is installed.
 func (s *shop) installed(t *testing.T, a tools.Agent, name string) {
 	t.Helper()
 	if e := s.install(t.Context(), a, name); !e.OK() {
@@ -90,7 +88,7 @@ func (s *shop) installed(t *testing.T, a tools.Agent, name string) {
 	}
 }
 
-// refused demands that a package is not installed, for a reason.
+// refused fails the test unless the install fails with this class.
 func (s *shop) refused(t *testing.T, a tools.Agent, class packages.Class, name string) {
 	t.Helper()
 	e := s.install(t.Context(), a, name)
@@ -123,7 +121,7 @@ type system struct {
 		Inspect(func(string))
 		Put(string, []byte)
 	}
-	setUp  string                     // has a room use it and no other
+	setUp  string                     // makes a room use this repository and no other
 	list   string                     // prints what is installed
 	tamper func(packagestest.Package) // replaces a package's file after it was signed; nil without signatures
 }

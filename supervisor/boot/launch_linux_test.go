@@ -14,9 +14,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// TestGuests runs the guest suite on the architecture that this host does not have, on a
-// guest of a pack that is made as those of Alpine's releases are. TestRooms runs it on this
-// host's own.
+// TestGuests runs the guest suite on an Alpine guest of the architecture that this host does
+// not have. TestRooms runs it on this host's own.
 func TestGuests(t *testing.T) {
 	arch := vm.ARM64
 	if vm.HostArch() == arch {
@@ -28,8 +27,7 @@ func TestGuests(t *testing.T) {
 	h.shutdown(t)
 }
 
-// tryGuest runs a suite on a guest that has just booted, and sees that it is the guest that was
-// asked for.
+// tryGuest runs a suite on a guest that has just booted, and checks its name and disk.
 func tryGuest(t *testing.T, h *home, suite func(*testing.T, guesttest.Connector)) {
 	suite(t, func(*testing.T) *guest.Client { return h.guest.Client })
 	t.Run("Name and disk", func(t *testing.T) { testNameAndDisk(t, h.guest) })
@@ -37,15 +35,13 @@ func tryGuest(t *testing.T, h *home, suite func(*testing.T, guesttest.Connector)
 
 const (
 	hostname = "bedrock"
-	// patience is more than a guest takes to power off, beside whatever else the host
-	// is busy with.
+	// patience is more than a guest takes to power off on a busy host.
 	patience = 2 * time.Minute
-	// dataSize is more than what the disk's template has.
+	// dataSize is larger than the disk's template.
 	dataSize = 2 << 30
 )
 
-// testNameAndDisk: the guest has the name that it was given, and soon all of its
-// disk.
+// testNameAndDisk checks that the guest has its name, and soon all of its disk.
 func testNameAndDisk(t *testing.T, g *boot.Guest) {
 	run := func(script string) string {
 		var out bytes.Buffer

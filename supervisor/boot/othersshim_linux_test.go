@@ -12,8 +12,7 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// othersShim has a shim of others', of curl and jq, ask for everything from
-// inside a room: the bridge answers it as it is.
+// othersShim calls the bridge from a room with another project's shim, made of curl and jq.
 func othersShim(t *testing.T, h *home) {
 	room := engine.RoomConfig{User: "agent-carol", UID: 2301, Home: guest.HomesDir + "/carol", Hostname: "carol"}
 	script, err := os.ReadFile("testdata/others-shim.sh")
@@ -34,7 +33,7 @@ func othersShim(t *testing.T, h *home) {
 	h.programs.SetSecret("tester", "reader", "KEY", "a value with \"quotes\" & more")
 	before := len(h.programs.Told())
 
-	// Each line is a command, what it prints, and its exit code.
+	// Each case is a command, its output and its exit code.
 	cases := []struct{ command, prints string }{
 		{"cd reader && ../shim secrets get KEY", "a value with \"quotes\" & more\n0"},
 		{"OSAURUS_PLUGIN=Reader ./shim secrets get ABSENT", "404 get secret ABSENT: there is none\n1"},

@@ -27,10 +27,9 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// TestRooms runs the guest suite and that of rooms on each distribution, and under each
-// rule of who owns the files of a share: the walls must rest on neither. Whose limits are met
-// and who waits for that is the same on all, and is tried on one; so is what commands do in
-// a guest, of which another kernel image or archive changes only the boot.
+// TestRooms runs the suites of guests and rooms on each distribution, each with another
+// ownership of shared files: isolation must not depend on either. Cases that depend on neither
+// run on Debian only.
 func TestRooms(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -49,7 +48,7 @@ func TestRooms(t *testing.T) {
 			t.Run("Guest", func(t *testing.T) {
 				tryGuest(t, h, c.suite)
 			})
-			// Busybox stands in for an Alpine that is not there, as the lab says, loudly.
+			// Without an Alpine root file system, the lab uses busybox.
 			whole := p.Manifest.Distribution != "alpine" || lab.AlpineRoot(t, string(p.Manifest.Arch)) != ""
 			t.Run("Tools", func(t *testing.T) {
 				if !whole {
@@ -77,14 +76,14 @@ func TestRooms(t *testing.T) {
 				}
 				installs(t, h, c.name)
 			})
-			if !c.spared { // the one with curl and jq in it
+			if !c.spared { // it has curl and jq
 				t.Run("OthersShim", func(t *testing.T) { othersShim(t, h) })
 			}
 		})
 	}
 }
 
-// home is what stays when its guest is restarted.
+// home has the state that outlives a guest.
 type home struct {
 	folder          config.Home
 	driver          vm.Driver
@@ -131,17 +130,17 @@ func (h *home) mint(user config.LinuxUser, uid uint32) string {
 	return string(h.programs.Tokens.Mint(bridge.Holder{Agent: tester, Name: "tester", User: user, UID: uid}))
 }
 
-// tester is every agent of the tests to the bridge; its users are different.
+// tester is the agent of all users of the tests.
 const tester config.AgentID = "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"
 
-// installed has every agent have the plugins of the suite.
+// installed gives every agent the plugins of the suite.
 type installed struct{ bridge.Plugins }
 
 func (installed) Installed(_ config.AgentID, plugin config.PluginID) bool {
 	return plugin == "rss" || plugin == "mail"
 }
 
-// whoami tells callers whom they are taken for, under the keys "who" and "plugin".
+// whoami returns the caller's user and plugin under the keys "who" and "plugin".
 type whoami struct{ bridge.Config }
 
 func (w whoami) Get(ctx context.Context, who bridge.Caller, key bridge.ConfigKey) (string, error) {
@@ -183,7 +182,7 @@ func (h *home) boot(t testing.TB) {
 	h.guest = g
 }
 
-// shutdown has the guest power off by itself.
+// shutdown fails the test unless the guest powers off by itself.
 func (h *home) shutdown(t *testing.T) {
 	t.Helper()
 	if err := h.guest.Client.Shutdown(t.Context(), time.Second); err != nil {
@@ -215,15 +214,15 @@ func intruder(t testing.TB) []byte {
 	return b
 }
 
-// hello serves on this host's loopback, and returns where guests find it.
+// hello serves on this host's loopback and returns its address for guests.
 func hello(t *testing.T) string {
 	t.Helper()
-	const host = "10.0.2.2" // as QEMU's network has it
+	const host = "10.0.2.2" // in QEMU's network
 	return fmt.Sprintf("%s:%d", host, greeter(t, "127.0.0.1").Port)
 }
 
-// helloOutside serves where this host is found by the networks that it is in, and
-// returns where; on a host without one, nowhere.
+// helloOutside serves on this host's address in a network and returns it, or "" without a
+// network.
 func helloOutside(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -239,7 +238,7 @@ func helloOutside(t *testing.T) string {
 	return ""
 }
 
-// greeter says hello to who connects.
+// greeter sends hello to each connection.
 func greeter(t *testing.T, ip string) *net.TCPAddr {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))

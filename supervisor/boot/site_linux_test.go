@@ -23,7 +23,7 @@ import (
 
 const arch = "arm64"
 
-// settings ask for the smallest guest there is.
+// settings returns settings for the smallest guest.
 func settings(t *testing.T) config.Settings {
 	t.Helper()
 	s := config.Defaults()

@@ -28,13 +28,13 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// Where the packages are below a mirror.
+// Paths of the packages below a mirror.
 const (
 	libgreetFile = "/v3.20/main/x86_64/libgreet-1.0-r0.apk"
 	greetFile    = "/v3.20/main/x86_64/greet-1.0-r0.apk"
 )
 
-// dead is a mirror that nobody answers at.
+// dead is a mirror that does not answer.
 const dead = "http://" + packagestest.ToGuests + ":9"
 
 func greetPackages() []packagestest.Package {
@@ -75,7 +75,7 @@ func alpinePack(t testing.TB, key string) pack.Pack {
 	return p
 }
 
-// withKey is a root file system's archive with one more key that apk trusts.
+// withKey returns a root file system's archive with one more key that apk trusts.
 func withKey(t testing.TB, rootFile, key string) []byte {
 	t.Helper()
 	f, err := os.Open(rootFile)
@@ -194,8 +194,7 @@ func TestToolboxBuilder(t *testing.T) {
 	}
 }
 
-// tampered serves packages whose files differ from what was signed:
-// one from another maker, one damaged on the way.
+// tampered serves a package with replaced files and a damaged one.
 func tampered(t *testing.T, r *packagestest.APK, b boot.ToolboxBuilder, p pack.Pack) {
 	t.Helper()
 	signed := r.Replace(t, packagestest.Package{Name: "libgreet", Files: map[string]string{"usr/share/greeting": "hello from nobody..\n"}})

@@ -19,8 +19,8 @@ func TestReleaseNumber(t *testing.T) {
 	}
 }
 
-// TestFailedBoot checks that earlier downloads survive a cancelled build, but not a
-// disk that may be the reason why the builder does not boot.
+// TestFailedBoot: the builder's disk survives a cancelled build, but not a failed boot,
+// whose reason it may be.
 func TestFailedBoot(t *testing.T) {
 	for name, stopped := range map[string]bool{"stopped": true, "does not boot": false} {
 		b := ToolboxBuilder{Dir: t.TempDir(), Driver: broken{}}

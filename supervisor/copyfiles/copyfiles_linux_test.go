@@ -21,13 +21,13 @@ import (
 	"osaurus-sandbox/internal/lab"
 )
 
-// room is the end of a parcel in a room: programs of one of the guests' distributions.
+// room runs the scripts with the programs of a distribution.
 type room struct {
 	t    *testing.T
 	path string // their PATH
 }
 
-// rooms has a test be run with this host's programs, which are Debian's, and with busybox's.
+// rooms runs a test with this host's programs, which are Debian's, and with busybox's.
 func rooms(t *testing.T, test func(*testing.T, room)) {
 	applets := t.TempDir()
 	busybox := lab.Busybox(t, "amd64")
@@ -40,7 +40,7 @@ func rooms(t *testing.T, test func(*testing.T, room)) {
 	t.Run("busybox", func(t *testing.T) { test(t, room{t, applets}) })
 }
 
-// run runs a script and returns its exit code and what it wrote.
+// run runs a script and returns its exit code and output.
 func (r room) run(dir, script string, in []byte, args ...string) (int, []byte) {
 	r.t.Helper()
 	sh, err := exec.LookPath(filepath.Join(r.path, "sh"))
@@ -60,7 +60,7 @@ func (r room) run(dir, script string, in []byte, args ...string) (int, []byte) {
 	return cmd.ProcessState.ExitCode(), out.Bytes()
 }
 
-// tree are the files below a folder: what they hold, or to where they lead, and their modes.
+// tree describes the files below a folder: mode, and content or link target.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -101,7 +101,7 @@ func same(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// sample is a folder with what there may be in one.
+// sample makes a folder with every kind of file and awkward names.
 func sample(t *testing.T, dir string) {
 	t.Helper()
 	deep := filepath.Join(dir, strings.Repeat("long name ", 9), strings.Repeat("and longer ", 9))
@@ -151,14 +151,14 @@ func TestThereAndBack(t *testing.T) {
 		if sum.Files != 7 || sum.Bytes < 1_100_000 || fmt.Sprint(sum.LeftOut) != "[pipe]" {
 			t.Errorf("%+v", sum)
 		}
-		for _, to := range []string{there, there + "/other\n"} { // into what is there, and as what is not
+		for _, to := range []string{there, there + "/other\n"} { // into a folder, and under a new name
 			if code, _ := r.run("/", InScript, archive, to, "project\n"); code != 0 {
 				t.Fatalf("to %s: %d", to, code)
 			}
 		}
 		same(t, tree(t, filepath.Join(there, "project\n")), want)
 		same(t, tree(t, filepath.Join(there, "other\n")), want)
-		again := func(dir string, copies func()) { // some of it new, in a folder that is there
+		again := func(dir string, copies func()) { // copies onto a part of the files
 			if err := os.RemoveAll(filepath.Join(dir, "-r")); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestLeftover(t *testing.T) {
 	})
 }
 
-// What is there already is replaced file by file, and added to.
+// A copy onto existing files replaces and adds files.
 func TestOntoWhatIsThere(t *testing.T) {
 	write := func(dir string, files ...string) string {
 		for _, name := range files {
@@ -274,7 +274,7 @@ func TestOntoWhatIsThere(t *testing.T) {
 					t.Errorf("%s: %s to %s: %d, want %d", name, tc.source, tc.to, code, tc.code)
 				}
 			}
-			// further down a folder is kept too
+			// a folder further down is kept too
 			nested := write(filepath.Join(t.TempDir(), "p"), "both/x")
 			before := tree(t, nested)
 			if code := copies(filepath.Dir(nested), write(filepath.Join(t.TempDir(), "p"), "both")); code == 0 {
@@ -291,7 +291,7 @@ func TestOntoWhatIsThere(t *testing.T) {
 	})
 }
 
-// Of a parcel that is cut off anywhere nothing is put in place.
+// An archive that is cut off anywhere leaves nothing.
 func TestCutOff(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "p")
 	for _, name := range []string{"a", "b"} {

@@ -38,8 +38,8 @@ func archiveOf(t testing.TB, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// Whatever comes out of a room, nothing outside of its place is written, and nothing is left
-// where it is not whole.
+// TestPlaceRefuses: a hostile archive writes nothing outside of its destination, and a refused
+// one leaves nothing.
 func TestPlaceRefuses(t *testing.T) {
 	dir := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
 	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name} }
@@ -82,8 +82,7 @@ func TestPlaceRefuses(t *testing.T) {
 	same(t, tree(t, to), before)
 }
 
-// Links stay where they lead to something that was copied; the others, and what is no file,
-// are left out.
+// Links to copied files are kept. Other links, and anything but files and folders, are left out.
 func TestPlaceLeavesOut(t *testing.T) {
 	base := t.TempDir()
 	headers := []tar.Header{{Typeflag: tar.TypeDir, Name: "p/d/e/"}, {Typeflag: tar.TypeReg, Name: "p/x"}, {Typeflag: tar.TypeFifo, Name: "p/pipe"}}
@@ -116,8 +115,7 @@ func TestPlaceLeavesOut(t *testing.T) {
 	}
 }
 
-// A link in the place of a folder is not written through, and one in the place of a file is
-// replaced.
+// A link in place of a folder is not followed, and one in place of a file is replaced.
 func TestPlaceFollowsNoLink(t *testing.T) {
 	base, outside := t.TempDir(), t.TempDir()
 	kept := filepath.Join(outside, "x")
@@ -148,8 +146,8 @@ func TestPlaceFollowsNoLink(t *testing.T) {
 	}
 }
 
-// Where a file system takes two names for one, nothing is unpacked through the link that came
-// first: that it has the other name too is had here by making it beforehand.
+// On a file system that takes two names for one, nothing is unpacked through a link that came
+// first. The test makes the files that such names would meet.
 func TestNamesThatMeet(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -184,7 +182,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// Whatever comes, nothing is written outside of its place.
+// No archive writes outside of its destination.
 func FuzzPlace(f *testing.F) {
 	f.Add(archiveOf(f, tar.Header{Typeflag: tar.TypeDir, Name: "p/"}, tar.Header{Typeflag: tar.TypeReg, Name: "p/x"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "p/l", Linkname: "../x"}))
 	f.Fuzz(func(t *testing.T, archive []byte) {

@@ -114,14 +114,14 @@ func TestSecrets(t *testing.T) {
 	if err := agefile.New(home, nil).Set(t.Context(), secrets.Key{Agent: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "A"}, secret); err != nil {
 		t.Fatal(err)
 	}
-	sealed := []byte("age-encryption.org/v1\n-> scrypt ") // the part that is read without a passphrase
+	sealed := []byte("age-encryption.org/v1\n-> scrypt ") // the header shows that it needs a passphrase
 	if err := config.WriteFile(home.SecretsKey(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	want("file", vm.FindingLimited, "locked", agefile.PassphraseFileVariable)
 }
 
-// The address of Alpine's host is told here, and not in status.
+// The finding names Alpine's host.
 func TestAlpinePacks(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	if f := checkAlpinePacks(config.Home(t.TempDir())); f.Status != vm.FindingLimited || !strings.Contains(f.Detail, "alpinelinux.org") || f.Fix == "" {

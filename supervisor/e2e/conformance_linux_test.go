@@ -21,8 +21,8 @@ import (
 	"osaurus-sandbox/vm/qemu"
 )
 
-// TestContract runs both conformance kits in an agent's room of a real guest: that
-// of the SPI as a daemon's client, that of rooms as the daemon itself.
+// TestContract runs both conformance kits in an agent's room of a real guest: the SPI's
+// as a client of the daemon, and the one for rooms in the daemon.
 func TestContract(t *testing.T) {
 	server, client := serve(t)
 	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "kit"}); err != nil {

@@ -25,8 +25,8 @@ type damage struct {
 // pause is the duration of damage that is repaired before the watchdog acts.
 const pause = 2 * time.Second
 
-// The guest's program is PID 1, which processes in the guest cannot signal. A kernel panic
-// takes the place of killing it, and a frozen cgroup that of stopping it.
+// Processes in the guest cannot signal its PID 1. A kernel panic stands for killing it, and
+// a frozen cgroup for stopping it.
 const (
 	panics  = "echo c > /proc/sysrq-trigger"
 	freezes = "cd /sys/fs/cgroup && mkdir -p ice && echo 1 > ice/cgroup.procs && echo 1 > ice/cgroup.freeze"
@@ -37,7 +37,7 @@ const (
 
 // damages lists the ways to kill, stop, and stop and continue QEMU and the guest. (TestDaemon
 // does the same to the daemon.) A running guest damages itself, and a stopping one does so when its
-// commands get SIGTERM. A booting one is like its QEMU.
+// commands get SIGTERM. A booting guest is damaged through its QEMU.
 func damages(moment string) map[string]damage {
 	all := map[string]damage{
 		"qemu killed":    {hit: qemuGets(syscall.SIGKILL)},

@@ -1,2 +1,2 @@
-// Package e2e tries the supervisor on real machines: what it promises when QEMU, the guest or it itself is killed, stopped or asked for something else.
+// Package e2e tests the supervisor with real machines while QEMU, the guest or the daemon is killed or stopped.
 package e2e

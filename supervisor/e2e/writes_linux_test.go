@@ -22,8 +22,8 @@ import (
 // writes appends a number to a file, syncs it and says so, again and again.
 const writes = `i=$(wc -l < /root/log 2>/dev/null || echo 0); while :; do echo $i >> /root/log; sync; echo $i; i=$((i+1)); done`
 
-// TestKilledWhileWriting kills a machine while its guest writes. Whatever the
-// guest said was synced is there afterwards, and the file system is whole.
+// TestKilledWhileWriting kills a machine while its guest writes. All writes that the
+// guest reported as synced must survive, and the file system must be intact.
 func TestKilledWhileWriting(t *testing.T) {
 	rounds := 1
 	if everything() {
@@ -52,7 +52,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		}
 		send(t, qemuPID(t, os.Getpid()), syscall.SIGKILL)
 		go func() {
-			for lines.Scan() { // what it said before it was killed, it did
+			for lines.Scan() { // until the killed guest's output ends
 			}
 		}()
 		if _, err := p.Wait(); err == nil {
@@ -70,8 +70,8 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
-// wantClean fails the test unless a disk whose machine was killed is whole once
-// its journal has been replayed, as a mount does. It looks at a copy.
+// wantClean fails the test unless the file system of a killed machine is intact after
+// its journal is replayed, as a mount does. It checks a copy.
 func wantClean(t *testing.T, disk string) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "disk")
@@ -85,8 +85,8 @@ func wantClean(t *testing.T, disk string) {
 	}
 }
 
-// wantSynced fails the test unless every number up to the last one that was
-// synced is in the file, in its order.
+// wantSynced fails the test unless the file has every number up to the last one that
+// was synced, in order.
 func (s *sandbox) wantSynced(last int) {
 	s.t.Helper()
 	if last < 0 {

@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/supervisor/homelock"
 )
 
-// holdHome names the home that the test program takes and keeps.
+// holdHome names the home that the test program locks until it is killed.
 const holdHome = "OSAURUS_TEST_HOLD"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold starts a process that takes a home.
+// hold starts a process that locks a home.
 func hold(t *testing.T, home config.Home) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -71,7 +71,7 @@ func TestAnotherProcessHasIt(t *testing.T) {
 	if o, ok := homelock.Holder(home); !ok || o.PID != other.Process.Pid {
 		t.Errorf("Holder: %v, %v", o, ok)
 	}
-	second, err := homelock.Take(t.Context(), newHome(t)) // another home is another matter
+	second, err := homelock.Take(t.Context(), newHome(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestAnotherProcessHasIt(t *testing.T) {
 	}
 }
 
-// A file that names a process which happens to run does not mean that it has the home.
+// A stale file may name a process that runs: its PID was reused. It does not have the home.
 func TestPidThatIsSomebodyElseNow(t *testing.T) {
 	home := newHome(t)
 	text := fmt.Sprintf(`{"pid": %d, "program": "before"}`, os.Getpid())
@@ -125,7 +125,7 @@ func TestPidThatIsSomebodyElseNow(t *testing.T) {
 	}
 }
 
-// A lock whose file names no owner is refused too, with advice how to find the owner.
+// If the lock file names no owner, the advice says how to find it.
 func TestLockWithoutAName(t *testing.T) {
 	home := newHome(t)
 	if _, err := home.Make(home.Locks()); err != nil {

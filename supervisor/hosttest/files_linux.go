@@ -12,8 +12,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// workspace is the workspace's path in guests. Other paths are below a folder of the
-// guest's own.
+// workspace is the workspace's path in guests. Other paths are below a temporary folder.
 const workspace = "/workspace"
 
 // on calls do with the file's path on this host, and replaces that path in errors with

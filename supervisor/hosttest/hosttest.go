@@ -38,7 +38,7 @@ type Backend struct {
 	guest *Guest                      // the last one
 }
 
-// Guest is the last guest, or nil.
+// Guest returns the last guest, or nil.
 func (b *Backend) Guest() *Guest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +58,7 @@ func (*Backend) Provisioned() bool                     { return true }
 func (*Backend) Ready(config.Settings) bool            { return true }
 func (*Backend) Remove(context.Context) error          { return nil }
 
-// Reset implements supervisor.Backend.
+// Reset implements machine.Backend.
 func (b *Backend) Reset(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (*Guest) Capabilities() engine.Capabilities {
 	return engine.Capabilities{Files: true, Shells: true, Jobs: true}
 }
 
-// Close ends all that runs.
+// Close ends all commands.
 func (g *Guest) Close() error {
 	g.once.Do(func() {
 		g.closed = g.terminals.close()
@@ -154,7 +154,7 @@ func (g *Guest) exec(ctx context.Context, user config.LinuxUser, c engine.Comman
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, nil, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it has started ends with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	if c.Stdin != nil { // as in the guest, input that nobody reads holds up no end
+	if c.Stdin != nil { // as in the guest, unread input does not delay the end
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			cancel()

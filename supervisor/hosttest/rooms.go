@@ -108,7 +108,7 @@ func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token strin
 	return e, err
 }
 
-// SetRoomLimits implements engine.Engine. A guest that is silent has it wait.
+// SetRoomLimits implements engine.Engine. It hangs while the guest is silent.
 func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
 	err := g.ask(ctx, "limit", string(user), func() error {
 		r, ok := g.rooms[user]
@@ -153,7 +153,7 @@ func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []e
 		if _, ok := g.rooms[user]; user != "" && !ok {
 			return noRoom(user)
 		}
-		// A guest may say what it likes.
+		// A guest may report anything.
 		list = append(list, engine.RoomUsage{User: "agent-nobody"})
 		return nil
 	})

@@ -90,11 +90,11 @@ func (l anyRoom) Accept() (net.Conn, error) {
 		if _, err := protocol.ReadDataHeader(c); err == nil {
 			return c, nil
 		}
-		_ = c.Close() // the client has left
+		_ = c.Close() // the client is gone
 	}
 }
 
-// Hello takes any key.
+// Hello accepts any key.
 func (*terminals) Hello(_ context.Context, _ *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
 	return &guestpb.HelloResponse{}, nil
 }
@@ -146,7 +146,7 @@ func (g *Guest) Room(user config.LinuxUser) engine.Room {
 	return room{g.terminals.client.Room(user), g, user}
 }
 
-// room is a room of the guest's own code. It runs commands and places files itself.
+// room is a room of the guest's own code, with commands and file paths of this host.
 type room struct {
 	engine.Room
 	guest *Guest

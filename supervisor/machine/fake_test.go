@@ -19,9 +19,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// fakeBackend takes the place of disk and machines, so that a test decides
-// what they do and when. It fails its test when it is used in a way that a
-// real one could not bear.
+// fakeBackend is a Backend whose test decides what happens and when. It fails the
+// test if it is misused, for example by two guests on one disk.
 type fakeBackend struct {
 	t *testing.T
 
@@ -31,14 +30,14 @@ type fakeBackend struct {
 	failBoots   int           // so many boots fail from now on
 	failPrepare bool          // Prepare fails
 	failRemove  bool          // Remove fails half way
-	delay       time.Duration // of everything
+	delay       time.Duration // of every operation
 	stuck       chan struct{} // if not nil, everything waits until it is closed
 	immortal    bool          // guests do not end when they are to
 	stays       error         // why machines that are killed are given up
 	guest       *fakeGuest    // the last one
 	boots       int
-	disks       int // how many data disks there have been
-	fresh       int // how often everything was to be verified
+	disks       int // number of resets
+	fresh       int // number of calls of Prepare with fresh
 }
 
 func (b *fakeBackend) set(change func(*fakeBackend)) {
@@ -47,7 +46,7 @@ func (b *fakeBackend) set(change func(*fakeBackend)) {
 	change(b)
 }
 
-// work takes as long as work is to take.
+// work waits for delay and stuck.
 func (b *fakeBackend) work(ctx context.Context) error {
 	b.mu.Lock()
 	delay, stuck := b.delay, b.stuck
@@ -175,11 +174,11 @@ type fakeGuest struct {
 
 	mu     sync.Mutex
 	frozen chan struct{} // closed when it answers again; nil if it does
-	slow   time.Duration // how long it takes to answer
+	slow   time.Duration // duration of an answer
 	mute   bool
 	err    error
 
-	stalled error // why its machine stands still
+	stalled error // why its machine is stalled
 }
 
 func (g *fakeGuest) over() bool {
@@ -191,8 +190,7 @@ func (g *fakeGuest) over() bool {
 	}
 }
 
-// die ends the machine: with an error as if it were killed from outside,
-// without one as if the guest powered itself off.
+// die ends the machine. Without an error, the guest has powered itself off.
 func (g *fakeGuest) die(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -219,14 +217,14 @@ func (g *fakeGuest) thaw() {
 	}
 }
 
-// answersAfter has every answer take so long.
+// answersAfter delays answers.
 func (g *fakeGuest) answersAfter(slow time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.slow = slow
 }
 
-// answer is what every call to the guest comes to.
+// answer waits as long as the guest takes to answer a call.
 func (g *fakeGuest) answer(ctx context.Context) error {
 	g.mu.Lock()
 	frozen, slow := g.frozen, g.slow
@@ -252,7 +250,7 @@ func (g *fakeGuest) answer(ctx context.Context) error {
 
 func (g *fakeGuest) Ping(ctx context.Context) error { return g.answer(ctx) }
 
-// forget has it never say how it is again, while it answers all else.
+// forget makes Info hang, and nothing else.
 func (g *fakeGuest) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -282,7 +280,7 @@ func (g *fakeGuest) Shutdown(ctx context.Context) error {
 	return errors.Join(err, stays)
 }
 
-// engineMethods are the methods of engine.Engine that nothing calls.
+// engineMethods has the methods of engine.Engine that nothing calls.
 type engineMethods struct{ engine.Engine }
 
 // Room returns a room whose commands are the guest's.
@@ -297,7 +295,7 @@ func (r fakeRoom) Exec(ctx context.Context, cmd engine.Command) (engine.Process,
 	return r.guest.Exec(ctx, cmd)
 }
 
-// Close ends the machine, or gives it up.
+// Close ends the machine, or returns stays.
 func (g *fakeGuest) Close() error {
 	var stuck error
 	g.backend.set(func(b *fakeBackend) { stuck = b.stays })
@@ -313,7 +311,7 @@ func (g *fakeGuest) Err() error {
 	return g.err
 }
 
-// Exec runs a command whose first argument is how long it takes.
+// Exec runs a command whose first argument is its duration.
 func (g *fakeGuest) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	if err := g.answer(ctx); err != nil {
 		return nil, err
@@ -347,7 +345,7 @@ func (p *fakeProcess) Signal(context.Context, engine.Signal) error { return nil 
 func (p *fakeProcess) Done() <-chan struct{}                       { return p.done }
 func (p *fakeProcess) Wait() (engine.Exit, error)                  { <-p.done; return engine.Exit{}, p.err }
 
-// world is a supervisor over a fake backend.
+// world is a machine with a fake backend.
 type world struct {
 	*machine.Machine
 	t       *testing.T
@@ -355,10 +353,10 @@ type world struct {
 	record  *record
 }
 
-// by is the cause of what tests ask for.
+// by is the cause of commands of tests.
 const by = machine.Cause("test")
 
-// newWorld makes a supervisor in a new home with a settings file of this text.
+// newWorld makes a machine in a new home with these settings.
 func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
 	t.Helper()
 	w := &world{t: t, backend: &fakeBackend{t: t}, record: &record{t: t}}
@@ -388,7 +386,7 @@ func inWorld(t *testing.T, settings string, change func(*fakeBackend), test func
 	})
 }
 
-// What the backend has done so far, and its last guest.
+// boots, cold and disks return counts of the backend, running its last guest.
 func (w *world) boots() (n int) { w.backend.set(func(b *fakeBackend) { n = b.boots }); return n }
 func (w *world) cold() (n int)  { w.backend.set(func(b *fakeBackend) { n = b.fresh }); return n }
 func (w *world) disks() (n int) { w.backend.set(func(b *fakeBackend) { n = b.disks }); return n }
@@ -398,7 +396,7 @@ func (w *world) running() *fakeGuest {
 	return g
 }
 
-// close ends the world; nothing may be left of it.
+// close closes the machine, which must end its guest.
 func (w *world) close() {
 	w.t.Helper()
 	if err := w.Close(context.WithoutCancel(w.t.Context())); err != nil {
@@ -409,7 +407,7 @@ func (w *world) close() {
 	}
 }
 
-// command gives a command, which is to return before the context ends.
+// command runs a command by its name.
 func (w *world) command(ctx context.Context, c machine.Command) error {
 	switch c {
 	case machine.Provision:

@@ -77,7 +77,7 @@ func TestStartsThatFailCoolDown(t *testing.T) {
 			t.Errorf("a fourth start: %v", err)
 		}
 		w.backend.set(func(b *fakeBackend) { b.failBoots = 0 })
-		w.must(w.Start(t.Context(), by)) // by hand always
+		w.must(w.Start(t.Context(), by)) // a person always may
 		if w.Status().Failures != 0 {
 			t.Error("a start by hand that works does not forgive")
 		}
@@ -114,7 +114,6 @@ func TestIdleGuestIsStoppedAndStartedOnDemand(t *testing.T) {
 	})
 }
 
-// Who only looks after a guest does not keep it running.
 func TestPeekDoesNotResetIdleTimer(t *testing.T) {
 	inWorld(t, `{"idleStopMinutes": 10}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
@@ -132,7 +131,7 @@ func TestPeekDoesNotResetIdleTimer(t *testing.T) {
 	})
 }
 
-// What is half removed is not made again until a person asks, and the status says what is left.
+// A half removed sandbox stays removed until a person starts it, and the status says what is left.
 func TestRemoveThatFailsHalfWay(t *testing.T) {
 	inWorld(t, `{"autoStart": true}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
@@ -163,8 +162,7 @@ func TestRemoveThatFailsHalfWay(t *testing.T) {
 	})
 }
 
-// What may still write to the disk has it to itself, until it is gone; and nobody is told that
-// it is.
+// While a killed machine may still write to the disk, the disk is not touched, and commands fail.
 func TestDiskOfAMachineThatIsNotGone(t *testing.T) {
 	for _, c := range []machine.Command{machine.Stop, machine.Reset, machine.Remove} {
 		for _, stopped := range []bool{false, true} {

@@ -14,18 +14,17 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// model says in a few lines what a sandbox is after each thing that happens to
-// it, one after the other.
+// model is the expected state of a sandbox after a sequence of commands and faults.
 type model struct {
 	provisioned, noHost bool
 	alive, silent       bool
-	failed              bool // by its own fault, until something else happens
-	setup               bool // it was found that the host cannot run machines
-	doubt               bool // the host could not when it was last looked at
+	failed              bool // since its last operation
+	setup               bool // a check found that the host cannot run machines
+	doubt               bool // the last check failed
 	badBoots            int
 }
 
-// look looks whether the host can run machines.
+// look checks whether the host can run machines.
 func (m *model) look() bool {
 	m.setup, m.doubt = m.noHost, m.noHost
 	return !m.noHost
@@ -47,8 +46,8 @@ func (m *model) state() machine.State {
 	return machine.NotProvisioned
 }
 
-// start boots, and once more if that fails. Whether the host can run machines
-// is looked at when it may matter.
+// start boots, and once more if that fails. It checks the host if asked, or if the
+// last check failed.
 func (m *model) start(check bool) {
 	m.alive, m.silent, m.failed, m.setup = false, false, false, false
 	if (check || m.doubt) && !m.look() {
@@ -101,8 +100,7 @@ func (m *model) command(c machine.Command) {
 	}
 }
 
-// TestModel does thousands of things one after the other and compares the
-// state with the model's after each.
+// TestModel compares the state with the model's after each of thousands of random steps.
 func TestModel(t *testing.T) {
 	const worlds, steps = 30, 150
 	for seed := range uint64(worlds) {
@@ -157,9 +155,9 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestCrowd has many callers at once, and crashes and silence between them.
-// Nobody can say what state comes out, but whatever it is must be true, every
-// call must come back, and there must never be two guests.
+// TestCrowd runs random commands of many callers at once, with crashes and silence
+// between. The state must be true, every call must return, and there must never be
+// two guests.
 func TestCrowd(t *testing.T) {
 	const worlds, callers, calls = 20, 8, 40
 	for seed := range uint64(worlds) {
@@ -187,15 +185,14 @@ func TestCrowd(t *testing.T) {
 			w.backend.set(func(b *fakeBackend) { b.noHost, b.failBoots, b.failPrepare, b.delay = false, 0, false, 0 })
 			time.Sleep(5 * time.Minute)
 			w.wantTruth()
-			w.must(w.Start(t.Context(), by)) // whatever was, this works
+			w.must(w.Start(t.Context(), by)) // must always work
 			w.wantTruth()
 			w.wantState(machine.Running)
 		})
 	}
 }
 
-// callLimit is more than any call may take: what waits for others' operations
-// waits for a few of them at most.
+// callLimit is more than any call may take, since a call waits for few operations.
 const callLimit = 5 * time.Minute
 
 func (w *world) call(random *rand.Rand) {
@@ -213,7 +210,7 @@ func (w *world) call(random *rand.Rand) {
 	}
 }
 
-// disturb does what the world does to machines.
+// disturb damages or repairs something at random.
 func (w *world) disturb(random *rand.Rand) {
 	g := w.running()
 	switch n := random.IntN(8); {
@@ -237,7 +234,7 @@ func (w *world) disturb(random *rand.Rand) {
 	}
 }
 
-// wantTruth fails the test unless the state is one that the backend bears out.
+// wantTruth fails the test unless the state matches the backend.
 func (w *world) wantTruth() {
 	w.t.Helper()
 	timetest.Wait()

@@ -7,7 +7,7 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// record keeps events and fails its test when they do not follow each other.
+// record keeps events and fails its test if a state does not follow the one before.
 type record struct {
 	t *testing.T
 
@@ -31,7 +31,7 @@ func (r *record) Record(e machine.Event) {
 	r.events = append(r.events, e)
 }
 
-// count counts the events of a kind.
+// count returns the number of events of a kind.
 func (r *record) count(kind machine.EventKind) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 
 const quiet = `{"autoRestart": false}`
 
-// settle is longer than a guest must have run for its end to be no failed start.
+// settle is long enough that the end of a guest is no failed start.
 const settle = 3 * time.Minute
 
-// reach brings a new sandbox into a state. What is under way stays so until
+// reach brings a new sandbox into a state. An operation in progress goes on when
 // release is called.
 func reach(t *testing.T, state machine.State) (w *world, release func()) {
 	t.Helper()
@@ -28,7 +28,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 		close(stuck)
 	}
 	background := func(command func(context.Context, machine.Cause) error) {
-		go func() { _ = command(context.Background(), by) }() // its result is not what is looked at
+		go func() { _ = command(context.Background(), by) }()
 		timetest.Wait()
 	}
 	run := func() {
@@ -39,7 +39,7 @@ func reach(t *testing.T, state machine.State) (w *world, release func()) {
 	switch state {
 	case machine.SetupRequired:
 		w = newWorld(t, quiet, func(b *fakeBackend) { b.noHost = true })
-		w.backend.set(func(b *fakeBackend) { b.noHost = false }) // somebody repaired it
+		w.backend.set(func(b *fakeBackend) { b.noHost = false }) // it was repaired
 	case machine.NotProvisioned:
 		w = newWorld(t, quiet, func(*fakeBackend) {})
 	case machine.Provisioning:
@@ -82,8 +82,8 @@ func commands() []machine.Command {
 	}
 }
 
-// TestEveryCommandInEveryState has the state in which each command leaves a
-// sandbox, or the kind of its error.
+// TestEveryCommandInEveryState lists the state after each command in each state, or
+// the kind of its error.
 func TestEveryCommandInEveryState(t *testing.T) {
 	const refused = string(fault.Unavailable)
 	table := []struct {
@@ -112,7 +112,7 @@ func TestEveryCommandInEveryState(t *testing.T) {
 					defer w.close()
 					result := make(chan error, 1)
 					go func() { result <- w.command(t.Context(), c) }()
-					timetest.Wait() // it has joined, interrupted or begun, or waits
+					timetest.Wait()
 					release()
 					if err := <-result; err != nil {
 						if got := string(fault.KindOf(err)); got != wants[i] {

@@ -52,8 +52,7 @@ func TestSilentGuest(t *testing.T) {
 	})
 }
 
-// A guest that was silent and is slow since is given the time that it takes, and not started
-// again: what runs in it would be lost.
+// A slow guest is not restarted, even after it was silent: its commands would be lost.
 func TestSlowGuest(t *testing.T) {
 	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
@@ -70,7 +69,7 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
-// stall stalls the machine for a reason, or lets it go on for nil.
+// stall stalls the machine, or resumes it if why is nil.
 func (g *fakeGuest) stall(why error) {
 	g.mu.Lock()
 	g.stalled = why
@@ -86,8 +85,8 @@ func (g *fakeGuest) Stalled() error {
 	return g.stalled
 }
 
-// A guest whose machine stands still since the host's disk is full is not started again, however
-// long that takes, and whoever looks is told why. When it goes on it has as long to answer as any.
+// A guest whose machine is stalled by a full disk is never restarted, and the status says why.
+// After the stall, it has the usual time to answer.
 func TestStalled(t *testing.T) {
 	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
@@ -104,7 +103,7 @@ func TestStalled(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		w.wantState(machine.Unresponsive)
 		w.running().stall(nil)
-		w.running().freeze() // it goes on, and is slow to
+		w.running().freeze() // it resumes, but is slow
 		time.Sleep(10 * time.Second)
 		w.running().thaw()
 		time.Sleep(settle)
@@ -120,8 +119,7 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// A machine that did not end when it was to, and ends later, is gone then; the sandbox has failed
-// as before.
+// A machine that ends long after a failed stop leaves the sandbox failed.
 func TestLateEnd(t *testing.T) {
 	inWorld(t, quiet, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
@@ -162,18 +160,18 @@ func TestDeadMachine(t *testing.T) {
 		time.Sleep(settle)
 		w.running().die(nil)
 		timetest.Wait()
-		w.wantState(machine.Stopped) // it powered itself off: somebody in it wanted that
+		w.wantState(machine.Stopped) // it powered itself off
 	})
 }
 
-// A guest that crashes soon after each start is not started for ever.
+// A guest that crashes soon after each start is not restarted forever.
 func TestCrashLoopEnds(t *testing.T) {
 	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))
 		for range 20 {
 			w.running().die(errors.New("panic"))
 			time.Sleep(time.Minute)
-			_ = w.command(t.Context(), machine.Exec) // starts it if that may be
+			_ = w.command(t.Context(), machine.Exec) // starts it unless that is refused
 		}
 		if w.boots() > 3 {
 			t.Errorf("%d boots", w.boots())
@@ -182,7 +180,7 @@ func TestCrashLoopEnds(t *testing.T) {
 	})
 }
 
-// Nor is one that powers itself off.
+// Neither is one that powers itself off.
 func TestPowerOffLoopEnds(t *testing.T) {
 	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		for range 20 {
@@ -197,7 +195,7 @@ func TestPowerOffLoopEnds(t *testing.T) {
 		if err := w.command(t.Context(), machine.Exec); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 			t.Errorf("one more: %v", err)
 		}
-		w.must(w.Start(t.Context(), by)) // by hand always
+		w.must(w.Start(t.Context(), by)) // a person always may
 	})
 }
 
@@ -247,12 +245,12 @@ func TestManyCallsWhileTheGuestFreezes(t *testing.T) {
 			t.Errorf("the last call came back after %v", took)
 		}
 		time.Sleep(30 * time.Second)
-		w.wantState(machine.Running) // it was started again
+		w.wantState(machine.Running) // it was restarted
 	})
 }
 
-// A guest that cannot say how it is, because a disk of it hangs or nobody reads its console,
-// and answers all the same is not silent.
+// A guest whose Info hangs, because of a hanging disk or console, but which answers pings is not
+// silent.
 func TestGuestThatOnlyAnswers(t *testing.T) {
 	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
 		w.must(w.Start(t.Context(), by))

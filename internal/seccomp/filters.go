@@ -17,8 +17,8 @@ const (
 	fsSetFlags = 0x40086602 // FS_IOC_SETFLAGS
 )
 
-// Base refuses what no command of an agent needs: changing mounts, namespaces, the
-// kernel or the machine, and large parts of the kernel with a bad record.
+// Base refuses calls that no command of an agent needs: changes of mounts, namespaces,
+// the kernel or the machine, and large parts of the kernel with a bad record.
 func Base() Filter {
 	return Filter{
 		Calls: []Call{
@@ -76,8 +76,8 @@ func Base() Filter {
 		Conditions: []Condition{
 			{Call: Call{"unshare", 272, 97, unix.EPERM}, Bits: namespaces | unix.CLONE_NEWTIME},
 			{Call: Call{"clone", 56, 220, unix.EPERM}, Bits: namespaces},
-			// Flags and project of a file outlive its owner's say over it; TIOCSTI types
-			// for others.
+			// A file's flags and project would outlive its owner's rights. TIOCSTI types
+			// into the terminals of others.
 			{Call: Call{"ioctl", 16, 29, unix.EPERM}, Argument: 1, Values: []uint32{fsSetXattr, fsSetFlags, unix.TIOCSTI}},
 		},
 	}
@@ -108,16 +108,15 @@ func SocketsBut(families ...uint32) Filter {
 	}}
 }
 
-// NetlinkBut is to speak by netlink to any but these parts of the kernel. It fails as with
-// a kernel that has none of them: programs then do without.
+// NetlinkBut refuses netlink sockets of all but these protocols, as a kernel without
+// them does, so that programs do without.
 func NetlinkBut(protocols ...uint32) Filter {
 	return Filter{Conditions: []Condition{
 		{Call: Call{"socket", 41, 198, unix.EPROTONOSUPPORT}, Of: unix.AF_NETLINK, Argument: 2, Values: protocols, Others: true},
 	}}
 }
 
-// Metadata is to change modes, owners, times and attributes of files, as far as Base
-// leaves that.
+// Metadata refuses to change modes, owners, times and attributes of files.
 func Metadata() Filter {
 	return Filter{Calls: []Call{
 		{"chmod", 90, Absent, unix.EROFS},
