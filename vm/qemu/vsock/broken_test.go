@@ -36,7 +36,7 @@ func TestFaultyMemory(t *testing.T) {
 	h := header{srcCID: guestCID, dstCID: hostCID, srcPort: echoPort, dstPort: c.(*Conn).key.host, typ: typeStream, op: opRW, len: 1, bufAlloc: guestBuffer}
 	b, data := h.encode(), faulty(t)
 	d.mu.Lock()
-	q := d.tx
+	q := d.rx
 	d.mu.Unlock()
 	q.Guard(func() {
 		d.packet(&vhostuser.Chain{Out: [][]byte{b[:], data}, OutLen: headerLen + len(data)})

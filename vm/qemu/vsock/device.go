@@ -36,9 +36,9 @@ const (
 	// backlog is how many connections a listener queues for Accept: enough for a guest that starts
 	// all its programs at once. At the limit a guest's request is reset.
 	backlog = 1024
-	// maxStray bounds the queued resets that belong to no connection. At the limit the device reads
-	// no more packets from the guest.
-	maxStray = 256
+	// maxStray bounds the queued resets that belong to no connection. Further ones are dropped, so
+	// that the guest's connection attempts time out.
+	maxStray = 4096
 	// maxPayload is the largest packet, either way: as in Linux.
 	maxPayload = 64 << 10
 	// batch is how many guest packets are handled before answers are sent, to save interrupts.
@@ -71,8 +71,7 @@ type Device struct {
 	ready     list.List // connections that have something to send
 	stray     []header  // resets that belong to no connection
 	nextPort  uint32
-	rx, tx    *vhostuser.Queue
-	txPaused  bool // because stray is full
+	rx        *vhostuser.Queue
 
 	pumping atomic.Int32
 }
@@ -101,8 +100,7 @@ func (d *Device) Config() []byte { return le.AppendUint64(nil, uint64(d.cid)) }
 // them. Dials that were not sent yet wait for the new kernel.
 func (d *Device) Reset() {
 	d.mu.Lock()
-	d.rx, d.tx = nil, nil
-	d.stray, d.txPaused = nil, false
+	d.rx, d.stray = nil, nil
 	d.mu.Unlock()
 	d.Break()
 }
@@ -153,22 +151,19 @@ func (d *Device) failAll(why func(*Conn) error) {
 }
 
 func (d *Device) HandleQueue(q *vhostuser.Queue) {
-	if q.Index == rxQueue {
-		d.mu.Lock()
-		d.rx = q
-		d.mu.Unlock()
-		d.pump()
+	if q.Index == txQueue {
+		d.receive(q)
 		return
 	}
 	d.mu.Lock()
-	d.tx = q
+	d.rx = q
 	d.mu.Unlock()
-	d.receive(q)
+	d.pump()
 }
 
 // receive handles all packets from the guest.
 func (d *Device) receive(q *vhostuser.Queue) {
-	for n := 1; !d.paused(); n++ {
+	for n := 1; ; n++ {
 		c, ok := q.Pop()
 		if !ok {
 			break
@@ -182,15 +177,6 @@ func (d *Device) receive(q *vhostuser.Queue) {
 	}
 	d.pump()
 	q.NotifyLater() // not urgent: returns buffers only
-}
-
-// paused reports whether the device waits for the guest to read its resets. The pump wakes the
-// queue when it has.
-func (d *Device) paused() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.txPaused = len(d.stray) >= maxStray
-	return d.txPaused
 }
 
 // packet handles one packet from the guest.
@@ -229,6 +215,9 @@ func (d *Device) refuse(h *header) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.stray) == maxStray {
+		return
+	}
 	d.stray = append(d.stray, header{srcCID: h.dstCID, dstCID: h.srcCID, srcPort: h.dstPort, dstPort: h.srcPort, typ: h.typ, op: opRST})
 }
 

@@ -86,31 +86,20 @@ func (d *Device) fill(q *vhostuser.Queue) {
 	}
 }
 
-// sendStray sends one stray reset, and resumes reading from the guest when few are left. It returns
-// false if the guest has no buffer for it.
+// sendStray sends one stray reset. It returns false if the guest has no buffer for it.
 func (d *Device) sendStray(q *vhostuser.Queue) bool {
 	chain, ok := q.Pop()
 	if !ok {
 		return false
 	}
 	d.mu.Lock()
-	var h *header
+	defer d.mu.Unlock()
+	n := 0
 	if len(d.stray) > 0 { // Reset may have emptied it
-		h = &d.stray[0]
+		n = put(chain, &d.stray[0], nil)
 		d.stray = d.stray[1:]
 	}
-	wake := d.txPaused && len(d.stray) < maxStray/2
-	d.txPaused = d.txPaused && !wake
-	tx := d.tx
-	d.mu.Unlock()
-	if h == nil {
-		q.Push(chain, 0)
-		return true
-	}
-	q.Push(chain, put(chain, h, nil))
-	if wake && tx != nil {
-		tx.Wake()
-	}
+	q.Push(chain, n)
 	return true
 }
 
