@@ -7,7 +7,8 @@
 //
 // # Goroutines
 //
-// Each started machine has one goroutine (follow.go) that reads the framework's states
-// and ends the machine. Calls of the framework have no deadline, so each runs in its own
-// goroutine while the caller waits for it or for its context.
+// Each started machine has a goroutine that reads the framework's states and ends the
+// machine (machine.follow), and later one that stops it (machine.stop). Calls of the
+// framework have no deadline, so others run in their own goroutine while the caller waits
+// for them or for its context.
 package vz
