@@ -37,14 +37,10 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 	served := make(chan error, 1)
 	go func() { served <- serve(socket, idleTime) }()
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		here, there, err := connected()
 		if err != nil {
 			return nil, err
 		}
-		here, err := socketOf(os.NewFile(uintptr(fds[0]), "here"))
-		must(t, err)
-		there, err := socketOf(os.NewFile(uintptr(fds[1]), "there"))
-		must(t, err)
 		defer there.Close() // the worker has its own
 		return here, pass(ours, there)
 	}}
@@ -61,6 +57,17 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 		}
 	})
 	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", protocol.ClientOptions())
+}
+
+// connected returns two connected sockets.
+func connected() (here, there *net.UnixConn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	here, err1 := socketOf(os.NewFile(uintptr(fds[0]), "here"))
+	there, err2 := socketOf(os.NewFile(uintptr(fds[1]), "there"))
+	return here, there, errors.Join(err1, err2)
 }
 
 func must(t testing.TB, err error) {
@@ -264,23 +271,6 @@ func TestWrite(t *testing.T) {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}
 	timetest.Eventually(t, "nothing is left of it", func() bool { return !begun() })
-}
-
-func TestStat(t *testing.T) {
-	c, dir := client(t), t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("12345"), 0o600))
-	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
-	for path, want := range map[string]guestpb.FileInfo_Kind{".": guestpb.FileInfo_KIND_FOLDER, "f": guestpb.FileInfo_KIND_FILE, "pipe": guestpb.FileInfo_KIND_OTHER} {
-		r, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, path)})
-		if err != nil || r.Info.Kind != want || path == "f" && (r.Info.Size != 5 || r.Info.Mode != 0o600) {
-			t.Errorf("%s: %v, %v", path, r, err)
-		}
-	}
-	for path, want := range map[string]fault.Kind{"nothing": fault.NotFound, "f/x": fault.InvalidArgs, "../x": fault.InvalidArgs} {
-		if _, err := c.Stat(t.Context(), &guestpb.StatFileRequest{File: at(dir, path)}); fault.KindOf(protocol.Decode("", "", err)) != want {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
 }
 
 func TestList(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/guest/process"
 )
 
@@ -42,15 +40,7 @@ func newKeeper(t *testing.T) *Manager {
 
 // hand passes a new connection to the worker and returns its other end.
 func hand(m *Manager) (net.Conn, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	here, err := socketOf(os.NewFile(uintptr(fds[0]), "here"))
-	if err != nil {
-		return nil, err
-	}
-	there, err := socketOf(os.NewFile(uintptr(fds[1]), "there"))
+	here, there, err := connected()
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +80,11 @@ func TestRetire(t *testing.T) {
 	m := NewManager(Options{})
 	w := &worker{socket: ours, handed: 2}
 	m.workers["alice"] = w
-	conns := make([]*os.File, 2)
+	conns := make([]net.Conn, 2)
 	for i := range conns {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		here, there, err := connected()
 		must(t, err)
-		conns[i] = os.NewFile(uintptr(fds[0]), "here")
-		there, err := socketOf(os.NewFile(uintptr(fds[1]), "there"))
-		must(t, err)
+		conns[i] = here
 		must(t, pass(ours, there))
 		must(t, there.Close())
 		if i == 0 {

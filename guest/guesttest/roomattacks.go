@@ -96,7 +96,7 @@ func alive(ctx context.Context, t *testing.T, a *agent, p engine.Process) {
 }
 
 func attackForeign(ctx context.Context, t *testing.T, _, bob *agent) {
-	arch := strings.TrimSpace(output(ctx, t, bob.house.Client, "uname -m"))
+	arch := strings.TrimSpace(output(ctx, t, bob.suite.Client, "uname -m"))
 	if arch != "x86_64" {
 		t.Skip("x32 exists on amd64 only")
 	}
@@ -224,7 +224,7 @@ func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out, exit := alice.run(ctx, t, "cat /dev/null"); exit.Status() != 0 {
 		t.Errorf("alice has lost a program: %s", out)
 	}
-	if err := bob.house.Client.ResetRoom(ctx, bob.User); err != nil {
+	if err := bob.suite.Client.ResetRoom(ctx, bob.User); err != nil {
 		t.Fatal(err)
 	}
 	bob.ensure(ctx, t)
@@ -233,7 +233,7 @@ func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {
 // attackBindNames plants links where the guest mounts folders and files when it makes a room.
 func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 	keep(ctx, t, alice, alice.Home+"/secret")
-	c := bob.house.Client
+	c := bob.suite.Client
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func attackBindNames(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if _, err := c.EnsureRoom(ctx, bob.RoomConfig, bob.token); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Lstat(filepath.Join(bob.house.Workspace, "shared", "planted")); err == nil {
+	if _, err := os.Lstat(filepath.Join(bob.suite.Workspace, "shared", "planted")); err == nil {
 		t.Error("the guest's root followed a link into the share")
 	}
 	if out, exit := bob.run(ctx, t, "[ ! -L /etc/passwd ] && cat /etc/passwd /etc/group"); exit.Status() != 0 || strings.Count(out, string(bob.User)+":x:") != 2 {

@@ -43,12 +43,12 @@ func (a *agent) asks(ctx context.Context, t *testing.T, socket, token string) st
 
 // guestAsks sends a request of the guest's root. Its program is not in a home, since the kernel would
 // cache root as the owner there.
-func (h *House) guestAsks(ctx context.Context, t *testing.T, socket, token string) string {
+func (s *Suite) guestAsks(ctx context.Context, t *testing.T, socket, token string) string {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(h.Workspace, "intruder"), h.Intruder, 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Workspace, "intruder"), s.Intruder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return output(ctx, t, h.Client, "[ -x /tmp/ask ] || cp /workspace/intruder /tmp/ask; /tmp/ask ask "+socket+" "+token)
+	return output(ctx, t, s.Client, "[ -x /tmp/ask ] || cp /workspace/intruder /tmp/ask; /tmp/ask ask "+socket+" "+token)
 }
 
 // isAnswered checks that the host takes the agent's programs for the agent's.
@@ -127,7 +127,7 @@ func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Errorf("bob's program with alice's token: %+v %s", exit, out)
 	}
 	// The guest's own socket is in no room, and its root is no agent.
-	nothing("the guest's root", bob.house.guestAsks(ctx, t, asIs, alice.token))
+	nothing("the guest's root", bob.suite.guestAsks(ctx, t, asIs, alice.token))
 	alice.isAnswered(ctx, t)
 }
 
@@ -173,7 +173,7 @@ func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 	room := alice.RoomConfig
 	room.Network = engine.RoomAlone
-	if _, err := alice.house.Client.EnsureRoom(ctx, room, alice.token); err != nil {
+	if _, err := alice.suite.Client.EnsureRoom(ctx, room, alice.token); err != nil {
 		t.Fatal(err)
 	}
 	alice.isAnswered(ctx, t)
@@ -183,7 +183,7 @@ func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 // it gets no answer.
 func bridgeWithoutKey(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, token := range []string{alice.token, bob.token, "OSAUBRG1"} {
-		if got := bob.house.guestAsks(ctx, t, fmt.Sprint(protocol.BridgePort), token); got != "closed" {
+		if got := bob.suite.guestAsks(ctx, t, fmt.Sprint(protocol.BridgePort), token); got != "closed" {
 			t.Errorf("without the key: %s", got)
 		}
 	}
@@ -196,7 +196,7 @@ func bridgeWithoutKey(ctx context.Context, t *testing.T, alice, bob *agent) {
 func bridgeNewToken(ctx context.Context, t *testing.T, _, bob *agent) {
 	victim := bob.begin(ctx, t, "sleep 1000")
 	old := bob.token
-	bob.token = bob.house.Mint(bob.User, bob.UID)
+	bob.token = bob.suite.NewToken(bob.User, bob.UID)
 	if bob.ensure(ctx, t) {
 		t.Error("the room was made anew")
 	}
@@ -205,7 +205,7 @@ func bridgeNewToken(ctx context.Context, t *testing.T, _, bob *agent) {
 	if got := bob.asks(ctx, t, asIs, old); !strings.HasPrefix(got, notKnown) {
 		t.Errorf("the old token: %s", got)
 	}
-	if _, err := bob.house.Client.EnsureRoom(ctx, bob.RoomConfig, ""); err != nil {
+	if _, err := bob.suite.Client.EnsureRoom(ctx, bob.RoomConfig, ""); err != nil {
 		t.Error(err)
 	}
 	if out, exit := bob.run(ctx, t, "osaurus-host config get who"); exit.Status() == 0 || !strings.Contains(out, "token") {

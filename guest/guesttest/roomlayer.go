@@ -36,7 +36,7 @@ func resetLayer(ctx context.Context, t *testing.T, alice, bob *agent) {
 	mark(ctx, t, bob)
 	mark(ctx, t, alice)
 	p := bob.begin(ctx, t, "sleep 1000")
-	if err := bob.house.Client.ResetRoom(ctx, bob.User); err != nil {
+	if err := bob.suite.Client.ResetRoom(ctx, bob.User); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
@@ -53,13 +53,13 @@ func resetLayer(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 	// Discarded files count until they are deleted in the background.
 	eventually(ctx, t, func() bool {
-		use, err := bob.house.Client.RoomUsages(ctx, bob.User)
+		use, err := bob.suite.Client.RoomUsages(ctx, bob.User)
 		return err == nil && use[0].DiskFiles < 30
 	})
 }
 
 func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
-	c := bob.house.Client
+	c := bob.suite.Client
 	mark(ctx, t, bob)
 	if err := c.RemoveRoom(ctx, bob.User, false); err != nil {
 		t.Fatal(err)
@@ -102,11 +102,11 @@ func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 		{"another base", "printf another > " + layer + string(bob.User) + "/base", "home", true},
 		{"this base again", "", "home", false},
 	} {
-		if err := bob.house.Client.RemoveRoom(ctx, bob.User, false); err != nil {
+		if err := bob.suite.Client.RemoveRoom(ctx, bob.User, false); err != nil {
 			t.Fatal(err)
 		}
-		output(ctx, t, bob.house.Client, "set -e; test -s "+layer+string(bob.User)+"/base; "+tc.base)
-		e, err := bob.house.Client.EnsureRoom(ctx, bob.RoomConfig, bob.token)
+		output(ctx, t, bob.suite.Client, "set -e; test -s "+layer+string(bob.User)+"/base; "+tc.base)
+		e, err := bob.suite.Client.EnsureRoom(ctx, bob.RoomConfig, bob.token)
 		if err != nil || e.Anew != tc.anew || len(e.Lacks) > 0 {
 			t.Fatalf("%s: %+v %v", tc.name, e, err)
 		}
@@ -120,8 +120,8 @@ func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
 func restartGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 	mark(ctx, t, alice)
 	before := alice.token
-	alice.house.Client = alice.house.Restart(t)
-	alice.token, bob.token = alice.house.Mint(alice.User, alice.UID), bob.house.Mint(bob.User, bob.UID)
+	alice.suite.Client = alice.suite.Restart(t)
+	alice.token, bob.token = alice.suite.NewToken(alice.User, alice.UID), bob.suite.NewToken(bob.User, bob.UID)
 	if _, err := alice.room().Exec(ctx, engine.Command{Args: sh("true")}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("before the room is made again: %v", err)
 	}

@@ -61,18 +61,18 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			if e, err := alice.house.Client.EnsureRoom(ctx, alice.RoomConfig, alice.token); e.Made || err != nil {
+			if e, err := alice.suite.Client.EnsureRoom(ctx, alice.RoomConfig, alice.token); e.Made || err != nil {
 				t.Errorf("an existing room: made again %v, %v", e.Made, err)
 			}
 		})
 	}
 	wg.Wait()
 	alive(ctx, t, alice, p)
-	carol := alice.house.describe(t, "carol", 2003)
+	carol := alice.suite.describe(t, "carol", 2003)
 	var made atomic.Int32
 	for range 10 {
 		wg.Go(func() {
-			e, err := alice.house.Client.EnsureRoom(ctx, carol.RoomConfig, "")
+			e, err := alice.suite.Client.EnsureRoom(ctx, carol.RoomConfig, "")
 			if err != nil || len(e.Lacks) > 0 {
 				t.Errorf("%v %q", err, e.Lacks)
 			}
@@ -85,13 +85,13 @@ func ensureTwice(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if n := made.Load(); n != 1 {
 		t.Errorf("ten concurrent calls made %d rooms", n)
 	}
-	if err := alice.house.Client.RemoveRoom(ctx, carol.User, true); err != nil {
+	if err := alice.suite.Client.RemoveRoom(ctx, carol.User, true); err != nil {
 		t.Error(err)
 	}
 }
 
 func refuseCommands(ctx context.Context, t *testing.T, alice, _ *agent) {
-	c := alice.house.Client
+	c := alice.suite.Client
 	other := alice.RoomConfig
 	other.UID = 2999
 	if _, err := c.EnsureRoom(ctx, other, ""); fault.KindOf(err) != fault.Rejected {
@@ -131,7 +131,7 @@ func terminal(ctx context.Context, t *testing.T, alice, _ *agent) {
 	for _, room := range []config.LinuxUser{alice.User, ""} {
 		in, keys := io.Pipe()
 		shown := newWaiter("resized")
-		p, err := alice.house.Client.Room(room).Exec(ctx, engine.Command{
+		p, err := alice.suite.Client.Room(room).Exec(ctx, engine.Command{
 			Args:  sh(`[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo tty $TERM; exec 3<>/dev/tty && echo controlling >&3; trap 'echo resized' WINCH; echo waiting; while :; do sleep 0.1; done`),
 			Stdin: in, Stdout: shown, Env: []string{"PATH=/usr/bin:/bin"}, Terminal: &engine.Terminal{Size: engine.TerminalSize{Rows: 33, Cols: 77}, Term: "vt100"},
 		})
@@ -187,7 +187,7 @@ func boundedOutput(ctx context.Context, t *testing.T, alice, _ *agent) {
 
 func roomUsage(ctx context.Context, t *testing.T, alice, bob *agent) {
 	p := alice.begin(ctx, t, "head -c 1000000 /dev/zero > /tmp/million; exec sleep 1000")
-	c := alice.house.Client
+	c := alice.suite.Client
 	eventually(ctx, t, func() bool {
 		list, more, err := c.RoomProcesses(ctx, alice.User)
 		return err == nil && !more && len(list) == 1 && int(list[0].PID) == p.PID() && strings.HasPrefix(list[0].Command, "sleep 1000") && list[0].User == string(alice.User) && list[0].Resident > 0
@@ -208,7 +208,7 @@ func roomDied(ctx context.Context, t *testing.T, _, bob *agent) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	output(ctx, t, bob.house.Client, fmt.Sprintf(`ns=$(readlink /proc/%d/ns/pid); for p in /proc/[0-9]*; do [ "$(readlink $p/ns/pid)" = "$ns" ] && kill -9 ${p#/proc/}; done; true`, p.PID()))
+	output(ctx, t, bob.suite.Client, fmt.Sprintf(`ns=$(readlink /proc/%d/ns/pid); for p in /proc/[0-9]*; do [ "$(readlink $p/ns/pid)" = "$ns" ] && kill -9 ${p#/proc/}; done; true`, p.PID()))
 	if exit, err := p.Wait(); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a command of a room that died: %+v %v", exit, err)
 	}

@@ -26,7 +26,7 @@ func moreNetworkCases() []roomCase {
 // connections fills bob's part of the kernel's table of connections. Alice can still connect.
 func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 	const most = 4096
-	c := alice.house.Client
+	c := alice.suite.Client
 	// The next room enlarges a table that is too small.
 	const table = "/proc/sys/net/netfilter/nf_conntrack_max"
 	output(ctx, t, c, fmt.Sprint("echo ", most, " >", table))
@@ -60,17 +60,17 @@ func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
 		if n > most+others {
 			t.Errorf("the table holds %d connections", n)
 		}
-		return n >= most && strings.HasPrefix(dialInVain(ctx, t, bob, bob.house.Server), "unanswered") &&
-			dialFrom(ctx, t, alice, alice.house.Server) == "connected: hello"
+		return n >= most && strings.HasPrefix(dialInVain(ctx, t, bob, bob.suite.Server), "unanswered") &&
+			dialFrom(ctx, t, alice, alice.suite.Server) == "connected: hello"
 	})
-	connects(ctx, t, bob, bob.house.Server)
+	connects(ctx, t, bob, bob.suite.Server)
 }
 
 // onlyLoopbackHasIPv6 checks that the cable never gets an IPv6 address.
 func onlyLoopbackHasIPv6(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const times = 5 // of a race
 	for range times {
-		if err := alice.house.Client.RemoveRoom(ctx, alice.User, false); err != nil {
+		if err := alice.suite.Client.RemoveRoom(ctx, alice.User, false); err != nil {
 			t.Fatal(err)
 		}
 		alice.ensure(ctx, t)
@@ -133,9 +133,9 @@ func onlyFirst(t *testing.T, said string) {
 
 func outbound(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, a := range []*agent{alice, bob} {
-		connects(ctx, t, a, a.house.Server)
+		connects(ctx, t, a, a.suite.Server)
 	}
-	use, err := alice.house.Client.RoomUsages(ctx, alice.User)
+	use, err := alice.suite.Client.RoomUsages(ctx, alice.User)
 	if err != nil || use[0].Received == 0 || use[0].Sent == 0 {
 		t.Errorf("%+v %v", use, err)
 	}
@@ -167,7 +167,7 @@ func roomToRoom(ctx context.Context, t *testing.T, alice, bob *agent) {
 }
 
 func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
-	c := alice.house.Client
+	c := alice.suite.Client
 	output(ctx, t, c, "cp "+bob.Home+"/intruder /tmp/intruder")
 	stop, cancel := context.WithCancel(ctx)
 	hold, feed := io.Pipe()
@@ -197,11 +197,11 @@ func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	defer func() {
 		bob.Network = engine.RoomOutbound
 		bob.ensure(ctx, t)
-		connects(ctx, t, bob, bob.house.Server) // switched back
+		connects(ctx, t, bob, bob.suite.Server) // switched back
 	}()
 	bob.ensure(ctx, t)
 	alive(ctx, t, bob, p)
-	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
+	if out := dialFrom(ctx, t, bob, bob.suite.Server); !strings.HasPrefix(out, "refused") {
 		t.Errorf("without a network: %s", out)
 	}
 	connects(ctx, t, bob, "127.0.0.1:4714")
@@ -213,16 +213,16 @@ func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 // noHost takes the host's services from a running room, except name servers. Connections are refused
 // at once.
 func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
-	info := mustInfo(ctx, t, bob.house.Client)
-	_, port, _ := strings.Cut(bob.house.Server, ":")
+	info := mustInfo(ctx, t, bob.suite.Client)
+	_, port, _ := strings.Cut(bob.suite.Server, ":")
 	bob.HostServices = false
 	defer func() {
 		bob.HostServices = true
 		bob.ensure(ctx, t)
-		connects(ctx, t, bob, bob.house.Server) // switched back
+		connects(ctx, t, bob, bob.suite.Server) // switched back
 	}()
 	bob.ensure(ctx, t)
-	for _, address := range []string{bob.house.Server, info.Network.DNS[0] + ":" + port} {
+	for _, address := range []string{bob.suite.Server, info.Network.DNS[0] + ":" + port} {
 		if out := dialFrom(ctx, t, bob, address); !strings.HasPrefix(out, "refused") || !strings.Contains(out, unix.EHOSTUNREACH.Error()) {
 			t.Errorf("bob reaches the host at %s: %s", address, out)
 		}
@@ -231,12 +231,12 @@ func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if out := dialFrom(ctx, t, bob, info.Network.Gateway+":53"); !strings.HasPrefix(out, "connected") && !strings.Contains(out, unix.ECONNREFUSED.Error()) {
 		t.Errorf("bob does not reach name servers: %s", out)
 	}
-	connects(ctx, t, alice, alice.house.Server)
+	connects(ctx, t, alice, alice.suite.Server)
 }
 
 // outside checks that a room without the host's services reaches other networks.
 func outside(ctx context.Context, t *testing.T, _, bob *agent) {
-	if bob.house.Outside == "" {
+	if bob.suite.Outside == "" {
 		t.Skip("*** NOT TESTED: this host has no address in a network")
 	}
 	bob.HostServices = false
@@ -245,8 +245,8 @@ func outside(ctx context.Context, t *testing.T, _, bob *agent) {
 		bob.ensure(ctx, t)
 	}()
 	bob.ensure(ctx, t)
-	connects(ctx, t, bob, bob.house.Outside)
-	if out := dialFrom(ctx, t, bob, bob.house.Server); !strings.HasPrefix(out, "refused") {
+	connects(ctx, t, bob, bob.suite.Outside)
+	if out := dialFrom(ctx, t, bob, bob.suite.Server); !strings.HasPrefix(out, "refused") {
 		t.Errorf("bob reaches the host's loopback: %s", out)
 	}
 }

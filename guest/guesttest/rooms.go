@@ -15,37 +15,37 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// House is a booted guest whose rooms are tested.
-type House struct {
+// Suite is a booted guest whose rooms are tested.
+type Suite struct {
 	Client *guest.Client
 	// Workspace is the host's folder that the guest has as /workspace.
 	Workspace string
-	// Own gives an agent's folder in the workspace to its user, if the share supports owners.
-	Own func(folder string, uid uint32)
+	// Chown gives an agent's folder in the workspace to its user, if the share supports owners.
+	Chown func(folder string, uid uint32)
 	// Intruder is the program of guesttest/intruder for the guest.
 	Intruder []byte
 	// Server is the guest's address of a host server that greets connections with hello.
 	Server string
 	// Outside is the address of such a server in another network, or empty.
 	Outside string
-	// Mint makes a new bridge token for a user and revokes the old one. The bridge's config key
+	// NewToken makes a new bridge token for a user and revokes the old one. The bridge's config key
 	// "who" returns the user.
-	Mint func(user config.LinuxUser, uid uint32) string
-	// Spared skips cases that depend only on the kernel and the guest program, not on the
+	NewToken func(user config.LinuxUser, uid uint32) string
+	// DistributionOnly skips cases that depend only on the kernel and the guest program, not on the
 	// distribution or the share.
-	Spared bool
+	DistributionOnly bool
 	// Restart reboots the machine with the same disk.
 	Restart func(*testing.T) *guest.Client
 }
 
 // agent is an agent of the tests, with a room.
 type agent struct {
-	house *House
+	suite *Suite
 	engine.RoomConfig
 	token string
 }
 
-// The agents of the tests. Bob is the attacker.
+// The agents of the tests. Bob attacks alice.
 const (
 	alice = "alice"
 	bob   = "bob"
@@ -54,11 +54,11 @@ const (
 // secret is in alice's files, environment and memory only.
 const secret = "s3cret-of-alice"
 
-func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
+func (s *Suite) agent(ctx context.Context, t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := h.describe(t, name, uid)
-	a.token = h.Mint(a.User, uid)
-	if err := os.WriteFile(filepath.Join(a.onHost(), "intruder"), h.Intruder, 0o755); err != nil {
+	a := s.describe(t, name, uid)
+	a.token = s.NewToken(a.User, uid)
+	if err := os.WriteFile(filepath.Join(a.onHost(), "intruder"), s.Intruder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	a.ensure(ctx, t)
@@ -66,28 +66,28 @@ func (h *House) agent(ctx context.Context, t *testing.T, name string, uid uint32
 }
 
 // room is the agent's room.
-func (a *agent) room() engine.Room { return a.house.Client.Room(a.User) }
+func (a *agent) room() engine.Room { return a.suite.Client.Room(a.User) }
 
 // describe creates an agent's home, but no room.
-func (h *House) describe(t *testing.T, name string, uid uint32) *agent {
+func (s *Suite) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := &agent{house: h, RoomConfig: engine.RoomConfig{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
+	a := &agent{suite: s, RoomConfig: engine.RoomConfig{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h.Own("agents/"+name, uid)
+	s.Chown("agents/"+name, uid)
 	return a
 }
 
 // onHost is the path of the agent's home on the host.
 func (a *agent) onHost() string {
-	return filepath.Join(a.house.Workspace, "agents", filepath.Base(a.Home))
+	return filepath.Join(a.suite.Workspace, "agents", filepath.Base(a.Home))
 }
 
 func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 	t.Helper()
-	e, err := a.house.Client.EnsureRoom(ctx, a.RoomConfig, a.token)
+	e, err := a.suite.Client.EnsureRoom(ctx, a.RoomConfig, a.token)
 	if err != nil || len(e.Lacks) > 0 || e.Anew {
 		t.Fatalf("room of %s: %v %+v", a.User, err, e)
 	}
@@ -148,15 +148,15 @@ const roomPatience = 10 * time.Minute
 
 // RunRooms runs the cases of rooms. Beside the programs of RunExec the guest
 // needs ls, find, ln, cp, chmod, mkdir, id and seq.
-func RunRooms(t *testing.T, h *House) {
+func RunRooms(t *testing.T, s *Suite) {
 	ctx := bounded(t)
-	if err := os.MkdirAll(filepath.Join(h.Workspace, "shared"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(s.Workspace, "shared"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(h.Workspace, "shared"), 0o777); err != nil {
+	if err := os.Chmod(filepath.Join(s.Workspace, "shared"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	a, b := h.agent(ctx, t, alice, 2001), h.agent(ctx, t, bob, 2002)
+	a, b := s.agent(ctx, t, alice, 2001), s.agent(ctx, t, bob, 2002)
 	cases := func(name string, list []roomCase) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range list {
@@ -170,12 +170,12 @@ func RunRooms(t *testing.T, h *House) {
 			}
 		})
 	}
-	cases("Room", slices.Concat(lifeCases(), unless(h.Spared, moreLifeCases)))
-	cases("Shells", slices.Concat(shellCases(), unless(h.Spared, jobCases)))
+	cases("Room", slices.Concat(lifeCases(), unless(s.DistributionOnly, moreLifeCases)))
+	cases("Shells", slices.Concat(shellCases(), unless(s.DistributionOnly, jobCases)))
 	cases("Attack", attackCases())
-	cases("Network", slices.Concat(networkCases(), unless(h.Spared, moreNetworkCases)))
-	cases("Bridge", slices.Concat(bridgeCases(), unless(h.Spared, moreBridgeCases)))
-	if h.Spared {
+	cases("Network", slices.Concat(networkCases(), unless(s.DistributionOnly, moreNetworkCases)))
+	cases("Bridge", slices.Concat(bridgeCases(), unless(s.DistributionOnly, moreBridgeCases)))
+	if s.DistributionOnly {
 		return
 	}
 	cases("Plugin", pluginCases())
@@ -184,8 +184,8 @@ func RunRooms(t *testing.T, h *House) {
 	cases("Layer", layerCases())
 }
 
-func unless(spared bool, list func() []roomCase) []roomCase {
-	if spared {
+func unless(skip bool, list func() []roomCase) []roomCase {
+	if skip {
 		return nil
 	}
 	return list()

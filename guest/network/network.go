@@ -5,7 +5,7 @@ package network
 
 import (
 	"context"
-	"net"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -38,24 +38,30 @@ func (n *Network) Start(ctx context.Context, hostname string, publish func(Setti
 	settled := make(chan struct{})
 	n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_PENDING, Trouble: "no answer yet"})
 	go func() {
-		var once sync.Once
-		settle := func() { once.Do(func() { close(settled) }) }
+		settle := sync.OnceFunc(func() { close(settled) })
 		defer settle()
-		var last netip.Prefix
-		use := func(ifc *net.Interface, s Settings) error {
-			if err := fence(s.Address); err != nil {
-				return err
-			}
-			if err := apply(ifc.Name, s, last); err != nil {
-				return err
-			}
-			last = s.Address
-			publish(s)
-			n.set(s.state())
-			settle()
-			return nil
+		ifc, err := first()
+		if err == nil {
+			err = up(ifc.Name)
 		}
-		if err := run(ctx, hostname, use, n.note); err != nil {
+		var last netip.Prefix
+		if err == nil {
+			err = keep(ctx, func() (lease, error) {
+				got, err := acquire(ctx, ifc, hostname)
+				if err != nil {
+					return got, err
+				}
+				if err := errors.Join(fence(got.Address), apply(ifc.Name, got.Settings, last)); err != nil {
+					return got, err
+				}
+				last = got.Address
+				publish(got.Settings)
+				n.set(got.state())
+				settle()
+				return got, nil
+			}, n.note)
+		}
+		if err != nil {
 			n.set(&guestpb.NetworkState{State: guestpb.NetworkState_STATE_FAILED, Trouble: err.Error()})
 		}
 	}()
@@ -94,23 +100,6 @@ func (s Settings) state() *guestpb.NetworkState {
 		st.Dns = append(st.Dns, a.String())
 	}
 	return st
-}
-
-func run(ctx context.Context, hostname string, use func(*net.Interface, Settings) error, note func(error)) error {
-	ifc, err := first()
-	if err != nil {
-		return err
-	}
-	if err := up(ifc.Name); err != nil {
-		return err
-	}
-	return keep(ctx, func() (lease, error) {
-		got, err := acquire(ctx, ifc, hostname)
-		if err == nil {
-			err = use(ifc, got.Settings)
-		}
-		return got, err
-	}, note)
 }
 
 // keep gets a lease and renews it until the context ends. It reports a failed renewal to note and

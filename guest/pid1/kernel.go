@@ -51,9 +51,6 @@ func kernelSettings() []setting {
 	}
 }
 
-// lastKernelSettings are the sysctls to set once all modules are loaded.
-func lastKernelSettings() []setting { return []setting{{"kernel/modules_disabled", "1"}} }
-
 func (m *machine) set(list []setting) {
 	for _, s := range list {
 		err := os.WriteFile("/proc/sys/"+s.name, []byte(s.value), 0)

@@ -170,7 +170,7 @@ func (m *machine) afterBoot() {
 		m.warn("load late modules", err)
 	}
 	close(m.loaded)
-	m.set(lastKernelSettings())
+	m.set([]setting{{"kernel/modules_disabled", "1"}})
 	if err := m.modules.drop(); err != nil {
 		m.warn("remove module files", err)
 	}

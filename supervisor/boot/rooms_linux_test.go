@@ -62,8 +62,8 @@ func TestRooms(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			guesttest.RunRooms(t, &guesttest.House{
-				Client: h.guest.Client, Workspace: h.workspace, Own: h.own, Mint: h.mint, Intruder: intruder(t), Server: hello(t), Outside: helloOutside(t), Spared: c.spared,
+			guesttest.RunRooms(t, &guesttest.Suite{
+				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t), Server: hello(t), Outside: helloOutside(t), DistributionOnly: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
 					h.shutdown(t)
 					h.boot(t)

@@ -4,7 +4,6 @@ package search
 
 import (
 	"context"
-	"iter"
 	"runtime"
 	"sync"
 
@@ -103,20 +102,3 @@ func (p *pile) end() {
 	close(p.order)
 	close(p.work)
 }
-
-// searched yields the files in order, each after its search.
-func (p *pile) searched() iter.Seq[file] {
-	return func(yield func(file) bool) {
-		for b := range p.order {
-			<-b.done
-			for _, f := range b.files {
-				if !yield(f) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// wait waits until all files are closed.
-func (p *pile) wait() { p.workers.Wait() }

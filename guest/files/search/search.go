@@ -5,6 +5,7 @@ package search
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func nameGlob(glob string, part bool) (func(path, name string) bool, error) {
 func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p := newPile(ctx, s.file)
-	defer p.wait()
+	defer p.workers.Wait() // until all files are closed
 	defer cancel()
 	walked := make(chan error, 1)
 	go func() {
@@ -156,12 +157,12 @@ func (s *run) look(ctx context.Context, at *os.File, folder bool) error {
 		walked <- w.walk(at, "", nil, 0)
 	}()
 	var err error
-	for f := range p.searched() {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = s.say(f.matches)
+	for b := range p.order {
+		<-b.done
+		for _, f := range b.files {
+			if err = cmp.Or(err, ctx.Err()); err == nil {
+				err = s.say(f.matches)
+			}
 		}
 		if err != nil {
 			cancel() // then drain until the walk has stopped

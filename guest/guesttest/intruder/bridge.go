@@ -17,13 +17,13 @@ import (
 // bridgePatience is how long the host may take to answer.
 const bridgePatience = 20 * time.Second
 
-// request asks the host who it takes the program for. A server of the test answers.
+// request returns a request that the suite's server answers with the user.
 func request(token string) string {
 	return "GET /api/config/who HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + token + "\r\nX-Osaurus-Plugin: test\r\nConnection: close\r\n\r\n"
 }
 
-// ask SOCKET TOKEN [UID] says what the host answers to a token, at a Unix socket or, for
-// a number, at a vsock port; to another user if one is named.
+// ask SOCKET TOKEN [UID] prints the host's answer to a token, as another user if one is given. The
+// socket is a path or the number of a vsock port.
 func ask(args []string) {
 	if len(args) > 2 {
 		uid, _ := strconv.Atoi(args[2])
@@ -53,7 +53,7 @@ func connect(at string) (io.ReadWriteCloser, error) {
 	return os.NewFile(uintptr(fd), at), unix.Connect(fd, &unix.SockaddrVM{CID: unix.VMADDR_CID_HOST, Port: uint32(port)})
 }
 
-// answer is the status and the body of an answer, or that there was none.
+// answer returns the status and body of the host's answer, or "closed".
 func answer(c io.ReadWriter, token string) string {
 	if d, ok := c.(net.Conn); ok {
 		_ = d.SetDeadline(time.Now().Add(bridgePatience))

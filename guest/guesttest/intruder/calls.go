@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls tries each system call once, with arguments that would do harm.
+// calls makes each system call once, with harmful arguments.
 func calls([]string) {
 	socket := func(family, kind int) error {
 		_, err := unix.Socket(family, kind, 0)
@@ -103,13 +103,13 @@ func calls([]string) {
 	}
 }
 
-// x32 calls by a number of amd64's second set, which must end the process.
+// x32 makes a system call of amd64's x32 ABI, which must end the process.
 func x32([]string) {
 	unix.RawSyscall(0x40000000|unix.SYS_GETPID, 0, 0, 0)
 	fmt.Println("it lives")
 }
 
-// fork is a raw one. Should it work, the child ends at once.
+// fork makes the raw system call. If it succeeds, the child ends at once.
 func fork(number uintptr, args ...uintptr) error {
 	var a [2]uintptr
 	copy(a[:], args)

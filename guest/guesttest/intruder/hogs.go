@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hogMemory needs little but the memory that it takes: what crawls, because its program is read
-// again and again, is killed late.
+// hogMemory allocates memory. It uses little else, since the kernel is slow to kill a program whose own
+// pages it keeps evicting.
 func hogMemory([]string) {
 	for {
 		b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -30,7 +30,7 @@ func hogMemory([]string) {
 	}
 }
 
-// hogForks makes processes until it may make no more, and goes on trying for a while.
+// hogForks forks until that fails, and keeps trying for a while.
 func hogForks(args []string) {
 	signal.Ignore(unix.SIGTERM)
 	var end time.Time
@@ -67,15 +67,15 @@ func hogDisk(args []string) {
 	os.Exit(1)
 }
 
-// hogDescriptors has sockets opened in as many processes as it may have. It has no end: with
-// its memory full of what the kernel cannot take back it crawls, and is not killed.
+// hogDescriptors opens sockets in as many processes as it may have. It never ends: sockets use memory
+// that the kernel cannot evict.
 func hogDescriptors([]string) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		_, _ = syscall.ForkExec("/proc/self/exe", []string{"intruder", "hog-sockets"}, &syscall.ProcAttr{})
 	}
 }
 
-// hogSockets opens sockets, and keeps them.
+// hogSockets opens sockets and keeps them.
 func hogSockets([]string) {
 	for {
 		if _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err != nil {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setuid says as whom it runs.
+// setuid prints the user that it runs as.
 func setuid([]string) { fmt.Println("uid", unix.Getuid(), "euid", unix.Geteuid()) }
 
-// escape is the old way out of a chroot, for who may chroot.
+// escape leaves a chroot by making another, and prints which paths it sees.
 func escape(args []string) {
 	_ = os.Mkdir("/tmp/cell", 0o755)
 	say("chroot", unix.Chroot("/tmp/cell"))
@@ -31,7 +31,7 @@ func escape(args []string) {
 	}
 }
 
-// peek looks for a file through what /proc shows of any process up to a pid.
+// peek looks for a file and a text through /proc/PID of all processes up to a pid.
 func peek(args []string) {
 	last, _ := strconv.Atoi(args[0])
 	found := 0
@@ -49,8 +49,8 @@ func peek(args []string) {
 	fmt.Println("found", found)
 }
 
-// kernel says what can be read of the files at the top of /proc, and what can be opened
-// for writing of all in it but of processes.
+// kernel prints which files directly in /proc can be read, and which anywhere in it can be opened for
+// writing, except those of processes.
 func kernel([]string) {
 	_ = filepath.WalkDir("/proc", func(path string, e fs.DirEntry, err error) error {
 		top := filepath.Dir(path) == "/proc"
@@ -78,8 +78,7 @@ func kernel([]string) {
 	fmt.Println("end")
 }
 
-// watch looks for a moment in which a process that is starting is still the guest's
-// own program, and can be looked into.
+// watch looks for starting processes that still execute the guest's program and can be inspected.
 func watch(args []string) {
 	fmt.Println("watching")
 	found, seen := 0, map[string]bool{}
@@ -104,7 +103,7 @@ func watch(args []string) {
 	fmt.Println("seen", len(seen) > 0, "found", found)
 }
 
-// modes PATH... says what is there and whose it is.
+// modes PATH... prints the mode and owner of each path.
 func modes(args []string) {
 	for _, path := range args {
 		var st unix.Stat_t

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command intruder tries from within a room what no room allows, and says what the kernel answered.
+// Command intruder tries in a room what rooms forbid, and prints the kernel's answers.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	trick(args)
 }
 
-// say prints what came of something: ok, or the name of the error.
+// say prints a name with ok or the name of the error.
 func say(what string, err error) {
 	answer := "ok"
 	if err != nil {

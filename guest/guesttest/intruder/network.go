@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen takes connections at an address until its input ends, and says from whom.
+// listen accepts connections at an address until its input ends, and prints where they come from.
 func listen(args []string) {
 	l, err := net.Listen(args[0], args[1])
 	say("listen", err)
@@ -37,8 +37,7 @@ func listen(args []string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// dial connects to an address and reads what comes. It waits for so many seconds where
-// nobody may answer, and by itself as long as the slowest guest needs.
+// dial NETWORK ADDRESS [SECONDS] connects to an address and prints what it receives.
 func dial(args []string) {
 	patience := 30 * time.Second
 	if len(args) > 2 {
@@ -58,8 +57,8 @@ func dial(args []string) {
 	fmt.Printf("connected: %s\n", strings.TrimSpace(string(b)))
 }
 
-// hogConnections sends a packet to each of so many ports of an address, which makes each
-// a connection.
+// hogConnections ADDRESS COUNT sends a packet to each of many ports, which the kernel tracks as
+// connections.
 func hogConnections(args []string) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -69,7 +68,7 @@ func hogConnections(args []string) {
 	to := netip.MustParseAddr(args[0]).As4()
 	many, _ := strconv.Atoi(args[1])
 	for port := range many {
-		// That some are refused is what they are sent for.
+		// Some fail: the firewall drops them.
 		_ = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1024 + port, Addr: to})
 	}
 }

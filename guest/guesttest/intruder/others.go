@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stop stops all that it may for as many seconds, lets that lie for as many, and undoes
-// it. What opens a file that is named waits, too.
+// stop SECONDS FILE... stops all processes that it may signal, and leases the files so that execve
+// waits. It ends that after some time.
 func stop(args []string) {
-	signal.Ignore(unix.SIGIO) // somebody waits
+	signal.Ignore(unix.SIGIO) // another process waits for a lease
 	for _, path := range args[1:] {
 		fd, err := unix.Open(path, unix.O_RDONLY, 0)
 		if err == nil {

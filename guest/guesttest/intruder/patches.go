@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patches has a kernel so many times begin what it patches itself for, and end it: each begins
-// with the first socket that asks for it, and ends with the last.
+// patches COUNT opens and closes sockets with options for which the kernel patches its code: when the
+// first socket uses one and when the last is closed.
 func patches(args []string) {
 	times, _ := strconv.Atoi(args[0])
 	for range times {
