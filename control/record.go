@@ -157,11 +157,7 @@ func (s service) VerifyAudit(ctx context.Context, _ *controlpb.VerifyAuditReques
 
 // Events sends past events, and with follow the ones to come.
 func (s service) Events(ctx context.Context, r *controlpb.EventsRequest, stream *connect.ServerStream[controlpb.EventsResponse]) error {
-	read := s.Backing.Events.List
-	if r.Follow {
-		read = s.Backing.Events.Subscribe
-	}
-	return sendAll(stream, read(ctx, events.Seq(r.After)), func(e events.Event) *controlpb.EventsResponse {
+	return sendAll(stream, s.Backing.Events.Read(ctx, events.Seq(r.After), r.Follow), func(e events.Event) *controlpb.EventsResponse {
 		return &controlpb.EventsResponse{Seq: int64(e.Seq), Time: moment(e.Time), Kind: string(e.Kind), Cause: e.Cause, Fields: e.Fields}
 	})
 }

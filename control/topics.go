@@ -27,15 +27,13 @@ func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, 
 	if filter.Topics, err = parseAll(r.Topics, services.ParseTopicPattern); err != nil {
 		return err
 	}
-	read := s.Topics.List
 	if r.Follow {
-		read = s.Topics.Subscribe
 		// Send the header, so that the client knows that it is subscribed.
 		if err := stream.Send(nil); err != nil {
 			return err
 		}
 	}
-	return sendAll(stream, read(ctx, filter), func(e services.Event) *controlpb.ReadTopicsResponse {
+	return sendAll(stream, s.Topics.Read(ctx, filter, r.Follow), func(e services.Event) *controlpb.ReadTopicsResponse {
 		agent, _ := s.Agents.Get(string(e.Agent)) // it may have been deleted meanwhile
 		p := &controlpb.ReadTopicsResponse{
 			Seq: int64(e.Seq), Time: moment(e.Time), Topic: string(e.Topic), Agent: string(agent.Name), Source: e.Source, Payload: string(e.Payload),

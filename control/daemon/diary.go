@@ -83,7 +83,7 @@ func (d *diary) write() {
 func (d *diary) keep() {
 	ctx, cancel := context.WithTimeout(context.Background(), keepLimit)
 	defer cancel()
-	for e, err := range d.journal.List(ctx, d.seen) {
+	for e, err := range d.journal.Read(ctx, d.seen, false) {
 		if err != nil {
 			d.log.Error("the events could not be read", "error", err)
 			break

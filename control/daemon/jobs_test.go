@@ -153,7 +153,7 @@ func TestJobsEndWithTheDaemon(t *testing.T) {
 	}
 	var causes []string
 	journal(func(j *events.Journal) {
-		for e, err := range j.List(t.Context(), 0) {
+		for e, err := range j.Read(t.Context(), 0, false) {
 			if err != nil {
 				t.Fatal(err)
 			}

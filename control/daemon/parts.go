@@ -139,7 +139,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 // makeResidents makes what belongs to agents: secrets, prompts, rooms, shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.api.Vault = vault.New(vault.Options{
-		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Plugins: d.permits(), Audit: d.api.Audit, Log: d.api.Log,
+		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Declared: d.permits().Declared, Audit: d.api.Audit, Log: d.api.Log,
 	})
 	d.closes(d.api.Vault.Close)
 	d.api.Prompts = prompts.New(prompts.Options{Keep: d.api.Vault.Set, Record: d.diary})
@@ -153,7 +153,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.api.Agents.Close)
 	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
 	d.closes(d.api.Sessions.Close)
-	if err := d.api.Sessions.Settle(d.api.Events.List(ctx, 0)); err != nil {
+	if err := d.api.Sessions.Settle(d.api.Events.Read(ctx, 0, false)); err != nil {
 		d.api.Log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
 	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db, d.api.Vault.Clean), services.NewLogs(d.api.Agents.Has, d.api.Vault.Clean), services.NewPluginConfig(d.db)

@@ -77,7 +77,10 @@ func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gu
 		return nil, err
 	}
 	if err := m.launch(j, room, r); err != nil {
-		m.drop(j)
+		m.mu.Lock()
+		delete(m.jobs, j.id)
+		m.mu.Unlock()
+		j.log.remove()
 		return nil, err
 	}
 	m.mu.Lock()
@@ -94,42 +97,26 @@ func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gu
 	return &guestpb.StartJobResponse{Job: j.describe()}, nil
 }
 
-// add makes a job and registers it.
+// add registers a new job, and removes the oldest ended ones.
 func (m *Manager) add(r *guestpb.StartJobRequest) (*job, error) {
 	j := newJob(r)
-	forgotten, err := m.place(j)
-	for _, old := range forgotten {
-		old.log.remove()
-	}
-	return j, err
-}
-
-// place registers a job and returns the old jobs that it forgot. The caller removes their logs
-// without the lock, because a busy disk is slow.
-func (m *Manager) place(j *job) (forgotten []*job, err error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	running, ended := m.of(j.user)
 	if len(running) >= config.MaxJobs {
+		m.mu.Unlock()
 		return nil, fault.Newf(fault.Rejected, "start job", "", "%d jobs are running", len(running)).
 			Advise("Wait until one has ended, or kill one.")
 	}
-	if len(ended) > maxEnded-1 {
-		forgotten = ended[maxEnded-1:]
-	}
-	for _, old := range forgotten {
-		delete(m.jobs, old.id)
+	old := ended[min(len(ended), maxEnded-1):]
+	for _, o := range old {
+		delete(m.jobs, o.id)
 	}
 	m.jobs[j.id] = j
-	return forgotten, nil
-}
-
-// drop removes a job that did not start.
-func (m *Manager) drop(j *job) {
-	m.mu.Lock()
-	delete(m.jobs, j.id)
 	m.mu.Unlock()
-	j.log.remove()
+	for _, o := range old {
+		o.log.remove() // without the lock, because a busy disk is slow
+	}
+	return j, nil
 }
 
 // of returns a user's jobs, newest first. The caller holds the lock.

@@ -13,8 +13,6 @@ const (
 	maxLeft = 32
 	// lateChars bounds the output kept of each between two calls.
 	lateChars = 2000
-	// maxLate is how many of them one call returns; the rest wait for the next.
-	maxLate = 16
 )
 
 // leave keeps an ended call's streams open for its background processes. The caller holds the
@@ -41,7 +39,7 @@ func (s *session) handOut() []*guestpb.LateOutput {
 	var list []*guestpb.LateOutput
 	still := s.left[:0]
 	for _, c := range s.left {
-		if len(c.late.buf) > 0 && len(list) < maxLate {
+		if len(c.late.buf) > 0 {
 			list = append(list, &guestpb.LateOutput{Command: printable.Clip(string(c.text)), Output: c.late.output()})
 			c.late = newLate()
 		}

@@ -75,7 +75,10 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	if err != nil {
 		return nil, err
 	}
-	d, err := openSpool(folder, inside, func(dir string) map[string]string { return k.files(dir, exports, profile) })
+	d, err := openSpool(folder, inside, func(dir string) map[string]string {
+		k = k.in(dir, exports, profile)
+		return k.files
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +137,10 @@ func (l *proc) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		_ = ours.Close()
 		return err
 	}
-	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env(l.spool.inside))
+	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env)
 	fd := uintptr(theirs)
 	l.child, err = l.session.manager.opts.Processes.Start(process.Spec{
-		Args: l.kind.args(l.spool.inside), Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
+		Args: l.kind.args, Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
 	})
 	if err != nil {
 		_ = ours.Close()
@@ -287,7 +290,7 @@ func (l *proc) end(cause string) {
 
 // press types the key that makes a shell at its prompt run the spooled call.
 func (l *proc) press(ctx context.Context) error {
-	return l.term.typeIn(ctx, []byte(l.kind.trigger(l.spool.inside)))
+	return l.term.typeIn(ctx, []byte(l.kind.trigger))
 }
 
 // repaint makes the shell print a new prompt if the current one is outdated. The caller has the

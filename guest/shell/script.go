@@ -5,6 +5,7 @@ package shell
 import (
 	_ "embed"
 	"regexp"
+	"slices"
 	"strings"
 
 	"osaurus-sandbox/internal/printable"
@@ -25,25 +26,24 @@ var (
 	shend string
 )
 
-// kind is a kind of shell.
+// kind is a kind of shell. In its texts, @DIR@ stands for the spool's path in the room.
 type kind struct {
-	args    func(dir string) []string
-	env     func(dir string) []string
-	files   func(dir string, exports []string, profile bool) map[string]string
-	trigger func(dir string) string // keys that make it run the spooled call
-	anew    string                  // keys that make it print a new prompt
+	args    []string
+	env     []string
+	files   map[string]string
+	profile string // reads the user's profile, in the file rc
+	trigger string // keys that make it run the spooled call
+	anew    string // keys that make it print a new prompt
 	// editing is true if it has a line editor, whose terminal modes show that it is at its prompt.
 	editing bool
 }
 
 // bash runs a call on Ctrl-^, at any point of a line. Nothing is echoed or added to the history.
 var bash = kind{
-	args: func(dir string) []string { return []string{"bash", "--rcfile", dir + "/rc", "-i"} },
-	env:  func(string) []string { return nil },
-	files: func(dir string, exports []string, profile bool) map[string]string {
-		return map[string]string{"rc": fill(bashrc, dir, bashprofile, exports, profile)}
-	},
-	trigger: func(string) string { return "\x1e" },
+	args:    []string{"bash", "--rcfile", "@DIR@/rc", "-i"},
+	files:   map[string]string{"rc": bashrc},
+	profile: bashprofile,
+	trigger: "\x1e",
 	anew:    "\x18\x1e",
 	editing: true,
 }
@@ -52,25 +52,31 @@ var bash = kind{
 // history and does not see the previous $?; aliases and functions named like builtins can break
 // it.
 var posix = kind{
-	args: func(string) []string { return []string{"/bin/sh", "-i"} },
-	env:  func(dir string) []string { return []string{"ENV=" + dir + "/rc"} },
-	files: func(dir string, exports []string, profile bool) map[string]string {
-		return map[string]string{
-			"rc":  fill(shrc, dir, shprofile, exports, profile),
-			"run": fill(shrun, dir, "", nil, false),
-			"end": fill(shend, dir, "", nil, false),
-		}
-	},
-	// Ctrl-U first, to discard a half-typed line.
-	trigger: func(dir string) string { return "\x15 . " + dir + "/run; . " + dir + "/end\r" },
+	args:    []string{"/bin/sh", "-i"},
+	env:     []string{"ENV=@DIR@/rc"},
+	files:   map[string]string{"rc": shrc, "run": shrun, "end": shend},
+	profile: shprofile,
+	trigger: "\x15 . @DIR@/run; . @DIR@/end\r", // Ctrl-U first, to discard a half-typed line
 }
 
-// fill fills in a script template. The folder's path must not contain quotes.
-func fill(script, dir, profile string, exports []string, withProfile bool) string {
-	if !withProfile {
-		profile = ""
+// in returns the kind's texts for a spool, whose path must not contain quotes.
+func (k kind) in(dir string, exports []string, profile bool) kind {
+	if !profile {
+		k.profile = ""
 	}
-	return strings.NewReplacer("@DIR@", dir, "@PROFILE@\n", profile, "@EXPORTS@\n", strings.Join(assignments(exports), "")).Replace(script)
+	texts := strings.NewReplacer("@DIR@", dir, "@PROFILE@\n", k.profile, "@EXPORTS@\n", strings.Join(assignments(exports), ""))
+	files := map[string]string{}
+	for name, text := range k.files {
+		files[name] = texts.Replace(text)
+	}
+	k.files, k.trigger = files, texts.Replace(k.trigger)
+	k.args, k.env = slices.Clone(k.args), slices.Clone(k.env)
+	for _, list := range [][]string{k.args, k.env} {
+		for i := range list {
+			list[i] = texts.Replace(list[i])
+		}
+	}
+	return k
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 
@@ -66,6 +67,7 @@ type Options struct {
 type Agents struct {
 	Options
 	rows registry
+	root *os.Root // the workspace
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -78,7 +80,6 @@ type Agents struct {
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
-	watched machine.Guest             // the last one that somebody has a token for
 
 	changed notify.Notifier // rung with every change of an agent
 }
@@ -104,6 +105,9 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 	a := &Agents{
 		Options: o, rows: registry{o.DB},
 		byName: map[config.AgentName]*member{}, remains: map[config.LinuxUser]bool{},
+	}
+	if err := a.openWorkspace(); err != nil {
+		return nil, err
 	}
 	list, remains, err := a.rows.load(ctx)
 	if err != nil {
@@ -131,11 +135,10 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 
 // Close ends background work.
 func (a *Agents) Close() {
-	a.mu.Lock()
-	a.end() // nobody begins to wait for a guest's end any more
-	a.mu.Unlock()
+	a.end()
 	a.work.Wait()
 	a.Tokens.RevokeAll()
+	_ = a.root.Close()
 }
 
 // List returns all agents, by name.

@@ -19,24 +19,19 @@ import (
 // A program in the room makes the connection, as the agent and within its limits.
 func (a *Agents) Connect(ctx context.Context, ref string, port config.Port, in io.Reader, out io.Writer) error {
 	const op = "connect to port"
-	l, agent, err := a.RunningRoom(ref).Enter(ctx)
+	agent, err := a.Get(ref)
 	if err != nil {
 		return err
 	}
-	defer l.Release()
 	subject := fmt.Sprintf("%v of %s", port, agent.Name)
-	p, err := l.Exec(ctx, agent.User, engine.Command{
+	exit, err := a.RunningRoom(string(agent.ID)).run(ctx, op, subject, engine.Command{
 		Args:  []string{protocol.ShimPath, wire.Connect, port.String()},
 		Env:   []string{"GOMAXPROCS=1"}, // it copies: more threads would only count against the room's processes
 		Stdin: in, Stdout: out,
 	})
-	if err != nil {
-		return a.broken(op, subject, agent, err)
-	}
-	exit, err := p.Wait()
 	switch {
 	case err != nil:
-		return a.broken(op, subject, agent, err)
+		return err
 	case exit.Signal == 0 && exit.Code == fault.ExitNotFound:
 		return fault.Newf(fault.NotFound, op, subject, "nothing listens on it").Advise("Start a server in the agent's room that listens on 127.0.0.1 or on all addresses.")
 	case exit.Status() != 0:

@@ -56,23 +56,14 @@ func (a Agent) within(file string) string {
 
 // script runs one end of a copy in an agent's room, as the agent.
 func (a *Agents) script(ctx context.Context, agent Agent, op, subject string, cmd engine.Command) error {
-	l, _, err := a.Room(string(agent.ID)).Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
 	var said complaint
 	cmd.Stderr = &said
-	p, err := l.Exec(ctx, agent.User, cmd)
-	if fault.KindOf(err) == fault.NotFound && a.Has(agent.ID) {
+	exit, err := a.Room(string(agent.ID)).run(ctx, op, subject, cmd)
+	switch {
+	case fault.KindOf(err) == fault.NotFound && a.Has(agent.ID):
 		return notThere(op, subject) // the folder that it is in
-	}
-	if err != nil {
-		return a.broken(op, subject, agent, err)
-	}
-	switch exit, err := p.Wait(); {
 	case err != nil:
-		return a.broken(op, subject, agent, err)
+		return err
 	case exit.Status() == copyfiles.ExitNotFound:
 		return notThere(op, subject)
 	case exit.Status() == copyfiles.ExitRefused:

@@ -43,17 +43,16 @@ func (a *Agents) show(agent Agent) error {
 	})
 }
 
-// workspace opens the workspace's folder.
-func (a *Agents) workspace() (*os.Root, error) {
+// openWorkspace opens the workspace's folder.
+func (a *Agents) openWorkspace() error {
 	dir, err := a.Home.Make(a.Home.Workspace())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, folderFault("open workspace", dir, err)
+	if a.root, err = os.OpenRoot(dir); err != nil {
+		return folderFault("open workspace", dir, err)
 	}
-	return root, nil
+	return nil
 }
 
 func folderFault(op, dir string, err error) error {
@@ -62,16 +61,11 @@ func folderFault(op, dir string, err error) error {
 
 // makeHome makes an agent's home folder unless it is there.
 func (a *Agents) makeHome(agent Agent) error {
-	root, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := root.MkdirAll(agent.subtree(), privateDir); err != nil {
+	if err := a.root.MkdirAll(agent.subtree(), privateDir); err != nil {
 		return folderFault("make home folder", agent.subtree(), err)
 	}
 	// What the agent has put there instead is its own business.
-	if err := root.Mkdir(path.Join(agent.subtree(), plugins), privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := a.root.Mkdir(path.Join(agent.subtree(), plugins), privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return folderFault("make home folder", path.Join(agent.subtree(), plugins), err)
 	}
 	return nil
@@ -80,13 +74,8 @@ func (a *Agents) makeHome(agent Agent) error {
 // folderFree refuses a name whose folder exists but belongs to nobody: a
 // deleted agent may have left it.
 func (a *Agents) folderFree(op string, name config.AgentName) error {
-	root, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	dir := path.Join(homes, string(name))
-	_, err = root.Lstat(dir)
+	_, err := a.root.Lstat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -113,14 +102,9 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 	if agent.Folder = agent.Name; agent.subtree() == before {
 		return nil
 	}
-	root, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	// It can be repeated after a crash: a folder that was moved is not there
 	// anymore.
-	if err := root.Rename(before, agent.subtree()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := a.root.Rename(before, agent.subtree()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return folderFault(op, before, err)
 	}
 	if err := a.rows.update(ctx, op, agent); err != nil {
@@ -155,12 +139,7 @@ func (a *Agents) setAside(agent Agent) error {
 	if slices.ContainsFunc(a.List(), func(other Agent) bool { return other.Folder == agent.Folder }) {
 		return nil
 	}
-	root, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := root.Rename(agent.subtree(), path.Join(homes, aside+rand.Text())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := a.root.Rename(agent.subtree(), path.Join(homes, aside+rand.Text())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return folderFault("delete workspace", agent.subtree(), err)
 	}
 	return nil
@@ -182,18 +161,13 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 func (a *Agents) sweepFolders() error {
 	a.sweeping.Lock()
 	defer a.sweeping.Unlock()
-	root, err := a.workspace()
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	list, err := fs.ReadDir(root.FS(), homes)
+	list, err := fs.ReadDir(a.root.FS(), homes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, entry := range list {
 		if strings.HasPrefix(entry.Name(), aside) {
-			err = errors.Join(err, remove(root, path.Join(homes, entry.Name())))
+			err = errors.Join(err, remove(a.root, path.Join(homes, entry.Name())))
 		}
 	}
 	return err

@@ -135,6 +135,23 @@ func (a *Agents) broken(op, subject string, agent Agent, err error) error {
 	return fault.New(fault.KindOf(err), op, subject, why).Advise(fault.AdviceOf(err))
 }
 
+// run runs a helper in the room, whose output is not redacted. Errors are about op and subject.
+func (r Room) run(ctx context.Context, op, subject string, cmd engine.Command) (exit engine.Exit, err error) {
+	l, agent, err := r.Enter(ctx)
+	if err != nil {
+		return exit, err
+	}
+	defer l.Release()
+	p, err := l.Exec(ctx, agent.User, cmd)
+	if err == nil {
+		exit, err = p.Wait()
+	}
+	if err != nil {
+		return exit, r.agents.broken(op, subject, agent, err)
+	}
+	return exit, nil
+}
+
 // files does something with the files of the room.
 func (r Room) files(ctx context.Context, do func(engine.Files) error) error {
 	lease, agent, err := r.Enter(ctx)

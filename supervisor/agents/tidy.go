@@ -16,14 +16,19 @@ const tidyEvery = time.Minute
 
 // tidy catches up with what could not be done earlier. When a guest has
 // started or answers again, it removes the rooms of deleted agents and applies
-// changed settings. When a guest has ended, it renames home folders.
+// changed settings. When a guest has ended, it revokes tokens and renames home
+// folders.
 func (a *Agents) tidy(vm *machine.Machine) {
 	var was machine.Status
 	var tidied time.Time
 	for status := vm.Status(); ; { // which changes every few seconds while a guest runs
+		another := status.State != was.State || !status.StartedAt.Equal(was.StartedAt)
+		if another {
+			a.revokeEnded(vm)
+		}
 		switch status.State {
 		case machine.Running:
-			if was.State != machine.Running || !status.StartedAt.Equal(was.StartedAt) || time.Since(tidied) >= tidyEvery {
+			if another || time.Since(tidied) >= tidyEvery {
 				tidied = time.Now()
 				a.clearAll(vm)
 				a.applyAll(vm)

@@ -21,7 +21,6 @@ func (a *Agents) admit(g machine.Guest, m *member) (Agent, bridge.Token, error) 
 	}
 	if m.pass.in != g {
 		m.pass = pass{g, a.Tokens.Mint(bridge.Holder{Agent: m.ID, Name: m.Name, User: m.User, UID: m.UID})}
-		a.outlive(g)
 	}
 	return m.Agent, m.pass.token, nil
 }
@@ -32,24 +31,16 @@ func (a *Agents) revoke(m *member) {
 	a.Tokens.Revoke(m.User)
 }
 
-// outlive revokes the tokens of a guest when it ends. Agents.mu is held.
-func (a *Agents) outlive(g machine.Guest) {
-	if a.watched == g || a.life.Err() != nil {
-		return
+// revokeEnded revokes the tokens of a machine's guests that have ended.
+func (a *Agents) revokeEnded(vm *machine.Machine) {
+	var now machine.Guest
+	if l, ok := vm.Peek(); ok {
+		defer l.Release()
+		now = l.Guest
 	}
-	a.watched = g
-	a.work.Go(func() {
-		select {
-		case <-g.Done():
-		case <-a.life.Done(): // all of them go
-			return
-		}
+	for _, m := range a.members(vm, func(m *member) bool { return m.pass.in != nil && m.pass.in != now }) {
 		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, m := range a.byName {
-			if m.pass.in == g {
-				a.revoke(m)
-			}
-		}
-	})
+		a.revoke(m)
+		a.mu.Unlock()
+	}
 }

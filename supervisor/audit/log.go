@@ -88,13 +88,8 @@ type Filter struct {
 // List yields the selected entries, newest first.
 func (l *Log) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		size, n := page, 0
-		if f.Limit > 0 {
-			size = min(f.Limit, page)
-		}
-		for e, err := range store.Pages(size, func(last Entry) ([]Entry, error) {
-			return l.page(ctx, f, cmp.Or(last.Seq, f.Before), size)
-		}) {
+		n := 0
+		for e, err := range store.Pages(page, func(last Entry) ([]Entry, error) { return l.page(ctx, f, cmp.Or(last.Seq, f.Before)) }) {
 			if n++; !yield(e, err) || n == f.Limit {
 				return
 			}
@@ -102,7 +97,7 @@ func (l *Log) List(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	}
 }
 
-func (l *Log) page(ctx context.Context, f Filter, before Seq, size int) ([]Entry, error) {
+func (l *Log) page(ctx context.Context, f Filter, before Seq) ([]Entry, error) {
 	query, args := "SELECT * FROM audit WHERE true", []any{}
 	if !f.Since.IsZero() {
 		query, args = query+" AND time >= ?", append(args, f.Since.UnixNano())
@@ -113,5 +108,5 @@ func (l *Log) page(ctx context.Context, f Filter, before Seq, size int) ([]Entry
 	if before > 0 {
 		query, args = query+" AND seq < ?", append(args, before)
 	}
-	return store.Select(ctx, l.db, "list audit", scan, query+" ORDER BY seq DESC LIMIT ?", append(args, size)...)
+	return store.Select(ctx, l.db, "list audit", scan, query+" ORDER BY seq DESC LIMIT ?", append(args, page)...)
 }

@@ -59,7 +59,7 @@ func (j *Journal) add(t testing.TB, kind Kind, n int) (last Event) {
 
 func (j *Journal) list(t testing.TB, after Seq) (list []Event) {
 	t.Helper()
-	for e, err := range j.List(t.Context(), after) {
+	for e, err := range j.Read(t.Context(), after, false) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestNote(t *testing.T) {
 		t.Errorf("after 2: %+v", list)
 	}
 	for _, foreign := range []Seq{-1, 4, 1 << 62} {
-		for _, err := range j.Subscribe(t.Context(), foreign) {
+		for _, err := range j.Read(t.Context(), foreign, true) {
 			if fault.KindOf(err) != fault.InvalidArgs {
 				t.Errorf("after %d: %v", foreign, err)
 			}
@@ -195,7 +195,7 @@ func next(t testing.TB, j *Journal, after Seq) (func() Event, func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for e, err := range j.Subscribe(ctx, after) {
+		for e, err := range j.Read(ctx, after, true) {
 			if err != nil {
 				return
 			}

@@ -15,20 +15,10 @@ import (
 // is slow.
 const page = 256
 
-// Subscribe yields all events after a number in order, the stored ones and then new ones
-// until the context ends. A reader so slow that events are deleted before it reads them
-// gets one event of kind Gap instead. A number that does not exist yet is
-// fault.InvalidArgs.
-func (j *Journal) Subscribe(ctx context.Context, after Seq) iter.Seq2[Event, error] {
-	return j.read(ctx, after, true)
-}
-
-// List yields the stored events after a number.
-func (j *Journal) List(ctx context.Context, after Seq) iter.Seq2[Event, error] {
-	return j.read(ctx, after, false)
-}
-
-func (j *Journal) read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[Event, error] {
+// Read yields the stored events after a number in order, and with follow then new ones until the
+// context ends. A reader so slow that events are deleted before it reads them gets one event of
+// kind Gap instead. A number that does not exist yet is fault.InvalidArgs.
+func (j *Journal) Read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if last := j.Last(); cursor < 0 || cursor > last {
 			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", fmt.Sprintf("after %d", cursor), "the newest is %d", last).

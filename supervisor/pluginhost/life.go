@@ -48,7 +48,7 @@ func (h heard) Follow(ctx context.Context, agent config.AgentID, after life.Seq,
 		f.Topics = append(f.Topics, services.TopicPattern(p))
 	}
 	return func(yield func(life.Heard, error) bool) {
-		for e, err := range h.topics.Subscribe(ctx, f) {
+		for e, err := range h.topics.Read(ctx, f, true) {
 			out := life.Heard{Seq: life.Seq(e.Seq), Time: e.Time, Topic: e.Topic, Source: e.Source, Payload: e.Payload}
 			if e.Gap != nil {
 				out.Lost = int64(e.Gap.To-e.Gap.From) + 1

@@ -45,7 +45,7 @@ func TestClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []string{logs.list(t, alice)[0].Text, memory.all(t, alice)[0].Content, memory.all(t, bob)[0].Content, task.Text, task.Key}
-	for e, err := range topics.List(t.Context(), TopicFilter{}) {
+	for e, err := range topics.Read(t.Context(), TopicFilter{}, false) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -148,22 +148,10 @@ type TopicFilter struct {
 	Topics []TopicPattern
 }
 
-// Subscribe yields the stored events and then new ones until the context ends. A
-// reader too slow to read all gets a Gap. A number that does not exist yet is
-// fault.InvalidArgs, an unknown agent fault.NotFound.
-func (t *Topics) Subscribe(ctx context.Context, f TopicFilter) iter.Seq2[Event, error] {
-	return t.read(ctx, f, true)
-}
-
 // Last returns the number of the newest event of any agent.
 func (t *Topics) Last(ctx context.Context) (events.Seq, error) {
 	last, _, err := store.Find(ctx, t.db, "read events", store.Value[events.Seq], "SELECT seq FROM sqlite_sequence WHERE name = 'topics'")
 	return last, err
-}
-
-// List yields the stored events.
-func (t *Topics) List(ctx context.Context, f TopicFilter) iter.Seq2[Event, error] {
-	return t.read(ctx, f, false)
 }
 
 // topicCursor is the position of a reader.
@@ -172,7 +160,10 @@ type topicCursor struct {
 	gap events.Seq // gaps are reported up to here
 }
 
-func (t *Topics) read(ctx context.Context, f TopicFilter, follow bool) iter.Seq2[Event, error] {
+// Read yields the stored events of a filter, and with follow then new ones until the context ends.
+// A reader too slow to read all gets a Gap. A number that does not exist yet is fault.InvalidArgs,
+// an unknown agent fault.NotFound.
+func (t *Topics) Read(ctx context.Context, f TopicFilter, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if len(f.Topics) > maxPatterns {
 			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than %d", len(f.Topics), maxPatterns).Advise("Use a prefix with *, or no filter."))

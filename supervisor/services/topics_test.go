@@ -31,7 +31,7 @@ func (t *Topics) emit(tb testing.TB, who bridge.Caller, topic bridge.Topic, payl
 // list formats the events of a filter: "topic payload", or "gap from-to".
 func (t *Topics) list(tb testing.TB, f TopicFilter) (list []string) {
 	tb.Helper()
-	for e, err := range t.List(tb.Context(), f) {
+	for e, err := range t.Read(tb.Context(), f, false) {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestTopicScopes(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-	for e := range topics.List(t.Context(), TopicFilter{}) {
+	for e := range topics.Read(t.Context(), TopicFilter{}, false) {
 		if e.Agent != alice.Agent || e.Source != "sandbox:agent-alice" || e.Time.Before(before) || e.Time.After(time.Now()) {
 			t.Errorf("%+v", e)
 		}
@@ -84,7 +84,7 @@ func TestTopicScopes(t *testing.T) {
 		"not yet": {TopicFilter{After: 5}, fault.InvalidArgs}, "never": {TopicFilter{After: -1}, fault.InvalidArgs},
 		"nobody": {TopicFilter{Agent: stranger.Agent}, fault.NotFound}, "too many topics": {TopicFilter{Topics: make([]TopicPattern, maxPatterns+1)}, fault.InvalidArgs},
 	} {
-		for _, err := range topics.Subscribe(t.Context(), tc.filter) {
+		for _, err := range topics.Read(t.Context(), tc.filter, true) {
 			if fault.KindOf(err) != tc.kind {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -158,7 +158,7 @@ func TestTopicFollow(t *testing.T) {
 	at := events.Seq(0)
 	for at < all { // in several sittings
 		sitting := 30
-		for e, err := range topics.Subscribe(ctx, TopicFilter{Agent: bob.Agent, After: at}) {
+		for e, err := range topics.Read(ctx, TopicFilter{Agent: bob.Agent, After: at}, true) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestTopicFollow(t *testing.T) {
 	}
 	<-emitted
 	cancel()
-	for _, err := range topics.Subscribe(ctx, TopicFilter{After: at}) {
+	for _, err := range topics.Read(ctx, TopicFilter{After: at}, true) {
 		if err == nil {
 			t.Error("there is more than there was")
 		}

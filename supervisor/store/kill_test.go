@@ -154,7 +154,7 @@ func check(t *testing.T, path string, acknowledged map[string]map[int64]bool) {
 		t.Fatal(err)
 	}
 	there := map[int64]bool{}
-	for e, err := range journal.List(ctx, 0) {
+	for e, err := range journal.Read(ctx, 0, false) {
 		if err != nil || e.Kind == events.Gap {
 			t.Fatalf("%+v, %v", e, err)
 		}

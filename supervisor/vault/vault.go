@@ -26,21 +26,15 @@ const (
 	pluginClient = "plugin"
 )
 
-// Plugins says which secrets plugins declare.
-type Plugins interface {
-	// Declared returns the secrets that a plugin declares, if the agent has it.
-	Declared(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool)
-}
-
 // Options configure a Vault.
 type Options struct {
 	Home config.Home
 	// Which returns the store that the settings name.
 	Which func() config.SecretStore
-	// Plugins may be nil if none is installed.
-	Plugins Plugins
-	Audit   *audit.Log
-	Log     *slog.Logger
+	// Declared returns the secrets that a plugin declares, if the agent has it. It may be nil.
+	Declared func(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool)
+	Audit    *audit.Log
+	Log      *slog.Logger
 	// Open opens a store. The default is stores.Open without a passphrase prompt.
 	Open func(config.SecretStore) secrets.Store
 	// Patience is how long an agent's first command waits for its secrets. The default
@@ -206,10 +200,10 @@ func (v *Vault) find(ctx context.Context, who bridge.Caller, name config.SecretN
 
 // declares returns an error if an installed plugin does not declare the secret.
 func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
-	if v.Plugins == nil || who.Plugin == "" {
+	if v.Declared == nil || who.Plugin == "" {
 		return nil
 	}
-	names, installed := v.Plugins.Declared(who.Agent, who.Plugin)
+	names, installed := v.Declared(who.Agent, who.Plugin)
 	if !installed {
 		return nil
 	}

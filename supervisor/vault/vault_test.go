@@ -76,7 +76,7 @@ func (d declared) Declared(_ config.AgentID, plugin config.PluginID) ([]config.S
 	return names, installed
 }
 
-func newRig(t *testing.T, plugins vault.Plugins) *rig {
+func newRig(t *testing.T, plugins declared) *rig {
 	t.Helper()
 	t.Setenv(agefile.PassphraseFileVariable, "")
 	home := config.Home(t.TempDir())
@@ -86,7 +86,7 @@ func newRig(t *testing.T, plugins vault.Plugins) *rig {
 	}
 	r := &rig{t: t, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
 	r.Vault = vault.New(vault.Options{
-		Home: home, Plugins: plugins, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Home: home, Declared: plugins.Declared, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Which: func() config.SecretStore { r.mu.Lock(); defer r.mu.Unlock(); return r.which },
 		Open:  func(which config.SecretStore) secrets.Store { return r.stores[which] },
 	})
