@@ -72,8 +72,15 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 
 // List lists the jobs of one agent, or of all.
 func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
-	list, err := s.Sessions.Jobs(ctx, r.Agent)
-	return &controlpb.ListJobsResponse{Jobs: protos(list, func(j sessions.Job) *controlpb.Job { return jobProto(j.Agent, j.Job) })}, err
+	list := &controlpb.ListJobsResponse{}
+	err := s.Sessions.Each(r.Agent, func(agent agents.Agent, room sessions.Room) error {
+		jobs, err := room.Jobs(ctx)
+		for _, j := range jobs {
+			list.Jobs = append(list.Jobs, jobProto(agent, j))
+		}
+		return err
+	})
+	return list, err
 }
 
 // Poll returns the state of a job.

@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/sessions"
 )
 
@@ -154,13 +155,20 @@ func sizeOf(r *controlpb.Resize) engine.TerminalSize { return terminalSize(r.Get
 
 // List lists the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {
-	list, err := s.Sessions.Sessions(ctx, r.Agent)
-	return &controlpb.ListSessionsResponse{Sessions: protos(list, sessionProto)}, err
+	list := &controlpb.ListSessionsResponse{}
+	err := s.Sessions.Each(r.Agent, func(agent agents.Agent, room sessions.Room) error {
+		found, err := room.Sessions(ctx)
+		for _, s := range found {
+			list.Sessions = append(list.Sessions, sessionProto(agent, s))
+		}
+		return err
+	})
+	return list, err
 }
 
-func sessionProto(s sessions.Session) *controlpb.Session {
+func sessionProto(agent agents.Agent, s engine.Session) *controlpb.Session {
 	return &controlpb.Session{
-		Agent: string(s.Agent.Name), Session: s.ID, State: string(s.State), Pid: int32(s.PID), Command: s.Command, Dir: printable.Text(s.Dir),
+		Agent: string(agent.Name), Session: s.ID, State: string(s.State), Pid: int32(s.PID), Command: s.Command, Dir: printable.Text(s.Dir),
 		Attached: uint32(s.Attached), Waiting: uint32(s.Waiting), Made: moment(s.Made), Used: moment(s.Used),
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
@@ -81,58 +80,22 @@ func (m *Manager) note(kind events.Kind, by machine.Cause, agent agents.Agent, m
 	m.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
 }
 
-// Session is a session of an agent.
-type Session struct {
-	Agent agents.Agent
-	engine.Session
-}
-
-// Job is a job of an agent.
-type Job struct {
-	Agent agents.Agent
-	engine.Job
-}
-
-// Sessions lists the sessions of an agent, or of all agents if ref is empty: see Room.Sessions.
-func (m *Manager) Sessions(ctx context.Context, ref string) ([]Session, error) {
-	return list(m, ref, func(r Room, agent agents.Agent) (found []Session, err error) {
-		sessions, err := r.Sessions(ctx)
-		for _, s := range sessions {
-			found = append(found, Session{agent, s})
-		}
-		return found, err
-	})
-}
-
-// Jobs lists the jobs of an agent, or of all agents if ref is empty, the newest first.
-func (m *Manager) Jobs(ctx context.Context, ref string) ([]Job, error) {
-	return list(m, ref, func(r Room, agent agents.Agent) (found []Job, err error) {
-		jobs, err := r.Jobs(ctx)
-		for _, j := range jobs {
-			found = append(found, Job{agent, j})
-		}
-		return found, err
-	})
-}
-
-// list collects what the rooms of one agent, or of all agents by name, hold.
-func list[T any](m *Manager, ref string, of func(Room, agents.Agent) ([]T, error)) (all []T, err error) {
+// Each calls do for the room of an agent, or of all agents by name if ref is empty.
+func (m *Manager) Each(ref string, do func(agents.Agent, Room) error) error {
 	which := m.Agents.List()
 	if ref != "" {
 		agent, err := m.Agents.Get(ref)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		which = []agents.Agent{agent}
 	}
 	for _, agent := range which {
-		found, err := of(m.Room(string(agent.ID), ""), agent)
-		if err != nil && m.Agents.Has(agent.ID) {
-			return nil, err
+		if err := do(agent, m.Room(string(agent.ID), "")); err != nil && m.Agents.Has(agent.ID) {
+			return err
 		}
-		all = append(all, found...)
 	}
-	return all, nil
+	return nil
 }
 
 // Settle records the ends of jobs that an earlier daemon missed, for example because it was

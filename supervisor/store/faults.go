@@ -23,49 +23,42 @@ func (db *DB) Fault(op string, err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
 	}
-	dir := filepath.Dir(db.path)
 	var (
-		room     = "Make room on the disk of " + dir + " and try again: nothing that was written is lost."
+		room     = "Make room on the disk of " + filepath.Dir(db.path) + " and try again: nothing that was written is lost."
 		writable = "Make " + db.path + " and its folder writable for you."
-		ours     = "This should not happen: see the daemon's log (osaurus-sandbox logs), and report it."
 		broken   = "Keep a copy of " + db.path + ", then restore it from a backup or move it away: a new one is made."
-		fail     = func(kind fault.Kind, advice string) error {
-			return fault.New(kind, op, db.path, trouble{err}).Advise(advice)
-		}
+		kind     = fault.Execution
+		advice   = "This should not happen: see the daemon's log (osaurus-sandbox logs), and report it."
+		code     = 0
 	)
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		code = e.Code()
+	}
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(op, "", err)
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fail(fault.Unavailable, room)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fail(fault.Unavailable, writable)
-	case errors.Is(err, fs.ErrNotExist):
-		return fail(fault.NotFound, "It is made when the sandbox is first used: osaurus-sandbox up")
-	}
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return fail(fault.Execution, ours)
-	}
-	if e.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY { // all of them are to agents
+	case code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: // all of them are to agents
 		return fault.Newf(fault.NotFound, op, "", "the agent was deleted")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		kind, advice = fault.Unavailable, room
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		kind, advice = fault.Unavailable, writable
+	case errors.Is(err, fs.ErrNotExist):
+		kind, advice = fault.NotFound, "It is made when the sandbox is first used: osaurus-sandbox up"
 	}
-	switch e.Code() & 0xff { // without the extended code
-	case sqlite3.SQLITE_FULL:
-		return fail(fault.Unavailable, room)
+	switch code & 0xff { // without the extended code
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR: // a full disk can be either
+		kind, advice = fault.Unavailable, room
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
-		return fail(fault.Unavailable, writable)
-	case sqlite3.SQLITE_IOERR:
-		// A full disk can be this one too.
-		return fail(fault.Unavailable, "See that the disk of "+dir+" works and has room.")
+		kind, advice = fault.Unavailable, writable
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fail(fault.Execution, broken)
+		advice = broken
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fail(fault.Timeout, "Another program holds "+db.path+" for long: close it.")
+		kind, advice = fault.Timeout, "Another program holds "+db.path+" for long: close it."
 	case sqlite3.SQLITE_CONSTRAINT:
-		return fail(fault.Rejected, ours)
+		kind = fault.Rejected
 	}
-	return fail(fault.Execution, ours)
+	return fault.New(kind, op, db.path, trouble{err}).Advise(advice)
 }
 
 // trouble is an error with the database's path, which programs in the guest must not see.
