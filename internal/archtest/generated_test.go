@@ -54,7 +54,7 @@ func TestGeneratedParts(t *testing.T) {
 	}
 }
 
-// brief shortens what settings allow to fit a table.
+// brief shortens descriptions of allowed values.
 var brief = strings.NewReplacer("a whole number from ", "", "a list, each item ", "a list of: ", "true or false", "true, false", "|", "\\|")
 
 func settingsTable(list []config.Description, withEffect bool) string {

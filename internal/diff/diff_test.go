@@ -35,7 +35,7 @@ func TestDiffsApply(t *testing.T) {
 	}
 }
 
-// What lies between two changes is not shown, but for the lines around them.
+// Lines between two changes are shown only near them.
 func TestParts(t *testing.T) {
 	between := strings.Repeat("line\n", 20)
 	const want = "--- f\n+++ f\n@@ -1,4 +1,4 @@\n-1\n+x\n line\n line\n line\n@@ -19,4 +19,4 @@\n line\n line\n line\n-2\n+y\n"

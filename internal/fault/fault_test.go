@@ -52,7 +52,7 @@ func TestKindOfIsTheOutermost(t *testing.T) {
 	}
 }
 
-// A full disk is met everywhere: what helps needs to be said once.
+// Errors of a full disk get advice, wherever they come from.
 func TestAdviceForFullDisk(t *testing.T) {
 	full := &os.PathError{Op: "write", Path: "/a", Err: syscall.ENOSPC}
 	for _, err := range []error{full, fault.New(fault.Execution, "build image", "", errors.Join(errors.New("x"), full))} {

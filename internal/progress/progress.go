@@ -12,7 +12,7 @@ type Event struct {
 	Step string // what is being done, for people: "download alpine-virt.iso"
 	// Done and Total count bytes; Total is zero while unknown.
 	Done, Total int64
-	Rate        float64       // bytes per second since the step began, without what was there before
+	Rate        float64       // bytes per second since the step began
 	Left        time.Duration // estimate; zero while unknown
 	Finished    bool          // the last event of its step
 	Note        string        // a message that belongs to no step
@@ -31,7 +31,7 @@ type Meter struct {
 	mu       sync.Mutex
 	event    Event
 	began    time.Time
-	base     int64 // what was done before the meter began
+	base     int64 // done before the meter began
 	reported time.Time
 }
 

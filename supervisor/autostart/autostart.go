@@ -149,8 +149,8 @@ func (s Service) Uninstall(ctx context.Context) error {
 type Status struct {
 	File      string `json:"file"`
 	Installed bool   `json:"installed"`
-	// Current is whether the description is what Install would write: the
-	// program may have moved since.
+	// Current is false if Install would write another description, for example
+	// because the program has moved.
 	Current bool `json:"current"`
 	Running bool `json:"running"`
 }

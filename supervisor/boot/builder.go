@@ -112,8 +112,8 @@ func offline(op string, err error) error {
 		Advise("Check the network and build again. Until then the bare image works, without its tools.")
 }
 
-// setUp mounts the new root. It removes what an earlier build left in it, and has
-// the kernel write soon what is downloaded: a killed builder then keeps it.
+// setUp mounts the new root without leftovers of an earlier build. It makes the kernel
+// write downloads to the disk soon, so that a killed builder keeps them.
 var setUp = []string{
 	"sysctl -w vm.dirty_expire_centisecs=100 vm.dirty_writeback_centisecs=100",
 	"rm -rf " + scratch,
@@ -127,7 +127,7 @@ var setUp = []string{
 	"cp /etc/resolv.conf " + newRoot + "/etc/resolv.conf",
 }
 
-// cleanUp leaves only what belongs to a base.
+// cleanUp leaves only the files of a base.
 var cleanUp = []string{
 	"umount " + newRoot + "/proc",
 	"umount " + newRoot + "/dev",

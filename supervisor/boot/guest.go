@@ -1,4 +1,4 @@
-// Package boot prepares what a home's sandbox boots from, builds its toolbox and boots its guest.
+// Package boot prepares the boot files of a home, builds its toolbox and boots its guest.
 package boot
 
 import (

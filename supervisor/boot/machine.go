@@ -36,7 +36,7 @@ type Machine struct {
 	ConsoleLog string
 }
 
-// Boot boots what Prepare made, and verifies that the guest can use its disk.
+// Boot boots the files of Prepare, and verifies that the guest can use its disk.
 func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.Tracker) (*Guest, Machine, error) {
 	spec, err := s.spec(set)
 	if err != nil {

@@ -33,7 +33,7 @@ type Site struct {
 	ready prepared
 }
 
-// prepared is what Prepare found or made.
+// prepared is the result of Prepare.
 type prepared struct {
 	image   image.Image
 	choice  sources.Choice
@@ -56,8 +56,8 @@ func (s *Site) Check(ctx context.Context) (accelerator string, err error) {
 	return s.can.Accelerator, err
 }
 
-// Prepare makes what a boot with these settings needs. If fresh is set, it verifies
-// what exists and makes broken parts again.
+// Prepare makes the files that a boot with these settings needs. If fresh is set, it
+// verifies existing ones and makes broken parts again.
 func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, tracker *progress.Tracker) error {
 	known, _ := s.record()
 	var p prepared

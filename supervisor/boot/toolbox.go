@@ -90,8 +90,8 @@ func (b ToolboxBuilder) Build(ctx context.Context, p pack.Pack, report progress.
 	return i, nil
 }
 
-// recipe identifies what is added to the bare base. Mirrors are left out, since
-// what they deliver is signed.
+// recipe identifies the additions to the bare base. Mirrors are left out, since their
+// packages are signed.
 func (b ToolboxBuilder) recipe() []string {
 	return append([]string{"apk", recipeFormat}, texts(b.Packages)...)
 }

@@ -193,7 +193,7 @@ func TestThereAndBack(t *testing.T) {
 	})
 }
 
-// A copy removes what an older one that was killed has left, and nothing else.
+// A copy removes the folder of a copy that was killed days ago, and nothing else.
 func TestLeftover(t *testing.T) {
 	rooms(t, func(t *testing.T, r room) {
 		there, source := t.TempDir(), filepath.Join(t.TempDir(), "a")

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Sum counts what was copied.
+// Sum counts copied files.
 type Sum struct {
 	Files int
 	Bytes int64

@@ -1,4 +1,4 @@
-// Package doctor checks what this computer and a running guest can do, and names the fix for each problem.
+// Package doctor checks this computer and a running guest, and names the fix for each problem.
 package doctor
 
 import (
@@ -24,7 +24,7 @@ import (
 	"osaurus-sandbox/vm/image/sources"
 )
 
-// Report lists what Examine found.
+// Report lists the findings of Examine.
 type Report struct {
 	Ready    bool         `json:"ready"` // whether guests can boot: nothing is missing
 	Findings []vm.Finding `json:"findings"`

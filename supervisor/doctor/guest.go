@@ -92,7 +92,7 @@ type check struct {
 	do                func(context.Context, checker) (string, error)
 }
 
-// checker is what checks use of a sandbox.
+// checker has the sandbox and agents that checks use.
 type checker struct {
 	Sandbox
 	agents Agents

@@ -14,9 +14,8 @@ import (
 // network for a Machine, which itself only decides. Its methods are called one
 // at a time, unless they say otherwise.
 type Backend interface {
-	// Check asks whether this computer can run machines and names what runs
-	// their instructions. It fails with Unavailable and advice. One Check
-	// succeeds before any Boot.
+	// Check returns the accelerator of machines on this computer. If it can run
+	// none, it fails with Unavailable and advice. A Check precedes any Boot.
 	Check(ctx context.Context) (accelerator string, err error)
 	// Provisioned reports whether Prepare has succeeded since the last Remove.
 	// It is quick, and may be called at any time.
@@ -24,14 +23,14 @@ type Backend interface {
 	// Ready reports whether a boot with these settings needs no long
 	// preparation. It is quick.
 	Ready(s config.Settings) bool
-	// Prepare makes what a boot with these settings needs. With fresh, it
-	// verifies everything and replaces what is broken.
+	// Prepare makes the files that a boot with these settings needs. With fresh, it
+	// verifies everything and replaces broken parts.
 	Prepare(ctx context.Context, s config.Settings, fresh bool, tracker *progress.Tracker) error
-	// Boot boots what was prepared and returns when the guest is ready for
+	// Boot boots the prepared files and returns when the guest is ready for
 	// commands. Nothing is left behind if it fails.
 	Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (Guest, boot.Machine, error)
-	// Reset removes what the guest has changed outside of the workspace. No
-	// guest runs. Prepare then starts with an empty data disk.
+	// Reset removes the guest's changes outside of the workspace. No guest runs.
+	// Prepare then starts with an empty data disk.
 	Reset(ctx context.Context) error
 	// Remove removes the data disk and everything made for booting. No guest
 	// runs.
@@ -50,7 +49,7 @@ type Guest interface {
 	// Stalled says why the machine makes no progress although nobody paused it,
 	// or nil: see vm.Machine.
 	Stalled() error
-	// Shutdown ends what runs in the guest, writes everything to its disks and
+	// Shutdown ends all programs in the guest, writes everything to its disks and
 	// powers it off, by force if it does not obey. It returns when nothing is left.
 	Shutdown(ctx context.Context) error
 	// Close ends the machine by force. It may be called more than once.

@@ -32,7 +32,7 @@ type fakeBackend struct {
 	failRemove  bool          // Remove fails half way
 	delay       time.Duration // of every operation
 	stuck       chan struct{} // if not nil, everything waits until it is closed
-	immortal    bool          // guests do not end when they are to
+	immortal    bool          // guests do not end
 	stays       error         // why machines that are killed are given up
 	guest       *fakeGuest    // the last one
 	boots       int

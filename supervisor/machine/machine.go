@@ -26,14 +26,14 @@ type Options struct {
 	Home   config.Home
 	Driver vm.Driver
 	Arch   vm.Arch // of the guest; zero means this host's
-	// Folders says which folders of the workspace belong to whom, also as that
-	// changes; nil is nobody.
+	// Folders are the owners of folders in the workspace, which may change while the
+	// guest runs; nil is none.
 	Folders *vm.Subtrees
 	// Bridge answers requests from programs in the guest; nil is nobody.
 	Bridge boot.Bridge
 	// Record records the events; it may be nil.
 	Record Recorder
-	Log    *slog.Logger // of what has no event; nil discards
+	Log    *slog.Logger // for messages without an event; nil discards
 	// Backend, if not nil, replaces the one that works on Home with Driver.
 	Backend Backend
 }
@@ -54,13 +54,13 @@ type Machine struct {
 	reading sync.Mutex // held from reading the settings file until settings is set
 
 	mu       sync.Mutex      // held for moments only, never across I/O
-	status   Status          // but for what Status adds
+	status   Status          // without the fields that snapshot adds
 	changed  notify.Notifier // notified of every revision of the status
 	settings config.Settings
 	op       *operation // under way, or nil
 	tracker  *progress.Tracker
-	guest    Guest // what runs, or nil
-	last     Guest // what ran last, or nil
+	guest    Guest // that runs, or nil
+	last     Guest // that ran before, or nil
 	busy     int   // commands of callers
 	lastUsed time.Time
 	failures failures
@@ -112,7 +112,7 @@ func (s *Machine) AutoStart() {
 	}
 }
 
-// Stop ends what runs in the guest and powers it off, by force if it does not
+// Stop ends all programs in the guest and powers it off, by force if it does not
 // obey. It interrupts a start. The next command starts the guest again.
 func (s *Machine) Stop(ctx context.Context, by Cause) error { return s.do(ctx, Stop, by) }
 
@@ -139,7 +139,7 @@ func (s *Machine) Exec(ctx context.Context, cmd engine.Command) (engine.Process,
 	return l.Exec(ctx, engine.Root, cmd)
 }
 
-// Info asks the guest for its state now; Status has what it reported last. It
+// Info asks the guest for its state now; Status has its last report. It
 // starts no guest.
 func (s *Machine) Info(ctx context.Context) (guest.Info, error) {
 	s.mu.Lock()
@@ -206,7 +206,7 @@ func (s *Machine) Set(texts map[string]string, by Cause) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.reload(); err != nil { // not what was written here: others may have been quicker
+	if _, err := s.reload(); err != nil { // another program may have edited the file meanwhile
 		return nil, err
 	}
 	changed := before.Differences(after)

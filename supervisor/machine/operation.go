@@ -171,7 +171,7 @@ func (s *Machine) failed(op *operation, err error) (end State, reason, told erro
 	case op.unfit:
 		end = SetupRequired
 	case op.command == Remove && !s.backend.Provisioned():
-		end = NotProvisioned // what a removal has left does not start by itself
+		end = NotProvisioned // a half removed sandbox does not start by itself
 	default:
 		end = Failed
 	}

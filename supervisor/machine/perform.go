@@ -60,7 +60,7 @@ func (s *Machine) vacate(op *operation) error {
 	return nil
 }
 
-// makeReady makes what a boot needs, without booting.
+// makeReady prepares a boot, without booting.
 func (s *Machine) makeReady(op *operation) error {
 	settings, err := s.reload()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Machine) makeReady(op *operation) error {
 	return s.prepare(op, settings, true, s.track())
 }
 
-// startGuest prepares what is missing and boots. A boot that fails is tried
+// startGuest prepares missing parts and boots. A boot that fails is tried
 // once more with everything verified.
 func (s *Machine) startGuest(op *operation) error {
 	settings, err := s.reload()
@@ -105,7 +105,7 @@ func (s *Machine) startGuest(op *operation) error {
 	return nil
 }
 
-// prepare checks the host, if necessary, and makes what is missing.
+// prepare checks the host, if necessary, and makes missing parts.
 func (s *Machine) prepare(op *operation, settings config.Settings, fresh bool, tracker *progress.Tracker) error {
 	s.mu.Lock()
 	unchecked := fresh || s.status.Accelerator == ""

@@ -7,19 +7,19 @@ type State string
 const (
 	SetupRequired  State = "setup_required"  // this host lacks something that machines need
 	NotProvisioned State = "not_provisioned" // nothing to boot from yet, or no more
-	Provisioning   State = "provisioning"    // what is booted is being made
+	Provisioning   State = "provisioning"    // the files for a boot are being made
 	Stopped        State = "stopped"
 	Starting       State = "starting"
 	Running        State = "running"
 	Unresponsive   State = "unresponsive" // the machine runs, its guest does not answer
-	Stopping       State = "stopping"     // also while what a removed sandbox leaves is cleared away
+	Stopping       State = "stopping"     // also while a sandbox is removed
 	Failed         State = "failed"       // with a reason
 )
 
 // HasGuest reports whether a guest runs, even if it does not answer.
 func (s State) HasGuest() bool { return s == Running || s == Unresponsive }
 
-// Command is something that a Machine can be told to do.
+// Command is a command to a Machine.
 type Command string
 
 const (
@@ -60,8 +60,8 @@ func answerTo(c Command, s State) answer {
 	}[s][c]
 }
 
-// serves reports whether an operation for one command also does what another
-// asks for, so that its caller can join it.
+// serves reports whether an operation for one command also serves another, so that
+// its caller can join it.
 func (c Command) serves(asked Command) bool {
 	switch asked {
 	case c:

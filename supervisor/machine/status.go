@@ -28,16 +28,16 @@ type Status struct {
 	// steps.
 	Progress *progress.Status
 
-	// Accelerator is what runs the guest's instructions ("kvm", "tcg"), or
+	// Accelerator runs the guest's instructions ("kvm", "tcg"). It is
 	// empty if this computer cannot run machines.
 	Accelerator string
-	// Machine is what runs, or ran last; nil before the first boot.
+	// Machine describes the last boot; nil before the first one.
 	Machine *boot.Machine
 	// StartedAt is when the running guest became ready, or zero.
 	StartedAt time.Time
 	// AnsweredAt is when the running guest last answered, or zero.
 	AnsweredAt time.Time
-	// Guest is what the running guest last reported, at GuestAt, or nil.
+	// Guest is the last report of the running guest, from GuestAt, or nil.
 	Guest   *guest.Info
 	GuestAt time.Time
 	// Commands counts the commands that run in the guest.

@@ -32,7 +32,7 @@ const (
 	sleepSize  = 5 * time.Second
 )
 
-// watch waits for the machine's end, and then stops what else follows the guest.
+// watch waits for the machine's end, then stops attend and inquire.
 func (s *Machine) watch(life context.Context, stop context.CancelFunc, g Guest) {
 	defer stop()
 	select {
@@ -187,7 +187,7 @@ func (s *Machine) stalled(g Guest, why error) {
 	}
 }
 
-// idleStop returns when the guest is to be stopped as idle, or zero.
+// idleStop returns when the guest will be stopped as idle, or zero.
 // The mutex is held.
 func (s *Machine) idleStop() time.Time {
 	if s.settings.IdleStopMinutes == 0 || s.status.State != Running || s.busy > 0 {

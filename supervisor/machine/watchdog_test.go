@@ -199,7 +199,7 @@ func TestPowerOffLoopEnds(t *testing.T) {
 	})
 }
 
-// A guest that ran for a while forgives what ended early before it.
+// A guest that ran for a while forgives earlier short runs.
 func TestEarlyEndsAreForgiven(t *testing.T) {
 	inWorld(t, quiet, provisioned, func(t *testing.T, w *world) {
 		for range 10 {

@@ -1,4 +1,4 @@
-// Package faultrpc carries errors over Connect: their kind, what they say and what they advise.
+// Package faultrpc carries errors over Connect, with kind, text and advice.
 package faultrpc
 
 import (

@@ -32,7 +32,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// What the guest has not said is told by what went wrong on the way.
+// Errors without a detail get their kind from the code or the cause.
 func TestDecodeWithoutDetail(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
