@@ -3,9 +3,6 @@ package image
 import (
 	"fmt"
 	"io"
-	"math"
-
-	"osaurus-sandbox/internal/fault"
 )
 
 // CPIOEntry is one file of an initramfs. All files belong to root and are dated
@@ -24,27 +21,17 @@ const (
 	CPIODevice = 0o020000 // character device
 
 	cpioTypeMask = 0o170000
-	// cpioMaxName is PATH_MAX without its terminating zero: the kernel silently skips an
-	// entry with a longer name.
-	cpioMaxName = 4095
-	cpioTrailer = "TRAILER!!!"
 )
 
 // WriteCPIO writes a cpio archive in the "newc" format, which the Linux kernel
-// unpacks as its initramfs. A directory must come before what is in it.
+// unpacks as its initramfs. A directory must come before its files.
 func WriteCPIO(w io.Writer, entries []CPIOEntry) error {
 	for i, e := range entries {
-		if e.Name == "" || e.Name == cpioTrailer || len(e.Name) > cpioMaxName {
-			return fault.Newf(fault.InvalidArgs, "write cpio archive", fmt.Sprintf("%.64q", e.Name), "invalid entry name")
-		}
-		if int64(len(e.Data)) > math.MaxUint32 {
-			return fault.Newf(fault.InvalidArgs, "write cpio archive", e.Name, "%d bytes do not fit the format", len(e.Data))
-		}
 		if err := writeCPIOEntry(w, e, uint32(i+1)); err != nil {
 			return err
 		}
 	}
-	return writeCPIOEntry(w, CPIOEntry{Name: cpioTrailer}, 0)
+	return writeCPIOEntry(w, CPIOEntry{Name: "TRAILER!!!"}, 0)
 }
 
 func writeCPIOEntry(w io.Writer, e CPIOEntry, inode uint32) error {

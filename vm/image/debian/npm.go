@@ -1,16 +1,15 @@
 package debian
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/untar"
 )
 
 // npmArchive is npm, for Node 18.17 or newer. Debian's package of npm depends on 400 others.
@@ -36,17 +35,12 @@ func getNPM(ctx context.Context, client *fetch.Client, temp string, report progr
 		return "", err
 	}
 	defer in.Close()
-	text, err := gzip.NewReader(in)
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(temp, "npm.tar")
 	out, err := os.Create(path)
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(out, text)
-	return path, errors.Join(err, out.Close())
+	return path, errors.Join(untar.Filter(ctx, out, in, packed), out.Close())
 }
 
 // npmOptions are mmdebstrap's options to install npm.
