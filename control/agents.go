@@ -17,12 +17,12 @@ import (
 // agentService implements the service Agents.
 type agentService struct{ service }
 
-func (s agentService) proto(a agents.Agent) (*controlpb.Agent, error) {
-	settings, err := settingsProto(a.Settings, config.AgentKeys(), config.AgentEffectOf)
+func (s agentService) proto(a agents.Agent) *controlpb.Agent {
 	return &controlpb.Agent{
 		Id: string(a.ID), Name: string(a.Name), User: string(a.User), Uid: a.UID,
-		Home: a.Home(), Folder: s.Sandbox.Home().AgentHome(a.Folder), Created: timestamppb.New(a.Created), Settings: settings,
-	}, err
+		Home: a.Home(), Folder: s.Sandbox.Home().AgentHome(a.Folder), Created: timestamppb.New(a.Created),
+		Settings: settingsProto(a.Settings, config.AgentKeys(), config.AgentEffectOf),
+	}
 }
 
 // Create creates an agent.
@@ -31,25 +31,16 @@ func (s agentService) Create(ctx context.Context, r *controlpb.CreateAgentReques
 	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
 		return s.Agents.Create(ctx, agents.New{Name: r.Name, ID: r.Id, Settings: r.Settings}, callerOf(ctx).cause())
 	})
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.proto(made)
-	return &controlpb.CreateAgentResponse{Agent: a}, err
+	return &controlpb.CreateAgentResponse{Agent: s.proto(made)}, err
 }
 
 // List lists all agents except for the one that Diagnose creates.
 func (s agentService) List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error) {
 	answer := &controlpb.ListAgentsResponse{}
 	for _, agent := range s.Agents.List() {
-		if agent.Name == agents.Diagnostic {
-			continue
+		if agent.Name != agents.Diagnostic {
+			answer.Agents = append(answer.Agents, s.proto(agent))
 		}
-		a, err := s.proto(agent)
-		if err != nil {
-			return nil, err
-		}
-		answer.Agents = append(answer.Agents, a)
 	}
 	return answer, nil
 }
@@ -57,11 +48,7 @@ func (s agentService) List(context.Context, *controlpb.ListAgentsRequest) (*cont
 // Show returns an agent.
 func (s agentService) Show(_ context.Context, r *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error) {
 	agent, err := s.Agents.Get(r.Agent)
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.proto(agent)
-	return &controlpb.ShowAgentResponse{Agent: a}, err
+	return &controlpb.ShowAgentResponse{Agent: s.proto(agent)}, err
 }
 
 // Rename changes an agent's name.
@@ -69,11 +56,7 @@ func (s agentService) Rename(ctx context.Context, r *controlpb.RenameAgentReques
 	agent, err := answeredFor(ctx, s.service, r.Agent, "agent.rename", r.Name, func(meant agents.Agent) (agents.Agent, error) {
 		return s.Agents.Rename(ctx, string(meant.ID), r.Name, callerOf(ctx).cause())
 	})
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.proto(agent)
-	return &controlpb.RenameAgentResponse{Agent: a}, err
+	return &controlpb.RenameAgentResponse{Agent: s.proto(agent)}, err
 }
 
 // Delete deletes an agent and cancels its prompts.
@@ -110,11 +93,7 @@ func (s agentService) Set(ctx context.Context, r *controlpb.SetAgentRequest) (*c
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	settings, err := settingsProto(agent.Settings, changed, config.AgentEffectOf)
-	return &controlpb.SetAgentResponse{Changed: settings}, err
+	return &controlpb.SetAgentResponse{Changed: settingsProto(agent.Settings, changed, config.AgentEffectOf)}, err
 }
 
 // Reset gives an agent an empty layer.

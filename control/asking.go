@@ -56,6 +56,10 @@ func decode(ctx context.Context, spec connect.Spec, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
+	if strings.Contains(err.Error(), "invalid UTF-8") { // which protobuf cannot carry
+		return fault.New(fault.InvalidArgs, "ask the daemon", "", errors.New("a text is not UTF-8")).
+			Advise("Rename a file, or copy the folder that it is in; put a command into a script in the workspace and run that.")
+	}
 	if cause := faultrpc.Broke(err); cause != nil && ctx.Err() == nil {
 		call := spec.Procedure[strings.LastIndexByte(spec.Procedure, '.')+1:] // Agents/List
 		return fault.New(fault.Unavailable, "ask the daemon for", call, fmt.Errorf("%w: %w", errLost, cause)).

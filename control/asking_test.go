@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
@@ -113,6 +114,18 @@ func TestDaemonEnds(t *testing.T) {
 				t.Errorf("%v of kind %s, with the advice %q", err, fault.KindOf(err), fault.AdviceOf(err))
 			}
 		})
+	}
+}
+
+// A text that protobuf cannot carry is refused before the daemon sees it.
+func TestNotUTF8(t *testing.T) {
+	client, _ := daemonOf(t, func(context.Context) error { return nil })
+	_, unary := client.Agents.Show(t.Context(), &controlpb.ShowAgentRequest{Agent: "\xff"})
+	_, stream := client.Run(t.Context(), RunAs{Agent: "alice"}, engine.Command{Args: []string{"echo", "\xff"}})
+	for _, err := range []error{unary, stream} {
+		if fault.KindOf(err) != fault.InvalidArgs || fault.AdviceOf(err) == "" {
+			t.Errorf("%v of kind %s", err, fault.KindOf(err))
+		}
 	}
 }
 

@@ -11,9 +11,6 @@ import (
 
 // CopyOut reads a file or folder of an agent's room as a tar archive: see copyfiles.Place.
 func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser, error) {
-	if err := checkPaths(path); err != nil {
-		return nil, err
-	}
 	stream, err := c.Files.CopyOut(ctx, &controlpb.CopyOutRequest{Agent: agent, Path: path})
 	if err != nil {
 		return nil, err
@@ -27,16 +24,8 @@ func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser
 	return readCloser{&pieces{next: next}, stream}, nil
 }
 
-// checkPaths refuses paths that are not UTF-8. Names within a folder may be: tar has them.
-func checkPaths(paths ...string) error {
-	return checkUTF8("copy", "Copy the folder that it is in, or rename it.", paths...)
-}
-
 // CopyIn writes what copyfiles.Pack packs into an agent's room.
 func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func(io.Writer) error) error {
-	if err := checkPaths(path, name); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.Files.CopyIn(ctx)

@@ -50,12 +50,12 @@ func protos[T, P any](list []T, proto func(T) P) []P {
 	return result
 }
 
-// parseAll parses the texts of a list.
-func parseAll[T any](texts []string, parse func(string) (T, error)) ([]T, error) {
-	list := make([]T, len(texts))
-	for i, text := range texts {
+// parseAll parses the items of a list.
+func parseAll[P, T any](protos []P, parse func(P) (T, error)) ([]T, error) {
+	list := make([]T, len(protos))
+	for i, item := range protos {
 		var err error
-		if list[i], err = parse(text); err != nil {
+		if list[i], err = parse(item); err != nil {
 			return nil, err
 		}
 	}

@@ -77,14 +77,7 @@ func portsOf(list []uint32) ([]config.Port, error) {
 	if len(list) == 0 || len(list) > maxPorts {
 		return nil, fault.Newf(fault.InvalidArgs, op, "", "%d ports", len(list)).Advise(fmt.Sprintf("Name between 1 and %d.", maxPorts))
 	}
-	ports := make([]config.Port, len(list))
-	for i, n := range list {
-		var err error
-		if ports[i], err = config.ParsePort(fmt.Sprint(n)); err != nil {
-			return nil, err
-		}
-	}
-	return ports, nil
+	return parseAll(list, func(n uint32) (config.Port, error) { return config.ParsePort(fmt.Sprint(n)) })
 }
 
 type connectStream = connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]

@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"slices"
-	"unicode/utf8"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -32,9 +30,6 @@ type RunAs struct {
 // Run starts a command and returns when it runs. It starts the guest if necessary.
 // Cancelling the context ends the command. Grace is ignored, and all texts must be UTF-8.
 func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Process, error) {
-	if err := checkTexts(slices.Concat(cmd.Args, cmd.Env, []string{cmd.Dir})...); err != nil {
-		return nil, err
-	}
 	start, call := startOf(cmd), c.Exec
 	if as.Agent != "" {
 		call = c.Agents.Exec
@@ -59,21 +54,6 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 	}
 	go p.follow()
 	return p, nil
-}
-
-// checkTexts refuses texts of a command that are not UTF-8.
-func checkTexts(texts ...string) error {
-	return checkUTF8("run command", "Put it into a script in the workspace and run that.", texts...)
-}
-
-// checkUTF8 refuses texts that protobuf cannot carry.
-func checkUTF8(op, advice string, texts ...string) error {
-	for _, text := range texts {
-		if !utf8.ValidString(text) {
-			return fault.Newf(fault.InvalidArgs, op, "", "%q is not UTF-8", text).Advise(advice)
-		}
-	}
-	return nil
 }
 
 // startOf is the start of a command for the wire, without its streams.

@@ -48,6 +48,15 @@ func (s secretService) owner(ref string) (config.AgentID, config.AgentName, erro
 	return "", "", err
 }
 
+// agentID returns an agent's id, empty for all agents.
+func (s service) agentID(ref string) (config.AgentID, error) {
+	if ref == "" {
+		return "", nil
+	}
+	agent, err := s.Agents.Get(ref)
+	return agent.ID, err
+}
+
 func keyProto(k secrets.Key) *controlpb.SecretKey {
 	return &controlpb.SecretKey{Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name)}
 }

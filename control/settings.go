@@ -15,8 +15,7 @@ import (
 
 // GetConfig returns all settings.
 func (s service) GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error) {
-	settings, err := s.settings(config.Keys())
-	return &controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: settings}, err
+	return &controlpb.GetConfigResponse{File: s.Sandbox.Home().SettingsFile(), Settings: s.settings(config.Keys())}, nil
 }
 
 // SetConfig changes settings, all or none.
@@ -28,11 +27,7 @@ func (s service) SetConfig(ctx context.Context, r *controlpb.SetConfigRequest) (
 		}
 		return s.Sandbox.Set(r.Settings, callerOf(ctx).cause())
 	})
-	if err != nil {
-		return nil, err
-	}
-	settings, err := s.settings(changed)
-	return &controlpb.SetConfigResponse{Changed: settings}, err
+	return &controlpb.SetConfigResponse{Changed: s.settings(changed)}, err
 }
 
 const listenKey = "mcp.listen"
@@ -69,23 +64,16 @@ func assignments(settings map[string]string) string {
 }
 
 // settings returns the settings with these keys.
-func (s service) settings(keys []string) ([]*controlpb.Setting, error) {
+func (s service) settings(keys []string) []*controlpb.Setting {
 	return settingsProto(s.Sandbox.Settings(), keys, config.EffectOf)
 }
 
 // settingsProto converts the settings with these keys.
-func settingsProto(of any, keys []string, effect func(string) config.Effect) ([]*controlpb.Setting, error) {
-	text, err := json.Marshal(of)
-	if err != nil {
-		return nil, err
-	}
+func settingsProto(of any, keys []string, effect func(string) config.Effect) []*controlpb.Setting {
+	text, _ := json.Marshal(of) // settings are plain values
 	var values map[string]json.RawMessage
-	if err := json.Unmarshal(text, &values); err != nil {
-		return nil, err
-	}
-	var list []*controlpb.Setting
-	for _, key := range keys {
-		list = append(list, &controlpb.Setting{Key: key, Value: string(values[key]), Applies: string(effect(key))})
-	}
-	return list, nil
+	_ = json.Unmarshal(text, &values)
+	return protos(keys, func(key string) *controlpb.Setting {
+		return &controlpb.Setting{Key: key, Value: string(values[key]), Applies: string(effect(key))}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/services"
@@ -32,18 +31,9 @@ func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequ
 	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, err
 }
 
-// those returns an agent's id, empty for all agents.
-func (s taskService) those(ref string) (config.AgentID, error) {
-	if ref == "" {
-		return "", nil
-	}
-	agent, err := s.Agents.Get(ref)
-	return agent.ID, err
-}
-
 // List lists tasks.
 func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, stream *connect.ServerStream[controlpb.ListTasksResponse]) error {
-	agent, err := s.those(r.Agent)
+	agent, err := s.agentID(r.Agent)
 	if err != nil {
 		return err
 	}
@@ -73,7 +63,7 @@ func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest)
 // Lease leases a task to the client. It is not audited: the lease is an event, and the
 // client's calls are audited.
 func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error) {
-	agent, err := s.those(r.Agent)
+	agent, err := s.agentID(r.Agent)
 	if err != nil {
 		return nil, err
 	}

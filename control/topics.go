@@ -15,18 +15,15 @@ type topicService struct{ service }
 
 // Read sends events of programs, and with follow the ones to come.
 func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, stream *connect.ServerStream[controlpb.ReadTopicsResponse]) error {
-	filter := services.TopicFilter{After: events.Seq(r.After)}
-	if r.Agent != "" {
-		agent, err := s.Agents.Get(r.Agent)
-		if err != nil {
-			return err
-		}
-		filter.Agent = agent.ID
-	}
-	var err error
-	if filter.Topics, err = parseAll(r.Topics, services.ParseTopicPattern); err != nil {
+	agent, err := s.agentID(r.Agent)
+	if err != nil {
 		return err
 	}
+	topics, err := parseAll(r.Topics, services.ParseTopicPattern)
+	if err != nil {
+		return err
+	}
+	filter := services.TopicFilter{After: events.Seq(r.After), Agent: agent, Topics: topics}
 	if r.Follow {
 		// Send the header, so that the client knows that it is subscribed.
 		if err := stream.Send(nil); err != nil {
