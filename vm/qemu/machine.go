@@ -34,10 +34,7 @@ type machine struct {
 	shutdown string // reason of QEMU's SHUTDOWN event
 }
 
-var (
-	_ vm.Machine = (*machine)(nil)
-	_ vm.Backend = (*machine)(nil)
-)
+var _ vm.Machine = (*machine)(nil)
 
 func newMachine(cfg vm.Config, program string, accel string, log *slog.Logger) (*machine, error) {
 	backends, socket, err := newBackends(&cfg, log)

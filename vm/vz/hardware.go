@@ -3,9 +3,11 @@
 package vz
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/Code-Hex/vz/v3"
@@ -21,7 +23,7 @@ var kernelArgs = []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames
 // assemble puts a machine's hardware together.
 func assemble(cfg *vm.Config, line *serial) (*vz.VirtualMachineConfiguration, error) {
 	const op = "assemble machine"
-	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(append(kernelArgs[:len(kernelArgs):len(kernelArgs)], cfg.KernelArgs...), " "))}
+	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(slices.Concat(kernelArgs, cfg.KernelArgs), " "))}
 	if cfg.Initrd != "" {
 		options = append(options, vz.WithInitrd(cfg.Initrd))
 	}
@@ -33,21 +35,11 @@ func assemble(cfg *vm.Config, line *serial) (*vz.VirtualMachineConfiguration, er
 	if err != nil {
 		return nil, explain(op, cfg.Name, err)
 	}
-
-	for _, add := range []struct {
-		device string
-		to     func(*vz.VirtualMachineConfiguration) error
-	}{
-		{"disk", func(h *vz.VirtualMachineConfiguration) error { return addDisks(h, cfg.Disks) }},
-		{"share", func(h *vz.VirtualMachineConfiguration) error { return addShares(h, cfg.Shares) }},
-		{"network", func(h *vz.VirtualMachineConfiguration) error { return addNetwork(h, cfg) }},
-		{"console", func(h *vz.VirtualMachineConfiguration) error { return addConsole(h, line) }},
-		{"vsock", addSocket},
-		{"entropy", addEntropy},
-	} {
-		if err := add.to(hardware); err != nil {
-			return nil, explain(op, add.device, err)
-		}
+	if err := cmp.Or(
+		addDisks(hardware, cfg.Disks), addShares(hardware, cfg.Shares), addNetwork(hardware, cfg),
+		addConsole(hardware, line), addSocket(hardware), addEntropy(hardware),
+	); err != nil {
+		return nil, explain(op, cfg.Name, err)
 	}
 	return hardware, nil
 }

@@ -42,10 +42,7 @@ type machine struct {
 	gone     chan struct{} // closed when it has ended
 }
 
-var (
-	_ vm.Machine = (*machine)(nil)
-	_ vm.Backend = (*machine)(nil)
-)
+var _ vm.Machine = (*machine)(nil)
 
 func (m *machine) Start(ctx context.Context) error {
 	const op = "start machine"
