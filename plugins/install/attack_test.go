@@ -11,8 +11,8 @@ import (
 	"osaurus-sandbox/plugins/install"
 )
 
-// What an agent plants where its plugin shall be is put aside or refused: nothing is
-// written through it, and what it leads to stays as it is.
+// Links and files in the place of a plugin are moved aside or refused, and nothing is written
+// through them.
 func TestPlanted(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -86,7 +86,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// Arguments reach a command as they are, and nothing in them is run.
+// Arguments reach a command unchanged, and nothing in them is run.
 func TestHostileArguments(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
@@ -118,8 +118,7 @@ func TestHostileArguments(t *testing.T) {
 	}
 }
 
-// Tools are what their recipe says: types, what must be given, what it may be, and
-// how long it may take.
+// Tools follow their recipe: types, required arguments, choices and output.
 func TestToolRules(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
@@ -131,6 +130,8 @@ func TestToolRules(t *testing.T) {
 			"list": {"type": "array", "required": false}, "object": {"type": "object", "required": false}}},
 		{"id": "json", "description": "Answers JSON", "output": "json", "run": "cat answer"},
 		{"id": "fails", "description": "Fails", "run": "echo out; echo err >&2; exit 7"}
+		,{"id": "long", "description": "d", "output": "json", "run": "printf '\"'; head -c 60000 /dev/zero | tr '\\0' x; printf '\"'"},
+		{"id": "loud", "description": "d", "output": "json", "run": "head -c 60000 /dev/zero | tr '\\0' x >&2; echo '[1]'"}
 	], "files": {"answer": "{\"rows\": [1, 2.50]}"}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +174,12 @@ func TestToolRules(t *testing.T) {
 	if e := call(t, registry, a, "rules_json", nil); e["kind"] != "execution_error" || e["stdout"] != "no JSON" {
 		t.Errorf("%v", e)
 	}
+	if e := call(t, registry, a, "rules_long", nil); e["kind"] != "execution_error" || !strings.Contains(e["message"].(string), "more than 50000 characters") {
+		t.Errorf("clipped JSON: %.500v", e)
+	}
+	if e := call(t, registry, a, "rules_loud", nil); e["ok"] != true {
+		t.Errorf("JSON beside a long stderr: %.500v", e)
+	}
 	if e := call(t, registry, a, "rules_fails", nil); e["kind"] != "execution_error" || e["exit_code"] != 7.0 || e["stdout"] != "out\n" || e["stderr"] != "err\n" || e["retryable"] != true {
 		t.Errorf("%v", e)
 	}
@@ -182,8 +189,7 @@ func TestToolRules(t *testing.T) {
 	}
 }
 
-// Tools that would have the name of somebody else's keep their plugin from being
-// installed, before anything is touched.
+// A plugin whose tools have names of others is refused before anything is changed.
 func TestShadowingTools(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")

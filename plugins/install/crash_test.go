@@ -12,9 +12,8 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// A daemon that is killed at any contact with the world leaves what the next one makes
-// whole: all of the change, or nothing of it. Before the guest runs the tools are
-// already those of what there is.
+// After a kill at any contact, the next daemon completes or undoes the change. Before the guest runs,
+// the tools match the files.
 func TestKilled(t *testing.T) {
 	setUp := func(t *testing.T, i *install.Installer, a tools.Agent, version string) {
 		t.Helper()
@@ -24,8 +23,8 @@ func TestKilled(t *testing.T) {
 	}
 	for _, change := range []struct {
 		name    string
-		there   string // the version before, if there is one
-		planted bool   // and files of the agent's own in the folder
+		there   string // the installed version, if any
+		planted bool   // the folder has a file of the agent
 		do      func(i *install.Installer, a tools.Agent) error
 	}{
 		{"install", "", false, func(i *install.Installer, a tools.Agent) error {
@@ -67,7 +66,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// checkWhole opens the next daemon and checks that all is as before, or as it shall be.
+// checkWhole starts the next daemon and checks that the change is complete or undone.
 func checkWhole(t *testing.T, w *world, a tools.Agent, at int, before, hadTools string) {
 	t.Helper()
 	i, registry := w.open(a)
@@ -110,7 +109,7 @@ func checkWhole(t *testing.T, w *world, a tools.Agent, at int, before, hadTools 
 			t.Errorf("contact %d: done, tools %q, %+v and\n%s", at, now, r, tree)
 		}
 	}
-	if at%6 != 0 { // it takes as long as all of this
+	if at%6 != 0 { // this doubles the time
 		return
 	}
 	if _, err := i.Install(t.Context(), a, recipe("3"), install.How{}); err != nil {
@@ -118,7 +117,7 @@ func checkWhole(t *testing.T, w *world, a tools.Agent, at int, before, hadTools 
 	}
 }
 
-// An installation that nobody waits for any more is taken back all the same.
+// An installation is undone even if its caller has left.
 func TestLeft(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
@@ -139,9 +138,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// A guest that ends wherever its agent's plugins are being repaired leaves all of them to be
-// repaired in the next.
-func TestGuestEndsWhileMending(t *testing.T) {
+// Plugins whose repair is interrupted by the end of the guest are repaired in the next one.
+func TestGuestEndsDuringRepair(t *testing.T) {
 	t.Parallel() // it waits for programs
 	for at := 1; ; at++ {
 		w := newWorld(t)

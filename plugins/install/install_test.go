@@ -21,8 +21,7 @@ func sum(text []byte) []byte {
 	return s[:]
 }
 
-// A recipe of the reference's shape becomes files, tools and a record, step by step,
-// and goes without a trace.
+// An installation makes files, tools and a record, and uninstalling removes them.
 func TestInstall(t *testing.T) {
 	w := newWorld(t)
 	alice, bob := w.agent("alice"), w.agent("bob")
@@ -57,7 +56,7 @@ data-tools/only-1/data.txt: 1
 
 `
 	if got := w.tree(alice); got != want {
-		t.Errorf("there is\n%s", got)
+		t.Errorf("files\n%s", got)
 	}
 	if a, b := listed(registry, alice), listed(registry, bob); a != "data-tools_look" || b != "" {
 		t.Errorf("alice has %q, bob %q", a, b)
@@ -84,15 +83,14 @@ data-tools/only-1/data.txt: 1
 		t.Errorf("left: %s %v %v %q %v", got, list, err, listed(registry, alice), w.alive)
 	}
 	if want := []install.What{install.Installed, install.Uninstalled}; !slices.Equal(w.happened, want) {
-		t.Errorf("told: %v", w.happened)
+		t.Errorf("events: %v", w.happened)
 	}
 	if err := i.Uninstall(t.Context(), alice, dataTools, "a test"); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("once more: %v", err)
+		t.Errorf("second uninstall: %v", err)
 	}
 }
 
-// An update has the new files and not those that are no longer the recipe's; what
-// the plugin has made of its own stays.
+// An update removes files that are not in the recipe any more, but not those that the plugin made.
 func TestUpdate(t *testing.T) {
 	w := newWorld(t)
 	alice := w.agent("alice")
@@ -104,15 +102,14 @@ func TestUpdate(t *testing.T) {
 	}
 	got := w.tree(alice)
 	if !strings.Contains(got, "data-tools/made: set up 1\nset up 2\n") || !strings.Contains(got, "only-2/data.txt") || strings.Contains(got, "only-1/data.txt") || strings.Contains(got, ".data-tools") {
-		t.Errorf("there is\n%s", got)
+		t.Errorf("files\n%s", got)
 	}
 	if e := call(t, registry, alice, "data-tools_look", map[string]any{"file": "x", "count": 8}); e["ok"] != true || e["result"].(map[string]any)["stdout"] != "version 2: x 8\n" {
 		t.Errorf("%v", e)
 	}
 }
 
-// Whatever step fails, there is what there was before, and the record says where it
-// failed.
+// After a failed step everything is as before, and the record names the step.
 func TestFailures(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -158,7 +155,7 @@ func TestFailures(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 				if got := w.tree(alice); got != before {
-					t.Errorf("there is\n%s\nand was\n%s", got, before)
+					t.Errorf("files\n%s\nand before\n%s", got, before)
 				}
 				if got := listed(registry, alice); got != hadTools {
 					t.Errorf("tools: %q, before %q", got, hadTools)
@@ -170,7 +167,7 @@ func TestFailures(t *testing.T) {
 				}
 				w.fail = nil
 				if _, err := i.Install(t.Context(), alice, recipe("3"), install.How{}); err != nil {
-					t.Errorf("the next: %v", err)
+					t.Errorf("next installation: %v", err)
 				}
 				if r, _ := i.Find(alice.ID, dataTools); r.Failure != nil || r.Status != install.Ready {
 					t.Errorf("%+v", r)
@@ -180,7 +177,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Without the secrets it goes on, and says which it lacks.
+// WithoutSecrets installs a plugin whose secrets are missing, or cannot be read.
 func TestWithoutSecrets(t *testing.T) {
 	w := newWorld(t)
 	alice := w.agent("alice")
@@ -190,7 +187,6 @@ func TestWithoutSecrets(t *testing.T) {
 	if err != nil || !slices.Equal(r.Without, []config.SecretName{"API_KEY"}) {
 		t.Errorf("%+v %v", r, err)
 	}
-	// Nor does a store that cannot be read stand in the way.
 	w.missing["API_KEY"] = false
 	w.fail = func(what string) error {
 		if what == "has" || what == "lend" {
@@ -199,15 +195,14 @@ func TestWithoutSecrets(t *testing.T) {
 		return nil
 	}
 	if _, err := i.Install(t.Context(), alice, recipe("2"), install.How{}); err == nil {
-		t.Error("it was installed without its secrets, which nobody has asked for")
+		t.Error("installed without its secrets")
 	}
 	if r, err := i.Install(t.Context(), alice, recipe("2"), install.How{WithoutSecrets: true}); err != nil || !slices.Equal(r.Without, []config.SecretName{"API_KEY"}) {
 		t.Errorf("%+v %v", r, err)
 	}
 }
 
-// What is disabled has no tools, also after a restart and an update, until it is
-// enabled.
+// A disabled plugin has no tools, even after a restart or an update.
 func TestDisable(t *testing.T) {
 	w := newWorld(t)
 	alice := w.agent("alice")
@@ -223,14 +218,14 @@ func TestDisable(t *testing.T) {
 	}
 	i, registry = w.open(alice)
 	if listed(registry, alice) != "" {
-		t.Error("it has tools after a restart")
+		t.Error("tools after a restart")
 	}
 	if _, err := i.Enable(t.Context(), alice, dataTools, true, "a test"); err != nil || listed(registry, alice) != "data-tools_look" || len(w.alive) != 1 {
 		t.Errorf("%v %q", err, listed(registry, alice))
 	}
 }
 
-// A deleted agent's plugins are forgotten, also by an installation that is under way.
+// The plugins of a deleted agent are forgotten, even during an installation.
 func TestForget(t *testing.T) {
 	w := newWorld(t)
 	alice := w.agent("alice")
@@ -248,7 +243,7 @@ func TestForget(t *testing.T) {
 		return nil
 	}
 	if _, err := i.Install(t.Context(), alice, recipe("2"), install.How{}); err == nil {
-		t.Error("it is installed for nobody")
+		t.Error("installed for a deleted agent")
 	}
 	if _, err := os.Stat(filepath.Dir(filepath.Dir(w.home.InstalledPlugins(alice.ID)))); !os.IsNotExist(err) || listed(registry, alice) != "" {
 		t.Errorf("%v %q", err, listed(registry, alice))

@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// What is not as it was installed is found, and repaired as far as is asked for.
+// Damage is found, and repaired as far as is asked.
 func TestVerify(t *testing.T) {
 	in := func(a tools.Agent, parts ...string) string {
 		return filepath.Join(append([]string{a.Home, "plugins", "data-tools"}, parts...)...)
@@ -25,9 +25,9 @@ func TestVerify(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		harm     func(a tools.Agent) error
-		problem  string // that is told; none if there is none
-		repaired bool   // with what is missing put back
-		setUps   int    // how often the setup has run then
+		problem  string // "" is none
+		repaired bool   // by install.Missing
+		setUps   int    // how often the setup has run in the end
 	}{
 		{"nothing", func(tools.Agent) error { return nil }, "", false, 1},
 		{"a file is gone", func(a tools.Agent) error { return os.Remove(in(a, "helper.sh")) }, "gone: helper.sh", true, 2},
@@ -60,16 +60,16 @@ func TestVerify(t *testing.T) {
 				return reports[0]
 			}
 			if r := look(install.Nothing); !strings.Contains(strings.Join(r.Problems, "; "), tc.problem) || len(r.Problems) > 0 != (tc.problem != "") || r.Repaired || w.tree(a) != harmed {
-				t.Errorf("only looked at: %+v", r)
+				t.Errorf("Nothing: %+v", r)
 			}
 			if r := look(install.Missing); r.Repaired != tc.repaired || r.Err != nil {
-				t.Errorf("what is missing: %+v", r)
+				t.Errorf("Missing: %+v", r)
 			}
 			if r := look(install.All); !r.Sound() {
-				t.Errorf("all: %+v", r)
+				t.Errorf("All: %+v", r)
 			}
 			if r := look(install.Nothing); len(r.Problems) > 0 {
-				t.Errorf("at last: %+v", r)
+				t.Errorf("in the end: %+v", r)
 			}
 			if made, err := os.ReadFile(in(a, "made")); err != nil || strings.Count(string(made), "set up") != tc.setUps {
 				t.Errorf("%q %v", made, err)
@@ -81,54 +81,43 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Files that the agent has changed stay where its plugin is installed again, until a person
-// says otherwise; what is missing beside them is there.
+// Files that the agent has changed survive a repair, unless it is one of all.
 func TestChangesStay(t *testing.T) {
-	for name, harm := range map[string]func(a tools.Agent) error{
-		"the agent was reset": func(a tools.Agent) error { return os.Remove(layer(a)) },
-		"a package is gone":   func(a tools.Agent) error { return os.Remove(filepath.Join(a.Home, "../apk")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			a := w.agent("alice")
-			i, _ := w.open(a)
-			if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
-				t.Fatal(err)
-			}
-			folder := filepath.Join(a.Home, "plugins", "data-tools")
-			w.write(filepath.Join(folder, "helper.sh"), "#!/bin/sh\necho mine\n", 0o755)
-			if err := errors.Join(os.RemoveAll(filepath.Join(folder, "only-1")), harm(a)); err != nil {
-				t.Fatal(err)
-			}
-			look := func(repair install.Repair) install.Report {
-				t.Helper()
-				reports, err := i.Verify(t.Context(), a, repair, "a test")
-				if err != nil || len(reports) != 1 {
-					t.Fatalf("%v %v", reports, err)
-				}
-				return reports[0]
-			}
-			if r := look(install.Missing); r.Repaired || r.Err != nil {
-				t.Errorf("%+v", r)
-			}
-			if tree := w.tree(a); !strings.Contains(tree, "echo mine") || !strings.Contains(tree, "only-1/data.txt: 1\n") || !strings.Contains(tree, "set up 1\nset up 1\n") || strings.Contains(tree, ".data-tools") {
-				t.Errorf("there is\n%s", tree)
-			}
-			if r := look(install.Nothing); !slices.Equal(r.Problems, []string{"changed: helper.sh"}) {
-				t.Errorf("then: %+v", r)
-			}
-			if err := harm(a); err != nil {
-				t.Fatal(err)
-			}
-			if r := look(install.All); !r.Repaired || strings.Contains(w.tree(a), "mine") {
-				t.Errorf("all: %+v, and\n%s", r, w.tree(a))
-			}
-		})
+	w := newWorld(t)
+	a := w.agent("alice")
+	i, _ := w.open(a)
+	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(a.Home, "plugins", "data-tools")
+	w.write(filepath.Join(folder, "helper.sh"), "#!/bin/sh\necho mine\n", 0o755)
+	if err := errors.Join(os.RemoveAll(filepath.Join(folder, "only-1")), os.Remove(layer(a))); err != nil {
+		t.Fatal(err)
+	}
+	verify := func(repair install.Repair) install.Report {
+		t.Helper()
+		reports, err := i.Verify(t.Context(), a, repair, "a test")
+		if err != nil || len(reports) != 1 {
+			t.Fatalf("%v %v", reports, err)
+		}
+		return reports[0]
+	}
+	if r := verify(install.Missing); r.Repaired || r.Err != nil {
+		t.Errorf("%+v", r)
+	}
+	if tree := w.tree(a); !strings.Contains(tree, "echo mine") || !strings.Contains(tree, "only-1/data.txt: 1\n") || !strings.Contains(tree, "set up 1\nset up 1\n") || strings.Contains(tree, ".data-tools") {
+		t.Errorf("files\n%s", tree)
+	}
+	if r := verify(install.Nothing); !slices.Equal(r.Problems, []string{"changed: helper.sh"}) {
+		t.Errorf("%+v", r)
+	}
+	if r := verify(install.All); !r.Repaired || strings.Contains(w.tree(a), "mine") {
+		t.Errorf("%+v, files\n%s", r, w.tree(a))
 	}
 }
 
-// What cannot be repaired is told, stays listed, and is right again as soon as it can be.
-func TestCannotBeMended(t *testing.T) {
+// A failed repair is reported and keeps the tools; the next one may succeed.
+func TestFailedRepair(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
 	i, registry := w.open(a)
@@ -162,9 +151,8 @@ func TestCannotBeMended(t *testing.T) {
 	}
 }
 
-// The first call after a guest has started, and after the agent was reset, waits until the
-// agent's plugins were looked at; the next ones do not look again. A folder that is gone
-// meanwhile is put back by the call that misses it.
+// The first call after a boot or a reset waits for the verification, later ones do not verify again. A call
+// restores a folder that has disappeared.
 func TestCallsAfterBoot(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
@@ -208,8 +196,7 @@ func TestCallsAfterBoot(t *testing.T) {
 	works("the folder is gone")
 }
 
-// What runs by itself of a plugin begins once its guest was looked at, but not of one that is being disabled
-// in that moment.
+// A daemon starts after the verification, unless the plugin is being disabled.
 func TestDisabledWhileLookedAt(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")
@@ -217,7 +204,7 @@ func TestDisabledWhileLookedAt(t *testing.T) {
 	if _, err := i.Install(t.Context(), a, recipe("1"), install.How{}); err != nil {
 		t.Fatal(err)
 	}
-	w.live(a.ID, dataTools, false) // it went with its guest
+	w.live(a.ID, dataTools, false) // its guest has ended
 	if err := i.Ready(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +223,7 @@ func TestDisabledWhileLookedAt(t *testing.T) {
 	}()
 	<-ended
 	i.Reset(a.ID)
-	if err := i.Ready(t.Context(), a); err != nil { // which waits for nobody who changes it
+	if err := i.Ready(t.Context(), a); err != nil { // does not wait for the change
 		t.Error(err)
 	}
 	close(goOn)
@@ -245,12 +232,11 @@ func TestDisabledWhileLookedAt(t *testing.T) {
 	}
 	i.Close()
 	if w.runs() {
-		t.Error("it runs, and is disabled")
+		t.Error("a disabled plugin runs")
 	}
 }
 
-// Of two installations of one plugin at once, one comes after the other; agents do not
-// share anything of it.
+// Installations of a plugin run one after the other, and agents share nothing.
 func TestTogether(t *testing.T) {
 	w := newWorld(t)
 	var agents []tools.Agent
@@ -284,8 +270,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// A record that this program cannot read is kept as it is and keeps no other from being
-// there; a file that is none is neither taken for no plugins nor written.
+// An unreadable record is kept and does not affect others. An unreadable file is an error and is not
+// overwritten.
 func TestBrokenRecords(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent("alice")

@@ -25,12 +25,11 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// errKilled is what everything fails with once the daemon of a world was killed.
+// errKilled is the error of all contacts after the daemon was killed.
 var errKilled = errors.New("the daemon was killed")
 
-// world is a fake of all that plugins are installed with: rooms are folders of this host,
-// with this host's programs in them, and apk is a list in a file. What is done can be
-// killed at any point of contact with it.
+// world fakes all that the installer depends on. Rooms are folders of this host with its programs, and apk is
+// a list in a file. The daemon can be killed at each contact.
 type world struct {
 	t    *testing.T
 	dir  string
@@ -38,17 +37,17 @@ type world struct {
 
 	mu       sync.Mutex
 	boot     string
-	asked    int // how often for the boot
-	endsAt   int // the question for the boot before which the guest has ended; 0 is none
+	asked    int // calls of Boot
+	endsAt   int // the call of Boot at which the guest has ended; 0 is none
 	missing  map[config.SecretName]bool
 	gone     map[config.AgentID]bool
-	fail     func(what string) error // of each contact, or nil
+	fail     func(what string) error // the error of a contact; may be nil
 	contacts int
-	killAt   int // the contact before which the daemon is killed; 0 is none
+	killAt   int // the contact at which the daemon is killed; 0 is none
 	dead     bool
 	commands int
 	happened []install.What
-	alive    map[string]bool // what runs by itself
+	alive    map[string]bool // plugins whose daemons run
 }
 
 func newWorld(t *testing.T) *world {
@@ -74,7 +73,7 @@ func (w *world) write(path, text string, mode fs.FileMode) {
 	}
 }
 
-// agent is one with a home.
+// agent makes an agent with a home.
 func (w *world) agent(name config.AgentName) tools.Agent {
 	w.t.Helper()
 	s := config.AgentDefaults()
@@ -86,7 +85,7 @@ func (w *world) agent(name config.AgentName) tools.Agent {
 	return a
 }
 
-// open is a daemon that starts, with these agents.
+// open starts a daemon with these agents.
 func (w *world) open(agents ...tools.Agent) (*install.Installer, *tools.Registry) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -109,7 +108,7 @@ func (w *world) open(agents ...tools.Agent) (*install.Installer, *tools.Registry
 	return i, registry
 }
 
-// killAfter has the daemon be killed after so many more contacts.
+// killAfter kills the daemon after so many more contacts.
 func (w *world) killAfter(contacts int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,9 +121,7 @@ func (w *world) killed() bool {
 	return w.dead
 }
 
-// touch is a contact with the world, unless the daemon is killed before. A record is
-// written after such a contact, so to be killed after something is to be killed before
-// the next.
+// touch is a contact with the world. It fails if the daemon is killed before it.
 func (w *world) touch(what string, do func() error) error {
 	w.mu.Lock()
 	if w.contacts++; w.contacts == w.killAt {
@@ -175,14 +172,14 @@ func (w *world) Boot() string {
 	return w.boot
 }
 
-// endAfter has the guest end after so many more questions for the boot.
+// endAfter ends the guest after so many more calls of Boot.
 func (w *world) endAfter(questions int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked, w.endsAt = 0, questions+1
 }
 
-// ended reports whether that has happened. It happens no more.
+// ended reports whether the guest has ended, and cancels endAfter.
 func (w *world) ended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,10 +187,10 @@ func (w *world) ended() bool {
 	return w.boot == ""
 }
 
-// layer is what stands for install.LayerFile.
+// layer returns the path that replaces install.LayerFile.
 func layer(a tools.Agent) string { return filepath.Join(a.Home, "../layer") }
 
-// Room implements install.Rooms.
+// Room is install.Options.Room.
 func (w *world) Room(a tools.Agent) engine.Room { return room{w: w, agent: a} }
 
 // room is an agent's room.
@@ -215,9 +212,8 @@ func (r room) DigestFiles(_ context.Context, folder engine.File, limit uint64, p
 	return r.w.digestFiles(folder, limit, paths)
 }
 
-func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
-	var p *running
-	err := w.touch("exec", func() error {
+func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (p engine.Process, err error) {
+	err = w.touch("exec", func() error {
 		w.mu.Lock()
 		w.commands++
 		w.mu.Unlock()
@@ -236,30 +232,20 @@ func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engi
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		p = &running{done: make(chan struct{})}
-		go func() {
-			defer close(p.done)
-			_ = cmd.Wait()
-			p.exit.Code = cmd.ProcessState.ExitCode()
-		}()
-		<-p.done // it is over when the daemon learns of it
+		_ = cmd.Wait()
+		p = ended{exit: engine.Exit{Code: cmd.ProcessState.ExitCode()}}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, err
 }
 
-type running struct {
+// ended is a command that has ended.
+type ended struct {
 	engine.Process
-	done chan struct{}
 	exit engine.Exit
 }
 
-func (p *running) Signal(context.Context, engine.Signal) error { return nil }
-func (p *running) Done() <-chan struct{}                       { return p.done }
-func (p *running) Wait() (engine.Exit, error)                  { <-p.done; return p.exit, nil }
+func (p ended) Wait() (engine.Exit, error) { return p.exit, nil }
 
 func (w *world) writeFile(f engine.File, what engine.FileWrite) (done engine.FileWritten, err error) {
 	err = w.touch("write", func() error {
@@ -295,7 +281,7 @@ func (w *world) digestFiles(folder engine.File, limit uint64, paths []string) (l
 	return list, err
 }
 
-// System implements install.Packages: what is called "no-…" is not to be had.
+// System is install.Options.Packages. It does not find packages named "no-…".
 func (w *world) System(_ context.Context, c *tools.Call, names []string) (tools.Installed, error) {
 	return tools.Installed{Manager: packages.APK}, w.touch("packages", func() error {
 		path := filepath.Join(c.Home, "../apk")
@@ -311,16 +297,16 @@ func (w *world) System(_ context.Context, c *tools.Call, names []string) (tools.
 }
 
 func (w *world) Has(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName) (has bool, err error) {
-	return !w.lacks(name), w.touch("has", func() error { return nil })
+	err = w.touch("has", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		has = !w.missing[name]
+		return nil
+	})
+	return has, err
 }
 
-func (w *world) lacks(name config.SecretName) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.missing[name]
-}
-
-// Ask is answered by a person who says no.
+// Ask fails as if a person had refused.
 func (w *world) Ask(_ context.Context, _ tools.Agent, _ config.PluginID, name config.SecretName, _ string) error {
 	return w.touch("ask", func() error {
 		return fault.Newf(fault.UserDenied, "ask for", string(name), "it was cancelled")
@@ -358,14 +344,14 @@ func (w *world) live(a config.AgentID, plugin config.PluginID, is bool) {
 	}
 }
 
-// runs reports whether anything runs by itself.
+// runs reports whether any daemon runs.
 func (w *world) runs() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.alive) > 0
 }
 
-// tree is all that is in the folder of an agent's plugins, as text.
+// tree returns the contents of the folder of an agent's plugins.
 func (w *world) tree(a tools.Agent) string {
 	w.t.Helper()
 	files := map[string]string{}
@@ -399,7 +385,7 @@ func (w *world) tree(a tools.Agent) string {
 	return b.String()
 }
 
-// listed are the tools of an agent, by their names.
+// listed returns the names of an agent's tools.
 func listed(r *tools.Registry, a tools.Agent) string {
 	var names []string
 	for _, t := range r.List(a, tools.Full) {
@@ -408,7 +394,7 @@ func listed(r *tools.Registry, a tools.Agent) string {
 	return strings.Join(names, " ")
 }
 
-// call is the envelope of a call.
+// call returns the envelope of a call.
 func call(t *testing.T, r *tools.Registry, a tools.Agent, name string, arguments map[string]any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(arguments)
@@ -422,7 +408,7 @@ func call(t *testing.T, r *tools.Registry, a tools.Agent, name string, arguments
 	return e
 }
 
-// recipe is one of the shape of the reference's, in some version.
+// recipe returns a recipe with most features.
 func recipe(version string) plugins.Recipe {
 	parsed, err := plugins.Parse([]byte(fmt.Sprintf(`{
 		"name": "Data Tools", "description": "Looks at data", "version": %q, "dependencies": ["jq"],

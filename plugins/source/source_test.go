@@ -21,7 +21,7 @@ const (
 	commit = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// world is an internet of one server, and the client that takes it for one.
+// world returns a server and a client that may reach only that.
 func world(t *testing.T, handle http.HandlerFunc) (*source.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewTLSServer(handle)
@@ -86,7 +86,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestInside: without being told otherwise, nothing of this computer's networks is asked.
+// By default a client reaches nothing on this computer.
 func TestInside(t *testing.T) {
 	asked := false
 	_, server := world(t, func(http.ResponseWriter, *http.Request) { asked = true })
@@ -134,7 +134,7 @@ func TestRepository(t *testing.T) {
 		}
 	}
 	if i := slices.IndexFunc(asked, func(path string) bool { return strings.HasPrefix(path, "/raw/a/liar/") }); i >= 0 {
-		t.Errorf("asked for %s, by a commit that is none", asked[i])
+		t.Errorf("asked for %s, of an invalid commit", asked[i])
 	}
 }
 
