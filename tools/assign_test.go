@@ -15,8 +15,7 @@ func named(names ...Name) (list []Tool) {
 	return list
 }
 
-// What is assigned to an agent is listed for and called by that one alone, and is
-// replaced as a whole.
+// Only its agent lists and calls an assigned tool. Assign replaces all tools of a plugin.
 func TestAssign(t *testing.T) {
 	r := NewRegistry(slog.New(slog.DiscardHandler), named("everybodys")...)
 	bob := alice()

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// What a model is shown of a long text says how much of it is not there, whoever
-// left that out.
+// A clipped text says how many bytes are missing, including those that the guest cut.
 func TestClip(t *testing.T) {
 	long := strings.Repeat("h", 400) + strings.Repeat("t", 600)
 	for _, tc := range []struct {

@@ -52,9 +52,8 @@ func TestReplaceOnce(t *testing.T) {
 	}
 }
 
-// A text that is long, and in the file over and over, is looked for no longer than
-// somebody waits.
-func TestReplaceOnceIsGivenUp(t *testing.T) {
+// The search for occurrences ends with the context.
+func TestReplaceOnceIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _, err := replaceOnce(ctx, bytes.Repeat([]byte("a"), 8<<20), strings.Repeat("a", 4<<20), "b")
@@ -63,8 +62,7 @@ func TestReplaceOnceIsGivenUp(t *testing.T) {
 	}
 }
 
-// What is replaced is what a simple way replaces, and the diff is one that patch
-// applies.
+// replaceOnce agrees with strings.Replace.
 func FuzzEdit(f *testing.F) {
 	f.Add("a\nb\nc\nd\ne\nf\ng\nh", "e\n", "E\nE")
 	f.Add("no end", "end", "")

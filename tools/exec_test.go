@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// A model looks for what is wrong where it is told to: at the folder only if that is not there.
+// The argument cwd is at fault only if the folder does not exist.
 func TestFolderIsBlamed(t *testing.T) {
 	call := alice()
 	call.Agent.Home = "/workspace/agents/alice"
@@ -34,7 +34,7 @@ func TestFolderIsBlamed(t *testing.T) {
 			`{"code": "1", "cwd": "src"}`:                           "sandbox_execute_code",
 		} {
 			call := call
-			call.Turn = arguments // each has what may run in a turn
+			call.Turn = arguments // each turn has its own limit
 			got := r.Call(t.Context(), call, tool, json.RawMessage(arguments)).Text()
 			if blamed := strings.Contains(got, `"field":"cwd"`); blamed != test.folder {
 				t.Errorf("%s, %s %s: %s", name, tool, arguments, got)
@@ -43,7 +43,7 @@ func TestFolderIsBlamed(t *testing.T) {
 	}
 }
 
-// refusing are rooms in which nothing is started.
+// refusing is a room that starts nothing.
 type refusing struct {
 	engine.Room
 	err error

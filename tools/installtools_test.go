@@ -19,8 +19,8 @@ import (
 	"osaurus-sandbox/tools/packages"
 )
 
-// answers are rooms in which nothing runs: each command gets the next answer of
-// those for its first words, and then the last one again.
+// answers is a room with prepared answers: a command gets the next answer for its first words. The last
+// one is repeated.
 type answers struct {
 	engine.Room
 	says map[string][]said
@@ -29,13 +29,13 @@ type answers struct {
 	ran []string
 }
 
-// said is how a command ends. No output and no exit is what goes well.
+// said is the result of a command. The zero value is success without output.
 type said struct {
 	output string
 	exit   engine.Exit
 	none   bool          // there is no such program
-	takes  time.Duration // or until its context ends
-	// writesFor is how long it writes now and again before that.
+	takes  time.Duration // without output
+	// writesFor is how long it writes before that, with pauses.
 	writesFor time.Duration
 }
 
@@ -70,8 +70,6 @@ type answering struct {
 	said
 }
 
-func (answering) Signal(context.Context, engine.Signal) error { return nil }
-func (answering) Done() <-chan struct{}                       { return nil }
 func (a answering) Wait() (engine.Exit, error) {
 	for begun := time.Now(); time.Since(begun) < a.writesFor; time.Sleep(a.cmd.IdleTimeout / 2) {
 		if _, err := io.WriteString(a.cmd.Stdout, "Unpacking\n"); err != nil || a.cmd.Timeout != 0 {
@@ -90,7 +88,7 @@ func (a answering) Wait() (engine.Exit, error) {
 	return a.exit, err
 }
 
-// asked calls a tool for alice, and returns the envelope and what was run for it.
+// asked calls a tool and returns the envelope and the commands that were run.
 func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any, ran []string) {
 	t.Helper()
 	r := NewRegistry(slog.New(slog.DiscardHandler), Sandbox(Host{Rooms: func(Agent) engine.Room { return a }, Installer: NewInstaller(func(Agent) engine.Executor { return a })})...)
@@ -106,7 +104,7 @@ func (a *answers) asked(t *testing.T, tool, arguments string) (e map[string]any,
 	return e, a.ran
 }
 
-// An install goes on for as long as its manager writes.
+// An install is ended only if its manager writes nothing for too long.
 func TestInstallSilence(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		for _, fails := range []bool{false, true} {
@@ -143,7 +141,7 @@ func TestInstalls(t *testing.T) {
 		name, tool string
 		says       map[string][]said
 		want       map[string]any // of the result or the failure
-		ran        []string       // nil is not looked at
+		ran        []string       // nil is not compared
 	}{
 		{"apk", "sandbox_install", nil, map[string]any{"manager": "apk", "exit_code": 0.0, "retried": nil},
 			[]string{"apk --version", "cat /etc/apk/world", apkAdd}},
@@ -152,36 +150,29 @@ func TestInstalls(t *testing.T) {
 		{"pip", "sandbox_pip_install", nil, map[string]any{"manager": "pip", "output": ""}, []string{pipGet}},
 		{"npm", "sandbox_npm_install", nil, map[string]any{"manager": "npm"}, []string{npmGet}},
 
-		{"behind a lock", "sandbox_install", map[string][]said{"apk add": {failing(locked), {output: "OK"}}}, map[string]any{"retried": true, "output": "OK"},
+		{"locked", "sandbox_install", map[string][]said{"apk add": {failing(locked), {output: "OK"}}}, map[string]any{"retried": true, "output": "OK"},
 			[]string{"apk --version", "cat /etc/apk/world", apkAdd, apkAdd}},
-		{"behind a lock that stays", "sandbox_install", map[string][]said{"apk add": {failing(locked)}},
-			map[string]any{"kind": "execution_error", "retryable": true, "retried": true, "failure_class": "locked", "exit_code": 1.0, "cleanup_failed": nil}, nil},
-		{"after one that broke", "sandbox_install", map[string][]said{"apk add": {failing("1 error; 8 MiB in 17 packages\n"), {}}}, map[string]any{"retried": true},
+		{"after a broken install", "sandbox_install", map[string][]said{"apk add": {failing("1 error; 8 MiB in 17 packages\n"), {}}}, map[string]any{"retried": true},
 			[]string{"apk --version", "cat /etc/apk/world", apkAdd, "apk fix --no-cache --no-progress --wait 20", apkAdd}},
-		{"after one that broke for good", "sandbox_install", map[string][]said{"apk add": {failing("1 error; 8 MiB in 17 packages\n")}, "apk fix": {failing("ERROR: no\n")}},
+		{"repair fails", "sandbox_install", map[string][]said{"apk add": {failing("1 error; 8 MiB in 17 packages\n")}, "apk fix": {failing("ERROR: no\n")}},
 			map[string]any{"kind": "execution_error", "retryable": false, "failure_class": "broken", "retried": nil, "cleanup_failed": true, "output": "1 error; 8 MiB in 17 packages\nERROR: no\n"}, nil},
-		{"with a script that fails", "sandbox_install", map[string][]said{"apk add": {failing("ERROR: jq-1.post-install: script exited with error 3\n1 error; \n")}, "cat": {{output: "base\n"}, {output: "base\njq\n"}}},
+		{"script fails", "sandbox_install", map[string][]said{"apk add": {failing("ERROR: jq-1.post-install: script exited with error 3\n1 error; \n")}, "cat": {{output: "base\n"}, {output: "base\njq\n"}}},
 			map[string]any{"failure_class": "script_failed", "retried": nil, "cleanup_failed": nil}, []string{"apk --version", "cat /etc/apk/world", apkAdd, "cat /etc/apk/world", "apk del --no-progress --wait 20 -- jq"}},
-		{"and what it left stays", "sandbox_install", map[string][]said{"apk add": {failing("ERROR: jq-1.post-install: script exited with error 3\n")}, "cat": {{}, {output: "jq\n"}}, "apk del": {failing("")}},
-			map[string]any{"failure_class": "script_failed", "cleanup_failed": true}, nil},
-		{"in a state that apt does not like", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: dpkg was interrupted, you must manually run 'dpkg --configure -a'\n"), {}}}, map[string]any{"retried": true},
+		{"apt was interrupted", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: dpkg was interrupted, you must manually run 'dpkg --configure -a'\n"), {}}}, map[string]any{"retried": true},
 			[]string{"apk --version", "dpkg-query --show --showformat=${binary:Package} ${db:Status-Status}\n", apt + "update", aptGet, "dpkg --configure --pending", apt + "--fix-broken install", aptGet}},
-		{"what apt has just looked for", "sandbox_install", map[string][]said{"apk": debian, aptGet: {failing("E: Unable to locate package jq\n")}}, map[string]any{"failure_class": "not_found", "retried": nil}, nil},
-		{"with an index that says why", "sandbox_install", map[string][]said{"apk": debian, apt + "update": {failing("Err: Temporary failure resolving 'deb'\n")}, aptGet: {failing("E: Unable to locate package jq\n")}},
+		{"refresh reports the reason", "sandbox_install", map[string][]said{"apk": debian, apt + "update": {failing("Err: Temporary failure resolving 'deb'\n")}, aptGet: {failing("E: Unable to locate package jq\n")}},
 			map[string]any{"failure_class": "no_network", "retried": true, "cleanup_failed": nil}, nil},
-		{"for too long", "sandbox_install", map[string][]said{"apk add": {{exit: engine.Exit{Signal: engine.SIGTERM, Idle: true}}}},
+		{"silent for too long", "sandbox_install", map[string][]said{"apk add": {{exit: engine.Exit{Signal: engine.SIGTERM, Idle: true}}}},
 			map[string]any{"kind": "timeout", "failure_class": "timeout", "message": "apk did not install jq (timeout): it wrote nothing for 4m0s. Try again, with fewer packages in a call: it may wait for a slow server."}, nil},
-		{"without names", "sandbox_pip_install", map[string][]said{python: {failing("WARNING: Temporary failure in name resolution\nERROR: Could not find a version that satisfies the requirement x\n")}},
+		{"no DNS", "sandbox_pip_install", map[string][]said{python: {failing("WARNING: Temporary failure in name resolution\nERROR: Could not find a version that satisfies the requirement x\n")}},
 			map[string]any{"failure_class": "no_network", "message": "pip did not install jq (no_network): its index was not reached. Try again once the network is there."}, nil},
-		{"without memory", "sandbox_pip_install", map[string][]said{python: {{exit: engine.Exit{Signal: engine.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},
-		{"on a full disk", "sandbox_npm_install", map[string][]said{"npm": {{exit: engine.Exit{Code: 1, Quota: true}}}}, map[string]any{"failure_class": "no_space"}, nil},
+		{"out of memory", "sandbox_pip_install", map[string][]said{python: {{exit: engine.Exit{Signal: engine.SIGKILL, OOM: true}}}}, map[string]any{"failure_class": "out_of_memory"}, nil},
+		{"full disk", "sandbox_npm_install", map[string][]said{"npm": {{exit: engine.Exit{Code: 1, Quota: true}}}}, map[string]any{"failure_class": "no_space"}, nil},
 
-		{"into an environment that is not there", "sandbox_pip_install", map[string][]said{python: {{none: true}, {}}}, map[string]any{"manager": "pip", "retried": nil}, []string{pipGet, venv, pipGet}},
-		{"into one that is half there", "sandbox_pip_install", map[string][]said{python: {failing("python3: No module named pip\n"), {}}}, map[string]any{"retried": true}, []string{pipGet, venv, pipGet}},
+		{"no environment", "sandbox_pip_install", map[string][]said{python: {{none: true}, {}}}, map[string]any{"manager": "pip", "retried": nil}, []string{pipGet, venv, pipGet}},
+		{"broken environment", "sandbox_pip_install", map[string][]said{python: {failing("python3: No module named pip\n"), {}}}, map[string]any{"retried": true}, []string{pipGet, venv, pipGet}},
 		{"without Python", "sandbox_pip_install", map[string][]said{python: {{none: true}}, "python3": {{none: true}}}, map[string]any{"kind": "unavailable", "retryable": false, "failure_class": "no_manager"}, nil},
 		{"without npm", "sandbox_npm_install", map[string][]said{"npm": {{none: true}}}, map[string]any{"kind": "unavailable", "message": `the sandbox has no npm. Call sandbox_install with ["nodejs", "npm"].`}, nil},
-		{"without any", "sandbox_install", map[string][]said{"apk": debian, "dpkg": debian}, map[string]any{"kind": "unavailable", "failure_class": "no_manager"}, nil},
-		{"over what an npm left", "sandbox_npm_install", map[string][]said{npmGet: {failing("npm error code ENOTEMPTY\n"), {}}}, map[string]any{"retried": true}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			timetest.Synthetic(t, func(t *testing.T) { // for the pause before the second attempt
@@ -237,7 +228,7 @@ func TestInstallOutput(t *testing.T) {
 		t.Errorf("%s", f.Message)
 	}
 	if len(told) != 2 || told[0] != "npm installs nothing" || told[1] != "npm error 404 nothing" {
-		t.Errorf("told %.300q", told)
+		t.Errorf("progress: %.300q", told)
 	}
 
 	a = &answers{says: map[string][]said{"npm": {failing("npm error code ENOTFOUND\n")}}}
@@ -246,9 +237,8 @@ func TestInstallOutput(t *testing.T) {
 	}
 }
 
-// TestInstallQueue: what an agent installs goes one after the other, in the order
-// in which it was asked for; agents do not wait for each other; and who leaves the
-// line is in nobody's way.
+// Installs of an agent run in order, agents do not wait for each other, and a cancelled install leaves the
+// queue.
 func TestInstallQueue(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		a := &answers{says: map[string][]said{"": {{takes: time.Minute}}}}
@@ -287,7 +277,7 @@ func TestInstallQueue(t *testing.T) {
 			}
 		}
 		if !slices.Contains(told, "second: waiting for 2 other install(s) of this agent") {
-			t.Errorf("told %q", told)
+			t.Errorf("progress: %q", told)
 		}
 	})
 }

@@ -117,7 +117,7 @@ func TestTurns(t *testing.T) {
 	bob := in("one")
 	bob.ID = "B"
 	if refused(bob) {
-		t.Error("another agent's turn of the same name was counted too")
+		t.Error("the turn of another agent was counted")
 	}
 	if got := answer(t, r, in("wrong"), "run", `{}`); !strings.Contains(got, "invalid_args") || refused(in("wrong")) || refused(in("wrong")) {
 		t.Error("a call with wrong arguments was counted")
@@ -138,7 +138,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestPending: a call whose budget a guest took that starts is not the call's fault.
+// A call that times out while the guest starts is reported as unavailable.
 func TestPending(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		stuck := Define(Spec{Name: "stuck", Budget: time.Minute}, func(ctx context.Context, c *Call, _ echoed) (echoed, error) {
@@ -159,7 +159,7 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// booting is a guest that never comes.
+// booting is a guest that never starts.
 type booting struct{}
 
 func (booting) Pending() string { return "boot" }
@@ -187,7 +187,7 @@ func TestRedaction(t *testing.T) {
 		t.Error(got)
 	}
 	quotes := func(context.Context, *Call, echoed) (map[string]string, error) {
-		return map[string]string{"hunter22": `"hunter22": <\` + "\n", "z": ":hunter22"}, nil // a key is what a tool calls it
+		return map[string]string{"hunter22": `"hunter22": <\` + "\n", "z": ":hunter22"}, nil // keys are not redacted
 	}
 	r.Add(Define(Spec{Name: "quotes"}, quotes))
 	if got := answer(t, r, alice(), "quotes", `{"text":""}`); got != `{"ok":true,"result":{"hunter22":"\"[REDACTED:KEY]\": <\\\n","z":":[REDACTED:KEY]"},"tool":"quotes"}` {

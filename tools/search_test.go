@@ -11,11 +11,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// findings are what a search tells, file by file.
+// findings is a room with prepared matches.
 type findings struct {
 	engine.Room
 	matches []engine.FileMatch
-	refused error // what tell has said
+	refused error // by tell
 }
 
 func (f *findings) SearchFiles(_ context.Context, _ engine.File, _ engine.FileSearch, tell func(engine.FileMatch) error) (engine.SearchEnd, error) {
@@ -28,8 +28,8 @@ func (f *findings) SearchFiles(_ context.Context, _ engine.File, _ engine.FileSe
 	return engine.SearchEnd{Files: 100}, nil
 }
 
-// A search that has found more than is shown answers with what was found until then, and with the files of that.
-// It ends by an error that nobody takes for that of a machine that is gone.
+// A search with too many matches returns the first ones and the number of their files. The error that ends it
+// is not taken for that of a stopped machine.
 func TestLongSearch(t *testing.T) {
 	line := strings.Repeat("é", 498)
 	in := func(path string, lines int) (matches []engine.FileMatch) {
@@ -62,11 +62,11 @@ func TestLongSearch(t *testing.T) {
 				t.Fatalf("%.500s", e.Text())
 			}
 			if r := answer.Result; r.Count != tc.shown || r.Files != tc.files || r.Truncated != tc.truncated {
-				t.Errorf("it answers %+v, want %+v", r, []any{tc.shown, tc.files, tc.truncated})
+				t.Errorf("got %+v, want %+v", r, []any{tc.shown, tc.files, tc.truncated})
 			}
 			kind := fault.KindOf(f.refused)
 			if (f.refused != nil) != tc.truncated || tc.truncated && kind != fault.Rejected || errors.Is(f.refused, context.Canceled) {
-				t.Errorf("it ends by %v, %s", f.refused, kind)
+				t.Errorf("ended by %v, %s", f.refused, kind)
 			}
 		})
 	}

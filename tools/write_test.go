@@ -12,10 +12,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// aFile is a file that somebody changes as soon as it was read.
+// aFile is a file that changes after it was read.
 type aFile struct {
 	engine.Room
-	text, next string // now, and after it was read
+	text, next string // next replaces text after a read
 }
 
 func (f *aFile) ReadFile(_ context.Context, _ engine.File, _ engine.FilePart, to io.Writer) (engine.FileRead, error) {
@@ -34,8 +34,7 @@ func (f *aFile) WriteFile(_ context.Context, file engine.File, w engine.FileWrit
 	return engine.FileWritten{}, err
 }
 
-// What somebody else writes between a tool's look at a file and its change stays, and the model
-// is told; without it the change is made.
+// A change is refused if somebody else has written the file since it was read.
 func TestChangedSinceRead(t *testing.T) {
 	for tool, args := range map[string]string{
 		"sandbox_write_file": `{"path":"a.txt","content":"new\n"}`,
@@ -62,12 +61,5 @@ func TestWriteCountsBytes(t *testing.T) {
 	r := NewRegistry(slog.New(slog.DiscardHandler), newWrite(func(Agent) engine.Room { return f }))
 	if got := answer(t, r, c, "sandbox_write_file", `{"path":"a.txt","content":"größe €\n"}`); !strings.Contains(got, `"size":12`) {
 		t.Errorf("of 12 bytes: %s", got)
-	}
-}
-
-// A client may repeat a call that is idempotent: one that appends writes its text twice.
-func TestWriteIsNotIdempotent(t *testing.T) {
-	if newWrite(nil).Hints.Idempotent {
-		t.Error("it is said to be")
 	}
 }

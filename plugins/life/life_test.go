@@ -20,8 +20,8 @@ func watcher() plugins.Recipe {
 	}
 }
 
-// A daemon runs as a program of its plugin, and is started again five times in five
-// minutes; then it has failed, until a person or a boot gives it another chance.
+// A daemon is restarted five times in five minutes. Then it has failed until its plugin is begun
+// again.
 func TestDaemonRestarts(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
@@ -48,7 +48,7 @@ func TestDaemonRestarts(t *testing.T) {
 			t.Fatalf("%d starts, %v", w.starts(), w.failed)
 		}
 		if told := w.failed[0]; !strings.HasPrefix(told, "rss of alice: ") || !strings.Contains(told, "status 3") || !strings.Contains(told, "last words") {
-			t.Errorf("it is told as %s", told)
+			t.Errorf("reported as %s", told)
 		}
 		if !strings.Contains(w.log(), "alice/rss error the daemon is not started again") {
 			t.Errorf("the log has %s", w.log())
@@ -56,7 +56,7 @@ func TestDaemonRestarts(t *testing.T) {
 		w.Begin(alice, "rss", watcher())
 		timetest.Wait()
 		if w.live() != 1 {
-			t.Error("it got no other chance")
+			t.Error("not started again")
 		}
 	})
 }
@@ -65,7 +65,7 @@ func has(env []string, variables ...string) bool {
 	return !slices.ContainsFunc(variables, func(v string) bool { return !slices.Contains(env, v) })
 }
 
-// One that ends now and then is started again for ever.
+// A daemon that ends rarely is always restarted.
 func TestDaemonThatEndsNowAndThen(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
@@ -82,13 +82,13 @@ func TestDaemonThatEndsNowAndThen(t *testing.T) {
 	})
 }
 
-// A daemon ends with its guest, starts none, and runs in the next.
+// A daemon ends with its guest and runs in the next. It starts no guest.
 func TestDaemonAndGuests(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
 		timetest.Wait()
 		for boot := 1; boot <= 10; boot++ {
-			w.Begin(alice, "rss", watcher()) // again, for nothing
+			w.Begin(alice, "rss", watcher()) // no effect
 			w.stop()
 			time.Sleep(time.Hour)
 			timetest.Wait()
@@ -108,8 +108,7 @@ func TestDaemonAndGuests(t *testing.T) {
 	})
 }
 
-// A daemon that cannot start yet, or is refused for its room's limits, is tried again until
-// it runs. The reason is logged once.
+// A daemon that cannot start for the time being is retried. The reason is logged once.
 func TestDaemonThatCannotRunYet(t *testing.T) {
 	for kind, why := range map[fault.Kind]string{fault.Unavailable: "the keyring is locked", fault.Rejected: "64 jobs are running"} {
 		try(t, func(t *testing.T, w *world) {
@@ -118,7 +117,7 @@ func TestDaemonThatCannotRunYet(t *testing.T) {
 			time.Sleep(time.Hour)
 			timetest.Wait()
 			if n := strings.Count(w.log(), why); n != 1 {
-				t.Errorf("it is told %d times: %s", n, w.log())
+				t.Errorf("logged %d times: %s", n, w.log())
 			}
 			w.fails(nil)
 			time.Sleep(askSeldom)
@@ -130,8 +129,7 @@ func TestDaemonThatCannotRunYet(t *testing.T) {
 	}
 }
 
-// A daemon in a guest that is silent for a while, whatever is said of it meanwhile, is the one
-// that it was, and is looked after when the guest answers again.
+// A daemon in a guest that is silent for a while is not started twice, and is restarted later.
 func TestDaemonInASilentGuest(t *testing.T) {
 	for _, kind := range []fault.Kind{fault.Unavailable, fault.Timeout} {
 		try(t, func(t *testing.T, w *world) {
@@ -149,14 +147,13 @@ func TestDaemonInASilentGuest(t *testing.T) {
 			time.Sleep(2 * restartPause)
 			timetest.Wait()
 			if w.starts() != 2 || w.live() != 1 {
-				t.Errorf("%s: when it has ended: %d starts, %d live", kind, w.starts(), w.live())
+				t.Errorf("%s: after its end: %d starts, %d live", kind, w.starts(), w.live())
 			}
 		})
 	}
 }
 
-// A daemon that a guest has started when nobody waited for it any more does not run beside
-// another.
+// A daemon that was started late, after a timeout, is ended before another starts.
 func TestDaemonThatIsStartedLate(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.late = true
@@ -169,7 +166,7 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 		time.Sleep(askSeldom)
 		timetest.Wait()
 		if w.live() != 2 || w.starts() != 2 {
-			t.Errorf("although the first does not end: %d live, %d starts", w.live(), w.starts())
+			t.Errorf("the first does not end: %d live, %d starts", w.live(), w.starts())
 		}
 		w.mu.Lock()
 		w.deaf = false
@@ -182,7 +179,7 @@ func TestDaemonThatIsStartedLate(t *testing.T) {
 	})
 }
 
-// Who ends with a guest that does not answer asks nothing of it.
+// Close does not wait for a silent guest.
 func TestEndWithASilentGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
@@ -192,12 +189,12 @@ func TestEndWithASilentGuest(t *testing.T) {
 		w.mu.Unlock()
 		w.Close()
 		if w.kills != 0 {
-			t.Errorf("it is asked %d times", w.kills)
+			t.Errorf("%d kills", w.kills)
 		}
 	})
 }
 
-// A daemon whose folder is gone has failed, as one that ends too often.
+// A daemon without a folder fails as one that ends too often.
 func TestDaemonWithoutAFolder(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.fails(fault.Newf(fault.NotFound, "start job", "", "no such folder"))
@@ -210,7 +207,7 @@ func TestDaemonWithoutAFolder(t *testing.T) {
 	})
 }
 
-// A daemon whose room was ended runs again: when its plugin is begun, or else soon.
+// A daemon whose room was ended is started when its plugin is begun, or after a pause.
 func TestDaemonAndItsRoom(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())
@@ -219,23 +216,23 @@ func TestDaemonAndItsRoom(t *testing.T) {
 		time.Sleep(askSeldom - time.Second)
 		timetest.Wait()
 		if w.live() != 0 {
-			t.Error("it does not wait for its plugin to be set up again")
+			t.Error("started before the pause")
 		}
 		w.Begin(alice, "rss", watcher())
 		timetest.Wait()
 		if w.live() != 1 {
-			t.Error("it does not run when it is begun")
+			t.Error("not started by Begin")
 		}
 		w.endRoom()
 		time.Sleep(askSeldom + time.Second)
 		timetest.Wait()
 		if w.live() != 1 || w.starts() != 3 {
-			t.Errorf("nobody begins it: %d live, %d starts", w.live(), w.starts())
+			t.Errorf("after the pause: %d live, %d starts", w.live(), w.starts())
 		}
 	})
 }
 
-// The end of a plugin is that of its daemon, which may need to be made to end.
+// End ends the daemon, with SIGKILL if necessary.
 func TestEnd(t *testing.T) {
 	for _, command := range []string{"./watch", "trap '' TERM; ./watch"} {
 		try(t, func(t *testing.T, w *world) {
@@ -247,7 +244,7 @@ func TestEnd(t *testing.T) {
 			if w.live() != 2 {
 				t.Fatalf("%d live", w.live())
 			}
-			for range 2 { // the second time for nothing
+			for range 2 { // the second has no effect
 				if err := w.End(t.Context(), alice.ID, "rss"); err != nil || w.live() != 1 {
 					t.Errorf("%v, %d live", err, w.live())
 				}
@@ -268,8 +265,8 @@ func listener(run string) plugins.Recipe {
 	}}}
 }
 
-// Handlers hear what is told once they are there, one at a time and in order, with the
-// payload on their standard input.
+// Handlers run one at a time and in order, with the payload as standard input. They get no earlier
+// events.
 func TestHandlers(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.emit("mail.new", `"before"`)
@@ -308,12 +305,12 @@ func TestHandlers(t *testing.T) {
 		time.Sleep(time.Minute)
 		timetest.Wait()
 		if len(w.handled()) != len(want) {
-			t.Error("it is heard after its end")
+			t.Error("an event was handled after End")
 		}
 	})
 }
 
-// A handler that fails or takes too long is logged, and the next event is handled.
+// A failed handler is logged, and the next event is handled.
 func TestHandlersThatFail(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
@@ -339,7 +336,7 @@ func TestHandlersThatFail(t *testing.T) {
 	})
 }
 
-// What is told while no guest runs waits for the next.
+// Events wait for a guest.
 func TestHandlersWaitForAGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
@@ -360,8 +357,8 @@ func TestHandlersWaitForAGuest(t *testing.T) {
 	})
 }
 
-// What is told while a guest is silent is handled when it answers again, in order; why it waits
-// is told once. What cannot be handled at all keeps nothing behind it.
+// Events wait for a silent guest, in order, and the reason is logged once. A handler that cannot run does
+// not block the next.
 func TestHandlersInASilentGuest(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "mail", listener("first"))
@@ -392,7 +389,7 @@ func TestHandlersInASilentGuest(t *testing.T) {
 	})
 }
 
-// Of an agent that is gone nothing goes on.
+// Forget ends the daemons and handlers of an agent.
 func TestForget(t *testing.T) {
 	try(t, func(t *testing.T, w *world) {
 		w.Begin(alice, "rss", watcher())

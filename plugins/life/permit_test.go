@@ -19,7 +19,7 @@ func (h *heard) Emit(_ context.Context, _ bridge.Caller, topic bridge.Topic, _ j
 	return nil
 }
 
-// A plugin may what its recipe declares. What is no plugin of the agent is the agent itself.
+// A plugin has the permissions that its recipe declares. Other names count as the agent itself.
 func TestPermits(t *testing.T) {
 	recipes := map[config.PluginID]plugins.Recipe{
 		"loud":   {Secrets: []config.SecretName{"TOKEN"}, Permissions: plugins.Permissions{Inference: true}, Events: plugins.Events{Emit: []plugins.Topics{"rss.*", "done"}}},

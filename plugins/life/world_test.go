@@ -26,7 +26,7 @@ import (
 
 var alice = tools.Agent{ID: "0B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E", Name: "alice", User: "agent-alice", Home: "/workspace/agents/alice"}
 
-// world is a guest and a journal in which the clock is the test's.
+// world fakes a guest and a journal of events.
 type world struct {
 	*Life
 	t *testing.T
@@ -34,11 +34,11 @@ type world struct {
 	mu      sync.Mutex
 	running bool // a guest
 	boots   int
-	trouble error // what the guest answers to everything
-	silent  bool  // it is known not to answer
+	trouble error // the error of every request
+	silent  bool  // Silent
 	kills   int
-	late    bool // it starts jobs when nobody waits for them any more
-	deaf    bool // KillJob is not answered
+	late    bool // StartJob starts the job and times out
+	deaf    bool // KillJob times out
 	started []engine.JobCommand
 	jobs    map[config.JobID]*job
 	ran     []string // handlers, with their input
@@ -47,17 +47,17 @@ type world struct {
 	told    []Heard
 	bell    notify.Notifier
 	lines   []string
-	failed  []string // daemons, and why
+	failed  []string // calls of Options.Failed
 }
 
 type job struct {
 	engine.Job
 	ended chan struct{}
 	once  sync.Once
-	stays bool // through SIGTERM
+	stays bool // ignores SIGTERM
 }
 
-// try runs a test in which time passes only when everybody waits.
+// try runs a test in synthetic time.
 func try(t *testing.T, f func(t *testing.T, w *world)) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		w := &world{t: t, running: true, jobs: map[config.JobID]*job{}}
@@ -87,17 +87,15 @@ func try(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// stop ends the guest, and boot starts one.
+// stop ends the guest.
 func (w *world) stop() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.running = false
-	for id, j := range w.jobs {
-		j.once.Do(func() { close(j.ended) })
-		delete(w.jobs, id)
-	}
+	w.mu.Unlock()
+	w.endRoom()
 }
 
+// boot starts a guest.
 func (w *world) boot() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,13 +109,13 @@ type room struct {
 	*world
 }
 
-// unused are the methods that nothing calls.
+// unused has the methods that are not called.
 type unused struct{ engine.Room }
 
-// Room implements Rooms.
+// Room is Options.Room.
 func (w *world) Room(tools.Agent) engine.Room { return room{world: w} }
 
-// Boot implements Rooms.
+// Boot is Options.Boot.
 func (w *world) Boot() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,14 +125,14 @@ func (w *world) Boot() string {
 	return fmt.Sprint("boot ", w.boots)
 }
 
-// fails has the guest answer everything with an error, or as before for nil.
+// fails sets the error of every request.
 func (w *world) fails(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trouble = err
 }
 
-// endRoom ends all that runs in the room, and with it what is known of it.
+// endRoom ends and forgets all jobs.
 func (w *world) endRoom() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,7 +177,7 @@ func (w *world) StartJob(_ context.Context, cmd engine.JobCommand) (engine.Job, 
 	return j.Job, nil
 }
 
-// Silent implements Rooms.
+// Silent is Options.Silent.
 func (w *world) Silent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,7 +246,7 @@ func (w *world) TailJobEnd(context.Context, config.JobID, uint64) (engine.JobTai
 	return engine.JobTail{Data: []byte("last words\n")}, nil
 }
 
-// live is how many jobs run.
+// live returns the number of running jobs.
 func (w *world) live() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,16 +264,14 @@ func (w *world) starts() int {
 	return len(w.started)
 }
 
-// handler is a command that takes its time.
+// handler is a running command.
 type handler struct {
 	engine.Process
 	done chan struct{}
 	exit engine.Exit
 }
 
-func (h handler) Signal(context.Context, engine.Signal) error { return nil }
-func (h handler) Done() <-chan struct{}                       { return h.done }
-func (h handler) Wait() (engine.Exit, error)                  { <-h.done; return h.exit, nil }
+func (h handler) Wait() (engine.Exit, error) { <-h.done; return h.exit, nil }
 
 func (w *world) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	w.mu.Lock()
