@@ -86,23 +86,14 @@ func TestExport(t *testing.T) {
 	if h, err := r.Next(); err != io.EOF {
 		t.Errorf("and then %v %v", h, err)
 	}
+	var again bytes.Buffer
+	if err := exportTar(&again, dir); err != nil || !bytes.Equal(again.Bytes(), out.Bytes()) {
+		t.Errorf("a second archive differs, %v", err)
+	}
 	// The system's tar reads it.
 	cmd := exec.Command("tar", "-t")
 	cmd.Stdin = &out
 	if got, err := cmd.Output(); err != nil || len(strings.Fields(string(got))) != len(want)+1 {
 		t.Errorf("tar -t: %v\n%s", err, got)
-	}
-}
-
-func TestExportIsReproducible(t *testing.T) {
-	var first, second bytes.Buffer
-	if err := exportTar(&first, plant(t)); err != nil {
-		t.Fatal(err)
-	}
-	if err := exportTar(&second, plant(t)); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("two equal trees make two archives")
 	}
 }

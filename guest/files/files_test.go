@@ -81,18 +81,18 @@ func at(root, rel string) *guestpb.FilePath {
 	return &guestpb.FilePath{Root: []byte(root), Path: []byte(rel)}
 }
 
-func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest) (text string, told *guestpb.ReadFileResponse, err error) {
+func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest) (text string, answer *guestpb.ReadFileResponse, err error) {
 	t.Helper()
 	stream, err := c.Read(t.Context(), r)
 	must(t, err)
 	defer stream.Close()
-	told = new(guestpb.ReadFileResponse)
+	answer = new(guestpb.ReadFileResponse)
 	for stream.Receive() {
 		m := stream.Msg()
 		text += string(m.Data)
-		proto.Merge(told, m)
+		proto.Merge(answer, m)
 	}
-	return text, told, protocol.Decode("read", "", stream.Err())
+	return text, answer, protocol.Decode("read", "", stream.Err())
 }
 
 func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileRequest, text string) (*guestpb.WriteFileResponse, error) {
@@ -157,13 +157,13 @@ func TestRead(t *testing.T) {
 		{"the last lines of an empty file", &guestpb.ReadFileRequest{File: at(dir, "empty"), LastLines: 3}, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, told, err := read(t, c, tc.r)
-			if err != nil || got != tc.want || told.Truncated != tc.truncated {
-				t.Errorf("%d bytes (%.40q…), truncated %v, %v; want %d", len(got), got, told.Truncated, err, len(tc.want))
+			got, answer, err := read(t, c, tc.r)
+			if err != nil || got != tc.want || answer.Truncated != tc.truncated {
+				t.Errorf("%d bytes (%.40q…), truncated %v, %v; want %d", len(got), got, answer.Truncated, err, len(tc.want))
 			}
 			file, err := os.ReadFile(filepath.Join(dir, string(tc.r.File.Path)))
-			if end := told.Offset + uint64(len(got)); err != nil || end > uint64(len(file)) || string(file[told.Offset:end]) != got {
-				t.Errorf("it is not what stands at %d", told.Offset)
+			if end := answer.Offset + uint64(len(got)); err != nil || end > uint64(len(file)) || string(file[answer.Offset:end]) != got {
+				t.Errorf("it is not the text at %d", answer.Offset)
 			}
 		})
 	}
@@ -293,16 +293,13 @@ func TestList(t *testing.T) {
 	if strings.Join(got, "|") != "00 folder KIND_FOLDER 0 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " || !r.Truncated {
 		t.Errorf("%q, truncated %v", got, r.Truncated)
 	}
-	far := t.TempDir()
+	far := t.TempDir() // with links whose targets together are too long for a message
 	const links, length = 1200, 1000
 	for i := range links {
 		must(t, os.Symlink(strings.Repeat("x", length), filepath.Join(far, fmt.Sprintf("%04d", i))))
 	}
-	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(far, ".")}); err != nil || len(r.Entries) != links {
-		t.Fatalf("of links: %v", err)
-	}
-	if first, last := r.Entries[0].Target, r.Entries[links-1].Target; len(first) != length || len(last) != 0 {
-		t.Errorf("links lead to %d and %d bytes", len(first), len(last))
+	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(far, ".")}); err != nil || len(r.Entries[0].Target) != length || len(r.Entries[links-1].Target) != 0 {
+		t.Errorf("long links: %v", err)
 	}
 	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, ".")}); err != nil || len(r.Entries) != engine.MaxFolderEntries || !r.Truncated {
 		t.Errorf("without a limit: %v", err)

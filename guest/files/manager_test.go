@@ -23,19 +23,19 @@ func TestMain(m *testing.M) {
 // patience is more than anything takes here on a busy host.
 const patience = 30 * time.Second
 
-// newKeeper returns a manager whose workers run on this computer.
-func newKeeper(t *testing.T) *Manager {
+// newManager returns a manager whose workers run on this computer.
+func newManager(t *testing.T) *Manager {
 	t.Helper()
 	processes, err := process.NewManager(process.Options{})
 	must(t, err)
-	k := NewManager(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
+	m := NewManager(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
 		return Room{Env: os.Environ(), Program: "/proc/self/exe", Dead: make(chan struct{})}, nil
 	}})
 	t.Cleanup(func() {
-		k.Forget("alice")
+		m.Forget("alice")
 		processes.Close()
 	})
-	return k
+	return m
 }
 
 // hand passes a new connection to the worker and returns its other end.
@@ -54,16 +54,16 @@ func hand(m *Manager) (net.Conn, error) {
 
 // TestForget checks that a worker that is ended takes its connections with it.
 func TestForget(t *testing.T) {
-	k := newKeeper(t)
-	conn, err := hand(k)
+	m := newManager(t)
+	conn, err := hand(m)
 	must(t, err)
 	defer conn.Close()
-	k.Forget("alice")
+	m.Forget("alice")
 	must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
 		t.Fatalf("a connection outlives its worker: %d bytes, %v", n, err)
 	}
-	conn, err = hand(k) // to another worker
+	conn, err = hand(m) // to another worker
 	must(t, err)
 	must(t, conn.Close())
 }

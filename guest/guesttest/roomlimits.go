@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// hogCases are what bob uses up. Alice goes on working, and he is told which limit he has met.
+// hogCases use up what bob may have. Alice's commands still run, and the exit names the limit.
 func hogCases() []roomCase {
 	hog := func(script string, met func(engine.Exit) bool) func(context.Context, *testing.T, *agent, *agent) {
 		return func(ctx context.Context, t *testing.T, alice, bob *agent) { runHog(ctx, t, alice, bob, script, met) }
@@ -49,7 +49,7 @@ func runHog(ctx context.Context, t *testing.T, alice, bob *agent, script string,
 		return p
 	}).Wait()
 	if err != nil || !met(exit) {
-		t.Errorf("bob is told %+v, %v", exit, err)
+		t.Errorf("bob's command ended with %+v, %v", exit, err)
 	}
 	if out, exit := bob.run(ctx, t, "rm -rf /tmp/* /dev/shm/* 2>/dev/null; echo fine"); out != "fine" {
 		t.Errorf("bob cannot clean up: %+v %s", exit, out)

@@ -96,10 +96,10 @@ func TestInfoBesideAStuckConsole(t *testing.T) {
 	m.console = console
 	go m.log("a line")
 	<-console.written
-	told := make(chan struct{})
-	go func() { m.Info(); close(told) }()
+	answered := make(chan struct{})
+	go func() { m.Info(); close(answered) }()
 	select {
-	case <-told:
+	case <-answered:
 	case <-time.After(30 * time.Second):
 		t.Error("it waits")
 	}

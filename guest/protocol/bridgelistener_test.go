@@ -45,22 +45,8 @@ func testListener(t *testing.T, key BridgeKey, timeout time.Duration) (*BridgeLi
 	}
 }
 
-func TestBridgeListener(t *testing.T) {
-	key := NewBridgeKey()
-	l, dial := testListener(t, key, never)
-	dial(append(Caller{Key: key, UID: 2001}.Bytes(), "hello"...))
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	said := make([]byte, 5)
-	if _, err := io.ReadFull(c, said); err != nil || string(said) != "hello" || c.(*BridgeConn).UID() != 2001 {
-		t.Errorf("%d says %q, %v", c.(*BridgeConn).UID(), said, err)
-	}
-}
-
-// TestStrangers checks that connections without the key, or with half a header, are closed and delay no other.
+// TestStrangers checks that connections without the key, or with half a header, are closed and do not
+// delay one with the key.
 func TestStrangers(t *testing.T) {
 	key := NewBridgeKey()
 	l, dial := testListener(t, key, never)
@@ -79,12 +65,16 @@ func TestStrangers(t *testing.T) {
 		dial(Caller{Key: NewBridgeKey(), UID: 2001}.Bytes()),
 		dial([]byte("GET /api/secrets/TOKEN HTTP/1.1\r\nHost: localhost\r\n\r\n")),
 	}
-	dial(good)
+	dial(append(good, "hello"...))
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	hello := make([]byte, 5)
+	if _, err := io.ReadFull(c, hello); err != nil || string(hello) != "hello" || c.(*BridgeConn).UID() != 2001 {
+		t.Errorf("user %d sends %q, %v", c.(*BridgeConn).UID(), hello, err)
+	}
 	closed(strangers...)
 	_, hurried := testListener(t, key, brief)
 	closed(hurried(nil), hurried(good[:len(good)-1]))

@@ -51,7 +51,7 @@ func ReadDataHeader(from io.Reader) (DataHeader, error) {
 const BridgePort = 1025
 
 // BridgeKey is one boot's secret between the relay and the host's bridge. It is not the guest
-// protocol's key: whoever has it can ask the bridge, but cannot command the guest.
+// protocol's key: it allows requests to the bridge but no commands in the guest.
 type BridgeKey [KeySize]byte
 
 // NewBridgeKey makes a random key.

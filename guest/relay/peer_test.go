@@ -47,7 +47,7 @@ func TestPlugin(t *testing.T) {
 			defer s.Close()
 			said, err := bufio.NewReader(dial(t, path)).ReadString('\n')
 			if tc.shut != (err != nil) || !tc.shut && said != string(tc.want)+"\n" {
-				t.Errorf("the host heard %q, %v", said, err)
+				t.Errorf("the host received %q, %v", said, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

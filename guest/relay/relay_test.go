@@ -157,10 +157,10 @@ func TestEnds(t *testing.T) {
 	select {
 	case err := <-left:
 		if !errors.Is(err, io.EOF) {
-			t.Errorf("the host is told %v", err)
+			t.Errorf("the host reads %v", err)
 		}
 	case <-time.After(patience):
-		t.Error("the host is not told that the program has left")
+		t.Error("the host does not learn that the program has left")
 	}
 
 	c = dial(t, path)

@@ -83,7 +83,7 @@ func (h *host) PowerOff(grace time.Duration) { h.powers <- grace }
 func serve(t *testing.T, h *host) guest.Dialer {
 	t.Helper()
 	h.powers = make(chan time.Duration, 1)
-	keeper, err := process.NewManager(process.Options{Cgroup: processtest.Cgroup(t)})
+	manager, err := process.NewManager(process.Options{Cgroup: processtest.Cgroup(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func serve(t *testing.T, h *host) guest.Dialer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.New(h, keeper, room.NewManager(room.Options{}), logs, "test")
+	s := service.New(h, manager, room.NewManager(room.Options{}), logs, "test")
 	go func() { defer close(done); _ = s.Serve(l) }()
 	handed := make(chan struct{})
 	go func() { defer close(handed); _ = s.ServeEntries(entries) }()
@@ -110,7 +110,7 @@ func serve(t *testing.T, h *host) guest.Dialer {
 		entries.Close()
 		<-done
 		<-handed
-		keeper.Close()
+		manager.Close()
 	})
 	return func(ctx context.Context, port uint32) (net.Conn, error) {
 		at, ok := map[uint32]string{guest.Port: path, guest.EntryPort: path + ".entries"}[port]

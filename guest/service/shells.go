@@ -71,18 +71,18 @@ func shown(b []byte) *guestpb.ShellAttachResponse {
 	return &guestpb.ShellAttachResponse{What: &guestpb.ShellAttachResponse_Output{Output: b}}
 }
 
-// desks is the folder of files for shells in the guest's own root.
-const desks = "/run/osaurus/shells"
+// shellFiles is the folder of files for shells in the guest's own root.
+const shellFiles = "/run/osaurus/shells"
 
 // shellRoom returns the room for a user's shells.
 func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
 	if user == "" {
 		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Spool: func() (*os.Root, string, error) {
-			if err := os.MkdirAll(desks, 0o700); err != nil {
+			if err := os.MkdirAll(shellFiles, 0o700); err != nil {
 				return nil, "", err
 			}
-			dir, err := os.OpenRoot(desks)
-			return dir, desks, err
+			dir, err := os.OpenRoot(shellFiles)
+			return dir, shellFiles, err
 		}}, nil
 	}
 	r, err := s.find(ctx, user)

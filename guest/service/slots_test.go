@@ -17,7 +17,7 @@ func TestSlotsAreShared(t *testing.T) {
 		for n := 0; ; n++ {
 			if _, err := s.take(room); err != nil {
 				if fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
-					t.Errorf("%s is told %v", room, err)
+					t.Errorf("%s gets %v", room, err)
 				}
 				return n
 			}

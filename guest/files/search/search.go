@@ -86,7 +86,7 @@ type run struct {
 	wanted     func(path, name string) bool
 	asked      func(path, name string) bool // named by a glob, so that ignore rules do not apply
 	tell       func([]Match) error
-	told       int
+	reported   int
 	truncated  bool
 	files      atomic.Uint64
 	unreadable atomic.Uint64
@@ -215,12 +215,12 @@ func (s *run) say(matches []Match) error {
 		if m.Context {
 			continue
 		}
-		if s.told == s.query.Limit {
+		if s.reported == s.query.Limit {
 			s.truncated = true
 			matches = trimContext(matches[:i], s.query.Context)
 			break
 		}
-		s.told++
+		s.reported++
 	}
 	if len(matches) > 0 {
 		if err := s.tell(matches); err != nil {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,44 +127,6 @@ func TestAsRipgrepDoes(t *testing.T) {
 		got, _, err := ours(t, dir, tc.q)
 		must(t, err)
 		same(t, tc.q.Pattern, got, theirs(t, dir, append(tc.args, "-e", tc.q.Pattern)...))
-	}
-}
-
-// TestAsRipgrepDoesAtRandom compares random trees, rules and patterns.
-func TestAsRipgrepDoesAtRandom(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 155))
-	pick := func(from ...string) string { return from[random.IntN(len(from))] }
-	for round := range 60 {
-		files := map[string]string{}
-		if random.IntN(2) == 0 {
-			files[".git/HEAD"] = "x"
-		}
-		for range 30 {
-			depth := random.IntN(4)
-			var name []string
-			for range depth {
-				name = append(name, pick("a", "b", "foo", "build", "Foo", ".h"))
-			}
-			dir := strings.Join(name, "/")
-			if random.IntN(5) == 0 {
-				var lines []string
-				for range 1 + random.IntN(3) {
-					lines = append(lines, pick("", "", "!")+pick("", "", "/", "**/", "a/")+pick("foo", "*.txt", "b", "build", "f?o", "[ab]", "a*", "**", "foo.txt")+pick("", "", "/", "/**", "/*"))
-				}
-				files[join(dir, pick(".gitignore", ".ignore"))] = strings.Join(lines, "\n")
-				continue
-			}
-			files[join(dir, pick("foo", "a", "b", "x")+pick(".txt", ".go", ".c"))] = pick("one two\n", "two\nthree two\n", "three", "One\r\n", "\n\none")
-		}
-		dir := plant(t, files)
-		pattern := pick("one", "two", "t[a-z]+e", "^one", "o$", "(?i)ONE", "wo|ne")
-		got, _, err := ours(t, dir, Query{Pattern: pattern})
-		must(t, err)
-		want := theirs(t, dir, "-e", pattern)
-		same(t, fmt.Sprintf("round %d, %s in %q", round, pattern, files), got, want)
-		if t.Failed() {
-			return
-		}
 	}
 }
 
