@@ -3,7 +3,6 @@ package artifacts
 import (
 	"bytes"
 	"crypto/sha256"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -21,9 +20,9 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-type heard []string
+type journal []string
 
-func (h *heard) Note(e events.Event) {
+func (h *journal) Note(e events.Event) {
 	*h = append(*h, fmt.Sprint(e.Kind, " ", e.Fields["artifact"], " ", e.Fields["name"], " by ", e.Cause))
 }
 
@@ -31,12 +30,12 @@ type rig struct {
 	*Artifacts
 	t          *testing.T
 	alice, bob bridge.Caller
-	events     *heard
+	events     *journal
 }
 
 func newRig(t *testing.T) *rig {
 	db, who := storetest.New(t, "alice", "bob")
-	r := &rig{t: t, alice: who[0], bob: who[1], events: new(heard)}
+	r := &rig{t: t, alice: who[0], bob: who[1], events: new(journal)}
 	var err error
 	if r.Artifacts, err = Open(t.Context(), Options{Home: config.Home(t.TempDir()), DB: db, Record: r.events}); err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func (r *rig) open(o owner, name string) (*Draft, error) {
 	return d.(*Draft), nil
 }
 
-// draft makes a draft with files, each its path and its content.
+// draft makes a draft. files are pairs of a path and its content.
 func (r *rig) draft(o owner, name string, files ...string) (*Draft, error) {
 	d, err := r.open(o, name)
 	if err != nil {
@@ -104,7 +103,7 @@ func (r *rig) share(o owner, name string, files ...string) Artifact {
 	return f
 }
 
-// read is what is in an artifact, each file as PATH=CONTENT.
+// read lists the files of an artifact as PATH=CONTENT.
 func (r *rig) read(f Artifact) (list []string, err error) {
 	err = r.Read(r.t.Context(), f, func(path string, content io.Reader) error {
 		text, err := io.ReadAll(content)
@@ -125,7 +124,7 @@ func (r *rig) list(f Filter) (names []string) {
 	return names
 }
 
-// onDisk is every file and folder of the home's artifacts.
+// onDisk lists the files and folders on the disk.
 func (r *rig) onDisk() (names []string) {
 	r.t.Helper()
 	root := r.Home.Artifacts()
@@ -177,18 +176,18 @@ func TestArtifacts(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	storetest.Delete(t, r.DB, r.alice) // what she has handed over stays
+	storetest.Delete(t, r.DB, r.alice) // her artifacts stay
 	if err := r.Delete(t.Context(), site.ID, "a person"); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.Get(t.Context(), site.ID); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("what was deleted: %v", err)
+		t.Errorf("a deleted artifact: %v", err)
 	}
 	if err := os.Remove(r.Path(page)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.read(page); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("what was moved away: %v", err)
+		t.Errorf("a moved artifact: %v", err)
 	}
 	for _, id := range []ID{page.ID, again.ID} {
 		if err := r.Delete(t.Context(), id, "a person"); err != nil {
@@ -201,14 +200,14 @@ func TestArtifacts(t *testing.T) {
 	if next := r.share(ownerOf(r.bob, "chat-1"), "page.html", "", ""); next.ID != 5 || next.Name != "page.html" {
 		t.Errorf("%+v", next)
 	}
-	want := heard{"artifact.shared 1 page.html by a tool", "artifact.shared 2 site by a tool", "artifact.shared 3 page.html by a tool", "artifact.shared 4 page-2.html by a tool",
+	want := journal{"artifact.shared 1 page.html by a tool", "artifact.shared 2 site by a tool", "artifact.shared 3 page.html by a tool", "artifact.shared 4 page-2.html by a tool",
 		"artifact.deleted 2 site by a person", "artifact.deleted 1 page.html by a person", "artifact.deleted 4 page-2.html by a person", "artifact.shared 5 page.html by a tool"}
 	if !slices.Equal(*r.events, want) {
 		t.Errorf("the events are\n%s", strings.Join(*r.events, "\n"))
 	}
 }
 
-// A name in the folder that is nobody's artifact is a person's, and stays.
+// Files that people have put into the folder stay, and their names are avoided.
 func TestNamesOfPeople(t *testing.T) {
 	r := newRig(t)
 	dir := filepath.Join(r.Home.Artifacts(), "s")
@@ -289,7 +288,7 @@ func TestLimits(t *testing.T) {
 	}
 	open[1].made.Size = MaxSize - 3
 	if _, err := io.WriteString(f, "abc"); err != nil {
-		t.Errorf("as much as there may be: %v", err)
+		t.Errorf("at the limit: %v", err)
 	}
 	if _, err := io.WriteString(f, "d"); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a byte too many: %v", err)
@@ -302,7 +301,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a file too many: %v", err)
 	}
 	if _, err := open[3].File("a", MaxSize+1); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("a file that says that it is too large: %v", err)
+		t.Errorf("a file of a larger size: %v", err)
 	}
 	for _, d := range open {
 		if err := errors.Join(d.Discard(), d.Discard()); err != nil {
@@ -375,17 +374,9 @@ func FuzzNames(f *testing.F) {
 // insert adds rows without files.
 func (r *rig) insert(o owner, rows int, size int64) {
 	r.t.Helper()
-	err := r.DB.Write(r.t.Context(), "insert", func(tx *sql.Tx) error {
-		for i := range rows {
-			_, err := tx.ExecContext(r.t.Context(), `INSERT INTO artifacts (agent, agent_name, session, name, description, folder, type, files, size, sha256, created)
-				VALUES (?, ?, 'before', ?, '', 0, '', 1, ?, '', 0)`, o.ID, o.Name, fmt.Sprint(o.Name, i), size)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if _, err := r.DB.Exec(r.t.Context(), "insert", `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
+		INSERT INTO artifacts (agent, agent_name, session, name, description, folder, type, files, size, sha256, created)
+		SELECT ?1, ?2, 'before', ?2 || i, '', 0, '', 1, ?4, '', 0 FROM n`, o.ID, o.Name, rows, size); err != nil {
 		r.t.Fatal(err)
 	}
 }

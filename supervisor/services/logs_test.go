@@ -1,7 +1,6 @@
 package services
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,35 +95,5 @@ func TestLogLimits(t *testing.T) {
 	}
 	if list := l.list(t, logBob); len(list) != 1 {
 		t.Errorf("bob's are %+v", list)
-	}
-}
-
-// A follower gets every line, old ones first, until its context ends.
-func TestLogFollow(t *testing.T) {
-	l := NewLogs(logKnown, unchanged)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	l.log(t, logAlice, "0")
-	go func() {
-		for i := 1; i < 1_000; i++ {
-			if err := l.Append(ctx, logAlice, bridge.Info, fmt.Sprint(i)); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	n := 0
-	for line, err := range l.Read(ctx, logAlice.Agent, true) {
-		if n == 1_000 {
-			if err == nil {
-				t.Errorf("more: %+v", line)
-			}
-			break
-		}
-		if err != nil || line.Text != fmt.Sprint(n) {
-			t.Fatalf("%d: %+v, %v", n, line, err)
-		}
-		if n++; n == 1_000 {
-			cancel()
-		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/internal/fault"
@@ -25,17 +24,13 @@ func openAt(t testing.TB, path string, schema []migration) *DB {
 }
 
 func (db *DB) exec(ctx context.Context, query string, args ...any) error {
-	return db.Write(ctx, "test", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	})
+	_, err := db.Exec(ctx, "test", query, args...)
+	return err
 }
 
-func (db *DB) number(t testing.TB, query string) (n int) {
+func (db *DB) number(t testing.TB, query string) int {
 	t.Helper()
-	err := db.Read(t.Context(), "test", func(tx *sql.Tx) error {
-		return tx.QueryRowContext(t.Context(), query).Scan(&n)
-	})
+	n, _, err := Find(t.Context(), db, "test", Value[int], query)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,27 +105,6 @@ func TestWriteIsWholeOrNothing(t *testing.T) {
 	}
 	if n := db.number(t, "SELECT count(*) FROM t"); n != 0 {
 		t.Errorf("%d rows are there", n)
-	}
-}
-
-// A writer that takes its time delays neither readers nor, beyond their
-// deadline, other writers.
-func TestSlowWriter(t *testing.T) {
-	db := openAt(t, filepath.Join(t.TempDir(), "db"), []migration{{"1", "CREATE TABLE t (a INTEGER)"}})
-	err := db.Write(t.Context(), "test", func(tx *sql.Tx) error {
-		if _, err := tx.Exec("INSERT INTO t VALUES (1)"); err != nil {
-			t.Fatal(err)
-		}
-		if n := db.number(t, "SELECT count(*) FROM t"); n != 0 {
-			t.Errorf("a reader sees %d rows that are not written yet", n)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		wantFault(t, db.exec(ctx, "INSERT INTO t VALUES (2)"), fault.Timeout, "")
-		return nil
-	})
-	if n := db.number(t, "SELECT count(*) FROM t"); err != nil || n != 1 {
-		t.Errorf("%d rows, %v", n, err)
 	}
 }
 

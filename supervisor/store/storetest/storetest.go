@@ -1,9 +1,8 @@
-// Package storetest makes databases with agents in them, for tests of what is kept of agents.
+// Package storetest makes databases with agents for tests.
 package storetest
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"testing"
 
@@ -12,8 +11,8 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// New makes a database with agents of some names, and returns them as those who ask
-// over the bridge. It is closed when the test ends.
+// New makes a database with agents, and returns the agents as callers of the bridge. The database
+// is closed when the test ends.
 func New(t testing.TB, names ...config.AgentName) (*store.DB, []bridge.Caller) {
 	t.Helper()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
@@ -36,31 +35,25 @@ func New(t testing.TB, names ...config.AgentName) (*store.DB, []bridge.Caller) {
 	return db, callers
 }
 
-// Add makes one more agent.
+// Add creates an agent.
 func Add(ctx context.Context, db *store.DB, name config.AgentName) (bridge.Caller, error) {
 	who := bridge.Caller{Agent: config.NewAgentID(), Name: name, User: name.User(), Plugin: "weather"}
-	return who, db.Write(ctx, "add agent", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO agents (id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, 0, '{}')", who.Agent, name, who.User, name)
-		return err
-	})
+	_, err := db.Exec(ctx, "add agent", "INSERT INTO agents (id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, 0, '{}')", who.Agent, name, who.User, name)
+	return who, err
 }
 
 // Delete deletes an agent.
 func Delete(t testing.TB, db *store.DB, who bridge.Caller) {
 	t.Helper()
-	err := db.Write(t.Context(), "delete agent", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "DELETE FROM agents WHERE id = ?", who.Agent)
-		return err
-	})
-	if err != nil {
+	if _, err := db.Exec(t.Context(), "delete agent", "DELETE FROM agents WHERE id = ?", who.Agent); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Count is what a query counts.
-func Count(t testing.TB, db *store.DB, query string, args ...any) (n int) {
+// Count returns the number that a query returns.
+func Count(t testing.TB, db *store.DB, query string, args ...any) int {
 	t.Helper()
-	err := db.Read(t.Context(), "count", func(tx *sql.Tx) error { return tx.QueryRowContext(t.Context(), query, args...).Scan(&n) })
+	n, _, err := store.Find(t.Context(), db, "count", store.Value[int], query, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
