@@ -57,7 +57,7 @@ func TestBadQEMU(t *testing.T) {
 			}
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			_, err := new(qemu.Driver).Capabilities(t.Context(), vm.AMD64)
-			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), "install") {
+			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.AdviceOf(err), ": sudo ") {
 				t.Errorf("Capabilities = %v (%s)", err, fault.AdviceOf(err))
 			}
 			found := qemu.Check(t.Context(), vm.AMD64)[0]

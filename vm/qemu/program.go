@@ -60,11 +60,11 @@ func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
 		if e, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("%w: %s", err, firstLine(e.Stderr))
 		}
-		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This QEMU does not start. Reinstall it:" + installCommand(arch))
+		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This QEMU does not start. Reinstall it: " + installCommand(arch))
 	}
 	major, minor, err := parseVersion(out)
 	if err != nil {
-		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This program is not QEMU. Install QEMU:" + installCommand(arch))
+		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This program is not QEMU. Install QEMU: " + installCommand(arch))
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
 		return program{}, fault.Newf(fault.Unavailable, op, path, "version %d.%d is too old", major, minor).
