@@ -14,9 +14,9 @@ import (
 	"osaurus-sandbox/internal/progress"
 )
 
-// Folders is a folder of folders that several programs share. Each is written under a
-// temporary name and then renamed, so that it is complete or missing. One lock covers
-// all. Names with a leading dot are its own.
+// Folders manages the folders in Dir, which several programs share. A folder is written
+// under a temporary name and then renamed, so it is either complete or missing. One lock
+// covers all folders. Names with a leading dot are reserved.
 type Folders struct{ Dir string }
 
 // Path returns the path of a folder.
@@ -30,9 +30,9 @@ func (f Folders) lock(ctx context.Context, report progress.Func) (*Lock, error) 
 	})
 }
 
-// Build makes a folder unless open succeeds: fill writes its files to an empty folder. A
-// broken folder is kept until the new one is complete. Build fails if open fails for
-// another reason than Broken.
+// Build creates a folder unless open succeeds: fill writes its files to an empty folder. A
+// broken folder is kept until the new one is complete. If open fails with an error that is
+// not Broken, Build returns that error.
 func (f Folders) Build(ctx context.Context, name string, report progress.Func, open func() error, fill func(dir string) error) error {
 	held, err := f.lock(ctx, report)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command template makes the template for data disks. It needs mke2fs. Run it with `go generate` after changing the file system's options.
+// Command template creates the template for data disks. It needs mke2fs. Run it with `go generate` after changing the file system's options.
 package main
 
 import (
