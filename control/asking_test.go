@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
-// daemonOf is a daemon in which calls of tools, and lists of agents, do as a test says.
+// daemonOf serves a home whose calls of tools and lists of agents call do.
 func daemonOf(t *testing.T, do func(context.Context) error) (*Client, *http.Server) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "c") // short enough for a socket
@@ -63,7 +63,7 @@ func (d doneAgents) List(ctx context.Context, _ *controlpb.ListAgentsRequest) (*
 	return nil, d.do(ctx)
 }
 
-// What the daemon says of a call of a tool comes as it was said.
+// Errors of tool calls keep their kind, text and advice.
 func TestCallToolFails(t *testing.T) {
 	said := fault.Newf(fault.NotFound, "find agent", "nosuch", "there is none").Advise("Look elsewhere.")
 	client, _ := daemonOf(t, func(context.Context) error { return said })
@@ -82,7 +82,7 @@ func TestCallToolFails(t *testing.T) {
 	}
 }
 
-// A daemon that ends is said to have, and a tool that it was asked for may have run.
+// Calls fail with advice when the daemon ends. A tool may have run then.
 func TestDaemonEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -129,7 +129,7 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
-// What a transport cancels by itself was not cancelled by who asks.
+// A call that the transport cancels is not one that the caller has cancelled.
 func TestCancelled(t *testing.T) {
 	broken := connect.NewError(connect.CodeCanceled, errors.New("broken pipe"))
 	if err := decode(t.Context(), connect.Spec{}, broken); fault.KindOf(err) != fault.Unavailable || errors.Is(err, context.Canceled) {

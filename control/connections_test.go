@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// pipes are connections in memory, for tests in which hours are moments.
+// pipes is a listener in memory, for tests in virtual time.
 type pipes struct {
 	calls chan net.Conn
 	done  chan struct{}
@@ -32,7 +32,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// call connects, as far as whoever listens lets anybody.
+// call connects.
 func (p *pipes) call() net.Conn {
 	here, there := net.Pipe()
 	go func() {
@@ -45,7 +45,7 @@ func (p *pipes) call() net.Conn {
 	return here
 }
 
-// Whoever connects beyond the limit waits until another one has left, and is then served.
+// A connection beyond the limit waits until another one has closed.
 func TestConnectionsAreLimited(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		listener := newPipes()
@@ -76,8 +76,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 	})
 }
 
-// Nobody keeps a connection by saying nothing: not who never asks, nor who never ends
-// asking, nor who has the token and has asked.
+// Idle connections are closed: without a request, with half of one, and after an admitted
+// one.
 func TestSilenceEnds(t *testing.T) {
 	const asked = "POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 0\r\n\r\n"
 	for name, tc := range map[string]struct {

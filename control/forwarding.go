@@ -98,7 +98,16 @@ func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Con
 	}()
 	go func() {
 		defer close(sent)
-		if err := f.send(stream, port, conn); err != nil {
+		defer func() { _ = stream.CloseRequest() }()
+		failed := stream.Send(&controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: f.id, Port: uint32(port)}}})
+		if failed != nil {
+			return // Receive has the reason
+		}
+		_, err := io.Copy(inChunks(func(b []byte) error {
+			failed = stream.Send(&controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_Data{Data: b}})
+			return failed
+		}), conn)
+		if err != nil && failed == nil {
 			cancel(errGone)
 		}
 	}()
@@ -118,23 +127,3 @@ func (f *Forwarding) Connect(ctx context.Context, port config.Port, conn net.Con
 
 // errGone is the cause when conn itself has failed.
 var errGone = errors.New("the client of the port is gone")
-
-// send sends what is read from conn, and returns the error of reading. Receive has those
-// of sending.
-func (f *Forwarding) send(stream *connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], port config.Port, conn net.Conn) error {
-	defer func() { _ = stream.CloseRequest() }()
-	request := &controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_To{To: &controlpb.ConnectTo{Forward: f.id, Port: uint32(port)}}}
-	for buf := make([]byte, chunk); ; {
-		if stream.Send(request) != nil {
-			return nil
-		}
-		n, err := conn.Read(buf)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		request = &controlpb.ConnectPortRequest{What: &controlpb.ConnectPortRequest_Data{Data: buf[:n]}}
-	}
-}

@@ -9,7 +9,7 @@ import (
 	"osaurus-sandbox/plugins/library"
 )
 
-// A plugin whose installation failed has given its agent no tools.
+// A plugin has tools only if its installation succeeded.
 func TestToolsOfWhatIsInstalled(t *testing.T) {
 	l, err := library.Open(library.Options{Home: config.Home(t.TempDir())})
 	if err != nil {

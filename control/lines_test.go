@@ -12,8 +12,7 @@ import (
 	"osaurus-sandbox/secrets/redact"
 )
 
-// FuzzEnvelopes: whatever a client sends as lines, the handler reads whole
-// envelopes, one a line.
+// Each line becomes one envelope.
 func FuzzEnvelopes(f *testing.F) {
 	f.Add([]byte("{}\n\n  {\"a\":1}\r\n"))
 	f.Add([]byte("no end"))
@@ -39,7 +38,7 @@ func FuzzEnvelopes(f *testing.F) {
 	})
 }
 
-// An answer is made of lines, however its envelopes are cut.
+// An answer becomes lines, however its envelopes are cut.
 func TestLineWriter(t *testing.T) {
 	end := func(text string) []byte { b := envelope([]byte(text)); b[0] = flagEnd; return b }
 	for _, tc := range []struct {

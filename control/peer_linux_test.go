@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// dialAs is the address that the test binary connects to, as another user,
-// when it is set.
+// dialAs, if set, makes the test program connect to this address.
 const dialAs = "OSAURUS_TEST_DIAL"
 
 func TestMain(m *testing.M) {
@@ -27,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Another user is not let in, also where the file system would allow it: an
-// abstract socket has no mode.
+// Other users are refused even where the file system allows them: an abstract socket has no
+// mode.
 func TestOtherUserIsRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be somebody else for a moment")

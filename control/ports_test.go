@@ -10,8 +10,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// However many forward an agent's ports, their connections leave it, and all others, commands, and
-// some connections.
+// Connections are bounded for each agent and for all, and every agent can have a few.
 func TestConnectionsOfAllForwards(t *testing.T) {
 	var all forwards
 	way := func(agent config.AgentID) *controlpb.ConnectTo {
@@ -46,8 +45,8 @@ func TestConnectionsOfAllForwards(t *testing.T) {
 	}
 }
 
-// A connection whose client has ended its side ends when the room is silent, and not while
-// the client reads an answer, or goes on.
+// After the client has closed its side, a silent room ends the connection. The time in which
+// the client reads an answer does not count.
 func TestSilentRoom(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		over := make(chan time.Time, 1)

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// Every change is in the audit, with who asked for it; and the audit is whole.
+// Every change is in the audit with its caller, and the audit is complete.
 func TestAudit(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	p, err := client.Run(t.Context(), control.RunAs{}, engine.Command{Args: []string{"sh", "-c", "exit 3"}})
@@ -23,24 +23,18 @@ func TestAudit(t *testing.T) {
 	<-p.Done()
 	list := func() (seen []string) {
 		t.Helper()
-		stream, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stream.Close()
-		for stream.Receive() {
-			e := stream.Msg()
+		for e, err := range control.Messages(client.ListAudit(t.Context(), &controlpb.ListAuditRequest{})) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if e.Client != "test" || e.Uid != int64(os.Getuid()) {
 				t.Errorf("%v", e)
 			}
 			seen = append(seen, strings.TrimSpace(e.Action+" "+e.Outcome+" "+e.Subject))
 		}
-		if err := stream.Err(); err != nil {
-			t.Fatal(err)
-		}
 		return seen
 	}
-	timetest.Eventually(t, "how it ended is recorded, for which nobody waits", func() bool { return len(list()) == 2 })
+	timetest.Eventually(t, "the end of the command is recorded", func() bool { return len(list()) == 2 })
 	if _, err := client.Reset(t.Context(), &controlpb.ResetRequest{}); err != nil {
 		t.Fatal(err)
 	}

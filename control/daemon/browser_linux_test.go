@@ -29,29 +29,29 @@ import (
 	"osaurus-sandbox/internal/freeport"
 )
 
-// browsing is how long a browser may take to try everything: on a busy computer its
-// start alone takes most of a minute.
+// browsing is how long a browser may take for all attempts: on a busy computer its start
+// alone takes most of a minute.
 const browsing = 6 * time.Minute
 
-// attack is what a page tries. What it can read it tells.
+// attack is the script of a page. It reports what it can read.
 //
 //go:embed testdata/attack.js
 var attack string
 
-// Names that the browser's proxy stands for.
+// Host names that the browser's proxy serves.
 const (
 	evilHost = "evil.example"
 	goodHost = "good.example"
 )
 
-// read is what a page could read of the daemon.
+// read is an answer of the daemon that a page could read.
 type read struct {
 	Page, What, Text string
 	Status           int
 }
 
-// site is the web, as the browser has it: pages, and the proxy that everything but
-// this computer's own addresses goes through.
+// site serves the pages, and is the browser's proxy for all but this computer's own
+// addresses.
 type site struct {
 	targets map[string]string // of the pages: API and MCP
 	tokens  map[string]string
@@ -88,8 +88,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pages are all that are tried: of another name, of this computer's own address, of a
-// name that is made to stand for this computer, and of one that may call.
+// pages returns the pages: of another host, of this computer's own address, of a host name
+// that is rebound to this computer, and of an allowed host.
 func (s *site) pages() (list []string) {
 	for _, host := range []string{goodHost, evilHost, s.self} {
 		list = append(list, "http://"+host+"/page")
@@ -128,7 +128,7 @@ func (s *site) tell(r *http.Request) {
 	}
 }
 
-// browse has a browser open a page until all has been tried.
+// browse opens the pages in a browser until they have made all attempts.
 func (s *site) browse(t *testing.T, program string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -168,8 +168,8 @@ func (s *site) browse(t *testing.T, program string) {
 	}
 }
 
-// TestBrowser has a real browser open pages that try to call the daemon, by every way that
-// browsers have: those that may, and those that may not although they know the tokens.
+// Pages in a real browser try every way to call the daemon, with its tokens. Only the allowed
+// page reads answers.
 func TestBrowser(t *testing.T) {
 	var program string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

@@ -21,8 +21,7 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// deaf has guests that do not end when they are told to, but only when their
-// machines are ended.
+// deaf is a backend whose guests do not shut down when they are asked to.
 type deaf struct{ *hosttest.Backend }
 
 func (d deaf) Boot(ctx context.Context, s config.Settings, tracker *progress.Tracker) (machine.Guest, boot.Machine, error) {
@@ -32,10 +31,9 @@ func (d deaf) Boot(ctx context.Context, s config.Settings, tracker *progress.Tra
 
 type deafGuest struct{ machine.Guest }
 
-func (deafGuest) Shutdown(context.Context) error { return errors.New("nobody hears") }
+func (deafGuest) Shutdown(context.Context) error { return errors.New("no answer") }
 
-// What goes wrong at the end is said once, and all is given back: the next daemon
-// has the home.
+// Run returns an error at the end once, and releases the home.
 func TestTroubleAtTheEnd(t *testing.T) {
 	home := newHome(t, "home")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -52,13 +50,13 @@ func TestTroubleAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	if err == nil || strings.Count(err.Error(), "nobody hears") != 1 {
+	if err == nil || strings.Count(err.Error(), "no answer") != 1 {
 		t.Errorf("it ended with %v", err)
 	}
 	serve(t, daemon.Options{Home: home})
 }
 
-// A daemon whose home was deleted ends, and does not make the home again.
+// A daemon ends when its home is deleted, and does not make it again.
 func TestHomeIsDeleted(t *testing.T) {
 	t.Parallel()
 	home := newHome(t, "home")
@@ -90,7 +88,7 @@ func TestHomeIsDeleted(t *testing.T) {
 	}
 }
 
-// An address on which another program listens is not said to count.
+// mcp.listen is refused while another program has the address.
 func TestTakenAddressForMCP(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +111,7 @@ func TestTakenAddressForMCP(t *testing.T) {
 	}
 }
 
-// An address that another program had when the daemon began is used once it is free.
+// The daemon retries an address that another program had.
 func TestAddressForMCPThatGetsFree(t *testing.T) {
 	home := newHome(t, "home")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +145,7 @@ func TestAddressForMCPThatGetsFree(t *testing.T) {
 	}
 }
 
-// A daemon that cannot begin says why, and gives back what it has taken.
+// Run returns why it cannot start, and releases the home.
 func TestTroubleAtTheBeginning(t *testing.T) {
 	home := newHome(t, "home")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

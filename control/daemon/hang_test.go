@@ -20,8 +20,8 @@ import (
 	"osaurus-sandbox/supervisor/hosttest"
 )
 
-// aloneHome, when set, has the test program be a daemon of that home, whose
-// guest never finishes its boot.
+// aloneHome, if set, makes the test program a daemon of that home whose guest never
+// finishes its boot.
 const aloneHome = "OSAURUS_TEST_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func alone(t *testing.T, home config.Home) *os.Process {
 	return cmd.Process
 }
 
-// pending are calls to a daemon that have no end of their own.
+// pending makes two calls that do not return, and returns their errors.
 func pending(t *testing.T, client *control.Client) <-chan error {
 	t.Helper()
 	watch, err := client.WatchStatus(t.Context(), &controlpb.WatchStatusRequest{})
@@ -92,15 +92,14 @@ func pending(t *testing.T, client *control.Client) <-chan error {
 	return ended
 }
 
-// Whatever happens to a daemon, whoever called it is told, and whoever calls it
-// is told what to do.
+// Calls to a daemon that is killed or stopped fail with advice.
 func TestDaemonThatHangs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		signal syscall.Signal
 		within time.Duration
-		kind   fault.Kind // of who calls it
+		kind   fault.Kind // of a new call
 		advice string
 	}{
 		{"killed", syscall.SIGKILL, limit, fault.Unavailable, "osaurus-sandbox up"},

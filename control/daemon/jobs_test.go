@@ -109,8 +109,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// Every job that was started has an end in the events, also one whose daemon was told to end, or
-// ended without a word.
+// The events have an end of every job, even if the daemon was ended or killed.
 func TestJobsEndWithTheDaemon(t *testing.T) {
 	home := newHome(t, "home")
 	client, end := serve(t, daemon.Options{Home: home})
@@ -167,8 +166,7 @@ func TestJobsEndWithTheDaemon(t *testing.T) {
 	}
 }
 
-// A guest that was started anew knows nothing of the jobs of the last one, and
-// one that does not run is not started for the question.
+// Jobs end with the guest, and asking for them starts none.
 func TestJobsEndWithTheGuest(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
@@ -180,20 +178,11 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 	}()
 	gone := func(when string) {
 		t.Helper()
-		for what, ask := range map[string]func() error{
-			"wait": func() error { _, err := alice.wait(job.Id, time.Second); return err },
-			"poll": func() error {
-				_, err := client.Jobs.Poll(t.Context(), &controlpb.PollJobRequest{Agent: "alice", Id: job.Id})
-				return err
-			},
-			"tail": func() error {
-				_, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, Follow: true})
-				return err
-			},
-		} {
-			if err := ask(); fault.KindOf(err) != fault.NotFound {
-				t.Errorf("%s, %s: %v", when, what, err)
-			}
+		if _, err := alice.wait(job.Id, time.Second); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%s: %v", when, err)
+		}
+		if _, _, err := alice.tail(&controlpb.TailJobRequest{Agent: "alice", Id: job.Id, Follow: true}); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%s, its output: %v", when, err)
 		}
 	}
 	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
@@ -201,7 +190,7 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 	}
 	gone("without a guest")
 	if err := <-waiting; err != nil && fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.NotFound {
-		t.Errorf("who waited is told %v", err)
+		t.Errorf("the wait returned %v", err)
 	}
 	r, err := client.Jobs.List(t.Context(), &controlpb.ListJobsRequest{})
 	if err != nil || len(r.Jobs) != 0 || alice.status().State != "stopped" {
@@ -211,9 +200,8 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 	gone("in another guest")
 }
 
-// Who is attached and a job that runs keep the guest from being stopped as
-// idle; a session at its prompt does not, nor do questions about what there is, which apps
-// ask again and again.
+// Attached terminals and running jobs keep the guest from being stopped as idle. Sessions at
+// their prompt and requests for lists do not.
 func TestUseOfTheGuest(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
@@ -225,10 +213,10 @@ func TestUseOfTheGuest(t *testing.T) {
 	timetest.Eventually(t, "a session at its prompt is no use", idle)
 	a, _ := alice.attach("default")
 	if idle() {
-		t.Error("who is attached does not count")
+		t.Error("an attached terminal does not count")
 	}
 	_ = a.Close()
-	timetest.Eventually(t, "who has left does not count", idle)
+	timetest.Eventually(t, "a closed one does not count", idle)
 	job := alice.start("sleep 1000")
 	if idle() {
 		t.Error("a job does not count")

@@ -12,8 +12,7 @@ import (
 	"osaurus-sandbox/control"
 )
 
-// The log and the one before it are bounded, also when a user removes them or the log
-// cannot be renamed.
+// The size of the logs is bounded, even if a user removes them or the log cannot be renamed.
 func TestLogIsRotated(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	l, err := openLog(home)

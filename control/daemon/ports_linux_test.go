@@ -20,8 +20,7 @@ import (
 	"osaurus-sandbox/supervisor/hosttest"
 )
 
-// listens has something listen in what every room of these tests is, and answer each
-// connection.
+// listens answers connections to a port of this computer, which is the room in these tests.
 func listens(t *testing.T, address string, answer func(net.Conn)) config.Port {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -41,7 +40,7 @@ func listens(t *testing.T, address string, answer func(net.Conn)) config.Port {
 	return config.Port(l.Addr().(*net.TCPAddr).Port)
 }
 
-// through sends a text over a connection to a port, ends it, and returns what is answered.
+// through sends a text to a forwarded port, closes its side and returns the answer.
 func through(ctx context.Context, t *testing.T, way *control.Forwarding, port config.Port, text string) (string, error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +70,8 @@ func through(ctx context.Context, t *testing.T, way *control.Forwarding, port co
 	return string(answer), <-failed
 }
 
-// What is forwarded is on record once, and comes as it is; what is not is refused.
+// Connections to forwarded ports carry all bytes. The audit has the forward once, and other
+// ports are refused.
 func TestPorts(t *testing.T) {
 	client, _ := serve(t, daemon.Options{Home: secretHome(t), Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
 	alice := newDesk(t, client, "alice")
@@ -148,8 +148,8 @@ func TestPorts(t *testing.T) {
 	})
 }
 
-// What is forwarded no more ends, and so does what its caller gives up, also while nobody
-// reads what comes.
+// A connection ends with its forward and with its caller's context, even while the client
+// reads nothing.
 func TestPortsWhoseReaderStalls(t *testing.T) {
 	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
 	newDesk(t, client, "alice")
@@ -190,7 +190,7 @@ func TestPortsWhoseReaderStalls(t *testing.T) {
 	}
 }
 
-// Who forwards no more carries nothing more, whoever has connected.
+// Connections end when the forward does, and new ones are refused.
 func TestPortsForwardedNoMore(t *testing.T) {
 	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
 	newDesk(t, client, "alice")
@@ -228,7 +228,7 @@ func TestPortsForwardedNoMore(t *testing.T) {
 	}
 }
 
-// Who forwards ports of an agent that is deleted is told, and its connections end.
+// Deleting an agent ends forwards of its ports, with the reason.
 func TestPortsOfWhoIsDeleted(t *testing.T) {
 	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
 	newDesk(t, client, "alice")
@@ -255,22 +255,17 @@ func TestPortsOfWhoIsDeleted(t *testing.T) {
 	}
 }
 
-// recordOf is what the audit has of ports and commands, the newest first.
+// recordOf returns what the audit has of ports and commands, newest first.
 func recordOf(t *testing.T, client *control.Client) string {
 	t.Helper()
-	stream, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
 	var list []string
-	for stream.Receive() {
-		if e := stream.Msg(); strings.HasPrefix(e.Action, "forward") || strings.HasPrefix(e.Action, "exec") {
+	for e, err := range control.Messages(client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(e.Action, "forward") || strings.HasPrefix(e.Action, "exec") {
 			list = append(list, e.Action+" "+e.Subject+" "+e.Outcome)
 		}
-	}
-	if err := stream.Err(); err != nil {
-		t.Error(err)
 	}
 	return strings.Join(list, ", ")
 }

@@ -14,7 +14,7 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// A program that puts a secret in the place of a name does not have it kept for ever.
+// The audit of programs' calls is redacted.
 func TestProgramsAreRecordedWithoutSecrets(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	if err != nil {

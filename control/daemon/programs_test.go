@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// program is a program of an agent, which speaks to what is behind the bridge.
+// program returns the identity of a program of the agent, for the bridge's services.
 func (d desk) program() bridge.Caller {
 	d.t.Helper()
 	r, err := d.Agents.Show(d.t.Context(), &controlpb.ShowAgentRequest{Agent: d.agent})
@@ -23,8 +23,8 @@ func (d desk) program() bridge.Caller {
 	return bridge.Caller{Agent: config.AgentID(a.Id), Name: config.AgentName(a.Name), User: config.LinuxUser(a.User), Plugin: "rss"}
 }
 
-// With an agent goes all that its programs have left here, and another one of the
-// same name finds nothing of it.
+// Deleting an agent deletes what its programs have stored, and a new agent of the same name
+// finds none of it.
 func TestNothingIsLeftOfADeletedAgent(t *testing.T) {
 	var server *control.Server
 	client, _ := serve(t, daemon.Options{Ready: func(s *control.Server) { server = s }})
@@ -76,17 +76,9 @@ func TestNothingIsLeftOfADeletedAgent(t *testing.T) {
 	if err := leave(); err != nil || task == was {
 		t.Errorf("its task is the old one: %v", err)
 	}
-	stream, err := client.Topics.Read(t.Context(), &controlpb.ReadTopicsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	for n := 0; stream.Receive(); n++ {
-		if e := stream.Msg(); e.Seq != 2 {
-			t.Errorf("%v", e)
+	for e, err := range control.Messages(client.Topics.Read(t.Context(), &controlpb.ReadTopicsRequest{})) {
+		if err != nil || e.Seq != 2 {
+			t.Errorf("%v, %v", e, err)
 		}
-	}
-	if err := stream.Err(); err != nil {
-		t.Error(err)
 	}
 }

@@ -25,7 +25,7 @@ const (
 	redacted = "[REDACTED:TOKEN]"
 )
 
-// secretHome is a home whose secrets are in a file.
+// secretHome makes a home that keeps secrets in a file.
 func secretHome(t *testing.T) config.Home {
 	t.Helper()
 	t.Setenv(agefile.PassphraseFileVariable, "")
@@ -57,7 +57,7 @@ func (d desk) exec(script string) string {
 	return out.String() + errOut.String()
 }
 
-// clean looks for the value in every file of the home, byte by byte.
+// clean checks that no file of the home has the value.
 func clean(t *testing.T, home config.Home) {
 	t.Helper()
 	files := 0
@@ -77,9 +77,8 @@ func clean(t *testing.T, home config.Home) {
 	}
 }
 
-// Whatever way an agent's programs say a secret of its, nobody reads it: not in
-// what a command, a session or a job writes, not in a transcript, a list, an error
-// or the audit.
+// Secrets of an agent are redacted in the output of its commands, sessions and jobs, and in
+// transcripts, lists, errors, the audit and the log.
 func TestSecretsAreRedacted(t *testing.T) {
 	home := secretHome(t)
 	var log view
@@ -139,7 +138,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 		t.Errorf("cut through: %d left out, %q and %q", o.Omitted, o.Head[5900:], o.Tail[:100])
 	}
 
-	// People see their own terminal. What is kept of it has no value in it.
+	// People see their own terminal. The transcript is redacted.
 	a, screen := alice.attach("s")
 	alice.types(a, "echo "+canary+"\r")
 	timetest.Eventually(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
@@ -166,14 +165,11 @@ func TestSecretsAreRedacted(t *testing.T) {
 	if _, err := client.Agents.Processes(t.Context(), &controlpb.AgentProcessesRequest{Agent: "alice"}); err != nil {
 		t.Error(err)
 	}
-	stream, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
 	entries := map[string]int{}
-	for stream.Receive() {
-		e := stream.Msg()
+	for e, err := range control.Messages(client.ListAudit(t.Context(), &controlpb.ListAuditRequest{})) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		entries[e.Agent+" "+e.Action]++
 		if e.Agent == "alice" && strings.Contains(e.String(), canary) {
 			t.Errorf("the audit: %v", e)
@@ -192,8 +188,8 @@ func TestSecretsAreRedacted(t *testing.T) {
 	}
 }
 
-// tailInPieces reads a job's output from every byte on, where readers go on who
-// have read to there: wherever that is, no more than five bytes of a value show.
+// tailInPieces reads a job's output from each of its first bytes on. At most five bytes of a
+// value show.
 func (d desk) tailInPieces(t *testing.T, id string) {
 	t.Helper()
 	for offset := range uint64(20) {
@@ -204,8 +200,7 @@ func (d desk) tailInPieces(t *testing.T, id string) {
 	}
 }
 
-// A secret that an agent gets while its command runs is taken out of what that
-// command writes.
+// A secret that is set while a command runs is redacted in the rest of its output.
 func TestSecretOfARunningCommand(t *testing.T) {
 	client, _ := serve(t, daemon.Options{Home: secretHome(t)})
 	alice := newDesk(t, client, "alice")
@@ -226,8 +221,8 @@ func TestSecretOfARunningCommand(t *testing.T) {
 	}
 }
 
-// Who asks for a secret gets it kept when somebody answers, and a no when
-// somebody says no, or deletes the agent.
+// Asking for a secret returns when it is answered or cancelled, when the agent is deleted,
+// or when the daemon ends.
 func TestSecretIsAsked(t *testing.T) {
 	home := secretHome(t)
 	client, end := serve(t, daemon.Options{Home: home})
@@ -309,7 +304,7 @@ func TestSecretIsAsked(t *testing.T) {
 	clean(t, home)
 }
 
-// An agent that is deleted with its secrets has none left, nor have its plugins.
+// Deleting an agent with its secrets deletes those of its plugins too.
 func TestAgentDeletedWithSecrets(t *testing.T) {
 	home := secretHome(t)
 	client, _ := serve(t, daemon.Options{Home: home})

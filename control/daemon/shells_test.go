@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// desk is an agent of a daemon, at work.
+// desk is a client that works as one agent.
 type desk struct {
 	*control.Client
 	t     *testing.T
@@ -42,7 +42,7 @@ func (d desk) run(session config.SessionID, command string) engine.ShellResult {
 	return r
 }
 
-// want runs a command in a session and compares its output.
+// want runs a command in a session and checks its output.
 func (d desk) want(session config.SessionID, command, out string) {
 	d.t.Helper()
 	if r := d.run(session, command); r.Stdout.String() != out || r.Code != 0 {
@@ -79,16 +79,14 @@ func (d desk) status() *controlpb.Status {
 	return r.Status
 }
 
-// events are those of some kinds so far, in order.
+// events returns the events so far whose kind has a prefix.
 func (d desk) events(prefix string) (list []string) {
 	d.t.Helper()
-	stream, err := d.Events(d.t.Context(), &controlpb.EventsRequest{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		if e := stream.Msg(); strings.HasPrefix(e.Kind, prefix) {
+	for e, err := range control.Messages(d.Events(d.t.Context(), &controlpb.EventsRequest{})) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if strings.HasPrefix(e.Kind, prefix) {
 			list = append(list, strings.TrimSpace(e.Kind+" "+e.Fields["agent"]+" "+e.Fields["session"]+e.Fields["status"]))
 		}
 	}
@@ -134,7 +132,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// view is what a person sees.
+// view holds what a terminal shows.
 type view struct {
 	mu    sync.Mutex
 	shown bytes.Buffer
@@ -180,7 +178,7 @@ func (d desk) types(a *control.Attachment, keys string) {
 	}
 }
 
-// People work in the very shell that commands run in, and see these.
+// An attached terminal shares the shell with commands and shows them.
 func TestAttach(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
@@ -209,7 +207,7 @@ func TestAttach(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Wait(); err == nil {
-		t.Error("who has left is told how the shell ended")
+		t.Error("a closed attachment got the end of the shell")
 	}
 	timetest.Eventually(t, "one has left", func() bool {
 		r, err := client.Shells.List(t.Context(), &controlpb.ListSessionsRequest{Agent: "alice"})
@@ -222,7 +220,7 @@ func TestAttach(t *testing.T) {
 	}
 	_, err := client.Attach(t.Context(), "alice", engine.Shell{}, engine.TerminalSize{Rows: 20_000, Cols: 80}, first)
 	if fault.KindOf(err) != fault.InvalidArgs {
-		t.Errorf("a terminal larger than any: %v", err)
+		t.Errorf("a huge terminal: %v", err)
 	}
 	// A guest that ends takes the shell with it, and says so.
 	c, _ := alice.attach("c")
@@ -234,7 +232,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// What happens in sessions is in the audit and among the events.
+// The audit and the events have the calls of sessions, but not what a person types.
 func TestSessionsAreTold(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
 	alice := newDesk(t, client, "alice")
@@ -252,13 +250,11 @@ func TestSessionsAreTold(t *testing.T) {
 	var got []string
 	timetest.Eventually(t, "the attachment has ended", func() bool {
 		got = nil
-		list, err := client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer list.Close()
-		for list.Receive() {
-			got = append(got, list.Msg().Action+" "+list.Msg().Outcome+" "+list.Msg().Subject)
+		for e, err := range control.Messages(client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e.Action+" "+e.Outcome+" "+e.Subject)
 		}
 		return slices.Contains(got, "session.attach ok b")
 	})

@@ -23,9 +23,8 @@ import (
 	"osaurus-sandbox/vm/image/disk"
 )
 
-// write is something that is written to a home while a sandbox is used. The
-// packs, the images and the record of what was provisioned, which take a pack to
-// write, are in the tests of supervisor/boot and vm/image/pack.
+// write is a write to a home. Packs, images and the record of provisioning are tested in
+// supervisor/boot and vm/image/pack.
 type write struct {
 	name  string
 	files string // which it writes, as a pattern of their paths in the home
@@ -34,7 +33,7 @@ type write struct {
 	do     func(ctx context.Context, home config.Home, round int) error
 }
 
-// wrote reports whether anything that it writes is there.
+// wrote reports whether one of its files exists.
 func (w write) wrote(t *testing.T, home config.Home) bool {
 	t.Helper()
 	pattern := regexp.MustCompile("^(" + w.files + ")$")
@@ -105,9 +104,8 @@ func writes() []write {
 	}
 }
 
-// TestStateWrites does everything that writes to a home on a disk that is full,
-// and on one that is read-only: the error says what to do, no file is emptied,
-// and when the disk is well again so is the sandbox.
+// On a full or read-only disk every write fails with advice and empties no file, and works
+// again when the disk does.
 func TestStateWrites(t *testing.T) {
 	smalldisk.Run(t, "16m", func(d *smalldisk.Disk) {
 		home := config.Home(filepath.Join(d.Dir, "home"))

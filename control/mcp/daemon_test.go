@@ -28,8 +28,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// An app may read until a person lets it do more, and hears of that; what it cancels
-// ends. On streams and over HTTP.
+// A new app may only read until a person allows more, and is notified of that. What it
+// cancels ends. On streams and over HTTP.
 func TestApp(t *testing.T) {
 	w := newWorld(t, &hosttest.Backend{})
 	for name, transport := range map[string]sdk.Transport{"app-on-streams": w.piped(), "app-over-http": nil} {
@@ -49,7 +49,7 @@ func TestApp(t *testing.T) {
 			select {
 			case <-a.changed:
 			case <-time.After(limit):
-				t.Fatal("the app does not hear that it has more tools")
+				t.Fatal("no notification of more tools")
 			}
 			if after := a.names(); !slices.Contains(after, "sandbox_exec") {
 				t.Errorf("%v", after)
@@ -92,7 +92,7 @@ func TestApp(t *testing.T) {
 	})
 }
 
-// Two apps at once are two agents, also if both are new; and one app twice is one.
+// Two new apps become two agents, and one app twice becomes one.
 func TestTwoApps(t *testing.T) {
 	w := newWorld(t, &hosttest.Backend{})
 	var all sync.WaitGroup
@@ -125,7 +125,7 @@ func TestTwoApps(t *testing.T) {
 	})
 }
 
-// slow is a backend whose guests start when they are told to.
+// slow is a backend whose guests wait to be released before they start.
 type slow struct {
 	*hosttest.Backend
 	begun, released chan bool
@@ -141,8 +141,7 @@ func (s slow) Boot(ctx context.Context, c config.Settings, tracker *progress.Tra
 	return s.Backend.Boot(ctx, c, tracker)
 }
 
-// A call while the sandbox starts waits for it, and says so. The app goes on after
-// the daemon has ended and another has begun.
+// A call waits while the guest starts, with progress. A session outlives the daemon.
 func TestFirstCall(t *testing.T) {
 	backend := slow{&hosttest.Backend{}, make(chan bool), make(chan bool)}
 	w := newWorld(t, backend)
@@ -160,7 +159,7 @@ func TestFirstCall(t *testing.T) {
 			t.Errorf("%q", text)
 		}
 	case <-time.After(limit):
-		t.Fatal("nothing is said of the start")
+		t.Fatal("no progress of the start")
 	}
 	close(backend.released)
 	if got := <-done; !strings.Contains(got, "at last") {
@@ -177,7 +176,7 @@ func TestFirstCall(t *testing.T) {
 	select {
 	case <-a.changed:
 	case <-time.After(limit):
-		t.Fatal("the app does not hear of what changes in the new daemon")
+		t.Fatal("no notification from the new daemon")
 	}
 }
 

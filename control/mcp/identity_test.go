@@ -31,8 +31,8 @@ func TestAgentOf(t *testing.T) {
 	}
 }
 
-// Every name of a client is one of an agent, and two are not the same unless they
-// differ in capitals and spaces alone.
+// Every client has a valid agent name, and two clients the same only if their names differ
+// in capitals and spaces.
 func FuzzAgentOf(f *testing.F) {
 	f.Add("claude-code", "Claude Code")
 	f.Add("a!", "a?")

@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// A line that is no message is answered, and what follows it too.
+// A line that is no message is answered with an error, and the session goes on.
 func TestBadLines(t *testing.T) {
 	w := serve(t, Options{Sandbox: &stand{}})
 	w.greet("an app", "2025-06-18")
@@ -32,7 +32,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// What was asked before the end is answered after it, but for what takes too long.
+// Requests before the end of the input are answered, unless they take too long.
 func TestAnswersAfterEnd(t *testing.T) {
 	slow := make(chan error, 1)
 	s := &stand{tools: map[string]func(context.Context, call) (string, error){
@@ -89,7 +89,7 @@ func TestAnswersAfterEnd(t *testing.T) {
 	}
 }
 
-// Whatever a client says, it is answered in JSON, and in what it says next.
+// Every answer is JSON, and the session goes on.
 func FuzzLines(f *testing.F) {
 	f.Add("2025-03-26", `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}},7,[]]`)
 	f.Add("2025-11-25", `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"none"}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)

@@ -13,8 +13,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Clients of every protocol get the same: what a tool answers, as structure and as
-// text, and what it failed with.
+// Clients of every version of the protocol get the same results, as structure and as text.
 func TestVersions(t *testing.T) {
 	s := &stand{names: []string{"one", "two"}, tools: map[string]func(context.Context, call) (string, error){
 		"one": fine(`{"n":1}`),
@@ -84,7 +83,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// Whoever names an agent gets that one, or hears that there is none.
+// A session with a named agent works as that one, or fails.
 func TestNamedAgent(t *testing.T) {
 	s := &stand{names: []string{"one", "two"}, agents: map[string]*controlpb.Agent{"alice": {Id: "A", Name: "alice", Settings: []*controlpb.Setting{{Key: string(tools.Exec), Value: "true"}}}}}
 	w := serve(t, Options{Sandbox: s, Agent: "alice", Profile: tools.Lean})
@@ -100,8 +99,7 @@ func TestNamedAgent(t *testing.T) {
 	}
 }
 
-// A client that was told of tools is told when they are others, and not when they
-// are the same.
+// A client is notified when its tools have changed.
 func TestListChanged(t *testing.T) {
 	s := &stand{names: []string{"one"}}
 	w := serve(t, Options{Sandbox: s})
@@ -117,7 +115,7 @@ func TestListChanged(t *testing.T) {
 	}
 }
 
-// A client that listens is told of what has changed since it was told last, also before.
+// A client that subscribes is notified of changes since it listed the tools.
 func TestListen(t *testing.T) {
 	s := &stand{names: []string{"one"}}
 	w := serve(t, Options{Sandbox: s})
@@ -162,7 +160,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// endless is a sandbox with one tool, which says when it has begun and ended.
+// endless returns a sandbox with one tool that lasts until it is cancelled.
 func endless() (s *stand, begun chan bool, ended chan error) {
 	begun, ended = make(chan bool), make(chan error)
 	return &stand{tools: map[string]func(context.Context, call) (string, error){
@@ -175,7 +173,7 @@ func endless() (s *stand, begun chan bool, ended chan error) {
 	}}, begun, ended
 }
 
-// Progress is told to who asks for it, grows, and is one line.
+// Progress goes to clients that ask for it, grows, and is one line.
 func TestProgress(t *testing.T) {
 	s := &stand{tools: map[string]func(context.Context, call) (string, error){"long": func(ctx context.Context, c call) (string, error) {
 		if c.tell == nil {
@@ -209,7 +207,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Turn and conversation are the client's words, in keys of our own.
+// Turn and conversation are in _meta.
 func TestTurn(t *testing.T) {
 	turns := make(chan string, 2)
 	s := &stand{tools: map[string]func(context.Context, call) (string, error){"t": func(ctx context.Context, c call) (string, error) {
@@ -225,7 +223,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// What is too long is cut in its middle.
+// Long texts in results are cut in their middle.
 func TestLongResult(t *testing.T) {
 	text, _ := json.Marshal(strings.Repeat("ä line\n", 20_000))
 	s := &stand{tools: map[string]func(context.Context, call) (string, error){"long": fine(`{"text":` + string(text) + `,"n":12345678901234567890,"list":["a"]}`)}}
@@ -249,7 +247,7 @@ func TestLongResult(t *testing.T) {
 	}
 }
 
-// Whatever a tool answers, what is shown of it is an envelope.
+// A shortened envelope is an envelope.
 func FuzzShorten(f *testing.F) {
 	f.Add(`{"ok":true,"result":{"text":"é"},"tool":"t","warnings":["w"]}`, 3)
 	f.Fuzz(func(t *testing.T, text string, times int) {

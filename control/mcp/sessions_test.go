@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/internal/timetest"
 )
 
-// watched is a stand that counts who watches.
+// watched is a stand that counts its watchers.
 type watched struct {
 	stand
 	watching atomic.Int32
@@ -30,7 +30,7 @@ func (w *watched) Watch(ctx context.Context, client, agent string, changed func(
 	w.stand.Watch(ctx, client, agent, changed)
 }
 
-// caller speaks to a listener over HTTP, as old clients do.
+// caller is a client of an older protocol over HTTP.
 type caller struct {
 	*testing.T
 	at, token string
@@ -55,7 +55,7 @@ func listenFor(t *testing.T, s Sandbox) *caller {
 	return &caller{t, "http://" + at + Path, strings.TrimSpace(string(token))}
 }
 
-// header is that of a request in a session, which is "" for a new one.
+// header returns the header of a request in a session, "" for a new one.
 func (c *caller) header(session string) http.Header {
 	h := http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	if session != "" {
@@ -65,7 +65,7 @@ func (c *caller) header(session string) http.Header {
 	return h
 }
 
-// open sends a request in a session, which is "" for a new one. Whoever calls it closes what is answered.
+// open sends a request in a session. The caller closes the answer.
 func (c *caller) open(method, session, body string) *http.Response {
 	r, err := http.NewRequestWithContext(c.Context(), method, c.at, strings.NewReader(body))
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *caller) open(method, session, body string) *http.Response {
 	return answer
 }
 
-// ask is open, and reads all that is answered.
+// ask sends a request and reads the answer.
 func (c *caller) ask(session, body string) (status int, text, of string) {
 	answer := c.open(http.MethodPost, session, body)
 	if answer == nil {
@@ -114,13 +114,13 @@ func (c *caller) greet() (session string) {
 	return session
 }
 
-// call calls a tool and returns the status and what was answered, once it is.
+// call calls a tool.
 func (c *caller) call(session, tool string) (int, string) {
 	status, text, _ := c.ask(session, toolCall(tool))
 	return status, text
 }
 
-// slowStand has a tool that answers at once, and one that says when it begins and waits to be released.
+// slowStand returns a sandbox with a quick tool and one that waits to be released.
 func slowStand() (s *watched, begun, release chan bool) {
 	begun, release = make(chan bool, maxSessions), make(chan bool)
 	return &watched{stand: stand{tools: map[string]func(context.Context, call) (string, error){
@@ -136,8 +136,7 @@ func slowStand() (s *watched, begun, release chan bool) {
 	}}}, begun, release
 }
 
-// Clients that begin again and again and end nothing leave a bounded number of sessions.
-// Those that are used stay.
+// The number of sessions is bounded. Those in use stay.
 func TestSessionsAreBounded(t *testing.T) {
 	s, begun, release := slowStand()
 	c := listenFor(t, s)

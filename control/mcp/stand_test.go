@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// limit is how long anything here may take before it counts as hanging.
+// limit is when a step of a test counts as hanging.
 const limit = time.Minute
 
 // stand is a sandbox whose tools are functions of a test.
@@ -83,7 +83,7 @@ func (s *stand) Watch(ctx context.Context, _, _ string, changed func()) {
 	<-ctx.Done()
 }
 
-// change has the list be another, and tells all who watch.
+// change changes the list of tools and notifies watchers.
 func (s *stand) change(names ...string) {
 	s.mu.Lock()
 	s.names = names
@@ -94,7 +94,7 @@ func (s *stand) change(names ...string) {
 	}
 }
 
-// wire is a client that writes and reads lines itself.
+// wire is a client that writes and reads lines.
 type wire struct {
 	t    *testing.T
 	in   *io.PipeWriter
@@ -190,7 +190,7 @@ func (w *wire) answered() map[int]bool {
 	return ids
 }
 
-// ask sends a request and returns its answer, and what was told before it.
+// ask sends a request and returns its answer and the notifications before it.
 func (w *wire) ask(method, params string) (answer message, told []message) {
 	w.t.Helper()
 	w.next++
@@ -204,13 +204,13 @@ func (w *wire) ask(method, params string) (answer message, told []message) {
 	}
 }
 
-// ungreeted is a request of the protocol of 2026-07-28, which begins with no greeting.
+// ungreeted returns a request of the protocol of 2026-07-28, which has no initialize.
 func ungreeted(id, method, params string) string {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"a script","version":"1"}}`
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s,%s}}`, id, method, params, meta)
 }
 
-// greet does what clients of older protocols begin with.
+// greet initializes a session of an older protocol.
 func (w *wire) greet(client, version string) (hello message) {
 	w.t.Helper()
 	hello, _ = w.ask(initialize, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":%q,"version":"1"}}`, version, client))

@@ -30,7 +30,7 @@ import (
 // limit is how long anything here may take before it counts as hanging.
 const limit = time.Minute
 
-// world is a home with a daemon, whose guest is this host.
+// world is a home with a daemon whose guest is this computer.
 type world struct {
 	*testing.T
 	home config.Home
@@ -56,7 +56,7 @@ func (w *world) connect(ctx context.Context, name string) (*control.Client, erro
 	return control.Connect(ctx, w.home, name)
 }
 
-// start starts the daemon, which runs until the test ends, or end is called.
+// start starts the daemon. It runs until the test ends or end is called.
 func (w *world) start(backend machine.Backend) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -89,7 +89,7 @@ func (w *world) start(backend machine.Backend) {
 	}
 }
 
-// do asks the daemon for something.
+// do calls the daemon.
 func (w *world) do(ask func(*control.Client) error) {
 	w.Helper()
 	client, err := w.connect(w.Context(), "test")
@@ -110,7 +110,7 @@ func (w *world) set(agent, setting, value string) {
 	})
 }
 
-// app is a client as apps have one.
+// app is a client of the SDK.
 type app struct {
 	*world
 	*sdk.ClientSession
@@ -134,7 +134,7 @@ func (w *world) open(name string, transport sdk.Transport) *app {
 	return a
 }
 
-// piped is a transport to a server on streams.
+// piped returns a transport to a server on a pair of pipes.
 func (w *world) piped() sdk.Transport {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
@@ -152,7 +152,7 @@ func (w *world) piped() sdk.Transport {
 	return &sdk.IOTransport{Reader: outR, Writer: inW}
 }
 
-// listen has the daemon show tools over HTTP, and returns where.
+// listen makes the daemon listen for MCP over HTTP, and returns the URL.
 func (w *world) listen() string {
 	w.Helper()
 	at := freeport.Address(w)
@@ -209,7 +209,7 @@ func (a *app) names() (names []string) {
 	return names
 }
 
-// call calls a tool, and returns the text that it answers.
+// call calls a tool and returns its text.
 func (a *app) call(ctx context.Context, tool string, arguments any) (string, error) {
 	p := &sdk.CallToolParams{Name: tool, Arguments: arguments}
 	p.SetProgressToken("token")

@@ -18,7 +18,7 @@ func find(t testing.TB, id string) Client {
 	return c
 }
 
-// Into an empty file, or none, goes what the snippet says; and out of it again.
+// Add writes the snippet into an empty file, and Remove takes it out.
 func TestEveryClient(t *testing.T) {
 	for _, c := range All() {
 		added, err := c.Add(nil, cmd)
@@ -48,8 +48,7 @@ func TestEveryClient(t *testing.T) {
 	}
 }
 
-// files are what people have, with what must come of it. The mark stands for the entry
-// and what it needs.
+// files are configuration files before and after Add.
 var files = []struct{ name, client, before, after string }{
 	{"others", "cursor", "{\n    \"mcpServers\": {\n        \"x\": {\"command\": \"x\"}\n    }\n}\n",
 		"{\n    \"mcpServers\": {\n        \"osaurus-sandbox\": {\n            \"command\": \"s\",\n            \"args\": [\n                \"mcp\"\n            ]\n        },\n        \"x\": {\"command\": \"x\"}\n    }\n}\n"},
@@ -69,7 +68,7 @@ var files = []struct{ name, client, before, after string }{
 	{"YAML with an empty map", "goose", "extensions: {} # none\nz: 1\n", ""},
 }
 
-// Only the entry is added, and only it is taken away again.
+// Add and Remove change only the entry.
 func TestFiles(t *testing.T) {
 	short := Command{Path: "s", Args: []string{"mcp"}}
 	for _, tc := range files {
@@ -89,7 +88,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Out of the middle it goes too.
+// Remove works between other entries.
 func TestRemoveFromTheMiddle(t *testing.T) {
 	for client, want := range map[string]string{
 		"cursor": "{\n  \"mcpServers\": {\n    \"a\": {},\n    // of b\n    \"b\": {}\n  }\n}\n",
@@ -113,7 +112,7 @@ func TestRemoveFromTheMiddle(t *testing.T) {
 	}
 }
 
-// What is broken, or not understood, is refused.
+// Broken files and those that cannot be edited are refused.
 func TestRefused(t *testing.T) {
 	for _, tc := range []struct {
 		client, text string
@@ -152,8 +151,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever a file is: it is refused, or says what it said and has the entry, and
-// without it again says what it said.
+// A file is refused, or keeps its content and has the entry after Add and not after Remove.
 func FuzzAdd(f *testing.F) {
 	f.Add("osaurus", `{"providers": [{"name": {}}, 7]}`)
 	for _, tc := range files {
