@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
@@ -106,6 +107,19 @@ func TestLoadRejectsBrokenFiles(t *testing.T) {
 				t.Errorf("Advice = %q, want %q in it", e.Advice, tc.advice)
 			}
 		})
+	}
+}
+
+// TestLoadRejectsOtherFiles checks that a FIFO does not block, and that a huge file is not read.
+func TestLoadRejectsOtherFiles(t *testing.T) {
+	fifo, huge := filepath.Join(t.TempDir(), "fifo"), filepath.Join(t.TempDir(), "huge")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(huge, nil, 0o600), os.Truncate(huge, maxFileSize+1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{t.TempDir(), fifo, huge} {
+		if _, err := Load(path); fault.KindOf(err) != fault.InvalidArgs || fault.AdviceOf(err) == "" {
+			t.Errorf("%s: %v, want invalid_args with advice", path, err)
+		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -17,6 +20,8 @@ const (
 	// knows. A file without the key "version" has format 1.
 	formatVersion = 1
 	versionKey    = "version"
+	// maxFileSize bounds a settings file, in bytes.
+	maxFileSize = 1 << 20
 )
 
 // stateKeys returns the keys of the desktop app's own state in the same file. They are
@@ -39,14 +44,27 @@ type File struct {
 // Unknown keys are errors, unless the file's "version" is newer: then they are kept.
 func Load(path string) (*File, error) {
 	f := &File{path: path, settings: Defaults(), doc: &document{}}
-	text, err := os.ReadFile(path)
+	text, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "read settings", path, err).Advise("Make it a file that you can read, or move it away to use the defaults.")
+		return nil, fault.New(fault.InvalidArgs, "read settings", path, err).Advise("Make it a regular file that you can read, or move it away to use the defaults.")
 	}
 	return f, f.decode(text)
+}
+
+// read returns the content of a regular file.
+func read(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not block
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxFileSize {
+		return nil, cmp.Or(err, fmt.Errorf("not a regular file of at most %d bytes", maxFileSize))
+	}
+	return io.ReadAll(file)
 }
 
 func (f *File) decode(text []byte) error {
