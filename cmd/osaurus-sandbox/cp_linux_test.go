@@ -104,7 +104,7 @@ func TestCp(t *testing.T) {
 	}
 	for _, dir := range []string{here, there, filepath.Join(here, "back")} {
 		timetest.Eventually(t, "interrupted copies are cleaned up", func() bool {
-			left, _ := filepath.Glob(dir + "/.parcel*")
+			left, _ := filepath.Glob(dir + "/.osaurus-copy*")
 			return left == nil
 		})
 	}
@@ -146,7 +146,7 @@ func tryCp(t *testing.T, home config.Home) {
 	ok(t, "cp", filepath.Join(here, "project"), "alice:")
 	holds(t, filepath.Join(home.AgentHome("alice"), "project", "src", "main"), secretToken)
 	ok(t, "cp", filepath.Join(here, "project"), "alice:/tmp/copy")
-	if code, out := as(t, "alice", "stat -c %U /tmp/copy/src/main; ls -A ~ /tmp | grep parcel"); code != 1 || out != "agent-alice" {
+	if code, out := as(t, "alice", "stat -c %U /tmp/copy/src/main; ls -A ~ /tmp | grep osaurus-copy"); code != 1 || out != "agent-alice" {
 		t.Errorf("%d, %q", code, out)
 	}
 	prints(t, secretToken, "cp", "alice:/tmp/copy/src/main", "-")

@@ -103,7 +103,7 @@ func (r *rig) output(j *guestpb.Job, q *guestpb.TailJobRequest) *guestpb.TailJob
 	return a
 }
 
-// gate is what a job waits for.
+// gate lets a job go on when it is opened.
 type gate struct {
 	t    *testing.T
 	path string
@@ -119,8 +119,7 @@ func (g gate) open() {
 	}
 }
 
-// What nobody waits for any more is not started: a guest that was frozen reads late what it
-// was asked for before.
+// A request that nobody waits for any more, for example after the guest was frozen, starts nothing.
 func TestJobOfNobody(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,8 +132,7 @@ func TestJobOfNobody(t *testing.T) {
 	}
 }
 
-// A job that the host starts for a plugin is known by it, and one of the agent's own is not,
-// whatever it is called.
+// A job knows the plugin that it was started for.
 func TestJobOfAPlugin(t *testing.T) {
 	r := newRig(t)
 	a, err := r.StartJob(t.Context(), &guestpb.StartJobRequest{User: alice, Args: [][]byte{[]byte("sleep"), []byte("60")}, Label: "daemon", Plugin: "rss"})
@@ -171,7 +169,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// A job is its agent's alone, and one that never was or is forgotten is not found.
+// Jobs of other agents, unknown jobs and forgotten jobs are not found.
 func TestNotFound(t *testing.T) {
 	r := newRig(t)
 	j := r.start("sleep 60")
@@ -229,7 +227,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// What a job leaves behind is ended, and holds nobody up.
+// Processes that a job leaves behind are ended.
 func TestLeftBehind(t *testing.T) {
 	r := newRig(t)
 	start := time.Now()
@@ -243,7 +241,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// A log keeps the end of what was written, and says what is gone.
+// A log keeps the end of the output and counts what was dropped.
 func TestLogIsBounded(t *testing.T) {
 	r := newRig(t)
 	const lines = 3 << 20 // of eight bytes: 24 MiB
@@ -312,7 +310,7 @@ func TestLogHeldOpen(t *testing.T) {
 	}
 }
 
-// So many jobs run at once, and so many that have ended are remembered.
+// The numbers of running and of ended jobs are bounded.
 func TestJobsAreBounded(t *testing.T) {
 	r := newRig(t)
 	first := r.start("true")
@@ -337,7 +335,7 @@ func TestJobsAreBounded(t *testing.T) {
 	}
 }
 
-// Who waits for output or for the end is told when there is some, and not before.
+// Waiting returns when there is output or the job has ended.
 func TestWaiting(t *testing.T) {
 	r := newRig(t)
 	one, two := newGate(t), newGate(t)

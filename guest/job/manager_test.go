@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// slow is a place that takes its time to enter.
+// slow is a place that blocks Enter.
 type slow struct{ entering, enter chan struct{} }
 
 func (s slow) Enter() error {
@@ -24,8 +24,7 @@ func (s slow) Enter() error {
 func (slow) Credential() *syscall.Credential { return nil }
 func (slow) Cgroup() string                  { return "" }
 
-// TestForgottenWhileItStarts: a job whose room ends while it starts does not stay in the list, for whoever
-// has a room under that name next.
+// A job whose room ends while it starts is not left for the next room of that user.
 func TestForgottenWhileItStarts(t *testing.T) {
 	const user = "agent-alice"
 	processes, err := process.NewManager(process.Options{})

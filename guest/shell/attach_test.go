@@ -17,9 +17,10 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
-// person is somebody before the shell.
+// person is an attached person.
 type person struct {
 	*shell.Viewer
 	t testing.TB
@@ -29,8 +30,7 @@ type person struct {
 	end  *guestpb.ShellEnded
 }
 
-// The last prompt of a transcript, and what a person sees before the cursor, is where the
-// shell is now.
+// The prompt that a person sees, and that the transcript ends with, is current.
 func TestPromptIsTrue(t *testing.T) {
 	r := newRig(t, true)
 	ends := func(words string) {
@@ -68,7 +68,7 @@ func TestPromptIsTrue(t *testing.T) {
 	}
 }
 
-// attach puts a person before the rig's session.
+// attach attaches a person to the rig's session.
 func (r *rig) attach(rows, cols uint32) *person {
 	r.t.Helper()
 	v, err := r.Attach(context.Background(), &guestpb.ShellOpen{
@@ -130,8 +130,7 @@ func (p *person) sees(words ...string) {
 	}
 }
 
-// A person and an agent use one shell: what either changes, the other finds, and
-// both are in one transcript.
+// A person and an agent share one shell and one transcript.
 func TestPersonAndAgent(t *testing.T) {
 	r := newRig(t, true)
 	r.run("X=agent; echo before")
@@ -172,38 +171,24 @@ func TestPersonAndAgent(t *testing.T) {
 	p.types("exit 5\r")
 	p.sees("exit\r\n")
 	for _, x := range []*person{p, q} {
-		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		timetest.Eventually(t, "the end", func() bool {
 			x.mu.Lock()
-			e := x.end
-			x.mu.Unlock()
-			if e.GetCode() == 5 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("the end was %v", e)
-			}
-		}
+			defer x.mu.Unlock()
+			return x.end.GetCode() == 5
+		})
 	}
 	if a := r.run("echo $Y"); !a.Restarted || string(a.Stdout.Head) != "\n" {
 		t.Errorf("%q %s", a.Stdout.Head, flags(a))
 	}
 }
 
-// A program of a person keeps the terminal, also when they go, and a call waits.
+// Calls wait while a person's program has the terminal, even after the person has left.
 func TestPersonsProgram(t *testing.T) {
 	r := newRig(t, true)
 	p := r.attach(24, 80)
 	p.types("cat\r")
 	p.sees("cat\r\n")
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		state := r.sessions()[0].State
-		if state == guestpb.Session_STATE_PERSON {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the session is in %v", state)
-		}
-	}
+	timetest.Eventually(t, "a person's program", func() bool { return r.sessions()[0].State == guestpb.Session_STATE_PERSON })
 	p.types("typed\r")
 	p.sees("typed\r\n", "typed\r\n")
 	p.Close()
@@ -229,7 +214,7 @@ func TestPersonsProgram(t *testing.T) {
 	q.sees("$ echo agent\r\n", "agent\r\n")
 }
 
-// A full-screen program that ends with its shell hides nothing of the next one.
+// A full-screen program that ends with its shell does not hide the output of the next shell.
 func TestFullScreenEndsWithItsShell(t *testing.T) {
 	const otherScreen = "\x1b[?1049h"
 	r := newRig(t, true)
@@ -249,7 +234,7 @@ func TestFullScreenEndsWithItsShell(t *testing.T) {
 	}
 }
 
-// A shell that is stopped before a full input is busy, and nobody says that it has ended.
+// A stopped shell whose input is full is reported as busy, not as ended.
 func TestFullInput(t *testing.T) {
 	r := newRig(t, true)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(r.run("echo $$").Stdout.Head)))
@@ -257,9 +242,7 @@ func TestFullInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.attach(24, 80)
-	for r.sessions()[0].State != guestpb.Session_STATE_IDLE {
-		time.Sleep(time.Millisecond)
-	}
+	timetest.Eventually(t, "the prompt", func() bool { return r.sessions()[0].State == guestpb.Session_STATE_IDLE })
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +259,7 @@ func TestFullInput(t *testing.T) {
 	}
 }
 
-// A person answers a command that asks the terminal, and ends one with Ctrl-C.
+// A person answers a command that reads the terminal, and ends another with Ctrl-C.
 func TestPersonHelps(t *testing.T) {
 	r := newRig(t, true)
 	p := r.attach(24, 80)
@@ -298,7 +281,7 @@ func TestPersonHelps(t *testing.T) {
 	p.sees("on\r\n", "typed again\r\n")
 }
 
-// Somebody who does not look does not stop the others.
+// An attached person who reads nothing does not block others.
 func TestFrozenPerson(t *testing.T) {
 	r := newRig(t, true)
 	v, err := r.Attach(context.Background(), &guestpb.ShellOpen{Shell: &guestpb.Shell{Session: r.session}, Size: &guestpb.Resize{Rows: 24, Cols: 80}})
@@ -326,7 +309,7 @@ func TestFrozenPerson(t *testing.T) {
 	}
 }
 
-// A session begins with the transcript that it is given.
+// A session continues the transcript that it is given.
 func TestTranscriptIsContinued(t *testing.T) {
 	r := newRig(t, true)
 	q := within("echo now", 0)

@@ -24,8 +24,7 @@ func within(command string, d time.Duration) *guestpb.ShellRunRequest {
 	return &guestpb.ShellRunRequest{Command: []byte(command), TimeoutNanos: int64(d)}
 }
 
-// What a command writes is kept up to a bound, by characters, the beginning and
-// the end.
+// The beginning and the end of long output are kept.
 func TestOutputIsBounded(t *testing.T) {
 	r := newRig(t, true)
 	for _, tc := range []struct {
@@ -47,7 +46,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 	a := r.run(`head -c 15000 /dev/zero | tr '\0' x`)
 	if len(a.Stdout.Head) != 15000 || a.Stdout.Omitted != 0 || len(a.Stdout.Tail) != 0 {
-		t.Errorf("what is just not too much: %d, %d, %d", len(a.Stdout.Head), a.Stdout.Omitted, len(a.Stdout.Tail))
+		t.Errorf("at the limit: %d, %d, %d", len(a.Stdout.Head), a.Stdout.Omitted, len(a.Stdout.Tail))
 	}
 }
 
@@ -68,8 +67,8 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// A command whose time is over ends, by SIGINT, SIGTERM, SIGKILL or with the whole
-// shell, whichever is needed first; and so does one that is cancelled.
+// A command ends at its timeout or when it is cancelled: by SIGINT, SIGTERM, SIGKILL, or with the
+// whole shell.
 func TestTimeoutsAndCancel(t *testing.T) {
 	all := newRig(t, true)
 	t.Run("All", func(t *testing.T) { timeoutsAndCancel(t, all) })
@@ -77,7 +76,7 @@ func TestTimeoutsAndCancel(t *testing.T) {
 
 func timeoutsAndCancel(t *testing.T, all *rig) {
 	for _, tc := range []struct {
-		name, command string // BEGUN says that it is as it will be
+		name, command string // BEGUN marks that it runs
 		ends          bool   // the shell
 	}{
 		{"sleep", "sh -c 'BEGUN; exec sleep 60'; echo never", false},
@@ -144,8 +143,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Who names a call cancels that one, whether it runs or waits, and no other; what it
-// wrote until then is its answer.
+// A call is cancelled by its id, whether it runs or waits. The response has the output so far.
 func TestCancelNamed(t *testing.T) {
 	r := newRig(t, true)
 	start := func(name, command string) <-chan *guestpb.ShellRunResponse {
@@ -159,12 +157,7 @@ func TestCancelNamed(t *testing.T) {
 	first := start("first", "echo so far; echo problem >&2; X=1; sleep 60")
 	r.transcript(has("problem\n"))
 	waits, kept := start("waits", "echo never"), start("kept", "echo $X kept")
-	waiting := func() uint32 { return r.sessions()[0].Waiting }
-	for end := time.Now().Add(patience); waiting() != 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d calls wait", waiting())
-		}
-	}
+	timetest.Eventually(t, "two calls wait", func() bool { return r.sessions()[0].Waiting == 2 })
 	if err := r.cancel("another"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a call that is not there: %v", err)
 	}
@@ -174,21 +167,21 @@ func TestCancelNamed(t *testing.T) {
 		}
 	}
 	if a := <-waits; !a.Cancelled || a.Code != 130 || len(a.Stdout.GetHead()) > 0 {
-		t.Errorf("what waited: code %d, %q, %s", a.Code, a.Stdout.GetHead(), flags(a))
+		t.Errorf("the waiting call: code %d, %q, %s", a.Code, a.Stdout.GetHead(), flags(a))
 	}
 	// By SIGINT, or on a busy host by what comes after it, which bash mentions.
 	if a := <-first; !a.Cancelled || a.Code < 128 || string(a.Stdout.Head) != "so far\n" || !strings.HasPrefix(string(a.Stderr.Head), "problem\n") {
-		t.Errorf("what ran: code %d, %q, %q, %s", a.Code, a.Stdout.Head, a.Stderr.Head, flags(a))
+		t.Errorf("the running call: code %d, %q, %q, %s", a.Code, a.Stdout.Head, a.Stderr.Head, flags(a))
 	}
 	if a := <-kept; a.Cancelled || a.Code != 0 || string(a.Stdout.Head) != "1 kept\n" {
-		t.Errorf("what nobody cancelled: code %d, %q, %s", a.Code, a.Stdout.Head, flags(a))
+		t.Errorf("the other call: code %d, %q, %s", a.Code, a.Stdout.Head, flags(a))
 	}
 	if err := r.cancel("first"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a call that has ended: %v", err)
 	}
 }
 
-// A caller who goes ends the command, and not the shell.
+// When the caller leaves, the command ends but not the shell.
 func TestCallerGoes(t *testing.T) {
 	r := newRig(t, true)
 	r.run("X=1")
@@ -202,8 +195,8 @@ func TestCallerGoes(t *testing.T) {
 	}
 }
 
-// What a command leaves in the background keeps its own streams: its output is
-// handed out once, with the next call, and is never another's.
+// The output of background processes is returned once, by the next call, separate from that call's
+// own.
 func TestLateOutput(t *testing.T) {
 	r := newRig(t, true)
 	r.run("(until [ -e ~/now ]; do sleep 0.05; done; echo late; echo later >&2) & disown")
@@ -211,11 +204,12 @@ func TestLateOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	var late []string
-	for end := time.Now().Add(patience); len(late) < 2 && time.Now().Before(end); {
+	timetest.Eventually(t, "both lines", func() bool {
 		for _, l := range r.want("echo mine", 0, "mine\n").Late {
 			late = append(late, strings.Fields(string(l.Output.Head))...)
 		}
-	}
+		return len(late) >= 2
+	})
 	slices.Sort(late) // they are two streams
 	if !slices.Equal(late, []string{"late", "later"}) {
 		t.Errorf("late: %q", late)
@@ -227,10 +221,9 @@ func TestLateOutput(t *testing.T) {
 	for i := range 40 {
 		r.run(fmt.Sprintf("(while sleep 0.05; do echo from %d || exit; done) & disown", i))
 	}
-	handed := r.run("echo on")
-	for end := time.Now().Add(patience); len(handed.Late) == 0 && time.Now().Before(end); handed = r.run("echo on") {
-	}
-	if string(handed.Stdout.Head) != "on\n" || len(handed.Late) == 0 {
+	var handed *guestpb.ShellRunResponse
+	timetest.Eventually(t, "late output", func() bool { handed = r.run("echo on"); return len(handed.Late) > 0 })
+	if string(handed.Stdout.Head) != "on\n" || len(handed.Late) > 32 {
 		t.Errorf("%q, %d late ones", handed.Stdout.Head, len(handed.Late))
 	}
 	for _, l := range handed.Late {
@@ -240,7 +233,7 @@ func TestLateOutput(t *testing.T) {
 	}
 }
 
-// Calls of one session come one after another, those of others do not wait.
+// Calls of one session take turns. Other sessions do not wait.
 func TestTurns(t *testing.T) {
 	r := newRig(t, true)
 	r.run("N=0")
@@ -261,9 +254,7 @@ func TestTurns(t *testing.T) {
 		defer close(busy)
 		r.run(": >'" + begun + "'; until test -e '" + enough + "'; do sleep 0.05; done")
 	}()
-	for !exists(begun) {
-		time.Sleep(time.Millisecond)
-	}
+	timetest.Eventually(t, "it begins", func() bool { return exists(begun) })
 	if _, err := r.try(within("true", 200*time.Millisecond)); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("a call that waited in vain: %v", err)
 	}
@@ -278,7 +269,7 @@ func TestTurns(t *testing.T) {
 	<-busy
 }
 
-// An agent has so many sessions, and the one goes that is of least worth.
+// Beyond the limit, a new session replaces one in which nothing runs.
 func TestSessionsAreBounded(t *testing.T) {
 	r := newRig(t, true)
 	in := func(i int, command string) (*guestpb.ShellRunResponse, error) {
@@ -326,7 +317,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// What a shell has left running ends with it.
+// Background processes end with their shell.
 func TestNothingOutlivesTheShell(t *testing.T) {
 	r := newRig(t, true)
 	mark := fmt.Sprint("31", os.Getpid())

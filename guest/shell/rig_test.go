@@ -23,6 +23,7 @@ import (
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // rig is a manager of shells on this host.
@@ -81,16 +82,10 @@ func newRig(t testing.TB, bash bool) *rig {
 		if left, _ := os.ReadDir(desks); len(left) > 0 {
 			t.Errorf("%d folders of shells are left", len(left))
 		}
-		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		timetest.Eventually(t, "files are closed and goroutines end", func() bool {
 			after := resources(t)
-			if after.files <= before.files && after.goroutines <= before.goroutines {
-				break
-			}
-			if time.Now().After(end) {
-				stacks := make([]byte, 1<<20)
-				t.Fatalf("before %+v, after %+v\n%s", before, after, stacks[:runtime.Stack(stacks, true)])
-			}
-		}
+			return after.files <= before.files && after.goroutines <= before.goroutines
+		})
 	})
 	return r
 }

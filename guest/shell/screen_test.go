@@ -10,7 +10,7 @@ import (
 	"osaurus-sandbox/guest/protocol"
 )
 
-// The transcript is what a person would have read.
+// The transcript is what a person would read.
 func TestScreen(t *testing.T) {
 	for _, tc := range []struct{ name, shown, want string }{
 		{"lines", "one\r\ntwo\r\n", "one\ntwo\n"},
@@ -45,7 +45,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// What a command has left unfinished hides nothing of the next, nor of the terminal.
+// An unfinished sequence of a command does not hide the output of the next.
 func TestUnfinishedSequence(t *testing.T) {
 	for _, left := range []string{"\x1b", "\x1b[", "\x1b(", "\x1b]0;", "\x1bP", "\x1bX", "\x1b^", "\x1b_", "\xe2\x82"} {
 		var s session
@@ -60,7 +60,7 @@ func TestUnfinishedSequence(t *testing.T) {
 	}
 }
 
-// Whatever is shown, the transcript is bounded, and no terminal obeys it.
+// The transcript is bounded and has no control sequences.
 func FuzzScreen(f *testing.F) {
 	f.Add([]byte("a\r\nb\x1b[2Kc\x1b[?1049hd\x1b[?1049le\x1b]0;x\x07"), uint8(3))
 	f.Add([]byte("\xe2\x82\xac\b\b\x1b[3@\x1b[9P\x1b[C\x1b[D"), uint8(1))
@@ -114,7 +114,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// However a stream is cut into writes, the same is kept of it.
+// What is kept does not depend on how the stream is cut into writes.
 func FuzzKept(f *testing.F) {
 	f.Add([]byte("häßlich\xff\xe2\x82"), uint8(2), uint8(3))
 	f.Fuzz(func(t *testing.T, b []byte, step, head uint8) {

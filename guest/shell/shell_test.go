@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 )
 
-// What one command changes in the shell, the next one finds.
+// Commands share the state of the shell.
 func TestStateStays(t *testing.T) {
 	r := newRig(t, true)
 	r.want("echo hello; echo problem >&2", 0, "hello\nproblem\n")
@@ -27,8 +27,8 @@ func TestStateStays(t *testing.T) {
 	r.want("history 1; set -o | grep -c history", 0, "1\n")
 }
 
-// torture is what a command can do to the shell that it runs in. What comes after
-// it, either works or runs in a new shell and says so once.
+// torture lists commands that damage the shell that they run in. The next command works, or runs in
+// a new shell and reports that once.
 var torture = []struct {
 	name, command string
 	out           string // of both streams; "*" is anything

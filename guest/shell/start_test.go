@@ -13,10 +13,10 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
-// Nobody takes the place of a session whose shell only starts, for a call or for a
-// person.
+// A session whose shell is starting, for a call or a person, is not closed to make room.
 func TestSessionThatStartsIsNotSpare(t *testing.T) {
 	for who, use := range map[string]func(*rig, *guestpb.Shell) error{
 		"call": func(r *rig, slow *guestpb.Shell) error {
@@ -49,9 +49,7 @@ func sessionThatStarts(t *testing.T, use func(*rig, *guestpb.Shell) error) {
 	}
 	up := make(chan error, 1)
 	go func() { up <- use(r, &guestpb.Shell{Session: "slow", Env: [][]byte{[]byte("SLOW=1")}}) }()
-	for !exists(begun) {
-		time.Sleep(time.Millisecond)
-	}
+	timetest.Eventually(t, "the profile runs", func() bool { return exists(begun) })
 	for i := range 16 {
 		r.in(t, fmt.Sprint("s", i)).run("true")
 	}
@@ -63,7 +61,7 @@ func sessionThatStarts(t *testing.T, use func(*rig, *guestpb.Shell) error) {
 	}
 }
 
-// A profile that ends the shell, or never ends, locks nobody out.
+// A profile that ends the shell does not lock its user out.
 func TestProfiles(t *testing.T) {
 	for name, profile := range map[string]string{"exits": "exit 3", "is another shell": "exec sleep 0", "breaks": "if then fi ((", "is fine": "export FROM=profile"} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +83,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// A session that is closed while its shell starts takes that along, and nobody
-// thinks that the profile was at fault.
+// Closing a session ends its starting shell, which is not started again without the profile.
 func TestClosedWhileItStarts(t *testing.T) {
 	for cause, end := range map[string]func(*rig) error{
 		"it was closed": func(r *rig) error {
@@ -110,9 +107,7 @@ func TestClosedWhileItStarts(t *testing.T) {
 				_, err := r.try(within("true", 0))
 				answer <- err
 			}()
-			for !exists(begun) {
-				time.Sleep(time.Millisecond)
-			}
+			timetest.Eventually(t, "the profile runs", func() bool { return exists(begun) })
 			asked := time.Now()
 			if err := end(r); err != nil {
 				t.Error(err)
@@ -132,7 +127,7 @@ func TestClosedWhileItStarts(t *testing.T) {
 	}
 }
 
-// Where there is no bash, /bin/sh serves.
+// Rooms without bash use /bin/sh.
 func TestWithoutBash(t *testing.T) {
 	r := newRig(t, false)
 	r.want("echo hello; echo problem >&2; A=1; cd /tmp; f() { echo f; }; false", 1, "hello\nproblem\n")

@@ -30,7 +30,7 @@ type world struct {
 	t       *testing.T
 	home    config.Home
 	backend *hosttest.Backend
-	sandbox *machine.Machine
+	machine *machine.Machine
 	folders *vm.Subtrees
 	tokens  *bridge.Tokens
 	opened  *hosttest.Home
@@ -73,7 +73,7 @@ func (w *world) open() {
 	w.t.Helper()
 	w.folders, w.tokens = new(vm.Subtrees), bridge.NewTokens()
 	w.opened = hosttest.OpenHome(w.t, w.home, w.backend, agents.Options{Folders: w.folders, Tokens: w.tokens, Record: &w.journal})
-	w.Agents, w.sandbox = w.opened.Agents, w.opened.Machine
+	w.Agents, w.machine = w.opened.Agents, w.opened.Machine
 }
 
 func (w *world) close() {

@@ -88,7 +88,7 @@ func TestDeleteWithoutGuest(t *testing.T) {
 	w.create("bob")
 	w.must(w.exec("alice"))
 	w.must(w.exec("bob"))
-	w.must(w.sandbox.Stop(t.Context(), by))
+	w.must(w.machine.Stop(t.Context(), by))
 	for _, name := range []string{"alice", "bob"} {
 		if pending, err := w.Delete(t.Context(), name, false, by); err != nil || !pending {
 			t.Errorf("%v %v", pending, err)
@@ -103,7 +103,7 @@ func TestDeleteWithoutGuest(t *testing.T) {
 	if removed < 0 || ensured < removed || !w.backend.HasLayer("agent-alice") {
 		t.Errorf("%v", asked)
 	}
-	w.must(w.sandbox.Restart(t.Context(), by))
+	w.must(w.machine.Restart(t.Context(), by))
 	w.must(w.exec("alice"))
 	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice"}) {
 		t.Errorf("once it is removed: %v", asked)
@@ -127,7 +127,7 @@ func TestDeleteFromSilentGuest(t *testing.T) {
 // Changes that are made while a guest is silent take effect when it answers again.
 func TestChangesInASilentGuest(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.sandbox.Set(map[string]string{"autoRestart": "false"}, by)
+	_, err := w.machine.Set(map[string]string{"autoRestart": "false"}, by)
 	w.must(err)
 	for _, name := range []string{"alice", "bob", "carol"} {
 		w.create(name)
@@ -173,9 +173,9 @@ func (w *world) becomes(want machine.State) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	for status := w.sandbox.Status(); status.State != want; {
+	for status := w.machine.Status(); status.State != want; {
 		var err error
-		if status, err = w.sandbox.Next(ctx, status.Revision); err != nil {
+		if status, err = w.machine.Next(ctx, status.Revision); err != nil {
 			w.t.Fatalf("the sandbox is %s, not %s: %v", status.State, want, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestRename(t *testing.T) {
 	w.must(w.exec("dora"))
 	_, err = w.Create(t.Context(), agents.New{Name: "carol"}, by)
 	w.want(err, fault.Rejected)
-	w.must(w.sandbox.Restart(t.Context(), by))
+	w.must(w.machine.Restart(t.Context(), by))
 	w.must(w.exec("dora"))
 	if room, _ := w.backend.Guest().RoomConfig(alice.User); room.Home != "/workspace/agents/dora" {
 		t.Errorf("%+v", room)

@@ -36,7 +36,7 @@ func TestProvision(t *testing.T) {
 	if room != (engine.RoomConfig{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: engine.RoomOutbound, Limits: engine.Limits{CPUWeight: 100, PIDs: 512}}) {
 		t.Errorf("%+v", room)
 	}
-	w.must(w.sandbox.Restart(t.Context(), by))
+	w.must(w.machine.Restart(t.Context(), by))
 	w.must(w.exec("alice"))
 	w.must(w.exec("alice"))
 	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice"}) {
@@ -88,7 +88,7 @@ func TestReset(t *testing.T) {
 		t.Error("the layer is still there")
 	}
 	w.must(w.exec("alice"))
-	w.must(w.sandbox.Stop(t.Context(), by))
+	w.must(w.machine.Stop(t.Context(), by))
 	w.must(w.Reset(t.Context(), "alice", by)) // starts the guest
 	if w.backend.HasLayer("agent-alice") {
 		t.Error("the layer is still there after a reset of an agent without a room")
@@ -155,7 +155,7 @@ func TestAnotherBase(t *testing.T) {
 	w.create("alice")
 	boot := func(base string, resets int) {
 		t.Helper()
-		w.must(w.sandbox.Stop(t.Context(), by))
+		w.must(w.machine.Stop(t.Context(), by))
 		w.backend.Base = base
 		w.must(w.exec("alice"))
 		w.must(w.exec("alice"))
@@ -167,7 +167,7 @@ func TestAnotherBase(t *testing.T) {
 	boot("one base", 0)
 	boot("another", 1)
 	boot("another", 1)
-	w.must(w.sandbox.Reset(t.Context(), by))
+	w.must(w.machine.Reset(t.Context(), by))
 	boot("a third", 1)
 }
 
@@ -178,7 +178,7 @@ func TestUsage(t *testing.T) {
 	if list, running, err := w.Usage(t.Context(), ""); err != nil || running || list != nil {
 		t.Errorf("%v %v %v", list, running, err)
 	}
-	if state := w.sandbox.Status().State; state != machine.Stopped {
+	if state := w.machine.Status().State; state != machine.Stopped {
 		t.Errorf("asking made the sandbox %s", state)
 	}
 	w.must(w.exec("bob"))
@@ -198,8 +198,8 @@ func TestUsage(t *testing.T) {
 	w.want(err, fault.NotFound)
 }
 
-// What breaks off in a room is told by what was being done for whom, and not by the program that
-// did it there, and of an agent that was deleted nobody is told that its room is made anew.
+// Errors of interrupted work name the work, not the program in the room that did it. If the agent was
+// deleted, they say so.
 func TestBrokenOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		harm         func(w *world) error
@@ -208,7 +208,7 @@ func TestBrokenOff(t *testing.T) {
 	}{
 		"deleted": {func(w *world) error { _, err := w.Delete(t.Context(), "alice", false, by); return err }, fault.NotFound, "the agent was deleted", "osaurus-sandbox agent list"},
 		"reset":   {func(w *world) error { return w.Reset(t.Context(), "alice", by) }, fault.Unavailable, "the room was ended", "Run it again"},
-		"down":    {func(w *world) error { return w.sandbox.Stop(t.Context(), by) }, fault.Unavailable, "the machine ended", "osaurus-sandbox status"},
+		"down":    {func(w *world) error { return w.machine.Stop(t.Context(), by) }, fault.Unavailable, "the machine ended", "osaurus-sandbox status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -221,7 +221,7 @@ func TestBrokenOff(t *testing.T) {
 				"connect to port 80 of alice": func(in io.Reader) error {
 					return w.Connect(t.Context(), "alice", 80, in, io.Discard)
 				},
-				"": func(in io.Reader) error { // has no words of its own
+				"": func(in io.Reader) error { // a plain command
 					p, err := w.Exec(t.Context(), "alice", engine.Command{Args: []string{"cat"}, Stdin: in})
 					if err == nil {
 						_, err = p.Wait()

@@ -18,14 +18,7 @@ func (w *world) holds(token string, uid uint32) (bridge.Holder, bool) {
 // void waits until a token is invalid.
 func (w *world) void(token string, uid uint32) {
 	w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, ok := w.holds(token, uid); !ok {
-			return
-		}
-		if time.Now().After(end) {
-			w.t.Fatal("the token still counts")
-		}
-	}
+	w.until("the token is invalid", func() bool { _, ok := w.holds(token, uid); return !ok })
 }
 
 // A room keeps its agent's token until it is revoked.
@@ -107,8 +100,8 @@ func TestTokensEndWithTheAgent(t *testing.T) {
 // Tokens become invalid when the guest ends, in any way. The next guest gets valid ones.
 func TestTokensEndWithTheGuest(t *testing.T) {
 	for name, end := range map[string]func(*world) error{
-		"stopped":   func(w *world) error { return w.sandbox.Stop(t.Context(), by) },
-		"restarted": func(w *world) error { return w.sandbox.Restart(t.Context(), by) },
+		"stopped":   func(w *world) error { return w.machine.Stop(t.Context(), by) },
+		"restarted": func(w *world) error { return w.machine.Restart(t.Context(), by) },
 		"dead":      func(w *world) error { return w.backend.Guest().Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

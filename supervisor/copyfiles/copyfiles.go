@@ -32,8 +32,8 @@ else
 	folder=${to%/*}/ as=${to##*/}
 fi
 test -d "$folder" || exit 7
-find "$folder" -maxdepth 1 -type d -name '.parcel-??????' -mmin +1440 -exec rm -rf {} + 2>/dev/null || :
-part=$(mktemp -u "${folder}.parcel-XXXXXX")
+find "$folder" -maxdepth 1 -type d -name '.osaurus-copy-??????' -mmin +1440 -exec rm -rf {} + 2>/dev/null || :
+part=$(mktemp -u "${folder}.osaurus-copy-XXXXXX")
 trap 'trap "" HUP INT TERM; rm -rf "$part"' EXIT
 trap 'exit 1' HUP INT TERM
 mkdir -m 700 "$part"

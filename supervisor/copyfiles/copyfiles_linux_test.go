@@ -198,13 +198,13 @@ func TestLeftover(t *testing.T) {
 	rooms(t, func(t *testing.T, r room) {
 		there, source := t.TempDir(), filepath.Join(t.TempDir(), "a")
 		old := time.Now().Add(-48 * time.Hour)
-		for _, name := range []string{".parcel-Left00/files", ".parcel-Young0", "kept"} {
+		for _, name := range []string{".osaurus-copy-Left00/files", ".osaurus-copy-Young0", "kept"} {
 			if err := os.MkdirAll(filepath.Join(there, name), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := errors.Join(os.Symlink("kept", filepath.Join(there, ".parcel-Link00")), os.WriteFile(source, nil, 0o644),
-			os.Chtimes(filepath.Join(there, ".parcel-Left00"), old, old), os.Chtimes(filepath.Join(there, "kept"), old, old))
+		err := errors.Join(os.Symlink("kept", filepath.Join(there, ".osaurus-copy-Link00")), os.WriteFile(source, nil, 0o644),
+			os.Chtimes(filepath.Join(there, ".osaurus-copy-Left00"), old, old), os.Chtimes(filepath.Join(there, "kept"), old, old))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestLeftover(t *testing.T) {
 		if code, _ := r.run("/", InScript, archive, there, "a"); code != 0 {
 			t.Fatal(code)
 		}
-		if got := slices.Sorted(maps.Keys(tree(t, there))); fmt.Sprint(got) != "[. .parcel-Link00 .parcel-Young0 a kept]" {
+		if got := slices.Sorted(maps.Keys(tree(t, there))); fmt.Sprint(got) != "[. .osaurus-copy-Link00 .osaurus-copy-Young0 a kept]" {
 			t.Errorf("there are %q", got)
 		}
 	})
@@ -281,7 +281,7 @@ func TestOntoWhatIsThere(t *testing.T) {
 				t.Errorf("%s: a file goes where a folder is", name)
 			}
 			same(t, tree(t, nested), before)
-			if list, _ := filepath.Glob(there + "/.parcel*"); len(list) > 0 {
+			if list, _ := filepath.Glob(there + "/.osaurus-copy*"); len(list) > 0 {
 				t.Errorf("%s leaves %v", name, list)
 			}
 		}

@@ -33,7 +33,7 @@ func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err 
 		return Sum{}, err
 	}
 	defer root.Close()
-	part := ".parcel-" + rand.Text()
+	part := ".osaurus-copy-" + rand.Text()
 	if err := root.Mkdir(part, 0o700); err != nil {
 		return Sum{}, err
 	}

@@ -23,7 +23,7 @@ const daemonFailed events.Kind = "plugin.daemon_failed"
 func (b *Host) newLife() *life.Life {
 	vault := b.Tools.Vault
 	return life.New(life.Options{
-		Room: b.Tools.RunningRoom, Boot: b.boot, Silent: b.machine().Silent, Events: heard{b.Topics}, Secrets: keys{b.Options}.values,
+		Room: b.Tools.RunningRoom, Boot: b.boot, Silent: b.machine().Silent, Events: topics{b.Topics}, Secrets: keys{b.Options}.values,
 		Tell: b.Lines.Append,
 		Failed: func(a tools.Agent, plugin config.PluginID, why error) {
 			b.note(daemonFailed, string(by), a, plugin, vault.Redacted(a.ID).Text(why.Error()))
@@ -32,23 +32,23 @@ func (b *Host) newLife() *life.Life {
 	})
 }
 
-// heard implements life.Events with the topics of agents.
-type heard struct{ topics *services.Topics }
+// topics implements life.Events.
+type topics struct{ *services.Topics }
 
-var _ life.Events = heard{}
+var _ life.Events = topics{}
 
-func (h heard) Last(ctx context.Context) (life.Seq, error) {
-	last, err := h.topics.Last(ctx)
+func (t topics) Last(ctx context.Context) (life.Seq, error) {
+	last, err := t.Topics.Last(ctx)
 	return life.Seq(last), err
 }
 
-func (h heard) Follow(ctx context.Context, agent config.AgentID, after life.Seq, patterns []plugins.Topics) iter.Seq2[life.Heard, error] {
+func (t topics) Follow(ctx context.Context, agent config.AgentID, after life.Seq, patterns []plugins.Topics) iter.Seq2[life.Heard, error] {
 	f := services.TopicFilter{Agent: agent, After: events.Seq(after)}
 	for _, p := range patterns {
 		f.Topics = append(f.Topics, services.TopicPattern(p))
 	}
 	return func(yield func(life.Heard, error) bool) {
-		for e, err := range h.topics.Read(ctx, f, true) {
+		for e, err := range t.Read(ctx, f, true) {
 			out := life.Heard{Seq: life.Seq(e.Seq), Time: e.Time, Topic: e.Topic, Source: e.Source, Payload: e.Payload}
 			if e.Gap != nil {
 				out.Lost = int64(e.Gap.To-e.Gap.From) + 1

@@ -25,10 +25,10 @@ func (o Options) start(ctx context.Context) error {
 	return err
 }
 
-// boot names the guest that runs.
+// boot identifies the running guest.
 func (o Options) boot() string { return bootOf(o.machine().Status()) }
 
-// bootOf names the guest that runs, also one that does not answer at the moment.
+// bootOf identifies the running guest, even if it does not answer. It is empty if none runs.
 func bootOf(s machine.Status) string {
 	if !s.State.HasGuest() {
 		return ""

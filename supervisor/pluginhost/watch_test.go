@@ -34,7 +34,7 @@ const patience = time.Minute
 type world struct {
 	t        *testing.T
 	home     config.Home
-	sandbox  *machine.Machine
+	machine  *machine.Machine
 	agents   *agents.Agents
 	host     atomic.Pointer[Host]
 	room     string // takes the place of the guest's root
@@ -47,7 +47,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, home: config.Home(filepath.Join(t.TempDir(), "home")), room: t.TempDir(), happened: make(chan install.What, 100), refused: make(chan struct{}, 1), started: make(chan struct{}, 1)}
 	opened := hosttest.OpenHome(t, w.home, &hosttest.Backend{}, agents.Options{Record: w})
-	w.sandbox, w.agents = opened.Machine, opened.Agents
+	w.machine, w.agents = opened.Machine, opened.Agents
 	t.Cleanup(func() {
 		if err := opened.Close(); err != nil {
 			t.Error(err)
@@ -133,10 +133,10 @@ func (w *world) Start(ctx context.Context) error {
 	case w.started <- struct{}{}:
 	default:
 	}
-	return w.sandbox.Start(ctx, by)
+	return w.machine.Start(ctx, by)
 }
 
-func (w *world) Boot() string { return bootOf(w.sandbox.Status()) }
+func (w *world) Boot() string { return bootOf(w.machine.Status()) }
 
 // Room is install.Options.Room.
 func (w *world) Room(a tools.Agent) engine.Room { return room{w: w, agent: a} }
@@ -187,11 +187,11 @@ func TestWatch(t *testing.T) {
 		name string
 		do   func() error
 	}{
-		{"a start", func() error { return w.sandbox.Start(t.Context(), by) }},
-		{"a restart", func() error { return w.sandbox.Restart(t.Context(), by) }},
+		{"a start", func() error { return w.machine.Start(t.Context(), by) }},
+		{"a restart", func() error { return w.machine.Restart(t.Context(), by) }},
 		{"a silence right after a start", func() error {
 			w.silent.Store(true)
-			if err := w.sandbox.Restart(t.Context(), by); err != nil {
+			if err := w.machine.Restart(t.Context(), by); err != nil {
 				return err
 			}
 			w.looked()
@@ -199,7 +199,7 @@ func TestWatch(t *testing.T) {
 			return nil
 		}},
 		{"a reset of the agent", func() error { return w.agents.Reset(t.Context(), "alice", by) }},
-		{"a reset of the sandbox", func() error { return w.sandbox.Reset(t.Context(), by) }},
+		{"a reset of the sandbox", func() error { return w.machine.Reset(t.Context(), by) }},
 	} {
 		if err := os.Remove(w.layer()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
@@ -226,9 +226,9 @@ func TestWatchStartsNothing(t *testing.T) {
 	w.setter("bob")
 	w.look(10 * time.Millisecond)
 	w.silent.Store(true)
-	w.must(w.sandbox.Start(t.Context(), by))
+	w.must(w.machine.Start(t.Context(), by))
 	w.looked()
-	w.must(w.sandbox.Stop(t.Context(), by))
+	w.must(w.machine.Stop(t.Context(), by))
 	select {
 	case <-w.started:
 		t.Error("a guest that was stopped is started for its plugins")
@@ -239,7 +239,7 @@ func TestWatchStartsNothing(t *testing.T) {
 // A restart or reset ends the pause between attempts.
 func TestWatchWaitsForNoPause(t *testing.T) {
 	for name, change := range map[string]func(w *world) error{
-		"a restart": func(w *world) error { return w.sandbox.Restart(t.Context(), by) },
+		"a restart": func(w *world) error { return w.machine.Restart(t.Context(), by) },
 		"a reset":   func(w *world) error { return w.agents.Reset(t.Context(), "alice", by) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestWatchWaitsForNoPause(t *testing.T) {
 			w.setter("alice")
 			w.look(lookSeldom)
 			w.silent.Store(true)
-			w.must(w.sandbox.Start(t.Context(), by))
+			w.must(w.machine.Start(t.Context(), by))
 			w.looked()
 			w.silent.Store(false)
 			w.must(change(w))

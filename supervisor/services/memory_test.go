@@ -76,7 +76,7 @@ func TestMemoryQuery(t *testing.T) {
 	if f := m.all(t, alice)[0]; f.Source != "sandbox:agent-alice" || f.Pinned {
 		t.Errorf("%+v", f)
 	}
-	// Said again, it is one fact; said by a person it matters more.
+	// Stored again, it stays one fact; added by a person, its salience rises.
 	if f, err := m.Add(t.Context(), alice.Agent, " The deploy key is in the vault\n", true); err != nil || f.ID != m.all(t, alice)[1].ID || f.Salience != 1 || !f.Pinned || f.Source != byPerson {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -166,7 +166,7 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 // A program's fact does not replace those of a person; a person's fact does.
-func TestProgramsForgetNothingOfAPersons(t *testing.T) {
+func TestProgramsReplaceNothingOfPersons(t *testing.T) {
 	m, alice, _ := openMemory(t)
 	m.limit = 2
 	for _, content := range []string{"first", "second"} {
@@ -219,7 +219,7 @@ func TestMemoryDelete(t *testing.T) {
 	}
 }
 
-// Every query is a list of words.
+// Queries are only words: none is an error, and each fact is found by its own words.
 func FuzzQuery(f *testing.F) {
 	m, alice, _ := openMemory(f)
 	m.store(f, alice, "needle")
@@ -233,7 +233,7 @@ func FuzzQuery(f *testing.F) {
 		if _, err := m.Query(t.Context(), alice, text); err != nil {
 			t.Fatalf("%.200q: %v", text, err)
 		}
-		// What was stored is found by itself.
+		// A fact is found by its own content.
 		content := strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), 100)], ""))
 		if content == "" || len(words(content)) == 0 {
 			return

@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/supervisor/store/storetest"
 )
 
-// queue is a queue with its own clock.
+// queue is a Tasks with its own clock.
 type queue struct {
 	*Tasks
 	t     testing.TB

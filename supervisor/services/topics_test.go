@@ -116,7 +116,7 @@ func TestTopicLimit(t *testing.T) {
 	}{
 		"alice":        {TopicFilter{Agent: alice.Agent}, []string{"gap 1-2", "4 a 2", "5 a 3", "6 a 4"}},
 		"alice, later": {TopicFilter{Agent: alice.Agent, After: 2}, []string{"4 a 2", "5 a 3", "6 a 4"}},
-		"bob":          {TopicFilter{Agent: bob.Agent}, []string{"gap 1-1", "3 b 1"}}, // alice's own are not his loss
+		"bob":          {TopicFilter{Agent: bob.Agent}, []string{"gap 1-1", "3 b 1"}}, // he could not see alice's own
 		"all":          {TopicFilter{}, []string{"gap 1-2", "3 b 1", "4 a 2", "5 a 3", "6 a 4"}},
 	} {
 		if got := topics.list(t, tc.filter); !slices.Equal(got, tc.want) {

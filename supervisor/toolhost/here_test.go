@@ -16,8 +16,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// here are rooms whose commands run on this host. What a command leaves running
-// ends with it, as in a room.
+// here is a room whose commands run on this host. As in a room, processes that a command leaves end
+// with it.
 type here struct {
 	engine.Room
 	env     []string // after that of the command
@@ -69,7 +69,7 @@ func (p *ran) Signal(context.Context, engine.Signal) error { return nil }
 func (p *ran) Done() <-chan struct{}                       { return p.done }
 func (p *ran) Wait() (engine.Exit, error)                  { <-p.done; return p.exit, nil }
 
-// from are connections of one user of a guest.
+// from accepts connections as those of one user of a guest.
 type from struct {
 	net.Listener
 	uid uint32

@@ -11,7 +11,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// keys is the way of tools to agents' secrets.
+// keys implements tools.Secrets with the vault and prompts.
 type keys struct{ Options }
 
 func key(a tools.Agent, name config.SecretName) secrets.Key {

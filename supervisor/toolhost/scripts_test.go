@@ -23,8 +23,8 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// rig is the tool sandbox_execute_code with a real Python, which calls back over a
-// real bridge. The room is this host.
+// rig runs sandbox_execute_code with a real Python that calls back over a real bridge. The room is
+// this host.
 type rig struct {
 	*testing.T
 	tools   *tools.Registry
@@ -87,7 +87,7 @@ type silent struct{}
 
 func (silent) Record(context.Context, bridge.Caller, bridge.Action, string, error) {}
 
-// result is what sandbox_execute_code answers.
+// result is the answer of sandbox_execute_code.
 type result struct {
 	OK     bool
 	Kind   string
@@ -224,12 +224,12 @@ os._exit(0)`, more: map[string]any{"timeout": 120}},
 	}
 }
 
-// What code has written until its time is over is there.
+// Code that times out keeps its output.
 func TestCodeForTooLong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var out result
-	// Once it begins within its time, on however slow a computer.
+	// Longer and longer, until it begins in time.
 	for seconds := 2; seconds < 200 && out.Result.Stdout == ""; seconds *= 4 {
 		out = r.run(tools.Call{Agent: r.alice}, "import time; print('begun'); time.sleep(600)", map[string]any{"timeout": seconds})
 	}
@@ -238,7 +238,7 @@ func TestCodeForTooLong(t *testing.T) {
 	}
 }
 
-// The id of a script is worth nothing once that has ended, and its files are gone.
+// After a script has ended, its id is refused and its files are removed.
 func TestAfterCode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

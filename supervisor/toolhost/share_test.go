@@ -18,7 +18,7 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// lying is a guest that says of its files what it likes.
+// lying is a room of a hostile guest.
 type lying struct {
 	engine.Room
 	list func(folder string) []engine.FolderEntry
@@ -44,7 +44,7 @@ func entry(kind engine.FileKind, name string) engine.FolderEntry {
 	return engine.FolderEntry{FileInfo: engine.FileInfo{Kind: kind}, Name: name}
 }
 
-// named is a folder with files of some names.
+// named lists files with the given names.
 func named(names ...string) func(string) []engine.FolderEntry {
 	return func(string) (list []engine.FolderEntry) {
 		for _, name := range names {
@@ -58,8 +58,8 @@ type unheard struct{}
 
 func (unheard) Note(events.Event) {}
 
-// Whatever a guest says is in a folder, nothing gets out of where artifacts are, none
-// is half there, and it has an end.
+// A hostile guest's listing of a folder writes nothing outside of the artifacts, leaves no partial
+// artifact, and ends.
 func TestShareOfALyingGuest(t *testing.T) {
 	db, who := storetest.New(t, "alice")
 	home := config.Home(t.TempDir())

@@ -9,11 +9,11 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// tellEvery is how often a step is told of that goes on: a download moves with
-// every packet.
+// tellEvery is how often the progress of one step is reported, since a download
+// moves with every packet.
 const tellEvery = time.Second
 
-// starting is the sandbox as calls find it.
+// starting reports the start of a machine to calls that wait for it.
 type starting struct{ *machine.Machine }
 
 var _ tools.Starting = starting{}
@@ -53,7 +53,7 @@ func (s starting) Pending() string {
 	return string(status.State)
 }
 
-// underWay is the step that a start is at.
+// underWay returns the current step of a start.
 func underWay(s machine.Status) (progress.Step, bool) {
 	if s.Operation != "" && s.Progress != nil {
 		for _, step := range s.Progress.Steps {
@@ -65,7 +65,7 @@ func underWay(s machine.Status) (progress.Step, bool) {
 	return progress.Step{}, false
 }
 
-// textOf is a step in a few words.
+// textOf describes a step in a few words.
 func textOf(step progress.Step) string {
 	if step.Detail != "" {
 		return string(step.Name) + ", " + step.Detail

@@ -18,7 +18,7 @@ import (
 // by is the cause of events.
 const by machine.Cause = "a tool"
 
-// Options are what tools act through.
+// Options configure the tools.
 type Options struct {
 	Agents    *agents.Agents
 	Sessions  *sessions.Manager
@@ -60,7 +60,7 @@ func (o Options) RunningRoom(a tools.Agent) engine.Room {
 	return o.Sessions.RunningRoom(string(a.ID), by)
 }
 
-// AgentOf is an agent as tools know it.
+// AgentOf returns an agent as tools know it.
 func AgentOf(a agents.Agent) tools.Agent {
 	return tools.Agent{ID: a.ID, Name: a.Name, User: a.User, Home: a.Home(), Settings: a.Settings}
 }

@@ -33,7 +33,7 @@ const (
 	canary = "canary-3ac1f7"
 )
 
-// rig is a vault over stores that are files, or stand in for what is hard to have.
+// rig is a vault over files and fake stores.
 type rig struct {
 	*vault.Vault
 	t     *testing.T
@@ -45,7 +45,7 @@ type rig struct {
 	stores map[config.SecretStore]secrets.Store
 }
 
-// lines is a log that is read while it is written.
+// lines is a log that can be read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -168,7 +168,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// What the audit cannot take note of, nobody reads.
+// A read that cannot be audited fails.
 func TestGetWithoutAudit(t *testing.T) {
 	r := newRig(t, nil)
 	r.set(key("", "TOKEN"), canary)
@@ -183,8 +183,7 @@ func TestGetWithoutAudit(t *testing.T) {
 	}
 }
 
-// What is wrong with the store is in the audit; a program reads nothing of where it
-// is.
+// The audit has the details of a broken store. Programs do not learn where it is.
 func TestGetFromABrokenStore(t *testing.T) {
 	r := newRig(t, nil)
 	r.set(key("", "TOKEN"), canary)
@@ -202,11 +201,11 @@ func TestGetFromABrokenStore(t *testing.T) {
 	}
 }
 
-// text is what an output is after a store was asked, or a value was learned.
+// text redacts a text.
 func text(live *redact.Live, in string) string { return live.Scrubber().Text(in) }
 
-// Output is freed of what is in the store, of what is set and read later, and no
-// longer of what was deleted; for each agent of its own.
+// Output is redacted by the agent's secrets: those in the store, and those set or read later, until
+// they are deleted.
 func TestRedact(t *testing.T) {
 	r := newRig(t, nil)
 	elsewhere := agefile.New(r.Home, nil) // another program
@@ -287,7 +286,7 @@ func TestFormerValuesAreRedacted(t *testing.T) {
 	}
 }
 
-// memory is a store of alice's secrets that is as quick as none on a disk.
+// memory is a fast store of alice's secrets.
 type memory struct {
 	mu     sync.Mutex
 	values map[secrets.Key]secrets.Value
@@ -324,9 +323,9 @@ func (m *memory) List(context.Context, config.AgentID) ([]secrets.Key, error) {
 	return slices.SortedFunc(maps.Keys(m.values), secrets.Key.Compare), nil
 }
 
-// What programs have is kept out of the output before what is only in the store, and what would
-// not be kept out no program gets.
-func TestLendMoreThanIsLookedFor(t *testing.T) {
+// Values that programs have are redacted before others, and no program gets a value that would not
+// be.
+func TestLendMoreThanIsRedacted(t *testing.T) {
 	r := newRig(t, nil)
 	r.stores[config.SecretsInKeychain] = &memory{values: map[secrets.Key]secrets.Value{}}
 	r.choose(config.SecretsInKeychain)
@@ -373,7 +372,7 @@ func TestLendMoreThanIsLookedFor(t *testing.T) {
 	}
 }
 
-// stuck is a keyring that answers nothing, or that it is locked.
+// stuck is a keyring that hangs or is locked.
 type stuck struct {
 	secrets.Store
 	locked bool
@@ -389,8 +388,8 @@ func (s stuck) Check(ctx context.Context) (string, error) {
 	return "", ctx.Err()
 }
 
-// A keyring that is locked costs commands nothing and shows nobody a dialog; one
-// that hangs costs the first of them a moment. The log has it once.
+// A locked keyring delays no command and shows no dialog. One that hangs delays the first command for
+// a moment. Each is logged once.
 func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	const (
 		brief = 200 * time.Millisecond // what is waited out
@@ -438,7 +437,7 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// The settings say which store, from one moment to the next.
+// A changed setting takes effect at once.
 func TestStoreChanges(t *testing.T) {
 	r := newRig(t, nil)
 	r.stores[config.SecretsInKeychain] = agefile.New(config.Home(t.TempDir()), nil)
