@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/diff"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -168,11 +169,7 @@ func nearest(file, text string) string {
 	var b strings.Builder
 	b.WriteString(". The nearest lines are")
 	for _, n := range best {
-		short, cut := cutChars(n.text, lineChars)
-		if cut {
-			short += "…"
-		}
-		fmt.Fprintf(&b, "\n%d: %s", n.number, short)
+		fmt.Fprintf(&b, "\n%d: %s", n.number, printable.Chars(n.text, lineChars))
 	}
 	return b.String()
 }

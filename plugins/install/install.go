@@ -4,7 +4,6 @@ package install
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"osaurus-sandbox/config"
@@ -150,14 +149,15 @@ func (i *Installer) List(agent config.AgentID) ([]Record, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := i.stateOf(agent)
-	return slices.Clone(s.list), s.broken
+	return s.sorted(), s.broken
 }
 
 // Find returns an agent's plugin, whatever its status.
 func (i *Installer) Find(agent config.AgentID, plugin config.PluginID) (Record, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.stateOf(agent).find(plugin)
+	r, ok := i.stateOf(agent).list[plugin]
+	return r, ok
 }
 
 // get is Find with an error for a missing plugin.
@@ -168,7 +168,7 @@ func (i *Installer) get(op string, a tools.Agent, plugin config.PluginID) (Recor
 	if s.broken != nil {
 		return Record{}, s.broken
 	}
-	if r, ok := s.find(plugin); ok {
+	if r, ok := s.list[plugin]; ok {
 		return r, nil
 	}
 	return Record{}, fault.Newf(fault.NotFound, op, string(plugin), "%s does not have it", a.Name).
@@ -212,7 +212,7 @@ func (i *Installer) register(agent config.AgentID, r Record) error {
 func (i *Installer) begin(a tools.Agent, plugin config.PluginID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if r, ok := i.stateOf(a.ID).find(plugin); ok && r.callable() {
+	if r, ok := i.stateOf(a.ID).list[plugin]; ok && r.callable() {
 		i.Life.Begin(a, plugin, r.Plugin)
 	}
 }

@@ -81,7 +81,7 @@ func (i *Installer) goRound(a tools.Agent, s *state, r *round) {
 			s.verified = r.boot
 		}
 	}
-	list := s.list
+	list := s.list // never modified
 	i.mu.Unlock()
 	if err != nil {
 		return

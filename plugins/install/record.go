@@ -1,12 +1,13 @@
 package install
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -109,7 +110,7 @@ func (r Record) callable() bool { return r.Status == Ready && !r.Disabled }
 
 // records are the plugins of an agent. They are immutable.
 type records struct {
-	list []Record // sorted by id
+	list map[config.PluginID]Record
 	// unread are records that this program cannot parse. It keeps them unchanged.
 	unread []json.RawMessage
 }
@@ -128,16 +129,15 @@ func load(path string) (records, error) {
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Repair it or move it away; without it, the agent's plugins are to be installed again.")
 	}
-	var s records
+	s := records{list: map[config.PluginID]Record{}}
 	for _, m := range raw {
 		r, err := readRecord(m)
-		if _, there := s.find(r.ID); err != nil || there {
+		if _, there := s.list[r.ID]; err != nil || there {
 			s.unread = append(s.unread, m)
 			continue
 		}
-		s.list = append(s.list, r)
+		s.list[r.ID] = r
 	}
-	slices.SortFunc(s.list, byID)
 	return s, nil
 }
 
@@ -152,30 +152,22 @@ func readRecord(text []byte) (r Record, err error) {
 	}
 }
 
-func byID(a, b Record) int { return strings.Compare(string(a.ID), string(b.ID)) }
-
-func (s records) find(plugin config.PluginID) (Record, bool) {
-	at, ok := slices.BinarySearchFunc(s.list, Record{ID: plugin}, byID)
-	if !ok {
-		return Record{}, false
-	}
-	return s.list[at], true
+// sorted returns the records that could be parsed, by id.
+func (s records) sorted() []Record {
+	return slices.SortedFunc(maps.Values(s.list), func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // with returns the records with the plugin's record replaced, or removed if r is nil.
 func (s records) with(plugin config.PluginID, r *Record) (records, error) {
-	next := records{list: slices.Clone(s.list), unread: s.unread}
-	at, there := slices.BinarySearchFunc(next.list, Record{ID: plugin}, byID)
-	switch {
-	case r == nil && there:
-		next.list = slices.Delete(next.list, at, at+1)
-	case r != nil && there:
-		next.list[at] = *r
-	case r != nil && len(next.list) >= maxPlugins:
-		return s, fault.Newf(fault.Rejected, "install plugin", string(plugin), "the agent has %d already", maxPlugins).Advise("Uninstall one that it does not need.")
-	case r != nil:
-		next.list = slices.Insert(next.list, at, *r)
+	next := records{list: map[config.PluginID]Record{}, unread: s.unread}
+	maps.Copy(next.list, s.list)
+	if delete(next.list, plugin); r == nil {
+		return next, nil
 	}
+	if len(next.list) >= maxPlugins {
+		return s, fault.Newf(fault.Rejected, "install plugin", string(plugin), "the agent has %d already", maxPlugins).Advise("Uninstall one that it does not need.")
+	}
+	next.list[plugin] = *r
 	return next, nil
 }
 
@@ -183,7 +175,7 @@ func (s records) with(plugin config.PluginID, r *Record) (records, error) {
 func (s records) save(path string) error {
 	const op = "keep installed plugins"
 	all := make([]any, 0, len(s.list)+len(s.unread))
-	for _, r := range s.list {
+	for _, r := range s.sorted() {
 		all = append(all, r)
 	}
 	for _, m := range s.unread {

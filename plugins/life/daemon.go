@@ -129,10 +129,7 @@ func (p *plugin) watch(ctx context.Context, boot string, job engine.Job) (words 
 		case fault.KindOf(err) == fault.NotFound:
 			return "", errRoom
 		}
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
-		}
+		pause(ctx, askAgain, nil)
 	}
 	words = fmt.Sprintf("it ended with status %d", job.Status())
 	if tail, err := p.room().TailJobEnd(ctx, job.ID, lastWords); err == nil && len(tail.Data) > 0 {

@@ -32,11 +32,8 @@ func (p *plugin) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		p.log(ctx, bridge.Error, fmt.Sprintf("events are not heard for a moment: %v", err))
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
-		}
+		p.log(ctx, bridge.Error, fmt.Sprintf("events cannot be read for the moment: %v", err))
+		pause(ctx, askAgain, nil)
 	}
 }
 
@@ -59,7 +56,7 @@ func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 			return after, err
 		}
 		if e.Lost > 0 {
-			p.log(ctx, bridge.Warn, fmt.Sprintf("%d events or less were not heard: they were told faster than they were handled", e.Lost))
+			p.log(ctx, bridge.Warn, fmt.Sprintf("up to %d events were lost: they arrived faster than they were handled", e.Lost))
 		}
 		for _, s := range p.recipe.Events.Subscribe {
 			if e.Lost == 0 && s.Run != "" && s.Topic.Holds(e.Topic) {
@@ -164,9 +161,14 @@ func (p *plugin) wait(ctx context.Context, b *backoff, now <-chan struct{}, what
 		p.log(ctx, bridge.Warn, what+": "+why)
 	}
 	b.pause = min(max(2*b.pause, askAgain), askSeldom)
+	pause(ctx, b.pause, now)
+}
+
+// pause returns after a time, or when now is closed or the context ends.
+func pause(ctx context.Context, d time.Duration, now <-chan struct{}) {
 	select {
 	case <-now:
-	case <-time.After(b.pause):
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
