@@ -24,16 +24,13 @@ func (s artifactService) proto(f artifacts.Artifact) *controlpb.Artifact {
 
 // List lists artifacts. Those of a deleted agent are found by its name.
 func (s artifactService) List(ctx context.Context, r *controlpb.ListArtifactsRequest, stream *connect.ServerStream[controlpb.ListArtifactsResponse]) error {
-	filter := artifacts.Filter{Agent: r.Agent}
+	session, err := optional(r.Session, config.ParseSessionID)
+	if err != nil {
+		return err
+	}
+	filter := artifacts.Filter{Agent: r.Agent, Session: session}
 	if agent, err := s.Agents.Get(r.Agent); err == nil {
 		filter.Agent = string(agent.ID)
-	}
-	if r.Session != "" {
-		session, err := config.ParseSessionID(r.Session)
-		if err != nil {
-			return err
-		}
-		filter.Session = session
 	}
 	return sendAll(stream, s.Artifacts.List(ctx, filter), func(f artifacts.Artifact) *controlpb.ListArtifactsResponse {
 		return &controlpb.ListArtifactsResponse{Artifact: s.proto(f)}

@@ -43,10 +43,7 @@ const OldLog = ".1"
 
 // Logs sends lines of the logs.
 func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *connect.ServerStream[controlpb.LogsResponse]) error {
-	var since time.Time
-	if r.Since != nil {
-		since = r.Since.AsTime()
-	}
+	since := r.Since.AsTime() // 1970 if there is none
 	if r.Agent != "" {
 		return s.agentLogs(ctx, r, since, stream)
 	}

@@ -50,6 +50,14 @@ func protos[T, P any](list []T, proto func(T) P) []P {
 	return result
 }
 
+// optional parses a text that may be empty.
+func optional[T ~string](text string, parse func(string) (T, error)) (T, error) {
+	if text == "" {
+		return "", nil
+	}
+	return parse(text)
+}
+
 // parseAll parses the items of a list.
 func parseAll[P, T any](protos []P, parse func(P) (T, error)) ([]T, error) {
 	list := make([]T, len(protos))

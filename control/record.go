@@ -120,10 +120,7 @@ func (s service) record(ctx context.Context, n note, outcome audit.Outcome, deta
 
 // ListAudit sends the audit's entries, newest first.
 func (s service) ListAudit(ctx context.Context, r *controlpb.ListAuditRequest, stream *connect.ServerStream[controlpb.ListAuditResponse]) error {
-	filter := audit.Filter{Limit: int(r.Limit), Before: audit.Seq(r.Before)}
-	if r.Since != nil {
-		filter.Since = r.Since.AsTime()
-	}
+	filter := audit.Filter{Limit: int(r.Limit), Before: audit.Seq(r.Before), Since: r.Since.AsTime()}
 	if r.Agent != "" {
 		name, err := s.nameOf(r.Agent)
 		if err != nil {

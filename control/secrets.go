@@ -30,9 +30,7 @@ func (s secretService) secretKey(ref, plugin, name string) (k secrets.Key, of co
 	if k.Name, err = config.ParseSecretName(name); err != nil {
 		return k, of, err
 	}
-	if plugin != "" {
-		k.Plugin, err = config.ParsePluginID(plugin)
-	}
+	k.Plugin, err = optional(plugin, config.ParsePluginID)
 	return k, of, err
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -20,18 +21,7 @@ type shellService struct{ service }
 
 // parseSession parses a session's id; empty is the default session.
 func parseSession(text string) (config.SessionID, error) {
-	if text == "" {
-		return config.SessionDefault, nil
-	}
-	return config.ParseSessionID(text)
-}
-
-// parseCall parses the id of a call, which may be empty.
-func parseCall(text string) (config.CallID, error) {
-	if text == "" {
-		return "", nil
-	}
-	return config.ParseCallID(text)
+	return config.ParseSessionID(cmp.Or(text, string(config.SessionDefault)))
 }
 
 // noteOf returns the note of a call about a session, and the agent's room.
@@ -50,7 +40,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		return nil, err
 	}
 	n.subject, n.strict = n.subject+": "+r.Command, true
-	call, err := parseCall(r.Call)
+	call, err := optional(r.Call, config.ParseCallID)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +75,7 @@ func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRe
 	if err != nil {
 		return nil, err
 	}
-	call, err := parseCall(r.Call)
+	call, err := optional(r.Call, config.ParseCallID)
 	if err != nil {
 		return nil, err
 	}

@@ -70,18 +70,15 @@ func (c *Client) CallTool(ctx context.Context, r *controlpb.CallToolRequest, tel
 // not made is an error.
 func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, stream *connect.ServerStream[controlpb.CallToolResponse]) error {
 	var envelope *tools.Envelope
-	var session config.SessionID
-	if r.Session != "" {
-		var err error
-		if session, err = config.ParseSessionID(r.Session); err != nil {
-			return err
-		}
+	session, err := optional(r.Session, config.ParseSessionID)
+	if err != nil {
+		return err
 	}
 	shared := &sharedStream[controlpb.CallToolResponse]{ServerStream: stream}
 	tell := func(p tools.Progress) { // a client that misses it gets the envelope, or has disconnected
 		_ = shared.Send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
 	}
-	err := s.onRecord(ctx, r.Agent, "tool.call", r.Tool, func(agent agents.Agent) error {
+	err = s.onRecord(ctx, r.Agent, "tool.call", r.Tool, func(agent agents.Agent) error {
 		call := tools.Call{Agent: toolhost.AgentOf(agent), Turn: r.Turn, Session: session, Tell: tell}
 		answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
 		envelope = &answer

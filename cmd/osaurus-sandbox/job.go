@@ -40,7 +40,7 @@ func byPrefix(kind, text string, length int, list func() ([]string, error)) (str
 	case 1:
 		return ids[0], nil
 	}
-	return "", fault.Newf(fault.InvalidArgs, "find "+kind, text, "more than one id begins with it").Advise("Write more of it.")
+	return "", fault.Newf(fault.InvalidArgs, "find "+kind, text, "more than one id begins with it").Advise("Give more characters of the id.")
 }
 
 func newJob() *cobra.Command {

@@ -41,7 +41,7 @@ The guest is started if it does not run, and not stopped as idle while you are t
 			}
 			own, isFile := c.in.(*os.File)
 			if !isFile || terminalWidth(own) == 0 {
-				return fault.Newf(fault.InvalidArgs, "attach to session", session, "the input is no terminal").
+				return fault.Newf(fault.InvalidArgs, "attach to session", session, "standard input is not a terminal").
 					Advise("Run one command with: osaurus-sandbox exec " + c.args[0] + " --session " + session + " -- COMMAND.")
 			}
 			if err := c.connect(ctx); err != nil {

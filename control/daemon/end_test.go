@@ -100,15 +100,6 @@ func TestTakenAddressForMCP(t *testing.T) {
 	if fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Errorf("it is set: %v", err)
 	}
-	all, err := client.GetConfig(t.Context(), &controlpb.GetConfigRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range all.Settings {
-		if s.Key == "mcp.listen" && s.Value != `""` {
-			t.Errorf("it is %s", s.Value)
-		}
-	}
 }
 
 // The daemon retries an address that another program had.
@@ -143,20 +134,4 @@ func TestAddressForMCPThatGetsFree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// Run returns why it cannot start, and releases the home.
-func TestTroubleAtTheBeginning(t *testing.T) {
-	home := newHome(t, "home")
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	address := taken.Addr().String()
-	err = daemon.Run(t.Context(), daemon.Options{Home: home, Backend: new(hosttest.Backend), TCP: &control.TCP{Address: address}})
-	if err == nil || !strings.Contains(err.Error(), address) {
-		t.Errorf("on an address that is taken: %v", err)
-	}
-	serve(t, daemon.Options{Home: home})
 }

@@ -231,39 +231,3 @@ func TestAttach(t *testing.T) {
 		t.Errorf("of a guest that has ended: %+v %v", end, err)
 	}
 }
-
-// The audit and the events have the calls of sessions, but not what a person types.
-func TestSessionsAreTold(t *testing.T) {
-	client, _ := serve(t, daemon.Options{})
-	alice := newDesk(t, client, "alice")
-	alice.run("a", "echo 'x y'")
-	a, _ := alice.attach("b")
-	alice.types(a, "echo secret\r")
-	timetest.Eventually(t, "two have started", func() bool { return len(alice.events("session.")) == 2 })
-	if _, err := client.Shells.Close(t.Context(), &controlpb.CloseSessionRequest{Agent: "alice", Session: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := alice.events("session."), []string{"session.started alice a", "session.started alice b", "session.closed alice a"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	_ = a.Close()
-	var got []string
-	timetest.Eventually(t, "the attachment has ended", func() bool {
-		got = nil
-		for e, err := range control.Messages(client.ListAudit(t.Context(), &controlpb.ListAuditRequest{Agent: "alice"})) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, e.Action+" "+e.Outcome+" "+e.Subject)
-		}
-		return slices.Contains(got, "session.attach ok b")
-	})
-	for _, want := range []string{"session.run begun a: echo 'x y'", "session.run ok a: echo 'x y'", "session.attach begun b", "session.close ok a"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("no %q in %q", want, got)
-		}
-	}
-	if strings.Contains(fmt.Sprint(got), "secret") {
-		t.Errorf("what a person types is in the audit: %q", got)
-	}
-}
