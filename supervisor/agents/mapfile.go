@@ -10,20 +10,15 @@ import (
 func (a *Agents) keepMap() {
 	a.writing.Lock() // so that the last one to write has the newest
 	defer a.writing.Unlock()
-	if err := a.writeMap(); err != nil {
-		a.Log.Warn("the map of users was not written", "error", err)
-	}
-}
-
-// writeMap writes the map. The lock is held.
-func (a *Agents) writeMap() error {
 	users := map[config.LinuxUser]config.AgentID{}
 	for _, agent := range a.List() {
 		users[agent.User] = agent.ID
 	}
 	text, err := printable.Document(users) // sorts the keys
-	if err != nil {
-		return err
+	if err == nil {
+		err = config.WriteFile(a.Home.AgentMap(), text)
 	}
-	return config.WriteFile(a.Home.AgentMap(), text)
+	if err != nil {
+		a.Log.Warn("the map of users was not written", "error", err)
+	}
 }
