@@ -80,7 +80,7 @@ func (m *machine) serve(version string) error {
 	go m.handleSignals()
 	go func() {
 		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {
-			m.warn("serve lines and connections for rooms", err)
+			m.warn("serve commands and files", err)
 		}
 	}()
 	go func() {

@@ -17,8 +17,8 @@ const DataPort = 1026
 // DataHeader begins a connection from the host to DataPort.
 type DataHeader struct {
 	Key Key
-	// User selects the room whose file worker gets the connection. Nothing behind the header
-	// passes PID 1. Without a user, PID 1 itself serves a stream of commands.
+	// User selects the room whose file worker gets the connection; PID 1 reads nothing after the
+	// header. Without a user, PID 1 runs commands without input.
 	User string
 }
 
