@@ -49,35 +49,35 @@ func objectOf(required []string, properties map[string]schema) schema {
 
 func recipeSchema() schema {
 	s := objectOf([]string{"name", "description"}, map[string]schema{
-		"name": matching(`^[A-Za-z0-9]([A-Za-z0-9 ._-]*[A-Za-z0-9])?$`, 64).about("What the plugin is called. In small letters, with dashes for spaces, it is the plugin's id."),
+		"name": matching(`^[A-Za-z0-9]([A-Za-z0-9 ._-]*[A-Za-z0-9])?$`, 64).about("The plugin's name. In lower case, with dashes for spaces, it is the plugin's id."),
 		"description": matching(`\S`, MaxDescription).
 			about("What the plugin is for."),
-		"version": text(MaxText).about("The author's own; the library counts revisions by itself."),
+		"version": text(MaxText).about("The author's version; the library numbers revisions itself."),
 		"author":  text(MaxText),
 		"source":  text(MaxText).about("The address of its home page."),
 		"dependencies": listOf(matching(dependencyText.String(), MaxText), MaxList).
-			about("Packages of the guest's distribution, each perhaps with its version."),
-		"setup": text(MaxCommand).about("A shell command that runs once as the agent, in the plugin's folder, when packages and files are there."),
+			about("Packages of the guest's distribution, with an optional version."),
+		"setup": text(MaxCommand).about("A shell command that runs once as the agent, in the plugin's folder, after packages and files are installed."),
 		"files": mapOf(matching(`^[^/].*$`, MaxPath), text(MaxFile), MaxFiles).
-			about("Texts by their paths in the plugin's folder."),
+			about("Text files by their paths in the plugin's folder."),
 		"tools":   listOf(toolSchema(), MaxTools).about("Commands that a model can call."),
-		"secrets": listOf(matching(`^[A-Za-z_][A-Za-z0-9_]*$`, 128), MaxList).about("Names of all secrets that the plugin may read."),
+		"secrets": listOf(matching(`^[A-Za-z_][A-Za-z0-9_]*$`, 128), MaxList).about("The secrets that the plugin may read."),
 		"permissions": objectOf(nil, map[string]schema{
-			"network": {"description": "\"outbound\", \"none\", or exact names of hosts, as a list or with commas between them.",
+			"network": {"description": "\"outbound\", \"none\", or exact host names, as a list or separated by commas.",
 				"anyOf": []schema{text(MaxList * (maxDomain + 1)), listOf(text(maxDomain), MaxList)}},
 			"inference": {"type": "boolean", "description": "Whether it may ask models."},
 		}),
 		"daemon": objectOf([]string{"command"}, map[string]schema{
 			"command": matching(`\S`, MaxCommand),
 			"env":     mapOf(matching(variableText.String(), MaxText), text(MaxCommand), MaxList),
-		}).about("A shell command that runs for as long as the plugin is there."),
+		}).about("A shell command that runs as long as the plugin is installed."),
 		"events": objectOf(nil, map[string]schema{
 			"subscribe": listOf(schema{"anyOf": []schema{topicSchema(), objectOf([]string{"topic"}, map[string]schema{
 				"topic": topicSchema(), "run": text(MaxCommand), "timeout": timeoutSchema(),
 			})}}, MaxList).about("Commands that run for each event of a topic, with its payload on standard input."),
-			"emit": listOf(topicSchema(), MaxList).about("Topics that it may tell events of."),
+			"emit": listOf(topicSchema(), MaxList).about("Topics that it may emit."),
 		}),
-		"metadata":   {"type": "object", "description": "For what this program knows nothing of. Unknown keys of the recipe are kept here."},
+		"metadata":   {"type": "object", "description": "Not interpreted. Unknown keys of the recipe are kept here."},
 		"modifiedAt": {"type": "string", "format": "date-time", "description": "When the library last changed it."},
 	})
 	s["$schema"], s["title"] = SchemaURL, "A plugin of Osaurus Sandbox"
@@ -87,7 +87,7 @@ func recipeSchema() schema {
 func topicSchema() schema { return matching(`^(\*|[A-Za-z0-9_][A-Za-z0-9._:-]*\*?)$`, 129) }
 
 func timeoutSchema() schema {
-	return schema{"type": "integer", "minimum": 1, "maximum": int(MaxTimeout / time.Second), "default": int(DefaultTimeout / time.Second), "description": "How long it may run, in seconds."}
+	return schema{"type": "integer", "minimum": 0, "maximum": int(MaxTimeout / time.Second), "default": int(DefaultTimeout / time.Second), "description": "How long it may run, in seconds."}
 }
 
 func toolSchema() schema {
@@ -97,14 +97,14 @@ func toolSchema() schema {
 		"description": text(MaxDescription),
 		"default":     scalar,
 		"enum":        listOf(scalar, MaxList),
-		"required":    {"type": "boolean", "description": "Whether it must be given; if not said, it must be unless it has a default."},
+		"required":    {"type": "boolean", "description": "Whether it is required. By default, it is unless it has a default value."},
 	})
 	return objectOf([]string{"id", "description", "run"}, map[string]schema{
 		"id":          matching(toolText.String(), usualToolName),
 		"description": matching(`\S`, MaxDescription).about("What the tool does, and when to use it: a model chooses by it."),
-		"parameters":  mapOf(matching(paramText.String(), usualToolName), param, MaxParams).about("Arguments by their names. Each is in the environment: that of file is $PARAM_FILE."),
+		"parameters":  mapOf(matching(paramText.String(), usualToolName), param, MaxParams).about("Arguments by name. Each is an environment variable: file is $PARAM_FILE."),
 		"run":         matching(`\S`, MaxCommand).about("A shell command that runs as the agent, in the plugin's folder."),
 		"timeout":     timeoutSchema(),
-		"output":      {"enum": []string{"text", "json"}, "default": "text", "description": "json: what it prints is one value of JSON."},
+		"output":      {"enum": []string{"text", "json"}, "default": "text", "description": "json: it prints one JSON value."},
 	})
 }

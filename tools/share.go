@@ -162,7 +162,7 @@ func (s *sharing) folder(ctx context.Context, p Path, to Draft, at string) error
 // below joins a folder and a name that came from the guest and may be invalid.
 func (s *sharing) below(p Path, name string) (Path, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-		return Path{}, fault.Newf(fault.Rejected, "copy", p.String(), "the guest names what no folder can have in it")
+		return Path{}, fault.Newf(fault.Rejected, "copy", p.String(), "the guest returned the invalid name %q", name)
 	}
 	return Path{p.Root, path.Join(p.Rel, name)}, nil
 }

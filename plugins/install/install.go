@@ -112,12 +112,12 @@ func Open(o Options, agents []config.AgentID) *Installer {
 	for _, agent := range agents {
 		s := i.stateOf(agent)
 		if s.broken != nil {
-			o.Log.Error("an agent's plugins are not there", "agent", agent, "error", s.broken)
+			o.Log.Error("cannot load an agent's plugins", "agent", agent, "error", s.broken)
 			continue
 		}
 		for _, r := range s.list {
 			if err := i.register(agent, r.present()); err != nil {
-				o.Log.Error("a plugin's tools are not there", "agent", agent, "plugin", r.ID, "error", err)
+				o.Log.Error("cannot register a plugin's tools", "agent", agent, "plugin", r.ID, "error", err)
 			}
 		}
 	}

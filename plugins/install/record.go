@@ -127,7 +127,7 @@ func load(path string) (records, error) {
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Repair it or move it away; without it, the agent's plugins are to be installed again.")
+		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Repair it, or move it away and install the agent's plugins again.")
 	}
 	s := records{list: map[config.PluginID]Record{}}
 	for _, m := range raw {
@@ -173,7 +173,7 @@ func (s records) with(plugin config.PluginID, r *Record) (records, error) {
 
 // save writes the file of an agent's plugins.
 func (s records) save(path string) error {
-	const op = "keep installed plugins"
+	const op = "save installed plugins"
 	all := make([]any, 0, len(s.list)+len(s.unread))
 	for _, r := range s.sorted() {
 		all = append(all, r)

@@ -18,7 +18,7 @@ type key struct {
 func (i *Installer) turn(ctx context.Context, op string, a tools.Agent, plugin config.PluginID) (end func(), err error) {
 	end, err = i.turns.Take(ctx, key{a.ID, plugin}, nil)
 	if err != nil {
-		return nil, fault.Newf(fault.KindOf(err), op, string(plugin), "another change of it is not done: %w", err).Advise("See `osaurus-sandbox plugin status`, and try again.")
+		return nil, fault.Newf(fault.KindOf(err), op, string(plugin), "another change of it is running: %w", err).Advise("See `osaurus-sandbox plugin status`, and try again.")
 	}
 	return end, nil
 }

@@ -119,7 +119,7 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) e
 	exit, err := running.Wait()
 	switch {
 	case fault.KindOf(err) == fault.Timeout: // not again: it may be the reason why the guest does not answer
-		return fmt.Errorf("nobody knows how it ended: %v", err)
+		return fmt.Errorf("its result is unknown: %v", err)
 	case err != nil:
 		return err
 	case exit.TimedOut:

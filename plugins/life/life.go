@@ -208,6 +208,6 @@ func (p *plugin) log(ctx context.Context, level bridge.Level, text string) {
 	a := p.who()
 	who := bridge.Caller{Agent: a.ID, Name: a.Name, User: a.User, Plugin: p.id}
 	if err := p.of.Tell(ctx, who, level, text); err != nil && ctx.Err() == nil {
-		p.of.Log.Warn("a plugin's line is not in its agent's log", "agent", a.Name, "plugin", p.id, "line", text, "error", err)
+		p.of.Log.Warn("cannot write a plugin's line to its agent's log", "agent", a.Name, "plugin", p.id, "line", text, "error", err)
 	}
 }
