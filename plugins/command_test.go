@@ -9,7 +9,6 @@ import (
 
 func TestHosts(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
-		{`echo hello`, ""},
 		{`pip install --user pandas && npm install left-pad socket.io`, ""},
 		{`curl -fsSL https://github.com/a/b.tar.gz -o b.tar.gz`, "github.com"},
 		{`curl "https://api.example.com/items/$PARAM_ID?q=$PARAM_Q"`, "api.example.com"},
@@ -17,11 +16,8 @@ func TestHosts(t *testing.T) {
 		{`sh -c "curl https://a.example.com && wget https://b.example.com/x"`, "a.example.com b.example.com"},
 		{`python3 -c "urllib.request.urlopen('http://evil.example')"`, "evil.example"},
 		{`curl https://pypi.org:x@evil.example/`, "evil.example"},
-		{`curl https://a@github.com@evil.example/`, "evil.example"},
 		{`curl HTTPS://EVIL.EXAMPLE./`, "evil.example"},
-		{`curl http://[::1]:80/ http://127.0.0.1/`, "::1 127.0.0.1"},
 		{`git clone git@evil.example:a/b.git`, "evil.example"},
-		{`git clone ssh://git@evil.example:22/a`, "evil.example"},
 		{`curl "https://$H.example.com/" https://${B}/`, ""}, // only the network policy can decide
 		{"index-url = https://mirror.example/simple\nregistry=http://user:pw@npm.example:4873/", "mirror.example npm.example"},
 	} {
@@ -42,16 +38,12 @@ func TestParamUses(t *testing.T) {
 		{`F=$PARAM_FILE; cat "$F" > "$PARAM_OUT"`, `[]`},
 		{`[[ $PARAM_A == x ]] && case $PARAM_B in x) echo hi ;; esac`, `[]`},
 		{`cd $HOME/p && python3 -c "pd.read_csv('$PARAM_FILE')"`, `[{PARAM_FILE true}]`},
-		{`python3 -c 'import os; print(os.environ["PARAM_FILE"])'`, `[]`},
 		{`python3 -c 'import sys; print(sys.argv[1])' "$PARAM_FILE"`, `[]`},
 		{"cat <<END\n$PARAM_A\nEND", `[]`},
 		{`timeout 5 bash -ec "ls $PARAM_DIR"`, `[{PARAM_DIR true}]`},
-		{`grep -e "$PARAM_PATTERN" x`, `[]`},
 		{`eval "$PARAM_CODE"`, `[{PARAM_CODE true}]`},
 		{`node -e "f('$PARAM_A')"`, `[{PARAM_A true}]`},
-		{`x=$(cat $PARAM_A) && echo "$(wc -l "$PARAM_B")"`, `[{PARAM_A false}]`},
 		{`for f in $PARAM_LIST; do cat "$f"; done`, `[{PARAM_LIST false}]`},
-		{`echo ${#PARAM_A}`, `[]`},
 	} {
 		file, err := parseCommand(tc.text)
 		if err != nil {

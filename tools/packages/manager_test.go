@@ -15,12 +15,10 @@ func TestUndo(t *testing.T) {
 		want          [][]string
 	}{
 		{"nothing came", APK, "busybox\njq\n", "busybox\njq\n", nil},
-		{"something went", APK, "busybox\njq\n", "busybox\n", nil},
 		{"a package came", APK, "busybox\n", "busybox\ngreet@edge>=1\njq\n", [][]string{{"apk", "del", "--no-progress", "--wait", lockTime, "--", "greet", "jq"}}},
 		{"another version was asked for", APK, "jq<2\n", "jq=9\n", [][]string{{"apk", "add", "--no-cache", "--no-progress", "--wait", lockTime, "--", "jq<2"}}},
 		{"packages came, whole and half", APT, "bash installed\n", "bash installed\njq half-configured\nlibjq1:amd64 unpacked\nold config-files\n",
 			[][]string{{"dpkg", "--purge", "--force-remove-reinstreq", "--", "jq", "libjq1:amd64"}}},
-		{"one was configured anew", APT, "bash installed\n", "bash half-configured\n", nil},
 		{"lines that are none", APK, "", "--root=/\n/etc\n!x\n\x00\n", nil},
 	} {
 		if got := tc.manager.Undo(tc.before, tc.after); !reflect.DeepEqual(got, tc.want) {
@@ -64,7 +62,6 @@ func TestJudge(t *testing.T) {
 		{APK, "WARNING: fetching https://x/v3.20/main: temporary error (try again later)\nERROR: unable to select packages:\n  greet (no such package):\n", NoNetwork, true},
 		{APK, "(1/1) Installing bad (1.0-r0)\nERROR: bad-1.0-r0: BAD signature\n1 error; 8 MiB in 16 packages\n", Signature, false},
 		{APK, "ERROR: gone-1.0-r0: package mentioned in index not found (try 'apk update')\n1 error; 8 MiB in 16 packages\n", Stale, true},
-		{APK, "Executing broken-1.0-r0.post-install\noh no\nERROR: broken-1.0-r0.post-install: script exited with error 3\n1 error; 8 MiB in 17 packages\n", Script, false},
 		{APK, "ERROR: clash-1.0-r0: trying to overwrite usr/bin/greet owned by greet-1.0-r0.\n1 error; 8 MiB in 17 packages\n", Conflict, false},
 		{APK, "Waiting for repository lock\nERROR: Unable to lock database: Interrupted system call\nERROR: Failed to open apk database: Interrupted system call\n", Locked, true},
 		{APK, "OK: nothing\n1 error; 8 MiB in 17 packages\n", Broken, true},
@@ -83,7 +80,6 @@ func TestJudge(t *testing.T) {
 		{Pip, "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<...>: Failed to establish a new connection: [Errno 111] Connection refused')': /simple/x/\nERROR: No matching distribution found for x\n", NoNetwork, false},
 		{Pip, "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='x', port=443): Read timed out.\n", NoNetwork, true},
 		{Pip, "ERROR: Cannot install greetlib==1.0 and picky==1.0 because these package versions have conflicting dependencies.\nERROR: ResolutionImpossible: for help visit x\n", Conflict, false},
-		{Pip, "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n", NoSpace, false},
 		{Pip, "/home/a/.venv/bin/python3: No module named pip\n", Broken, true},
 		{Pip, "  error: subprocess-exited-with-error\n  × Building wheel for x (pyproject.toml) did not run successfully.\nERROR: Failed building wheel for x\n", Build, false},
 
@@ -91,7 +87,6 @@ func TestJudge(t *testing.T) {
 		{NPM, "npm error code ENOTEMPTY\nnpm error syscall rename\n", Broken, true},
 		{NPM, "npm error code ECONNREFUSED\n", NoNetwork, false},
 		{NPM, "npm error code EAI_AGAIN\n", NoNetwork, true},
-		{NPM, "npm error code ERESOLVE\nnpm error ERESOLVE unable to resolve dependency tree\n", Conflict, false},
 		{NPM, "npm error code 3\nnpm error path /x\nnpm error command failed\nnpm error command sh -c exit 3\n", Build, false},
 
 		{APK, "", Unknown, false},
