@@ -1,9 +1,9 @@
-// The control API: what apps and people ask of the sandbox on this computer.
+// The control API of the sandbox on this computer, for apps and people.
 //
 // It is served as Connect RPC on the Unix socket run/sandbox.sock of the home,
-// over HTTP/1.1 and HTTP/2. Plain HTTP with JSON works for every method: a call
-// that streams and is made with "Content-Type: application/json" takes and
-// answers one JSON value a line. docs/api.md shows most of them with curl.
+// over HTTP/1.1 and HTTP/2. Plain HTTP with JSON works for every method: a
+// streaming call with "Content-Type: application/json" reads and writes one JSON
+// value a line. docs/api.md shows most methods with curl.
 //
 // Clients for other languages are generated from this file, with the Connect
 // plugins for Swift and TypeScript. An error carries an osaurus.fault.v1.Fault.
@@ -356,15 +356,15 @@ type Status struct {
 	// unresponsive, stopping, failed
 	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
-	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`                        // who or what brought it there
-	Reason        *Reason                `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                      // why it is not well, or was not started
-	Operation     string                 `protobuf:"bytes,5,opt,name=operation,proto3" json:"operation,omitempty"`                // the command that is under way
-	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`                  // of that command, or of the last one
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`                        // of the last change
+	Reason        *Reason                `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                      // of a failure, or why it was not started
+	Operation     string                 `protobuf:"bytes,5,opt,name=operation,proto3" json:"operation,omitempty"`                // the one in progress
+	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`                  // of that operation, or of the last one
 	Accelerator   string                 `protobuf:"bytes,7,opt,name=accelerator,proto3" json:"accelerator,omitempty"`            // "kvm", "tcg"
 	Machine       *Machine               `protobuf:"bytes,8,opt,name=machine,proto3" json:"machine,omitempty"`                    // the one that runs, or ran last
 	Started       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started,proto3" json:"started,omitempty"`                    // when the guest was ready
 	Answered      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=answered,proto3" json:"answered,omitempty"`                 // when it last answered
-	Guest         *Guest                 `protobuf:"bytes,11,opt,name=guest,proto3" json:"guest,omitempty"`                       // its own word
+	Guest         *Guest                 `protobuf:"bytes,11,opt,name=guest,proto3" json:"guest,omitempty"`                       // as it reports
 	Commands      uint32                 `protobuf:"varint,12,opt,name=commands,proto3" json:"commands,omitempty"`                // that run in it for callers of Exec
 	IdleStop      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=idle_stop,json=idleStop,proto3" json:"idle_stop,omitempty"` // when it is stopped unless used
 	Retries       *Retries               `protobuf:"bytes,14,opt,name=retries,proto3" json:"retries,omitempty"`
@@ -560,7 +560,7 @@ func (x *Reason) GetAdvice() string {
 	return ""
 }
 
-// Retries are the starts that failed without a person having asked for them.
+// Retries are failed starts that no person has asked for.
 type Retries struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Failures      uint32                 `protobuf:"varint,1,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -624,12 +624,12 @@ func (x *Retries) GetByHandOnly() bool {
 type Machine struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Pack            string                 `protobuf:"bytes,1,opt,name=pack,proto3" json:"pack,omitempty"`
-	PackReason      string                 `protobuf:"bytes,2,opt,name=pack_reason,json=packReason,proto3" json:"pack_reason,omitempty"` // why not the pack that comes first
+	PackReason      string                 `protobuf:"bytes,2,opt,name=pack_reason,json=packReason,proto3" json:"pack_reason,omitempty"` // why not the preferred pack
 	Image           string                 `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`                             // digest
 	Arch            string                 `protobuf:"bytes,4,opt,name=arch,proto3" json:"arch,omitempty"`
 	Cpus            uint32                 `protobuf:"varint,5,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	Memory          uint64                 `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`                                         // bytes
-	Network         bool                   `protobuf:"varint,7,opt,name=network,proto3" json:"network,omitempty"`                                       // it may reach what is outside
+	Network         bool                   `protobuf:"varint,7,opt,name=network,proto3" json:"network,omitempty"`                                       // it has a network
 	MissingPackages []string               `protobuf:"bytes,8,rep,name=missing_packages,json=missingPackages,proto3" json:"missing_packages,omitempty"` // of the toolbox
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -733,7 +733,7 @@ type Guest struct {
 	Address         string                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	NetworkTrouble  string                 `protobuf:"bytes,9,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"`
 	Warnings        []string               `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Asked           *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=asked,proto3" json:"asked,omitempty"` // when it said so
+	Asked           *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=asked,proto3" json:"asked,omitempty"` // when it reported that
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1695,7 +1695,7 @@ type ExecStart struct {
 	Dir     string                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
 	Stdin   bool                   `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
 	Timeout *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
-	// What follows is for Agents.Exec alone. There, env adds to the agent's login
+	// The fields below are for Agents.Exec only. There, env adds to the agent's login
 	// environment, and an empty dir is its home.
 	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
 	Line  string `protobuf:"bytes,7,opt,name=line,proto3" json:"line,omitempty"`   // for the agent's login shell, in place of args
@@ -1710,7 +1710,7 @@ type ExecStart struct {
 	// The guest's kernel refuses every change below dir.
 	ReadOnly      bool     `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Tenant        string   `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"`   // for whom it runs, for the audit
-	Secrets       []string `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"` // names of the agent's secrets that its environment has too
+	Secrets       []string `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"` // names of the agent's secrets, added to its environment
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1843,8 +1843,7 @@ func (x *ExecStart) GetSecrets() []string {
 	return nil
 }
 
-// Terminal has the command run on a terminal instead of pipes: output and
-// errors are one stream then, stdout.
+// Terminal runs the command on a terminal instead of pipes: all output is in stdout.
 type Terminal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`

@@ -272,7 +272,7 @@ func (x *DispatchTaskResponse) GetTask() *Task {
 
 type ListTasksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // empty: of all
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // empty: all
 	Open          bool                   `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`  // only queued and leased ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,9 +1,9 @@
-// The control API: what apps and people ask of the sandbox on this computer.
+// The control API of the sandbox on this computer, for apps and people.
 //
 // It is served as Connect RPC on the Unix socket run/sandbox.sock of the home,
-// over HTTP/1.1 and HTTP/2. Plain HTTP with JSON works for every method: a call
-// that streams and is made with "Content-Type: application/json" takes and
-// answers one JSON value a line. docs/api.md shows most of them with curl.
+// over HTTP/1.1 and HTTP/2. Plain HTTP with JSON works for every method: a
+// streaming call with "Content-Type: application/json" reads and writes one JSON
+// value a line. docs/api.md shows most methods with curl.
 //
 // Clients for other languages are generated from this file, with the Connect
 // plugins for Swift and TypeScript. An error carries an osaurus.fault.v1.Fault.
@@ -86,54 +86,51 @@ const (
 // SandboxClient is a client for the osaurus.control.v1.Sandbox service.
 type SandboxClient interface {
 	// Hello returns the daemon's version and the version of this API that both sides use.
-	// It fails with "rejected" where there is none. It and Quit stay as they are
-	// in every version to come.
+	// It fails with "rejected" if there is none. Hello and Quit never change.
 	Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error)
-	// Quit stops the guest in order and ends the daemon. The answer comes before
-	// the end of the process.
+	// Quit shuts the guest down and ends the daemon, shortly after its answer.
 	Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error)
-	// Status returns at once, from memory, whatever the guest does.
+	// Status returns the status at once, from memory.
 	Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error)
-	// WatchStatus returns the status now and after each change. Who reads
-	// slowly misses what was in between, never the latest.
+	// WatchStatus returns the status now and after each change. A slow reader misses some, but
+	// never the latest.
 	WatchStatus(context.Context, *controlpb.WatchStatusRequest) (*connect.ServerStreamForClient[controlpb.StatusResponse], error)
-	// Up makes what is missing, starts the guest, and returns when it runs.
+	// Up starts the guest, provisions it if needed, and returns when it runs.
 	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
-	// Provision checks and makes all that a boot needs, and starts. It returns
-	// the status after each change, and last the final one.
+	// Provision verifies and makes what a boot needs and starts the guest. It returns the status
+	// after each change, and at last the final one.
 	Provision(context.Context, *controlpb.ProvisionRequest) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error)
-	// Down ends what runs in the guest, has it write its disks, and powers it off.
+	// Down ends the guest's programs, writes its disks and powers it off.
 	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
 	// Restart stops the guest and starts it again.
 	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
-	// Reset begins with an empty data disk. The workspace is kept.
+	// Reset empties the data disk. The workspace is kept.
 	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
-	// Remove deletes disk and images. The workspace is kept. Nothing starts by
-	// itself until somebody asks for it.
+	// Remove deletes disk and images. The workspace is kept. The guest does not start by itself
+	// afterwards.
 	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
-	// Exec runs one command as root of the guest, for operators. It starts the guest if need be. The first request is start; the
-	// first response is started, the last is exit. A call that ends in any other
-	// way ends the command and all that it started.
+	// Exec runs one command as root of the guest, for operators. It starts the guest if needed. The first request is start; the
+	// first response is started, the last is exit. A call that ends otherwise ends the command
+	// and its children.
 	Exec(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
-	// Signal reaches a command beside its stream, which may be full.
+	// Signal signals a command, even if its stream is full.
 	Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error)
 	// GetConfig returns the settings of the home.
 	GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error)
 	// SetConfig changes all the given settings or none, and returns when each takes effect.
 	SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error)
-	// Events returns what happened after a sequence number, and then, if asked
-	// to follow, what happens. A reader that is too slow gets an event of kind
-	// "gap" in place of what is no longer kept. It never holds anybody up.
+	// Events returns the events after a sequence number, and with follow those to come. A reader
+	// that is too slow gets an event of kind "gap" in place of those that are no longer kept.
 	Events(context.Context, *controlpb.EventsRequest) (*connect.ServerStreamForClient[controlpb.EventsResponse], error)
 	// Logs returns lines of the daemon's log and of the guest's console, or those that
 	// programs of an agent have logged.
 	Logs(context.Context, *controlpb.LogsRequest) (*connect.ServerStreamForClient[controlpb.LogsResponse], error)
-	// Diagnose runs every check at once and answers each as it ends.
+	// Diagnose runs all checks at once and returns each result as it ends.
 	Diagnose(context.Context, *controlpb.DiagnoseRequest) (*connect.ServerStreamForClient[controlpb.DiagnoseResponse], error)
 	// ListAudit returns who did what, newest first.
 	ListAudit(context.Context, *controlpb.ListAuditRequest) (*connect.ServerStreamForClient[controlpb.ListAuditResponse], error)
-	// VerifyAudit proves that no record was changed or taken away. If one was, it
-	// fails with "rejected" and names the first.
+	// VerifyAudit verifies that no record was changed or removed. If one was, it fails with
+	// "rejected" and names the first.
 	VerifyAudit(context.Context, *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error)
 }
 
@@ -434,54 +431,51 @@ func (c *sandboxClient) VerifyAudit(ctx context.Context, req *controlpb.VerifyAu
 // SandboxHandler is an implementation of the osaurus.control.v1.Sandbox service.
 type SandboxHandler interface {
 	// Hello returns the daemon's version and the version of this API that both sides use.
-	// It fails with "rejected" where there is none. It and Quit stay as they are
-	// in every version to come.
+	// It fails with "rejected" if there is none. Hello and Quit never change.
 	Hello(context.Context, *controlpb.HelloRequest) (*controlpb.HelloResponse, error)
-	// Quit stops the guest in order and ends the daemon. The answer comes before
-	// the end of the process.
+	// Quit shuts the guest down and ends the daemon, shortly after its answer.
 	Quit(context.Context, *controlpb.QuitRequest) (*controlpb.QuitResponse, error)
-	// Status returns at once, from memory, whatever the guest does.
+	// Status returns the status at once, from memory.
 	Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error)
-	// WatchStatus returns the status now and after each change. Who reads
-	// slowly misses what was in between, never the latest.
+	// WatchStatus returns the status now and after each change. A slow reader misses some, but
+	// never the latest.
 	WatchStatus(context.Context, *controlpb.WatchStatusRequest, *connect.ServerStream[controlpb.StatusResponse]) error
-	// Up makes what is missing, starts the guest, and returns when it runs.
+	// Up starts the guest, provisions it if needed, and returns when it runs.
 	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
-	// Provision checks and makes all that a boot needs, and starts. It returns
-	// the status after each change, and last the final one.
+	// Provision verifies and makes what a boot needs and starts the guest. It returns the status
+	// after each change, and at last the final one.
 	Provision(context.Context, *controlpb.ProvisionRequest, *connect.ServerStream[controlpb.ProvisionResponse]) error
-	// Down ends what runs in the guest, has it write its disks, and powers it off.
+	// Down ends the guest's programs, writes its disks and powers it off.
 	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
 	// Restart stops the guest and starts it again.
 	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
-	// Reset begins with an empty data disk. The workspace is kept.
+	// Reset empties the data disk. The workspace is kept.
 	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
-	// Remove deletes disk and images. The workspace is kept. Nothing starts by
-	// itself until somebody asks for it.
+	// Remove deletes disk and images. The workspace is kept. The guest does not start by itself
+	// afterwards.
 	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
-	// Exec runs one command as root of the guest, for operators. It starts the guest if need be. The first request is start; the
-	// first response is started, the last is exit. A call that ends in any other
-	// way ends the command and all that it started.
+	// Exec runs one command as root of the guest, for operators. It starts the guest if needed. The first request is start; the
+	// first response is started, the last is exit. A call that ends otherwise ends the command
+	// and its children.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
-	// Signal reaches a command beside its stream, which may be full.
+	// Signal signals a command, even if its stream is full.
 	Signal(context.Context, *controlpb.SignalRequest) (*controlpb.SignalResponse, error)
 	// GetConfig returns the settings of the home.
 	GetConfig(context.Context, *controlpb.GetConfigRequest) (*controlpb.GetConfigResponse, error)
 	// SetConfig changes all the given settings or none, and returns when each takes effect.
 	SetConfig(context.Context, *controlpb.SetConfigRequest) (*controlpb.SetConfigResponse, error)
-	// Events returns what happened after a sequence number, and then, if asked
-	// to follow, what happens. A reader that is too slow gets an event of kind
-	// "gap" in place of what is no longer kept. It never holds anybody up.
+	// Events returns the events after a sequence number, and with follow those to come. A reader
+	// that is too slow gets an event of kind "gap" in place of those that are no longer kept.
 	Events(context.Context, *controlpb.EventsRequest, *connect.ServerStream[controlpb.EventsResponse]) error
 	// Logs returns lines of the daemon's log and of the guest's console, or those that
 	// programs of an agent have logged.
 	Logs(context.Context, *controlpb.LogsRequest, *connect.ServerStream[controlpb.LogsResponse]) error
-	// Diagnose runs every check at once and answers each as it ends.
+	// Diagnose runs all checks at once and returns each result as it ends.
 	Diagnose(context.Context, *controlpb.DiagnoseRequest, *connect.ServerStream[controlpb.DiagnoseResponse]) error
 	// ListAudit returns who did what, newest first.
 	ListAudit(context.Context, *controlpb.ListAuditRequest, *connect.ServerStream[controlpb.ListAuditResponse]) error
-	// VerifyAudit proves that no record was changed or taken away. If one was, it
-	// fails with "rejected" and names the first.
+	// VerifyAudit verifies that no record was changed or removed. If one was, it fails with
+	// "rejected" and names the first.
 	VerifyAudit(context.Context, *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error)
 }
 
