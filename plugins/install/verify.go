@@ -105,8 +105,8 @@ func (i *Installer) settleAll(ctx context.Context, a tools.Agent, which []config
 	return reports, err
 }
 
-// inspection is what a room contains of an agent's plugins, by the word of the room's own
-// programs: it finds accidental damage, and proves nothing against the agent.
+// inspection is what a room contains of an agent's plugins. It comes from the room's own
+// programs, so it finds accidental damage but proves nothing against the agent.
 type inspection struct {
 	layer    string
 	folders  map[config.PluginID]bool

@@ -217,6 +217,9 @@ func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (p en
 		w.mu.Lock()
 		w.commands++
 		w.mu.Unlock()
+		if c.MaxOutput > engine.MaxOutputLimit {
+			return fault.Newf(fault.InvalidArgs, "check command", "", "%d bytes of output", c.MaxOutput)
+		}
 		args := slices.Clone(c.Args)
 		for n, arg := range args {
 			if arg == install.LayerFile {
