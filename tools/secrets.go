@@ -89,7 +89,7 @@ func newSecretSet(store Secrets) Tool {
 func secretName(text string) (config.SecretName, error) {
 	name, err := config.ParseSecretName(text)
 	if err != nil {
-		return "", wrongArgument("key", fault.AdviceOf(err), "%s is no name for a secret", quoted(text))
+		return "", wrongArgument("key", fault.AdviceOf(err), "this is not a name for a secret") // not quoted: it may be the value
 	}
 	return name, nil
 }

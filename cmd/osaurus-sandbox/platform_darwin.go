@@ -18,4 +18,5 @@ func checkDriver(ctx context.Context, arch vm.Arch) []vm.Finding { return vz.Che
 // opener returns the program that opens files like a double click.
 func opener() string { return "/usr/bin/open" }
 
-const getTermios, setTermios = unix.TIOCGETA, unix.TIOCSETA
+// setTermios discards unread input, such as further lines of a pasted secret.
+const getTermios, setTermios = unix.TIOCGETA, unix.TIOCSETAF

@@ -26,4 +26,5 @@ func opener() string {
 	return program
 }
 
-const getTermios, setTermios = unix.TCGETS, unix.TCSETS
+// setTermios discards unread input, such as further lines of a pasted secret.
+const getTermios, setTermios = unix.TCGETS, unix.TCSETSF

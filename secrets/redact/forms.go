@@ -17,7 +17,7 @@ const maxEncoded = 4 << 10
 // forms returns the texts to search for:
 //
 //   - the value itself, without trailing newlines, which shells strip;
-//   - the value as a terminal shows its lines;
+//   - the value as a terminal shows its lines, and on one line, as lists show commands;
 //   - its encodings in JSON and in the path and query of a URL;
 //   - its base64 encodings, alone or inside something longer ("user:token").
 //
@@ -27,7 +27,7 @@ func forms(value string) []string {
 	if utf8.RuneCountInString(value) < MinLength || strings.TrimSpace(value) == "" {
 		return nil
 	}
-	list := []string{value, strings.ReplaceAll(value, "\n", "\r\n")}
+	list := []string{value, strings.ReplaceAll(value, "\n", "\r\n"), printable.Text(value)}
 	if len(value) <= maxEncoded {
 		list = append(list, inJSON(value), url.PathEscape(value), url.QueryEscape(value))
 		list = append(list, inBase64(value)...)

@@ -63,6 +63,9 @@ func (s *Scrubber) Text(text string) string {
 // Clipped is Text for text whose end may be missing.
 func (s *Scrubber) Clipped(text string) string { return string(s.Part([]byte(text), After)) }
 
+// Excerpt is Text for text whose beginning and end may be missing.
+func (s *Scrubber) Excerpt(text string) string { return string(s.Part([]byte(text), Before|After)) }
+
 // Cut says on which sides a text was cut off.
 type Cut uint8
 

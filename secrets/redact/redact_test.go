@@ -61,6 +61,7 @@ func TestText(t *testing.T) {
 		// Encoded as programs encode values.
 		{[]string{pem}, "key:\r\n" + strings.ReplaceAll(pem, "\n", "\r\n"), "key:\r\n[REDACTED:A]\r\n"},
 		{[]string{pem}, `{"key":"` + strings.ReplaceAll(pem, "\n", `\n`) + `"}`, `{"key":"[REDACTED:A]\n"}`},
+		{[]string{pem}, "ssh-add " + strings.ReplaceAll(pem, "\n", " "), "ssh-add [REDACTED:A] "},
 		{[]string{"a b/c&d=e"}, "?q=" + url.QueryEscape("a b/c&d=e") + " /" + url.PathEscape("a b/c&d=e"), "?q=[REDACTED:A] /[REDACTED:A]"},
 	} {
 		list := set(t, tc.values...)

@@ -45,7 +45,7 @@ func New(o Options) *tools.Registry {
 			return nil
 		}
 		if clean := o.Agents.Redact(ctx, agent).Scrubber(); clean != nil {
-			return clean.Text
+			return clean.Excerpt // tools cut what they read before it gets here
 		}
 		return nil
 	}
