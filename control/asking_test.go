@@ -121,7 +121,7 @@ func TestDaemonEnds(t *testing.T) {
 func TestNotUTF8(t *testing.T) {
 	client, _ := daemonOf(t, func(context.Context) error { return nil })
 	_, unary := client.Agents.Show(t.Context(), &controlpb.ShowAgentRequest{Agent: "\xff"})
-	_, stream := client.Run(t.Context(), RunAs{Agent: "alice"}, engine.Command{Args: []string{"echo", "\xff"}})
+	_, stream := client.Run(t.Context(), RunAs{Agent: "alice"}, engine.Command{Args: []string{"ls"}, Dir: "\xff"})
 	for _, err := range []error{unary, stream} {
 		if fault.KindOf(err) != fault.InvalidArgs || fault.AdviceOf(err) == "" {
 			t.Errorf("%v of kind %s", err, fault.KindOf(err))

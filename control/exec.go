@@ -41,6 +41,13 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "no start: %w", err)
 	}
 	start := first.GetStart()
+	text := func(raw []byte) string { return string(raw) }
+	if len(start.GetRawArgs()) > 0 {
+		start.Args = protos(start.RawArgs, text)
+	}
+	if len(start.GetRawEnv()) > 0 {
+		start.Env = protos(start.RawEnv, text)
+	}
 	if len(start.GetArgs()) == 0 && start.GetLine() == "" {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message names no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
 	}

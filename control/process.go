@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"slices"
+	"unicode/utf8"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -28,7 +30,7 @@ type RunAs struct {
 }
 
 // Run starts a command and returns when it runs. It starts the guest if necessary.
-// Cancelling the context ends the command. Grace is ignored, and all texts must be UTF-8.
+// Cancelling the context ends the command. Grace is ignored, and Dir must be UTF-8.
 func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Process, error) {
 	start, call := startOf(cmd), c.Exec
 	if as.Agent != "" {
@@ -59,13 +61,23 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 // startOf is the start of a command for the wire, without its streams.
 func startOf(cmd engine.Command) *controlpb.ExecStart {
 	start := &controlpb.ExecStart{
-		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
+		Dir: cmd.Dir, Stdin: cmd.Stdin != nil, Root: cmd.RoomRoot, ReadOnly: cmd.ReadOnly,
 		Timeout: span(cmd.Timeout), IdleTimeout: span(cmd.IdleTimeout), MaxOutput: cmd.MaxOutput,
 	}
+	start.Args, start.RawArgs = carried(cmd.Args)
+	start.Env, start.RawEnv = carried(cmd.Env)
 	if t := cmd.Terminal; t != nil {
 		start.Terminal = &controlpb.Terminal{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}
 	}
 	return start
+}
+
+// carried returns a list as strings if all are UTF-8, as protobuf demands, or else as bytes.
+func carried(list []string) (texts []string, raw [][]byte) {
+	if !slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
+		return list, nil
+	}
+	return nil, protos(list, func(s string) []byte { return []byte(s) })
 }
 
 // PID is the command's process id in the guest.

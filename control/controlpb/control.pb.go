@@ -1689,12 +1689,15 @@ func (x *Resize) GetCols() uint32 {
 }
 
 type ExecStart struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Args    []string               `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
-	Env     []string               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, the whole environment; empty: a usual one
-	Dir     string                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
-	Stdin   bool                   `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
-	Timeout *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// If an argument or variable is not UTF-8, raw_args and raw_env are used instead.
+	Args    []string             `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`       // args[0] is looked up in PATH unless it has a slash
+	Env     []string             `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, the whole environment; empty: a usual one
+	Dir     string               `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: /
+	Stdin   bool                 `protobuf:"varint,4,opt,name=stdin,proto3" json:"stdin,omitempty"`    // without it, standard input is empty
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"` // the guest ends it then; none: never
+	RawArgs [][]byte             `protobuf:"bytes,14,rep,name=raw_args,json=rawArgs,proto3" json:"raw_args,omitempty"`
+	RawEnv  [][]byte             `protobuf:"bytes,15,rep,name=raw_env,json=rawEnv,proto3" json:"raw_env,omitempty"`
 	// The fields below are for Agents.Exec only. There, env adds to the agent's login
 	// environment, and an empty dir is its home.
 	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
@@ -1776,6 +1779,20 @@ func (x *ExecStart) GetStdin() bool {
 func (x *ExecStart) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
+	}
+	return nil
+}
+
+func (x *ExecStart) GetRawArgs() [][]byte {
+	if x != nil {
+		return x.RawArgs
+	}
+	return nil
+}
+
+func (x *ExecStart) GetRawEnv() [][]byte {
+	if x != nil {
+		return x.RawEnv
 	}
 	return nil
 }
@@ -3292,13 +3309,15 @@ const file_control_proto_rawDesc = "" +
 	"\bStdinEnd\"0\n" +
 	"\x06Resize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xbe\x03\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xe6\x03\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x03 \x01(\tR\x03dir\x12\x14\n" +
 	"\x05stdin\x18\x04 \x01(\bR\x05stdin\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x14\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x19\n" +
+	"\braw_args\x18\x0e \x03(\fR\arawArgs\x12\x17\n" +
+	"\araw_env\x18\x0f \x03(\fR\x06rawEnv\x12\x14\n" +
 	"\x05agent\x18\x06 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04line\x18\a \x01(\tR\x04line\x12\x12\n" +
 	"\x04root\x18\b \x01(\bR\x04root\x128\n" +
@@ -3309,7 +3328,7 @@ const file_control_proto_rawDesc = "" +
 	"max_output\x18\v \x01(\x04R\tmaxOutput\x12\x1b\n" +
 	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x16\n" +
 	"\x06tenant\x18\r \x01(\tR\x06tenant\x12\x18\n" +
-	"\asecrets\x18\x10 \x03(\tR\asecretsJ\x04\b\x0e\x10\x0fJ\x04\b\x0f\x10\x10\"F\n" +
+	"\asecrets\x18\x10 \x03(\tR\asecrets\"F\n" +
 	"\bTerminal\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +
