@@ -37,8 +37,8 @@ type Registry struct {
 	// Redactor returns a function that removes an agent's secrets from results. It may be nil, or
 	// return nil.
 	Redactor func(context.Context, Agent) Redact
-	// Starting reports the start of the guest that calls wait for; it may be nil.
-	Starting Starting
+	// Starting returns what reports the start of an agent's guest; it may be nil.
+	Starting func(Agent) Starting
 	Log      *slog.Logger
 
 	turns   turns
@@ -157,7 +157,7 @@ func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) 
 	defer end()
 	result, err = t.run(ctx, c, in)
 	if err != nil && context.Cause(ctx) == error(over) {
-		err = r.overdue(over)
+		err = r.overdue(c.Agent, over)
 	}
 	return result, err
 }

@@ -147,7 +147,7 @@ func TestPending(t *testing.T) {
 			return echoed{}, ctx.Err()
 		})
 		r := NewRegistry(slog.New(slog.DiscardHandler), stuck)
-		r.Starting = booting{}
+		r.Starting = func(Agent) Starting { return booting{} }
 		var told []string
 		call := alice()
 		call.Tell = func(p Progress) { told = append(told, p.Text) }

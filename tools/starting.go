@@ -31,7 +31,7 @@ func (r *Registry) follow(ctx context.Context, c *Call) (end func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
-	following.Go(func() { r.Starting.Follow(ctx, c.Tell) })
+	following.Go(func() { r.Starting(c.Agent).Follow(ctx, c.Tell) })
 	return func() {
 		cancel()
 		following.Wait()
@@ -39,11 +39,11 @@ func (r *Registry) follow(ctx context.Context, c *Call) (end func()) {
 }
 
 // overdue replaces a timeout if the guest has not started yet.
-func (r *Registry) overdue(timeout error) error {
+func (r *Registry) overdue(a Agent, timeout error) error {
 	if r.Starting == nil {
 		return timeout
 	}
-	step := r.Starting.Pending()
+	step := r.Starting(a).Pending()
 	if step == "" {
 		return timeout
 	}

@@ -38,7 +38,7 @@ func NewInstaller(a *agents.Agents) *tools.Installer {
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
 	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Host{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: o.Artifacts})...)
-	r.Starting = starting{o.Agents.Machines.Shared()}
+	r.Starting = func(a tools.Agent) tools.Starting { return starting{o.Agents.Machines.For(a.ID)} }
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))
 		if err != nil {
