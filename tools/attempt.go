@@ -26,7 +26,7 @@ type install struct {
 
 // do installs the packages. After a failure that it can repair, it tries once more.
 func (j *install) do(ctx context.Context) (Installed, error) {
-	before, err := j.ledger(ctx)
+	before, err := j.listInstalled(ctx)
 	if err != nil {
 		return Installed{}, err
 	}
@@ -139,9 +139,9 @@ func (j *install) repair(ctx context.Context, class packages.Class) (r ran, err 
 	}
 }
 
-// ledger lists the installed packages, if failures leave some behind.
-func (j *install) ledger(ctx context.Context) (string, error) {
-	args := j.manager.Ledger()
+// listInstalled lists the installed packages, if failures leave some behind.
+func (j *install) listInstalled(ctx context.Context) (string, error) {
+	args := j.manager.ListInstalled()
 	if args == nil {
 		return "", nil
 	}
@@ -159,7 +159,7 @@ func (j *install) ledger(ctx context.Context) (string, error) {
 
 // undo removes what a failed install left behind.
 func (j *install) undo(ctx context.Context, before string) error {
-	after, err := j.ledger(ctx)
+	after, err := j.listInstalled(ctx)
 	if err != nil {
 		return err
 	}

@@ -107,8 +107,8 @@ func readLeft(f *os.File, b []byte) int {
 	return max(n, 0)
 }
 
-// Terminals is a Place that has its own pseudo-terminals.
-type Terminals interface {
+// TerminalPlace is a Place that has its own pseudo-terminals.
+type TerminalPlace interface {
 	// Multiplexer returns a descriptor of the place's ptmx, opened with O_PATH.
 	Multiplexer() int
 }
@@ -122,7 +122,7 @@ type Size struct{ Rows, Cols uint16 }
 func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
 	const op = "open terminal"
 	path := "/dev/ptmx"
-	if t, ok := p.(Terminals); ok {
+	if t, ok := p.(TerminalPlace); ok {
 		// Reopen through the descriptor, so that no path of the place is followed.
 		path = "/proc/self/fd/" + strconv.Itoa(t.Multiplexer())
 	}

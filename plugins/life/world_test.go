@@ -45,7 +45,7 @@ type world struct {
 	hold    time.Duration
 	exit    engine.Exit
 	told    []Heard
-	bell    notify.Notifier
+	changed notify.Notifier
 	lines   []string
 	failed  []string // calls of Options.Failed
 }
@@ -314,7 +314,7 @@ func (w *world) emit(topic bridge.Topic, payload string) {
 	w.mu.Lock()
 	w.told = append(w.told, Heard{Seq: Seq(len(w.told) + 1), Topic: topic, Payload: json.RawMessage(payload), Source: "sandbox:agent-alice", Time: time.Now()})
 	w.mu.Unlock()
-	w.bell.Notify()
+	w.changed.Notify()
 }
 
 func (w *world) Last(context.Context) (Seq, error) {
@@ -326,7 +326,7 @@ func (w *world) Last(context.Context) (Seq, error) {
 func (w *world) Follow(ctx context.Context, _ config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error] {
 	return func(yield func(Heard, error) bool) {
 		for {
-			more := w.bell.Next()
+			more := w.changed.Next()
 			w.mu.Lock()
 			list := w.told[min(int(after), len(w.told)):]
 			w.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 // installPatience bounds an install in an emulated guest on a busy host.
 const installPatience = 4 * time.Minute
 
-// shop installs packages for agents in a booted guest, from repositories of the test.
-type shop struct {
+// packageTester installs packages for agents in a booted guest, from repositories of the test.
+type packageTester struct {
 	home  *home
 	tools *tools.Registry
 }
@@ -36,19 +36,19 @@ func installs(t *testing.T, h *home, distribution string) {
 		Rooms:     func(a tools.Agent) engine.Room { return h.guest.Room(a.User) },
 		Installer: tools.NewInstaller(func(a tools.Agent) engine.Executor { return h.guest.Room(a.User) }),
 	}
-	s := &shop{h, tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(host)...)}
+	s := &packageTester{h, tools.NewRegistry(slog.New(slog.DiscardHandler), tools.Sandbox(host)...)}
 	switch {
 	case distribution == "Debian":
-		s.sell(t, debian(t))
+		s.tryAll(t, debian(t))
 	case h.image.Arch == "amd64":
-		s.sell(t, alpine(t))
+		s.tryAll(t, alpine(t))
 	default:
 		t.Skip("the test's packages are for amd64")
 	}
 }
 
 // agent makes an agent and its room.
-func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
+func (s *packageTester) agent(t *testing.T, name string, uid uint32) tools.Agent {
 	t.Helper()
 	settings := config.AgentDefaults()
 	settings.AutonomousExec = true
@@ -65,7 +65,7 @@ func (s *shop) agent(t *testing.T, name string, uid uint32) tools.Agent {
 }
 
 // sh runs a script in an agent's room and returns its output.
-func (s *shop) sh(t *testing.T, a tools.Agent, root bool, script string) string {
+func (s *packageTester) sh(t *testing.T, a tools.Agent, root bool, script string) string {
 	t.Helper()
 	var out bytes.Buffer
 	exit, err := engine.Run(t.Context(), s.home.guest.Room(a.User), engine.Command{Args: []string{"sh", "-c", script}, RoomRoot: root, Stdout: &out, Stderr: &out})
@@ -76,12 +76,12 @@ func (s *shop) sh(t *testing.T, a tools.Agent, root bool, script string) string 
 }
 
 // install has an agent install a package.
-func (s *shop) install(ctx context.Context, a tools.Agent, name string) tools.Envelope {
+func (s *packageTester) install(ctx context.Context, a tools.Agent, name string) tools.Envelope {
 	return s.tools.Call(ctx, tools.Call{Agent: a, Tell: func(tools.Progress) {}}, "sandbox_install", []byte(`{"packages":["`+name+`"]}`))
 }
 
 // installed fails the test unless the package is installed.
-func (s *shop) installed(t *testing.T, a tools.Agent, name string) {
+func (s *packageTester) installed(t *testing.T, a tools.Agent, name string) {
 	t.Helper()
 	if e := s.install(t.Context(), a, name); !e.OK() {
 		t.Fatalf("%s: %s", name, e.Text())
@@ -89,7 +89,7 @@ func (s *shop) installed(t *testing.T, a tools.Agent, name string) {
 }
 
 // refused fails the test unless the install fails with this class.
-func (s *shop) refused(t *testing.T, a tools.Agent, class packages.Class, name string) {
+func (s *packageTester) refused(t *testing.T, a tools.Agent, class packages.Class, name string) {
 	t.Helper()
 	e := s.install(t.Context(), a, name)
 	if e.OK() || e.Failure.Kind != fault.Execution || e.Failure.More["failure_class"] != class || e.Failure.More["cleanup_failed"] != nil {
@@ -98,7 +98,7 @@ func (s *shop) refused(t *testing.T, a tools.Agent, class packages.Class, name s
 }
 
 // cancelled cancels an install while it waits for a path of the repository.
-func (s *shop) cancelled(t *testing.T, m *system, a tools.Agent, path, name string) {
+func (s *packageTester) cancelled(t *testing.T, m *system, a tools.Agent, path, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), installPatience)
 	defer cancel()
@@ -146,8 +146,8 @@ func debian(t *testing.T) *system {
 	}
 }
 
-// sell installs packages of the system.
-func (s *shop) sell(t *testing.T, m *system) {
+// tryAll installs packages of the system.
+func (s *packageTester) tryAll(t *testing.T, m *system) {
 	url := m.repository.Serve(t, packagestest.ToGuests)
 	program := func(name string) map[string]string {
 		return map[string]string{"usr/bin/" + name: "#!/bin/sh\ncat /usr/share/greeting /etc/greet.conf\n"}

@@ -93,8 +93,8 @@ func (m Manager) Repair(c Class, home string) [][]string {
 	return nil
 }
 
-// Ledger returns the command that lists the installed packages, or nil if failures leave nothing behind.
-func (m Manager) Ledger() []string {
+// ListInstalled returns the command that lists the installed packages, or nil if failures leave nothing behind.
+func (m Manager) ListInstalled() []string {
 	switch m {
 	case APK:
 		return []string{"cat", "/etc/apk/world"}
@@ -104,7 +104,7 @@ func (m Manager) Ledger() []string {
 	return nil
 }
 
-// Undo returns the commands that remove what was added between two ledgers. Broken packages would
+// Undo returns the commands that remove what was added between two lists. Broken packages would
 // block later installs.
 func (m Manager) Undo(before, after string) [][]string {
 	was, is := m.entries(before), m.entries(after)
@@ -131,10 +131,10 @@ func (m Manager) Undo(before, after string) [][]string {
 	return undo
 }
 
-// entries returns the lines of a ledger by package. It ignores invalid names, since the guest wrote it.
-func (m Manager) entries(ledger string) map[string]string {
+// entries returns the lines of a list by package. It ignores invalid names, since the guest wrote it.
+func (m Manager) entries(installed string) map[string]string {
 	list := map[string]string{}
-	for line := range strings.Lines(ledger) {
+	for line := range strings.Lines(installed) {
 		entry, state, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if _, err := Parse(m, entry); err != nil || slices.Contains([]string{"config-files", "not-installed"}, state) {
 			continue
