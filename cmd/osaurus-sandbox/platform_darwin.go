@@ -18,5 +18,4 @@ func checkDriver(ctx context.Context, arch vm.Arch) []vm.Finding { return vz.Che
 // opener returns the program that opens files like a double click.
 func opener() string { return "/usr/bin/open" }
 
-// setTermios discards unread input, such as further lines of a pasted secret.
-const getTermios, setTermios = unix.TIOCGETA, unix.TIOCSETAF
+const getTermios, setTermios, flushTermios = unix.TIOCGETA, unix.TIOCSETA, unix.TIOCSETAF

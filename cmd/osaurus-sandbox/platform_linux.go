@@ -26,5 +26,4 @@ func opener() string {
 	return program
 }
 
-// setTermios discards unread input, such as further lines of a pasted secret.
-const getTermios, setTermios = unix.TCGETS, unix.TCSETSF
+const getTermios, setTermios, flushTermios = unix.TCGETS, unix.TCSETS, unix.TCSETSF

@@ -79,7 +79,7 @@ func terminalSize(f *os.File) engine.TerminalSize {
 
 // makeRaw switches a terminal to raw mode without echo. restore undoes that.
 func makeRaw(f *os.File) (restore func() error, err error) {
-	return changeTerminal(f, func(raw *unix.Termios) {
+	return changeTerminal(f, setTermios, func(raw *unix.Termios) {
 		raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
 		raw.Oflag &^= unix.OPOST
 		raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
@@ -88,15 +88,16 @@ func makeRaw(f *os.File) (restore func() error, err error) {
 	})
 }
 
-// hideTyping turns a terminal's echo off. restore undoes that.
+// hideTyping turns a terminal's echo off. restore undoes that, and discards unread input, such as
+// further lines of a pasted secret.
 func hideTyping(f *os.File) (restore func() error, err error) {
-	return changeTerminal(f, func(hidden *unix.Termios) {
+	return changeTerminal(f, flushTermios, func(hidden *unix.Termios) {
 		hidden.Iflag |= unix.ICRNL
 		hidden.Lflag = hidden.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
 	})
 }
 
-func changeTerminal(f *os.File, change func(*unix.Termios)) (restore func() error, err error) {
+func changeTerminal(f *os.File, restoreBy uint, change func(*unix.Termios)) (restore func() error, err error) {
 	before, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
 	if err != nil {
 		return nil, fault.New(fault.Execution, "set up terminal", f.Name(), err)
@@ -106,5 +107,5 @@ func changeTerminal(f *os.File, change func(*unix.Termios)) (restore func() erro
 	if err := unix.IoctlSetTermios(int(f.Fd()), setTermios, &after); err != nil {
 		return nil, fault.New(fault.Execution, "set up terminal", f.Name(), err)
 	}
-	return func() error { return unix.IoctlSetTermios(int(f.Fd()), setTermios, before) }, nil
+	return func() error { return unix.IoctlSetTermios(int(f.Fd()), restoreBy, before) }, nil
 }

@@ -5,6 +5,7 @@ package room
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,11 +32,11 @@ func TestParseStat(t *testing.T) {
 // lists together block one thread.
 func TestCommandLineThatHangs(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
-		hang, reads := make(chan struct{}), 0
+		hang, reads := make(chan struct{}), new(atomic.Int32)
 		lines := newCommandLines()
 		lines.read = func(pid int32) []byte {
 			if pid == 2 {
-				reads++
+				reads.Add(1)
 				<-hang
 			}
 			return fmt.Appendf(nil, "line %d", pid)
@@ -55,8 +56,8 @@ func TestCommandLineThatHangs(t *testing.T) {
 			return commands
 		}
 		for _, want := range []string{"line 0,[name],[name],[name],", "[name],[name],[name],[name],"} {
-			if got := list(); got != want || reads != 1 {
-				t.Errorf("%s after %d reads, want %s", got, reads, want)
+			if got := list(); got != want || reads.Load() != 1 {
+				t.Errorf("%s after %d reads, want %s", got, reads.Load(), want)
 			}
 		}
 		close(hang)
