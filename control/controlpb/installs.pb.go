@@ -33,14 +33,14 @@ type InstalledPlugin struct {
 	Version        string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"` // its author's
 	Status         string                 `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`   // "installing", "ready", "failed", "uninstalling"
 	Disabled       bool                   `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	Outdated       bool                   `protobuf:"varint,7,opt,name=outdated,proto3" json:"outdated,omitempty"` // the library has another recipe by now
+	Outdated       bool                   `protobuf:"varint,7,opt,name=outdated,proto3" json:"outdated,omitempty"` // the library has another recipe
 	Hash           string                 `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
 	Installed      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=installed,proto3" json:"installed,omitempty"`
 	Tools          []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`                                         // as models call them, once it is ready
-	WithoutSecrets []string               `protobuf:"bytes,11,rep,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // that it declares and has not
-	Failure        *InstallFailure        `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                                     // of the last change, or of what could not be repaired
-	Step           string                 `protobuf:"bytes,13,opt,name=step,proto3" json:"step,omitempty"`                                           // of the change that is under way, or was
-	Warnings       []string               `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`                                   // what its recipe declares and is not enforced, in sentences
+	WithoutSecrets []string               `protobuf:"bytes,11,rep,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // declared but not set
+	Failure        *InstallFailure        `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`                                     // of the last change or repair
+	Step           string                 `protobuf:"bytes,13,opt,name=step,proto3" json:"step,omitempty"`                                           // of the current or last change
+	Warnings       []string               `protobuf:"bytes,14,rep,name=warnings,proto3" json:"warnings,omitempty"`                                   // sentences about declarations that are not enforced
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -180,7 +180,7 @@ type InstallFailure struct {
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Advice        string                 `protobuf:"bytes,4,opt,name=advice,proto3" json:"advice,omitempty"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"` // that was to be installed
+	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"` // that should have been installed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,7 +303,7 @@ func (x *ListInstalledRequest) GetAgent() string {
 
 type ListInstalledResponse struct {
 	state         protoimpl.MessageState          `protogen:"open.v1"`
-	Plugins       []*InstalledPlugin              `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // by agent, and by id
+	Plugins       []*InstalledPlugin              `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // by agent and id
 	Broken        []*ListInstalledResponse_Broken `protobuf:"bytes,2,rep,name=broken,proto3" json:"broken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -357,8 +357,8 @@ type InstallPluginRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Agent          string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Plugin         string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	WithoutSecrets bool                   `protobuf:"varint,3,opt,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // go on where a secret is missing, and ask nobody
-	Update         bool                   `protobuf:"varint,4,opt,name=update,proto3" json:"update,omitempty"`                                       // only if the agent has it, and does not have this recipe already
+	WithoutSecrets bool                   `protobuf:"varint,3,opt,name=without_secrets,json=withoutSecrets,proto3" json:"without_secrets,omitempty"` // continue without missing secrets, and do not ask for them
+	Update         bool                   `protobuf:"varint,4,opt,name=update,proto3" json:"update,omitempty"`                                       // only if the agent has an older recipe
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -824,7 +824,7 @@ func (x *DisablePluginResponse) GetPlugin() *InstalledPlugin {
 type VerifyPluginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Plugins       []string               `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"` // none is all
+	Plugins       []string               `protobuf:"bytes,2,rep,name=plugins,proto3" json:"plugins,omitempty"` // empty: all
 	Repair        string                 `protobuf:"bytes,3,opt,name=repair,proto3" json:"repair,omitempty"`   // "nothing", "missing" (also if empty), "all"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -925,7 +925,7 @@ func (x *VerifyPluginsResponse) GetReports() []*VerifyPluginsResponse_Report {
 	return nil
 }
 
-// Broken is an agent whose plugins cannot be read, or not all of them.
+// Broken is an agent whose plugins cannot all be read.
 type ListInstalledResponse_Broken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -990,7 +990,7 @@ type VerifyPluginsResponse_Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Problems      []string               `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
-	Repaired      bool                   `protobuf:"varint,3,opt,name=repaired,proto3" json:"repaired,omitempty"` // and nothing is wrong any more
+	Repaired      bool                   `protobuf:"varint,3,opt,name=repaired,proto3" json:"repaired,omitempty"` // successfully
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	Advice        string                 `protobuf:"bytes,5,opt,name=advice,proto3" json:"advice,omitempty"`
 	unknownFields protoimpl.UnknownFields

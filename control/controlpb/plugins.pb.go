@@ -32,15 +32,15 @@ type Plugin struct {
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"` // its author's
 	Author        string                 `protobuf:"bytes,5,opt,name=author,proto3" json:"author,omitempty"`
 	Source        string                 `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
-	Revision      uint32                 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"` // the library's; 0 of a file that was put there or changed by hand
-	Hash          string                 `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`          // of its content: 64 hexadecimal digits
+	Revision      uint32                 `protobuf:"varint,7,opt,name=revision,proto3" json:"revision,omitempty"` // in the library; 0 if the file was added or changed by hand
+	Hash          string                 `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`          // of the content, 64 hexadecimal digits
 	Modified      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=modified,proto3" json:"modified,omitempty"`
 	Tools         []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"` // as models call them
 	Secrets       []string               `protobuf:"bytes,11,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	Network       string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"` // "outbound", "none", domains, or "" where it does not say
+	Network       string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"` // "outbound", "none", domains, or "" if not set
 	Inference     bool                   `protobuf:"varint,13,opt,name=inference,proto3" json:"inference,omitempty"`
 	Daemon        bool                   `protobuf:"varint,14,opt,name=daemon,proto3" json:"daemon,omitempty"`
-	CreatedBy     string                 `protobuf:"bytes,15,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // "agent" if an agent has made it
+	CreatedBy     string                 `protobuf:"bytes,15,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // "agent" if an agent created it
 	ImportedFrom  string                 `protobuf:"bytes,16,opt,name=imported_from,json=importedFrom,proto3" json:"imported_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -371,7 +371,7 @@ func (x *ListPluginsResponse) GetBroken() []*ListPluginsResponse_Broken {
 type ShowPluginRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Revision      uint32                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // 0: what it is now
+	Revision      uint32                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // 0: the current one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,8 +575,8 @@ type ImportPluginRequest struct {
 	//	*ImportPluginRequest_Recipe
 	//	*ImportPluginRequest_Source
 	From          isImportPluginRequest_From `protobuf_oneof:"from"`
-	Update        bool                       `protobuf:"varint,3,opt,name=update,proto3" json:"update,omitempty"`               // replace the plugin of this name, if it is another
-	DryRun        bool                       `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // keep nothing
+	Update        bool                       `protobuf:"varint,3,opt,name=update,proto3" json:"update,omitempty"`               // replace a plugin of this name
+	DryRun        bool                       `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // do not store it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -669,8 +669,8 @@ func (*ImportPluginRequest_Source) isImportPluginRequest_From() {}
 type ImportPluginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        *Plugin                `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`     // of a source: what was read, pinned to a commit if it is a repository
-	Sha256        string                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"` // of what was read
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`     // source, with the commit of a repository
+	Sha256        string                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"` // of the recipe that was read
 	Warnings      []*Finding             `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1017,7 +1017,7 @@ func (x *PluginHistoryResponse) GetRevisions() []*PluginHistoryResponse_Revision
 type RollbackPluginRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Revision      uint32                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // 0: the one before what it is now
+	Revision      uint32                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"` // 0: the one before the current one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1257,7 +1257,7 @@ type PluginHistoryResponse_Revision struct {
 	Modified      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=modified,proto3" json:"modified,omitempty"`
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Hash          string                 `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`
-	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"` // why it cannot be read
+	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"` // why it is broken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

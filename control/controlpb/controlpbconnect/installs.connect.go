@@ -52,19 +52,18 @@ const (
 
 // InstallsClient is a client for the osaurus.control.v1.Installs service.
 type InstallsClient interface {
-	// List returns the plugins of an agent, or of all.
+	// List returns the plugins of an agent, or of all agents.
 	List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error)
-	// Install installs a plugin as it is in the library, in the place of what the agent
-	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
-	// also if the caller leaves.
+	// Install installs or updates a plugin from the library. It reports progress, and finally the
+	// plugin. A failed or cancelled installation is undone.
 	Install(context.Context, *controlpb.InstallPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
-	// Enable gives an agent the plugin's tools again and starts its daemon and handlers.
+	// Enable restores the plugin's tools and starts its daemon and handlers.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
-	// Disable takes the plugin's tools away and stops its daemon and handlers; its files stay.
+	// Disable removes the plugin's tools and stops its daemon and handlers. Its files stay.
 	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
-	// Verify checks whether plugins are as they were installed, and repairs them.
+	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
 
@@ -180,19 +179,18 @@ func (c *installsClient) Verify(ctx context.Context, req *controlpb.VerifyPlugin
 
 // InstallsHandler is an implementation of the osaurus.control.v1.Installs service.
 type InstallsHandler interface {
-	// List returns the plugins of an agent, or of all.
+	// List returns the plugins of an agent, or of all agents.
 	List(context.Context, *controlpb.ListInstalledRequest) (*controlpb.ListInstalledResponse, error)
-	// Install installs a plugin as it is in the library, in the place of what the agent
-	// has of it. It answers how far it is, and at last the plugin. What fails is taken back,
-	// also if the caller leaves.
+	// Install installs or updates a plugin from the library. It reports progress, and finally the
+	// plugin. A failed or cancelled installation is undone.
 	Install(context.Context, *controlpb.InstallPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
-	// Enable gives an agent the plugin's tools again and starts its daemon and handlers.
+	// Enable restores the plugin's tools and starts its daemon and handlers.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
-	// Disable takes the plugin's tools away and stops its daemon and handlers; its files stay.
+	// Disable removes the plugin's tools and stops its daemon and handlers. Its files stay.
 	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
-	// Verify checks whether plugins are as they were installed, and repairs them.
+	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
 

@@ -57,23 +57,23 @@ const (
 
 // PluginsClient is a client for the osaurus.control.v1.Plugins service.
 type PluginsClient interface {
-	// List returns all plugins, by their ids, and the files of the library that hold none.
+	// List returns all plugins by id, and the library's broken files.
 	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
-	// Show returns a plugin with its recipe, as it is or as it was.
+	// Show returns a plugin with its current recipe or an earlier one.
 	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
-	// Lint returns all that is wrong with a recipe, and stores nothing.
+	// Lint checks a recipe without storing it.
 	Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error)
-	// Import keeps a recipe: one that is handed over, or that of an address or repository.
+	// Import stores a recipe that is sent, or found at a URL or in a repository.
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
-	// Duplicate keeps a plugin's recipe under another name too.
+	// Duplicate copies a plugin's recipe under another name.
 	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
-	// Rename gives a plugin another name, and with it perhaps another id.
+	// Rename changes a plugin's name, and its id if the name demands it.
 	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
 	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
-	// Rollback makes a plugin again what it was. That becomes its newest revision; no other is lost.
+	// Rollback restores an earlier revision, as a new one.
 	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
-	// Remove forgets a plugin with all its revisions.
+	// Remove deletes a plugin with all its revisions.
 	Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error)
 }
 
@@ -241,23 +241,23 @@ func (c *pluginsClient) Remove(ctx context.Context, req *controlpb.RemovePluginR
 
 // PluginsHandler is an implementation of the osaurus.control.v1.Plugins service.
 type PluginsHandler interface {
-	// List returns all plugins, by their ids, and the files of the library that hold none.
+	// List returns all plugins by id, and the library's broken files.
 	List(context.Context, *controlpb.ListPluginsRequest) (*controlpb.ListPluginsResponse, error)
-	// Show returns a plugin with its recipe, as it is or as it was.
+	// Show returns a plugin with its current recipe or an earlier one.
 	Show(context.Context, *controlpb.ShowPluginRequest) (*controlpb.ShowPluginResponse, error)
-	// Lint returns all that is wrong with a recipe, and stores nothing.
+	// Lint checks a recipe without storing it.
 	Lint(context.Context, *controlpb.LintPluginRequest) (*controlpb.LintPluginResponse, error)
-	// Import keeps a recipe: one that is handed over, or that of an address or repository.
+	// Import stores a recipe that is sent, or found at a URL or in a repository.
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
-	// Duplicate keeps a plugin's recipe under another name too.
+	// Duplicate copies a plugin's recipe under another name.
 	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
-	// Rename gives a plugin another name, and with it perhaps another id.
+	// Rename changes a plugin's name, and its id if the name demands it.
 	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
 	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
-	// Rollback makes a plugin again what it was. That becomes its newest revision; no other is lost.
+	// Rollback restores an earlier revision, as a new one.
 	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
-	// Remove forgets a plugin with all its revisions.
+	// Remove deletes a plugin with all its revisions.
 	Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error)
 }
 
