@@ -169,7 +169,7 @@ func nearest(file, text string) string {
 	var b strings.Builder
 	b.WriteString(". The nearest lines are")
 	for _, n := range best {
-		fmt.Fprintf(&b, "\n%d: %s", n.number, printable.Chars(n.text, lineChars))
+		fmt.Fprintf(&b, "\n%d: %s", n.number, printable.Chars(n.text, lineBytes))
 	}
 	return b.String()
 }

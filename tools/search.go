@@ -9,10 +9,10 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// maxFound bounds the matches in characters, and lineChars each line.
+// maxFound bounds the matches in characters, and lineBytes each line in bytes.
 const (
 	maxFound  = 50_000
-	lineChars = 500
+	lineBytes = 500
 )
 
 type searchIn struct {
@@ -61,7 +61,7 @@ func newSearch(rooms Rooms) Tool {
 		enough := false
 		end, err := c.room.SearchFiles(ctx, p.file(), engine.FileSearch{
 			Pattern: in.Pattern, Names: in.Target == "files", Include: in.Include, IgnoreCase: in.IgnoreCase,
-			Context: in.Context, Limit: in.MaxResults, LineLimit: lineChars,
+			Context: in.Context, Limit: in.MaxResults, LineLimit: lineBytes,
 		}, func(m engine.FileMatch) error {
 			text := strings.ToValidUTF8(string(m.Text), "\uFFFD")
 			if m.Clipped {

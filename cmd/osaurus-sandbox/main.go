@@ -26,7 +26,7 @@ type console struct {
 }
 
 func main() {
-	_ = noCore() // lowering a limit always succeeds
+	_ = noCore() // fails only if the limit is 0 already
 	keepInherited()
 	// Make a closed pipe an error of Write, so that commands can clean up. By default Go ends the
 	// program.

@@ -19,22 +19,22 @@ const (
 	lookPatience = 2 * time.Second
 	// lookLimit is how long a store may take to list them.
 	lookLimit = 30 * time.Second
-	// fresh is how long they are not read again. Changes through the vault count at
-	// once; this is for changes by other programs.
+	// fresh is how long the values are used before the store is asked again, for changes by other
+	// programs. Changes through the vault apply at once.
 	fresh = time.Minute
 )
 
-// known holds what is known of an agent's secrets. Vault.mu guards all but live.
+// known holds the values of an agent's secrets that are redacted. Vault.mu guards all but live.
 type known struct {
 	live    redact.Live
-	values  map[secrets.Key]secrets.Value // redact.MaxSecrets at most
-	lent    map[secrets.Key]bool          // whose values programs have: these are known before all others
-	former  []redact.Secret               // values that programs got and that were replaced or deleted since, oldest first
-	changes int                           // of values, by whoever set or read one
+	values  map[secrets.Key]secrets.Value // at most redact.MaxSecrets
+	lent    map[secrets.Key]bool          // values that programs got; they come before others
+	former  []redact.Secret               // values that programs got before they were changed or deleted, oldest first
+	changes int                           // number of changes of values
 	asked   time.Time                     // when the store was asked last
-	looking chan struct{}                 // closed when it has answered; nil if it is not asked
-	first   bool                          // for the first time
-	trouble string                        // that the log has
+	looking chan struct{}                 // closed when the store answers; nil if it is not being asked
+	first   bool                          // it is asked for the first time
+	trouble string                        // last error in the log
 }
 
 // Redact returns what redacts an agent's output, including secrets that it gets later.
