@@ -132,7 +132,7 @@ func (w *askWorld) serveRaw() {
 		text, _ := json.Marshal(wire.Value{Value: "value"}) // two texts, which always marshal
 		out.Header().Set("Content-Type", "application/json")
 		out.Header().Set("Content-Length", strconv.Itoa(len(text)))
-		_, _ = out.Write(text) // who has left does not read it
+		_, _ = out.Write(text) // the client disconnected
 	})}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // until it is closed

@@ -27,7 +27,7 @@ func (s fileService) CopyOut(ctx context.Context, r *controlpb.CopyOutRequest, s
 // CopyIn writes a file or a folder into a room.
 func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[controlpb.CopyInRequest]) (*controlpb.CopyInResponse, error) {
 	if !stream.Receive() || stream.Msg().GetTo() == nil {
-		return nil, fault.New(fault.InvalidArgs, "copy", "", errors.Join(errors.New("the first message does not say to where"), stream.Err())).Advise("Begin with a message that has to.")
+		return nil, fault.New(fault.InvalidArgs, "copy", "", errors.Join(errors.New("the first message does not say to where"), stream.Err())).Advise("Send `to` in the first message.")
 	}
 	to := stream.Msg().GetTo()
 	err := s.onRecord(ctx, to.Agent, "copy.in", to.Path, func(agent agents.Agent) error {

@@ -62,7 +62,7 @@ func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsReque
 			}
 			select {
 			case <-changed:
-			case <-ctx.Done(): // who forwards has left
+			case <-ctx.Done(): // the client disconnected
 				return nil
 			case <-s.closing:
 				return nil
@@ -87,7 +87,7 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	first, err := stream.Receive()
 	to := first.GetTo()
 	if err != nil || to == nil {
-		return fault.New(fault.InvalidArgs, "connect to port", "", errors.Join(errors.New("the first message does not say to what"), err)).Advise("Begin with a message that has to.")
+		return fault.New(fault.InvalidArgs, "connect to port", "", errors.Join(errors.New("the first message does not say to what"), err)).Advise("Send `to` in the first message.")
 	}
 	f, release, err := s.forwards.enter(to)
 	if err != nil {
@@ -189,7 +189,7 @@ func (f *forwards) enter(to *controlpb.ConnectTo) (one forward, release func(), 
 	}
 	if own := f.open[one.agent]; own >= maxConnections || f.total >= maxOfAll && own >= fewConnections {
 		return one, nil, fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "%d connections to ports of this agent are open (at most %d), and %d to those of all agents (at most %d)", own, maxConnections, f.total, maxOfAll).
-			Advise("Close pages that load for ever, or end another forward.")
+			Advise("Close pages that never finish loading, or end another forward.")
 	}
 	f.open[one.agent]++
 	f.total++

@@ -90,7 +90,7 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	first, err := stream.Receive()
 	open := first.GetOpen()
 	if err != nil || open == nil {
-		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Begin with a message that has open.")
+		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Send `open` in the first message.")
 	}
 	n, room, id, err := s.noteOf(ctx, "session.attach", open.Agent, open.Session)
 	if err != nil {

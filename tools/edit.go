@@ -59,7 +59,7 @@ func newEdit(rooms Rooms) Tool {
 			return editOut{}, c.missing(ctx, p, err)
 		}
 		if binary(before) {
-			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a text file", Message: p.String() + " is no text. Change it with a program in sandbox_exec"}
+			return editOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a text file", Message: p.String() + " is not a text file. Change it with a program in sandbox_exec"}
 		}
 		after, at, err := replaceOnce(ctx, before, in.Old, in.New)
 		if err != nil {
@@ -200,7 +200,7 @@ func firstDifference(file, text string) string {
 	case longest < 0, longest == len(want):
 		return ""
 	case at+longest == len(have):
-		return fmt.Sprintf(". It begins as line %d does, and goes on where the file ends", at+1)
+		return fmt.Sprintf(". It begins as line %d does, and ends after the file does", at+1)
 	}
 	return fmt.Sprintf(". It begins as line %d does, but then has %s where line %d is %s", at+1, quoted(want[longest]), at+longest+1, quoted(have[at+longest]))
 }

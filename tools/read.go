@@ -26,7 +26,7 @@ type readIn struct {
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"instead: how many of the last lines" limit:"min=1"`
 	Offset    int    `json:"offset,omitempty" jsonschema:"instead: from this byte on, as next_offset says" limit:"min=0"`
 	// The default is a few pages; next_offset leads to the rest.
-	MaxChars int `json:"max_chars,omitempty" jsonschema:"the most characters to answer" limit:"min=1,max=100000,default=15000"`
+	MaxChars int `json:"max_chars,omitempty" jsonschema:"maximum characters to return" limit:"min=1,max=100000,default=15000"`
 }
 
 type readOut struct {

@@ -150,7 +150,7 @@ func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) 
 	defer func() {
 		if p := recover(); p != nil {
 			r.Log.Error("a tool panicked", "tool", t.Name, "agent", c.Name, "panic", p, "stack", string(debug.Stack()))
-			err = fault.Newf(fault.Execution, "call", string(t.Name), "the sandbox made a mistake; its log says which")
+			err = fault.Newf(fault.Execution, "call", string(t.Name), "internal error; see the daemon's log")
 		}
 	}()
 	end := r.follow(ctx, c)

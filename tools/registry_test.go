@@ -64,7 +64,7 @@ func TestEnvelopes(t *testing.T) {
 		{"a wrong argument", alice(), "echo", `{}`, `{"ok":false,"expected":"a string","field":"text","kind":"invalid_args","message":"the argument \"text\" is missing","retryable":true,"tool":"echo"}`},
 		{"no such tool", alice(), "nothing", `{}`, `{"ok":false,"kind":"tool_not_found","message":"there is no tool \"nothing\". Call one of those that are listed.","retryable":false}`},
 		{"a shut gate", off, "counted", `{"text":""}`, `{"ok":false,"kind":"rejected","message":"counted is off for this agent: its setting autonomousExec.enabled is false. A person can change that: osaurus-sandbox agent set alice autonomousExec.enabled=true","retryable":false,"tool":"counted"}`},
-		{"a panic", alice(), "echo", `{"text":"panic"}`, `{"ok":false,"kind":"execution_error","message":"call echo: the sandbox made a mistake; its log says which","retryable":true,"tool":"echo"}`},
+		{"a panic", alice(), "echo", `{"text":"panic"}`, `{"ok":false,"kind":"execution_error","message":"call echo: internal error; see the daemon's log","retryable":true,"tool":"echo"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := answer(t, r, tc.call, tc.tool, tc.args); got != tc.want {

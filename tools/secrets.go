@@ -35,7 +35,7 @@ func newSecretCheck(store Secrets) Tool {
 	return Define(Spec{
 		Name: "sandbox_secret_check", Title: "See whether a secret is there", Gate: Exec,
 		Hints:       Hints{ReadOnly: true, Idempotent: true},
-		Description: `Say whether a secret of this name is kept for you. Its value is never told.`,
+		Description: `Say whether a secret of this name is kept for you. The value is never shown.`,
 	}, func(ctx context.Context, c *Call, in secretCheckIn) (secretCheckOut, error) {
 		name, err := secretName(in.Key)
 		if err != nil {

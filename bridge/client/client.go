@@ -96,12 +96,14 @@ func (c *Client) SetConfig(ctx context.Context, key, value string) error {
 
 // Dispatch submits a task.
 func (c *Client) Dispatch(ctx context.Context, task wire.Dispatch) (d wire.Dispatched, err error) {
-	return d, c.post(ctx, wire.PathDispatch, task, &d)
+	err = c.post(ctx, wire.PathDispatch, task, &d)
+	return d, err
 }
 
 // Recall searches the agent's memory.
 func (c *Client) Recall(ctx context.Context, text string) (r wire.Results, err error) {
-	return r, c.post(ctx, wire.PathMemoryQuery, wire.Query{Query: text}, &r)
+	err = c.post(ctx, wire.PathMemoryQuery, wire.Query{Query: text}, &r)
+	return r, err
 }
 
 // Remember stores a fact in the agent's memory.
@@ -116,7 +118,8 @@ func (c *Client) Emit(ctx context.Context, topic string, payload json.RawMessage
 
 // CreatePlugin creates a plugin from a recipe and returns the bridge's answer.
 func (c *Client) CreatePlugin(ctx context.Context, recipe json.RawMessage) (created json.RawMessage, err error) {
-	return created, c.post(ctx, wire.PathPlugin, recipe, &created)
+	err = c.post(ctx, wire.PathPlugin, recipe, &created)
+	return created, err
 }
 
 // Log writes a line to the log.

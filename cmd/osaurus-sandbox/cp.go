@@ -75,7 +75,7 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 		case (from == "") == way.out:
 			return wrong("one side is an agent's, and one is not", "Write the agent's as AGENT:PATH: osaurus-sandbox cp report.pdf alice:")
 		case way.out && way.agent != "" && way.agent != from:
-			return wrong("they are of several agents", "Copy those of each by themselves.")
+			return wrong("the sources belong to different agents", "Copy those of each by themselves.")
 		case way.out:
 			way.agent = from
 		}
@@ -86,7 +86,7 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 	case several && (way.out && target == stream || in):
 		return wrong("- is one file", "Copy the others by themselves.")
 	case in && (strings.HasSuffix(target, "/") || name == "." || name == ".."):
-		return wrong("what comes in has no name", "Say what it is to be called.")
+		return wrong("standard input needs a file name", "Give one.")
 	case way.out && target == stream && asJSON:
 		return wrong("- and --json", "Standard output is for the file or for what was done: say one of them.")
 	case several && !strings.HasSuffix(target, "/"):

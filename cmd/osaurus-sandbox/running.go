@@ -96,7 +96,7 @@ func runForPerson(ctx context.Context, c console, cmd engine.Command, start star
 }
 
 // timeIsOver is printed after --timeout ended a command.
-const timeIsOver = failurePrefix + "it was ended because its time was over\n" + advicePrefix + "Give it more with --timeout, or run it in the background: osaurus-sandbox job start.\n"
+const timeIsOver = failurePrefix + "the command timed out\n" + advicePrefix + "Give it more with --timeout, or run it in the background: osaurus-sandbox job start.\n"
 
 // cannotRun gives a command that the guest could not start the exit code of shells. Errors from
 // before the guest was asked are the sandbox's own.

@@ -201,7 +201,7 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	if err != nil || terminalWidth(c.in) == 0 {
 		return first, err
 	}
-	second, err := readSecret(ctx, c, "it once more")
+	second, err := readSecret(ctx, c, "the passphrase again")
 	if err == nil && second.Reveal() != first.Reveal() {
 		err = fault.Newf(fault.InvalidArgs, "set passphrase", "", "the two passphrases differ").Advise("Nothing was changed. Try again.")
 	}

@@ -189,7 +189,7 @@ func TestSecretPassphraseTyped(t *testing.T) {
 	feed(t, secretToken, "secret", "set", someAgent, "TOKEN")
 	term := onTerminal(t, nil, "secret", "passphrase")
 	term.answer("the new passphrase", "sesame")
-	term.answer("it once more", "barley")
+	term.answer("the passphrase again", "barley")
 	if code, shown := term.end(); code != fault.ExitInvalidArgs || !strings.Contains(shown, "the two passphrases differ") || strings.Contains(shown, "sesame") {
 		t.Errorf("typed differently: %d, %q", code, shown)
 	}

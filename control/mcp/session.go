@@ -83,7 +83,7 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		defer func() {
 			if p := recover(); p != nil {
 				s.Log.Error("the server of MCP panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
-				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the sandbox made a mistake; its log says which"}
+				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; see the daemon's log"}
 			}
 		}()
 		if client, ok := r.GetSession().(*mcp.ServerSession); ok && s.open != nil && method != listen { // which lasts as long as the session

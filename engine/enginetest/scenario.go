@@ -245,7 +245,7 @@ func (t *trial) promptly(what string, do func() error) error {
 	}
 }
 
-// longEnough tries something with timeouts in the midst of which a command must be, on
+// longEnough tries something with timeouts that must expire while the command runs, on
 // however slow a computer: with a longer one if it was not.
 func (t *trial) longEnough(try func(timeout time.Duration) error) (err error) {
 	for timeout := time.Second; timeout < t.soon; timeout *= 4 {

@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // temporary is the advice for a missing folder for temporary files.
-const temporary = "See that this folder is there, is yours to write to and has room, or set TMPDIR to another."
+const temporary = "Make sure that this folder exists, is writable and has free space, or set TMPDIR to another."
 
 // Executor implements engine.Executor on this computer.
 type Executor struct {
@@ -56,7 +56,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 	}
 	for _, path := range opts.Readable {
 		if !filepath.IsAbs(path) {
-			return nil, fault.Newf(fault.InvalidArgs, op, path, "a readable path must be absolute").Advise("Write it from the root on.")
+			return nil, fault.Newf(fault.InvalidArgs, op, path, "a readable path must be absolute").Advise("Use an absolute path.")
 		}
 		if _, err := os.Stat(path); err != nil {
 			return nil, unreachable(op, path, err)
@@ -84,11 +84,11 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 func unreachable(op, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(fault.NotFound, op, path, err).Advise("Name what is there.")
+		return fault.New(fault.NotFound, op, path, err).Advise("Name an existing path.")
 	case errors.Is(err, fs.ErrPermission):
-		return fault.New(fault.Rejected, op, path, err).Advise("Have its owner let you into all folders on the way to it, or name another.")
+		return fault.New(fault.Rejected, op, path, err).Advise("Get access to its parent folders, or name another.")
 	}
-	return fault.Wrap(op, path, err).Advise("Name another: this computer finds nothing by that path.")
+	return fault.Wrap(op, path, err).Advise("Name another.")
 }
 
 // withoutHelper is the fault of a program that does not call Helper.

@@ -240,6 +240,12 @@ func TestWrite(t *testing.T) {
 	if a, err = write(t, c, &guestpb.WriteFileRequest{File: at(dir, "abslink")}, "through links"); err != nil || a.Created || content("a/b/c") != "through links" {
 		t.Errorf("through links: %+v, %v", a, err)
 	}
+	must(t, os.MkdirAll(filepath.Join(dir, "a/deep"), 0o755)) // ".." in a link's target is the parent of the real folder
+	must(t, os.Symlink("a/deep", filepath.Join(dir, "to")))
+	must(t, os.Symlink("../up", filepath.Join(dir, "a/deep/link")))
+	if _, err := write(t, c, &guestpb.WriteFileRequest{File: at(dir, "to/link")}, "up"); err != nil || content("a/up") != "up" {
+		t.Errorf("through a link in a linked folder: %v", err)
+	}
 	if to, err := os.Readlink(filepath.Join(dir, "a/link")); err != nil || to != "b/c" {
 		t.Errorf("the link: %q, %v", to, err)
 	}

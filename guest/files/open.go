@@ -154,7 +154,8 @@ func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
 			}
 			rel = below
 		} else {
-			rel = path.Join(path.Dir(rel), to)
+			above, _ := split(rel)
+			rel = above + "/" + to // not cleaned: ".." after a linked folder is the parent of its target
 		}
 	}
 	s.close()
@@ -164,16 +165,26 @@ func find(op string, p *guestpb.FilePath, parents bool) (_ *spot, err error) {
 // at moves to a path below the root, making parent folders if allowed.
 func (s *spot) at(rel string, parents bool) error {
 	s.leave()
-	s.name = path.Base(rel)
+	above, name := split(rel)
+	s.name = name
 	switch s.name {
-	case ".", "/":
+	case ".", "":
 		return unix.EISDIR
 	case "..":
 		return unix.EXDEV
 	}
 	var err error
-	s.folder, err = folder(s.root, path.Dir(rel), parents)
+	s.folder, err = folder(s.root, above, parents)
 	return err
+}
+
+// split returns the folder and the last name of a path, without resolving ".." as text.
+func split(rel string) (folder, name string) {
+	i := strings.LastIndexByte(rel, '/')
+	if i < 0 {
+		return ".", rel
+	}
+	return rel[:i], rel[i+1:]
 }
 
 // folder opens a folder in which to create names.

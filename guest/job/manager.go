@@ -69,8 +69,8 @@ func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gu
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil { // of a guest that was frozen, or a room that took its time
-		return nil, fault.Newf(fault.KindOf(err), "start job", "", "nobody waits for it any more: %w", err)
+	if err := ctx.Err(); err != nil { // of a guest that was frozen, or a slow room
+		return nil, fault.Newf(fault.KindOf(err), "start job", "", "the caller gave up: %w", err)
 	}
 	j, err := m.add(r)
 	if err != nil {

@@ -101,7 +101,8 @@ func deviceSize(path string) (uint64, error) {
 	}
 	defer f.Close()
 	var size uint64
-	return size, ioctl(f, unix.BLKGETSIZE64, unsafe.Pointer(&size))
+	err = ioctl(f, unix.BLKGETSIZE64, unsafe.Pointer(&size))
+	return size, err
 }
 
 func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {

@@ -104,7 +104,7 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 		l.end("it did not come up")
 		return nil, fmt.Errorf("%w within %v", errNotReady, readyWithin)
 	case <-ctx.Done():
-		l.end("nobody waits for it any more")
+		l.end("the caller gave up")
 		return nil, ctx.Err()
 	}
 	l.rest = l.standardInput()

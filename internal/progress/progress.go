@@ -58,13 +58,6 @@ func (m *Meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SetTotal sets the total once it is known.
-func (m *Meter) SetTotal(total int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.event.Total = total
-}
-
 // Finish ends the step with a last event.
 func (m *Meter) Finish() {
 	m.mu.Lock()

@@ -167,8 +167,12 @@ func (p Program) Install(every bool) error {
 	if every {
 		flags = unix.SECCOMP_FILTER_FLAG_TSYNC
 	}
-	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog))); e != 0 {
+	thread, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	switch {
+	case e != 0:
 		return fmt.Errorf("install the filter of system calls: %w", e)
+	case thread != 0:
+		return fmt.Errorf("install the filter of system calls: thread %d has another filter", thread)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func special() []netip.Prefix {
 		"192.0.2.0/24",    // documentation's, as the next two
 		"198.51.100.0/24", //
 		"203.0.113.0/24",  //
-		"198.18.0.0/15",   // measurements'
+		"198.18.0.0/15",   // benchmarking
 		"240.0.0.0/4",     // nobody's
 		"::/96",           // IPv4 in IPv6, in four ways
 		"64:ff9b::/32",    //

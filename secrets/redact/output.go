@@ -68,6 +68,7 @@ type stream struct {
 	to     io.Writer
 	flow   *Flow
 	idle   *time.Timer // set while held text waits for a pause
+	writes int         // number of calls of Write
 	failed error       // of a write after a pause
 	buffer []byte
 }
@@ -77,6 +78,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.output.mu.Lock()
 	defer s.output.mu.Unlock()
 	s.stop()
+	s.writes++
 	if s.failed != nil {
 		return 0, s.failed
 	}
@@ -87,17 +89,18 @@ func (s *stream) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	if s.flow.Held() > 0 && s.flow.finder.undecided() <= maxShown {
-		s.idle = time.AfterFunc(pause, s.paused)
+		writes := s.writes
+		s.idle = time.AfterFunc(pause, func() { s.paused(writes) })
 	}
 	return len(p), nil
 }
 
-// paused writes the held text.
-func (s *stream) paused() {
+// paused writes the held text, unless more was written in the meantime.
+func (s *stream) paused(writes int) {
 	s.output.mu.Lock()
 	defer s.output.mu.Unlock()
-	if s.idle == nil {
-		return // more was written in the meantime
+	if s.idle == nil || s.writes != writes {
+		return
 	}
 	s.idle = nil
 	s.failed = s.write(s.flow.End(s.buffer[:0]))

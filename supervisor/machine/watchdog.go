@@ -52,7 +52,7 @@ func (s *Machine) watch(life context.Context, stop context.CancelFunc, g Guest) 
 	age := time.Since(s.status.StartedAt)
 	s.lose()
 	switch {
-	case !s.status.State.HasGuest(): // it was to end before, and did not
+	case !s.status.State.HasGuest(): // it had already been told to stop
 		s.touch()
 		return
 	case g.Err() == nil:

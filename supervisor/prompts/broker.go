@@ -88,7 +88,7 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	case <-late.C:
 		b.end(w, Expired, "nobody has answered")
 	case <-ctx.Done():
-		b.end(w, Cancelled, "who asked has left")
+		b.end(w, Cancelled, "the caller disconnected")
 	case <-b.life.Done():
 		b.end(w, Cancelled, "the daemon ends")
 	}

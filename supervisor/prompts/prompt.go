@@ -90,7 +90,7 @@ func (q Question) check() (Question, error) {
 	case utf8.RuneCountInString(q.Text) > MaxText:
 		return refuse("the text is too long", fmt.Sprintf("Say it in %d characters.", MaxText))
 	case q.Wait < 0 || q.Wait > MaxWait:
-		return refuse("nobody waits so long", "Wait for a day at most.")
+		return refuse("the wait is too long", "Wait for a day at most.")
 	case q.Wait == 0:
 		q.Wait = UsualWait
 	}

@@ -48,7 +48,7 @@ func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
 		select {
 		case <-looking:
 		case <-over.C:
-			v.Log.Warn("an agent's output is not freed of its secrets yet: their store does not answer", "agent", agent)
+			v.Log.Warn("an agent's output is not redacted yet: their store does not answer", "agent", agent)
 		case <-ctx.Done():
 		}
 	}
