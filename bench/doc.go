@@ -1,2 +1,2 @@
-// Package bench measures what a guest costs, each thing beside what it is compared with, in one run.
+// Package bench measures what a guest costs, each against a baseline, in the same run.
 package bench

@@ -86,41 +86,19 @@ func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) 
 	m := &guestpb.WriteFileRequest{
 		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
 	}
-	ctx, cancel := context.WithCancel(ctx) // the guest keeps the old file if the content is not complete
-	defer cancel()
-	stream, err := c.files.Write(inRoomOf(ctx, c.user))
-	if err != nil {
-		return engine.FileWritten{}, c.fileFault(ctx, f, op, err)
-	}
-	sendErr := stream.Send(m)
-	sum := sha256.New()
-	if sendErr == nil {
-		var n int64
-		n, err = io.CopyBuffer(writeFunc(func(b []byte) (int, error) {
-			sendErr = stream.Send(&guestpb.WriteFileRequest{Data: b})
-			return len(b), sendErr
-		}), io.TeeReader(io.LimitReader(w.Content, int64(w.Size)+1), sum), make([]byte, protocol.FileChunk))
-		switch {
-		case sendErr != nil: // the answer has the reason
-		case err != nil:
-			return engine.FileWritten{}, fault.Wrap(op, f.String(), err)
-		case uint64(n) != w.Size:
-			return engine.FileWritten{}, fault.Newf(fault.InvalidArgs, op, f.String(), "the content does not have the announced size of %d bytes", w.Size)
-		}
-	}
-	a, err := stream.CloseAndReceive()
+	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
+	a, failed := c.files.Write(protocol.WithContent(inRoomOf(ctx, c.user), protocol.Content{Reader: content, Size: w.Size}), m)
+	sum, err := content.end()
 	switch {
-	case err != nil:
-		return engine.FileWritten{}, c.fileFault(ctx, f, op, err)
-	case sendErr != nil:
+	case err != nil: // the guest has kept what was there
+		return engine.FileWritten{}, fault.Wrap(op, f.String(), err)
+	case failed != nil:
+		return engine.FileWritten{}, c.fileFault(ctx, f, op, failed)
+	case sum == nil:
 		return engine.FileWritten{}, fault.Newf(fault.Rejected, op, f.String(), "the guest answered before it had all")
 	}
-	return engine.FileWritten{Created: a.Created, SHA256: sum.Sum(nil), Size: a.Size}, nil
+	return engine.FileWritten{Created: a.Created, SHA256: sum, Size: a.Size}, nil
 }
-
-type writeFunc func([]byte) (int, error)
-
-func (f writeFunc) Write(b []byte) (int, error) { return f(b) }
 
 // SearchFiles implements engine.Files.
 func (c room) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearch, found func(engine.FileMatch) error) (engine.SearchEnd, error) {

@@ -3,7 +3,6 @@ package guest_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"math"
@@ -13,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -41,8 +39,7 @@ type liar struct {
 	guestpbconnect.UnimplementedRoomsHandler
 	guestpbconnect.UnimplementedShellsHandler
 
-	exec    func(send func(*guestpb.ExecResponse) error) error
-	written chan error // how the stream of a written file ended
+	exec func(send func(*guestpb.ExecResponse) error) error
 }
 
 func (l *liar) Hello(context.Context, *guestpb.HelloRequest) (*guestpb.HelloResponse, error) {
@@ -80,13 +77,6 @@ func (l *liar) Search(_ context.Context, _ *guestpb.SearchRequest, s *connect.Se
 		err = s.Send(&guestpb.SearchResponse{Matches: repeat(&guestpb.SearchMatch{Path: []byte("../../etc")}, 5000)})
 	}
 	return err
-}
-
-func (l *liar) Write(_ context.Context, s *connect.ClientStream[guestpb.WriteFileRequest]) (*guestpb.WriteFileResponse, error) {
-	for s.Receive() {
-	}
-	l.written <- s.Err()
-	return &guestpb.WriteFileResponse{}, nil
 }
 
 func (l *liar) ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
@@ -289,29 +279,3 @@ func TestLyingExec(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
-
-// TestWriteSize checks that the guest sees the end of a file's content only if all of it was sent,
-// and no more.
-func TestWriteSize(t *testing.T) {
-	l := &liar{written: make(chan error, 1)}
-	room := l.serve(t).Room("agent-alice")
-	broken := errors.New("broken")
-	for name, tc := range map[string]struct {
-		content io.Reader
-		whole   bool
-	}{
-		"as announced": {strings.NewReader("0123456789"), true},
-		"in parts":     {iotest.OneByteReader(strings.NewReader("0123456789")), true},
-		"more":         {strings.NewReader("0123456789+"), false},
-		"fewer":        {strings.NewReader("012345678"), false},
-		"broken":       {io.MultiReader(strings.NewReader("0123456789"), iotest.ErrReader(broken)), false},
-	} {
-		w, err := room.WriteFile(t.Context(), engine.File{Root: "/home", Path: "a"}, engine.FileWrite{Content: tc.content, Size: 10})
-		if seen := <-l.written; (err == nil) != tc.whole || (seen == nil) != tc.whole || name == "broken" && !errors.Is(err, broken) {
-			t.Errorf("%s: %v, the guest sees %v", name, err, seen)
-		}
-		if want := sha256.Sum256([]byte("0123456789")); tc.whole && !bytes.Equal(w.SHA256, want[:]) {
-			t.Errorf("%s: digest %x", name, w.SHA256)
-		}
-	}
-}

@@ -22,11 +22,11 @@ const (
 
 type processIn struct {
 	Action    string `json:"action" limit:"enum=list|poll|wait|kill|tail"`
-	JobID     string `json:"job_id,omitempty" jsonschema:"what sandbox_exec with background:true answered"`
+	JobID     string `json:"job_id,omitempty" jsonschema:"from sandbox_exec with background:true"`
 	PID       string `json:"pid,omitempty" jsonschema:"instead of the job_id: the pid of one of your jobs"`
-	Timeout   int    `json:"timeout,omitempty" jsonschema:"of wait: seconds" limit:"min=1,max=300,default=60"`
+	Timeout   int    `json:"timeout,omitempty" jsonschema:"for action wait: seconds" limit:"min=1,max=300,default=60"`
 	TailLines int    `json:"tail_lines,omitempty" jsonschema:"how many lines of its output to show" limit:"min=0,max=200,default=40"`
-	Force     bool   `json:"force,omitempty" jsonschema:"of kill: with SIGKILL and not SIGTERM"`
+	Force     bool   `json:"force,omitempty" jsonschema:"for action kill: use SIGKILL instead of SIGTERM"`
 }
 
 type processOut struct {

@@ -35,7 +35,7 @@ func newSecretCheck(store Secrets) Tool {
 	return Define(Spec{
 		Name: "sandbox_secret_check", Title: "See whether a secret is there", Gate: Exec,
 		Hints:       Hints{ReadOnly: true, Idempotent: true},
-		Description: `Say whether a secret of this name is kept for you. The value is never shown.`,
+		Description: `Say whether you have a secret of this name. The value is never shown.`,
 	}, func(ctx context.Context, c *Call, in secretCheckIn) (secretCheckOut, error) {
 		name, err := secretName(in.Key)
 		if err != nil {
@@ -61,9 +61,9 @@ type secretSetOut struct {
 // newSecretSet makes sandbox_secret_set.
 func newSecretSet(store Secrets) Tool {
 	return Define(Spec{
-		Name: "sandbox_secret_set", Title: "Keep a secret", Gate: Exec, Budget: AskTime,
+		Name: "sandbox_secret_set", Title: "Store a secret", Gate: Exec, Budget: AskTime,
 		Hints:       Hints{Destructive: true, Idempotent: true},
-		Description: `Keep a secret for you. Without value a person is asked for it, and it is stored without being shown to you. Programs of yours read it with: osaurus-host secrets get NAME`,
+		Description: `Store a secret. Without value a person is asked for it, and it is stored without being shown to you. Your programs read it with: osaurus-host secrets get NAME`,
 	}, func(ctx context.Context, c *Call, in secretSetIn) (secretSetOut, error) {
 		name, err := secretName(in.Key)
 		if err != nil {

@@ -120,7 +120,7 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	if err != nil {
 		return nil, fault.New(fault.Execution, op, path, errors.Join(err, words.Close()))
 	}
-	slog.New(slog.NewTextHandler(words, nil)).Info("a daemon is started")
+	slog.New(slog.NewTextHandler(words, nil)).Info("starting a daemon")
 	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
 	cmd.Dir = "/" // so that it keeps no file system busy
 	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))

@@ -30,14 +30,14 @@ const (
 
 // exitCodes is printed by help.
 const exitCodes = `Exit codes:
-  0 done              3 refused by a rule or check   6 something needed is not there
+  0 done              3 refused by a rule or check   6 unavailable
   1 tried and failed  4 denied by a person           7 no such thing
   2 wrong request     5 no answer in time            8 no such tool
   128+n ended by signal n, which is the usual end of forward, serve and top: 0
-  141 nobody reads its output any more, as in status | head
+  141 its output was closed, as in status | head
   boot, exec, shell, job wait: the command's own, or 125 it did not run, 126 the command cannot be run, 127 no such command
-  boot, exec: 255 it had begun, and how it ended is not known, for which shell and job wait have 125
-  exec --timeout: 143 the time was over, 137 also if SIGTERM was ignored, or the command's own; with --session 130
+  boot, exec: 255 it started, and its result is unknown (shell and job wait: 125)
+  exec --timeout: 143 it timed out, 137 if it also ignored SIGTERM, or the command's own; with --session 130
 `
 
 // exitCode returns the exit code for an error's kind.

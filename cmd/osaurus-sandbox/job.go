@@ -145,7 +145,7 @@ func printJob(w io.Writer, j *controlpb.Job) error {
 	}
 	output := bytesText(j.Written)
 	if j.Dropped > 0 {
-		output += ", of which the first " + bytesText(j.Dropped) + " are not kept"
+		output += " (the first " + bytesText(j.Dropped) + " are gone)"
 	}
 	table.field("output", output)
 	table.field("log in the room", j.LogFile)

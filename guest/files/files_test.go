@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -56,7 +57,14 @@ func client(t *testing.T) guestpbconnect.FilesClient {
 			t.Error("the worker outlives its socket")
 		}
 	})
-	return guestpbconnect.NewFilesClient(&http.Client{Transport: transport}, "http://files", protocol.ClientOptions())
+	return guestpbconnect.NewFilesClient(withContent{transport}, "http://files", protocol.ClientOptions())
+}
+
+// withContent sends requests as the host does.
+type withContent struct{ http.RoundTripper }
+
+func (c withContent) Do(r *http.Request) (*http.Response, error) {
+	return c.RoundTrip(protocol.SendContent(r))
 }
 
 // connected returns two connected sockets.
@@ -100,11 +108,7 @@ func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileReque
 	if r.Size == 0 {
 		r.Size = uint64(len(text))
 	}
-	stream, err := c.Write(t.Context())
-	must(t, err)
-	_ = stream.Send(r) // the answer says what failed
-	_ = stream.Send(&guestpb.WriteFileRequest{Data: []byte(text)})
-	a, err := stream.CloseAndReceive()
+	a, err := c.Write(protocol.WithContent(t.Context(), protocol.Content{Reader: strings.NewReader(text), Size: uint64(len(text))}), r)
 	if err != nil {
 		return nil, protocol.Decode("write", "", err)
 	}
@@ -260,12 +264,15 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	half, err := c.Write(ctx)
+	ctx, cancel := context.WithCancel(t.Context()) // who leaves in the midst of it
+	half, rest := io.Pipe()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Write(protocol.WithContent(ctx, protocol.Content{Reader: half, Size: 10}), &guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10})
+		failed <- err
+	}()
+	_, err = rest.Write([]byte("half"))
 	must(t, err)
-	must(t, half.Send(&guestpb.WriteFileRequest{File: at(dir, "a/b/c"), Size: 10}))
-	must(t, half.Send(&guestpb.WriteFileRequest{Data: []byte("half")}))
 	begun := func() bool {
 		names, err := filepath.Glob(filepath.Join(dir, "a/b/.osaurus-*"))
 		must(t, err)
@@ -273,7 +280,8 @@ func TestWrite(t *testing.T) {
 	}
 	timetest.Eventually(t, "a file has begun", begun)
 	cancel()
-	if _, err := half.CloseAndReceive(); err == nil || content("a/b/c") != "through links" {
+	must(t, rest.Close())
+	if err := <-failed; err == nil || content("a/b/c") != "through links" {
 		t.Errorf("half a file: %v, %q", err, content("a/b/c"))
 	}
 	timetest.Eventually(t, "nothing is left of it", func() bool { return !begun() })

@@ -54,7 +54,8 @@ func work() error {
 
 // Handler returns the service Files, acting with the rights of this process, and its path.
 func Handler() (path string, h http.Handler) {
-	return guestpbconnect.NewFilesHandler(service{}, protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	path, h = guestpbconnect.NewFilesHandler(service{}, protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
+	return path, protocol.TakeContent(h)
 }
 
 const (

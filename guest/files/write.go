@@ -12,9 +12,7 @@ import (
 	"io"
 	"os"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
@@ -25,30 +23,31 @@ import (
 const usualMode = 0o644
 
 // Write writes a whole file or leaves the old one.
-func (service) Write(ctx context.Context, stream *connect.ClientStream[guestpb.WriteFileRequest]) (*guestpb.WriteFileResponse, error) {
+func (service) Write(ctx context.Context, r *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	const op = "write"
-	if !stream.Receive() {
-		return nil, cmp.Or(stream.Err(), io.ErrUnexpectedEOF)
-	}
-	w := &writing{header: proto.CloneOf(stream.Msg()), stream: stream}
+	w := &writing{header: r, content: protocol.ContentOf(ctx)}
 	answer, err := w.do(ctx, op)
 	if err != nil {
-		for stream.Receive() { // the caller reads the error only after it has sent everything
+		if w.content.Size > 0 { // the caller reads the error only after it has sent everything
+			_, _ = io.Copy(io.Discard, w.content)
 		}
-		return nil, explain(op, shown(w.header.File), err)
+		return nil, explain(op, shown(r.File), err)
 	}
 	return answer, nil
 }
 
 // writing is a file that is being written.
 type writing struct {
-	header *guestpb.WriteFileRequest
-	stream *connect.ClientStream[guestpb.WriteFileRequest]
+	header  *guestpb.WriteFileRequest
+	content protocol.Content
 }
 
 func (w *writing) do(ctx context.Context, op string) (*guestpb.WriteFileResponse, error) {
 	if err := protocol.CheckWriteFile(w.header); err != nil {
 		return nil, err
+	}
+	if said, come := w.header.Size, w.content.Size; said != come {
+		return nil, fault.Newf(fault.InvalidArgs, op, shown(w.header.File), "%d bytes instead of the announced %d", come, said)
 	}
 	s, err := find(op, w.header.File, w.header.Parents)
 	if err != nil {
@@ -172,21 +171,15 @@ func (w *writing) append(s *spot, mode uint32) (uint64, error) {
 
 // fill writes the content to a file.
 func (w *writing) fill(f *os.File) (n uint64, err error) {
-	size, shown := w.header.Size, shown(w.header.File)
-	for w.stream.Receive() {
-		data := w.stream.Msg().Data
-		if n += uint64(len(data)); n > size {
-			break
+	size := w.header.Size
+	for buffer := make([]byte, min(size, protocol.FileChunk)); n < size; n += uint64(len(buffer)) {
+		buffer = buffer[:min(size-n, protocol.FileChunk)]
+		if _, err := io.ReadFull(w.content, buffer); err != nil { // the sender has gone
+			return n, fault.Newf(fault.Unavailable, "write", shown(w.header.File), "the content ended after %d bytes", n)
 		}
-		if _, err := f.Write(data); err != nil {
+		if _, err := f.Write(buffer); err != nil {
 			return n, err
 		}
-	}
-	if w.stream.Err() != nil { // the sender has gone
-		return n, fault.Newf(fault.Unavailable, "write", shown, "the content ended after %d bytes", n)
-	}
-	if n != size {
-		return n, fault.Newf(fault.InvalidArgs, "write", shown, "the content does not have the announced size of %d bytes", size)
 	}
 	return n, nil
 }

@@ -824,7 +824,6 @@ type WriteFileRequest struct {
 	IfSha256      []byte                 `protobuf:"bytes,5,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`  // only if the file has this content now
 	IfAbsent      bool                   `protobuf:"varint,6,opt,name=if_absent,json=ifAbsent,proto3" json:"if_absent,omitempty"` // only if it does not exist
 	Size          uint64                 `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`                         // of the data in bytes
-	Data          []byte                 `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`                          // in all messages but the first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,13 +905,6 @@ func (x *WriteFileRequest) GetSize() uint64 {
 		return x.Size
 	}
 	return 0
-}
-
-func (x *WriteFileRequest) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
 }
 
 type WriteFileResponse struct {
@@ -1314,7 +1306,7 @@ const file_files_proto_rawDesc = "" +
 	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"\xea\x01\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"\xd6\x01\n" +
 	"\x10WriteFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x18\n" +
@@ -1322,8 +1314,7 @@ const file_files_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x1b\n" +
 	"\tif_sha256\x18\x05 \x01(\fR\bifSha256\x12\x1b\n" +
 	"\tif_absent\x18\x06 \x01(\bR\bifAbsent\x12\x12\n" +
-	"\x04size\x18\a \x01(\x04R\x04size\x12\x12\n" +
-	"\x04data\x18\b \x01(\fR\x04data\"G\n" +
+	"\x04size\x18\a \x01(\x04R\x04size\"G\n" +
 	"\x11WriteFileResponse\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04sizeJ\x04\b\x02\x10\x03\"\xd3\x02\n" +
@@ -1355,12 +1346,12 @@ const file_files_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x03 \x01(\x04R\n" +
-	"unreadable2\xf4\x03\n" +
+	"unreadable2\xf2\x03\n" +
 	"\x05Files\x12M\n" +
 	"\x04Stat\x12!.osaurus.guest.v1.StatFileRequest\x1a\".osaurus.guest.v1.StatFileResponse\x12Q\n" +
 	"\x04List\x12#.osaurus.guest.v1.ListFolderRequest\x1a$.osaurus.guest.v1.ListFolderResponse\x12O\n" +
-	"\x04Read\x12!.osaurus.guest.v1.ReadFileRequest\x1a\".osaurus.guest.v1.ReadFileResponse0\x01\x12R\n" +
-	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse(\x01\x12U\n" +
+	"\x04Read\x12!.osaurus.guest.v1.ReadFileRequest\x1a\".osaurus.guest.v1.ReadFileResponse0\x01\x12P\n" +
+	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse\x12U\n" +
 	"\x06Digest\x12$.osaurus.guest.v1.DigestFilesRequest\x1a%.osaurus.guest.v1.DigestFilesResponse\x12M\n" +
 	"\x06Search\x12\x1f.osaurus.guest.v1.SearchRequest\x1a .osaurus.guest.v1.SearchResponse0\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 

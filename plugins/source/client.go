@@ -134,19 +134,19 @@ func special() []netip.Prefix {
 	var list []netip.Prefix
 	for _, text := range []string{
 		"0.0.0.0/8",       // this network
-		"100.64.0.0/10",   // a provider's own
-		"192.0.0.0/24",    // protocols'
-		"192.0.2.0/24",    // documentation's, as the next two
+		"100.64.0.0/10",   // carrier-grade NAT
+		"192.0.0.0/24",    // protocol assignments
+		"192.0.2.0/24",    // documentation, as the next two
 		"198.51.100.0/24", //
 		"203.0.113.0/24",  //
 		"198.18.0.0/15",   // benchmarking
-		"240.0.0.0/4",     // nobody's
-		"::/96",           // IPv4 in IPv6, in four ways
+		"240.0.0.0/4",     // reserved
+		"::/96",           // IPv4 in IPv6, as the next three
 		"64:ff9b::/32",    //
 		"2001::/32",       //
 		"2002::/16",       //
-		"2001:db8::/32",   // documentation's
-		"fec0::/10",       // sites' own, of old
+		"2001:db8::/32",   // documentation
+		"fec0::/10",       // site-local, deprecated
 	} {
 		list = append(list, netip.MustParsePrefix(text))
 	}

@@ -117,7 +117,7 @@ func (a *Agents) mayBe(op string, agent Agent) error {
 		case m.ID == agent.ID:
 			return refuse("its id is that of "+string(m.Name), "Choose another id, or none.")
 		case m.Folder == agent.Name:
-			return refuse(fmt.Sprintf("its home folder is still that of %s, which had this name", m.Name), "The folder moves when the guest starts the next time: `osaurus-sandbox restart`.")
+			return refuse(fmt.Sprintf("the folder still belongs to %s, which had this name", m.Name), "The folder moves when the guest starts the next time: `osaurus-sandbox restart`.")
 		}
 		others++
 	}

@@ -156,7 +156,7 @@ func (b *book) hold(t *testing.T, c Case, answer string) {
 	entry := shorten(c.Args) + "\n" + shorten(answer)
 	b.write(c, entry)
 	if !*refresh && b.want[c.Name] != entry {
-		t.Errorf("of %s\n%s\nin %s is (go test -run TestRooms/Debian/Tools ./supervisor/boot -refresh writes it anew)\n%s", c.Tool, entry, filepath.Base(b.path), b.want[c.Name])
+		t.Errorf("%s answers\n%s\n%s has (refresh it with go test -run TestRooms/Debian/Tools ./supervisor/boot -refresh)\n%s", c.Tool, entry, filepath.Base(b.path), b.want[c.Name])
 	}
 }
 

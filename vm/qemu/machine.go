@@ -16,7 +16,7 @@ import (
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 
-const stuckAdvice = "QEMU is killed but not gone, or what served it: it waits for a disk or share of the host. See that these answer, or restart the host."
+const stuckAdvice = "QEMU or one of its devices was killed but has not exited: it waits for a disk or share of the host. Check that these respond, or restart the host."
 
 // machine implements vm.Machine.
 type machine struct {

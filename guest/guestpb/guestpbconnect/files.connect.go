@@ -59,9 +59,10 @@ type FilesClient interface {
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read returns the file's info and then the requested part.
 	Read(context.Context, *guestpb.ReadFileRequest) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
-	// Write takes a message that says what to write where, and then messages with data. The file
-	// replaces the old one once all bytes are there, or not at all.
-	Write(context.Context) (*connect.ClientStreamForClientSimple[guestpb.WriteFileRequest, guestpb.WriteFileResponse], error)
+	// Write takes a message that says what to write where. The bytes follow the message in the body
+	// of the request, and the header "Osaurus-Content" says how many. The file replaces the old one
+	// once all bytes are there, or not at all.
+	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
 	// Digest returns digests of many files of a folder, to see which have changed.
 	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
 	// Search returns matches as it finds them, and at last how it ended.
@@ -152,8 +153,12 @@ func (c *filesClient) Read(ctx context.Context, req *guestpb.ReadFileRequest) (*
 }
 
 // Write calls osaurus.guest.v1.Files.Write.
-func (c *filesClient) Write(ctx context.Context) (*connect.ClientStreamForClientSimple[guestpb.WriteFileRequest, guestpb.WriteFileResponse], error) {
-	return c.write.CallClientStreamSimple(ctx)
+func (c *filesClient) Write(ctx context.Context, req *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
+	response, err := c.write.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Digest calls osaurus.guest.v1.Files.Digest.
@@ -176,9 +181,10 @@ type FilesHandler interface {
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read returns the file's info and then the requested part.
 	Read(context.Context, *guestpb.ReadFileRequest, *connect.ServerStream[guestpb.ReadFileResponse]) error
-	// Write takes a message that says what to write where, and then messages with data. The file
-	// replaces the old one once all bytes are there, or not at all.
-	Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*guestpb.WriteFileResponse, error)
+	// Write takes a message that says what to write where. The bytes follow the message in the body
+	// of the request, and the header "Osaurus-Content" says how many. The file replaces the old one
+	// once all bytes are there, or not at all.
+	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
 	// Digest returns digests of many files of a folder, to see which have changed.
 	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
 	// Search returns matches as it finds them, and at last how it ended.
@@ -210,7 +216,7 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(filesMethods.ByName("Read")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesWriteHandler := connect.NewClientStreamHandlerSimple(
+	filesWriteHandler := connect.NewUnaryHandlerSimple(
 		FilesWriteProcedure,
 		svc.Write,
 		connect.WithSchema(filesMethods.ByName("Write")),
@@ -263,7 +269,7 @@ func (UnimplementedFilesHandler) Read(context.Context, *guestpb.ReadFileRequest,
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Read is not implemented"))
 }
 
-func (UnimplementedFilesHandler) Write(context.Context, *connect.ClientStream[guestpb.WriteFileRequest]) (*guestpb.WriteFileResponse, error) {
+func (UnimplementedFilesHandler) Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Write is not implemented"))
 }
 
