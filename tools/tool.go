@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -76,15 +77,21 @@ type Tool struct {
 	Spec
 	// Input and Output are JSON Schemas (2020-12).
 	Input, Output *jsonschema.Schema
-	plugin        config.PluginID // that it belongs to, or ""
+	encoded       func() (schemas, error) // encodes them once
+	plugin        config.PluginID         // that it belongs to, or ""
 	run           func(ctx context.Context, c *Call, arguments map[string]any) (any, error)
 }
 
+// schemas are encoded schemas.
+type schemas struct{ input, output string }
+
 // Schemas returns both schemas as JSON.
 func (t Tool) Schemas() (input, output string, err error) {
-	in, err := json.Marshal(t.Input)
-	out, failed := json.Marshal(t.Output)
-	return string(in), string(out), errors.Join(err, failed)
+	s, err := t.encoded()
+	if t.Output == nil {
+		s.output = "null"
+	}
+	return s.input, s.output, err
 }
 
 // Define makes a tool from a function with a struct of arguments. schemaOf describes its tags.
@@ -113,7 +120,12 @@ func inRoom[In, Out any](rooms Rooms, spec Spec, run func(ctx context.Context, c
 // Raw makes a tool with schemas that are known only at run time. Its function gets the checked
 // arguments, with numbers as json.Number.
 func Raw(spec Spec, input, output *jsonschema.Schema, run func(ctx context.Context, c *Call, arguments map[string]any) (any, error)) Tool {
-	return Tool{Spec: spec, Input: input, Output: output, run: run}
+	encoded := sync.OnceValues(func() (schemas, error) {
+		in, err := json.Marshal(input)
+		out, failed := json.Marshal(output)
+		return schemas{string(in), string(out)}, errors.Join(err, failed)
+	})
+	return Tool{Spec: spec, Input: input, Output: output, encoded: encoded, run: run}
 }
 
 // Agent is the agent for whom a tool is called.
