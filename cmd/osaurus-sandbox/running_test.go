@@ -36,11 +36,11 @@ func TestExitCodeOfLostCommand(t *testing.T) {
 		ran   ran
 		want  int
 	}{
-		"it ended":             {nil, ran{engine.Exit{Code: 3}, nil}, 3},
-		"nothing was begun":    {broke, ran{}, exitSandbox},
-		"its end is not known": {nil, ran{engine.Exit{}, broke}, exitLost},
-		"nobody reads it":      {nil, ran{engine.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
-		"its time was over":    {nil, ran{engine.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
+		"it ended":              {nil, ran{engine.Exit{Code: 3}, nil}, 3},
+		"nothing was begun":     {broke, ran{}, exitSandbox},
+		"its end is not known":  {nil, ran{engine.Exit{}, broke}, exitLost},
+		"nobody reads it":       {nil, ran{engine.Exit{}, syscall.EPIPE}, exitInterrupted + int(syscall.SIGPIPE)},
+		"the command timed out": {nil, ran{engine.Exit{TimedOut: true}, nil}, exitInterrupted + int(syscall.SIGTERM)},
 	} {
 		start := func(context.Context, engine.Command) (process, error) {
 			if test.start != nil {
@@ -103,7 +103,7 @@ func TestSessionTimesOut(t *testing.T) {
 		code int
 	}{{nil, exitInterrupted + int(syscall.SIGTERM)}, {[]string{"--json"}, 0}} {
 		args := append(append([]string{"exec", "alice", "--session", "s"}, test.args...), "--", "sleep 1000")
-		if code, out, stderr := sandbox(t, args...); code != test.code || test.args == nil && !strings.Contains(stderr, "its time was over") {
+		if code, out, stderr := sandbox(t, args...); code != test.code || test.args == nil && !strings.Contains(stderr, "the command timed out") {
 			t.Errorf("%v: %d, %s%s", args, code, out, stderr)
 		}
 	}

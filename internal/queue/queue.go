@@ -3,56 +3,57 @@ package queue
 
 import (
 	"context"
-	"slices"
 	"sync"
 )
 
 // Queues gives out one turn at a time for each key, in the order of the requests.
 // The zero value is ready to use.
 type Queues[K comparable] struct {
-	mu      sync.Mutex
-	waiting map[K][]chan struct{} // closed when it is a caller's turn; the first caller has the turn
+	mu    sync.Mutex
+	lines map[K]*line
+}
+
+// line is the queue of one key.
+type line struct {
+	turn  chan struct{} // holds an element while somebody has the turn
+	count int           // callers who have the turn or wait for it
 }
 
 // Take waits for the turn of a key. If it has to wait, it calls waiting, unless
 // that is nil, with the number of callers ahead. The caller must call give.
 func (q *Queues[K]) Take(ctx context.Context, key K, waiting func(ahead int)) (give func(), err error) {
-	turn := make(chan struct{})
 	q.mu.Lock()
-	if q.waiting == nil {
-		q.waiting = map[K][]chan struct{}{}
+	if q.lines == nil {
+		q.lines = map[K]*line{}
 	}
-	ahead := len(q.waiting[key])
-	q.waiting[key] = append(q.waiting[key], turn)
+	l := q.lines[key]
+	if l == nil {
+		l = &line{turn: make(chan struct{}, 1)}
+		q.lines[key] = l
+	}
+	ahead := l.count
+	l.count++
 	q.mu.Unlock()
-	if ahead == 0 {
-		return func() { q.leave(key, turn) }, nil
-	}
-	if waiting != nil {
+	if ahead > 0 && waiting != nil {
 		waiting(ahead)
 	}
 	select {
-	case <-turn:
-		return func() { q.leave(key, turn) }, nil
+	case l.turn <- struct{}{}: // a channel serves senders in order
+		return func() {
+			<-l.turn
+			q.leave(key, l)
+		}, nil
 	case <-ctx.Done():
-		q.leave(key, turn)
+		q.leave(key, l)
 		return nil, context.Cause(ctx)
 	}
 }
 
-// leave removes a caller. If it had the turn, the next one gets it.
-func (q *Queues[K]) leave(key K, turn chan struct{}) {
+// leave removes an empty queue.
+func (q *Queues[K]) leave(key K, l *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := q.waiting[key]
-	i := slices.Index(all, turn)
-	all = slices.Delete(all, i, i+1)
-	switch {
-	case len(all) == 0:
-		delete(q.waiting, key)
-		return
-	case i == 0:
-		close(all[0])
+	if l.count--; l.count == 0 {
+		delete(q.lines, key)
 	}
-	q.waiting[key] = all
 }

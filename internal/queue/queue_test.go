@@ -57,8 +57,8 @@ func TestTurns(t *testing.T) {
 		if !slices.Equal(order, []int{0, 2, 3}) || !slices.Equal(ahead, []int{1, 2, 3, 4}) {
 			t.Errorf("the order was %v, with %v ahead", order, ahead)
 		}
-		if len(q.waiting) != 0 {
-			t.Errorf("%d lines are left", len(q.waiting))
+		if len(q.lines) != 0 {
+			t.Errorf("%d lines are left", len(q.lines))
 		}
 	})
 }
