@@ -23,7 +23,7 @@ const (
 	// maxPorts bounds the ports of one Forward. Its audit entry lists them all.
 	maxPorts = 64
 	// maxConnections bounds the connections to ports of one agent, and maxOfAll those to
-	// all agents. Each is a command, of which a guest runs 100, and a few more of agents
+	// all agents. Each is a command. A guest runs 100, and a few more for agents
 	// that have few (guest/service/slots.go). A browser opens six to each address.
 	maxConnections, maxOfAll = 64, 80
 	// fewConnections is how many an agent has whatever the others have: half of the

@@ -38,7 +38,7 @@ type Request struct {
 	// rest is dropped while the command continues, and its ExitStatus says Truncated.
 	MaxOutputBytes int64
 
-	// Tenant names for whom the command runs, for the engine's records only.
+	// Tenant is recorded with the command and has no other effect.
 	Tenant Tenant
 
 	// ReadOnly has the kernel refuse every change below WorkspaceRoot: contents,

@@ -158,7 +158,7 @@ func told(err error) string {
 func TestPip(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("pip is slow: make kernel-tier runs it once")
+		t.Skip("pip is slow: make kernel runs it once")
 	}
 	if out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-m", "ensurepip", "--version").CombinedOutput(); err != nil {
 		t.Skipf("\n*** NO PYTHON on this host that makes environments: %v\n%s", err, out)

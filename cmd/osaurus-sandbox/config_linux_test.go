@@ -27,8 +27,8 @@ func TestSetListenerWithoutADaemon(t *testing.T) {
 	prints(t, "\n", "config", "get", "mcp.listen")
 }
 
-// A daemon inherits no files of the command that starts it. Otherwise, whoever reads the command's
-// pipe would wait for the daemon.
+// TestDaemonHoldsNothingOfItsStarter checks that a daemon inherits no files of the command that
+// starts it. A reader of the command's pipe would wait for the daemon.
 func TestDaemonHoldsNothingOfItsStarter(t *testing.T) {
 	newHome(t, "home")
 	read, write, err := os.Pipe()

@@ -75,7 +75,7 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 		case (from == "") == way.out:
 			return wrong("one side is an agent's, and one is not", "Write the agent's as AGENT:PATH: osaurus-sandbox cp report.pdf alice:")
 		case way.out && way.agent != "" && way.agent != from:
-			return wrong("the sources belong to different agents", "Copy those of each by themselves.")
+			return wrong("the sources belong to different agents", "Copy from one agent at a time.")
 		case way.out:
 			way.agent = from
 		}

@@ -17,7 +17,7 @@ func newPrompt() *cobra.Command {
 	return noun("prompt", `Answer what agents and apps ask you for
 
 An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. You can answer once, from any
-terminal. Your answer goes into the store of secrets and nowhere else. The text of a prompt was written by whoever asks: do not
+terminal. Your answer goes into the secret store and nowhere else. The program that asks wrote the text of a prompt: do not
 trust it.`,
 		`  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
@@ -82,7 +82,7 @@ func newPromptAnswer() *cobra.Command {
 	return daemonCommand("answer [PROMPT]", `Answer a prompt, or the oldest one
 
 On a terminal, you type the answer, which is not shown. Otherwise it is read from standard input, without the last newline. It
-goes into the store of secrets and nowhere else.`,
+goes into the secret store and nowhere else.`,
 		`  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`, func(ctx context.Context, c *call) error {
 			p, err := findPrompt(ctx, c.Client, c.arg(0))

@@ -54,7 +54,7 @@ func scenarios() []scenario {
 		{"CommandNotFound", false, "a program or workspace that does not exist is not_found, one that cannot be run is rejected", commandNotFound},
 		{"BadRequests", false, "a request that makes no sense is invalid_args", badRequests},
 		{"StartContext", false, "ctx ends a start and not what was started", startContext},
-		{"TenantIsAudited", false, "the engine's record says for whom a command ran", tenantIsAudited},
+		{"TenantIsAudited", false, "the engine records the tenant of a command", tenantIsAudited},
 
 		{"ExitIsCached", false, "everybody is told the same end, and who stops waiting spoils it for nobody", exitIsCached},
 		{"SignalIsNamed", false, "a command that a signal ended has no code, and the signal's name", signalIsNamed},

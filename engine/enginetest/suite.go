@@ -13,7 +13,7 @@
 //
 // The suite reads and writes files with commands only, so Root may be on another
 // computer. Commands need a POSIX shell and cat, cksum, cmp, find, head, ln, mkdir,
-// mv, printf, rm, sleep, stat, tail, touch and wc, all of which busybox has.
+// mv, printf, rm, sleep, stat, tail, touch and wc. Busybox has them all.
 //
 // What an engine cannot do goes into Suite.Lacks with the reason. It is tried
 // nevertheless: if it works, the test fails until it is taken off the list. The
