@@ -97,7 +97,7 @@ func (p *lasting) show(e progress.Event) {
 		writef(p.w, "%s\n", e.Step)
 		p.step, p.at = e.Step, now
 	case now.Sub(p.at) >= plainEvery:
-		writef(p.w, "%s: %s\n", e.Step, cmp.Or(progressText(e), "still at it"))
+		writef(p.w, "%s: %s\n", e.Step, cmp.Or(progressText(e), "still running"))
 		p.at = now
 	}
 }
