@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,15 +100,36 @@ func (t Tool) Schemas() (input, output string, err error) {
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Raw(spec, schemaOf[In](), open(schemaOf[Out]()), func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
 		var in In
-		text, err := json.Marshal(arguments)
-		if err == nil {
-			err = json.Unmarshal(text, &in)
-		}
-		if err != nil {
+		if err := fill(reflect.ValueOf(&in).Elem(), arguments); err != nil {
 			return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
 		}
 		return run(ctx, c, in)
 	})
+}
+
+// fill sets a struct's fields by their JSON names. A text is not encoded again: it may be a whole
+// file.
+func fill(in reflect.Value, arguments map[string]any) error {
+	for _, f := range reflect.VisibleFields(in.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		field := in.FieldByIndex(f.Index)
+		value, given := arguments[name]
+		if !given {
+			continue
+		}
+		if text, ok := value.(string); ok && field.Kind() == reflect.String {
+			field.SetString(text)
+			continue
+		}
+		raw, err := json.Marshal(value)
+		if err == nil {
+			err = json.Unmarshal(raw, field.Addr().Interface())
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // inRoom is Define for a tool that works in its agent's room.
