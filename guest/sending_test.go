@@ -12,7 +12,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// What is not of its size never goes as a whole.
+// TestSending checks that content is never sent whole if its size is not as announced.
 func TestSending(t *testing.T) {
 	const text = "0123456789"
 	broken := errors.New("broken")
@@ -21,7 +21,7 @@ func TestSending(t *testing.T) {
 		said uint64
 		want error
 	}{
-		"as it was said":       {strings.NewReader(text), 10, nil},
+		"as announced":         {strings.NewReader(text), 10, nil},
 		"byte by byte":         {iotest.OneByteReader(strings.NewReader(text)), 10, nil},
 		"with its end":         {iotest.DataErrReader(strings.NewReader(text)), 10, nil},
 		"nothing":              {strings.NewReader(""), 0, nil},

@@ -112,11 +112,11 @@ func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In
 func fill(in reflect.Value, arguments map[string]any) error {
 	for _, f := range reflect.VisibleFields(in.Type()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		field := in.FieldByIndex(f.Index)
 		value, given := arguments[name]
 		if !given {
 			continue
 		}
+		field := in.FieldByIndex(f.Index)
 		if text, ok := value.(string); ok && field.Kind() == reflect.String {
 			field.SetString(text)
 			continue

@@ -56,7 +56,7 @@ func scenarios() []scenario {
 		{"StartContext", false, "ctx ends a start and not what was started", startContext},
 		{"TenantIsAudited", false, "the engine records the tenant of a command", tenantIsAudited},
 
-		{"ExitIsCached", false, "everybody is told the same end, and who stops waiting spoils it for nobody", exitIsCached},
+		{"ExitIsCached", false, "all waiters get the same exit status, also after one of them gives up", exitIsCached},
 		{"SignalIsNamed", false, "a command that a signal ended has no code, and the signal's name", signalIsNamed},
 		{"CancelLetsCleanUp", false, "Cancel lets a command clean up, and kills one that does not end", cancelLetsCleanUp},
 		{"CancelRaces", false, "Cancel, Close, Exit and Output at once, at any moment, agree on one end", cancelRaces},
@@ -245,8 +245,8 @@ func (t *trial) promptly(what string, do func() error) error {
 	}
 }
 
-// longEnough tries something with timeouts that must expire while the command runs, on
-// however slow a computer: with a longer one if it was not.
+// longEnough calls try with a timeout that must expire while the command runs. If the
+// computer was too slow for that, it tries again with a longer one.
 func (t *trial) longEnough(try func(timeout time.Duration) error) (err error) {
 	for timeout := time.Second; timeout < t.soon; timeout *= 4 {
 		if err = try(timeout); err == nil {

@@ -264,7 +264,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context()) // who leaves in the midst of it
+	ctx, cancel := context.WithCancel(t.Context()) // the caller leaves halfway
 	half, rest := io.Pipe()
 	failed := make(chan error, 1)
 	go func() {

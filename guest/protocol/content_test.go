@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The handler sees the message alone, and gets the content beside it.
+// TestContent checks that a handler sees only the message, and gets the content with the context.
 func TestContent(t *testing.T) {
 	server := httptest.NewServer(TakeContent(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		message, err := io.ReadAll(r.Body)
