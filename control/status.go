@@ -10,7 +10,6 @@ import (
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/vm"
 )
 
 // statusProto converts a status.
@@ -29,7 +28,7 @@ func statusProto(s machine.Status) *controlpb.Status {
 	if m := s.Machine; m != nil {
 		p.Machine = &controlpb.Machine{
 			Pack: m.Pack, PackReason: m.PackReason, Image: m.Image, Arch: string(m.Arch), Cpus: uint32(m.CPUs), Memory: uint64(m.Memory),
-			Network: m.Network != vm.NetworkNone, MissingPackages: m.Missing,
+			Network: m.Network, MissingPackages: m.Missing,
 		}
 	}
 	return p

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"os"
 	"runtime"
 )
 
@@ -34,8 +35,11 @@ type Config struct {
 	// Disks become /dev/vda, /dev/vdb and so on in the guest.
 	Disks  []Disk
 	Shares []Share
-	// Network is the guest's network. The zero value means NetworkNone.
-	Network NetworkKind
+	// NIC is the guest's end of a pair of AF_UNIX datagram sockets that carries one Ethernet
+	// frame a datagram. Nil means no network device. The guest has the address
+	// subnet.GuestMAC, but may send from any. The caller closes NIC after Start, and never
+	// writes an empty datagram to the other end: QEMU takes it for the end of the network.
+	NIC *os.File
 
 	// ConsoleLog is the log file of the guest's console, bounded by rotating it once
 	// (".1"). Empty means no log.
@@ -47,14 +51,6 @@ type Disk struct {
 	Path     string
 	ReadOnly bool
 }
-
-// NetworkKind is a kind of network.
-type NetworkKind string
-
-const (
-	NetworkNone NetworkKind = "none" // no device at all
-	NetworkNAT  NetworkKind = "nat"  // outbound through the host, with DHCP and DNS
-)
 
 // Share is a folder of the host that the guest can mount by tag over VirtioFS.
 type Share struct {

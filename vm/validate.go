@@ -2,11 +2,14 @@ package vm
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -33,7 +36,7 @@ var (
 // Validate checks a configuration for a driver with these capabilities. It fails with a
 // fault.InvalidArgs that names the first wrong field. Drivers call it in New.
 func (c *Config) Validate(caps Capabilities) error {
-	return cmp.Or(c.checkSize(), c.checkKernel(), c.checkDisks(), c.checkShares(caps), c.checkNetwork())
+	return cmp.Or(c.checkSize(), c.checkKernel(), c.checkDisks(), c.checkShares(caps), c.checkNIC())
 }
 
 func invalid(field string, err error, advice string) error {
@@ -102,12 +105,18 @@ func (c *Config) checkShares(caps Capabilities) error {
 	return nil
 }
 
-func (c *Config) checkNetwork() error {
-	switch c.Network {
-	case "", NetworkNone, NetworkNAT:
+func (c *Config) checkNIC() error {
+	if c.NIC == nil {
 		return nil
 	}
-	return invalid("Network", fmt.Errorf("unknown network %q", c.Network), fmt.Sprintf("Use %q or %q, or leave it empty.", NetworkNone, NetworkNAT))
+	kind, err := unix.GetsockoptInt(int(c.NIC.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
+	if err == nil && kind != unix.SOCK_DGRAM {
+		err = errors.New("not a datagram socket")
+	}
+	if err != nil {
+		return invalid("NIC", err, "Use one end of a pair of datagram sockets, or nil.")
+	}
+	return nil
 }
 
 func checkFolder(path string) error {

@@ -161,10 +161,7 @@ const shareRoot = "/mnt"
 func (f bootFlags) spec(s config.Settings) (boot.Spec, error) {
 	spec := boot.Spec{
 		Driver: driver(), Name: fmt.Sprintf("boot-%d", os.Getpid()), Hostname: "sandbox",
-		CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30, Network: vm.NetworkNone,
-	}
-	if f.network {
-		spec.Network = vm.NetworkNAT
+		CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30, Network: f.network,
 	}
 	var err error
 	if f.memory != "" {

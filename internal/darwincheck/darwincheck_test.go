@@ -142,7 +142,7 @@ func TestSkeleton(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := filepath.Join(dir, "go.work")
-	if err := os.WriteFile(work, []byte("go 1.26.0\nuse "+abs(".")+"\nreplace "+standInModule+" => "+dir+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(work, []byte("go 1.26.3\nuse "+abs(".")+"\nreplace "+standInModule+" => "+dir+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	skeleton, err := load(target{"darwin", "arm64", false}, []string{"GOWORK=" + work}, standInModule)

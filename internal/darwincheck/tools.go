@@ -45,7 +45,7 @@ func skeletonWork(t target) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	text := fmt.Sprintf("go 1.26.0\n\nuse %s\n", abs("."))
+	text := fmt.Sprintf("go 1.26.3\n\nuse %s\n", abs("."))
 	for _, module := range cgoModules {
 		to := filepath.Join(dir, path.Dir(module)+"-"+path.Base(module))
 		if err := writeSkeleton(t, module, to); err != nil {

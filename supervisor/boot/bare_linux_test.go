@@ -49,7 +49,7 @@ func failedBoots(t *testing.T, i image.Image) {
 		{"a share that is not there", []vm.Disk{base}, []*guestpb.Mount{{Tag: "nowhere", Path: []byte("/mnt/nowhere")}}, fault.NotFound, "mount share nowhere", "no share with this tag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := connect(t, i, tc.disks, vm.NetworkNone, &guestpb.Boot{Mounts: tc.mounts})
+			_, err := connect(t, i, tc.disks, nil, &guestpb.Boot{Mounts: tc.mounts})
 			if fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.text) || !strings.Contains(fault.AdviceOf(err), tc.advice) {
 				t.Errorf("%s: %v (%s)", fault.KindOf(err), err, fault.AdviceOf(err))
 			}
@@ -59,7 +59,12 @@ func failedBoots(t *testing.T, i image.Image) {
 
 // testWithoutData boots a guest that writes to memory only.
 func testWithoutData(t *testing.T, i image.Image) {
-	c, err := connect(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, vm.NetworkNAT, &guestpb.Boot{Network: true})
+	nic, err := boot.OpenNIC()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nic.Close()
+	c, err := connect(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, nic, &guestpb.Boot{Network: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,12 +100,12 @@ func testWithoutData(t *testing.T, i image.Image) {
 }
 
 // connect starts a machine with these disks and boots its guest.
-func connect(t *testing.T, i image.Image, disks []vm.Disk, network vm.NetworkKind, boot *guestpb.Boot) (*guest.Client, error) {
+func connect(t *testing.T, i image.Image, disks []vm.Disk, nic *os.File, boot *guestpb.Boot) (*guest.Client, error) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "console.log")
 	m, err := new(qemu.Driver).New(t.Context(), vm.Config{
 		Name: "test", Arch: i.Arch, CPUs: 1, Memory: 512 << 20, Kernel: i.Kernel, Initrd: i.Initrd,
-		Disks: disks, Network: network, ConsoleLog: log,
+		Disks: disks, NIC: nic, ConsoleLog: log,
 	})
 	if err != nil {
 		t.Fatal(err)

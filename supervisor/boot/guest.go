@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
@@ -48,7 +51,7 @@ type Spec struct {
 	// Without one, all of that is gone when the machine ends.
 	DataDisk   string
 	Shares     []Share
-	Network    vm.NetworkKind
+	Network    bool   // whether it has a NIC
 	ConsoleLog string // as in vm.Config
 	// Bridge answers requests of programs in the guest. It may be nil.
 	Bridge Bridge
@@ -87,7 +90,14 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 		return nil, err
 	}
 	g := &Guest{}
-	g.Machine, err = spec.Driver.New(ctx, spec.machineConfig())
+	c := spec.machineConfig()
+	if spec.Network {
+		if c.NIC, err = openNIC(); err != nil {
+			return nil, err
+		}
+		defer c.NIC.Close()
+	}
+	g.Machine, err = spec.Driver.New(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +128,18 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	})
 	g.stopClock = func() { stop(); keeping.Wait() }
 	return g, nil
+}
+
+// openNIC returns a NIC whose other end is closed, so that its frames are lost. network.Open
+// takes its place.
+func openNIC() (*os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	unix.CloseOnExec(fds[0])
+	_ = unix.Close(fds[1])
+	return os.NewFile(uintptr(fds[0]), "nic"), nil
 }
 
 // serveBridge starts the bridge on a machine's port and returns the key that its
@@ -204,7 +226,6 @@ func (s Spec) machineConfig() vm.Config {
 		Name: s.Name, Arch: s.Image.Arch, CPUs: s.CPUs, Memory: s.Memory,
 		Kernel: s.Image.Kernel, Initrd: s.Image.Initrd,
 		Disks:      []vm.Disk{{Path: s.Image.Base, ReadOnly: true}},
-		Network:    s.Network,
 		ConsoleLog: s.ConsoleLog,
 	}
 	if s.DataDisk != "" {
@@ -218,7 +239,7 @@ func (s Spec) machineConfig() vm.Config {
 
 // guestBoot returns the guest's boot configuration.
 func (s Spec) guestBoot() *guestpb.Boot {
-	b := &guestpb.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: s.Network == vm.NetworkNAT}
+	b := &guestpb.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: s.Network}
 	for _, share := range s.Shares {
 		b.Mounts = append(b.Mounts, &guestpb.Mount{Tag: share.Tag, Path: []byte(share.MountPoint), ReadOnly: share.ReadOnly})
 	}

@@ -32,7 +32,7 @@ type Machine struct {
 	Arch       vm.Arch
 	CPUs       int
 	Memory     int64 // bytes
-	Network    vm.NetworkKind
+	Network    bool
 	ConsoleLog string
 }
 
@@ -67,10 +67,6 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 	if err := makeFolders(s.home); err != nil {
 		return Spec{}, err
 	}
-	network := vm.NetworkNone
-	if set.Network == config.NetworkOutbound {
-		network = vm.NetworkNAT
-	}
 	// If one agent owned a file in a folder that agents share, the others could not
 	// change it.
 	common := vm.OwnershipEverybody
@@ -79,7 +75,7 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 	}
 	return Spec{
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
-		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: network,
+		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: set.Network == config.NetworkOutbound,
 		Shares: []Share{
 			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree}, MountPoint: workspaceMount},
 			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree}, MountPoint: sharedMount},

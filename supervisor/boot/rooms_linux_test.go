@@ -168,7 +168,7 @@ func (h *home) boot(t testing.TB) {
 	})
 	g, err := boot.Boot(context.Background(), boot.Spec{
 		Driver: h.driver, Image: h.image, Name: "rooms", Hostname: hostname,
-		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: vm.NetworkNAT,
+		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: true,
 		Shares: []boot.Share{
 			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
 			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipEverybody}, MountPoint: "/output"},

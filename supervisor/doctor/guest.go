@@ -16,7 +16,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/vm"
 )
 
 const (
@@ -157,7 +156,7 @@ func guestChecks(ctx context.Context, b checker) []check {
 	}
 	tool := findPackageTool(ctx, b)
 	status := b.Status()
-	if m := status.Machine; m != nil && m.Network != vm.NetworkNone {
+	if m := status.Machine; m != nil && m.Network {
 		addresses, names := b.targets(ctx, tool)
 		checks = append(checks, check{"nat", "fetch " + strings.Join(addresses, " or ") + " in the guest", networkAdvice, anyOf(addresses, fetch)})
 		if len(names) > 0 {

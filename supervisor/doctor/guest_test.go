@@ -21,7 +21,6 @@ import (
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/doctor"
 	"osaurus-sandbox/supervisor/machine"
-	"osaurus-sandbox/vm"
 )
 
 // fake is a healthy sandbox with agents, until a test changes it.
@@ -86,7 +85,7 @@ func (f file) write(text string) { _ = os.WriteFile(string(f), []byte(text), 0o6
 func (f *fake) Home() config.Home                          { return f.home }
 func (f *fake) Start(context.Context, machine.Cause) error { return f.start }
 func (f *fake) Status() machine.Status {
-	return machine.Status{State: machine.Running, Machine: &boot.Machine{Network: vm.NetworkNAT}}
+	return machine.Status{State: machine.Running, Machine: &boot.Machine{Network: true}}
 }
 func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
 

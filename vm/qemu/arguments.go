@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/vm"
 )
 
@@ -14,12 +15,8 @@ import (
 // nearly 4 MiB.
 const fileQueue = 1024
 
-// fixedMAC is a locally administered address. All machines use it, since each is alone on its
-// network.
-const fixedMAC = "52:54:00:6f:73:61"
-
 // arguments returns QEMU's command line for a machine. QEMU inherits the sockets of the control
-// connection, the console and each device in backends, in this order, from descriptor
+// connection, the console, each device in backends and the NIC, in this order, from descriptor
 // firstInherited on.
 func arguments(cfg *vm.Config, accel string, backends []backend) []string {
 	var args []string
@@ -65,10 +62,9 @@ func arguments(cfg *vm.Config, accel string, backends []backend) []string {
 		// the guest's file system. QEMU then pauses the machine until there is space, and retries.
 		add("-device", "virtio-blk-pci,drive=disk%d,werror=enospc,rerror=report,disable-legacy=on", i)
 	}
-	if cfg.Network == vm.NetworkNAT {
-		// Without IPv6: many hosts have none, and programs would wait for it.
-		add("-netdev", "user,id=net,ipv6=off")
-		add("-device", "virtio-net-pci,netdev=net,mac=%s,romfile=,disable-legacy=on", fixedMAC)
+	if cfg.NIC != nil {
+		add("-netdev", "dgram,id=net,local.type=fd,local.str=%d", firstInherited+2+len(backends))
+		add("-device", "virtio-net-pci,netdev=net,mac=%s,host_mtu=%d,romfile=,disable-legacy=on", subnet.GuestMAC, subnet.MTU)
 	}
 	for i, b := range backends {
 		add("-chardev", "socket,id=backend%d,fd=%d", i, firstInherited+2+i)

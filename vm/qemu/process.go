@@ -28,8 +28,8 @@ type process struct {
 	stderr *vm.Console // in memory only, since it is as untrusted as the guest's console
 }
 
-// startProcess starts QEMU, which inherits files from descriptor firstInherited on. The caller
-// closes the files.
+// startProcess starts QEMU, which inherits files from descriptor firstInherited on. Files may be
+// nil. The caller closes them.
 func startProcess(path string, args []string, files []*os.File) (*process, error) {
 	stderr, err := vm.OpenConsole("")
 	if err != nil {

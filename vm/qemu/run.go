@@ -63,7 +63,7 @@ func launch(cfg *vm.Config, path string, accel string, backends []backend, log *
 	if r.console, err = vm.OpenConsole(cfg.ConsoleLog); err != nil {
 		return nil, err
 	}
-	if r.process, err = startProcess(path, arguments(cfg, accel, backends), theirs); err != nil {
+	if r.process, err = startProcess(path, arguments(cfg, accel, backends), append(theirs, cfg.NIC)); err != nil {
 		return nil, err
 	}
 

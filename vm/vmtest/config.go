@@ -37,6 +37,11 @@ func (r *run) testConfig(t *testing.T) {
 	}
 	disk, uneven, nothing := file("disk", 1<<20), file("uneven", 1000), file("empty", 0)
 	missing := filepath.Join(dir, "missing")
+	closed, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
 	share := func(s vm.Share) func(*vm.Config) {
 		return func(c *vm.Config) { c.Shares = append(c.Shares, s) }
 	}
@@ -69,7 +74,8 @@ func (r *run) testConfig(t *testing.T) {
 		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: "."})},
 		{"Shares[0].Path", share(vm.Share{Tag: "a", Path: disk})},
 		{"Shares[0].Ownership", share(vm.Share{Tag: "a", Path: dir, Ownership: "nobody"})},
-		{"Network", func(c *vm.Config) { c.Network = "tunnel" }},
+		{"NIC", func(c *vm.Config) { c.NIC = os.Stdout }},
+		{"NIC", func(c *vm.Config) { c.NIC = closed }},
 	} {
 		cfg := r.image.Config(t)
 		bad.edit(&cfg)

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,9 +37,8 @@ func (r *run) testRunning(t *testing.T) {
 		{Tag: "writable", Path: t.TempDir(), Ownership: r.caps.Ownership[0]},
 		{Tag: "read-only", Path: t.TempDir(), ReadOnly: true},
 	}
-	if r.HostFromGuest != "" {
-		cfg.Network = vm.NetworkNAT
-	}
+	var w *wire
+	w, cfg.NIC = newWire(t)
 	if err := os.WriteFile(cfg.ConsoleLog, []byte(lastRun), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +48,14 @@ func (r *run) testRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Boot()
+	cfg.NIC.Close()
 
 	t.Run("Dial", func(t *testing.T) { testDial(t, g) })
 	t.Run("Listen", func(t *testing.T) { l = testListen(t, g, l) })
 	t.Run("Net", func(t *testing.T) { testNet(t, g, l) })
 	t.Run("Disks", func(t *testing.T) { testDisks(t, g) })
 	t.Run("Shares", func(t *testing.T) { testShares(t, g) })
-	t.Run("Network", func(t *testing.T) { r.testNetwork(t, g) })
+	t.Run("Network", func(t *testing.T) { testNetwork(t, g, w) })
 	t.Run("Console", func(t *testing.T) { testConsole(t, g) })
 
 	c := echo(t, g, "before the end")
@@ -212,21 +210,6 @@ func testShares(t *testing.T, g *Guest) {
 		case !s.ReadOnly && string(b) != "hello":
 			t.Errorf("the guest's write to a share: %v; the host sees %q, %v", err, b, gone)
 		}
-	}
-}
-
-func (r *run) testNetwork(t *testing.T, g *Guest) {
-	if r.HostFromGuest == "" {
-		t.Skip("this driver's NAT does not reach the host's loopback")
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello guest") }))
-	defer server.Close()
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := g.Must("fetch", net.JoinHostPort(r.HostFromGuest, port)); got != "hello guest" {
-		t.Errorf("the guest fetched %q", got)
 	}
 }
 

@@ -18,9 +18,6 @@ const soon = 30 * time.Second
 type Suite struct {
 	Driver vm.Driver
 	Arch   vm.Arch
-	// HostFromGuest is the address of this host's loopback in a guest with NetworkNAT. It is
-	// empty if the guest cannot reach it.
-	HostFromGuest string
 	// Lasting lists functions of other modules, such as "net.(*Listener).Accept", in which
 	// goroutines leak that the driver cannot end.
 	Lasting []string

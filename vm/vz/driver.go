@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/Code-Hex/vz/v3"
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
@@ -34,12 +36,29 @@ func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMachine(&cfg, line)
-	if err != nil {
+	if cfg.NIC, err = duplicate(cfg.NIC); err != nil {
 		line.close()
 		return nil, err
 	}
+	m, err := newMachine(&cfg, line)
+	if err != nil {
+		line.close()
+		_ = cfg.NIC.Close()
+		return nil, err
+	}
 	return m, nil
+}
+
+// duplicate returns a file that stays open when the caller closes its own. Nil stays nil.
+func duplicate(f *os.File) (*os.File, error) {
+	if f == nil {
+		return nil, nil
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, explain("use network device", f.Name(), err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // checkLimits checks a machine's size against the framework's limits on this Mac.
@@ -78,7 +97,7 @@ func newMachine(cfg *vm.Config, line *serial) (*machine, error) {
 	if len(sockets) != 1 {
 		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
 	}
-	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, sockets: newSwitchboard(sockets[0]), running: make(chan struct{}), gone: make(chan struct{})}
+	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, nic: cfg.NIC, sockets: newSwitchboard(sockets[0]), running: make(chan struct{}), gone: make(chan struct{})}
 	m.Base = vm.NewBase(cfg.Name, m, m.sockets, "End its process com.apple.Virtualization.VirtualMachine in Activity Monitor.")
 	return m, nil
 }

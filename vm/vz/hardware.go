@@ -4,7 +4,6 @@ package vz
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 
+	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/vm"
 )
 
@@ -87,33 +87,31 @@ func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share) error {
 }
 
 func addNetwork(h *vz.VirtualMachineConfiguration, cfg *vm.Config) error {
-	if cfg.Network != vm.NetworkNAT {
+	if cfg.NIC == nil {
 		return nil
 	}
-	nat, err := vz.NewNATNetworkDeviceAttachment()
+	wire, err := vz.NewFileHandleNetworkDeviceAttachment(cfg.NIC)
 	if err != nil {
 		return err
 	}
-	device, err := vz.NewVirtioNetworkDeviceConfiguration(nat)
+	if err := wire.SetMaximumTransmissionUnit(subnet.MTU); err != nil {
+		return err
+	}
+	device, err := vz.NewVirtioNetworkDeviceConfiguration(wire)
 	if err != nil {
 		return err
 	}
-	mac, err := vz.NewMACAddress(fixedMAC(cfg)) // six bytes: vz returns nil for other lengths
+	address, err := net.ParseMAC(subnet.GuestMAC)
+	if err != nil {
+		return err
+	}
+	mac, err := vz.NewMACAddress(address)
 	if err != nil {
 		return err
 	}
 	device.SetMACAddress(mac)
 	h.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{device})
 	return nil
-}
-
-// fixedMAC derives a MAC address from name and log, which running machines do not share.
-// Machines of a Mac are on one network, where macOS leases IP addresses by MAC address.
-func fixedMAC(cfg *vm.Config) net.HardwareAddr {
-	sum := sha256.Sum256([]byte(cfg.Name + "\n" + cfg.ConsoleLog))
-	const local, group = 2, 1
-	sum[0] = sum[0]&^group | local
-	return sum[:6]
 }
 
 func addConsole(h *vz.VirtualMachineConfiguration, line *serial) error {

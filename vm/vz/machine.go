@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,7 @@ type machine struct {
 	apple    *vz.VirtualMachine
 	hardware *vz.VirtualMachineConfiguration
 	serial   *serial
+	nic      *os.File // or nil; vz only stores its number
 	sockets  *switchboard
 
 	running  chan struct{} // closed when its processors run
@@ -127,6 +129,7 @@ func (m *machine) stop() {
 func (m *machine) Release() {
 	_ = m.sockets.Close()
 	m.serial.close()
+	_ = m.nic.Close()
 }
 
 // Stalled returns nil: the framework does not pause machines by itself.

@@ -15,9 +15,6 @@ import (
 	"osaurus-sandbox/vm/vz"
 )
 
-// hostFromGuest is the host's address in QEMU's network.
-const hostFromGuest = "10.0.2.2"
-
 // Errors must name what a Mac lacks, with advice.
 func TestRefusals(t *testing.T) {
 	image := vmtest.BuildImage(t, vm.ARM64)

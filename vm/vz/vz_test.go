@@ -15,7 +15,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	vmtest.Run(t, vmtest.Suite{
-		Driver: &vz.Driver{}, Arch: vz.NativeArch(), HostFromGuest: hostFromGuest,
+		Driver: &vz.Driver{}, Arch: vz.NativeArch(),
 		// Leaks of vz v3.7.1: see switchboard.receive, and the channels of each machine.
 		Lasting: []string{
 			"vz/v3.(*VirtioSocketListener).AcceptVirtioSocketConnection",

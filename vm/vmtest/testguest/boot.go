@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/subnet"
 )
 
 // boot mounts file systems, loads modules and serves the ports. It returns only an error.
@@ -27,7 +29,7 @@ func boot() error {
 	if err := useConsole(); err != nil {
 		return err
 	}
-	if err := network("eth0", net.IPv4(10, 0, 2, 15)); err != nil {
+	if err := network("eth0", subnet.Guest().Addr().AsSlice()); err != nil {
 		fmt.Println("guest: no network:", err)
 	}
 	_ = network("lo", net.IPv4(127, 0, 0, 1))

@@ -64,8 +64,10 @@ func command(w []string) (string, error) {
 		return readAt(w[1], w[2], w[3])
 	case "patch": // file offset text
 		return "", patch(w[1], w[2], w[3])
-	case "fetch": // address:port
-		return fetch(w[1])
+	case "ask": // address:port text: sends a datagram until there is an answer
+		return ask(w[1], w[2])
+	case "send": // count frame, in hexadecimal
+		return "", send(w[1], w[2])
 	case "print": // KiB text...: fill the console with copies of a line
 		return "", printMany(w[1], strings.Join(w[2:], " "))
 	case "button": // power off when the power button is pressed

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const fetchTimeout = 20 * time.Second
+const askTimeout = 60 * time.Second
 
 // readAt returns a part of a file or disk.
 func readAt(path, offset, length string) (string, error) {
@@ -58,23 +59,53 @@ func patch(path, offset, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// fetch gets a small page from a server at address:port.
-func fetch(server string) (string, error) {
-	c, err := net.DialTimeout("tcp4", server, fetchTimeout)
+// ask sends a datagram to address:port until there is an answer, and returns it.
+func ask(server, text string) (string, error) {
+	c, err := net.Dial("udp4", server)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(fetchTimeout)); err != nil {
-		return "", err
+	b := make([]byte, 64<<10)
+	for began := time.Now(); ; {
+		if _, err := io.WriteString(c, text); err != nil {
+			return "", err
+		}
+		if err := c.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return "", err
+		}
+		n, err := c.Read(b)
+		if err == nil || time.Since(began) > askTimeout {
+			return string(b[:n]), err
+		}
 	}
-	// net/http would double the size of this program and the time of its boot.
-	if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
-		return "", err
+}
+
+// send sends a frame count times, whatever addresses are in it.
+func send(count, hexFrame string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
 	}
-	b, err := io.ReadAll(io.LimitReader(c, 64<<10))
-	_, body, _ := strings.Cut(string(b), "\r\n\r\n")
-	return body, err
+	frame, err := hex.DecodeString(hexFrame)
+	if err != nil {
+		return err
+	}
+	eth0, err := net.InterfaceByName("eth0")
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for range n {
+		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: eth0.Index}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printMany fills the console with copies of a line.

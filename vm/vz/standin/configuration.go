@@ -14,6 +14,8 @@ const (
 	minMemory = 4 * mib
 	maxMemory = 64 << 30
 	maxCPUs   = 64
+
+	qemuMAC = "52:54:00:6f:73:61" // of every machine of the QEMU driver
 )
 
 type BootLoader interface {
@@ -120,6 +122,12 @@ func (v *VirtualMachineConfiguration) invalid() string {
 	for _, n := range v.networks {
 		if n.attachment == nil {
 			return "A network device has no attachment."
+		}
+		if mtu := n.attachment.(*FileHandleNetworkDeviceAttachment).mtu; mtu < 1500 || mtu > 65535 {
+			return "The maximum transmission unit is out of range."
+		}
+		if n.mac == nil || n.mac.address.String() != qemuMAC {
+			return "The stand-in knows no other MAC address than " + qemuMAC + "."
 		}
 	}
 	return ""

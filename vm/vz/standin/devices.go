@@ -1,9 +1,12 @@
 package vz
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Disks.
@@ -149,16 +152,29 @@ type baseNetworkDeviceAttachment struct{}
 
 func (*baseNetworkDeviceAttachment) networkDeviceAttachment() {}
 
-type NATNetworkDeviceAttachment struct {
+// FileHandleNetworkDeviceAttachment has only the number of a descriptor, as the serial port's.
+type FileHandleNetworkDeviceAttachment struct {
 	*pointer
 	*baseNetworkDeviceAttachment
+	fd, mtu int
 }
 
-func NewNATNetworkDeviceAttachment() (*NATNetworkDeviceAttachment, error) {
-	return &NATNetworkDeviceAttachment{}, nil
+func NewFileHandleNetworkDeviceAttachment(file *os.File) (*FileHandleNetworkDeviceAttachment, error) {
+	fd := int(file.Fd())
+	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+		return nil, os.NewSyscallError("getsockopt", err)
+	} else if kind != unix.SOCK_DGRAM {
+		return nil, errors.New("the fileHandle must be a datagram socket")
+	}
+	return &FileHandleNetworkDeviceAttachment{fd: fd, mtu: 1500}, nil
 }
 
-func (*NATNetworkDeviceAttachment) String() string { return "NATNetworkDeviceAttachment" }
+func (f *FileHandleNetworkDeviceAttachment) SetMaximumTransmissionUnit(mtu int) error {
+	f.mtu = mtu
+	return nil
+}
+
+func (*FileHandleNetworkDeviceAttachment) String() string { return "FileHandleNetworkDeviceAttachment" }
 
 type MACAddress struct {
 	*pointer

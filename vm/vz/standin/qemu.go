@@ -27,6 +27,7 @@ type hypervisor struct {
 	dir      string   // for console
 	console  *os.File // a named pipe that the driver logs to
 	writesTo descriptor
+	nic      *os.File // or nil
 	copying  sync.WaitGroup
 }
 
@@ -74,9 +75,6 @@ func newHypervisor(c *VirtualMachineConfiguration) (_ *hypervisor, err error) {
 		// Apple's server shows owners in the same way.
 		cfg.Shares = append(cfg.Shares, vm.Share{Tag: device.tag, Path: d.path, ReadOnly: d.readOnly, Ownership: vm.OwnershipAsker})
 	}
-	if len(c.networks) > 0 {
-		cfg.Network = vm.NetworkNAT
-	}
 	h := &hypervisor{dir: dir}
 	defer func() {
 		if err != nil {
@@ -92,6 +90,14 @@ func newHypervisor(c *VirtualMachineConfiguration) (_ *hypervisor, err error) {
 		if h.console, err = os.OpenFile(cfg.ConsoleLog, os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 			return nil, err
 		}
+	}
+	if len(c.networks) > 0 {
+		fd, err := unix.FcntlInt(uintptr(c.networks[0].attachment.(*FileHandleNetworkDeviceAttachment).fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		h.nic = os.NewFile(uintptr(fd), "nic")
+		cfg.NIC = h.nic
 	}
 	if h.Machine, err = new(qemu.Driver).New(context.Background(), cfg); err != nil {
 		return nil, err
@@ -114,6 +120,7 @@ func (h *hypervisor) close() {
 	if h.console != nil {
 		h.console.Close()
 	}
+	_ = h.nic.Close()
 	_ = os.RemoveAll(h.dir)
 }
 
