@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net/netip"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -12,19 +13,11 @@ type RoomConfig struct {
 	UID      uint32 // of the user, its group and its quota; never another user's before
 	Home     string // a folder of HomesDir
 	Hostname string
-	Network  RoomNetwork // zero means RoomOutbound
-	// HostServices lets a room with RoomOutbound reach services on the host.
-	HostServices bool
-	Limits       Limits
+	// Address is the room's own in the gateway's network, and no other room's. If it is invalid, the
+	// room has only a loopback network.
+	Address netip.Addr
+	Limits  Limits
 }
-
-// RoomNetwork is what a room can reach.
-type RoomNetwork string
-
-const (
-	RoomOutbound RoomNetwork = "outbound" // all that the guest reaches, except the host's loopback, the guest and other rooms
-	RoomAlone    RoomNetwork = "none"     // only itself
-)
 
 // Limits are the limits of a room; 0 is the guest's default.
 type Limits struct {

@@ -32,23 +32,19 @@ type Info struct {
 	Orphans uint64 // processes that lost their parent and were reaped
 }
 
-// NetworkState is the guest's network configuration.
+// NetworkState says whether the guest is connected to the gateway.
 type NetworkState struct {
 	Status  NetworkStatus
-	Address string // CIDR
-	Gateway string
-	DNS     []string
-	Trouble string // why Status is not NetworkUp
+	Trouble string // why it failed
 }
 
-// NetworkStatus is the progress of the network's setup.
+// NetworkStatus is the result of the network's setup at boot.
 type NetworkStatus string
 
 const (
-	NetworkOff     NetworkStatus = "none"    // none was asked for
-	NetworkPending NetworkStatus = "pending" // still asking
-	NetworkUp      NetworkStatus = "up"
-	NetworkFailed  NetworkStatus = "failed"
+	NetworkOff    NetworkStatus = "none" // none was asked for
+	NetworkUp     NetworkStatus = "up"
+	NetworkFailed NetworkStatus = "failed"
 )
 
 // Mount is a VirtioFS share in the guest.
@@ -94,13 +90,9 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 
 func networkState(n *guestpb.NetworkState) NetworkState {
 	status := map[guestpb.NetworkState_State]NetworkStatus{
-		guestpb.NetworkState_STATE_NONE: NetworkOff, guestpb.NetworkState_STATE_PENDING: NetworkPending,
-		guestpb.NetworkState_STATE_UP: NetworkUp, guestpb.NetworkState_STATE_FAILED: NetworkFailed,
+		guestpb.NetworkState_STATE_NONE: NetworkOff, guestpb.NetworkState_STATE_UP: NetworkUp, guestpb.NetworkState_STATE_FAILED: NetworkFailed,
 	}
-	s := NetworkState{
-		Status: status[n.GetState()], Address: printable.Clip(n.GetAddress()), Gateway: printable.Clip(n.GetGateway()),
-		DNS: clipAll(n.GetDns()), Trouble: printable.Clip(n.GetTrouble()),
-	}
+	s := NetworkState{Status: status[n.GetState()], Trouble: printable.Clip(n.GetTrouble())}
 	if s.Status == "" {
 		s.Status = NetworkFailed
 	}

@@ -101,13 +101,7 @@ func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list
 }
 
 func roomProto(r engine.RoomConfig) *guestpb.Room {
-	network, ok := map[engine.RoomNetwork]guestpb.Room_Network{
-		"": guestpb.Room_NETWORK_OUTBOUND, engine.RoomOutbound: guestpb.Room_NETWORK_OUTBOUND, engine.RoomAlone: guestpb.Room_NETWORK_NONE,
-	}[r.Network]
-	if !ok {
-		network = -1 // refused by the check
-	}
-	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Network: network, HostServices: r.HostServices, Limits: limitsProto(r.Limits)}
+	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Address: r.Address.AsSlice(), Limits: limitsProto(r.Limits)}
 }
 
 func limitsProto(l engine.Limits) *guestpb.Limits {

@@ -187,7 +187,7 @@ func printStatus(w io.Writer, s *controlpb.Status) error {
 	if g := s.Guest; g != nil {
 		table.field("guest", fmt.Sprintf("%s, Linux %s, up %s", cmp.Or(g.Distribution, "unnamed"), g.Kernel, ago(s.Started.AsTime())))
 		table.field("memory", fmt.Sprintf("%.1f of %.1f GB free", gigabytes(g.MemoryAvailable), gigabytes(g.MemoryTotal)))
-		table.field("network", strings.Join(append([]string{g.Network}, nonEmpty(g.Address, g.NetworkTrouble)...), ", "))
+		table.field("network", strings.Join(append([]string{g.Network}, nonEmpty(g.NetworkTrouble)...), ", "))
 		table.field("warnings", strings.Join(g.Warnings, "; "))
 	}
 	if s.Commands > 0 {

@@ -729,8 +729,7 @@ type Guest struct {
 	Uptime          *durationpb.Duration   `protobuf:"bytes,4,opt,name=uptime,proto3" json:"uptime,omitempty"`
 	MemoryTotal     uint64                 `protobuf:"varint,5,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"` // bytes
 	MemoryAvailable uint64                 `protobuf:"varint,6,opt,name=memory_available,json=memoryAvailable,proto3" json:"memory_available,omitempty"`
-	Network         string                 `protobuf:"bytes,7,opt,name=network,proto3" json:"network,omitempty"` // none, pending, up, failed
-	Address         string                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	Network         string                 `protobuf:"bytes,7,opt,name=network,proto3" json:"network,omitempty"` // none, up, failed
 	NetworkTrouble  string                 `protobuf:"bytes,9,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"`
 	Warnings        []string               `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Asked           *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=asked,proto3" json:"asked,omitempty"` // when it reported that
@@ -813,13 +812,6 @@ func (x *Guest) GetMemoryAvailable() uint64 {
 func (x *Guest) GetNetwork() string {
 	if x != nil {
 		return x.Network
-	}
-	return ""
-}
-
-func (x *Guest) GetAddress() string {
-	if x != nil {
-		return x.Address
 	}
 	return ""
 }
@@ -3253,7 +3245,7 @@ const file_control_proto_rawDesc = "" +
 	"\x04cpus\x18\x05 \x01(\rR\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x06 \x01(\x04R\x06memory\x12\x18\n" +
 	"\anetwork\x18\a \x01(\bR\anetwork\x12)\n" +
-	"\x10missing_packages\x18\b \x03(\tR\x0fmissingPackages\"\x89\x03\n" +
+	"\x10missing_packages\x18\b \x03(\tR\x0fmissingPackages\"\xf5\x02\n" +
 	"\x05Guest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +
@@ -3261,12 +3253,11 @@ const file_control_proto_rawDesc = "" +
 	"\x06uptime\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12!\n" +
 	"\fmemory_total\x18\x05 \x01(\x04R\vmemoryTotal\x12)\n" +
 	"\x10memory_available\x18\x06 \x01(\x04R\x0fmemoryAvailable\x12\x18\n" +
-	"\anetwork\x18\a \x01(\tR\anetwork\x12\x18\n" +
-	"\aaddress\x18\b \x01(\tR\aaddress\x12'\n" +
+	"\anetwork\x18\a \x01(\tR\anetwork\x12'\n" +
 	"\x0fnetwork_trouble\x18\t \x01(\tR\x0enetworkTrouble\x12\x1a\n" +
 	"\bwarnings\x18\n" +
 	" \x03(\tR\bwarnings\x120\n" +
-	"\x05asked\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05asked\"\x88\x01\n" +
+	"\x05asked\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05askedJ\x04\b\b\x10\t\"\x88\x01\n" +
 	"\bProgress\x120\n" +
 	"\x05began\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12.\n" +
 	"\x05steps\x18\x02 \x03(\v2\x18.osaurus.control.v1.StepR\x05steps\x12\x14\n" +

@@ -31,25 +31,22 @@ const (
 type NetworkState_State int32
 
 const (
-	NetworkState_STATE_NONE    NetworkState_State = 0
-	NetworkState_STATE_PENDING NetworkState_State = 1
-	NetworkState_STATE_UP      NetworkState_State = 2
-	NetworkState_STATE_FAILED  NetworkState_State = 3
+	NetworkState_STATE_NONE   NetworkState_State = 0
+	NetworkState_STATE_UP     NetworkState_State = 2
+	NetworkState_STATE_FAILED NetworkState_State = 3
 )
 
 // Enum value maps for NetworkState_State.
 var (
 	NetworkState_State_name = map[int32]string{
 		0: "STATE_NONE",
-		1: "STATE_PENDING",
 		2: "STATE_UP",
 		3: "STATE_FAILED",
 	}
 	NetworkState_State_value = map[string]int32{
-		"STATE_NONE":    0,
-		"STATE_PENDING": 1,
-		"STATE_UP":      2,
-		"STATE_FAILED":  3,
+		"STATE_NONE":   0,
+		"STATE_UP":     2,
+		"STATE_FAILED": 3,
 	}
 )
 
@@ -204,7 +201,7 @@ func (x *HelloResponse) GetGuestVersion() string {
 type Boot struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Network  bool                   `protobuf:"varint,6,opt,name=network,proto3" json:"network,omitempty"` // configured by DHCP; without it there is only loopback
+	Network  bool                   `protobuf:"varint,6,opt,name=network,proto3" json:"network,omitempty"` // the NIC is connected to the gateway; without it there is only loopback
 	Mounts   []*Mount               `protobuf:"bytes,3,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	// The key for the relay's connections to the host's bridge: 32 bytes, or none if the host serves no
 	// bridge. Only PID 1 may see it.
@@ -616,10 +613,7 @@ func (x *InfoResponse) GetOrphansReaped() uint64 {
 type NetworkState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         NetworkState_State     `protobuf:"varint,1,opt,name=state,proto3,enum=osaurus.guest.v1.NetworkState_State" json:"state,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Gateway       string                 `protobuf:"bytes,3,opt,name=gateway,proto3" json:"gateway,omitempty"`
-	Dns           []string               `protobuf:"bytes,4,rep,name=dns,proto3" json:"dns,omitempty"`
-	Trouble       string                 `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Trouble       string                 `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"` // why it failed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,27 +653,6 @@ func (x *NetworkState) GetState() NetworkState_State {
 		return x.State
 	}
 	return NetworkState_STATE_NONE
-}
-
-func (x *NetworkState) GetAddress() string {
-	if x != nil {
-		return x.Address
-	}
-	return ""
-}
-
-func (x *NetworkState) GetGateway() string {
-	if x != nil {
-		return x.Gateway
-	}
-	return ""
-}
-
-func (x *NetworkState) GetDns() []string {
-	if x != nil {
-		return x.Dns
-	}
-	return nil
 }
 
 func (x *NetworkState) GetTrouble() string {
@@ -1760,19 +1733,15 @@ const file_guest_proto_rawDesc = "" +
 	"\x0eorphans_reaped\x18\x10 \x01(\x04R\rorphansReaped\x1a<\n" +
 	"\x0eOsReleaseEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x01\n" +
 	"\fNetworkState\x12:\n" +
 	"\x05state\x18\x01 \x01(\x0e2$.osaurus.guest.v1.NetworkState.StateR\x05state\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
-	"\agateway\x18\x03 \x01(\tR\agateway\x12\x10\n" +
-	"\x03dns\x18\x04 \x03(\tR\x03dns\x12\x18\n" +
-	"\atrouble\x18\x05 \x01(\tR\atrouble\"J\n" +
+	"\atrouble\x18\x05 \x01(\tR\atrouble\"=\n" +
 	"\x05State\x12\x0e\n" +
 	"\n" +
-	"STATE_NONE\x10\x00\x12\x11\n" +
-	"\rSTATE_PENDING\x10\x01\x12\f\n" +
+	"STATE_NONE\x10\x00\x12\f\n" +
 	"\bSTATE_UP\x10\x02\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x03\"=\n" +
+	"\fSTATE_FAILED\x10\x03\"\x04\b\x01\x10\x01J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05\"=\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fuptime_nanos\x18\x02 \x01(\x03R\vuptimeNanos\"\xcd\x01\n" +

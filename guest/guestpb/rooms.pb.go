@@ -23,52 +23,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Room_Network int32
-
-const (
-	Room_NETWORK_OUTBOUND Room_Network = 0 // the guest's network, without other rooms; see host_services
-	Room_NETWORK_NONE     Room_Network = 1 // loopback only
-)
-
-// Enum value maps for Room_Network.
-var (
-	Room_Network_name = map[int32]string{
-		0: "NETWORK_OUTBOUND",
-		1: "NETWORK_NONE",
-	}
-	Room_Network_value = map[string]int32{
-		"NETWORK_OUTBOUND": 0,
-		"NETWORK_NONE":     1,
-	}
-)
-
-func (x Room_Network) Enum() *Room_Network {
-	p := new(Room_Network)
-	*p = x
-	return p
-}
-
-func (x Room_Network) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Room_Network) Descriptor() protoreflect.EnumDescriptor {
-	return file_rooms_proto_enumTypes[0].Descriptor()
-}
-
-func (Room_Network) Type() protoreflect.EnumType {
-	return &file_rooms_proto_enumTypes[0]
-}
-
-func (x Room_Network) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Room_Network.Descriptor instead.
-func (Room_Network) EnumDescriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{0, 0}
-}
-
 // Room configures a room. The user's group and the quota project have the number of the user.
 type Room struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -76,11 +30,9 @@ type Room struct {
 	Uid      uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Home     string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"` // absolute; its last part is the name of the agent
 	Hostname string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Network  Room_Network           `protobuf:"varint,5,opt,name=network,proto3,enum=osaurus.guest.v1.Room_Network" json:"network,omitempty"`
 	Limits   *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
-	// The room reaches services of the host, at the host's address in the guest's network. Otherwise it
-	// reaches only name servers there.
-	HostServices  bool `protobuf:"varint,7,opt,name=host_services,json=hostServices,proto3" json:"host_services,omitempty"`
+	// Its IPv4 address, which no other room has: 4 bytes, or none for only a loopback network.
+	Address       []byte `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,13 +95,6 @@ func (x *Room) GetHostname() string {
 	return ""
 }
 
-func (x *Room) GetNetwork() Room_Network {
-	if x != nil {
-		return x.Network
-	}
-	return Room_NETWORK_OUTBOUND
-}
-
 func (x *Room) GetLimits() *Limits {
 	if x != nil {
 		return x.Limits
@@ -157,11 +102,11 @@ func (x *Room) GetLimits() *Limits {
 	return nil
 }
 
-func (x *Room) GetHostServices() bool {
+func (x *Room) GetAddress() []byte {
 	if x != nil {
-		return x.HostServices
+		return x.Address
 	}
-	return false
+	return nil
 }
 
 // Limits of a room. 0 is the guest's default.
@@ -1050,18 +995,14 @@ var File_rooms_proto protoreflect.FileDescriptor
 
 const file_rooms_proto_rawDesc = "" +
 	"\n" +
-	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xa0\x02\n" +
+	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xb4\x01\n" +
 	"\x04Room\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04home\x18\x03 \x01(\tR\x04home\x12\x1a\n" +
-	"\bhostname\x18\x04 \x01(\tR\bhostname\x128\n" +
-	"\anetwork\x18\x05 \x01(\x0e2\x1e.osaurus.guest.v1.Room.NetworkR\anetwork\x120\n" +
-	"\x06limits\x18\x06 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12#\n" +
-	"\rhost_services\x18\a \x01(\bR\fhostServices\"1\n" +
-	"\aNetwork\x12\x14\n" +
-	"\x10NETWORK_OUTBOUND\x10\x00\x12\x10\n" +
-	"\fNETWORK_NONE\x10\x01\"\xf1\x01\n" +
+	"\bhostname\x18\x04 \x01(\tR\bhostname\x120\n" +
+	"\x06limits\x18\x06 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12\x18\n" +
+	"\aaddress\x18\b \x01(\fR\aaddressJ\x04\b\x05\x10\x06J\x04\b\a\x10\b\"\xf1\x01\n" +
 	"\x06Limits\x12\x1d\n" +
 	"\n" +
 	"cpu_weight\x18\x01 \x01(\rR\tcpuWeight\x12$\n" +
@@ -1146,52 +1087,49 @@ func file_rooms_proto_rawDescGZIP() []byte {
 	return file_rooms_proto_rawDescData
 }
 
-var file_rooms_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_rooms_proto_goTypes = []any{
-	(Room_Network)(0),         // 0: osaurus.guest.v1.Room.Network
-	(*Room)(nil),              // 1: osaurus.guest.v1.Room
-	(*Limits)(nil),            // 2: osaurus.guest.v1.Limits
-	(*EnsureRequest)(nil),     // 3: osaurus.guest.v1.EnsureRequest
-	(*EnsureResponse)(nil),    // 4: osaurus.guest.v1.EnsureResponse
-	(*SetLimitsRequest)(nil),  // 5: osaurus.guest.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil), // 6: osaurus.guest.v1.SetLimitsResponse
-	(*ResetRequest)(nil),      // 7: osaurus.guest.v1.ResetRequest
-	(*ResetResponse)(nil),     // 8: osaurus.guest.v1.ResetResponse
-	(*RemoveRequest)(nil),     // 9: osaurus.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),    // 10: osaurus.guest.v1.RemoveResponse
-	(*UsageRequest)(nil),      // 11: osaurus.guest.v1.UsageRequest
-	(*UsageResponse)(nil),     // 12: osaurus.guest.v1.UsageResponse
-	(*RoomUsage)(nil),         // 13: osaurus.guest.v1.RoomUsage
-	(*ProcessesRequest)(nil),  // 14: osaurus.guest.v1.ProcessesRequest
-	(*ProcessesResponse)(nil), // 15: osaurus.guest.v1.ProcessesResponse
-	(*RoomProcess)(nil),       // 16: osaurus.guest.v1.RoomProcess
+	(*Room)(nil),              // 0: osaurus.guest.v1.Room
+	(*Limits)(nil),            // 1: osaurus.guest.v1.Limits
+	(*EnsureRequest)(nil),     // 2: osaurus.guest.v1.EnsureRequest
+	(*EnsureResponse)(nil),    // 3: osaurus.guest.v1.EnsureResponse
+	(*SetLimitsRequest)(nil),  // 4: osaurus.guest.v1.SetLimitsRequest
+	(*SetLimitsResponse)(nil), // 5: osaurus.guest.v1.SetLimitsResponse
+	(*ResetRequest)(nil),      // 6: osaurus.guest.v1.ResetRequest
+	(*ResetResponse)(nil),     // 7: osaurus.guest.v1.ResetResponse
+	(*RemoveRequest)(nil),     // 8: osaurus.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),    // 9: osaurus.guest.v1.RemoveResponse
+	(*UsageRequest)(nil),      // 10: osaurus.guest.v1.UsageRequest
+	(*UsageResponse)(nil),     // 11: osaurus.guest.v1.UsageResponse
+	(*RoomUsage)(nil),         // 12: osaurus.guest.v1.RoomUsage
+	(*ProcessesRequest)(nil),  // 13: osaurus.guest.v1.ProcessesRequest
+	(*ProcessesResponse)(nil), // 14: osaurus.guest.v1.ProcessesResponse
+	(*RoomProcess)(nil),       // 15: osaurus.guest.v1.RoomProcess
 }
 var file_rooms_proto_depIdxs = []int32{
-	0,  // 0: osaurus.guest.v1.Room.network:type_name -> osaurus.guest.v1.Room.Network
-	2,  // 1: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
-	1,  // 2: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
-	2,  // 3: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
-	13, // 4: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
-	2,  // 5: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
-	16, // 6: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
-	3,  // 7: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
-	5,  // 8: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
-	7,  // 9: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
-	9,  // 10: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
-	11, // 11: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
-	14, // 12: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
-	4,  // 13: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
-	6,  // 14: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
-	8,  // 15: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
-	10, // 16: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
-	12, // 17: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
-	15, // 18: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	1,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
+	0,  // 1: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
+	1,  // 2: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
+	12, // 3: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
+	1,  // 4: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
+	15, // 5: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
+	2,  // 6: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
+	4,  // 7: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
+	6,  // 8: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
+	8,  // 9: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
+	10, // 10: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
+	13, // 11: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
+	3,  // 12: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
+	5,  // 13: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
+	7,  // 14: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
+	9,  // 15: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
+	11, // 16: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
+	14, // 17: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
+	12, // [12:18] is the sub-list for method output_type
+	6,  // [6:12] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_rooms_proto_init() }
@@ -1204,14 +1142,13 @@ func file_rooms_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rooms_proto_rawDesc), len(file_rooms_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      0,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_rooms_proto_goTypes,
 		DependencyIndexes: file_rooms_proto_depIdxs,
-		EnumInfos:         file_rooms_proto_enumTypes,
 		MessageInfos:      file_rooms_proto_msgTypes,
 	}.Build()
 	File_rooms_proto = out.File

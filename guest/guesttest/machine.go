@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/subnet"
 )
 
 // maxOwnMemory bounds the guest program's memory.
@@ -127,24 +128,24 @@ func clock(ctx context.Context, t *testing.T, c *guest.Client) {
 
 // networkUp checks the route and name servers of a guest with a network.
 func networkUp(ctx context.Context, t *testing.T, c *guest.Client) {
-	n := mustInfo(ctx, t, c).Network
-	for n.Status == guest.NetworkPending {
-		time.Sleep(50 * time.Millisecond)
-		n = mustInfo(ctx, t, c).Network
-	}
-	switch n.Status {
+	switch n := mustInfo(ctx, t, c).Network; n.Status {
 	case guest.NetworkOff:
 		if got := output(ctx, t, c, `ls /proc/sys/net/ipv4/conf; cat /proc/net/route`); strings.Contains(got, "\t00000000\t") {
 			t.Errorf("a default route without a network:\n%s", got)
 		}
 	case guest.NetworkUp:
-		if got := output(ctx, t, c, "cat /proc/net/route"); n.Gateway != "" && !strings.Contains(got, "\t00000000\t") {
+		if got := output(ctx, t, c, "cat /proc/net/route"); !strings.Contains(got, "\t00000000\t") {
 			t.Errorf("no default route:\n%s", got)
 		}
-		for _, d := range n.DNS {
-			if got := output(ctx, t, c, "cat /etc/resolv.conf"); !strings.Contains(got, "nameserver "+d) {
-				t.Errorf("%s is not in %q", d, got)
-			}
+		if got := output(ctx, t, c, "cat /etc/resolv.conf"); got != "nameserver "+subnet.Gateway().String() {
+			t.Errorf("its name servers: %s", got)
+		}
+		permanent := subnet.Gateway().String() + " 0x1 0x6 " + subnet.GatewayMAC
+		if got := output(ctx, t, c, "cat /proc/net/arp"); !strings.Contains(strings.Join(strings.Fields(got), " "), permanent) {
+			t.Errorf("its neighbours:\n%s", got)
+		}
+		if got := output(ctx, t, c, "grep eth0 /proc/net/if_inet6 || true"); got != "" {
+			t.Errorf("eth0 has IPv6: %s", got)
 		}
 	default:
 		t.Errorf("%+v", n)

@@ -3,6 +3,7 @@ package guesttest
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,7 +173,7 @@ func bridgeReplacing(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 func bridgeWithoutNetwork(ctx context.Context, t *testing.T, alice, _ *agent) {
 	room := alice.RoomConfig
-	room.Network = engine.RoomAlone
+	room.Address = netip.Addr{}
 	if _, err := alice.suite.Client.EnsureRoom(ctx, room, alice.token); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,6 @@ func hogCases() []roomCase {
 		{"Descriptors", hog("timeout 10 /tmp/intruder hog-descriptors", func(e engine.Exit) bool { return e.OOM || e.PIDs })},
 		{"Processor", hog("exec /tmp/intruder hog-cpu 2", func(e engine.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
-		{"Connections", connections},
 	}
 }
 

@@ -5,65 +5,23 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/subnet"
 )
 
 // networkCases check what a room reaches.
 func networkCases() []roomCase {
-	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"None", noNetwork}}
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"None", noNetwork}, {"Spoofing", spoofing}}
 }
 
 // moreNetworkCases do not depend on the distribution.
 func moreNetworkCases() []roomCase {
-	return []roomCase{{"RoomToGuest", roomToGuest}, {"Host", noHost}, {"Outside", outside}, {"IPv6", onlyLoopbackHasIPv6}}
-}
-
-// connections fills bob's part of the kernel's table of connections. Alice can still connect.
-func connections(ctx context.Context, t *testing.T, alice, bob *agent) {
-	const most = 4096
-	c := alice.suite.Client
-	// The next room enlarges a table that is too small.
-	const table = "/proc/sys/net/netfilter/nf_conntrack_max"
-	output(ctx, t, c, fmt.Sprint("echo ", most, " >", table))
-	if err := c.RemoveRoom(ctx, alice.User, false); err != nil {
-		t.Fatal(err)
-	}
-	if alice.ensure(ctx, t); output(ctx, t, c, "cat "+table) == fmt.Sprint(most) {
-		t.Error("the table stays small")
-	}
-	uplink := mustInfo(ctx, t, c).Network.Address
-	nobody := uplink[:strings.LastIndex(uplink, ".")] + ".77" // does not exist, so packets wait
-	const setting = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout"
-	usual := output(ctx, t, c, "cat "+setting)
-	defer output(ctx, t, c, "echo "+usual+" >"+setting)
-	count := func() (n int) {
-		if _, err := fmt.Sscan(output(ctx, t, c, "cat /proc/sys/net/netfilter/nf_conntrack_count"), &n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	// On a slow computer the kernel forgets connections while bob makes more.
-	remembered := 10 // seconds
-	eventually(ctx, t, func() bool {
-		remembered *= 2
-		output(ctx, t, c, fmt.Sprint("echo ", remembered, " >"+setting))
-		const others = 100 // connections
-		if out, exit := bob.run(ctx, t, fmt.Sprint("./intruder hog-connections ", nobody, " ", most+2*others)); exit.Status() != 0 {
-			t.Fatal(out)
-		}
-		n := count()
-		if n > most+others {
-			t.Errorf("the table holds %d connections", n)
-		}
-		return n >= most && strings.HasPrefix(dialInVain(ctx, t, bob, bob.suite.Server), "unanswered") &&
-			dialFrom(ctx, t, alice, alice.suite.Server) == "connected: hello"
-	})
-	connects(ctx, t, bob, bob.suite.Server)
+	return []roomCase{{"RoomToGuest", roomToGuest}, {"Address", newAddress}, {"IPv6", onlyLoopbackHasIPv6}}
 }
 
 // onlyLoopbackHasIPv6 checks that the cable never gets an IPv6 address.
@@ -141,21 +99,8 @@ func outbound(ctx context.Context, t *testing.T, alice, bob *agent) {
 	}
 }
 
-// addressOf returns the address of a room.
-func addressOf(ctx context.Context, t *testing.T, a *agent) string {
-	t.Helper()
-	out, _ := a.run(ctx, t, "cat /proc/net/fib_trie")
-	for line := range strings.Lines(out) {
-		if i := strings.Index(line, "198.18.1"); i >= 0 {
-			return strings.TrimSpace(line[i:])
-		}
-	}
-	t.Fatalf("%s has no address:\n%s", a.User, out)
-	return ""
-}
-
 func roomToRoom(ctx context.Context, t *testing.T, alice, bob *agent) {
-	address := addressOf(ctx, t, alice) + ":4712"
+	address := alice.Address.String() + ":4712"
 	alice.begin(ctx, t, "exec ./intruder listen tcp 0.0.0.0:4712 >/tmp/listener")
 	connects(ctx, t, alice, address)
 	if out := dialInVain(ctx, t, bob, address); !strings.HasPrefix(out, "unanswered") {
@@ -176,14 +121,12 @@ func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatal(err)
 	}
 	defer func() { cancel(); feed.Close(); _, _ = p.Wait() }()
-	const own = "198.18.0.1"
+	own := subnet.RoomRouter().String()
 	guestConnects := func() {
 		eventually(ctx, t, func() bool { return output(ctx, t, c, "/tmp/intruder dial tcp "+own+":4713") == "connected: hello" })
 	}
 	guestConnects()
-	info := mustInfo(ctx, t, c)
-	uplink, _, _ := strings.Cut(info.Network.Address, "/")
-	if out := dialInVain(ctx, t, bob, own+":4713", uplink+":4713"); strings.Count(out, "unanswered") != 2 {
+	if out := dialInVain(ctx, t, bob, own+":4713", subnet.Guest().Addr().String()+":4713"); strings.Count(out, "unanswered") != 2 {
 		t.Errorf("bob reaches the guest: %s", out)
 	}
 	guestConnects() // now earlier connections are reported
@@ -193,9 +136,9 @@ func roomToGuest(ctx context.Context, t *testing.T, alice, bob *agent) {
 // noNetwork switches a running room to loopback only.
 func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	p := bob.begin(ctx, t, "exec ./intruder listen tcp 127.0.0.1:4714")
-	bob.Network = engine.RoomAlone
+	bob.alone = true
 	defer func() {
-		bob.Network = engine.RoomOutbound
+		bob.alone = false
 		bob.ensure(ctx, t)
 		connects(ctx, t, bob, bob.suite.Server) // switched back
 	}()
@@ -210,43 +153,54 @@ func noNetwork(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// noHost takes the host's services from a running room, except name servers. Connections are refused
-// at once.
-func noHost(ctx context.Context, t *testing.T, alice, bob *agent) {
-	info := mustInfo(ctx, t, bob.suite.Client)
-	_, port, _ := strings.Cut(bob.suite.Server, ":")
-	bob.HostServices = false
-	defer func() {
-		bob.HostServices = true
-		bob.ensure(ctx, t)
-		connects(ctx, t, bob, bob.suite.Server) // switched back
-	}()
-	bob.ensure(ctx, t)
-	for _, address := range []string{bob.suite.Server, info.Network.DNS[0] + ":" + port} {
-		if out := dialFrom(ctx, t, bob, address); !strings.HasPrefix(out, "refused") || !strings.Contains(out, unix.EHOSTUNREACH.Error()) {
-			t.Errorf("bob reaches the host at %s: %s", address, out)
-		}
+// newAddress gives a running room another address. Another room's is refused.
+func newAddress(ctx context.Context, t *testing.T, alice, bob *agent) {
+	p := bob.begin(ctx, t, "exec ./intruder listen tcp 0.0.0.0:4715")
+	room := bob.RoomConfig
+	room.Address = alice.Address
+	if _, err := bob.suite.Client.EnsureRoom(ctx, room, bob.token); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("with alice's address: %v", err)
 	}
-	// The host answers, whether or not it has a name server.
-	if out := dialFrom(ctx, t, bob, info.Network.Gateway+":53"); !strings.HasPrefix(out, "connected") && !strings.Contains(out, unix.ECONNREFUSED.Error()) {
-		t.Errorf("bob does not reach name servers: %s", out)
+	connects(ctx, t, bob, bob.suite.Server)
+	old := bob.Address
+	room.Address = bob.suite.Join("agent-nobody")
+	if _, err := bob.suite.Client.EnsureRoom(ctx, room, bob.token); err != nil {
+		t.Fatal(err)
 	}
-	connects(ctx, t, alice, alice.suite.Server)
+	defer bob.ensure(ctx, t)
+	alive(ctx, t, bob, p)
+	connects(ctx, t, bob, bob.suite.Server)
+	connects(ctx, t, bob, room.Address.String()+":4715")
+	if out, _ := bob.run(ctx, t, "cat /proc/net/fib_trie"); strings.Contains(out, old.String()+"\n") || !strings.Contains(out, room.Address.String()+"\n") {
+		t.Errorf("its addresses:\n%s", out)
+	}
 }
 
-// outside checks that a room without the host's services reaches other networks.
-func outside(ctx context.Context, t *testing.T, _, bob *agent) {
-	if bob.suite.Outside == "" {
-		t.Skip("*** NOT TESTED: this host has no address in a network")
+// spoofing sends packets with other sources than a room's own. Programs of a room cannot do that;
+// the guest's root does it in bob's network namespace. Only bob's own come out.
+func spoofing(ctx context.Context, t *testing.T, alice, bob *agent) {
+	c := alice.suite.Client
+	bob.begin(ctx, t, "exec sleep 1000")
+	list, _, err := c.RoomProcesses(ctx, bob.User)
+	if err != nil {
+		t.Fatal(err)
 	}
-	bob.HostServices = false
-	defer func() {
-		bob.HostServices = true
-		bob.ensure(ctx, t)
-	}()
-	bob.ensure(ctx, t)
-	connects(ctx, t, bob, bob.suite.Outside)
-	if out := dialFrom(ctx, t, bob, bob.suite.Server); !strings.HasPrefix(out, "refused") {
-		t.Errorf("bob reaches the host's loopback: %s", out)
+	i := slices.IndexFunc(list, func(p engine.RoomProcess) bool { return strings.Contains(p.Command, "sleep 1000") })
+	if i < 0 {
+		t.Fatalf("%+v", list)
+	}
+	sources := []string{
+		alice.Address.String(), subnet.RoomRouter().String(), subnet.Guest().Addr().String(), subnet.Gateway().String(), bob.suite.Join("agent-nobody").String(),
+		"127.0.0.1", "192.0.2.1", "224.0.0.1", "255.255.255.255", bob.Address.String(),
+	}
+	output(ctx, t, c, "cp "+bob.Home+"/intruder /tmp/intruder")
+	spoof := fmt.Sprintf("/tmp/intruder spoof %d %s", list[i].PID, strings.Join(sources, " "))
+	if out := output(ctx, t, c, spoof); out != "from "+bob.Address.String() {
+		t.Errorf("these came out:\n%s", out)
+	}
+	for _, who := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
+		if out, exit := who(ctx, t, "./intruder raw"); exit.Status() != 0 || strings.Contains(out, " ok") || strings.Count(out, "\n") != 2 {
+			t.Errorf("raw sockets: %+v\n%s", exit, out)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package guesttest
 import (
 	"bytes"
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,10 +25,10 @@ type Suite struct {
 	Chown func(folder string, uid uint32)
 	// Intruder is the program of guesttest/intruder for the guest.
 	Intruder []byte
-	// Server is the guest's address of a host server that greets connections with hello.
+	// Server is the address of a server behind the gateway, which greets connections with hello.
 	Server string
-	// Outside is the address of such a server in another network, or empty.
-	Outside string
+	// Join returns the address of a user's room, the same one until Restart.
+	Join func(user config.LinuxUser) netip.Addr
 	// NewToken makes a new bridge token for a user and revokes the old one. The bridge's config key
 	// "who" returns the user.
 	NewToken func(user config.LinuxUser, uid uint32) string
@@ -43,6 +44,7 @@ type agent struct {
 	suite *Suite
 	engine.RoomConfig
 	token string
+	alone bool // without a network
 }
 
 // The agents of the tests. Bob attacks alice.
@@ -71,7 +73,7 @@ func (a *agent) room() engine.Room { return a.suite.Client.Room(a.User) }
 // describe creates an agent's home, but no room.
 func (s *Suite) describe(t *testing.T, name string, uid uint32) *agent {
 	t.Helper()
-	a := &agent{suite: s, RoomConfig: engine.RoomConfig{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name, HostServices: true}}
+	a := &agent{suite: s, RoomConfig: engine.RoomConfig{User: config.LinuxUser("agent-" + name), UID: uid, Home: guest.HomesDir + "/" + name, Hostname: name}}
 	home := a.onHost()
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
@@ -87,6 +89,10 @@ func (a *agent) onHost() string {
 
 func (a *agent) ensure(ctx context.Context, t *testing.T) bool {
 	t.Helper()
+	a.Address = netip.Addr{}
+	if !a.alone {
+		a.Address = a.suite.Join(a.User)
+	}
 	e, err := a.suite.Client.EnsureRoom(ctx, a.RoomConfig, a.token)
 	if err != nil || len(e.Lacks) > 0 || e.Anew {
 		t.Fatalf("room of %s: %v %+v", a.User, err, e)

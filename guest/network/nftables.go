@@ -4,9 +4,6 @@ package network
 
 import (
 	"errors"
-	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,58 +12,46 @@ import (
 // loaded once.
 const table = "rooms"
 
-// Hooks and chain priorities from linux/netfilter.h.
+// Hooks and verdicts from linux/netfilter.h.
 const (
-	hookInput, hookForward, hookPostrouting = 1, 2, 4
-
-	priorityFilter, priorityNAT = 0, 100
+	hookInput, hookForward = 1, 2
 
 	verdictDrop, verdictAccept = 0, 1
-
-	established = 1<<1 | 1<<2 // "ct state established,related"
 )
 
 // firewall loads these rules unless they are loaded already:
 //
 //	table inet rooms {
-//		set connections { type iface_index; size 4096; flags dynamic; }
 //		chain forward { type filter hook forward priority 0; policy drop;
-//			iifname "room*" ct state new add @connections { iif ct count over 4096 } drop
-//			iifname "room*" oifname != "room*" accept
-//			oifname "room*" ct state established,related accept }
+//			iifname "room*" oifname "eth0" accept
+//			iifname "eth0" oifname "room*" accept }
 //		chain input { type filter hook input priority 0; policy accept;
 //			iifname "room*" drop }
-//		chain way-out { type nat hook postrouting priority 100;
-//			ip saddr 198.18.0.0/15 oifname != "room*" masquerade }
 //	}
 //
-// A room can reach what the guest can reach, except what fence blocks. It cannot reach the guest or
-// another room.
+// A room can reach the gateway, which lets in what may reach the room. It cannot reach the guest or
+// another room. The rules need no module but nf_tables: connections are not tracked.
 func firewall() error {
 	n, err := openNetlink(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
 	defer n.close()
-	isCable, isOther := uint32(unix.NFT_CMP_EQ), uint32(unix.NFT_CMP_NEQ)
+	const from, to = unix.NFT_META_IIFNAME, unix.NFT_META_OIFNAME
 	err = n.do(
 		edge(unix.NFNL_MSG_BATCH_BEGIN),
 		newTable(),
-		newCounts(),
-		newChain("forward", "filter", hookForward, priorityFilter, verdictDrop),
-		newChain("input", "filter", hookInput, priorityFilter, verdictAccept),
-		newChain("way-out", "nat", hookPostrouting, priorityNAT, verdictAccept),
-		newRule("forward", device(unix.NFT_META_IIFNAME, isCable), connection(starting), overcrowded(), verdict(verdictDrop)),
-		newRule("forward", device(unix.NFT_META_IIFNAME, isCable), device(unix.NFT_META_OIFNAME, isOther), verdict(verdictAccept)),
-		newRule("forward", device(unix.NFT_META_OIFNAME, isCable), connection(established), verdict(verdictAccept)),
-		newRule("input", device(unix.NFT_META_IIFNAME, isCable), verdict(verdictDrop)),
-		newRule("way-out", fromRooms(), device(unix.NFT_META_OIFNAME, isOther), masquerade()),
+		newChain("forward", hookForward, verdictDrop),
+		newChain("input", hookInput, verdictAccept),
+		newRule("forward", named(from, cablePrefix), named(to, device+"\x00"), verdict(verdictAccept)),
+		newRule("forward", named(from, device+"\x00"), named(to, cablePrefix), verdict(verdictAccept)),
+		newRule("input", named(from, cablePrefix), verdict(verdictDrop)),
 		edge(unix.NFNL_MSG_BATCH_END),
 	)
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
+	if errors.Is(err, unix.EEXIST) {
+		return nil
 	}
-	return growTable() // retried in case an earlier call failed here
+	return err
 }
 
 // edge returns the message that begins or ends a batch. The kernel applies a batch completely or
@@ -89,16 +74,16 @@ func newTable() message {
 	return m
 }
 
-func newChain(name, kind string, hook, priority, policy uint32) message {
+func newChain(name string, hook, policy uint32) message {
 	m := nftMessage(unix.NFT_MSG_NEWCHAIN, 0)
 	m.text(unix.NFTA_CHAIN_TABLE, table)
 	m.text(unix.NFTA_CHAIN_NAME, name)
 	m.nest(unix.NFTA_CHAIN_HOOK, func() {
 		m.network(unix.NFTA_HOOK_HOOKNUM, hook)
-		m.network(unix.NFTA_HOOK_PRIORITY, priority)
+		m.network(unix.NFTA_HOOK_PRIORITY, 0)
 	})
 	m.network(unix.NFTA_CHAIN_POLICY, policy)
-	m.text(unix.NFTA_CHAIN_TYPE, kind)
+	m.text(unix.NFTA_CHAIN_TYPE, "filter")
 	return m
 }
 
@@ -125,65 +110,19 @@ func (m *message) one(name string, fill func()) {
 	})
 }
 
-// compare ends the rule unless the register equals with, or differs from it, depending on how.
-func (m *message) compare(how uint32, with []byte) {
-	m.one("cmp", func() {
-		m.network(unix.NFTA_CMP_SREG, unix.NFT_REG_1)
-		m.network(unix.NFTA_CMP_OP, how)
-		m.nest(unix.NFTA_CMP_DATA, func() { m.attribute(unix.NFTA_DATA_VALUE, with) })
-	})
-}
-
-// mask clears all bits of the register except bits.
-func (m *message) mask(bits []byte) {
-	m.one("bitwise", func() {
-		m.network(unix.NFTA_BITWISE_SREG, unix.NFT_REG_1)
-		m.network(unix.NFTA_BITWISE_DREG, unix.NFT_REG_1)
-		m.network(unix.NFTA_BITWISE_LEN, uint32(len(bits)))
-		m.nest(unix.NFTA_BITWISE_MASK, func() { m.attribute(unix.NFTA_DATA_VALUE, bits) })
-		m.nest(unix.NFTA_BITWISE_XOR, func() { m.attribute(unix.NFTA_DATA_VALUE, make([]byte, len(bits))) })
-	})
-}
-
-// device matches packets that come from or go to a cable, or others, depending on key and how.
-func device(key, how uint32) expression {
+// named matches packets that come from or go to a device, by the beginning of its name. A name that
+// ends in NUL is a whole one.
+func named(key uint32, name string) expression {
 	return func(m *message) {
 		m.one("meta", func() {
 			m.network(unix.NFTA_META_DREG, unix.NFT_REG_1)
 			m.network(unix.NFTA_META_KEY, key)
 		})
-		m.compare(how, []byte(cablePrefix)) // compares the name's prefix
-	}
-}
-
-func connection(states uint32) expression {
-	return func(m *message) {
-		m.one("ct", func() {
-			m.network(unix.NFTA_CT_DREG, unix.NFT_REG_1)
-			m.network(unix.NFTA_CT_KEY, unix.NFT_CT_STATE)
+		m.one("cmp", func() {
+			m.network(unix.NFTA_CMP_SREG, unix.NFT_REG_1)
+			m.network(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ)
+			m.nest(unix.NFTA_CMP_DATA, func() { m.attribute(unix.NFTA_DATA_VALUE, []byte(name)) })
 		})
-		m.mask(native.AppendUint32(nil, states))
-		m.compare(unix.NFT_CMP_NEQ, make([]byte, 4))
-	}
-}
-
-// fromRooms matches packets with the source address of a room.
-func fromRooms() expression {
-	const sourceOffset, sourceSize = 12, 4 // in the IPv4 header
-	return func(m *message) {
-		m.one("meta", func() {
-			m.network(unix.NFTA_META_DREG, unix.NFT_REG_1)
-			m.network(unix.NFTA_META_KEY, unix.NFT_META_NFPROTO)
-		})
-		m.compare(unix.NFT_CMP_EQ, []byte{unix.NFPROTO_IPV4})
-		m.one("payload", func() {
-			m.network(unix.NFTA_PAYLOAD_DREG, unix.NFT_REG_1)
-			m.network(unix.NFTA_PAYLOAD_BASE, unix.NFT_PAYLOAD_NETWORK_HEADER)
-			m.network(unix.NFTA_PAYLOAD_OFFSET, sourceOffset)
-			m.network(unix.NFTA_PAYLOAD_LEN, sourceSize)
-		})
-		m.mask([]byte{255, 254, 0, 0})
-		m.compare(unix.NFT_CMP_EQ, []byte{198, 18, 0, 0})
 	}
 }
 
@@ -193,79 +132,6 @@ func verdict(code uint32) expression {
 			m.network(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
 			m.nest(unix.NFTA_IMMEDIATE_DATA, func() {
 				m.nest(unix.NFTA_DATA_VERDICT, func() { m.network(unix.NFTA_VERDICT_CODE, code) })
-			})
-		})
-	}
-}
-
-func masquerade() expression {
-	return func(m *message) { m.one("masq", func() {}) }
-}
-
-// The kernel tracks all connections of the guest in one table and drops new ones when the table is
-// full.
-const (
-	// maxConnections bounds the connections of one room: enough for a crawler, and a small part of
-	// the table.
-	maxConnections = 4 << 10
-	// tableSize is enough for sixteen rooms at their limit. A full table takes some 20 MB.
-	tableSize = 16 * maxConnections
-)
-
-// growTable raises the size of the kernel's connection table to tableSize.
-func growTable() error {
-	const path = "/proc/sys/net/netfilter/nf_conntrack_max"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if now, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && now >= tableSize {
-		return nil
-	}
-	return os.WriteFile(path, []byte(strconv.Itoa(tableSize)), 0)
-}
-
-// From linux/netfilter/nf_tables.h.
-const (
-	connlimitCount, connlimitFlags = 1, 2 // NFTA_CONNLIMIT_*
-	connlimitOver                  = 1    // NFT_CONNLIMIT_F_INV
-
-	starting = 1 << 3 // "ct state new"
-)
-
-// counts is the set that counts connections by cable.
-const counts = "connections"
-
-func newCounts() message {
-	const keyType, keyLen, id = 4, 4, 1 // ids are local to the batch
-	m := nftMessage(unix.NFT_MSG_NEWSET, 0)
-	m.text(unix.NFTA_SET_TABLE, table)
-	m.text(unix.NFTA_SET_NAME, counts)
-	m.network(unix.NFTA_SET_FLAGS, unix.NFT_SET_EVAL)
-	m.network(unix.NFTA_SET_KEY_TYPE, keyType)
-	m.network(unix.NFTA_SET_KEY_LEN, keyLen)
-	m.network(unix.NFTA_SET_ID, id)
-	m.nest(unix.NFTA_SET_DESC, func() { m.network(unix.NFTA_SET_DESC_SIZE, MaxRooms) })
-	return m
-}
-
-// overcrowded matches new connections from a cable that has too many.
-func overcrowded() expression {
-	return func(m *message) {
-		m.one("meta", func() {
-			m.network(unix.NFTA_META_DREG, unix.NFT_REG_1)
-			m.network(unix.NFTA_META_KEY, unix.NFT_META_IIF)
-		})
-		m.one("dynset", func() {
-			m.text(unix.NFTA_DYNSET_SET_NAME, counts)
-			m.network(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_ADD)
-			m.network(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1)
-			m.nest(unix.NFTA_DYNSET_EXPR, func() {
-				m.text(unix.NFTA_EXPR_NAME, "connlimit")
-				m.nest(unix.NFTA_EXPR_DATA, func() {
-					m.network(connlimitCount, maxConnections)
-					m.network(connlimitFlags, connlimitOver)
-				})
 			})
 		})
 	}

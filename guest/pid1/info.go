@@ -26,7 +26,7 @@ const maxFile = 64 << 10
 func (m *machine) Info() *guestpb.InfoResponse {
 	i := &guestpb.InfoResponse{
 		UptimeNanos: int64(uptime()), TimeUnixNano: time.Now().UnixNano(),
-		Network: m.network.State(),
+		Network: m.network.Load(),
 	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {

@@ -3,7 +3,6 @@
 package pid1
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +20,13 @@ import (
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/subnet"
 )
 
 // machine implements service.System for the guest's machine.
 type machine struct {
 	modules   modules
-	network   network.Network
+	network   atomic.Pointer[guestpb.NetworkState]
 	random    *os.File // /dev/random, opened early: its path is missing while the root changes
 	listeners []io.Closer
 	service   *service.Service
@@ -93,10 +93,6 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// networkPatience is how long a boot waits for the network, so that the first command can use it.
-// If no server answers, DHCP continues in the background.
-const networkPatience = time.Second
-
 // Boot implements service.System.
 func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	m.step("hello")
@@ -115,18 +111,6 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 			m.warn("set host name", err)
 		}
 	}
-	// The network starts in parallel with the mounts. Its name servers are written once the root is
-	// mounted.
-	rooted := make(chan struct{})
-	var settled <-chan struct{}
-	if boot.GetNetwork() {
-		settled = m.network.Start(context.Background(), boot.GetHostname(), func(s network.Settings) {
-			<-rooted
-			if err := writeResolvers(s.DNS); err != nil {
-				m.warn("write /etc/resolv.conf", err)
-			}
-		})
-	}
 	if err := <-m.prepared; err != nil {
 		m.log("boot failed: %v", err)
 		return err
@@ -137,7 +121,9 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	if err := writeHosts(boot.GetHostname()); err != nil {
 		m.warn("write /etc/hosts", err)
 	}
-	close(rooted)
+	if boot.GetNetwork() {
+		m.connect()
+	}
 	for _, want := range boot.GetMounts() {
 		if err := mountShare(want); err != nil {
 			return err
@@ -148,13 +134,6 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	}
 	m.openBridge(boot.GetBridgeKey())
 	m.step("mounts")
-	if boot.GetNetwork() {
-		select {
-		case <-settled:
-			m.step("network " + m.network.State().State.String()[len("STATE_"):])
-		case <-time.After(networkPatience):
-		}
-	}
 	patchForGood()
 	m.rooms.Prepare() // before the other processors start: the kernel patches its code for the first limits
 	startProcessors(m.warn)
@@ -162,6 +141,17 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	m.late.Go(m.afterBoot)
 	m.step("ready")
 	return nil
+}
+
+// connect connects the guest to the gateway. It does not stop the boot: a guest without a network
+// can still be asked why.
+func (m *machine) connect() {
+	s := &guestpb.NetworkState{State: guestpb.NetworkState_STATE_UP}
+	if err := errors.Join(network.Configure(), writeResolvers(subnet.Gateway())); err != nil {
+		s = &guestpb.NetworkState{State: guestpb.NetworkState_STATE_FAILED, Trouble: err.Error()}
+	}
+	m.network.Store(s)
+	m.step("network " + s.State.String()[len("STATE_"):])
 }
 
 // afterBoot finishes what most commands do not depend on.

@@ -116,11 +116,9 @@ func writeHosts(hostname string) error {
 	return replace("/etc/hosts", text)
 }
 
-func writeResolvers(dns []netip.Addr) error {
-	text := ""
-	for _, a := range dns {
-		text += "nameserver " + a.String() + "\n"
-	}
+// writeResolvers makes a name server the only one of the guest and its rooms.
+func writeResolvers(dns netip.Addr) error {
+	text := "nameserver " + dns.String() + "\n"
 	// Write the file for rooms in place: they have it mounted and would not see a new one.
 	return errors.Join(replace("/etc/resolv.conf", text), os.WriteFile(resolvers, []byte(text), 0o644))
 }

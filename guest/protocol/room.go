@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/subnet"
 )
 
 // HomesDir is where the homes of agents are.
@@ -84,8 +86,11 @@ func CheckRoom(r *guestpb.Room) error {
 	if len(r.Hostname) > MaxHostname || !hostname.MatchString(r.Hostname) {
 		return bad("%q is no host name", printable.Clip(r.Hostname))
 	}
-	if _, ok := guestpb.Room_Network_name[int32(r.Network)]; !ok {
-		return bad("%v is no kind of network", r.Network)
+	if len(r.Address) > 0 {
+		a, _ := netip.AddrFromSlice(r.Address)
+		if !subnet.Rooms().Contains(a) || a == subnet.Rooms().Addr() || a == subnet.RoomRouter() {
+			return bad("%v is no address for a room in %v", a, subnet.Rooms())
+		}
 	}
 	return CheckLimits(r.Limits)
 }

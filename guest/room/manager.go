@@ -3,9 +3,11 @@
 package room
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,15 +52,11 @@ type Manager struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry // by user
-	slots   map[int]bool      // taken
-	// next is the slot to try for the next room. Slots are used in turn: the kernel remembers the
-	// connections of a removed room, and would let answers into a new one with its address.
-	next int
 }
 
 // NewManager returns a manager without rooms.
 func NewManager(o Options) *Manager {
-	m := &Manager{opts: o, entries: map[string]*entry{}, slots: map[int]bool{}}
+	m := &Manager{opts: o, entries: map[string]*entry{}}
 	m.prepare = sync.OnceValue(m.setUp)
 	return m
 }
@@ -109,6 +107,9 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 		if old != nil {
 			old.forget()
 		}
+		if err := m.claim(e, spec); err != nil {
+			return nil, err
+		}
 		if err := m.prepare(); err != nil {
 			return nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
@@ -117,13 +118,17 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 			return nil, err
 		}
 		e.room.Store(r)
+		m.settle(e, spec)
 		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
 		return nil, fault.Newf(fault.Rejected, op, spec.User, "the room exists with another user id, home or host name").
 			Advise("Remove it first; its layer can stay.")
 	}
-	if old.unsettled || old.spec.Network != spec.Network || old.spec.HostServices != spec.HostServices {
+	if old.unsettled || !bytes.Equal(old.spec.Address, spec.Address) {
+		if err := m.claim(e, spec); err != nil {
+			return nil, err
+		}
 		old = old.with(old.spec)
 		old.unsettled = true // until every step has succeeded
 		e.room.Store(old)
@@ -139,6 +144,7 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 	settled := old.with(spec)
 	settled.unsettled = false
 	e.room.Store(settled)
+	m.settle(e, spec)
 	return &guestpb.EnsureResponse{Warnings: old.lacks}, settled.setToken(token)
 }
 
@@ -158,9 +164,9 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(m.opts.Data, spec.User), files: filepath.Join(m.opts.Run, spec.User), group: group(filepath.Join(m.opts.Cgroup, spec.User)),
-		lines: newCommandLines(), slot: e.slot, filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		lines: newCommandLines(), filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 	}
-	if err := errors.Join(r.group.kill(), network.Disconnect(r.slot)); err != nil {
+	if err := errors.Join(r.group.kill(), network.Disconnect(spec.Uid)); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "remove the previous room's group: %w", err)
 	}
 	if e.room.Load() == nil {
@@ -241,8 +247,11 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
 		}
 		r.forget()
+		if err := network.Disconnect(r.spec.Uid); err != nil {
+			return fault.New(fault.Execution, op, user, err)
+		}
 	}
-	if err := errors.Join(group(filepath.Join(m.opts.Cgroup, user)).kill(), network.Disconnect(e.slot)); err != nil {
+	if err := group(filepath.Join(m.opts.Cgroup, user)).kill(); err != nil {
 		return fault.New(fault.Execution, op, user, err).Advise("Try again; a process may be waiting for a share.")
 	}
 	if layer {
@@ -255,7 +264,6 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, user)
-	delete(m.slots, e.slot)
 	return nil
 }
 
@@ -280,8 +288,10 @@ func (m *Manager) rooms(user string) ([]*Room, error) {
 // entry holds a user's room, and serializes changes to it.
 type entry struct {
 	turn chan struct{} // a lock that can be taken with a context
-	slot int
-	gone bool // removed from the manager
+	gone bool          // removed from the manager
+	// addresses are those that no other room may have: the room's, and while it changes, its next.
+	// The manager's mu guards them.
+	addresses []string
 	// room is the current room, or nil. Writers hold turn; readers do not, because making a room
 	// can take long.
 	room atomic.Pointer[Room]
@@ -316,19 +326,33 @@ func (m *Manager) entry(user string, add bool) (*entry, error) {
 	if !add {
 		return nil, missing(user)
 	}
-	if len(m.slots) == network.MaxRooms {
-		return nil, fault.Newf(fault.Rejected, "make room", user, "the limit of %d rooms is reached", network.MaxRooms).Advise("Delete an agent that you do not need.")
-	}
-	for m.slots[m.next] {
-		m.advance()
-	}
-	e := &entry{turn: make(chan struct{}, 1), slot: m.next}
-	m.entries[user], m.slots[m.next] = e, true
-	m.advance()
+	e := &entry{turn: make(chan struct{}, 1)}
+	m.entries[user] = e
 	return e, nil
 }
 
-// advance moves on to the next slot.
-func (m *Manager) advance() { m.next = (m.next + 1) % network.MaxRooms }
+// claim takes the address of a room unless another room has it.
+func (m *Manager) claim(e *entry, spec *guestpb.Room) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	address := string(spec.Address)
+	for user, other := range m.entries {
+		if other != e && address != "" && slices.Contains(other.addresses, address) {
+			a, _ := netip.AddrFromSlice(spec.Address)
+			return fault.Newf(fault.Rejected, "make room", spec.User, "the room of %s has the address %v", user, a).Advise("Run: osaurus-sandbox restart")
+		}
+	}
+	if !slices.Contains(e.addresses, address) {
+		e.addresses = append(e.addresses, address)
+	}
+	return nil
+}
+
+// settle gives up what an entry has claimed, except the address that its room has.
+func (m *Manager) settle(e *entry, spec *guestpb.Room) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.addresses = []string{string(spec.Address)}
+}
 
 func (e *entry) unlock() { <-e.turn }

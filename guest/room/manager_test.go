@@ -3,42 +3,49 @@
 package room
 
 import (
-	"fmt"
 	"testing"
 
-	"osaurus-sandbox/guest/network"
+	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/subnet"
 )
 
-// TestSlotsAreGivenInTurn checks that a room does not get the address that another has just had, and
-// that the only free slot is found.
-func TestSlotsAreGivenInTurn(t *testing.T) {
+// TestAddressesAreClaimed checks that no two rooms have the same address, also while one changes.
+func TestAddressesAreClaimed(t *testing.T) {
 	m := NewManager(Options{})
-	take := func(user string) *entry {
+	first := subnet.RoomRouter().Next()
+	at := func(user string, address []byte) (*entry, *guestpb.Room) {
 		t.Helper()
 		e, err := m.entry(user, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return e
+		return e, &guestpb.Room{User: user, Address: address}
 	}
-	leave := func(user string) {
-		delete(m.slots, m.entries[user].slot)
-		delete(m.entries, user)
-	}
-	for turn := range 2 * network.MaxRooms {
-		if e := take("agent-bob"); e.slot != turn%network.MaxRooms {
-			t.Fatalf("room %d has slot %d", turn, e.slot)
+	for _, c := range []struct {
+		user    string
+		address []byte
+		settle  bool
+		refused bool
+	}{
+		{"alice", first.AsSlice(), true, false},
+		{"bob", first.AsSlice(), false, true},
+		{"bob", nil, true, false},
+		{"carol", nil, true, false},
+		{"alice", first.Next().AsSlice(), false, false}, // fails: she may still have the first
+		{"bob", first.AsSlice(), false, true},
+		{"bob", first.Next().AsSlice(), false, true},
+		{"alice", first.Next().AsSlice(), true, false},
+		{"bob", first.AsSlice(), true, false},
+		{"bob", first.AsSlice(), true, false},
+	} {
+		e, spec := at(c.user, c.address)
+		err := m.claim(e, spec)
+		if (err != nil) != c.refused || c.refused && fault.KindOf(err) != fault.Rejected {
+			t.Errorf("%s at %v: %v", c.user, c.address, err)
 		}
-		leave("agent-bob")
-	}
-	for n := range network.MaxRooms {
-		take(fmt.Sprint("agent-", n))
-	}
-	if _, err := m.entry("agent-alice", true); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("more rooms than slots: %v", err)
-	}
-	if leave("agent-77"); take("agent-alice").slot != 77 {
-		t.Error("the only free slot is not found")
+		if c.settle {
+			m.settle(e, spec)
+		}
 	}
 }

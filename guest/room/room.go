@@ -6,6 +6,7 @@ package room
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,7 +28,6 @@ type Room struct {
 	bridgeFiles bridgeFiles
 	disk        *os.File
 	group       group
-	slot        int
 	filter      seccomp.Program
 	init        *process.Child
 	pidfd       *os.File // of its first process
@@ -120,11 +120,12 @@ func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "
 
 // network replaces the room's network by the one in the spec.
 func (r *Room) network(spec *guestpb.Room, o Options) error {
-	if err := network.Disconnect(r.slot); err != nil || spec.Network == guestpb.Room_NETWORK_NONE {
+	address, ok := netip.AddrFromSlice(spec.Address)
+	if err := network.Disconnect(spec.Uid); err != nil || !ok {
 		return err
 	}
 	<-o.ModulesLoaded
-	if err := network.Connect(r.slot, spec.HostServices, r.init.PID(), int(r.pidfd.Fd())); err != nil {
+	if err := network.Connect(spec.Uid, []netip.Addr{address}, r.init.PID(), int(r.pidfd.Fd())); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil

@@ -165,7 +165,7 @@ func TestChangesInASilentGuest(t *testing.T) {
 		t.Errorf("%+v", room)
 	}
 	w.until("the deleted agent's room is gone", func() bool { _, there := g.RoomConfig("agent-bob"); return !there })
-	w.until("the network is none", func() bool { room, _ := g.RoomConfig("agent-carol"); return room.Network == engine.RoomAlone })
+	w.until("the network is none", func() bool { room, _ := g.RoomConfig("agent-carol"); return !room.Address.IsValid() })
 }
 
 // becomes waits for a state of the sandbox.

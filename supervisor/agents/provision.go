@@ -2,11 +2,14 @@ package agents
 
 import (
 	"context"
+	"encoding/binary"
+	"net/netip"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -15,12 +18,23 @@ import (
 func (a Agent) room() engine.RoomConfig {
 	l := a.Settings.Limits
 	return engine.RoomConfig{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Network: engine.RoomNetwork(a.Settings.Network), HostServices: a.Settings.HostServices,
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Address: a.address(),
 		Limits: engine.Limits{
 			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
 			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
 		},
 	}
+}
+
+// address returns an agent's address, or an invalid one if it has no network.
+func (a Agent) address() netip.Addr {
+	if a.Settings.Network == config.NetworkNone {
+		return netip.Addr{}
+	}
+	const rooms = 1<<15 - 2 // without the network's own address and the router's
+	b := subnet.Rooms().Addr().As4()
+	n := binary.BigEndian.Uint32(b[:]) + a.UID%rooms + 2
+	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
 }
 
 // provision makes an agent's room in the guest, once. Concurrent callers share

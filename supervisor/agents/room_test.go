@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -33,7 +34,7 @@ func TestProvision(t *testing.T) {
 		t.Errorf("%v", asked)
 	}
 	room, _ := w.backend.Guest().RoomConfig("agent-alice")
-	if room != (engine.RoomConfig{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Network: engine.RoomOutbound, Limits: engine.Limits{CPUWeight: 100, PIDs: 512}}) {
+	if !subnet.Rooms().Contains(room.Address) || room != (engine.RoomConfig{User: "agent-alice", UID: alice.UID, Home: "/workspace/agents/alice", Hostname: "alice", Address: room.Address, Limits: engine.Limits{CPUWeight: 100, PIDs: 512}}) {
 		t.Errorf("%+v", room)
 	}
 	w.must(w.machine.Restart(t.Context(), by))
@@ -61,7 +62,7 @@ func TestSet(t *testing.T) {
 	}
 	_, err = w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)
 	w.must(err)
-	if room, _ := w.backend.Guest().RoomConfig("agent-alice"); room.Network != engine.RoomAlone || room.Limits.Memory != 256<<20 {
+	if room, _ := w.backend.Guest().RoomConfig("agent-alice"); room.Address.IsValid() || room.Limits.Memory != 256<<20 {
 		t.Errorf("%+v", room)
 	}
 	_, err = w.Set(t.Context(), "bob", map[string]string{"limits.processes": "100"}, by)

@@ -68,7 +68,7 @@ func testWithoutData(t *testing.T, i image.Image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := boot.AwaitNetwork(t.Context(), c.Info); err != nil {
+	if err := boot.CheckNetwork(t.Context(), c.Info); err != nil {
 		t.Fatal(err)
 	}
 	info, err := c.Info(t.Context())

@@ -35,8 +35,6 @@ const (
 )
 
 const (
-	networkTimeout = 30 * time.Second // to get an address
-	networkPoll    = 100 * time.Millisecond
 	mirrorTimeout  = 30 * time.Second // to fetch a mirror's index
 	installTimeout = 2 * time.Hour    // a slow connection needs one hour for the toolbox
 	exportTimeout  = 30 * time.Minute // 1 GB at the speed of an emulated machine
@@ -54,10 +52,8 @@ type builder struct {
 
 // build installs the packages and writes the base and its package list to dir.
 func (b *builder) build(ctx context.Context, dir string) error {
-	address, cancel := context.WithTimeout(ctx, networkTimeout)
-	defer cancel()
-	if err := AwaitNetwork(address, b.guest.Info); err != nil {
-		return offline("get an address", err)
+	if err := CheckNetwork(ctx, b.guest.Info); err != nil {
+		return offline("connect", err)
 	}
 	if err := b.each(ctx, setUp); err != nil {
 		return err
@@ -84,27 +80,16 @@ func (b *builder) build(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, PackageList), []byte(strings.Join(packages, "\n")+"\n"), 0o600)
 }
 
-// AwaitNetwork waits until a guest that has just booted has its address.
-func AwaitNetwork(ctx context.Context, guestInfo func(context.Context) (guest.Info, error)) error {
-	const op = "wait for the guest's network"
-	for {
-		info, err := guestInfo(ctx)
-		if err != nil {
-			return err
-		}
-		switch n := info.Network; n.Status {
-		case guest.NetworkUp:
-			return nil
-		case guest.NetworkPending:
-		default:
-			return fault.Newf(fault.Unavailable, op, "", "it is %s: %s", n.Status, n.Trouble)
-		}
-		select {
-		case <-ctx.Done():
-			return fault.New(fault.Timeout, op, "", ctx.Err())
-		case <-time.After(networkPoll):
-		}
+// CheckNetwork returns an error unless a guest is connected to the gateway.
+func CheckNetwork(ctx context.Context, guestInfo func(context.Context) (guest.Info, error)) error {
+	info, err := guestInfo(ctx)
+	if err != nil {
+		return err
 	}
+	if n := info.Network; n.Status != guest.NetworkUp {
+		return fault.Newf(fault.Unavailable, "use the guest's network", "", "it is %s: %s", n.Status, n.Trouble)
+	}
+	return nil
 }
 
 func offline(op string, err error) error {

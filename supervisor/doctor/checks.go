@@ -71,7 +71,7 @@ func checkVsock(ctx context.Context, b checker) (string, error) {
 // anyOf returns a check that passes if one of the answers is no error.
 func anyOf(list []string, ask func(ctx context.Context, b checker, one string) (string, error)) func(context.Context, checker) (string, error) {
 	return func(ctx context.Context, b checker) (string, error) {
-		if err := boot.AwaitNetwork(ctx, b.Info); err != nil {
+		if err := boot.CheckNetwork(ctx, b.Info); err != nil {
 			return "", advise(err, networkAdvice)
 		}
 		var failed []error

@@ -207,7 +207,9 @@ func TestEachCheckFails(t *testing.T) {
 	}{
 		{"prints something else", func(f *fake) { f.answer("echo hello", "goodbye", 0) }, []string{"exec"}, "osaurus-sandbox restart"},
 		{"runs nothing", func(f *fake) { f.answer("echo hello", "no shell", 127) }, []string{"exec"}, "osaurus-sandbox provision"},
-		{"network has failed", of(func(i *guest.Info) { i.Network = guest.NetworkState{Status: guest.NetworkFailed, Trouble: "no lease"} }), []string{"nat", "dns"}, "firewall or VPN"},
+		{"network has failed", of(func(i *guest.Info) {
+			i.Network = guest.NetworkState{Status: guest.NetworkFailed, Trouble: "no such network interface"}
+		}), []string{"nat", "dns"}, "firewall or VPN"},
 		{"fetches nothing", func(f *fake) { f.answer("fetch", "connection refused", 1) }, []string{"nat"}, "firewall or VPN"},
 		{"resolves nothing", func(f *fake) { f.answer("getent", "", 2) }, []string{"dns"}, "/etc/resolv.conf"},
 		{"reads another file", func(f *fake) { f.answer("cat ", "old", 0) }, []string{"virtiofs-to-guest"}, "you own the workspace"},

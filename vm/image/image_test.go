@@ -36,10 +36,6 @@ kernel/virtio_net.ko
 kernel/af_packet.ko
 kernel/veth.ko
 kernel/nf_tables.ko
-kernel/nft_ct.ko
-kernel/nft_connlimit.ko
-kernel/nft_chain_nat.ko
-kernel/nft_masq.ko
 `
 
 func archive(t testing.TB, files map[string]string) []byte {
@@ -182,7 +178,7 @@ func folders(t testing.TB, dir string) string {
 
 // TestMissingModule checks the advice for packs without required modules.
 func TestMissingModule(t *testing.T) {
-	for _, module := range []string{"overlay", "nft_connlimit"} {
+	for _, module := range []string{"overlay", "nf_tables"} {
 		list := strings.Replace(builtin, "kernel/"+module+".ko\n", "", 1)
 		p := newPack(t, vm.AMD64, []byte("kernel"), archive(t, map[string]string{"lib/modules/6.1.0/modules.builtin": list}), archive(t, nil))
 		_, err := newStore(t, "init").Ensure(t.Context(), p, nil)

@@ -43,7 +43,7 @@ func needed() moduleSet {
 		},
 		optionalBoot: []string{"crc32c_generic"},
 		late:         []string{"evdev", "button", "gpio_keys", "virtio_rng"},
-		rooms:        []string{"veth", "nf_tables", "nft_ct", "nft_connlimit", "nft_chain_nat", "nft_masq"},
+		rooms:        []string{"veth", "nf_tables"},
 	}
 }
 

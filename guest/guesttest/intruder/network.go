@@ -3,13 +3,14 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
+	"runtime"
 	"strings"
 	"time"
 
@@ -57,18 +58,65 @@ func dial(args []string) {
 	fmt.Printf("connected: %s\n", strings.TrimSpace(string(b)))
 }
 
-// hogConnections ADDRESS COUNT sends a packet to each of many ports, which the kernel tracks as
-// connections.
-func hogConnections(args []string) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+// spoof PID SOURCE... sends a packet from each source in the network namespace of a process, and
+// prints those that leave the guest. The last one must.
+func spoof(args []string) {
+	must := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
 	}
-	to := netip.MustParseAddr(args[0]).As4()
-	many, _ := strconv.Atoi(args[1])
-	for port := range many {
-		// Some fail: the firewall drops them.
-		_ = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1024 + port, Addr: to})
+	nic, err := net.InterfaceByName("eth0")
+	must(err)
+	const allProtocols = 0x0300 // ETH_P_ALL in network order
+	out, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM, allProtocols)
+	must(err)
+	must(unix.Bind(out, &unix.SockaddrLinklayer{Protocol: allProtocols, Ifindex: nic.Index}))
+	must(unix.SetsockoptTimeval(out, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30}))
+	runtime.LockOSThread()
+	namespace, err := unix.Open("/proc/"+args[0]+"/ns/net", unix.O_RDONLY, 0)
+	must(err)
+	must(unix.Setns(namespace, unix.CLONE_NEWNET))
+	raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
+	must(err)
+	to := netip.MustParseAddr("192.0.2.77")
+	for _, source := range args[1:] {
+		must(unix.Sendto(raw, datagram(netip.MustParseAddr(source), to), 0, &unix.SockaddrInet4{Addr: to.As4()}))
+	}
+	for last := ""; last != args[len(args)-1]; {
+		var b [2048]byte
+		n, _, err := unix.Recvfrom(out, b[:], 0)
+		must(err)
+		if n < ipHeader || [4]byte(b[16:20]) != to.As4() {
+			continue
+		}
+		last = netip.AddrFrom4([4]byte(b[12:16])).String()
+		fmt.Println("from", last)
+	}
+}
+
+const ipHeader, udpHeader = 20, 8
+
+// datagram returns an empty UDP packet. The kernel fills in the rest of the header.
+func datagram(from, to netip.Addr) []byte {
+	b := make([]byte, ipHeader+udpHeader)
+	b[0], b[8], b[9] = 4<<4|ipHeader/4, 64, unix.IPPROTO_UDP
+	copy(b[12:], from.AsSlice())
+	copy(b[16:], to.AsSlice())
+	binary.BigEndian.PutUint16(b[ipHeader:], 4000)
+	binary.BigEndian.PutUint16(b[ipHeader+2:], 4000)
+	binary.BigEndian.PutUint16(b[ipHeader+4:], udpHeader)
+	return b
+}
+
+// raw opens sockets with which a program writes packets itself.
+func raw([]string) {
+	for _, s := range []struct {
+		name          string
+		family, proto int
+	}{{"ip", unix.AF_INET, unix.IPPROTO_RAW}, {"icmp", unix.AF_INET, unix.IPPROTO_ICMP}, {"packet", unix.AF_PACKET, 0}} {
+		_, err := unix.Socket(s.family, unix.SOCK_RAW, s.proto)
+		say(s.name, err)
 	}
 }
