@@ -1,0 +1,306 @@
+// Package hello recognizes a connection by its first bytes, and refuses it in the client's protocol.
+package hello
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"strings"
+)
+
+// Kind is what a client speaks.
+type Kind string
+
+const (
+	TLS   Kind = "tls"   // the name is the SNI: with an encrypted hello, the outer one
+	HTTP  Kind = "http"  // HTTP/1: the name is that of the first request
+	HTTP2 Kind = "http2" // HTTP/2 without TLS: its name is compressed, so there is none here
+	SSH   Kind = "ssh"
+	Other Kind = "other"
+	// Invalid is TLS or HTTP that servers may read in different ways, or that is too long.
+	Invalid Kind = "invalid"
+)
+
+// MaxFirst is how many bytes Sniff needs at most: those of the largest TLS record, and as many as
+// common servers take for the header of a request.
+const MaxFirst = 16384 + recordHeader
+
+const (
+	recordHeader    = 5
+	recordHandshake = 22
+	clientHello     = 1
+	extensionSNI    = 0
+	hostName        = 0
+	maxMethod       = 32  // "UPDATEREDIRECTREF" has 17
+	maxName         = 253 // of a host
+	blanks          = " \t\v\f\r"
+	preface         = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+)
+
+// Sniff says what a client speaks from the first bytes that it sent, and the host that it asks for:
+// in lower case, without port and last dot, or empty. Until complete is true it needs more bytes.
+// What the server sends may flow meanwhile: of some protocols, the server speaks first.
+func Sniff(first []byte) (kind Kind, name string, complete bool) {
+	switch {
+	case len(first) == 0:
+		return Other, "", false
+	case first[0] == recordHandshake:
+		if len(first) > 1 && first[1] != 3 {
+			return Other, "", true
+		}
+		kind, name, complete = sniffTLS(first)
+	case hasPrefix(first, preface) && len(first) > len("PRI"):
+		return HTTP2, "", len(first) >= len(preface)
+	case hasPrefix(first, "SSH-"):
+		return SSH, "", len(first) >= len("SSH-")
+	default:
+		kind, name, complete = sniffHTTP(first)
+	}
+	if !complete && len(first) >= MaxFirst {
+		return Invalid, "", true
+	}
+	return kind, name, complete
+}
+
+// hasPrefix reports whether one of b and prefix begins with the other.
+func hasPrefix(b []byte, prefix string) bool {
+	n := min(len(b), len(prefix))
+	return string(b[:n]) == prefix[:n]
+}
+
+// sniffHTTP reads the header of an HTTP/1 request. Servers take methods of any case, empty lines
+// before a request, and some take more kinds of white space than the standard has.
+func sniffHTTP(b []byte) (Kind, string, bool) {
+	line, rest, whole := bytes.Cut(bytes.TrimLeft(b, "\r\n"), []byte("\n"))
+	space := bytes.IndexAny(line, blanks)
+	if space < 0 {
+		space = len(line)
+	}
+	method := line[:space]
+	if len(method) > maxMethod || !isToken(method) {
+		return Other, "", true
+	}
+	if !whole {
+		return HTTP, "", false
+	}
+	line, crlf := bytes.CutSuffix(line[space:], []byte("\r"))
+	version := bytes.LastIndex(line, []byte("HTTP/"))
+	if version < 1 || !bytes.ContainsAny(line[version-1:version], blanks) {
+		return Other, "", true
+	}
+	target := line[1 : max(version, 2)-1]
+	if bytes.ContainsAny(target, blanks+"\x00") {
+		return Invalid, "", true
+	}
+	host, hosts := "", 0
+	for {
+		line, rest, whole = bytes.Cut(rest, []byte("\n"))
+		if !whole {
+			return HTTP, "", false
+		}
+		ended := false
+		if line, ended = bytes.CutSuffix(line, []byte("\r")); ended != crlf {
+			return Invalid, "", true // servers differ on where such a line ends
+		}
+		if len(line) == 0 {
+			break
+		}
+		key, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok || len(key) == 0 || !isToken(key) || bytes.ContainsAny(value, "\r\x00") {
+			return Invalid, "", true // a continued line too: its key would start with a space
+		}
+		if strings.EqualFold(string(key), "host") {
+			host, ok = hostOf(string(bytes.Trim(value, " \t")))
+			if hosts++; hosts > 1 || !ok {
+				return Invalid, "", true
+			}
+		}
+	}
+	named, ok := targetHost(string(method), string(target))
+	if !ok || named != "" && hosts > 0 && named != host {
+		return Invalid, "", true
+	}
+	if named != "" {
+		host = named
+	}
+	return HTTP, host, true
+}
+
+// targetHost returns the host in the target of a request, or nothing if the target is a path.
+func targetHost(method, target string) (string, bool) {
+	if method == "CONNECT" {
+		return hostOf(target)
+	}
+	scheme, rest, absolute := strings.Cut(target, "://")
+	if !absolute || strings.HasPrefix(target, "/") || strings.ContainsAny(scheme, "/?#") {
+		return "", strings.HasPrefix(target, "/") || target == "*"
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	host, ok := hostOf(rest)
+	return host, ok && host != ""
+}
+
+// hostOf returns the host of "host:port". User names are not accepted.
+func hostOf(authority string) (string, bool) {
+	host, port := authority, ""
+	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+		host, port = authority[:i], authority[i+1:]
+	}
+	if strings.Trim(port, "0123456789") != "" {
+		return "", false
+	}
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		a, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
+		return a.Unmap().String(), err == nil && strings.HasSuffix(inner, "]") && a.Zone() == ""
+	}
+	return canonical(host)
+}
+
+// canonical returns a host's name in lower case without its last dot.
+func canonical(host string) (string, bool) {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	bad := strings.ContainsFunc(host, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+	})
+	return host, !bad && len(host) <= maxName
+}
+
+// isToken reports whether b has only characters of methods and of names of header fields.
+func isToken(b []byte) bool {
+	for _, c := range b {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sniffTLS reads a ClientHello, which may lie in several records.
+func sniffTLS(b []byte) (Kind, string, bool) {
+	hello, whole, ok := handshake(b)
+	if !ok {
+		return Invalid, "", true
+	}
+	if !whole {
+		return TLS, "", false
+	}
+	name, ok := serverName(hello)
+	if !ok {
+		return Invalid, "", true
+	}
+	return TLS, name, true
+}
+
+// handshake returns the body of the first handshake message of a connection. It is part of b if it
+// lies in one record.
+func handshake(b []byte) (message []byte, whole, ok bool) {
+	var joined []byte
+	for records := 0; ; records++ {
+		if len(b) > 0 && b[0] != recordHandshake || len(b) > 1 && b[1] != 3 {
+			return nil, false, false
+		}
+		if len(b) < recordHeader {
+			return nil, false, true
+		}
+		n := int(binary.BigEndian.Uint16(b[3:]))
+		if n == 0 || n > MaxFirst-recordHeader {
+			return nil, false, false
+		}
+		fragment := b[recordHeader:min(len(b), recordHeader+n)]
+		complete := len(b) >= recordHeader+n
+		b = b[recordHeader+len(fragment):]
+		if records == 0 {
+			joined = fragment[:len(fragment):len(fragment)] // the next append copies
+		} else {
+			if records == 1 {
+				joined = append(make([]byte, 0, len(joined)+len(fragment)+len(b)), joined...)
+			}
+			joined = append(joined, fragment...)
+		}
+		if len(joined) > 0 && joined[0] != clientHello {
+			return nil, false, false
+		}
+		if len(joined) >= 4 {
+			size := int(binary.BigEndian.Uint32(joined[:4]) & 0xffffff)
+			if size > MaxFirst {
+				return nil, false, false
+			}
+			if len(joined) >= 4+size {
+				return joined[4 : 4+size], true, true
+			}
+		}
+		if !complete {
+			return nil, false, true
+		}
+	}
+}
+
+// serverName returns the SNI of the body of a ClientHello.
+func serverName(hello []byte) (name string, ok bool) {
+	r := reader{hello, true}
+	r.take(2 + 32) // version and random
+	r.vector(1)    // session
+	r.vector(2)    // cipher suites
+	r.vector(1)    // compression
+	if r.ok && len(r.rest) == 0 {
+		return "", true // no extensions
+	}
+	extensions := reader{r.vector(2), r.ok}
+	if !r.ok || len(r.rest) > 0 {
+		return "", false
+	}
+	found := false
+	for len(extensions.rest) > 0 {
+		kind, body := extensions.number(2), extensions.vector(2)
+		if !extensions.ok {
+			return "", false
+		}
+		if kind != extensionSNI {
+			continue
+		}
+		list := reader{body, true}
+		entry := reader{list.vector(2), true}
+		if !list.ok || len(list.rest) > 0 || found {
+			return "", false
+		}
+		found = true
+		if kind := entry.number(1); kind != hostName {
+			return "", false
+		}
+		host := string(entry.vector(2))
+		if !entry.ok || len(entry.rest) > 0 || host == "" {
+			return "", false
+		}
+		if name, ok = canonical(host); !ok {
+			return "", false
+		}
+	}
+	return name, true
+}
+
+// reader reads numbers and vectors of TLS. After an error, ok is false and it returns nothing.
+type reader struct {
+	rest []byte
+	ok   bool
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.rest) || !r.ok {
+		r.rest, r.ok = nil, false
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+func (r *reader) number(size int) (n int) {
+	for _, c := range r.take(size) {
+		n = n<<8 | int(c)
+	}
+	return n
+}
+
+func (r *reader) vector(size int) []byte { return r.take(r.number(size)) }

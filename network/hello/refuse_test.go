@@ -1,0 +1,167 @@
+package hello_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/network/hello"
+)
+
+const text = "api.example.org is not allowed (rule: deny *.example.org).\nTo change it: osaurus-sandbox network allow NAME api.example.org"
+
+// readRequest returns the host of a request as net/http reads it.
+func readRequest(b []byte) (string, error) {
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(b)))
+	if err != nil {
+		return "", err
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		host = a.Unmap().String()
+	}
+	return strings.TrimSuffix(strings.ToLower(host), "."), nil
+}
+
+// readHello returns the SNI as crypto/tls reads it.
+func readHello(b []byte) (name string, ok bool) {
+	stop := errors.New("stop")
+	_ = tls.Server(&reading{Reader: bytes.NewReader(b)}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		name, ok = h.ServerName, true
+		return nil, stop
+	}}).HandshakeContext(context.Background())
+	return name, ok
+}
+
+type reading struct {
+	net.Conn
+	io.Reader
+}
+
+func (r *reading) Read(b []byte) (int, error)  { return r.Reader.Read(b) }
+func (r *reading) Write(b []byte) (int, error) { return len(b), nil }
+
+// serve refuses each connection of a listener once it is recognized, and sends what it was.
+func serve(t *testing.T, size int) (address string, seen <-chan hello.Kind) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(chan hello.Kind, 8)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			var first []byte
+			for {
+				kind, _, complete := hello.Sniff(first)
+				if complete {
+					kinds <- kind
+					hello.Refuse(c, kind, text)
+					break
+				}
+				part := make([]byte, size)
+				n, err := c.Read(part)
+				first = append(first, part[:n]...)
+				if err != nil {
+					_ = c.Close()
+					break
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String(), kinds
+}
+
+func TestRefuseHTTP(t *testing.T) {
+	timetest.NoLeaks(t)
+	address, seen := serve(t, 16)
+	client := &http.Client{Timeout: timetest.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
+	// The second request has a body that is under way when the refusal is sent.
+	for _, body := range []string{"", strings.Repeat("a", 200_000)} {
+		r, err := client.Post("http://"+address, "text/plain", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if r.StatusCode != 403 || string(page) != text+"\n" || err != nil || <-seen != hello.HTTP {
+			t.Errorf("%s %q %v", r.Status, page, err)
+		}
+		if want := "403 api.example.org is not allowed (rule: deny *.example.org)."; r.Status != want {
+			t.Errorf("the status is %q, want %q", r.Status, want)
+		}
+	}
+}
+
+func TestRefuseTLS(t *testing.T) {
+	timetest.NoLeaks(t)
+	address, seen := serve(t, 16)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		d := &tls.Dialer{Config: &tls.Config{ServerName: "api.example.org", MinVersion: version, MaxVersion: version}}
+		_, err := d.Dial("tcp", address)
+		alert, ok := errors.AsType[tls.AlertError](err)
+		if operation, is := errors.AsType[*net.OpError](err); !ok && is {
+			ok = strings.Contains(operation.Error(), "access denied")
+		}
+		if !ok || <-seen != hello.TLS {
+			t.Errorf("%v (%v), want the alert access denied", err, alert)
+		}
+	}
+}
+
+// A text with the guest's bytes adds no header.
+func TestRefuseKeepsToOneStatusLine(t *testing.T) {
+	client, server := net.Pipe()
+	go hello.Refuse(server, hello.HTTP, "no\rSet-Cookie: a\x00é"+strings.Repeat("x", 500)+"\nb")
+	_ = client.SetDeadline(time.Now().Add(timetest.Limit))
+	status, err := bufio.NewReader(client).ReadString('\n')
+	if err != nil || strings.ContainsAny(strings.TrimSuffix(status, "\r\n"), "\r\x00é") || len(status) > 200 {
+		t.Errorf("%q %v", status, err)
+	}
+	_ = client.Close()
+}
+
+// A client that never stops sending is cut off.
+func TestRefuseEnds(t *testing.T) {
+	timetest.NoLeaks(t)
+	for _, kind := range []hello.Kind{hello.HTTP, hello.TLS, hello.Other, hello.SSH, hello.HTTP2, hello.Invalid} {
+		client, server := net.Pipe()
+		done := make(chan struct{})
+		go func() { hello.Refuse(server, kind, text); close(done) }()
+		go func() {
+			_, _ = io.ReadFull(client, make([]byte, 1))
+			_, _ = io.Copy(client, zeros{})
+		}()
+		go func() { _, _ = io.Copy(io.Discard, client) }()
+		select {
+		case <-done:
+		case <-time.After(timetest.Limit):
+			t.Fatalf("%s: still open", kind)
+		}
+		_ = client.Close()
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
