@@ -1,0 +1,52 @@
+package link
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Room for frames in each direction. Apple advises a receive buffer of two to four times the send
+// buffer; Linux counts what is under way to the sender and reduces both to its limits.
+const (
+	sendBuffer    = 1 << 20
+	receiveBuffer = 4 << 20
+)
+
+// Pair returns the two ends of a wire that carries one frame a datagram.
+func Pair() (a, b *os.File, err error) {
+	syscall.ForkLock.RLock() // macOS cannot make the descriptors close-on-exec in one step
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fds[0])
+		unix.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	for _, fd := range fds {
+		if err = prepare(fd); err != nil {
+			_ = unix.Close(fds[0])
+			_ = unix.Close(fds[1])
+			return nil, nil, err
+		}
+	}
+	return os.NewFile(uintptr(fds[0]), "network"), os.NewFile(uintptr(fds[1]), "network"), nil
+}
+
+func prepare(fd int) error {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
+		return os.NewSyscallError("setsockopt", err)
+	}
+	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
+	if err != nil && runtime.GOOS == "linux" {
+		return os.NewSyscallError("setsockopt", err)
+	}
+	return nil // macOS may refuse more than its limit, and then keeps what it had
+}
