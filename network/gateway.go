@@ -8,9 +8,22 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network/link"
 	"osaurus-sandbox/network/policy"
 )
 
@@ -49,28 +62,176 @@ type Flow struct {
 	Began, Ended   time.Time
 	Target         policy.Target
 	Decision       policy.Decision
-	Sent, Received int64 // bytes, as the guest sees it
+	Sent, Received int64  // bytes, as the guest sees it
 	Error          string // why the outside could not be reached
 }
 
+// Stats count what the gateway refuses to handle, since Open.
+type Stats struct {
+	Link    link.Counters
+	Spoofed uint64 // packets from an address that nobody has
+	Refused uint64 // flows, by a policy
+	Limited uint64 // flows and queries, by a limit
+	Flows   int    // running now
+}
+
 // Gateway is a running gateway. Its methods may be called from any goroutine.
-type Gateway struct{}
+type Gateway struct {
+	options                   Options
+	policy                    func(Subject) rules
+	askTimeout                time.Duration
+	dialer                    Dialer
+	names                     told
+	dns                       resolver
+	open                      opener // nil refuses what has to be opened
+	link                      *link.Endpoint
+	stack                     *stack.Stack
+	forwarder                 *tcp.Forwarder
+	members                   *members
+	buffers, datagrams        *buffers
+	allFlows, allHalfOpen     limit
+	spoofed, refused, limited atomic.Uint64
+
+	ctx     context.Context // ends with the gateway
+	cancel  context.CancelCauseFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	flows    map[*flow]struct{}
+	attempts map[stack.TransportEndpointID]*attempt
+}
 
 // Open starts a gateway. The file is the NIC for vm.Config; the caller closes it when the machine
 // has started.
-func Open(o Options) (*Gateway, *os.File, error) { panic("todo") }
+func Open(o Options) (*Gateway, *os.File, error) {
+	g := newGateway(o)
+	wire, err := g.listen()
+	if err != nil {
+		return nil, nil, err
+	}
+	return g, wire, nil
+}
+
+func newGateway(o Options) *Gateway {
+	g := &Gateway{
+		options: o, dialer: o.Dialer, askTimeout: askTimeout,
+		policy:  func(s Subject) rules { return o.Policy(s) },
+		names:   noNames{},
+		dns:     noNames{},
+		members: newMembers(),
+		buffers: newBuffers(copyBuffer), datagrams: newBuffers(maxDatagram),
+		allFlows: limit{max: maxAllFlows}, allHalfOpen: limit{max: maxAllHalfOpen},
+		flows:    map[*flow]struct{}{},
+		attempts: map[stack.TransportEndpointID]*attempt{},
+	}
+	if g.dialer == nil {
+		g.dialer = newHostDialer()
+	}
+	return g
+}
+
+// listen starts the gateway, and returns the guest's end of the wire.
+func (g *Gateway) listen() (*os.File, error) {
+	const op = "open the network gateway"
+	near, far, err := link.Pair()
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, op, "", err)
+	}
+	if err := g.run(near); err != nil {
+		_, _ = near.Close(), far.Close()
+		return nil, fault.New(fault.Execution, op, "", err)
+	}
+	return far, nil
+}
+
+// run connects the stack to the gateway's end of the wire.
+func (g *Gateway) run(near *os.File) (err error) {
+	g.link, err = link.New(near, link.Gateway(func(a netip.Addr) bool { return g.members.at(a) != nil }))
+	if err != nil {
+		return err
+	}
+	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	g.stack = newStack()
+	g.forwarder = tcp.NewForwarder(g.stack, smallBuffer, 2*maxAllHalfOpen, g.connect)
+	g.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, g.handleTCP)
+	g.stack.SetTransportProtocolHandler(udp.ProtocolNumber, g.handleUDP)
+	g.stack.SetTransportProtocolHandler(icmp.ProtocolNumber4, g.handleICMP)
+	if err := configure(g.stack, g.link); err != nil {
+		g.cancel(err)
+		g.link.Close()
+		g.stack.Destroy()
+		return err
+	}
+	g.start(g.sweep)
+	return nil
+}
+
+// start runs a function that Close waits for. It reports false if the gateway is closed.
+func (g *Gateway) start(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.running.Go(f)
+	return true
+}
 
 // Join returns the subject's address, the same one until Leave.
-func (g *Gateway) Join(s Subject) (netip.Addr, error) { panic("todo") }
+func (g *Gateway) Join(s Subject) (netip.Addr, error) {
+	m, err := g.members.join(s, time.Now())
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return m.addr, nil
+}
 
 // Leave ends the flows of an agent and its plugins, and frees their addresses after a while.
-func (g *Gateway) Leave(a config.AgentID) { panic("todo") }
-
-// Recheck ends the flows of an agent that its policy no longer allows.
-func (g *Gateway) Recheck(a config.AgentID) { panic("todo") }
+func (g *Gateway) Leave(a config.AgentID) {
+	left := g.members.leave(a, time.Now())
+	g.endFlows(left, errLeft)
+	for _, m := range left {
+		g.dns.Forget(m.addr)
+	}
+}
 
 // Dial connects to a port of a room. Only the gateway can do this; rooms do not reach each other.
-func (g *Gateway) Dial(ctx context.Context, s Subject, port uint16) (net.Conn, error) { panic("todo") }
+func (g *Gateway) Dial(ctx context.Context, s Subject, port uint16) (net.Conn, error) {
+	op, subject := "connect to a room", net.JoinHostPort(string(s.Agent), strconv.Itoa(int(port)))
+	m := g.members.of(s)
+	if m == nil {
+		return nil, fault.Newf(fault.NotFound, op, subject, "the room has no address")
+	}
+	ctx, cancel := context.WithTimeout(ctx, roomDialTimeout)
+	defer cancel()
+	c, err := gonet.DialContextTCP(ctx, g.stack, tcpip.FullAddress{NIC: nic, Addr: toStack(m.addr), Port: port}, ipv4.ProtocolNumber)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, op, subject, err)
+	}
+	return c, nil
+}
+
+// Stats returns the counters.
+func (g *Gateway) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Stats{g.link.Counters(), g.spoofed.Load(), g.refused.Load(), g.limited.Load(), len(g.flows)}
+}
 
 // Close ends all flows.
-func (g *Gateway) Close() error { panic("todo") }
+func (g *Gateway) Close() error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	g.closed = true
+	g.mu.Unlock()
+	g.cancel(errClosed)
+	g.stack.Close() // ends handshakes
+	g.running.Wait()
+	g.link.Close()
+	g.stack.Wait()
+	return nil
+}

@@ -1,0 +1,298 @@
+package network
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/subnet"
+	"osaurus-sandbox/network/networktest"
+	"osaurus-sandbox/network/policy"
+)
+
+// testNames are those that every subject was told.
+type testNames struct {
+	noNames
+	told map[netip.Addr][]string
+	held map[netip.Addr]string
+}
+
+func (n testNames) Lookup(_, a netip.Addr) []string { return n.told[a] }
+
+func (n testNames) Held(_, a netip.Addr) (string, bool) {
+	name, ok := n.held[a]
+	return name, ok
+}
+
+var held = subnet.Held().Addr().Next()
+
+// byName is a lab in which names decide: good.example and also.example are allowed, and
+// asked.example is asked about.
+func byName(t *testing.T, changes ...func(*Gateway)) *lab {
+	l := newLab(t, append(changes, func(g *Gateway) {
+		g.names = testNames{
+			told: map[netip.Addr][]string{server: {"bad.example", "also.example", "good.example"}},
+			held: map[netip.Addr]string{held: "asked.example", held.Next(): "bad.example"},
+		}
+	})...)
+	l.set("alice", testRules{byName: true, decide: func(t policy.Target) policy.Decision {
+		switch {
+		case t.Addr.IsValid() && t.Addr.IsPrivate():
+			return denied
+		case t.Name == "good.example" || t.Name == "also.example":
+			return allowed
+		case t.Name == "asked.example":
+			return asked
+		}
+		return policy.Decision{Action: policy.Deny, Reason: "no rule allows it", Advice: "osaurus-sandbox network allow NAME bad.example"}
+	}})
+	return l
+}
+
+func serveHTTP(c net.Conn) {
+	l := &oneListener{conn: c, done: make(chan struct{})}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "page of "+r.Host) })}
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(l.done)
+		}
+	}
+	s.Serve(l)
+}
+
+type oneListener struct {
+	conn net.Conn
+	done chan struct{}
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	<-l.done
+	return nil, io.EOF
+}
+func (l *oneListener) Close() error   { return nil }
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func get(c net.Conn, host string) (string, error) {
+	return networktest.Exchange(c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+}
+
+func TestHostMustAgreeWithTheName(t *testing.T) {
+	l := byName(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 80), serveHTTP)
+	for _, tt := range []struct{ host, want string }{
+		{"good.example", "page of good.example"},
+		{"GOOD.example:80", "page of GOOD.example:80"},
+		{"also.example", "page of also.example"},
+		{"bad.example", "no rule allows it"},
+		{"other.example", `403 The sandbox refuses good.example: the program asks for "other.example"`},
+		{"203.0.113.5", "403 "},
+	} {
+		t.Run(tt.host, func(t *testing.T) {
+			c, err := l.dial(l.alice, server, 80)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			got, err := get(c, tt.host)
+			if err != nil || !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+			c.Close()
+			f := l.flow()
+			if refused := f.Decision.Action == policy.Deny; refused != strings.Contains(got, "403") || refused && f.Decision.Reason == "" {
+				t.Errorf("recorded %+v", f)
+			}
+		})
+	}
+}
+
+func TestServerNameMustAgreeWithTheName(t *testing.T) {
+	l := byName(t)
+	var hellos atomic.Int64
+	l.internet.Serve(t, netip.AddrPortFrom(server, 443), func(c net.Conn) {
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			hellos.Add(1)
+		}
+	})
+	for _, tt := range []struct {
+		name    string
+		arrives bool
+	}{{"good.example", true}, {"also.example", true}, {"other.example", false}, {"bad.example", false}, {"", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := hellos.Load()
+			c, err := l.dial(l.alice, server, 443)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(patience))
+			err = tls.Client(c, &tls.Config{ServerName: tt.name, InsecureSkipVerify: true}).Handshake()
+			if err == nil {
+				t.Fatal("the handshake succeeded")
+			}
+			if alert := strings.Contains(err.Error(), "access denied"); alert == tt.arrives {
+				t.Errorf("got %v", err)
+			}
+			if arrived := hellos.Load() > before; arrived != tt.arrives {
+				t.Errorf("the hello arrived: %v, want %v", arrived, tt.arrives)
+			}
+			c.Close()
+			l.flow()
+		})
+	}
+}
+
+func TestServersThatSpeakFirstAreHeard(t *testing.T) {
+	l := byName(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 25), func(c net.Conn) {
+		io.WriteString(c, "220 hello\r\n")
+		networktest.Echo(c)
+	})
+	c, err := l.dial(l.alice, server, 25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	greeting := make([]byte, 11)
+	if _, err := io.ReadFull(c, greeting); err != nil || string(greeting) != "220 hello\r\n" {
+		t.Fatalf("got %q, %v", greeting, err)
+	}
+	if got, err := networktest.Exchange(c, "\x00\x01binary"); err != nil || got != "\x00\x01binary" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestAddressesWithoutNamesNeedARuleWithAddresses(t *testing.T) {
+	l := byName(t)
+	literal := netip.MustParseAddr("198.51.100.1")
+	everything, prefix := allowed, allowed
+	everything.Rule = &config.NetworkRule{Host: "*"}
+	prefix.Rule = &config.NetworkRule{Prefix: netip.MustParsePrefix("198.51.100.0/24")}
+	l.internet.Serve(t, netip.AddrPortFrom(literal, 22), networktest.Echo)
+	for _, tt := range []struct {
+		decision policy.Decision
+		reached  bool
+	}{{allowed, false}, {everything, false}, {prefix, true}} {
+		l.set("alice", testRules{byName: true, decide: func(policy.Target) policy.Decision { return tt.decision }})
+		c, err := l.dial(l.alice, literal, 22)
+		if (err == nil) != tt.reached {
+			t.Errorf("with rule %+v: %v", tt.decision.Rule, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+		l.flow()
+	}
+}
+
+func TestHeldConnectionsWaitForTheAnswer(t *testing.T) {
+	answers := make(chan bool, 8)
+	var targets sync.Map
+	l := byName(t, func(g *Gateway) {
+		g.options.Ask = func(ctx context.Context, s Subject, t policy.Target) bool {
+			targets.Store(t, s)
+			select {
+			case yes := <-answers:
+				return yes
+			case <-ctx.Done():
+				return false
+			}
+		}
+	})
+	l.internet.Name("asked.example", private, server)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 22), networktest.Echo)
+	l.internet.Serve(t, netip.AddrPortFrom(private, 22), networktest.Echo)
+	answers <- true
+	c, err := l.dial(l.alice, held, 22)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := networktest.Exchange(c, "SSH-2.0-x\r\n"); err != nil || got != "SSH-2.0-x\r\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	c.Close()
+	if f := l.flow(); f.Target.Name != "asked.example" || f.Target.Addr != server || f.Decision.Action != policy.Allow {
+		t.Errorf("recorded %+v", f)
+	}
+	if dials := l.internet.Dials(); len(dials) != 1 || dials[0].To.Addr() != server {
+		t.Errorf("dialed %v, want the public address alone", dials)
+	}
+	if _, ok := targets.Load(policy.Target{Protocol: policy.TCP, Name: "asked.example", Port: 22}); !ok {
+		t.Error("the person was asked about something else")
+	}
+
+	answers <- false
+	if _, err := l.dial(l.alice, held, 22); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("after a no: %v", err)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	l := byName(t, func(g *Gateway) {
+		g.askTimeout = 10 * time.Millisecond
+		g.options.Ask = func(ctx context.Context, _ Subject, _ policy.Target) bool {
+			<-ctx.Done()
+			return true // too late
+		}
+	})
+	if _, err := l.dial(l.alice, held, 22); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("without an answer: %v", err)
+	}
+	if f := l.flow(); f.Decision.Action != policy.Deny {
+		t.Errorf("recorded %+v", f)
+	}
+}
+
+func TestRefusedNamesAreExplained(t *testing.T) {
+	l := byName(t)
+	c, err := l.dial(l.alice, held.Next(), 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got, err := get(c, "bad.example")
+	if err != nil || !strings.Contains(got, "HTTP/1.1 403 The sandbox refuses bad.example: no rule allows it.") ||
+		!strings.Contains(got, "osaurus-sandbox network allow") {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := l.dial(l.alice, held.Next(), 22); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("ssh: %v", err)
+	}
+	if dials := l.internet.Dials(); len(dials) > 0 {
+		t.Errorf("dialed %v", dials)
+	}
+}
+
+func TestDNSOverTLSAndQUICAreRefused(t *testing.T) {
+	l := byName(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 853), networktest.Echo)
+	if _, err := l.dial(l.alice, server, 853); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v", err)
+	}
+	l.flow()
+	c, err := l.guest.DialUDP(l.alice, netip.AddrPortFrom(server, 443))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("quic")); err != nil {
+		t.Fatal(err)
+	}
+	if f := l.flow(); f.Decision.Action != policy.Deny || !strings.Contains(f.Decision.Reason, "QUIC") {
+		t.Errorf("recorded %+v", f)
+	}
+}

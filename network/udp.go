@@ -1,0 +1,208 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"osaurus-sandbox/network/policy"
+)
+
+// maxQuery is the longest DNS query by UDP that is read.
+const maxQuery = 1232
+
+// handleUDP sees each datagram that belongs to no flow. After false, the stack answers "port
+// unreachable", which clients report at once.
+func (g *Gateway) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
+	from, to := ends(id)
+	m := g.members.at(from.Addr())
+	if m == nil {
+		g.spoofed.Add(1)
+		return true
+	}
+	if to.Port() == portDNS {
+		return g.query(m, from, to, pkt)
+	}
+	t := policy.Target{Protocol: policy.UDP, Addr: to.Addr(), Port: to.Port()}
+	if !m.fresh.Allow() {
+		g.exceed(m, t, "too many new connections in a second")
+		return false
+	}
+	v := g.decide(m, policy.UDP, to)
+	if v.decision.Action == policy.Deny {
+		g.refuse(m, v)
+		if v.prohibited {
+			g.prohibit(pkt)
+		}
+		return v.prohibited
+	}
+	if !m.datagrams.take() {
+		g.exceed(m, v.target, "too many UDP flows")
+		return false
+	}
+	if v.decision.Action == policy.Ask && !m.held.take() {
+		m.datagrams.give()
+		g.exceed(m, v.target, "too many connections wait for a person's answer")
+		return false
+	}
+	f := g.begin(m, v, datagramTimeout)
+	if f != nil {
+		var queue waiter.Queue
+		ep, err := udp.NewForwarderRequest(g.stack, id, pkt).CreateEndpoint(&queue)
+		if err == nil {
+			ep.SocketOptions().SetReceiveBufferSize(datagramBuffer, false)
+			in := &guestDatagrams{gonet.NewUDPConn(&queue, ep), ep, &queue}
+			go g.relayDatagrams(f, v, in)
+			return true
+		}
+		f.end(errors.New(err.String()))
+	}
+	if v.decision.Action == policy.Ask {
+		m.held.give()
+	}
+	m.datagrams.give()
+	return true
+}
+
+// guestDatagrams is the guest's end of a UDP flow.
+type guestDatagrams struct {
+	*gonet.UDPConn
+	endpoint tcpip.Endpoint
+	queue    *waiter.Queue
+}
+
+func (c *guestDatagrams) waitReadable() { waitReadable(c.endpoint, c.queue) }
+
+// relayDatagrams passes datagrams on until none have come for a while. What comes while a person is
+// asked is queued.
+func (g *Gateway) relayDatagrams(f *flow, v verdict, in *guestDatagrams) {
+	err := g.tryRelayDatagrams(f, v, in)
+	f.end(err)
+	f.member.datagrams.give()
+}
+
+func (g *Gateway) tryRelayDatagrams(f *flow, v verdict, in *guestDatagrams) error {
+	closeIn := context.AfterFunc(f, func() { _ = in.Close() })
+	defer func() {
+		if closeIn() {
+			_ = in.Close()
+		}
+	}()
+	if v.decision.Action == policy.Ask {
+		g.ask(f, &v)
+		f.member.held.give()
+		if v.decision.Action == policy.Deny {
+			return errRefused
+		}
+	}
+	out, err := g.dial(f, v.target)
+	if err != nil {
+		return err
+	}
+	host := newHostConn(out)
+	defer context.AfterFunc(f, func() { _ = host.Close() })()
+	defer host.Close()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		f.copyDatagrams(in, host, &f.received)
+		f.cancel(nil)
+	}()
+	f.copyDatagrams(host, in, &f.sent)
+	f.cancel(nil)
+	<-back
+	if cause := context.Cause(f); !errors.Is(cause, context.Canceled) && !errors.Is(cause, errIdle) {
+		return cause
+	}
+	return nil
+}
+
+type readable interface {
+	io.Reader
+	waitReadable()
+}
+
+// copyDatagrams copies until src fails. A datagram that cannot be sent is lost, as anywhere.
+func (f *flow) copyDatagrams(dst io.Writer, src readable, count *atomic.Int64) {
+	for f.Err() == nil {
+		src.waitReadable()
+		buf := f.gateway.datagrams.get()
+		n, err := src.Read(*buf)
+		if err == nil {
+			if _, err := dst.Write((*buf)[:n]); err == nil {
+				count.Add(int64(n))
+			}
+			f.touch()
+		}
+		f.gateway.datagrams.put(buf)
+		if err != nil && f.failed(err) {
+			return
+		}
+	}
+}
+
+// failed reports whether an error ends a UDP flow. "Connection refused" is an ICMP message for an
+// earlier datagram, after which the port may open.
+func (f *flow) failed(err error) bool {
+	var refused net.Error
+	if errors.As(err, &refused) && !refused.Timeout() && !errors.Is(err, net.ErrClosed) && f.Err() == nil {
+		return f.received.Load() == 0
+	}
+	return true
+}
+
+// query answers a DNS query, whatever server it was meant for.
+func (g *Gateway) query(m *member, from, to netip.AddrPort, pkt *stack.PacketBuffer) bool {
+	size := pkt.Data().Size()
+	if size > maxQuery || !m.queries.take() {
+		g.limited.Add(1)
+		return true // a resolver asks again
+	}
+	message := pkt.Data().AsRange().ToSlice()
+	started := g.start(func() {
+		defer m.queries.give()
+		ctx, cancel := context.WithTimeout(g.ctx, dialTimeout)
+		defer cancel()
+		if reply := g.dns.Answer(ctx, m.addr, message, false); reply != nil && g.members.at(m.addr) == m {
+			g.sendDatagram(to, from, reply)
+		}
+	})
+	if !started {
+		m.queries.give()
+	}
+	return true
+}
+
+// sendDatagram sends a datagram to the guest without a socket.
+func (g *Gateway) sendDatagram(from, to netip.AddrPort, payload []byte) {
+	route, err := g.stack.FindRoute(nic, toStack(from.Addr()), toStack(to.Addr()), ipv4.ProtocolNumber, false)
+	if err != nil {
+		return
+	}
+	defer route.Release()
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
+		ReserveHeaderBytes: header.UDPMinimumSize + int(route.MaxHeaderLength()),
+		Payload:            buffer.MakeWithData(payload),
+	})
+	defer pkt.DecRef()
+	h := header.UDP(pkt.TransportHeader().Push(header.UDPMinimumSize))
+	pkt.TransportProtocolNumber = udp.ProtocolNumber
+	length := uint16(header.UDPMinimumSize + len(payload))
+	h.Encode(&header.UDPFields{SrcPort: from.Port(), DstPort: to.Port(), Length: length})
+	h.SetChecksum(^h.CalculateChecksum(checksum.Combine(
+		route.PseudoHeaderChecksum(udp.ProtocolNumber, length), checksum.Checksum(payload, 0))))
+	_ = route.WritePacket(stack.NetworkHeaderParams{Protocol: udp.ProtocolNumber, TTL: route.DefaultTTL()}, pkt)
+}
