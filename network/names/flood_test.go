@@ -1,0 +1,270 @@
+package names_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/network/names"
+)
+
+// Equal queries at the same time are one query to the outside.
+func TestEqualQueriesAreJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &slow{release: make(chan struct{})}
+		s := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: up})
+		query, _ := question("slow.org", dns.TypeA).Pack()
+		var done sync.WaitGroup
+		for i := range 40 {
+			done.Go(func() {
+				m := new(dns.Msg)
+				if err := m.Unpack(s.Answer(t.Context(), room(i), query, false)); err != nil || len(m.Answer) != 1 {
+					t.Errorf("%v %v", m, err)
+				}
+			})
+		}
+		// The first one leaves: another takes its place.
+		ctx, cancel := context.WithCancel(t.Context())
+		first := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: up})
+		var left sync.WaitGroup
+		left.Go(func() { first.Answer(ctx, alice, query, false) })
+		synctest.Wait()
+		left.Go(func() {
+			m := new(dns.Msg)
+			if err := m.Unpack(first.Answer(t.Context(), bob, query, false)); err != nil || len(m.Answer) != 1 {
+				t.Errorf("bob gets %v %v", m, err)
+			}
+		})
+		synctest.Wait()
+		if n := up.calls.Load(); n != 2 {
+			t.Errorf("%d lookups run", n)
+		}
+		cancel()
+		synctest.Wait()
+		close(up.release)
+		done.Wait()
+		left.Wait()
+		if n := up.calls.Load(); n != 3 {
+			t.Errorf("%d lookups ran", n)
+		}
+	})
+}
+
+// A resolver that never answers is given up before the client asks again.
+func TestSilentResolver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: &slow{}})
+		query, _ := question("slow.org", dns.TypeA).Pack()
+		began, m := time.Now(), new(dns.Msg)
+		if err := m.Unpack(s.Answer(t.Context(), alice, query, false)); err != nil || m.Rcode != dns.RcodeServerFailure {
+			t.Errorf("%v %v", m, err)
+		}
+		if took := time.Since(began); took >= 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// A room whose queries all wait gets no more of them; another room is answered.
+func TestSlowAnswersStopNobodyElse(t *testing.T) {
+	up := &slow{release: make(chan struct{})}
+	g := serve(t, up, nil)
+	defer close(up.release)
+	busy, err := net.Dial("udp", g.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	failed := 0
+	_ = busy.SetDeadline(time.Now().Add(timetest.Limit))
+	for i := 0; failed == 0; i++ {
+		query, _ := question(fmt.Sprint("slow", i, ".org"), dns.TypeA).Pack()
+		if _, err := busy.Write(query); err != nil {
+			t.Fatal(err)
+		}
+		if up.calls.Load() >= 90 { // the limit is near: now each is answered or waits
+			_ = busy.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			if n, err := busy.Read(make([]byte, 512)); err == nil && n > 0 {
+				failed++
+			}
+		}
+		if i > 100_000 {
+			t.Fatal("there is no limit")
+		}
+	}
+	if g.Limited() == 0 || up.calls.Load() > 96+96 {
+		t.Errorf("%d limited, %d lookups", g.Limited(), up.calls.Load())
+	}
+	other := &dns.Client{Timeout: timetest.Limit, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
+	m, _, err := other.Exchange(question("fast.org", dns.TypeA), g.address)
+	if err != nil || len(m.Answer) != 1 {
+		t.Errorf("another room: %v %v", m, err)
+	}
+}
+
+// Idle connections of one room do not take those of others.
+func TestStreamsAreLimited(t *testing.T) {
+	u := newUpstream(t)
+	g := serve(t, u, nil)
+	u.add("a.org", "60 IN A 192.0.2.1")
+	for range 50 {
+		c, err := net.Dial("tcp", g.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	timetest.Eventually(t, "connections are refused", func() bool { return g.Limited() >= 42 })
+	other := &dns.Client{Net: "tcp", Timeout: timetest.Limit, Dialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
+	m, _, err := other.Exchange(question("a.org", dns.TypeA), g.address)
+	if err != nil || len(m.Answer) != 1 {
+		t.Errorf("another room: %v %v", m, err)
+	}
+}
+
+// constant is a resolver that has an address for each name, and counts the bytes that leave.
+type constant struct {
+	mu    sync.Mutex
+	bytes int
+	names map[string]bool
+}
+
+func (c *constant) LookupNetIP(_ context.Context, name string) ([]netip.Addr, time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += len(name)
+	c.names[name] = true
+	return []netip.Addr{web}, 0, nil
+}
+
+// ask returns the RCODE for a name.
+func ask(t *testing.T, s *names.Server, who netip.Addr, name string) int {
+	t.Helper()
+	query, err := question(name, dns.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := new(dns.Msg)
+	if err := m.Unpack(s.Answer(t.Context(), who, query, false)); err != nil {
+		t.Fatal(err)
+	}
+	return m.Rcode
+}
+
+func TestTunnels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &constant{names: map[string]bool{}}
+		s := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: up})
+		random := rand.New(rand.NewPCG(1, 2))
+		refused := 0
+		for range 3600 { // an hour, as iodine would
+			label := fmt.Sprintf("%060x", random.Uint64())
+			if ask(t, s, alice, label+"."+label+"."+label+".tunnel.co.uk") == dns.RcodeRefused {
+				refused++
+			}
+			if ask(t, s, alice, "www.a.org") != 0 || ask(t, s, bob, "www.tunnel.co.uk") != 0 {
+				t.Fatal("others are refused too")
+			}
+			time.Sleep(time.Second)
+		}
+		up.mu.Lock()
+		defer up.mu.Unlock()
+		sent := 0
+		for name := range up.names {
+			sent += len(name)
+		}
+		if sent > 90_000 || refused < 3000 || s.Limited() != uint64(refused) {
+			t.Errorf("%d bytes left in an hour, %d queries were refused, %d counted", sent, refused, s.Limited())
+		}
+	})
+}
+
+// Builds and browsers ask for many names, and are not taken for tunnels.
+func TestCommonNamesAreNoTunnel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: &constant{names: map[string]bool{}}})
+		for i := range 2000 {
+			if ask(t, s, alice, fmt.Sprintf("www.site%d.com", i)) != 0 {
+				t.Fatalf("site %d is refused", i)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		for i := range 300 {
+			if ask(t, s, alice, fmt.Sprintf("d%013x.region-%d.cdn.example.net", i, i)) != 0 {
+				t.Fatalf("host %d of one domain is refused", i)
+			}
+		}
+		for range 5000 { // the same name over and over
+			if ask(t, s, alice, "api.example.org") != 0 {
+				t.Fatal("a name that was told is refused")
+			}
+		}
+	})
+}
+
+// Names that are refused anyway are limited too, for their records.
+func TestManyRefusedNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: &constant{}})
+		limited := 0
+		for i := range 10_000 {
+			if ask(t, s, alice, fmt.Sprint(i, ".denied.org")) == dns.RcodeRefused {
+				limited++
+			}
+		}
+		if limited < 6000 || ask(t, s, bob, "denied.org") != 0 {
+			t.Errorf("%d of 10000 are limited", limited)
+		}
+		s.Forget(alice)
+		if ask(t, s, alice, "0.denied.org") != 0 {
+			t.Error("a new owner of the address has the old one's limit")
+		}
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	for _, q := range []*dns.Msg{
+		question("a.org", dns.TypeA), question("denied.org", dns.TypeTXT), question("1.2.0.192.in-addr.arpa", dns.TypePTR),
+		question("0x7f.1", dns.TypeA), question("localhost", dns.TypeAAAA), question(".", dns.TypeNS), question("ask", dns.TypeANY),
+	} {
+		b, err := q.Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, false)
+		f.Add(b[:len(b)-3], true)
+	}
+	s := names.NewServer(names.Options{Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: &constant{names: map[string]bool{}}})
+	f.Fuzz(func(t *testing.T, query []byte, stream bool) {
+		s.Forget(alice)
+		b := s.Answer(t.Context(), alice, query, stream)
+		if b == nil {
+			if len(query) >= 12 && query[2]&0x80 == 0 {
+				t.Error("no answer")
+			}
+			return
+		}
+		m := new(dns.Msg)
+		if err := m.Unpack(b); err != nil || !m.Response || m.Id != uint16(query[0])<<8|uint16(query[1]) {
+			t.Fatalf("%v: %v", m, err)
+		}
+		if !stream && len(b) > 1232 {
+			t.Errorf("%d bytes", len(b))
+		}
+		for _, rr := range m.Answer {
+			if !strings.EqualFold(rr.Header().Name, m.Question[0].Name) {
+				t.Errorf("%v answers %v", rr, m.Question)
+			}
+		}
+	})
+}
