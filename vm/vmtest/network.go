@@ -3,7 +3,6 @@ package vmtest
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -44,8 +43,8 @@ type wire struct {
 	other [][]byte // the first frames of other kinds
 }
 
-// newWire returns a wire and the NIC at its end.
-func newWire(t *testing.T) (*wire, *os.File) {
+// NewWire returns a NIC for a machine and the other end. The test closes both when it ends.
+func NewWire(t testing.TB) (*net.UnixConn, *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -60,7 +59,15 @@ func newWire(t *testing.T) (*wire, *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{UnixConn: c.(*net.UnixConn)}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.UnixConn), nic
+}
+
+// newWire returns a gateway and the NIC at its end.
+func newWire(t *testing.T) (*wire, *os.File) {
+	t.Helper()
+	c, nic := NewWire(t)
+	w := &wire{UnixConn: c}
 	var serving sync.WaitGroup
 	serving.Go(w.serve)
 	t.Cleanup(func() { w.Close(); serving.Wait() })
@@ -108,7 +115,7 @@ func (w *wire) answer(f []byte) []byte {
 	return nil
 }
 
-// saw reports whether a frame has arrived that starts with f.
+// saw reports whether a frame has arrived that starts with f. It may be padded.
 func (w *wire) saw(f []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,19 +127,35 @@ func testNetwork(t *testing.T, g *Guest, w *wire) {
 	if got := g.Must("read", "/sys/class/net/eth0/address"); strings.TrimSpace(got) != subnet.GuestMAC {
 		t.Errorf("the guest's address is %s", got)
 	}
-	works := func(after string) {
-		t.Helper()
-		for _, size := range []int{1, subnet.MTU - udpLen} {
-			text := strings.Repeat("x", size)
-			if got, err := g.Call("ask", net.JoinHostPort(subnet.Gateway().String(), "7"), text); got != text || err != nil {
-				t.Fatalf("after %s, of a datagram of %d bytes %d come back: %v", after, size, len(got), err)
-			}
+	testAsk(t, g)
+	t.Run("N13", func(t *testing.T) { testAnyFrame(t, g, w) })
+	t.Run("BadFrames", func(t *testing.T) { testBadFrames(t, g, w) })
+	t.Run("FullSocket", func(t *testing.T) { testFullSocket(t, g, w) })
+	t.Run("ClosedSocket", func(t *testing.T) {
+		w.Close()
+		g.Must("send", 1000, heading+"00")
+		echo(t, g, "without a network")
+	})
+}
+
+// testAsk sends datagrams to the gateway and back.
+func testAsk(t *testing.T, g *Guest) {
+	t.Helper()
+	for _, size := range []int{1, subnet.MTU - udpLen} {
+		text := strings.Repeat("x", size)
+		if got, err := g.Call("ask", net.JoinHostPort(subnet.Gateway().String(), "7"), text); got != text || err != nil {
+			t.Fatalf("of a datagram of %d bytes %d come back: %v", size, len(got), err)
 		}
 	}
-	works("the boot")
+}
 
-	// N13: foreign addresses, VLAN tags and unknown types reach the other end as they are.
+// heading begins a frame from the guest to the gateway, in hexadecimal.
+const heading = "5254006f73625254006f736188b5"
+
+// testAnyFrame checks that foreign addresses, VLAN tags and other types arrive as they were sent.
+func testAnyFrame(t *testing.T, g *Guest, w *wire) {
 	for what, head := range map[string]string{
+		"of a new type":            heading,
 		"from another MAC":         "52540052000252540052000388b5",
 		"to all":                   "ffffffffffff52540052000388b5",
 		"from a group":             "5254005200020180c200000088b5",
@@ -140,16 +163,24 @@ func testNetwork(t *testing.T, g *Guest, w *wire) {
 		"with two VLAN tags":       "5254006f73625254006f736188a80005810000060800",
 		"with a length for a type": "5254006f73625254006f73610003",
 	} {
-		g.Must("send", 1, head+hex.EncodeToString([]byte(what)))
-		frame, err := hex.DecodeString(head)
+		text := head + hex.EncodeToString([]byte(what))
+		g.Must("send", 1, text)
+		frame, err := hex.DecodeString(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		timetest.Eventually(t, "a frame "+what+" arrives as it was sent", func() bool { return w.saw(append(frame, what...)) })
+		timetest.Eventually(t, "a frame "+what+" arrives", func() bool { return w.saw(frame) })
 	}
+}
 
+// testBadFrames sends runts and frames that are too large to the guest.
+func testBadFrames(t *testing.T, g *Guest, w *wire) {
+	to, err := net.ParseMAC(subnet.GuestMAC)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, size := range []int{1, etherLen - 1, etherLen, subnet.MTU + etherLen + 1, 64 << 10, maxFrame} {
-		frame := append([]byte{0x52, 0x54, 0, 0x6f, 0x73, 0x61}, make([]byte, size)...)[:size]
+		frame := append(to, make([]byte, size)...)[:size]
 		for range 300 {
 			if err := w.SetWriteDeadline(time.Now().Add(soon)); err != nil {
 				t.Fatal(err)
@@ -158,9 +189,12 @@ func testNetwork(t *testing.T, g *Guest, w *wire) {
 				t.Fatalf("write %d bytes: %v", size, err)
 			}
 		}
-		works(fmt.Sprintf("frames of %d bytes", size))
+		testAsk(t, g)
 	}
+}
 
+// testFullSocket floods a gateway that does not read.
+func testFullSocket(t *testing.T, g *Guest, w *wire) {
 	const counter = "/sys/class/net/eth0/statistics/tx_packets"
 	idle := g.Must("read", counter)
 	w.reading.Lock()
@@ -168,7 +202,7 @@ func testNetwork(t *testing.T, g *Guest, w *wire) {
 	defer release()
 	flood := make(chan error, 1)
 	go func() {
-		_, err := g.Call("send", 20_000, "5254006f73625254006f736188b5"+strings.Repeat("00", subnet.MTU))
+		_, err := g.Call("send", 5000, heading+strings.Repeat("00", subnet.MTU))
 		flood <- err
 	}()
 	sent := idle
@@ -182,5 +216,5 @@ func testNetwork(t *testing.T, g *Guest, w *wire) {
 	if err := <-flood; err != nil {
 		t.Errorf("send a flood: %v", err)
 	}
-	works("a full socket")
+	testAsk(t, g)
 }

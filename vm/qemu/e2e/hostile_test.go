@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	iofs "io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,6 +28,8 @@ import (
 const (
 	mayGrowGoroutines = 50
 	mayGrowBytes      = 100 << 20
+
+	netprobe = 99 // the size of the guest's last frame
 )
 
 // TestHostileGuest boots a program that writes garbage into the queues of a share and of the vsock
@@ -52,6 +55,8 @@ func TestHostileGuest(t *testing.T) {
 	cfg := vmtest.ProgramImage(t, vm.AMD64, "osaurus-sandbox/vm/qemu/e2e/hostile").Config(t)
 	cfg.KernelArgs = []string{"console=ttyS0"} // there is no driver for the virtio console
 	cfg.Shares = []vm.Share{{Tag: "work", Path: share}}
+	var frames *net.UnixConn
+	frames, cfg.NIC = vmtest.NewWire(t)
 	m := vmtest.New(t, &qemu.Driver{}, cfg)
 	l, err := m.Listen(guestport.RelayBack)
 	if err != nil {
@@ -81,6 +86,20 @@ func TestHostileGuest(t *testing.T) {
 	}()
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	sizes, last := map[int]int{}, 0
+	for b := make([]byte, 64<<10); last != netprobe; sizes[last]++ {
+		if err := frames.SetReadDeadline(time.Now().Add(vmtest.BootTimeout)); err != nil {
+			t.Fatal(err)
+		}
+		if last, err = frames.Read(b); err != nil {
+			t.Fatalf("the last frame does not arrive after %v: %v", sizes, err)
+		}
+	}
+	for _, size := range []int{1, 13, 4000} {
+		if sizes[size] != 1 {
+			t.Errorf("%d frames of %d bytes arrived", sizes[size], size)
+		}
 	}
 	select {
 	case <-alive:
@@ -122,7 +141,7 @@ func TestHostileGuest(t *testing.T) {
 	if attacks.Load() == 0 {
 		t.Error("no connection was made: the test misses its aim")
 	}
-	t.Logf("%v; %d connections", answers, attacks.Load())
+	t.Logf("%v; %d connections; frames by size: %v", answers, attacks.Load(), sizes)
 }
 
 // canary describes all files in a folder except those in the share.

@@ -18,6 +18,7 @@ import (
 const (
 	vendorVirtio = "0x1af4"
 	firstDevice  = 0x1040 // PCI device id of virtio type 0
+	kindNet      = 1
 	kindVsock    = 19
 	kindFS       = 26
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command hostile is PID 1 of a hostile guest. Without drivers, it writes garbage into the queues of shares and of the vsock device, which it resets and uses properly in the end.
+// Command hostile is PID 1 of a hostile guest. Without drivers, it writes garbage into the queues of shares and of the vsock device, which it resets and uses properly in the end. It also sends frames that a network driver would not.
 package main
 
 import (
@@ -44,6 +44,9 @@ func run() error {
 		case kindVsock:
 			socket = d
 		case kindFS:
+		case kindNet:
+			sendOdd(d)
+			continue
 		default:
 			continue
 		}

@@ -11,6 +11,9 @@ import (
 
 var le = binary.LittleEndian
 
+// netprobe is the size of the last frame.
+const netprobe = 99
+
 const (
 	guestCID = 3
 	hostCID  = 2
@@ -77,6 +80,26 @@ func (a *attacker) fuse() []byte {
 		body = append(append(body, names[a.IntN(len(names))]...), 0)
 	}
 	return fuseRequest(uint32(a.IntN(fuseOpcodes)), uint64(a.IntN(6)), body)
+}
+
+// sendOdd sends an empty frame, runts and a frame that is too large, each after a reset.
+func sendOdd(d *device) {
+	const header = 12
+	p := dmaPages(1)[0]
+	for _, size := range []int{0, 1, 13, 4000, 0, netprobe} {
+		d.start(featVersion1)
+		tx := d.queues[1]
+		tx.describe(0, p.addr, uint32(header+size), 0, 0)
+		tx.publish(0)
+		tx.kick()
+		for range 100 { // QEMU does not answer an empty one
+			if tx.usedIndex() == 1 {
+				break
+			}
+			time.Sleep(pause)
+		}
+	}
+	d.reset()
 }
 
 // behave connects to the host over a device and sends "alive".
