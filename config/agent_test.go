@@ -108,8 +108,9 @@ func TestAgentSettings(t *testing.T) {
 		{"autonomousExec.enabled", []string{"true", "false"}, []string{"", "yes", "1"}, Live},
 		{"autonomousExec.pluginCreate", []string{"true", "false"}, []string{"null"}, Live},
 		{"maxCommandsPerTurn", []string{"1", "1000"}, []string{"0", "1001", "ten"}, Live},
-		{"network", []string{"none", "outbound"}, []string{"", "example.com", "*"}, Live},
-		{"hostServices", []string{"true", "false"}, []string{"", "1"}, Live},
+		{"network", []string{"none", "open", "allow", "ask", "outbound"}, []string{"", "example.com", "*"}, Live},
+		{"network.observe", []string{"true", "false"}, []string{"", "1"}, Live},
+		{"network.rules", []string{"", "allow localhost", "allow *.example.org:443, deny tcp 10.0.0.0/8"}, []string{"allow", "permit a.b", "allow *.com", "[1]"}, Live},
 		{"limits.cpuWeight", []string{"1", "10000"}, []string{"0", "10001"}, Live},
 		{"limits.cpuPercent", []string{"0", "50", "800"}, []string{"-1", "801"}, Live},
 		{"limits.memoryMB", []string{"0", "64", "8192"}, []string{"1", "63", "8193", "1e3"}, Live},
@@ -149,7 +150,7 @@ func TestAgentSettings(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var read AgentSettings
-	if err := json.Unmarshal([]byte(`{"network": "none"}`), &read); err != nil || read.Network != NetworkNone || read.MaxCommandsPerTurn != usualCommands {
+	if err := json.Unmarshal([]byte(`{"network": "none"}`), &read); err != nil || read.Network != NetworkClosed || read.MaxCommandsPerTurn != usualCommands {
 		t.Errorf("%+v %v", read, err)
 	}
 	for _, text := range []string{`{"net": 1}`, `{"network": "all"}`, `[]`, `{"network": "none", "network": "outbound"}`} {

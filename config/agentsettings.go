@@ -1,5 +1,11 @@
 package config
 
+import (
+	"slices"
+
+	"osaurus-sandbox/internal/fault"
+)
+
 // AgentSettings are the settings of an agent. The zero value is not valid: see
 // AgentDefaults.
 type AgentSettings struct {
@@ -8,9 +14,11 @@ type AgentSettings struct {
 	AutonomousExec, PluginCreate bool
 	// MaxCommandsPerTurn bounds the commands that it runs before it answers.
 	MaxCommandsPerTurn int
-	Network            Network
-	// HostServices allows connections to what listens on this computer.
-	HostServices bool
+	Network            NetworkMode
+	// NetworkObserve records what the network's policy refuses, and lets it pass.
+	NetworkObserve bool
+	// NetworkRules come after those of all agents: see Settings.
+	NetworkRules []NetworkRule
 	Limits       Limits
 }
 
@@ -46,7 +54,7 @@ const (
 // AgentDefaults returns the default settings of agents.
 func AgentDefaults() AgentSettings {
 	return AgentSettings{
-		PluginCreate: true, MaxCommandsPerTurn: usualCommands, Network: NetworkOutbound,
+		PluginCreate: true, MaxCommandsPerTurn: usualCommands, Network: NetworkOpen, NetworkRules: []NetworkRule{},
 		Limits: Limits{CPUWeight: usualWeight, Processes: usualProcesses},
 	}
 }
@@ -65,8 +73,9 @@ func agentFields() table[AgentSettings] {
 		live(boolField("autonomousExec.enabled", "let the agent's tools change something: run commands, write files, install", func(s *AgentSettings) *bool { return &s.AutonomousExec })),
 		live(boolField("autonomousExec.pluginCreate", "let it create plugins too", func(s *AgentSettings) *bool { return &s.PluginCreate })),
 		live(intField("maxCommandsPerTurn", "commands that it may run before it answers", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
-		live(textField("network", "what it can connect to outside of the guest", networkAllowed, parseNetwork, func(s *AgentSettings) *Network { return &s.Network })),
-		live(boolField("hostServices", "let it connect to this computer too, if network is outbound", func(s *AgentSettings) *bool { return &s.HostServices })),
+		live(textField("network", "what it reaches: the internet (open), what rules allow (allow), or what a person allows when asked (ask)", networkModeAllowed, parseNetworkMode, func(s *AgentSettings) *NetworkMode { return &s.Network })),
+		live(boolField("network.observe", "record what network and rules refuse, and let it pass", func(s *AgentSettings) *bool { return &s.NetworkObserve })),
+		live(rulesField("network.rules", "what else it reaches, or does not; deny wins", func(s *AgentSettings) *[]NetworkRule { return &s.NetworkRules })),
 		limit("cpuWeight", "its share of the processors when agents compete", minCPUWeight, maxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
 		limit("cpuPercent", "processor time, in percent of one processor", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),
 		limit("memoryMB", "its memory", minAgentMB, maxAgentMB, "half of the guest's", func(l *Limits) *int { return &l.MemoryMB }),
@@ -77,6 +86,16 @@ func agentFields() table[AgentSettings] {
 		limit("homeMB", "its home folder, on hosts that can enforce it", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
 		limit("homeFiles", "files in its home folder, on hosts that can enforce it", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
 	}
+}
+
+// hostServicesKey is a setting of older homes. True is read as the rule allowLocalhost.
+const hostServicesKey = "hostServices"
+
+func allowLocalhost() NetworkRule { return NetworkRule{Host: Localhost} }
+
+// AllowsLocalhost reports whether a rule lets the agent connect to this computer.
+func (s AgentSettings) AllowsLocalhost() bool {
+	return slices.ContainsFunc(s.NetworkRules, func(r NetworkRule) bool { return !r.Deny && r.Host == Localhost })
 }
 
 // AgentKeys returns the keys of agents' settings in display order.
@@ -94,8 +113,11 @@ func AgentZero(key string) string {
 	return f.zero
 }
 
-// With returns the settings with one changed.
+// With returns the settings with one changed. "KEY+" adds items to a list, and "KEY-" removes them.
 func (s AgentSettings) With(key, text string) (AgentSettings, error) {
+	if key == hostServicesKey {
+		return s, fault.Newf(fault.InvalidArgs, "set", key, "this is a rule now").Advise(`Let the agent connect to this computer with a rule: network.rules+="` + allowLocalhost().String() + `"`)
+	}
 	_, err := agentFields().put(&s, key, text)
 	return s, err
 }
@@ -115,8 +137,11 @@ func (s *AgentSettings) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	read := AgentDefaults()
-	if err := agentFields().decode(&read, doc, func(string) bool { return false }); err != nil {
+	if err := agentFields().decode(&read, doc, func(key string) bool { return key == hostServicesKey }); err != nil {
 		return err
+	}
+	if i := doc.index(hostServicesKey); i >= 0 && string(doc.members[i].value) == "true" {
+		read.NetworkRules = append(read.NetworkRules, allowLocalhost())
 	}
 	*s = read
 	return nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type field[S any] struct {
 	allowed string                            // its valid values, for people
 	zero    string                            // the special meaning of 0, if it has one
 	raw     func(text string) json.RawMessage // turns a value from a command line into JSON, which may be invalid
+	isList  bool                              // KEY+ and KEY- change single items
 	set     func(*S, json.RawMessage) error
 	get     func(*S) any
 }
@@ -79,11 +81,17 @@ func spelled(value any) string {
 	if v.Kind() != reflect.Slice {
 		return fmt.Sprint(value)
 	}
+	return strings.Join(itemsOf(value), ",")
+}
+
+// itemsOf returns the items of a list as texts.
+func itemsOf(value any) []string {
+	v := reflect.ValueOf(value)
 	items := make([]string, v.Len())
 	for i := range items {
 		items[i] = fmt.Sprint(v.Index(i))
 	}
-	return strings.Join(items, ",")
+	return items
 }
 
 // effect returns when a key takes effect; unknown keys are NextStart.
@@ -97,9 +105,16 @@ func (t table[S]) effect(key string) Effect {
 // put sets a key from a command line's text, and returns its value as JSON.
 func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	const op = "set"
-	f, ok := t.find(key)
-	if !ok {
+	name, change := key, ""
+	if i := len(key) - 1; i >= 0 && strings.ContainsAny(key[i:], "+-") {
+		name, change = key[:i], key[i:]
+	}
+	f, ok := t.find(name)
+	if !ok || change != "" && !f.isList {
 		return nil, fault.Newf(fault.InvalidArgs, op, brief(json.RawMessage(key)), "unknown key").Advise(t.allowedKeys())
+	}
+	if change != "" {
+		return f.change(s, change, text)
 	}
 	raw := f.raw(strings.TrimSpace(text))
 	err := errors.New("not a value")
@@ -108,6 +123,38 @@ func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	}
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgs, op, key, err).Advise(key + " is " + f.allowed + ".")
+	}
+	return raw, nil
+}
+
+// change adds items to a list, or removes them, and returns the list as JSON.
+func (f field[S]) change(s *S, change, text string) (json.RawMessage, error) {
+	const op = "set"
+	fail := func(err error) error {
+		return fault.New(fault.InvalidArgs, op, f.key, err).Advise(f.key + " is " + f.allowed + ".")
+	}
+	before := *s
+	if err := f.set(s, f.raw(strings.TrimSpace(text))); err != nil {
+		return nil, fail(err)
+	}
+	changed := itemsOf(f.get(s)) // canonical
+	items := itemsOf(f.get(&before))
+	for _, item := range changed {
+		i := slices.Index(items, item)
+		switch {
+		case change == "+" && i < 0:
+			items = append(items, item)
+		case change == "-" && i < 0:
+			*s = before
+			return nil, fault.Newf(fault.NotFound, op, f.key, "it has no %s", brief(quoted(item))).Advise("It is " + cmp.Or(strings.Join(items, ","), "empty") + ".")
+		case change == "-":
+			items = slices.Delete(items, i, i+1)
+		}
+	}
+	raw, _ := json.Marshal(items) // texts always marshal
+	if err := f.set(s, raw); err != nil {
+		*s = before
+		return nil, fail(err)
 	}
 	return raw, nil
 }
@@ -210,8 +257,12 @@ func textField[T ~string, S any](key, meaning, allowed string, parse func(string
 	return newField(key, meaning, allowed, quoted, at, func(raw json.RawMessage) (T, error) { return parseText(raw, parse) })
 }
 
-func listField[T ~string, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
-	return newField(key, meaning, "a list, each item "+allowed, listed, at, func(raw json.RawMessage) ([]T, error) {
+func rulesField[S any](key, meaning string, at func(*S) *[]NetworkRule) field[S] {
+	return listField(key, meaning, networkRuleShape, ParseNetworkRule, at)
+}
+
+func listField[T, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
+	f := newField(key, meaning, "a list, each item "+allowed, listed, at, func(raw json.RawMessage) ([]T, error) {
 		var items []json.RawMessage
 		if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
 			return nil, fmt.Errorf("%s is not a list", brief(raw))
@@ -229,6 +280,9 @@ func listField[T ~string, S any](key, meaning, allowed string, parse func(string
 		}
 		return list, nil
 	})
+	f.isList = true
+	f.get = func(s *S) any { return append([]T{}, *at(s)...) } // never null
+	return f
 }
 
 // verbatim, quoted and listed turn a value from a command line into JSON.
@@ -254,16 +308,19 @@ func listed(text string) json.RawMessage {
 	return raw
 }
 
-func parseText[T ~string](raw json.RawMessage, parse func(string) (T, error)) (T, error) {
+func parseText[T any](raw json.RawMessage, parse func(string) (T, error)) (v T, err error) {
 	var text string
 	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
-		return "", fmt.Errorf("%s is not a text in quotes", brief(raw))
+		return v, fmt.Errorf("%s is not a text in quotes", brief(raw))
 	}
-	v, err := parse(text)
+	v, err = parse(text)
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		err = e.Err // the setting's own error has the rest
+	}
 	if err != nil {
-		return "", fmt.Errorf("%s is not allowed", brief(raw))
+		err = fmt.Errorf("%s is %w", brief(raw), err)
 	}
-	return v, nil
+	return v, err
 }
 
 // brief returns the beginning of a value, for errors.

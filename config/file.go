@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"osaurus-sandbox/internal/fault"
@@ -105,7 +106,8 @@ func (d *document) version() (int, error) {
 func (f *File) Settings() Settings { return f.settings }
 
 // Set changes a setting. A list is a JSON array or items separated by commas; other
-// values are written as in the file, without quotes. Save writes the file.
+// values are written as in the file, without quotes. "KEY+" adds items to a list, and "KEY-"
+// removes them. Save writes the file.
 func (f *File) Set(key, text string) error {
 	changed := f.settings
 	raw, err := fields().put(&changed, key, text)
@@ -113,7 +115,7 @@ func (f *File) Set(key, text string) error {
 		return err
 	}
 	f.settings = changed
-	f.doc.put(key, raw)
+	f.doc.put(strings.TrimRight(key, "+-"), raw)
 	return nil
 }
 

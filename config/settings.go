@@ -16,6 +16,8 @@ type Settings struct {
 	CPUs            int
 	MemoryGB        int
 	Network         Network
+	// NetworkRules are rules for all agents. They come before an agent's own.
+	NetworkRules []NetworkRule
 	// Pack selects the guest's pack.
 	Pack PackRef
 	// DiskGB is the size of the writable disk. It can grow, not shrink.
@@ -40,7 +42,7 @@ const (
 	minMemoryGB, maxMemoryGB = 1, 8    // node and pip need 1 GiB; more than 8 takes too much from the desktop
 	minDiskGB, maxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches typing errors
 	maxIdleStopMinutes       = 1440    // a day
-	maxListItems             = 256     // mirrors and packages
+	maxListItems             = 256     // mirrors, packages and network rules; each flow is compared with the rules
 )
 
 // Network controls what the guest can connect to.
@@ -58,9 +60,9 @@ func Defaults() Settings {
 		AutoRestart: true,
 		CPUs:        2,
 		MemoryGB:    2,
-		Network:     NetworkOutbound,
-		Pack:        PackAuto,
-		DiskGB:      8,
+		Network:     NetworkOutbound, NetworkRules: []NetworkRule{},
+		Pack:   PackAuto,
+		DiskGB: 8,
 		// Alpine's own, and one run by others in case it is down.
 		Mirrors: []MirrorURL{"https://dl-cdn.alpinelinux.org/alpine", "https://mirrors.edge.kernel.org/alpine"},
 		Toolbox: []PackageName{
@@ -84,6 +86,7 @@ func fields() table[Settings] {
 		intField("cpus", "processors of the guest", minCPUs, maxCPUs, func(s *Settings) *int { return &s.CPUs }),
 		intField("memoryGB", "memory of the guest", minMemoryGB, maxMemoryGB, func(s *Settings) *int { return &s.MemoryGB }),
 		textField("network", "what the guest can connect to outside of this computer", networkAllowed, parseNetwork, func(s *Settings) *Network { return &s.Network }),
+		live(rulesField("networkRules", "network rules for all agents, before their own", func(s *Settings) *[]NetworkRule { return &s.NetworkRules })),
 		textField("pack", "what the guest is made of", packAllowed, ParsePackRef, func(s *Settings) *PackRef { return &s.Pack }),
 		intField("diskGB", "size of the guest's disk; it never shrinks before the next reset", minDiskGB, maxDiskGB, func(s *Settings) *int { return &s.DiskGB }),
 		live(boolField("autoRestart", "start the guest again when it has crashed or does not answer", func(s *Settings) *bool { return &s.AutoRestart })),

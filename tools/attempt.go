@@ -206,10 +206,10 @@ func (j *install) failed(r ran, class packages.Class) *Failure {
 		why = "its index was not reached" // pip reports this as a missing version
 	}
 	advice := class.Advice()
-	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkNone {
-		advice = "This agent has no network; a person can change that: osaurus-sandbox agent set " + string(j.call.Name) + " network=outbound"
-	} else if class == packages.NoNetwork && !j.call.Settings.HostServices && !packages.Unresolved(output) {
-		advice += " If that server runs on this computer, a person can let the agent reach it: osaurus-sandbox agent set " + string(j.call.Name) + " hostServices=true"
+	if class == packages.NoNetwork && j.call.Settings.Network == config.NetworkClosed {
+		advice = "This agent has no network; a person can change that: osaurus-sandbox agent set " + string(j.call.Name) + " network=open"
+	} else if class == packages.NoNetwork && !j.call.Settings.AllowsLocalhost() && !packages.Unresolved(output) {
+		advice += " If that server runs on this computer, a person can let the agent reach it: osaurus-sandbox agent set " + string(j.call.Name) + " 'network.rules+=allow localhost'"
 	}
 	final := class == packages.Signature || class == packages.Broken && j.dirty
 	more := map[string]any{"failure_class": class, "manager": j.manager, "packages": j.specs, "exit_code": r.exit.Status(), "output": output}

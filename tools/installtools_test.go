@@ -213,7 +213,7 @@ func TestInstallOutput(t *testing.T) {
 	a := &answers{says: map[string][]said{"npm": {failing("begins\n" + strings.Repeat("x", 3*maxInstallOutput) + "\nnpm error code E404\nnpm error 404 nothing\n")}}}
 	var told []string
 	call := alice()
-	call.Settings.Network = config.NetworkNone
+	call.Settings.Network = config.NetworkClosed
 	call.Tell = func(p Progress) { told = append(told, p.Text) }
 	_, err := NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"nothing"})
 	f, ok := errors.AsType[*Failure](err)
@@ -232,7 +232,7 @@ func TestInstallOutput(t *testing.T) {
 	}
 
 	a = &answers{says: map[string][]said{"npm": {failing("npm error code ENOTFOUND\n")}}}
-	if _, err = NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"x"}); !strings.Contains(err.Error(), "agent set alice network=outbound") {
+	if _, err = NewInstaller(func(Agent) engine.Executor { return a }).Install(t.Context(), &call, packages.NPM, []string{"x"}); !strings.Contains(err.Error(), "agent set alice network=open") {
 		t.Errorf("without a network: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -199,8 +200,8 @@ func printAgent(w io.Writer, a *controlpb.Agent) error {
 // networkText describes the agent's network access for a table.
 func networkText(a *controlpb.Agent) string {
 	network := settingText(a, "network")
-	if network == string(config.NetworkOutbound) && settingText(a, "hostServices") == "true" {
-		network += "+host"
+	if network != string(config.NetworkClosed) && settingText(a, "network.rules") != "" {
+		network += "+rules"
 	}
 	return network
 }
@@ -209,6 +210,10 @@ func networkText(a *controlpb.Agent) string {
 func settingText(a *controlpb.Agent, key string) string {
 	for _, s := range a.Settings {
 		if s.Key == key {
+			var list []string
+			if json.Unmarshal([]byte(s.Value), &list) == nil {
+				return strings.Join(list, ",")
+			}
 			return strings.Trim(s.Value, `"`) // no value holds a quote
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network/policy"
 )
 
 func newConfig() *cobra.Command {
@@ -108,7 +110,7 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 			}
 		}
 		after = f.Settings()
-		return control.Vacant(before.MCP.Listen, after.MCP.Listen)
+		return cmp.Or(policy.CheckSets(after.NetworkRules), control.Vacant(before.MCP.Listen, after.MCP.Listen))
 	})
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ def read_csv(path):
 // from the test's own index, which ends with the test: the installed plugin works without it.
 func tryPage(t *testing.T, home config.Home) {
 	ok(t, "config", "set", "secrets=file")
-	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true", "hostServices=true")
+	ok(t, "agent", "set", "alice", "autonomousExec.enabled=true", "network.rules+=allow localhost")
 	feed(t, "none", "secret", "set", "alice", "OPENAI_API_KEY")
 	index := packagestest.NewPip(t,
 		packagestest.Package{Name: "pandas", Files: map[string]string{"pandas.py": pandas}},

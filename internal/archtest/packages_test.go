@@ -25,7 +25,7 @@ const (
 )
 
 // order lists the top-level folders. A package imports only from its own folder and from folders further down.
-var order = []string{"bench", "cmd", "control", "supervisor", "plugins", "tools", "bridge", "secrets", "guest", "vm", "engine", "config", "internal"}
+var order = []string{"bench", "cmd", "control", "supervisor", "plugins", "tools", "bridge", "secrets", "guest", "network", "vm", "engine", "config", "internal"}
 
 // mayImport narrows the order for folders that must stay small or independent.
 var mayImport = map[string][]string{

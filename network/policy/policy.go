@@ -2,10 +2,15 @@
 package policy
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/printable"
 )
 
 // Policy is what one subject may reach. The zero value reaches nothing.
@@ -15,9 +20,25 @@ type Policy struct {
 	Observe bool
 	// Rules of all agents come first, then the agent's. A deny wins over every allow.
 	Rules []config.NetworkRule
+	// Shared is how many of Rules are those of all agents.
+	Shared int
 	// Hosts, unless nil, are the only hosts that the subject reaches: those that a plugin
 	// declares. The rest of the policy still applies to them.
 	Hosts []string
+	// Local are the networks that this computer is on. They are closed like private ranges.
+	Local []netip.Prefix
+}
+
+// Of returns the policy of an agent.
+func Of(home config.Settings, agent config.AgentSettings) Policy {
+	p := Policy{
+		Mode: agent.Network, Observe: agent.NetworkObserve,
+		Rules: slices.Concat(home.NetworkRules, agent.NetworkRules), Shared: len(home.NetworkRules),
+	}
+	if home.Network == config.NetworkNone {
+		p.Mode = config.NetworkClosed
+	}
+	return p
 }
 
 // Protocol is what a flow speaks.
@@ -26,7 +47,7 @@ type Protocol string
 const (
 	TCP  Protocol = "tcp"
 	UDP  Protocol = "udp"
-	ICMP Protocol = "icmp"
+	ICMP Protocol = "icmp" // only rules without protocol and ports allow or deny it
 )
 
 // Target is what a flow goes to. Name is empty for an address that the subject was not told for a
@@ -39,6 +60,28 @@ type Target struct {
 	Port         uint16
 	Method, Path string
 }
+
+// String returns "api.example.org:443".
+func (t Target) String() string {
+	host := t.Name
+	if host == "" && t.Addr.IsValid() {
+		host = t.Addr.String()
+	}
+	if t.Port == 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(t.Port)))
+}
+
+// request returns "POST to api.example.org:443".
+func (t Target) request() string {
+	if t.Method == "" {
+		return t.String()
+	}
+	return printable.Line(t.Method, maxMethod) + " to " + t.String()
+}
+
+const maxMethod = 20 // bytes in a reason
 
 // Action is what happens to a flow.
 type Action string
@@ -63,14 +106,170 @@ type Decision struct {
 	Observed bool
 }
 
+const quicPort = 443
+
 // Decide decides about a flow whose name and address are known.
-func (p Policy) Decide(t Target, now time.Time) Decision { panic("todo") }
+func (p Policy) Decide(t Target, now time.Time) Decision {
+	if t.Name != "" && !isName(t.Name) {
+		return Decision{Action: Deny, Reason: "this is not the name of a host"}
+	}
+	t.Addr = plainAddr(t.Addr)
+	return p.observed(p.decide(t, p.closedRange(t.Addr), now, matches))
+}
 
 // Resolve decides whether a name may be resolved. Its target has no address, and port 0.
-func (p Policy) Resolve(name string, now time.Time) Decision { panic("todo") }
+func (p Policy) Resolve(name string, now time.Time) Decision {
+	switch {
+	case !isName(name):
+		return Decision{Action: Deny, Reason: "this is not the name of a host"} // also 0x7f.1, which programs take for an address
+	case matchesName(config.Localhost, name) || matchesName("*."+config.Localhost, name):
+		return Decision{Action: Deny, Reason: "localhost is the room itself"}
+	}
+	return p.observed(p.decide(Target{Name: name}, nil, now, namesAll))
+}
+
+// namesAll reports whether a rule speaks of a name that is to be resolved: an allow for any part of
+// it, a deny for all of it.
+func namesAll(r *config.NetworkRule, t *Target) bool {
+	isPart := r.Protocol != "" || r.FirstPort != 0 || r.HTTP()
+	return !(r.Deny && isPart) && matchesHost(r, t)
+}
 
 // ByName reports whether names decide, so that SNI and Host have to agree with them.
-func (p Policy) ByName() bool { panic("todo") }
+func (p Policy) ByName() bool {
+	return p.Mode == config.NetworkAllow || p.Mode == config.NetworkAsk || p.Hosts != nil
+}
 
 // Opened reports whether a flow to a name has to be opened: a rule for it has methods or paths.
-func (p Policy) Opened(t Target, now time.Time) bool { panic("todo") }
+func (p Policy) Opened(t Target, now time.Time) bool {
+	if !p.isOn() || t.Protocol != TCP {
+		return false
+	}
+	t.Addr = plainAddr(t.Addr)
+	return p.hasHTTP(t, now, true) || p.hasHTTP(t, now, false)
+}
+
+// hasHTTP reports whether a rule for a target has methods or paths.
+func (p Policy) hasHTTP(t Target, now time.Time, deny bool) bool {
+	t.Method, t.Path = "", ""
+	return p.find(now, deny, func(r *config.NetworkRule) bool {
+		any := *r
+		any.Methods, any.Path = nil, ""
+		return r.HTTP() && t.Protocol == TCP && matches(&any, &t)
+	}) >= 0
+}
+
+// isOn reports whether the mode reaches anything at all.
+func (p Policy) isOn() bool {
+	return p.Mode == config.NetworkOpen || p.Mode == config.NetworkAllow || p.Mode == config.NetworkAsk
+}
+
+// observed lets a refusal pass if the policy observes.
+func (p Policy) observed(d Decision) Decision {
+	if p.Observe && p.isOn() && d.Action != Allow {
+		d.Action, d.Observed = Allow, true
+	}
+	return d
+}
+
+func (p Policy) decide(t Target, c *closed, now time.Time, matches func(*config.NetworkRule, *Target) bool) Decision {
+	if !p.isOn() {
+		return Decision{Action: Deny, Reason: "the agent has no network", Advice: agentSet + "network=open"}
+	}
+	if i := p.find(now, true, func(r *config.NetworkRule) bool { return matches(r, &t) }); i >= 0 {
+		return p.denied(i)
+	}
+	if p.Hosts != nil && !slices.ContainsFunc(p.Hosts, func(host string) bool { return t.Name != "" && matchesName(host, t.Name) }) {
+		return Decision{Action: Deny, Reason: fmt.Sprintf("the plugin does not declare the host %s", t)}
+	}
+	if p.ByName() && t.Protocol == UDP && t.Port == quicPort {
+		return Decision{Action: Deny, Reason: "QUIC hides the name of the host; use TCP"}
+	}
+	if i := p.find(now, false, func(r *config.NetworkRule) bool { return matches(r, &t) && c.opens(r) }); i >= 0 {
+		return Decision{Action: Allow, Rule: &p.Rules[i], Reason: fmt.Sprintf("the rule %q allows it", p.Rules[i])}
+	}
+	switch {
+	case c != nil:
+		return refusedRange(t, c)
+	case p.Mode == config.NetworkOpen && (t.Method == "" || !p.hasHTTP(t, now, false)):
+		return Decision{Action: Allow, Reason: "the internet is open"}
+	case p.Mode == config.NetworkAsk:
+		return Decision{Action: Ask, Reason: fmt.Sprintf("no rule names %s", t.request()), Advice: adviceFor(t, c)}
+	}
+	return Decision{Action: Deny, Reason: fmt.Sprintf("no rule allows %s", t.request()), Advice: adviceFor(t, c)}
+}
+
+// find returns the index of the first rule that counts, or -1.
+func (p Policy) find(now time.Time, deny bool, is func(*config.NetworkRule) bool) int {
+	for i := range p.Rules {
+		if r := &p.Rules[i]; r.Deny == deny && is(r) && !r.Expired(now) {
+			return i
+		}
+	}
+	return -1
+}
+
+const (
+	agentSet = "osaurus-sandbox agent set NAME "
+	homeSet  = "osaurus-sandbox config set "
+)
+
+func (p Policy) denied(i int) Decision {
+	rule := &p.Rules[i]
+	if i < p.Shared {
+		return Decision{Action: Deny, Rule: rule, Reason: fmt.Sprintf("the rule %q for all agents denies it", rule), Advice: homeSet + "'networkRules-=" + rule.String() + "'"}
+	}
+	return Decision{Action: Deny, Rule: rule, Reason: fmt.Sprintf("the rule %q denies it", rule), Advice: agentSet + "'network.rules-=" + rule.String() + "'"}
+}
+
+func refusedRange(t Target, c *closed) Decision {
+	reason := c.what + " are closed"
+	if c.what == thisComputer {
+		reason = c.what + " is closed"
+	}
+	if t.Name != "" {
+		reason += fmt.Sprintf(", and %s is %s", t.Name, t.Addr)
+	}
+	return Decision{Action: Deny, Reason: reason, Advice: adviceFor(t, c)}
+}
+
+// adviceFor returns the command that adds the smallest rule for a flow, or "".
+func adviceFor(t Target, c *closed) string {
+	r, ok := ruleFor(t, c)
+	if !ok {
+		return ""
+	}
+	return agentSet + "'network.rules+=" + r.String() + "'"
+}
+
+// ruleFor returns the smallest rule that allows a flow to an address in a closed range, or to
+// another address if the range is nil.
+func ruleFor(t Target, c *closed) (config.NetworkRule, bool) {
+	r := config.NetworkRule{FirstPort: t.Port, LastPort: t.Port}
+	if t.Protocol != ICMP {
+		r.Protocol = string(t.Protocol)
+	}
+	if t.Method != "" {
+		r.Methods, r.Path = []string{t.Method}, t.Path
+	}
+	switch {
+	case t.Addr.IsLoopback():
+		r.Host = config.Localhost
+	case t.Name != "" && (c == nil || c.byName):
+		r.Host = t.Name
+	case t.Addr.IsValid():
+		r.Prefix = netip.PrefixFrom(t.Addr, t.Addr.BitLen())
+	}
+	parsed, err := config.ParseNetworkRule(r.String())
+	if err != nil && r.Path != "" {
+		r.Path = ""
+		parsed, err = config.ParseNetworkRule(r.String())
+	}
+	return parsed, err == nil
+}
+
+// isName reports whether a name is a host's, and in lower case without a trailing dot.
+func isName(name string) bool {
+	host, err := config.ParseHost(name)
+	return err == nil && host == name
+}

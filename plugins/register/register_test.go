@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,7 +120,7 @@ func TestRefused(t *testing.T) {
 			w := newWorld(t)
 			w.stopped = tc.stopped
 			a := w.homed(alice)
-			if tc.agent != (config.AgentSettings{}) {
+			if !reflect.DeepEqual(tc.agent, config.AgentSettings{}) {
 				a.Settings = tc.agent
 			}
 			_, err := w.create(a, tc.recipe)

@@ -10,6 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -136,7 +137,7 @@ func with(s config.AgentSettings, texts map[string]string) (config.AgentSettings
 			return s, err
 		}
 	}
-	return s, nil
+	return s, policy.CheckSets(s.NetworkRules)
 }
 
 // Rename changes an agent's name. User, uid and id stay. The home folder is

@@ -28,7 +28,7 @@ func (a Agent) room() engine.RoomConfig {
 
 // address returns an agent's address, or an invalid one if it has no network.
 func (a Agent) address() netip.Addr {
-	if a.Settings.Network == config.NetworkNone {
+	if a.Settings.Network == config.NetworkClosed {
 		return netip.Addr{}
 	}
 	const rooms = 1<<15 - 2 // without the network's own address and the router's

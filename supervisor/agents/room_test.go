@@ -75,7 +75,7 @@ func TestSet(t *testing.T) {
 	_, err = w.Set(t.Context(), "alice", map[string]string{"limits.memoryMB": "512", "limits.processes": "-1"}, by)
 	w.want(err, fault.InvalidArgs)
 	w.reopen()
-	if a, _ := w.Get("alice"); a.Settings.Limits.MemoryMB != 256 || a.Settings.Network != config.NetworkNone || a.Settings.MaxCommandsPerTurn != 10 || !a.Settings.PluginCreate {
+	if a, _ := w.Get("alice"); a.Settings.Limits.MemoryMB != 256 || a.Settings.Network != config.NetworkClosed || a.Settings.MaxCommandsPerTurn != 10 || !a.Settings.PluginCreate {
 		t.Errorf("%+v", a.Settings)
 	}
 }

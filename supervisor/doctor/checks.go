@@ -41,7 +41,7 @@ const (
 	shareAdvice    = "Restart the sandbox: osaurus-sandbox restart. Make sure that you own the workspace and that its disk has free space."
 	roomAdvice     = "Restart the sandbox: osaurus-sandbox restart. If that does not help, reset the guest's disk: osaurus-sandbox reset."
 	packagesAdvice = "The package tool needs the network and its mirrors. See the check of the network and the setting mirrors. " +
-		"An agent reaches a mirror on this computer only with the setting hostServices."
+		"An agent reaches a mirror on this computer only with a rule: osaurus-sandbox agent set NAME 'network.rules+=allow localhost'"
 )
 
 func checkExec(ctx context.Context, b checker) (string, error) {

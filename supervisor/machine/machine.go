@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 )
@@ -201,7 +202,7 @@ func (s *Machine) Set(texts map[string]string, by Cause) ([]string, error) {
 			}
 		}
 		after = f.Settings()
-		return nil
+		return policy.CheckSets(after.NetworkRules)
 	})
 	if err != nil {
 		return nil, err
