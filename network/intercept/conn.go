@@ -1,0 +1,104 @@
+package intercept
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watchedConn ends itself when nothing has passed for a while, and tells when it is closed.
+type watchedConn struct {
+	net.Conn
+	last   atomic.Int64 // when a byte passed, in nanoseconds
+	once   sync.Once
+	closed chan struct{}
+}
+
+func watch(c net.Conn, idle time.Duration) *watchedConn {
+	w := &watchedConn{Conn: c, closed: make(chan struct{})}
+	w.last.Store(time.Now().UnixNano())
+	go func() {
+		timer := time.NewTimer(idle)
+		defer timer.Stop()
+		for {
+			select {
+			case <-w.closed:
+				return
+			case <-timer.C:
+			}
+			rest := idle - time.Since(time.Unix(0, w.last.Load()))
+			if rest <= 0 {
+				w.Close()
+				return
+			}
+			timer.Reset(rest)
+		}
+	}()
+	return w
+}
+
+func (w *watchedConn) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.passed(n)
+	return n, err
+}
+
+func (w *watchedConn) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	w.passed(n)
+	return n, err
+}
+
+func (w *watchedConn) passed(n int) {
+	if n > 0 {
+		w.last.Store(time.Now().UnixNano())
+	}
+}
+
+func (w *watchedConn) CloseWrite() error { return closeWrite(w.Conn) }
+
+func (w *watchedConn) Close() error {
+	w.once.Do(func() { close(w.closed) })
+	return w.Conn.Close()
+}
+
+// upstreamConn forgets the connection's context when it is closed.
+type upstreamConn struct {
+	net.Conn
+	forget func() bool
+}
+
+func (u *upstreamConn) CloseWrite() error { return closeWrite(u.Conn) }
+
+func (u *upstreamConn) Close() error {
+	u.forget()
+	return u.Conn.Close()
+}
+
+// closeWrite ends one direction, if that is possible.
+func closeWrite(c any) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// listener accepts one connection, and then waits for its end.
+type listener struct {
+	conn   net.Conn
+	given  bool
+	closed <-chan struct{}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	if !l.given {
+		l.given = true
+		return l.conn, nil
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *listener) Addr() net.Addr { return l.conn.LocalAddr() }
+func (l *listener) Close() error   { return nil }

@@ -1,0 +1,211 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/network/policy"
+)
+
+const (
+	// maxText bounds what is recorded and shown of a request's method, path and host.
+	maxText = 256
+	// maxMethods bounds the methods that a request names for itself.
+	maxMethods = 4
+)
+
+// Request is what is recorded of a request. Its texts are bounded. The query is not in it, since it
+// may have credentials.
+type Request struct {
+	Began, Ended   time.Time
+	Method, Path   string
+	Status         int   // that the client got
+	Sent, Received int64 // bytes of bodies, as the client sees it
+	Decision       policy.Decision
+	// Refused says why the gateway did not send it, or is empty.
+	Refused string
+	// Secrets whose values were sent.
+	Secrets []config.SecretName
+	Error   string // why the server could not be reached
+}
+
+// exchange is one request with its answer.
+type exchange struct {
+	*proxy
+	record         Request
+	sent, received atomic.Int64
+}
+
+// ServeHTTP decides about a request and passes it on.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-r.Context().Done():
+		return
+	}
+	x := &exchange{proxy: p, record: Request{
+		Began: time.Now(), Method: clip(r.Method), Path: clip(r.URL.EscapedPath()),
+	}}
+	out := &response{ResponseWriter: w, exchange: x}
+	defer x.end(out)
+	if refused := x.admit(r); refused != nil {
+		x.refuse(out, r, refused)
+		return
+	}
+	r.Body = counted(r.Body, &x.sent)
+	forward := &httputil.ReverseProxy{
+		Transport:      p.upstream(r.ProtoMajor),
+		Rewrite:        x.rewrite,
+		FlushInterval:  -1, // at once
+		ModifyResponse: x.answer,
+		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { x.fail(out, r, err) },
+		ErrorLog:       slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
+	}
+	forward.ServeHTTP(out, r)
+	x.redactHeader(out.Header()) // trailers
+}
+
+// end records the request.
+func (x *exchange) end(out *response) {
+	x.record.Ended, x.record.Status = time.Now(), out.status
+	x.record.Sent, x.record.Received = x.sent.Load(), x.received.Load()
+	if x.Record != nil {
+		x.Record(x.record)
+	}
+}
+
+// admit checks a request and puts the values of secrets into it.
+func (x *exchange) admit(r *http.Request) *refusal {
+	if refused := x.checkTarget(r); refused != nil {
+		return refused
+	}
+	paths, err := spellings(r.URL)
+	if err != nil {
+		return &refusal{status: http.StatusForbidden, reason: err.Error() + ", which servers read in different ways"}
+	}
+	names := methods(r)
+	if len(names) > maxMethods {
+		return &refusal{status: http.StatusForbidden, reason: "it names too many methods for itself"}
+	}
+	for _, method := range names {
+		for _, path := range paths {
+			x.record.Decision = x.Authorize(r.Context(), method, path)
+			if x.record.Decision.Action != policy.Allow {
+				return denied(x.record.Decision, method, path)
+			}
+		}
+	}
+	dropHeaders(r.Header, x.Redact != nil)
+	return x.credentials(r)
+}
+
+// checkTarget checks that a request is for the host that the connection is for.
+func (x *exchange) checkTarget(r *http.Request) *refusal {
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, port = strings.Trim(r.Host, "[]"), ""
+	}
+	scheme := strings.ToLower(r.URL.Scheme)
+	switch {
+	case r.Method == http.MethodConnect:
+		return &refusal{status: http.StatusForbidden, reason: "the gateway is not a proxy; connect to the host itself"}
+	case r.Method == http.MethodTrace && len(x.Credentials) > 0:
+		return &refusal{status: http.StatusForbidden, reason: "TRACE would show the values of secrets"}
+	case r.Host == "" && !r.ProtoAtLeast(1, 1): // HTTP/1.0 need not name a host
+	case canonicalHost(host) != x.Name || port != "" && port != strconv.Itoa(int(x.Port)):
+		return &refusal{
+			status: http.StatusMisdirectedRequest, // clients that share connections try a new one
+			reason: fmt.Sprintf("this connection is for %s, and the request is for %s", x.authority(), clip(r.Host)),
+		}
+	}
+	if scheme != "" && scheme != x.scheme() {
+		return &refusal{status: http.StatusMisdirectedRequest, reason: "this connection speaks " + x.scheme() + ", and the request is for " + clip(scheme)}
+	}
+	return nil
+}
+
+func (p *proxy) scheme() string {
+	if p.TLS {
+		return "https"
+	}
+	return "http"
+}
+
+// authority returns the host with its port, unless that is the scheme's.
+func (p *proxy) authority() string {
+	if p.TLS && p.Port == 443 || !p.TLS && p.Port == 80 {
+		if strings.Contains(p.Name, ":") {
+			return "[" + p.Name + "]"
+		}
+		return p.Name
+	}
+	return net.JoinHostPort(p.Name, strconv.Itoa(int(p.Port)))
+}
+
+// dropHeaders removes what could change the meaning of a request after it is decided, and with
+// redact what could hide values in its answer.
+func dropHeaders(h http.Header, redact bool) {
+	// IIS and Symfony replace the path by these.
+	h.Del("X-Original-Url")
+	h.Del("X-Rewrite-Url")
+	// After an upgrade to another HTTP, requests would pass unread. Clients go on without it.
+	if kind := strings.ToLower(strings.Join(h["Upgrade"], ",")); strings.Contains(kind, "h2") || strings.Contains(kind, "http") || strings.Contains(kind, "tls") {
+		h.Del("Upgrade")
+		h.Del("Http2-Settings")
+	}
+	if redact {
+		h.Set("Accept-Encoding", "identity")
+		h.Del("Sec-Websocket-Extensions") // compression
+		h.Del("Range")                    // parts of a value
+		h.Del("If-Range")
+	}
+}
+
+// rewrite directs a request to the server.
+func (x *exchange) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme, r.Out.URL.Host = x.scheme(), net.JoinHostPort(x.Name, strconv.Itoa(int(x.Port)))
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
+	r.Out.URL.User = nil
+	r.Out.Host = x.authority()
+	if _, port, err := net.SplitHostPort(r.In.Host); err == nil && port != "" {
+		r.Out.Host = r.Out.URL.Host // signatures cover the form that the client chose
+	} else if r.In.Host != "" {
+		r.Out.Host = strings.TrimSuffix(r.In.Host, ".")
+	}
+	r.Out.Trailer = r.In.Trailer // filled when the body has been read
+}
+
+// body counts what passes.
+type body struct {
+	io.ReadCloser
+	count *atomic.Int64
+}
+
+func counted(r io.ReadCloser, count *atomic.Int64) io.ReadCloser { return &body{r, count} }
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.count.Add(int64(n))
+	return n, err
+}
+
+// clip makes a text from outside safe to show.
+func clip(text string) string {
+	return printable.Text(printable.Line(printable.First(text, 4*maxText), maxText))
+}
+
+// gone reports whether a failure is the client's leaving.
+func gone(err error) bool { return errors.Is(err, context.Canceled) }
