@@ -105,11 +105,12 @@ func TestSlowAnswersStopNobodyElse(t *testing.T) {
 	if g.Limited() == 0 || up.calls.Load() > 96+96 {
 		t.Errorf("%d limited, %d lookups", g.Limited(), up.calls.Load())
 	}
-	other := &dns.Client{Timeout: timetest.Limit, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
-	m, _, err := other.Exchange(question("fast.org", dns.TypeA), g.address)
-	if err != nil || len(m.Answer) != 1 {
-		t.Errorf("another room: %v %v", m, err)
-	}
+	// The kernel may drop a datagram beside so many others. Resolvers ask again, too.
+	other := &dns.Client{Timeout: time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
+	timetest.Eventually(t, "another room is answered", func() bool {
+		m, _, err := other.Exchange(question("fast.org", dns.TypeA), g.address)
+		return err == nil && len(m.Answer) == 1
+	})
 }
 
 // Idle connections of one room do not take those of others.
