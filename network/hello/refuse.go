@@ -1,6 +1,7 @@
 package hello
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,8 @@ const (
 	maxDrain     = 1 << 20
 	// maxPhrase is the longest text in a status line, which is all that apt and wget print.
 	maxPhrase = 160
+	// maxText is the longest text for SSH, whose packets have 32768 bytes.
+	maxText = 4096
 )
 
 // Refuse tells a client why its connection is refused, as far as its protocol has a way to do so,
@@ -31,6 +34,8 @@ func Refuse(c net.Conn, kind Kind, text string) {
 			"Cache-Control: no-store\r\nConnection: close\r\n\r\n%s", phrase(text), len(body), body)
 	case TLS:
 		answer = []byte{21, 3, 3, 0, 2, 2, 49} // an alert: fatal, access_denied
+	case SSH:
+		answer = disconnect(text)
 	default:
 		return
 	}
@@ -43,6 +48,22 @@ func Refuse(c net.Conn, kind Kind, text string) {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(drainTimeout))
 	_, _ = io.Copy(io.Discard, io.LimitReader(c, maxDrain))
+}
+
+// disconnect returns what an SSH server says to end a connection before its keys are exchanged
+// (RFC 4253, sections 6 and 11.1). Clients print the text.
+func disconnect(text string) []byte {
+	const hostNotAllowed, padding = 1, 8
+	text = text[:min(len(text), maxText)]
+	payload := []byte{1} // SSH_MSG_DISCONNECT
+	payload = binary.BigEndian.AppendUint32(payload, hostNotAllowed)
+	payload = binary.BigEndian.AppendUint32(payload, uint32(len(text)))
+	payload = append(payload, text...)
+	payload = append(payload, 0, 0, 0, 0) // no language
+	pad := 2*padding - (5+len(payload))%padding
+	packet := binary.BigEndian.AppendUint32([]byte("SSH-2.0-Gateway\r\n"), uint32(1+len(payload)+pad))
+	packet = append(append(packet, byte(pad)), payload...)
+	return append(packet, make([]byte, pad)...)
 }
 
 // phrase returns the first line of a text as the reason phrase of a status line.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -126,6 +127,29 @@ func TestRefuseTLS(t *testing.T) {
 		if !ok || <-seen != hello.TLS {
 			t.Errorf("%v (%v), want the alert access denied", err, alert)
 		}
+	}
+}
+
+func TestRefuseSSH(t *testing.T) {
+	for n := range 20 { // each length of padding
+		client, server := net.Pipe()
+		_ = client.SetDeadline(time.Now().Add(timetest.Limit))
+		want := text + strings.Repeat("x", n)
+		go hello.Refuse(server, hello.SSH, want)
+		r := bufio.NewReader(client)
+		version, _ := r.ReadString('\n')
+		var size [4]byte
+		_, _ = io.ReadFull(r, size[:])
+		packet := make([]byte, binary.BigEndian.Uint32(size[:]))
+		_, err := io.ReadFull(r, packet)
+		if version != "SSH-2.0-Gateway\r\n" || err != nil || (len(packet)+4)%8 != 0 || packet[0] < 4 {
+			t.Fatalf("%q, a packet of %d bytes, %v", version, len(packet), err)
+		}
+		payload := packet[1 : len(packet)-int(packet[0])]
+		if code := payload[0]; code != 1 || string(payload[9:len(payload)-4]) != want {
+			t.Errorf("message %d: %q", code, payload)
+		}
+		_ = client.Close()
 	}
 }
 

@@ -519,3 +519,26 @@ func (s *slow) LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time
 	}
 	return []netip.Addr{web}, time.Minute, nil
 }
+
+// A resolver that asks for A and AAAA at once gets the address without delay, and its own errors.
+func TestGoResolver(t *testing.T) {
+	u := newUpstream(t)
+	g := serve(t, u, nil)
+	u.add("a.org", "60 IN A 192.0.2.1")
+	r := &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, g.address)
+	}}
+	got, err := r.LookupNetIP(t.Context(), "ip", "a.org.")
+	if err != nil || len(got) != 1 || got[0].Unmap() != web {
+		t.Errorf("%v %v", got, err)
+	}
+	_, err = r.LookupNetIP(t.Context(), "ip", "nowhere.org.")
+	if e, ok := errors.AsType[*net.DNSError](err); !ok || !e.IsNotFound {
+		t.Errorf("a name that does not exist: %v", err)
+	}
+	got, err = r.LookupNetIP(t.Context(), "ip", "denied.org.")
+	if err != nil || len(got) != 1 || !subnet.Held().Contains(got[0].Unmap()) {
+		t.Errorf("a name that is refused: %v %v", got, err)
+	}
+}
