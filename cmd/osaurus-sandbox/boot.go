@@ -161,7 +161,10 @@ const shareRoot = "/mnt"
 func (f bootFlags) spec(s config.Settings) (boot.Spec, error) {
 	spec := boot.Spec{
 		Driver: driver(), Name: fmt.Sprintf("boot-%d", os.Getpid()), Hostname: "sandbox",
-		CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30, Network: f.network,
+		CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30,
+	}
+	if f.network {
+		spec.Network = boot.OpenNetwork(s.NetworkRules...)
 	}
 	var err error
 	if f.memory != "" {

@@ -297,6 +297,9 @@ func (a *Agents) Delete(ctx context.Context, ref string, workspace bool, by mach
 	pending = true
 	if l, gone := a.acquire(ctx, agent.ID, true); gone == nil {
 		defer l.Release()
+		if gateway := l.Gateway(); gateway != nil {
+			gateway.Leave(agent.ID)
+		}
 		limited, cancel := context.WithTimeout(ctx, clearLimit)
 		defer cancel()
 		trouble := a.clear(limited, l, agent.User)

@@ -2,39 +2,42 @@ package agents
 
 import (
 	"context"
-	"encoding/binary"
-	"net/netip"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/subnet"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// room returns the desired room of an agent. Its host name is that of the home
+// room returns the desired room of an agent in a guest. Its host name is that of the home
 // folder, so that it never changes while something runs in the room.
-func (a Agent) room() engine.RoomConfig {
+func (a Agent) room(in machine.Guest) (engine.RoomConfig, error) {
 	l := a.Settings.Limits
-	return engine.RoomConfig{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Address: a.address(),
+	room := engine.RoomConfig{
+		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder),
 		Limits: engine.Limits{
 			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
 			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
 		},
 	}
+	gateway := in.Gateway()
+	if gateway == nil || a.Settings.Network == config.NetworkClosed {
+		return room, nil
+	}
+	var err error
+	room.Address, err = gateway.Join(network.Subject{Agent: a.ID})
+	return room, err
 }
 
-// address returns an agent's address, or an invalid one if it has no network.
-func (a Agent) address() netip.Addr {
-	if a.Settings.Network == config.NetworkClosed {
-		return netip.Addr{}
+// hasRoom reports whether a guest has the agent's room as it is desired.
+func (a Agent) hasRoom(m made) bool {
+	if m.in == nil {
+		return false
 	}
-	const rooms = 1<<15 - 2 // without the network's own address and the router's
-	b := subnet.Rooms().Addr().As4()
-	n := binary.BigEndian.Uint32(b[:]) + a.UID%rooms + 2
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
+	room, err := a.room(m.in)
+	return err == nil && m.room == room
 }
 
 // provision makes an agent's room in the guest, once. Concurrent callers share
@@ -68,7 +71,7 @@ func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) err
 func (a *Agents) isMade(l *machine.Lease, m *member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return m.made == made{l.Guest, m.room()} && !m.gone
+	return m.made.in == l.Guest && m.hasRoom(m.made) && !m.gone
 }
 
 // ensure asks the guest for an agent's room. The caller has the turn.
@@ -80,7 +83,10 @@ func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error 
 	if err := a.makeHome(agent); err != nil {
 		return err
 	}
-	room := agent.room()
+	room, err := agent.room(l.Guest)
+	if err != nil {
+		return err
+	}
 	ensured, err := l.EnsureRoom(ctx, room, string(token))
 	if err != nil {
 		a.setMade(m, made{in: l.Guest})
@@ -111,6 +117,9 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return nil
 	}
 	defer l.Release()
+	if gateway := l.Gateway(); gateway != nil {
+		gateway.Recheck(a.agentOf(m).ID)
+	}
 	heard, end := a.machine(m).WhileResponsive(ctx)
 	defer end()
 	err := a.applyNow(heard, l, m)
@@ -118,7 +127,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return err
 	}
 	agent := a.agentOf(m)
-	if was := a.madeOf(m); was.in != l.Guest || was.room == agent.room() {
+	if was := a.madeOf(m); was.in != l.Guest || agent.hasRoom(was) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, op, string(agent.User), guest.ErrSilent).
@@ -138,7 +147,12 @@ func (a *Agents) applyNow(ctx context.Context, l *machine.Lease, m *member) erro
 	}
 	defer end()
 	agent = a.agentOf(m) // as it is by now
-	was, want := a.madeOf(m), made{l.Guest, agent.room()}
+	was := a.madeOf(m)
+	room, err := agent.room(l.Guest)
+	if err != nil {
+		return err
+	}
+	want := made{l.Guest, room}
 	if was.in != want.in || was == want {
 		return nil
 	}

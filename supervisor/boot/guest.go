@@ -5,17 +5,17 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 )
@@ -51,8 +51,9 @@ type Spec struct {
 	// Without one, all of that is gone when the machine ends.
 	DataDisk   string
 	Shares     []Share
-	Network    bool   // whether it has a NIC
 	ConsoleLog string // as in vm.Config
+	// Network configures the gateway. Without it, the guest has no network.
+	Network *network.Options
 	// Bridge answers requests of programs in the guest. It may be nil.
 	Bridge Bridge
 }
@@ -76,8 +77,9 @@ type Guest struct {
 	*guest.Client
 	vm.Machine
 
-	stopClock   func()       // returns when the clock is no longer set
-	closeBridge func() error // may be called again
+	gateway     *network.Gateway // nil without a network
+	stopClock   func()           // returns when the clock is no longer set
+	closeBridge func() error     // may be called again
 }
 
 // Boot starts a machine and returns when its guest accepts commands. If it fails,
@@ -91,12 +93,17 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	}
 	g := &Guest{}
 	c := spec.machineConfig()
-	if spec.Network {
-		if c.NIC, err = openNIC(); err != nil {
+	if spec.Network != nil {
+		if g.gateway, c.NIC, err = network.Open(*spec.Network); err != nil {
 			return nil, err
 		}
 		defer c.NIC.Close()
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.closeGateway())
+		}
+	}()
 	g.Machine, err = spec.Driver.New(ctx, c)
 	if err != nil {
 		return nil, err
@@ -130,16 +137,21 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 	return g, nil
 }
 
-// openNIC returns a NIC whose other end is closed, so that its frames are lost. network.Open
-// takes its place.
-func openNIC() (*os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+// OpenNetwork returns the gateway of a guest without agents. Beyond the internet, it reaches what the
+// rules allow.
+func OpenNetwork(rules ...config.NetworkRule) *network.Options {
+	p := policy.Policy{Mode: config.NetworkOpen, Rules: rules}
+	return &network.Options{Policy: func(network.Subject) policy.Policy { return p }}
+}
+
+// Gateway returns the other end of the guest's network, or nil if it has none.
+func (g *Guest) Gateway() *network.Gateway { return g.gateway }
+
+func (g *Guest) closeGateway() error {
+	if g.gateway == nil {
+		return nil
 	}
-	unix.CloseOnExec(fds[0])
-	_ = unix.Close(fds[1])
-	return os.NewFile(uintptr(fds[0]), "nic"), nil
+	return g.gateway.Close()
 }
 
 // serveBridge starts the bridge on a machine's port and returns the key that its
@@ -218,7 +230,7 @@ func (g *Guest) Shutdown(ctx context.Context) error {
 // Close ends the machine at once and releases everything.
 func (g *Guest) Close() error {
 	g.stopClock()
-	return errors.Join(g.Client.Close(), g.Machine.Close(), g.closeBridge())
+	return errors.Join(g.Client.Close(), g.Machine.Close(), g.closeBridge(), g.closeGateway())
 }
 
 func (s Spec) machineConfig() vm.Config {
@@ -239,7 +251,7 @@ func (s Spec) machineConfig() vm.Config {
 
 // guestBoot returns the guest's boot configuration.
 func (s Spec) guestBoot() *guestpb.Boot {
-	b := &guestpb.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: s.Network}
+	b := &guestpb.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: s.Network != nil}
 	for _, share := range s.Shares {
 		b.Mounts = append(b.Mounts, &guestpb.Mount{Tag: share.Tag, Path: []byte(share.MountPoint), ReadOnly: share.ReadOnly})
 	}

@@ -55,7 +55,7 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
-		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network, ConsoleLog: spec.ConsoleLog,
+		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, ConsoleLog: spec.ConsoleLog,
 	}, nil
 }
 
@@ -73,16 +73,20 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 	if !slices.Contains(s.can.Ownership, common) {
 		common = vm.OwnershipAsker // the server of macOS has no other
 	}
-	return Spec{
+	spec := Spec{
 		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
-		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(), Network: set.Network == config.NetworkOutbound,
+		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(),
 		Shares: []Share{
 			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree}, MountPoint: workspaceMount},
 			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree}, MountPoint: sharedMount},
 			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: common, MinFree: MinFree}, MountPoint: outputMount},
 		},
 		ConsoleLog: filepath.Join(logs, "console.log"), Bridge: s.bridge,
-	}, nil
+	}
+	if set.Network == config.NetworkOutbound {
+		spec.Network = &s.network
+	}
+	return spec, nil
 }
 
 func verify(ctx context.Context, g *Guest, report progress.Func) error {

@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
@@ -25,6 +26,7 @@ type Site struct {
 	arch    vm.Arch
 	folders *vm.Subtrees
 	bridge  Bridge
+	network network.Options
 
 	sources *sources.Sources
 	images  image.Store
@@ -41,10 +43,10 @@ type prepared struct {
 }
 
 // New returns the site of a home for guests of arch. folders are the agents' folders in the
-// workspace. The bridge may be nil.
-func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees, bridge Bridge) *Site {
+// workspace. The bridge may be nil. gateway configures the network of guests that have one.
+func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees, bridge Bridge, gateway network.Options) *Site {
 	return &Site{
-		home: home, driver: driver, arch: arch, folders: folders, bridge: bridge,
+		home: home, driver: driver, arch: arch, folders: folders, bridge: bridge, network: gateway,
 		sources: sources.New(home.Packs(), home.Downloads()),
 		images:  image.Store{Dir: home.Images(), Programs: embedded.Programs[vm.Arch]},
 	}

@@ -112,7 +112,7 @@ func (b ToolboxBuilder) build(ctx context.Context, bare image.Image, branch, dir
 	meter := report.Start("boot builder", 0, 0)
 	g, err := Boot(ctx, Spec{
 		Driver: b.Driver, Image: bare, Name: "builder", Hostname: "builder", CPUs: builderCPUs, Memory: builderMemory,
-		DataDisk: data, Network: true, ConsoleLog: filepath.Join(work, "console.log"),
+		DataDisk: data, Network: OpenNetwork(mirrorRules(b.Mirrors)...), ConsoleLog: filepath.Join(work, "console.log"),
 	})
 	meter.Finish()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -17,6 +18,8 @@ import (
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -87,6 +90,11 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, tracker *progress
 	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, boot.Machine{}, err
 	}
+	var wire *os.File
+	if g.gateway, wire, err = network.Open(network.Options{Policy: func(network.Subject) policy.Policy { return policy.Policy{} }}); err != nil {
+		return nil, boot.Machine{}, err
+	}
+	wire.Close()
 	b.guest = g
 	return g, boot.Machine{Pack: "none", CPUs: 1}, nil
 }
@@ -98,6 +106,7 @@ type Guest struct {
 	once      sync.Once
 	closed    error // the result of once
 	terminals *terminals
+	gateway   *network.Gateway // of a wire without a guest
 
 	mu     sync.Mutex
 	rooms  map[config.LinuxUser]engine.RoomConfig
@@ -120,6 +129,7 @@ func (g *Guest) Ping(context.Context) error {
 func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
 	return guest.Info{Kernel: "fake", Time: time.Now(), HasData: true}, g.Ping(ctx)
 }
+func (g *Guest) Gateway() *network.Gateway      { return g.gateway }
 func (g *Guest) Shutdown(context.Context) error { return g.Close() }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Stalled() error                   { return nil }
@@ -131,7 +141,7 @@ func (*Guest) Capabilities() engine.Capabilities {
 // Close ends all commands.
 func (g *Guest) Close() error {
 	g.once.Do(func() {
-		g.closed = g.terminals.close()
+		g.closed = errors.Join(g.terminals.close(), g.gateway.Close())
 		close(g.done)
 		g.mu.Lock()
 		defer g.mu.Unlock()

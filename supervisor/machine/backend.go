@@ -7,6 +7,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/boot"
 )
 
@@ -42,6 +43,8 @@ type Backend interface {
 type Guest interface {
 	// Engine runs the rooms of agents in it.
 	engine.Engine
+	// Gateway is the other end of its network, or nil if it has none.
+	Gateway() *network.Gateway
 	// Ping returns when the guest has answered.
 	Ping(ctx context.Context) error
 	// Info asks the guest for its state.

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
@@ -32,6 +33,8 @@ type Options struct {
 	Folders *vm.Subtrees
 	// Bridge answers requests from programs in the guest; nil is nobody.
 	Bridge boot.Bridge
+	// Network configures the gateway of guests with a network.
+	Network network.Options
 	// Record records the events; it may be nil.
 	Record Recorder
 	Log    *slog.Logger // for messages without an event; nil discards
@@ -77,7 +80,7 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 		return nil, err
 	}
 	if o.Backend == nil {
-		o.Backend = local{boot.New(o.Home, o.Driver, cmp.Or(o.Arch, vm.HostArch()), o.Folders, o.Bridge)}
+		o.Backend = local{boot.New(o.Home, o.Driver, cmp.Or(o.Arch, vm.HostArch()), o.Folders, o.Bridge, o.Network)}
 	}
 	s := &Machine{home: o.Home, backend: o.Backend, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), record: o.Record, settings: file.Settings()}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))

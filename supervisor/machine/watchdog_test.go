@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -78,6 +79,8 @@ func (g *fakeGuest) stall(why error) {
 		g.freeze()
 	}
 }
+
+func (*fakeGuest) Gateway() *network.Gateway { return nil }
 
 func (g *fakeGuest) Stalled() error {
 	g.mu.Lock()

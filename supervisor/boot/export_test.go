@@ -1,3 +1,0 @@
-package boot
-
-var OpenNIC = openNIC
