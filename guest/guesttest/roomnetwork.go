@@ -92,6 +92,7 @@ func onlyFirst(t *testing.T, said string) {
 func outbound(ctx context.Context, t *testing.T, alice, bob *agent) {
 	for _, a := range []*agent{alice, bob} {
 		connects(ctx, t, a, a.suite.Server)
+		connects(ctx, t, a, a.suite.ServerName)
 	}
 	use, err := alice.suite.Client.RoomUsages(ctx, alice.User)
 	if err != nil || use[0].Received == 0 || use[0].Sent == 0 {

@@ -27,6 +27,8 @@ type Suite struct {
 	Intruder []byte
 	// Server is the address of a server behind the gateway, which greets connections with hello.
 	Server string
+	// ServerName is the same server, by a name that the gateway resolves.
+	ServerName string
 	// Join returns the address of a user's room, the same one until Restart.
 	Join func(user config.LinuxUser) netip.Addr
 	// NewToken makes a new bridge token for a user and revokes the old one. The bridge's config key

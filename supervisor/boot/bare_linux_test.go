@@ -2,6 +2,7 @@ package boot_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
@@ -59,11 +61,15 @@ func failedBoots(t *testing.T, i image.Image) {
 
 // testWithoutData boots a guest that writes to memory only.
 func testWithoutData(t *testing.T, i image.Image) {
-	nic, err := boot.OpenNIC()
+	gateway, nic, err := network.Open(*newNetwork(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nic.Close()
+	defer func() {
+		if err := errors.Join(nic.Close(), gateway.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
 	c, err := connect(t, i, []vm.Disk{{Path: i.Base, ReadOnly: true}}, nic, &guestpb.Boot{Network: true})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +100,7 @@ func testWithoutData(t *testing.T, i image.Image) {
 	exit, err := c.Run(t.Context(), engine.Command{
 		Args: []string{"sh", "-c", fmt.Sprintf("echo written > /root/f && cat /root/f /etc/resolv.conf && busybox nc 10.0.2.2 %s", port)}, Stdout: &out, Stderr: &out, Timeout: time.Minute,
 	})
-	if want := "written\nnameserver 10.0.2.3\nhello guest\n"; err != nil || exit.Status() != 0 || out.String() != want {
+	if want := "written\nnameserver 10.0.2.2\nhello guest\n"; err != nil || exit.Status() != 0 || out.String() != want {
 		t.Errorf("%+v %v\n%s", exit, err, &out)
 	}
 }

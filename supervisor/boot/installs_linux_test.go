@@ -57,7 +57,7 @@ func (s *packageTester) agent(t *testing.T, name string, uid uint32) tools.Agent
 		t.Fatal(err)
 	}
 	s.home.own("agents/"+name, uid)
-	room := engine.RoomConfig{User: a.User, UID: uid, Home: a.Home, Hostname: name, Address: join(a.User)}
+	room := engine.RoomConfig{User: a.User, UID: uid, Home: a.Home, Hostname: name, Address: s.home.join(t, a.User)}
 	if _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(room.User, uid)); err != nil {
 		t.Fatal(err)
 	}

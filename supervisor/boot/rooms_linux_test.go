@@ -3,10 +3,7 @@ package boot_test
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -21,6 +18,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guesttest"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/vm"
@@ -66,7 +64,8 @@ func TestRooms(t *testing.T) {
 				}
 			})
 			guesttest.RunRooms(t, &guesttest.Suite{
-				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t), Server: hello(t), Join: join, DistributionOnly: c.spared,
+				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t), Server: greeterAt().String(), ServerName: fmt.Sprintf("%s:%d", greeterName, greeterAt().Port()),
+				Join: func(user config.LinuxUser) netip.Addr { return h.join(t, user) }, DistributionOnly: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
 					h.shutdown(t)
 					h.boot(t)
@@ -95,13 +94,14 @@ type home struct {
 	ownership       vm.Ownership
 	subtrees        vm.Subtrees
 	programs        *bridgetest.Bridge
+	network         *network.Options
 	guest           *boot.Guest
 }
 
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
 	folder := config.Home(t.TempDir())
-	h := &home{folder: folder, driver: lab.Driver(&qemu.Driver{}), image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership}
+	h := &home{folder: folder, driver: lab.Driver(&qemu.Driver{}), image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership, network: newNetwork(t)}
 	h.programs = bridgetest.New(t, func(o *bridge.Options) {
 		o.Services.Config, o.Services.Plugins = whoami{o.Services.Config}, installed{o.Services.Plugins}
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -171,7 +171,7 @@ func (h *home) boot(t testing.TB) {
 	})
 	g, err := boot.Boot(context.Background(), boot.Spec{
 		Driver: h.driver, Image: h.image, Name: "rooms", Hostname: hostname,
-		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: true,
+		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: h.network,
 		Shares: []boot.Share{
 			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
 			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipEverybody}, MountPoint: "/output"},
@@ -215,39 +215,4 @@ func intruder(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// hello serves on this host's loopback and returns its address for guests.
-func hello(t *testing.T) string {
-	t.Helper()
-	const host = "10.0.2.2" // in QEMU's network
-	return fmt.Sprintf("%s:%d", host, greeter(t, "127.0.0.1").Port)
-}
-
-// join returns the address of a user's room.
-func join(user config.LinuxUser) netip.Addr {
-	h := fnv.New32a()
-	io.WriteString(h, string(user))
-	return netip.AddrFrom4([4]byte{198, 18, 129, byte(h.Sum32())})
-}
-
-// greeter sends hello to each connection.
-func greeter(t *testing.T, ip string) *net.TCPAddr {
-	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintln(c, "hello")
-			c.Close()
-		}
-	}()
-	return l.Addr().(*net.TCPAddr)
 }
