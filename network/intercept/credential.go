@@ -82,16 +82,14 @@ func (x *exchange) credentials(r *http.Request) *refusal {
 	s := &substitution{x: x, ctx: r.Context()}
 	s.path(r.URL)
 	for key, values := range r.Header {
-		s.stray(key, "the name of a header")
 		for i, value := range values {
 			values[i] = s.header(key, value)
 		}
 	}
-	for key, values := range r.Trailer {
-		s.stray(key+strings.Join(values, " "), "a trailer")
-	}
 	r.URL.RawQuery = s.query(r.URL.RawQuery)
-	x.record.Secrets = s.used
+	if s.refused == nil {
+		x.record.Secrets = s.used
+	}
 	return s.refused
 }
 

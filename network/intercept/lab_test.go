@@ -54,7 +54,7 @@ type seen struct {
 
 // lab is an API behind the gateway.
 type lab struct {
-	t         *testing.T
+	t         testing.TB
 	authority *Authority
 	api       *httptest.Server
 	options   Options
@@ -67,7 +67,7 @@ type lab struct {
 }
 
 // newLab starts an API. Its handler may be nil: it then answers "hello".
-func newLab(t *testing.T, secure bool, handler http.HandlerFunc) *lab {
+func newLab(t testing.TB, secure bool, handler http.HandlerFunc) *lab {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	l := &lab{t: t}
@@ -134,7 +134,7 @@ func newLab(t *testing.T, secure bool, handler http.HandlerFunc) *lab {
 }
 
 // upstreamCertificate makes a certificate that signs itself.
-func upstreamCertificate(t *testing.T, name string, until time.Time) (tls.Certificate, *x509.CertPool) {
+func upstreamCertificate(t testing.TB, name string, until time.Time) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -311,3 +311,15 @@ func (r *redactor) Read(p []byte) (int, error) {
 }
 
 func (r *redactor) Close() error { return r.from.Close() }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// tlsClient speaks TLS to the gateway as a client in a room.
+func tlsClient(t testing.TB, conn net.Conn, l *lab, protocols ...string) net.Conn {
+	t.Helper()
+	secured := tls.Client(conn, l.trust(protocols...))
+	if err := secured.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return secured
+}

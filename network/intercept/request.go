@@ -65,6 +65,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(out, r, refused)
 		return
 	}
+	// HTTP/1.1 lets a server answer before it has read the body. The server of HTTP/2 does so anyway.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	// The server looks at the body of its own request, so this changes a copy.
+	r = r.WithContext(r.Context())
 	r.Body = counted(r.Body, &x.sent)
 	forward := &httputil.ReverseProxy{
 		Transport:      p.upstream(r.ProtoMajor),
@@ -80,7 +84,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // end records the request.
 func (x *exchange) end(out *response) {
-	x.record.Ended, x.record.Status = time.Now(), out.status
+	x.record.Ended = time.Now()
+	if out.status != 0 { // it is for all but an upgrade
+		x.record.Status = out.status
+	}
 	x.record.Sent, x.record.Received = x.sent.Load(), x.received.Load()
 	if x.Record != nil {
 		x.Record(x.record)

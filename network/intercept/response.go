@@ -33,6 +33,7 @@ func (r *response) WriteHeader(status int) {
 func (x *exchange) answer(res *http.Response) error {
 	res.Header.Del("Alt-Svc") // it leads to QUIC, which cannot be opened
 	if res.StatusCode == http.StatusSwitchingProtocols {
+		x.record.Status = res.StatusCode
 		x.redactHeader(res.Header)
 		if both, ok := res.Body.(io.ReadWriteCloser); ok {
 			res.Body = x.tunnel(both)
