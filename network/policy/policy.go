@@ -227,7 +227,7 @@ func refusedRange(t Target, c *closed) Decision {
 	if c.what == thisComputer {
 		reason = c.what + " is closed"
 	}
-	if t.Name != "" {
+	if t.Name != "" && t.Name != config.Localhost {
 		reason += fmt.Sprintf(", and %s is %s", t.Name, t.Addr)
 	}
 	return Decision{Action: Deny, Reason: reason, Advice: adviceFor(t, c)}
