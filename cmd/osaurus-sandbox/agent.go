@@ -81,9 +81,11 @@ func newAgentSet() *cobra.Command {
 	return daemonCommand("set AGENT KEY=VALUE...", `Change an agent's settings
 
 Changes all of these settings or none, and prints when each takes effect.
+KEY+=VALUE adds items to a list, KEY-=VALUE removes them.
 
 `+describe(config.DescribeAgent()),
-		`  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100`, func(ctx context.Context, c *call) error {
+		`  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100
+  osaurus-sandbox agent set alice network=allow 'network.rules+=allow @github,allow api.example.org:443'`, func(ctx context.Context, c *call) error {
 			settings, err := assignments(c.args[1:])
 			if err != nil {
 				return err

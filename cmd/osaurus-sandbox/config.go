@@ -73,6 +73,7 @@ func newConfigSet() *cobra.Command {
 	return command("set KEY=VALUE...", `Change settings
 
 Changes all of these settings or none, and prints when each takes effect.
+KEY+=VALUE adds items to a list, KEY-=VALUE removes them.
 
 `+describe(config.Describe()),
 		`  osaurus-sandbox config set cpus=4 memoryGB=4
