@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/network/policy"
 )
@@ -16,13 +17,10 @@ const (
 	portHTTPS      = 443
 )
 
-// localhost is the name of this computer's loopback in rules. Guests reach it by the gateway's
-// address.
-const localhost = "localhost"
-
 // rules are a policy.Policy.
 type rules interface {
 	Decide(t policy.Target, now time.Time) policy.Decision
+	Resolve(name string, now time.Time) policy.Decision
 	ByName() bool
 	Opened(t policy.Target, now time.Time) bool
 }
@@ -47,6 +45,8 @@ type verdict struct {
 	opened bool
 	// prohibited is set for a refusal that is better told by ICMP than by a reset.
 	prohibited bool
+	// quiet is set if the flow is not recorded: its queries are.
+	quiet bool
 }
 
 // refused returns a verdict that no rule can change.
@@ -61,8 +61,8 @@ func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort)
 	addr := to.Addr()
 	switch {
 	case addr == subnet.Gateway():
-		t.Name, t.Addr = localhost, netip.AddrFrom4([4]byte{127, 0, 0, 1})
-		return g.weigh(m, t, []string{localhost})
+		t.Addr = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // this computer
+		return g.weigh(m, t, nil)
 	case subnet.Rooms().Contains(addr), subnet.Guest().Contains(addr):
 		return refused(t, "rooms do not reach each other")
 	case subnet.Held().Contains(addr):
@@ -97,25 +97,28 @@ func (g *Gateway) weigh(m *member, t policy.Target, names []string) verdict {
 			break
 		}
 	}
-	v.complete(p, now)
+	g.complete(&v, m.subject, p, now)
 	return v
 }
 
 // complete fills in how the flow is treated if it is not refused.
-func (v *verdict) complete(p rules, now time.Time) {
-	d, t := v.decision, v.target
-	if d.Action == policy.Deny {
+func (g *Gateway) complete(v *verdict, s Subject, p rules, now time.Time) {
+	t := v.target
+	if v.decision.Action == policy.Deny {
 		v.prohibited = t.Addr.IsValid() && !public(t.Addr)
 		return
 	}
-	byPrefix := d.Rule != nil && d.Rule.Prefix.IsValid()
-	v.sniff = t.Protocol == policy.TCP && p.ByName() && t.Name != "" && t.Name != localhost && !byPrefix && !d.Observed
-	v.opened = t.Protocol == policy.TCP && p.Opened(t, now)
-	if v.sniff || !p.ByName() || byPrefix {
-		return
-	}
-	if t.Protocol == policy.UDP && t.Port == portHTTPS && !d.Observed {
-		v.decision = policy.Decision{Action: policy.Deny, Reason: "QUIC hides the name that it asks for; programs use TCP instead"}
+	t.Protocol = policy.TCP
+	opened := p.Opened(t, now) || t.Name != "" && g.options.Opens != nil && g.options.Opens(s, t.Name, nil)
+	switch v.target.Protocol {
+	case policy.TCP:
+		byPrefix := v.decision.Rule != nil && v.decision.Rule.Prefix.IsValid()
+		v.opened = opened
+		v.sniff = p.ByName() && t.Name != "" && !byPrefix && !v.decision.Observed
+	case policy.UDP:
+		if opened && t.Port == portHTTPS {
+			v.decision = policy.Decision{Action: policy.Deny, Rule: v.decision.Rule, Reason: "requests to this host are read, and QUIC hides them; use TCP"}
+		}
 	}
 }
 
@@ -123,7 +126,7 @@ func (v *verdict) complete(p rules, now time.Time) {
 // unless a rule has the address.
 func judge(p rules, t policy.Target, now time.Time) policy.Decision {
 	d := p.Decide(t, now)
-	if d.Action == policy.Allow && !d.Observed && t.Name == "" && p.ByName() && (d.Rule == nil || d.Rule.Host != "") {
+	if d.Action == policy.Allow && !d.Observed && t.Name == "" && p.ByName() && (d.Rule == nil || !d.Rule.Prefix.IsValid() && d.Rule.Host != config.Localhost) {
 		return policy.Decision{Action: policy.Deny, Reason: "the address was not told for an allowed name"}
 	}
 	return d

@@ -4,6 +4,10 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"time"
+
+	"osaurus-sandbox/network/names"
+	"osaurus-sandbox/network/policy"
 )
 
 // resolver answers DNS. *names.Server implements it.
@@ -16,11 +20,63 @@ type resolver interface {
 	Forget(subject netip.Addr)
 }
 
-// noNames answers nothing, and knows no names.
-type noNames struct{}
+// newResolver returns the name server of all subjects, and what it has told them.
+func (g *Gateway) newResolver() (*names.Table, *names.Server) {
+	table := names.NewTable()
+	records, _ := g.dialer.(names.Records)
+	return table, names.NewServer(names.Options{
+		Table: table, Decide: g.mayResolve, Permit: g.mayLearn, Record: g.recordQuery,
+		Resolver: g.dialer, Records: records,
+		Open: func(a netip.Addr) bool {
+			m := g.members.at(a)
+			return m != nil && !g.policy(m.subject).ByName()
+		},
+	})
+}
 
-func (noNames) Lookup(_, _ netip.Addr) []string                         { return nil }
-func (noNames) Held(_, _ netip.Addr) (string, bool)                     { return "", false }
-func (noNames) Answer(context.Context, netip.Addr, []byte, bool) []byte { return nil }
-func (noNames) ServeStream(_ context.Context, c net.Conn)               { _ = c.Close() }
-func (noNames) Forget(netip.Addr)                                       {}
+var notJoined = policy.Decision{Action: policy.Deny, Reason: "the room was removed"}
+
+// mayResolve decides whether a subject may resolve a name.
+func (g *Gateway) mayResolve(a netip.Addr, name string) policy.Decision {
+	m := g.members.at(a)
+	if m == nil {
+		return notJoined
+	}
+	return g.policy(m.subject).Resolve(name, time.Now())
+}
+
+// mayLearn decides whether a subject may be told an address for a name. Each flow to it is decided
+// again: this keeps programs from trying an address in vain.
+func (g *Gateway) mayLearn(a netip.Addr, name string, addr netip.Addr) policy.Decision {
+	m := g.members.at(a)
+	if m == nil {
+		return notJoined
+	}
+	p, now := g.policy(m.subject), time.Now()
+	t := policy.Target{Protocol: policy.TCP, Name: name, Addr: addr}
+	if name != "" {
+		if d := p.Resolve(name, now); d.Rule != nil { // it may be for a protocol and a port
+			t.Port = d.Rule.FirstPort
+			if d.Rule.Protocol != "" {
+				t.Protocol = policy.Protocol(d.Rule.Protocol)
+			}
+		}
+	}
+	return p.Decide(t, now)
+}
+
+// recordQuery records a query that was answered.
+func (g *Gateway) recordQuery(q names.Query) {
+	m := g.members.at(q.Subject)
+	if m == nil {
+		return
+	}
+	if q.Decision.Action == policy.Deny {
+		g.refused.Add(1)
+	}
+	now := time.Now()
+	g.record(Flow{
+		Subject: m.subject, Began: now, Ended: now, Error: q.Error, Decision: q.Decision,
+		Target: policy.Target{Protocol: policy.UDP, Name: q.Name, Port: portDNS},
+	})
+}

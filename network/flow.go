@@ -34,6 +34,7 @@ type flow struct {
 	record Flow
 	asked  bool // a person allowed it
 	opened bool
+	quiet  bool
 }
 
 // begin registers a flow. It returns nil if the gateway is closed or the subject has left.
@@ -43,7 +44,7 @@ func (g *Gateway) begin(m *member, v verdict, timeout time.Duration) *flow {
 	if g.closed || g.members.at(m.addr) != m {
 		return nil
 	}
-	f := &flow{gateway: g, member: m, opened: v.opened}
+	f := &flow{gateway: g, member: m, opened: v.opened, quiet: v.quiet}
 	f.record = Flow{Subject: m.subject, Began: time.Now(), Target: v.target, Decision: v.decision}
 	f.Context, f.cancel = context.WithCancelCause(g.ctx)
 	f.timeout.Store(int64(timeout))
@@ -68,7 +69,9 @@ func (f *flow) end(err error) {
 	}
 	record := f.record
 	g.mu.Unlock()
-	g.record(record)
+	if !f.quiet {
+		g.record(record)
+	}
 	g.running.Done()
 }
 

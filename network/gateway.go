@@ -23,6 +23,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network/intercept"
 	"osaurus-sandbox/network/link"
 	"osaurus-sandbox/network/policy"
 )
@@ -42,6 +43,14 @@ type Options struct {
 	Ask func(context.Context, Subject, policy.Target) bool
 	// Record is told of each flow when it is refused, and when it ends. It must not block.
 	Record func(Flow)
+	// Opens reports whether a subject's connections to a host are opened though no rule asks for
+	// it, since secrets are bound to the host. For one that is opened it sets what
+	// intercept.Serve needs and the gateway does not know: Authority, Credentials, Foreign,
+	// Redact, Roots, Record and Agent. It is called for each connection and must be fast. The
+	// options are nil while it is not known whether the connection is made. Nil opens no TLS.
+	Opens func(s Subject, host string, o *intercept.Options) bool
+	// AgentName returns the name of an agent, for advice. Nil leaves NAME in its place.
+	AgentName func(config.AgentID) string
 	// Dialer reaches the outside. Nil is this computer's network, with its proxy settings.
 	Dialer Dialer
 	Log    *slog.Logger
@@ -83,7 +92,6 @@ type Gateway struct {
 	dialer                    Dialer
 	names                     told
 	dns                       resolver
-	open                      opener // nil refuses what has to be opened
 	link                      *link.Endpoint
 	stack                     *stack.Stack
 	forwarder                 *tcp.Forwarder
@@ -117,8 +125,6 @@ func newGateway(o Options) *Gateway {
 	g := &Gateway{
 		options: o, dialer: o.Dialer, askTimeout: askTimeout,
 		policy:  func(s Subject) rules { return o.Policy(s) },
-		names:   noNames{},
-		dns:     noNames{},
 		members: newMembers(),
 		buffers: newBuffers(copyBuffer), datagrams: newBuffers(maxDatagram),
 		allFlows: limit{max: maxAllFlows}, allHalfOpen: limit{max: maxAllHalfOpen},
@@ -128,6 +134,7 @@ func newGateway(o Options) *Gateway {
 	if g.dialer == nil {
 		g.dialer = newHostDialer()
 	}
+	g.names, g.dns = g.newResolver()
 	return g
 }
 

@@ -153,6 +153,9 @@ func (f *flow) start(dst, src end, count *atomic.Int64) *direction {
 
 // interrupt stops a direction, and leaves both ends open.
 func (d *direction) interrupt(src end) {
+	if d == nil {
+		return
+	}
 	d.interrupted.Store(true)
 	_ = src.SetReadDeadline(time.Unix(1, 0))
 	<-d.done
@@ -165,8 +168,7 @@ func (f *flow) finish(guest, host end, first []byte, back *direction) error {
 	if err == nil {
 		err = f.copy(&direction{}, host, guest, &f.sent)
 	} else {
-		guest.abort()
-		host.abort()
+		f.cancel(err)
 	}
 	if <-back.done; err == nil {
 		err = back.err
@@ -191,8 +193,7 @@ func (f *flow) copy(d *direction, dst, src end, count *atomic.Int64) error {
 			_ = dst.CloseWrite()
 			return nil
 		default:
-			dst.abort()
-			src.abort()
+			f.cancel(err) // resets both ends
 			return err
 		}
 	}

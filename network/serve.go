@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -12,22 +13,9 @@ import (
 	"time"
 
 	"osaurus-sandbox/network/hello"
+	"osaurus-sandbox/network/intercept"
 	"osaurus-sandbox/network/policy"
 )
-
-// opening is a connection whose requests have to be read.
-type opening struct {
-	Subject Subject
-	Target  policy.Target
-	TLS     bool
-	// Dial reaches the target. It may be called several times.
-	Dial func(context.Context) (net.Conn, error)
-	// Authorize decides about a request. It may wait for a person.
-	Authorize func(ctx context.Context, method, path string) policy.Decision
-}
-
-// opener serves a client whose requests have to be read, until its connection ends.
-type opener func(ctx context.Context, client net.Conn, o opening) error
 
 // serve runs a connection that the client has made.
 func (c *connection) serve() error {
@@ -38,10 +26,8 @@ func (c *connection) serve() error {
 	case v.target.Port == portDNS:
 		c.gateway.dns.ServeStream(c.flow, c.counted(nil))
 		return nil
-	case v.opened:
-		return c.open(nil)
-	case v.sniff:
-		return c.relayChecked()
+	case v.opened || v.sniff:
+		return c.serveChecked()
 	}
 	return c.flow.relay(c.in, c.out)
 }
@@ -106,8 +92,11 @@ func (c *connection) text() string {
 		what = t.Addr.String()
 	}
 	text := fmt.Sprintf("The sandbox refuses %s: %s.", what, strings.TrimSuffix(d.Reason, "."))
-	if d.Advice != "" {
-		text += "\n" + d.Advice
+	if advice := d.Advice; advice != "" {
+		if name := c.gateway.options.AgentName; name != nil {
+			advice = strings.Replace(advice, "NAME", name(c.flow.member.subject.Agent), 1)
+		}
+		text += "\n" + advice
 	}
 	return text
 }
@@ -122,112 +111,109 @@ func (c *connection) deny(kind hello.Kind, d policy.Decision) error {
 	return errRefused
 }
 
-// check decides about the name for which a client asks. It returns an empty decision if that is the
-// one that was decided already.
+// check decides about the name for which a client asks, and changes the verdict.
 func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 	v := &c.verdict
-	allowed := policy.Decision{Action: policy.Allow}
+	if v.target.Name == "" || name == v.target.Name || kind == hello.Other || kind == hello.SSH {
+		return v.decision // the address was told for an allowed name
+	}
+	d := policy.Decision{Action: policy.Deny}
 	switch {
-	case kind == hello.Other || kind == hello.SSH:
-		return allowed // its address was told for an allowed name
 	case kind == hello.HTTP2:
-		return policy.Decision{Action: policy.Deny, Reason: "HTTP/2 without TLS hides the name that it asks for"}
+		return v.decision // each request is decided
 	case kind == hello.Invalid:
-		return policy.Decision{Action: policy.Deny, Reason: "the first message is not valid"}
-	case name == v.target.Name:
-		return allowed
+		d.Reason = "the first message is not valid"
 	case name == "":
-		return policy.Decision{Action: policy.Deny, Reason: "the program does not say which name it asks for"}
+		d.Reason = "the program does not say which name it asks for"
 	case !slices.Contains(v.names, name):
-		return policy.Decision{Action: policy.Deny, Reason: fmt.Sprintf("the program asks for %q at an address of %s", name, v.target.Name)}
+		d.Reason = fmt.Sprintf("the program asks for %q at an address of %s", name, v.target.Name)
+	default:
+		t := v.target
+		t.Name = name
+		names := v.names
+		*v = c.gateway.weigh(c.flow.member, t, []string{name})
+		v.names = names
+		if v.decision.Action == policy.Ask {
+			c.gateway.ask(c.flow, v)
+		}
+		c.flow.update(func(r *Flow) { r.Target, r.Decision = v.target, v.decision })
+		return v.decision
 	}
-	t := v.target
-	t.Name = name
-	other := c.gateway.weigh(c.flow.member, t, []string{name})
-	if other.decision.Action == policy.Ask {
-		c.gateway.ask(c.flow, &other)
-	}
-	if other.opened && other.decision.Action == policy.Allow {
-		return policy.Decision{Action: policy.Deny, Reason: name + " shares its address with " + v.target.Name}
-	}
-	v.target, v.decision = other.target, other.decision
-	c.flow.update(func(r *Flow) { r.Target, r.Decision = other.target, other.decision })
-	return other.decision
+	return d
 }
 
-// relayChecked relays, but holds the client's first bytes until the name in them is decided. What the
-// server sends flows at once: some protocols begin with it.
-func (c *connection) relayChecked() error {
+// serveChecked holds the client's first bytes until the name in them is decided. What the server
+// sends flows at once, unless requests have to be read: some protocols begin with it.
+func (c *connection) serveChecked() error {
 	host := newHostConn(c.out)
 	stop := context.AfterFunc(c.flow, func() {
 		c.in.abort()
 		host.abort()
 	})
 	defer stop()
-	back := c.flow.start(c.in, host, &c.flow.received)
-	first, kind, name, err := c.first(0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		host.abort()
-		<-back.done
+	var back *direction
+	patience := firstBytesTimeout
+	if !c.verdict.opened {
+		back, patience = c.flow.start(c.in, host, &c.flow.received), 0
+	}
+	first, kind, name, err := c.first(patience)
+	if err != nil && !(errors.Is(err, io.EOF) && len(first) == 0 && !c.verdict.opened) {
+		back.interrupt(host)
 		return err
 	}
-	d := policy.Decision{Action: policy.Allow}
-	if len(first) > 0 && (kind != hello.HTTP2 || c.gateway.open == nil) {
+	d := c.verdict.decision
+	if len(first) > 0 {
 		d = c.check(kind, name)
 	}
-	if d.Action == policy.Deny {
+	requests := kind == hello.HTTP || kind == hello.HTTP2 || kind == hello.TLS && c.verdict.opened
+	switch {
+	case d.Action == policy.Deny:
 		back.interrupt(host)
 		return c.deny(kind, d)
-	}
-	if (kind == hello.HTTP || kind == hello.HTTP2) && c.gateway.open != nil {
-		// The next request may ask for another host.
+	case requests:
+		back.interrupt(host) // the next request may ask for another host
+		return c.intercept(first, kind == hello.TLS)
+	case c.verdict.opened:
 		back.interrupt(host)
-		return c.open(&opened{first, kind})
+		d.Reason = "only HTTP requests are allowed here, and the program speaks something else"
+		return c.deny(kind, d)
 	}
 	return c.flow.finish(c.in, host, first, back)
 }
 
-// opened is what was read of a client before it is known that it is opened.
-type opened struct {
-	first []byte
-	kind  hello.Kind
-}
-
-// open gives the connection to the opener.
-func (c *connection) open(o *opened) error {
-	v := &c.verdict
-	if o == nil {
-		first, kind, _, err := c.first(firstBytesTimeout)
-		if err != nil {
-			return err
-		}
-		o = &opened{first, kind}
+// intercept decides about each request.
+func (c *connection) intercept(first []byte, secured bool) error {
+	v, g, s := &c.verdict, c.gateway, c.flow.member.subject
+	var o intercept.Options
+	o.Name, o.Port, o.TLS, o.Log = v.target.Name, v.target.Port, secured, g.options.Log
+	if o.Name == "" {
+		o.Name = v.target.Addr.String()
 	}
-	speaksHTTP := o.kind == hello.TLS || o.kind == hello.HTTP || o.kind == hello.HTTP2
-	if c.gateway.open == nil || !speaksHTTP {
-		return c.deny(o.kind, policy.Decision{Rule: v.decision.Rule, Reason: "a rule allows only some HTTP requests, and this is none that can be read"})
+	if g.options.Opens != nil {
+		g.options.Opens(s, o.Name, &o)
 	}
-	defer context.AfterFunc(c.flow, c.in.abort)()
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Cleartext = v.target.Addr.IsLoopback()
 	var once sync.Once
-	return c.gateway.open(c.flow, c.counted(o.first), opening{
-		Subject: c.flow.member.subject, Target: v.target, TLS: o.kind == hello.TLS,
-		Dial: func(ctx context.Context) (conn net.Conn, err error) {
-			once.Do(func() { conn, c.out = c.out, nil })
-			if conn != nil {
-				return conn, nil
-			}
-			return c.gateway.dial(c.flow, v.target)
-		},
-		Authorize: func(ctx context.Context, method, path string) policy.Decision {
-			t := v.target
-			t.Method, t.Path = method, path
-			w := c.gateway.weigh(c.flow.member, t, []string{t.Name})
-			if w.decision.Action == policy.Ask && ctx.Err() == nil {
-				c.gateway.ask(c.flow, &w)
-			}
-			return w.decision
-		},
-	})
+	o.Dial = func(context.Context) (conn net.Conn, err error) {
+		once.Do(func() { conn, c.out = c.out, nil })
+		if conn != nil {
+			return conn, nil
+		}
+		return g.dial(c.flow, v.target)
+	}
+	o.Authorize = func(ctx context.Context, method, path string) policy.Decision {
+		t := v.target
+		t.Method, t.Path = method, path
+		w := g.weigh(c.flow.member, t, []string{t.Name})
+		if w.decision.Action == policy.Ask && ctx.Err() == nil {
+			g.ask(c.flow, &w)
+		}
+		return w.decision
+	}
+	return intercept.Serve(c.flow, c.counted(first), o)
 }
 
 // countedConn counts what passes, and reads what was read before first.

@@ -50,7 +50,7 @@ func (g *Gateway) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	switch to.Port() {
 	case portDNS:
 		v.target = policy.Target{Protocol: policy.TCP, Addr: to.Addr(), Port: portDNS}
-		v.decision = policy.Decision{Action: policy.Allow, Reason: "the gateway answers DNS"}
+		v.decision, v.quiet = policy.Decision{Action: policy.Allow}, true
 	case portDNSOverTLS:
 		v.target = policy.Target{Protocol: policy.TCP, Addr: to.Addr(), Port: portDNSOverTLS}
 		v.decision = policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}
@@ -166,7 +166,7 @@ type connection struct {
 	gateway *Gateway
 	flow    *flow
 	verdict verdict
-	out     net.Conn // nil for those that are refused, opened, or answered here
+	out     net.Conn // nil for those that are refused or answered here
 	in      *guestConn
 }
 
@@ -179,7 +179,7 @@ func (c *connection) prepare() error {
 			return errRefused
 		}
 	}
-	if v.decision.Action == policy.Deny || v.opened || v.target.Port == portDNS {
+	if v.decision.Action == policy.Deny || v.target.Port == portDNS {
 		return nil
 	}
 	out, err := c.gateway.dial(c.flow, v.target)

@@ -2,11 +2,14 @@
 package networktest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"testing"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -16,6 +19,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
 
 	"osaurus-sandbox/network/link"
 )
@@ -65,6 +69,14 @@ func (g *Guest) Add(t testing.TB, a netip.Addr) {
 	}
 }
 
+// Remove takes an address from the guest again.
+func (g *Guest) Remove(a netip.Addr) error {
+	if err := g.Stack.RemoveAddress(nic, tcpip.AddrFrom4(a.As4())); err != nil {
+		return errors.New(err.String())
+	}
+	return nil
+}
+
 // Dial connects by TCP from one of the guest's addresses.
 func (g *Guest) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (*gonet.TCPConn, error) {
 	return gonet.DialTCPWithBind(ctx, g.Stack, full(netip.AddrPortFrom(from, 0)), full(to), ipv4.ProtocolNumber)
@@ -74,6 +86,43 @@ func (g *Guest) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (*
 func (g *Guest) DialUDP(from netip.Addr, to netip.AddrPort) (*gonet.UDPConn, error) {
 	near, far := full(netip.AddrPortFrom(from, 0)), full(to)
 	return gonet.DialUDP(g.Stack, &near, &far, ipv4.ProtocolNumber)
+}
+
+// pingTimeout is how long Ping waits.
+const pingTimeout = time.Minute
+
+// Ping sends an echo request, and returns the payload of the reply.
+func (g *Guest) Ping(from, to netip.Addr, payload string) (string, error) {
+	var queue waiter.Queue
+	ep, err := g.Stack.NewEndpoint(icmp.ProtocolNumber4, ipv4.ProtocolNumber, &queue)
+	if err != nil {
+		return "", errors.New(err.String())
+	}
+	defer ep.Close()
+	entry, ready := waiter.NewChannelEntry(waiter.ReadableEvents)
+	queue.EventRegister(&entry)
+	defer queue.EventUnregister(&entry)
+	if err := ep.Bind(full(netip.AddrPortFrom(from, 0))); err != nil {
+		return "", errors.New(err.String())
+	}
+	if err := ep.Connect(full(netip.AddrPortFrom(to, 0))); err != nil {
+		return "", errors.New(err.String())
+	}
+	request := append(make(header.ICMPv4, header.ICMPv4MinimumSize), payload...)
+	request.SetType(header.ICMPv4Echo)
+	if _, err := ep.Write(bytes.NewReader(request), tcpip.WriteOptions{}); err != nil {
+		return "", errors.New(err.String())
+	}
+	select {
+	case <-ready:
+	case <-time.After(pingTimeout):
+		return "", os.ErrDeadlineExceeded
+	}
+	var reply bytes.Buffer
+	if _, err := ep.Read(&reply, tcpip.ReadOptions{}); err != nil {
+		return "", errors.New(err.String())
+	}
+	return string(reply.Bytes()[header.ICMPv4MinimumSize:]), nil
 }
 
 // Listen accepts TCP connections.

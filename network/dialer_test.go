@@ -1,0 +1,128 @@
+package network
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"osaurus-sandbox/network/networktest"
+	"osaurus-sandbox/network/policy"
+)
+
+// proxy is an HTTP proxy that connects every request to itself, and echoes.
+func proxy(t *testing.T, requests chan<- *http.Request, status string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			reader := bufio.NewReader(c)
+			if r, err := http.ReadRequest(reader); err == nil {
+				requests <- r
+				io.WriteString(c, "HTTP/1.1 "+status+"\r\n\r\nwelcome ")
+				io.Copy(c, reader)
+			}
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+func TestProxySettingsOfThisComputerAreHonoured(t *testing.T) {
+	requests := make(chan *http.Request, 8)
+	at := proxy(t, requests, "200 OK")
+	for _, v := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "NO_PROXY", "REQUEST_METHOD"} {
+		t.Setenv(v, "")
+	}
+	t.Setenv("https_proxy", "http://user:word@"+at)
+	t.Setenv("no_proxy", "direct.example,127.0.0.0/8,203.0.113.128/25")
+	d := newHostDialer()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := d.Dial(ctx, policy.TCP, "api.example", netip.MustParseAddrPort("203.0.113.5:443"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := networktest.Exchange(c, "hello"); err != nil || got != "welcome hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	r := <-requests
+	if r.Method != http.MethodConnect || r.Host != "api.example:443" || r.Header.Get("Proxy-Authorization") != "Basic dXNlcjp3b3Jk" {
+		t.Errorf("the proxy was asked %s %s with %v", r.Method, r.Host, r.Header)
+	}
+	for _, tt := range []struct {
+		name, to string
+		proxied  bool
+	}{
+		{"api.example", "203.0.113.5:443", true},
+		{"", "203.0.113.5:443", true},
+		{"direct.example", "203.0.113.5:443", false},
+		{"api.example", "203.0.113.200:443", false},
+		{"localhost", "127.0.0.1:443", false},
+		{"api.example", "203.0.113.5:80", false}, // http_proxy is not set
+	} {
+		got, err := d.proxyFor(tt.name, netip.MustParseAddrPort(tt.to))
+		if err != nil || (got != nil) != tt.proxied {
+			t.Errorf("%s at %s: proxy %v, %v", tt.name, tt.to, got, err)
+		}
+	}
+}
+
+func TestProxyThatRefuses(t *testing.T) {
+	requests := make(chan *http.Request, 1)
+	t.Setenv("HTTPS_PROXY", "http://"+proxy(t, requests, "407 Proxy Authentication Required"))
+	t.Setenv("NO_PROXY", "")
+	t.Setenv("no_proxy", "")
+	_, err := newHostDialer().Dial(context.Background(), policy.TCP, "api.example", netip.MustParseAddrPort("203.0.113.5:443"))
+	if err == nil || !strings.Contains(err.Error(), "407") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProxyThatIsSilent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("HTTPS_PROXY", "http://"+l.Addr().String())
+	t.Setenv("NO_PROXY", "")
+	t.Setenv("no_proxy", "")
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if c, err := newHostDialer().Dial(ctx, policy.TCP, "api.example", netip.MustParseAddrPort("203.0.113.5:443")); err == nil {
+		c.Close()
+		t.Error("a proxy that says nothing connected")
+	}
+}
+
+func TestTheAddressIsDialedAndNotTheName(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := newHostDialer().Dial(context.Background(), policy.TCP, "no-such-name.invalid", l.Addr().(*net.TCPAddr).AddrPort())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
