@@ -110,7 +110,7 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 		}
 		return reply{}
 	case kind == dns.TypePTR && strings.HasSuffix(name, ".arpa"):
-		return s.reverse(ctx, who, name)
+		return s.reverse(who, name)
 	}
 	q := Query{Subject: who, Name: name, Type: dns.Type(kind).String(), Decision: s.Decide(who, name)}
 	switch {
@@ -173,42 +173,25 @@ func (s *Server) address(ctx context.Context, q Query) reply {
 	return addresses(q.Addrs, min(result.ttl, answerTTL))
 }
 
-// reverse answers for the name of an address. What the subject was told for it comes first.
-func (s *Server) reverse(ctx context.Context, who netip.Addr, name string) reply {
-	unknown := reply{rcode: dns.RcodeNameError}
-	addr, ok := reverseAddr(name)
-	if !ok {
-		return unknown
+// reverse answers for the name of an address with what the subject was told.
+func (s *Server) reverse(who netip.Addr, name string) reply {
+	labels := strings.Split(strings.TrimSuffix(name, ".in-addr.arpa"), ".")
+	slices.Reverse(labels)
+	addr, err := netip.ParseAddr(strings.Join(labels, "."))
+	if err != nil {
+		return reply{rcode: dns.RcodeNameError}
 	}
 	hosts := s.Table.Lookup(who, addr)
 	if held, ok := s.Table.Held(who, addr); ok {
 		hosts = append(hosts, held)
 	}
-	if len(hosts) == 0 && s.Records != nil && s.Open != nil && s.Open(who) && s.Permit(who, "", addr).Action == policy.Allow {
-		q := Query{Subject: who, Name: name, Type: "PTR", Decision: policy.Decision{Action: policy.Allow}}
-		if reason := s.budgets.spend(who, name, true); reason != "" {
-			return s.limit(q, reason)
-		}
-		result := s.lookups.do(ctx, "PTR "+name, func(ctx context.Context) (r result) {
-			var found []string
-			found, r.err = s.Records.LookupAddr(ctx, addr.String())
-			for _, host := range found {
-				r.records = append(r.records, pointer(host))
-			}
-			return r
-		})
-		if result.err != nil {
-			return s.fail(q, result.err)
-		}
-		s.record(q)
-		return reply{records: result.records}
-	}
 	if len(hosts) == 0 {
-		return unknown
+		return reply{rcode: dns.RcodeNameError}
 	}
 	var r reply
 	for _, host := range hosts[max(0, len(hosts)-maxReverse):] {
-		r.records = append(r.records, pointer(host))
+		header := dns.RR_Header{Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: seconds(heldTTL)}
+		r.records = append(r.records, &dns.PTR{Hdr: header, Ptr: dns.Fqdn(host)})
 	}
 	return r
 }
@@ -231,7 +214,6 @@ func (s *Server) refuse(q Query, kind uint16) reply {
 }
 
 func (s *Server) limit(q Query, reason string) reply {
-	s.limited.Add(1)
 	q.Decision = policy.Decision{Action: policy.Deny, Reason: reason}
 	s.record(q)
 	return reply{rcode: dns.RcodeRefused, reason: reason}
@@ -262,10 +244,6 @@ func addresses(addrs []netip.Addr, ttl time.Duration) (r reply) {
 	return r
 }
 
-func pointer(host string) dns.RR {
-	return &dns.PTR{Hdr: dns.RR_Header{Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: seconds(heldTTL)}, Ptr: dns.Fqdn(host)}
-}
-
 func seconds(d time.Duration) uint32 { return uint32(max(d, 0) / time.Second) }
 
 // valid reports whether a name has only characters of host names and of service labels.
@@ -282,27 +260,9 @@ func endsInNumber(name string) bool {
 	return isHex && strings.Trim(hex, "0123456789abcdef") == "" || strings.Trim(last, "0123456789") == ""
 }
 
-// reverseAddr returns the address of a name below in-addr.arpa.
-func reverseAddr(name string) (netip.Addr, bool) {
-	labels := strings.Split(strings.TrimSuffix(name, ".in-addr.arpa"), ".")
-	slices.Reverse(labels)
-	a, err := netip.ParseAddr(strings.Join(labels, "."))
-	return a, err == nil && a.Is4()
-}
-
 func isQuery(m []byte) bool { return len(m) >= headerLen && m[2]&0x80 == 0 }
 
 // status returns an answer that is only a header.
 func status(query []byte, rcode int) []byte {
 	return append([]byte{query[0], query[1], query[2]&0x79 | 0x80, 0x80 | byte(rcode)}, make([]byte, headerLen-4)...)
-}
-
-// busy returns the answer to a query for which there is no time: the query itself, marked as failed.
-func busy(query []byte) []byte {
-	if !isQuery(query) {
-		return nil
-	}
-	m := slices.Clone(query)
-	m[2], m[3] = m[2]|0x80, 0x80|dns.RcodeServerFailure
-	return m
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/network/names"
 )
 
@@ -75,64 +73,6 @@ func TestSilentResolver(t *testing.T) {
 	})
 }
 
-// A room whose queries all wait gets no more of them; another room is answered.
-func TestSlowAnswersStopNobodyElse(t *testing.T) {
-	up := &slow{release: make(chan struct{})}
-	g := serve(t, up, nil)
-	defer close(up.release)
-	busy, err := net.Dial("udp", g.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer busy.Close()
-	failed := 0
-	_ = busy.SetDeadline(time.Now().Add(timetest.Limit))
-	for i := 0; failed == 0; i++ {
-		query, _ := question(fmt.Sprint("slow", i, ".org"), dns.TypeA).Pack()
-		if _, err := busy.Write(query); err != nil {
-			t.Fatal(err)
-		}
-		if up.calls.Load() >= 90 { // the limit is near: now each is answered or waits
-			_ = busy.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-			if n, err := busy.Read(make([]byte, 512)); err == nil && n > 0 {
-				failed++
-			}
-		}
-		if i > 100_000 {
-			t.Fatal("there is no limit")
-		}
-	}
-	if g.Limited() == 0 || up.calls.Load() > 96+96 {
-		t.Errorf("%d limited, %d lookups", g.Limited(), up.calls.Load())
-	}
-	// The kernel may drop a datagram beside so many others. Resolvers ask again, too.
-	other := &dns.Client{Timeout: time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
-	timetest.Eventually(t, "another room is answered", func() bool {
-		m, _, err := other.Exchange(question("fast.org", dns.TypeA), g.address)
-		return err == nil && len(m.Answer) == 1
-	})
-}
-
-// Idle connections of one room do not take those of others.
-func TestStreamsAreLimited(t *testing.T) {
-	u := newUpstream(t)
-	g := serve(t, u, nil)
-	u.add("a.org", "60 IN A 192.0.2.1")
-	for range 50 {
-		c, err := net.Dial("tcp", g.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	timetest.Eventually(t, "connections are refused", func() bool { return g.Limited() >= 42 })
-	other := &dns.Client{Net: "tcp", Timeout: timetest.Limit, Dialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}}
-	m, _, err := other.Exchange(question("a.org", dns.TypeA), g.address)
-	if err != nil || len(m.Answer) != 1 {
-		t.Errorf("another room: %v %v", m, err)
-	}
-}
-
 // constant is a resolver that has an address for each name, and counts the bytes that leave.
 type constant struct {
 	mu    sync.Mutex
@@ -184,8 +124,8 @@ func TestTunnels(t *testing.T) {
 		for name := range up.names {
 			sent += len(name)
 		}
-		if sent > 90_000 || refused < 3000 || s.Limited() != uint64(refused) {
-			t.Errorf("%d bytes left in an hour, %d queries were refused, %d counted", sent, refused, s.Limited())
+		if sent > 90_000 || refused < 3000 {
+			t.Errorf("%d bytes left in an hour, %d queries were refused", sent, refused)
 		}
 	})
 }

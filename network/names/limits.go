@@ -26,43 +26,6 @@ const (
 	nameBurst = 3000
 )
 
-// Work in flight. A query waits for the outside at most lookupTimeout and holds some 16 KiB.
-const (
-	queriesOfAll  = 512
-	queriesOfEach = 96
-	streamsOfAll  = 64
-	streamsOfEach = 8
-)
-
-// slots bounds what subjects do at once, each and together.
-type slots struct {
-	all, each int
-
-	mu    sync.Mutex
-	used  int
-	users map[netip.Addr]int
-}
-
-func (s *slots) take(who netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used >= s.all || s.users[who] >= s.each {
-		return false
-	}
-	s.used++
-	s.users[who]++
-	return true
-}
-
-func (s *slots) give(who netip.Addr) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used--
-	if s.users[who]--; s.users[who] == 0 {
-		delete(s.users, who)
-	}
-}
-
 // budgets bounds the new names of subjects.
 type budgets struct {
 	mu       sync.Mutex
