@@ -178,7 +178,7 @@ func (s *substitution) stray(text, where string) {
 		if c := &s.x.Credentials[i]; strings.Contains(text, c.Placeholder) {
 			s.refuse(fmt.Sprintf("the placeholder of %s is in %s; for %s it belongs into %s", c.Secret, where, s.x.Name, c.place()),
 				fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s with --header, --query or --basic (now %s)",
-					cmp.Or(string(s.x.Agent), "NAME"), c.Secret, s.x.Name, c.option()))
+					s.x.agent(), c.Secret, s.x.Name, c.option()))
 			return
 		}
 	}
@@ -186,7 +186,7 @@ func (s *substitution) stray(text, where string) {
 		if strings.Contains(text, c.Placeholder) {
 			s.refuse(fmt.Sprintf("%s is bound to %s, and its placeholder is in %s of a request to %s",
 				c.Secret, cmp.Or(strings.Join(c.Hosts, ", "), "no host"), where, s.x.Name),
-				fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s", cmp.Or(string(s.x.Agent), "NAME"), c.Secret, s.x.Name))
+				fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s", s.x.agent(), c.Secret, s.x.Name))
 			return
 		}
 	}

@@ -9,10 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network/policy"
 )
@@ -51,12 +53,7 @@ func TestForwards(t *testing.T) {
 func TestRefusesRequestsOfThePolicy(t *testing.T) {
 	versions(t, func(t *testing.T, secure bool, major int) {
 		l := newLab(t, secure, nil)
-		l.options.Authorize = func(_ context.Context, method, path string) policy.Decision {
-			if method == "GET" && strings.HasPrefix(path, "/v1/") {
-				return policy.Decision{Action: policy.Allow}
-			}
-			return policy.Decision{Action: policy.Deny, Reason: "only GET /v1/* is allowed", Advice: "osaurus-sandbox network allow alice " + host}
-		}
+		rules(t, l, "allow "+host+" method=GET path=/v1/*", "deny "+host+" path=/v1/admin/*")
 		c := l.client(major)
 		for _, test := range []struct {
 			method, path string
@@ -74,6 +71,11 @@ func TestRefusesRequestsOfThePolicy(t *testing.T) {
 			{"GET", "/v1%2Fx", "", false},
 			{"GET", "/v1/x%00", "", false},
 			{"GET", "//v1/x", "", false},
+			{"GET", "/v1/admin/x", "", false},
+			{"GET", "/v1//admin/x", "", false},
+			{"GET", "/v1/admin;a=b/x", "", false},
+			{"GET", "/v1/%2561dmin/x", "", false},
+			{"GET", "/v1/x%20y", "", true},
 			{"GET", "/v1/x?_method=DELETE", "", false},
 			{"GET", "/v1/x", "X-Http-Method-Override", false},
 		} {
@@ -90,13 +92,31 @@ func TestRefusesRequestsOfThePolicy(t *testing.T) {
 				t.Errorf("%s %s: %v %s", test.method, test.path, res, page)
 			}
 		}
-		_, page := l.do(c, "PUT", "/v1/x?key=private", "", nil)
-		want := fmt.Sprintf("The sandbox's network gateway refused this request.\n\nrequest: PUT %s://%s/v1/x\nreason:  only GET /v1/* is allowed\nchange:  osaurus-sandbox network allow alice %s\n",
-			map[bool]string{true: "https", false: "http"}[secure], host, host)
-		if page != want {
-			t.Errorf("the page is\n%s\nwant\n%s", page, want)
+		_, page := l.do(c, "PUT", "/v1/admin/x?key=private", "", nil)
+		want := fmt.Sprintf("The sandbox's network gateway refused this request.\n\nrequest: PUT %s://%s/v1/admin/x\nreason:  ",
+			map[bool]string{true: "https", false: "http"}[secure], host)
+		if !strings.HasPrefix(page, want) || !strings.Contains(page, "\nrule:    deny "+host+" path=/v1/admin/*\n") || strings.Contains(page, "private") {
+			t.Errorf("the page is\n%s", page)
 		}
 	})
+}
+
+// rules lets the policy decide about requests.
+func rules(t *testing.T, l *lab, texts ...string) {
+	t.Helper()
+	p := policy.Policy{Mode: config.NetworkAllow}
+	for _, text := range texts {
+		r, err := config.ParseNetworkRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	l.options.Authorize = func(_ context.Context, method, path string) policy.Decision {
+		return p.Decide(policy.Target{
+			Protocol: policy.TCP, Name: host, Addr: netip.MustParseAddr("93.184.216.34"), Port: l.options.Port, Method: method, Path: path,
+		}, time.Now())
+	}
 }
 
 // N08: a request for another host than the connection's is refused.

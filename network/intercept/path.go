@@ -1,69 +1,27 @@
 package intercept
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 )
 
-// maxDecodings is how often a server may decode a path by mistake.
-const maxDecodings = 3
-
-// spellings returns the ways in which servers read a path. All of them have to be allowed, or a path
-// could be read here as one and there as another.
-func spellings(u *url.URL) ([]string, error) {
-	if !strings.HasPrefix(u.Path, "/") {
-		return nil, errors.New("the path does not begin with a slash")
+// paths returns the ways in which servers read a path beyond those that policy knows: decoded twice,
+// and without parameters ("/a;b=c/d").
+func paths(u *url.URL) []string {
+	list := []string{u.EscapedPath()}
+	if strings.Contains(u.Path, "%") {
+		list = append(list, u.Path)
 	}
-	if strings.ContainsFunc(u.Path, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return nil, errors.New("the path has a control character")
-	}
-	for text, i := u.Path, 0; ; i++ {
-		if hasDots(text) {
-			return nil, errors.New(`the path has a segment "." or ".."`)
+	if strings.Contains(u.Path, ";") {
+		segments := strings.Split(u.Path, "/")
+		for i, segment := range segments {
+			segments[i], _, _ = strings.Cut(segment, ";")
 		}
-		decoded, err := url.PathUnescape(text)
-		if err != nil || decoded == text || i == maxDecodings {
-			break
-		}
-		text = decoded
+		list = append(list, (&url.URL{Path: strings.Join(segments, "/")}).EscapedPath())
 	}
-	list := []string{u.Path}
-	if escaped := u.EscapedPath(); strings.Contains(strings.ToUpper(escaped), "%2F") {
-		list = append(list, escaped) // a slash inside of a segment
-	}
-	if plain := simplified(u.Path); plain != u.Path {
-		list = append(list, plain)
-	}
-	return list, nil
-}
-
-func separator(c rune) bool { return c == '/' || c == '\\' }
-
-// hasDots reports whether a segment is "." or "..", also with parameters ("..;a=b").
-func hasDots(path string) bool {
-	for segment := range strings.FieldsFuncSeq(path, separator) {
-		name, _, _ := strings.Cut(segment, ";")
-		if name == "." || name == ".." {
-			return true
-		}
-	}
-	return false
-}
-
-// simplified returns a path without parameters, repeated slashes and backslashes.
-func simplified(path string) string {
-	var b strings.Builder
-	for segment := range strings.FieldsFuncSeq(path, separator) {
-		name, _, _ := strings.Cut(segment, ";")
-		b.WriteString("/" + name)
-	}
-	if b.Len() == 0 || separator(rune(path[len(path)-1])) {
-		b.WriteByte('/')
-	}
-	return b.String()
+	return list
 }
 
 // methods returns the methods as which servers read a request: its own, and those of headers and the

@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ type refusal struct {
 func (r *refusal) Error() string { return r.reason }
 
 // denied is the refusal of a request by the policy.
-func denied(d policy.Decision, method, path string) *refusal {
-	r := &refusal{status: http.StatusForbidden, reason: d.Reason, advice: d.Advice}
+func (x *exchange) denied(d policy.Decision, method, path string) *refusal {
+	r := &refusal{status: http.StatusForbidden, reason: d.Reason, advice: strings.Replace(d.Advice, " NAME ", " "+x.agent()+" ", 1)}
 	if r.reason == "" {
 		r.reason = fmt.Sprintf("the network policy does not allow %s %s", clip(method), clip(path))
 	}
@@ -34,6 +35,9 @@ func denied(d policy.Decision, method, path string) *refusal {
 	}
 	return r
 }
+
+// agent returns the agent's name for advice.
+func (p *proxy) agent() string { return cmp.Or(string(p.Agent), "NAME") }
 
 // refuse answers a request that is not sent.
 func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {

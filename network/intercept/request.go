@@ -99,19 +99,15 @@ func (x *exchange) admit(r *http.Request) *refusal {
 	if refused := x.checkTarget(r); refused != nil {
 		return refused
 	}
-	paths, err := spellings(r.URL)
-	if err != nil {
-		return &refusal{status: http.StatusForbidden, reason: err.Error() + ", which servers read in different ways"}
-	}
 	names := methods(r)
 	if len(names) > maxMethods {
 		return &refusal{status: http.StatusForbidden, reason: "it names too many methods for itself"}
 	}
 	for _, method := range names {
-		for _, path := range paths {
+		for _, path := range paths(r.URL) {
 			x.record.Decision = x.Authorize(r.Context(), method, path)
 			if x.record.Decision.Action != policy.Allow {
-				return denied(x.record.Decision, method, path)
+				return x.denied(x.record.Decision, method, path)
 			}
 		}
 	}
@@ -129,6 +125,8 @@ func (x *exchange) checkTarget(r *http.Request) *refusal {
 	switch {
 	case r.Method == http.MethodConnect:
 		return &refusal{status: http.StatusForbidden, reason: "the gateway is not a proxy; connect to the host itself"}
+	case !strings.HasPrefix(r.URL.Path, "/"):
+		return &refusal{status: http.StatusForbidden, reason: "its target is not a path"}
 	case r.Method == http.MethodTrace && len(x.Credentials) > 0:
 		return &refusal{status: http.StatusForbidden, reason: "TRACE would show the values of secrets"}
 	case r.Host == "" && !r.ProtoAtLeast(1, 1): // HTTP/1.0 need not name a host
