@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"maps"
 	"net/netip"
 	"sync"
@@ -16,7 +17,14 @@ import (
 type member struct {
 	subject Subject
 	addr    netip.Addr
+	left    context.Context // ends with Leave
+	leave   context.CancelFunc
 	*budget
+}
+
+func newMember(s Subject, a netip.Addr) *member {
+	left, leave := context.WithCancel(context.Background())
+	return &member{subject: s, addr: a, left: left, leave: leave, budget: newBudget()}
 }
 
 // members are the subjects by address and the addresses by subject. Frames read without a lock.
@@ -30,7 +38,7 @@ type members struct {
 }
 
 func newMembers() *members {
-	root := &member{addr: subnet.Guest().Addr(), budget: newBudget()}
+	root := newMember(Subject{}, subnet.Guest().Addr())
 	m := &members{
 		bySubject: map[Subject]*member{root.subject: root},
 		next:      subnet.RoomRouter(),
@@ -67,7 +75,7 @@ func (m *members) join(s Subject, now time.Time) (*member, error) {
 		return nil, fault.Newf(fault.Unavailable, "give a room an address", string(s.Agent), "all addresses are in use").
 			Advise("Remove agents that are not needed, or wait some minutes if many were removed just now.")
 	}
-	joined := &member{subject: s, addr: addr, budget: newBudget()}
+	joined := newMember(s, addr)
 	m.bySubject[s] = joined
 	byAddr := maps.Clone(*m.byAddr.Load())
 	byAddr[addr] = joined
@@ -103,6 +111,7 @@ func (m *members) leave(a config.AgentID, now time.Time) []*member {
 	for s, known := range m.bySubject {
 		if s.Agent == a && s != (Subject{}) {
 			left = append(left, known)
+			known.leave()
 			delete(m.bySubject, s)
 			delete(byAddr, known.addr)
 			m.resting[known.addr] = now
