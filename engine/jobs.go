@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net/netip"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -14,7 +15,8 @@ type JobCommand struct {
 	Label string   // for people
 	// As in Command.
 	Plugin  config.PluginID
-	Offline bool
+	Network PluginNetwork
+	Address netip.Addr
 }
 
 // Job describes a job. It comes from the guest and must not be trusted.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"io"
+	"net/netip"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,9 +30,11 @@ type Command struct {
 
 	// Plugin, if not empty, is the plugin to which the command belongs. The bridge
 	// learns it from the guest, so that no other program of the room can claim it.
-	// Offline denies the command the network. Both are for rooms.
+	// Network is its network, and Address the plugin's, which the supervisor sets. All three are
+	// for rooms.
 	Plugin  config.PluginID
-	Offline bool
+	Network PluginNetwork
+	Address netip.Addr // of the plugin's own network
 
 	// Terminal, if not nil, gives the command a terminal instead of pipes. Its output
 	// goes to Stdout.
@@ -56,6 +59,19 @@ type Command struct {
 	// the command; 0 means five seconds.
 	Grace time.Duration
 }
+
+// PluginNetwork is the network of a plugin's command.
+type PluginNetwork string
+
+const (
+	// NetworkOfRoom is that of the agent's other programs.
+	NetworkOfRoom PluginNetwork = ""
+	// NetworkOfPlugin is one of the plugin's own, which the gateway tells from the room's.
+	// Without an address, it is only a loopback.
+	NetworkOfPlugin PluginNetwork = "plugin"
+	// NoNetwork is only a loopback of the command's own.
+	NoNetwork PluginNetwork = "none"
+)
 
 // MaxOutputLimit is the largest MaxOutput, because the guest holds as much in memory.
 const MaxOutputLimit = 1 << 20

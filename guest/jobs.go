@@ -16,7 +16,7 @@ import (
 func (c room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, error) {
 	r := &guestpb.StartJobRequest{
 		User: string(c.user), Args: protocol.Bytes(cmd.Args), Env: protocol.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
-		Plugin: string(cmd.Plugin), Offline: cmd.Offline,
+		Plugin: string(cmd.Plugin), OwnNetwork: cmd.Network != "", Address: cmd.Address.AsSlice(),
 	}
 	a, err := call(ctx, c.Client, "start job", "", c.jobs.StartJob, r)
 	return job(a.GetJob()), err

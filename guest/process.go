@@ -151,7 +151,7 @@ func (c room) startOf(cmd engine.Command) *guestpb.Start {
 		Args: protocol.Bytes(cmd.Args), Env: protocol.Bytes(cmd.Env), Dir: []byte(cmd.Dir),
 		Stdin: cmd.Stdin != nil, Stdout: cmd.Stdout != nil, Stderr: cmd.Stderr != nil,
 		TimeoutNanos: int64(cmd.Timeout), GraceNanos: int64(cmd.Grace), IdleTimeoutNanos: int64(cmd.IdleTimeout),
-		Room: []byte(c.user), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), Offline: cmd.Offline, MaxOutputBytes: cmd.MaxOutput,
+		Room: []byte(c.user), RoomRoot: cmd.RoomRoot, ReadOnly: cmd.ReadOnly, Plugin: string(cmd.Plugin), OwnNetwork: cmd.Network != "", Address: cmd.Address.AsSlice(), MaxOutputBytes: cmd.MaxOutput,
 	}
 	if t := cmd.Terminal; t != nil {
 		start.Pty = &guestpb.Pty{Rows: uint32(t.Size.Rows), Cols: uint32(t.Size.Cols), Term: t.Term}

@@ -3,7 +3,6 @@ package plugins
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 )
 
 // Recipe describes a plugin. Parse returns only valid recipes; after a change, call Validate again.
@@ -233,18 +233,23 @@ var domainText = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-
 // no wildcard.
 func IsDomain(text string) bool { return len(text) <= maxDomain && domainText.MatchString(text) }
 
-// Online reports whether the plugin's tools, daemon and handlers have the network of their agent's
-// room. Otherwise they have none: single domains cannot be enforced yet, so a list counts as none.
-func (p Permissions) Online() bool { return p.Network == NetworkOutbound }
+// CommandNetwork returns the network of the plugin's tools, daemon and handlers. Those with a list of
+// domains have one of their own, from which the gateway lets only these be reached.
+func (p Permissions) CommandNetwork() engine.PluginNetwork {
+	switch {
+	case p.Network == NetworkOutbound:
+		return engine.NetworkOfRoom
+	case len(p.Network.Domains()) > 0:
+		return engine.NetworkOfPlugin
+	}
+	return engine.NoNetwork
+}
 
 // Caveats returns sentences about permissions that are not enforced as written. They are shown
 // when the plugin is installed.
 func (r Recipe) Caveats() (list []string) {
-	if domains := r.Permissions.Network.Domains(); len(domains) > 0 {
-		list = append(list, fmt.Sprintf("Single domains cannot be enforced yet: the list %s counts as none, and its tools have no network.", r.Permissions.Network))
-	}
-	if strings.TrimSpace(r.Setup) != "" && !r.Permissions.Online() {
-		list = append(list, "Its setup has the network of the agent's room, which cannot be kept to single hosts yet.")
+	if strings.TrimSpace(r.Setup) != "" && r.Permissions.Network != NetworkOutbound {
+		list = append(list, "Its setup has the network of the agent's room, not only what it declares.")
 	}
 	return list
 }

@@ -116,7 +116,7 @@ func (e *Executor) prove(ctx context.Context) error {
 // idle timeout and no limit of output.
 func (e *Executor) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	const op = "start command"
-	if cmd.Terminal != nil || cmd.RoomRoot || cmd.Plugin != "" || cmd.Offline || cmd.IdleTimeout != 0 || cmd.MaxOutput != 0 {
+	if cmd.Terminal != nil || cmd.RoomRoot || cmd.Plugin != "" || cmd.Network != "" || cmd.IdleTimeout != 0 || cmd.MaxOutput != 0 {
 		return nil, fault.Newf(fault.Unavailable, op, "", "the UNSAFE local engine does not offer this").
 			Advise("Run the command in a room.")
 	}

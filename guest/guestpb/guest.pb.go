@@ -943,8 +943,9 @@ type Start struct {
 	// The plugin that the command, which has a room, belongs to. The relay tells the bridge. No other
 	// program of the room can pretend that, or access this one.
 	Plugin string `protobuf:"bytes,15,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	// The plugin's command has only a loopback network of its own.
-	Offline       bool `protobuf:"varint,16,opt,name=offline,proto3" json:"offline,omitempty"`
+	// The plugin's command has a network of its own: the one with this address, or only a loopback.
+	OwnNetwork    bool   `protobuf:"varint,16,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
+	Address       []byte `protobuf:"bytes,17,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1084,11 +1085,18 @@ func (x *Start) GetPlugin() string {
 	return ""
 }
 
-func (x *Start) GetOffline() bool {
+func (x *Start) GetOwnNetwork() bool {
 	if x != nil {
-		return x.Offline
+		return x.OwnNetwork
 	}
 	return false
+}
+
+func (x *Start) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
 }
 
 type Pty struct {
@@ -1755,7 +1763,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\"\n" +
 	"\n" +
-	"\bStdinEnd\"\xcc\x03\n" +
+	"\bStdinEnd\"\xed\x03\n" +
 	"\x05Start\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -1773,8 +1781,10 @@ const file_guest_proto_rawDesc = "" +
 	"\x12idle_timeout_nanos\x18\f \x01(\x03R\x10idleTimeoutNanos\x12(\n" +
 	"\x10max_output_bytes\x18\r \x01(\x04R\x0emaxOutputBytes\x12\x1b\n" +
 	"\tread_only\x18\x0e \x01(\bR\breadOnly\x12\x16\n" +
-	"\x06plugin\x18\x0f \x01(\tR\x06plugin\x12\x18\n" +
-	"\aoffline\x18\x10 \x01(\bR\aoffline\"A\n" +
+	"\x06plugin\x18\x0f \x01(\tR\x06plugin\x12\x1f\n" +
+	"\vown_network\x18\x10 \x01(\bR\n" +
+	"ownNetwork\x12\x18\n" +
+	"\aaddress\x18\x11 \x01(\fR\aaddress\"A\n" +
 	"\x03Pty\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +

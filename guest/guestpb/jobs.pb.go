@@ -298,7 +298,8 @@ type StartJobRequest struct {
 	Dir           []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`   // empty: the home
 	Label         string                 `protobuf:"bytes,5,opt,name=label,proto3" json:"label,omitempty"`
 	Plugin        string                 `protobuf:"bytes,6,opt,name=plugin,proto3" json:"plugin,omitempty"` // as in Start
-	Offline       bool                   `protobuf:"varint,7,opt,name=offline,proto3" json:"offline,omitempty"`
+	OwnNetwork    bool                   `protobuf:"varint,7,opt,name=own_network,json=ownNetwork,proto3" json:"own_network,omitempty"`
+	Address       []byte                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -375,11 +376,18 @@ func (x *StartJobRequest) GetPlugin() string {
 	return ""
 }
 
-func (x *StartJobRequest) GetOffline() bool {
+func (x *StartJobRequest) GetOwnNetwork() bool {
 	if x != nil {
-		return x.Offline
+		return x.OwnNetwork
 	}
 	return false
+}
+
+func (x *StartJobRequest) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
 }
 
 type StartJobResponse struct {
@@ -991,15 +999,17 @@ const file_jobs_proto_rawDesc = "" +
 	"\x06plugin\x18\x11 \x01(\tR\x06plugin\"+\n" +
 	"\x05State\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x00\x12\x0f\n" +
-	"\vSTATE_ENDED\x10\x01\"\xa5\x01\n" +
+	"\vSTATE_ENDED\x10\x01\"\xc6\x01\n" +
 	"\x0fStartJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\fR\x04args\x12\x10\n" +
 	"\x03env\x18\x03 \x03(\fR\x03env\x12\x10\n" +
 	"\x03dir\x18\x04 \x01(\fR\x03dir\x12\x14\n" +
 	"\x05label\x18\x05 \x01(\tR\x05label\x12\x16\n" +
-	"\x06plugin\x18\x06 \x01(\tR\x06plugin\x12\x18\n" +
-	"\aoffline\x18\a \x01(\bR\aoffline\";\n" +
+	"\x06plugin\x18\x06 \x01(\tR\x06plugin\x12\x1f\n" +
+	"\vown_network\x18\a \x01(\bR\n" +
+	"ownNetwork\x12\x18\n" +
+	"\aaddress\x18\b \x01(\fR\aaddress\";\n" +
 	"\x10StartJobResponse\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"%\n" +
 	"\x0fListJobsRequest\x12\x12\n" +

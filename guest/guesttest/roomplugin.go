@@ -2,6 +2,7 @@ package guesttest
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -57,7 +58,7 @@ func pluginAsks(ctx context.Context, t *testing.T, alice, bob *agent) {
 
 // pluginJob runs a plugin's daemon, which is a job.
 func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
-	job, err := alice.room().StartJob(ctx, engine.JobCommand{Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Offline: true})
+	job, err := alice.room().StartJob(ctx, engine.JobCommand{Args: sh(whichPlugin + "; cat /proc/net/dev"), Env: []string{"OSAURUS_PLUGIN=rss"}, Plugin: "rss", Network: engine.NoNetwork})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +73,13 @@ func pluginJob(ctx context.Context, t *testing.T, alice, _ *agent) {
 	}
 }
 
-// pluginOffline checks that an offline command has a loopback network of its own and no other.
+// pluginOffline checks that an offline command has only a loopback network of its own, and that
+// commands of a plugin with an address share one network.
 func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
 	const devices = "sed -n 's/: .*//p' /proc/net/dev | tr -d ' ' | sort | tr '\\n' ' '; readlink /proc/self/ns/net"
-	command := func(offline bool) (string, string) {
+	command := func(network engine.PluginNetwork, address netip.Addr) (string, string) {
 		t.Helper()
-		out, exit := alice.command(ctx, t, engine.Command{Args: sh(devices), Plugin: "rss", Offline: offline})
+		out, exit := alice.command(ctx, t, engine.Command{Args: sh(devices), Plugin: "rss", Network: network, Address: address})
 		names, space, ok := strings.Cut(out, "net:")
 		if !ok || exit.Status() != 0 {
 			t.Fatalf("%+v: %s", exit, out)
@@ -85,14 +87,24 @@ func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
 		return strings.TrimSpace(names), space
 	}
 	room, _ := alice.run(ctx, t, devices)
-	online, with := command(false)
+	online, with := command(engine.NetworkOfRoom, netip.Addr{})
 	if online+" net:"+with != room || !strings.Contains(online, "eth0") {
 		t.Errorf("online are %s %s, in the room %s", online, with, room)
 	}
-	first, one := command(true)
-	second, two := command(true)
+	first, one := command(engine.NoNetwork, netip.Addr{})
+	second, two := command(engine.NoNetwork, netip.Addr{})
 	if first != "lo" || second != "lo" || one == two || one == with {
 		t.Errorf("offline are %q %s and %q %s", first, one, second, two)
+	}
+	own := alice.suite.Join(alice.User + "-rss")
+	names, one := command(engine.NetworkOfPlugin, own)
+	_, two = command(engine.NetworkOfPlugin, own)
+	if names != "eth0 lo" || one != two || one == with {
+		t.Errorf("with a network of its own: %q %s and then %s", names, one, two)
+	}
+	out, exit := alice.command(ctx, t, engine.Command{Args: sh("exec ./intruder dial tcp " + alice.suite.Server + " 60"), Plugin: "rss", Network: engine.NetworkOfPlugin, Address: own})
+	if out != "connected: hello" {
+		t.Errorf("it connects: %+v %s", exit, out)
 	}
 }
 
@@ -104,8 +116,8 @@ func pluginApart(ctx context.Context, t *testing.T, alice, _ *agent) {
 	if out, exit := alice.run(ctx, t, look); exit.Status() != 0 || !strings.Contains(out, secret) || !strings.Contains(out, "workspace") {
 		t.Fatalf("the agent itself sees %+v %s", exit, out)
 	}
-	for _, offline := range []bool{false, true} {
-		out, exit := alice.command(ctx, t, engine.Command{Args: sh(look), Plugin: "rss", Offline: offline})
+	for _, network := range []engine.PluginNetwork{engine.NetworkOfRoom, engine.NoNetwork} {
+		out, exit := alice.command(ctx, t, engine.Command{Args: sh(look), Plugin: "rss", Network: network})
 		if exit.Status() == 0 || strings.Contains(out, secret) || strings.Contains(out, "workspace") {
 			t.Errorf("a plugin looks into its agent: %+v %s", exit, out)
 		}

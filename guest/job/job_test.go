@@ -42,7 +42,7 @@ func newRig(t *testing.T) *rig {
 	logs := t.TempDir()
 	room := job.Room{
 		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func(bool) (bool, bool) { return true, false },
-		Plugin: func(config.PluginID, bool) process.Place { return nil },
+		Plugin: func(config.PluginID, bool, []byte) (process.Place, error) { return nil, nil },
 	}
 	k := job.NewManager(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {
 		if user != alice && user != bob {

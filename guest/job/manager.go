@@ -30,7 +30,7 @@ const maxEnded = 32
 type Room struct {
 	Place process.Place // nil: outside of all rooms
 	// Plugin returns where a plugin's programs run. It is nil if the user has no plugins.
-	Plugin func(id config.PluginID, offline bool) process.Place
+	Plugin func(id config.PluginID, ownNetwork bool, address []byte) (process.Place, error)
 	Env    []string // the user's login environment
 	Home   string
 	// Logs is a folder that only this process writes to. The room sees it read-only at LogsInside.
@@ -150,7 +150,9 @@ func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	defer null.Close()
 	place := room.Place
 	if r.Plugin != "" {
-		place = room.Plugin(config.PluginID(r.Plugin), r.Offline)
+		if place, err = room.Plugin(config.PluginID(r.Plugin), r.OwnNetwork, r.Address); err != nil {
+			return err
+		}
 	}
 	ours, theirs, err := process.OpenPipe(place, 1)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -22,66 +23,86 @@ import (
 // packet whose source is not routed to the cable that it comes from. The firewall forwards packets
 // between cables and the gateway only.
 const (
-	cablePrefix = "room" // followed by the user's id; the firewall matches it
+	cablePrefix = "room" // followed by the user's id, or p and a number; the firewall matches it
 
 	routerMAC = "52:54:00:6f:73:63" // of the guest's ends
 	roomMAC   = "52:54:00:6f:73:64" // of the rooms' ends
 )
 
-// Cable returns the name of the guest's end of a room's cable.
-func Cable(uid uint32) string { return cablePrefix + strconv.FormatUint(uint64(uid), 10) }
+// RoomCable returns the name of the guest's end of a room's cable.
+func RoomCable(uid uint32) string { return cablePrefix + strconv.FormatUint(uint64(uid), 10) }
 
-// Connect lays the cable of a room, whose network namespace is that of a process. Addresses are the
-// only ones that the room can use, and the first is that of programs that do not choose one.
-func Connect(uid uint32, addresses []netip.Addr, pid, pidfd int) error {
+// PluginCable returns the name of the guest's end of the cable of a plugin with an address.
+func PluginCable(address netip.Addr) string {
+	b := address.As4()
+	return fmt.Sprintf("%sp%d", cablePrefix, uint(b[2])<<8|uint(b[3]))
+}
+
+// NewNamespace returns a network namespace with a loopback. It lasts as long as the file is open or
+// a process is in it.
+func NewNamespace() (*os.File, error) {
+	var made *os.File
+	err := process.OnThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare the network: %w", err)
+		}
+		if err := Loopback(); err != nil {
+			return fmt.Errorf("loopback: %w", err)
+		}
+		made, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return made, err
+}
+
+// Connect lays a cable to a network namespace. Its address is the only one that programs there can
+// use.
+func Connect(cable string, address netip.Addr, namespace *os.File) error {
 	if err := firewall(); err != nil {
 		return fmt.Errorf("load the firewall rules: %w", err)
 	}
-	if err := layCable(Cable(uid), pid); err != nil {
+	if err := layCable(cable, namespace); err != nil {
 		return fmt.Errorf("create cable: %w", err)
 	}
-	if err := routeRoom(Cable(uid), addresses); err != nil {
+	if err := route(cable, address); err != nil {
 		return fmt.Errorf("set up the guest's end: %w", err)
 	}
-	inside := func() error { return attach(device, subnet.RoomRouter(), routerMAC, addresses...) }
-	if err := process.InNamespaces(pidfd, unix.CLONE_NEWNET, inside); err != nil {
+	inside := func() error { return attach(device, subnet.RoomRouter(), routerMAC, address) }
+	if err := process.InNamespaces(int(namespace.Fd()), unix.CLONE_NEWNET, inside); err != nil {
 		return fmt.Errorf("set up the room's end: %w", err)
 	}
 	return nil
 }
 
-// routeRoom routes a room's addresses to the guest's end of its cable.
-func routeRoom(cable string, addresses []netip.Addr) error {
+// route routes an address to the guest's end of a cable.
+func route(cable string, address netip.Addr) error {
 	if err := withoutIPv6(cable); err != nil {
 		return err
 	}
 	return configure(cable, func(n netlink, index uint32) error {
 		router := subnet.RoomRouter()
-		list := []message{addAddress(index, router, router), setUp(index, subnet.MTU)}
-		for _, a := range addresses {
-			list = append(list, addNeighbour(index, a, roomMAC), addRoute(index, netip.PrefixFrom(a, a.BitLen()), netip.Addr{}, router))
-		}
-		return n.do(list...)
+		return n.do(addAddress(index, router, router), setUp(index, subnet.MTU), addNeighbour(index, address, roomMAC),
+			addRoute(index, netip.PrefixFrom(address, address.BitLen()), netip.Addr{}, router))
 	})
 }
 
-// Disconnect removes the cable of a room, if there is one.
-func Disconnect(uid uint32) error {
+// Disconnect removes a cable, if there is one.
+func Disconnect(cable string) error {
 	n, err := openNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
 	defer n.close()
 	m := linkMessage(unix.RTM_DELLINK, 0, 0, 0)
-	m.text(unix.IFLA_IFNAME, Cable(uid))
+	m.text(unix.IFLA_IFNAME, cable)
 	if err := n.do(m); err != nil && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("remove cable %s: %w", Cable(uid), err)
+		return fmt.Errorf("remove cable %s: %w", cable, err)
 	}
 	return nil
 }
 
-// layCable creates a veth pair, with one end here and one in the network namespace of a process.
-func layCable(name string, pid int) error {
+// layCable creates a veth pair, with one end here and one in a network namespace.
+func layCable(name string, namespace *os.File) error {
 	n, err := openNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -96,7 +117,7 @@ func layCable(name string, pid int) error {
 			m.nest(peer, func() {
 				m.body = append(m.body, make([]byte, unix.SizeofIfInfomsg)...)
 				m.end(device, roomMAC)
-				m.number(unix.IFLA_NET_NS_PID, uint32(pid))
+				m.number(unix.IFLA_NET_NS_FD, uint32(namespace.Fd()))
 			})
 		})
 	})

@@ -41,19 +41,15 @@ func Configure() error {
 	return nil
 }
 
-// attach gives a device of the thread's network namespace its addresses, and a default route by
-// a neighbour.
-func attach(name string, gateway netip.Addr, mac string, own ...netip.Addr) error {
+// attach gives a device of the thread's network namespace its address, and a default route by a
+// neighbour.
+func attach(name string, gateway netip.Addr, mac string, own netip.Addr) error {
 	if err := withoutIPv6(name); err != nil {
 		return err
 	}
 	return configure(name, func(n netlink, index uint32) error {
-		var list []message
-		for _, a := range own {
-			list = append(list, addAddress(index, a, gateway))
-		}
-		list = append(list, setUp(index, subnet.MTU), addNeighbour(index, gateway, mac), addRoute(index, netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway, own[0]))
-		return n.do(list...)
+		return n.do(addAddress(index, own, gateway), setUp(index, subnet.MTU), addNeighbour(index, gateway, mac),
+			addRoute(index, netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway, own))
 	})
 }
 

@@ -9,10 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -21,32 +19,23 @@ import (
 	"osaurus-sandbox/internal/subnet"
 )
 
-// place is a network namespace of its own, which a process keeps.
-type place struct{ pid, pidfd int }
+// place is a network namespace of its own.
+type place struct{ *os.File }
 
 func newPlace(t *testing.T) place {
 	t.Helper()
-	hold := exec.Command("sleep", "1000")
-	hold.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if err := hold.Start(); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.PidfdOpen(hold.Process.Pid, 0)
+	f, err := NewNamespace()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		unix.Close(fd)
-		_ = hold.Process.Kill()
-		_ = hold.Wait()
-	})
-	return place{hold.Process.Pid, fd}
+	t.Cleanup(func() { f.Close() })
+	return place{f}
 }
 
 // do runs f in the place.
 func (p place) do(t *testing.T, f func() error) {
 	t.Helper()
-	if err := process.InNamespaces(p.pidfd, unix.CLONE_NEWNET, f); err != nil {
+	if err := process.InNamespaces(int(p.Fd()), unix.CLONE_NEWNET, f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +52,7 @@ func connect(t *testing.T, guest, gateway place) {
 				m.nest(1, func() {
 					m.body = append(m.body, make([]byte, unix.SizeofIfInfomsg)...)
 					m.end(device, subnet.GatewayMAC)
-					m.number(unix.IFLA_NET_NS_PID, uint32(gateway.pid))
+					m.number(unix.IFLA_NET_NS_FD, uint32(gateway.Fd()))
 				})
 			})
 		})
@@ -85,10 +74,9 @@ type rig struct {
 
 const alices, bobs = 2001, 2002 // users
 
-func ofAlice() netip.Addr     { return subnet.RoomRouter().Next() }
-func ofBob() netip.Addr       { return ofAlice().Next() }
-func secondOfBob() netip.Addr { return ofBob().Next() }
-func elsewhere() netip.Addr   { return netip.AddrFrom4([4]byte{192, 0, 2, 1}) }
+func ofAlice() netip.Addr   { return subnet.RoomRouter().Next() }
+func ofBob() netip.Addr     { return ofAlice().Next() }
+func elsewhere() netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, 1}) }
 
 func newRig(t *testing.T) rig {
 	t.Helper()
@@ -99,8 +87,8 @@ func newRig(t *testing.T) rig {
 	connect(t, r.guest, r.gateway)
 	r.guest.do(t, func() error {
 		return errors.Join(Loopback(), Configure(),
-			Connect(alices, []netip.Addr{ofAlice()}, r.alice.pid, r.alice.pidfd),
-			Connect(bobs, []netip.Addr{ofBob(), secondOfBob()}, r.bob.pid, r.bob.pidfd))
+			Connect(RoomCable(alices), ofAlice(), r.alice.File),
+			Connect(RoomCable(bobs), ofBob(), r.bob.File))
 	})
 	return r
 }
@@ -182,13 +170,13 @@ func TestSources(t *testing.T) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	limited := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	got := r.watch(r.gateway, unix.AF_PACKET, ofBob())
-	r.send(r.bob, subnet.Gateway(), secondOfBob(), ofAlice(), subnet.RoomRouter(), subnet.Guest().Addr(), subnet.Gateway(), elsewhere(),
-		secondOfBob().Next(), loopback, limited, netip.AddrFrom4([4]byte{224, 0, 0, 1}), ofBob())
-	if list := got(); !slices.Equal(list, []string{secondOfBob().String()}) {
+	r.send(r.bob, subnet.Gateway(), ofAlice(), subnet.RoomRouter(), subnet.Guest().Addr(), subnet.Gateway(), elsewhere(),
+		ofBob().Next(), loopback, limited, netip.AddrFrom4([4]byte{224, 0, 0, 1}), ofBob())
+	if list := got(); len(list) > 0 {
 		t.Errorf("from bob's room: %v", list)
 	}
 	got = r.watch(r.gateway, unix.AF_PACKET, subnet.Guest().Addr())
-	r.send(r.alice, elsewhere(), ofBob(), secondOfBob(), ofAlice())
+	r.send(r.alice, elsewhere(), ofBob(), ofBob().Next(), ofAlice())
 	r.send(r.guest, elsewhere(), subnet.Guest().Addr())
 	if list := got(); !slices.Equal(list, []string{ofAlice().String()}) {
 		t.Errorf("from alice's room: %v", list)
@@ -223,14 +211,14 @@ func TestDestinations(t *testing.T) {
 func TestReconnect(t *testing.T) {
 	r := newRig(t)
 	r.guest.do(t, func() error {
-		return errors.Join(Disconnect(bobs), Disconnect(bobs), Connect(bobs, []netip.Addr{secondOfBob()}, r.bob.pid, r.bob.pidfd))
+		return errors.Join(Disconnect(RoomCable(bobs)), Disconnect(RoomCable(bobs)), Connect(RoomCable(bobs), ofBob().Next(), r.bob.File))
 	})
-	got := r.watch(r.gateway, unix.AF_PACKET, secondOfBob())
-	r.send(r.bob, elsewhere(), ofBob(), secondOfBob())
+	got := r.watch(r.gateway, unix.AF_PACKET, ofBob().Next())
+	r.send(r.bob, elsewhere(), ofBob(), ofBob().Next())
 	if list := got(); len(list) > 0 {
 		t.Errorf("its earlier address: %v", list)
 	}
-	r.guest.do(t, func() error { return Disconnect(bobs) })
+	r.guest.do(t, func() error { return Disconnect(RoomCable(bobs)) })
 	r.bob.do(t, func() error {
 		if _, err := net.InterfaceByName(device); err == nil {
 			t.Error("the cable is still there")
@@ -249,8 +237,7 @@ func TestEnds(t *testing.T) {
 	}{
 		{r.bob, device, subnet.RoomRouter().String() + " 0x1 0x6 " + routerMAC},
 		{r.guest, device, subnet.Gateway().String() + " 0x1 0x6 " + subnet.GatewayMAC},
-		{r.guest, Cable(bobs), ofBob().String() + " 0x1 0x6 " + roomMAC},
-		{r.guest, Cable(bobs), secondOfBob().String() + " 0x1 0x6 " + roomMAC},
+		{r.guest, RoomCable(bobs), ofBob().String() + " 0x1 0x6 " + roomMAC},
 	} {
 		c.at.do(t, func() error {
 			six, err := os.ReadFile("/proc/thread-self/net/if_inet6")

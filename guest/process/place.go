@@ -110,15 +110,21 @@ func (m *Manager) countStuck(n int) {
 
 // InNamespaces runs f on a new thread in the given kinds of namespaces of a process.
 func InNamespaces(pidfd, kinds int, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	return OnThread(func() error {
 		// A thread can enter a mount namespace only if it does not share its root with other
 		// threads.
 		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(pidfd, kinds)); err != nil {
-			done <- err
-			return
+			return err
 		}
+		return f()
+	})
+}
+
+// OnThread calls f on a thread of its own, which ends with it.
+func OnThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		done <- f()
 	}()
 	return <-done

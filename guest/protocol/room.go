@@ -86,13 +86,22 @@ func CheckRoom(r *guestpb.Room) error {
 	if len(r.Hostname) > MaxHostname || !hostname.MatchString(r.Hostname) {
 		return bad("%q is no host name", printable.Clip(r.Hostname))
 	}
-	if len(r.Address) > 0 {
-		a, _ := netip.AddrFromSlice(r.Address)
-		if !subnet.Rooms().Contains(a) || a == subnet.Rooms().Addr() || a == subnet.RoomRouter() {
-			return bad("%v is no address for a room in %v", a, subnet.Rooms())
-		}
+	if err := checkAddress(r.Address); err != nil {
+		return bad("%w", err)
 	}
 	return CheckLimits(r.Limits)
+}
+
+// checkAddress validates the address of a room or a plugin, which may be empty.
+func checkAddress(address []byte) error {
+	if len(address) == 0 {
+		return nil
+	}
+	a, _ := netip.AddrFromSlice(address)
+	if !subnet.Rooms().Contains(a) || a == subnet.Rooms().Addr() || a == subnet.RoomRouter() {
+		return fmt.Errorf("%v is no address for a room in %v", a, subnet.Rooms())
+	}
+	return nil
 }
 
 // CheckToken validates a room's bridge token. Its errors do not contain the token.
@@ -133,18 +142,23 @@ func CheckSize(rows, cols uint32) error {
 }
 
 // checkPlugin validates the plugin that a command belongs to.
-func checkPlugin(plugin string, offline bool, room string) error {
+func checkPlugin(plugin string, ownNetwork bool, address []byte, room string) error {
 	if plugin == "" {
-		if offline {
-			return errors.New("only a plugin's program can be offline")
+		if ownNetwork {
+			return errors.New("only a plugin's program has a network of its own")
 		}
 		return nil
 	}
 	if room == "" {
 		return errors.New("a plugin's program needs a room")
 	}
-	_, err := config.ParsePluginID(plugin)
-	return err
+	if _, err := config.ParsePluginID(plugin); err != nil {
+		return err
+	}
+	if len(address) > 0 && !ownNetwork {
+		return errors.New("only an own network has an address")
+	}
+	return checkAddress(address)
 }
 
 // checkPlace validates where a command runs, and its terminal.
@@ -156,7 +170,7 @@ func checkPlace(s *guestpb.Start) error {
 	} else if s.RoomRoot || s.ReadOnly {
 		return errors.New("the room's root and read-only commands need a room")
 	}
-	if err := checkPlugin(s.Plugin, s.Offline, string(s.Room)); err != nil {
+	if err := checkPlugin(s.Plugin, s.OwnNetwork, s.Address, string(s.Room)); err != nil {
 		return err
 	}
 	if s.Plugin != "" && (s.RoomRoot || s.ReadOnly) {

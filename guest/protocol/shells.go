@@ -91,7 +91,7 @@ func CheckJob(r *guestpb.StartJobRequest) error {
 	if err := CheckOwner(r.GetUser()); err != nil {
 		return err
 	}
-	if err := checkPlugin(r.Plugin, r.Offline, r.User); err != nil {
+	if err := checkPlugin(r.Plugin, r.OwnNetwork, r.Address, r.User); err != nil {
 		return badly("check job")("%w", err)
 	}
 	if len(r.Label) > MaxLabel || !utf8.ValidString(r.Label) {

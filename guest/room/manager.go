@@ -165,8 +165,9 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 	r := &Room{
 		spec: spec, layer: filepath.Join(m.opts.Data, spec.User), files: filepath.Join(m.opts.Run, spec.User), group: group(filepath.Join(m.opts.Cgroup, spec.User)),
 		lines: newCommandLines(), filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		plugins: &pluginNetworks{modulesLoaded: m.opts.ModulesLoaded, made: map[netip.Addr]*os.File{}},
 	}
-	if err := errors.Join(r.group.kill(), network.Disconnect(spec.Uid)); err != nil {
+	if err := errors.Join(r.group.kill(), network.Disconnect(network.RoomCable(spec.Uid))); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "remove the previous room's group: %w", err)
 	}
 	if e.room.Load() == nil {
@@ -212,6 +213,7 @@ func (m *Manager) start(r *Room, token []byte) error {
 func (r *Room) forget() {
 	r.bridgeFiles.close()
 	_ = r.disk.Close()
+	_ = r.plugins.close()
 }
 
 // Get returns a user's room. It rebuilds the room if its first process has ended.
@@ -247,7 +249,7 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
 		}
 		r.forget()
-		if err := network.Disconnect(r.spec.Uid); err != nil {
+		if err := network.Disconnect(network.RoomCable(r.spec.Uid)); err != nil {
 			return fault.New(fault.Execution, op, user, err)
 		}
 	}

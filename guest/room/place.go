@@ -5,6 +5,8 @@ package room
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
 	"syscall"
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -25,7 +27,10 @@ type place struct {
 	hidden   bool
 	readOnly string          // folder that the command cannot change; empty for none
 	plugin   config.PluginID // of the command; empty for none
-	offline  bool            // without a network except loopback
+	// ownNetwork gives the command the network of this namespace, or with nil one of its own, which
+	// has only a loopback.
+	ownNetwork bool
+	namespace  *os.File
 }
 
 // Place returns the place for a command of the room, run as its agent or as its root.
@@ -41,9 +46,17 @@ func (r *Room) ReadOnlyPlace(root bool, folder string) process.Place {
 }
 
 // PluginPlace is like Place, for a program of a plugin. The relay can tell it from the agent's
-// other programs, and it cannot access those. Offline programs have only a loopback network.
-func (r *Room) PluginPlace(plugin config.PluginID, offline bool) process.Place {
-	return place{room: r, plugin: plugin, offline: offline}
+// other programs, and it cannot access those. With ownNetwork, it has the network of an address, or
+// without one only a loopback.
+func (r *Room) PluginPlace(plugin config.PluginID, ownNetwork bool, address []byte) (process.Place, error) {
+	p := place{room: r, plugin: plugin, ownNetwork: ownNetwork}
+	if own, ok := netip.AddrFromSlice(address); ok {
+		var err error
+		if p.namespace, err = r.plugins.get(own); err != nil {
+			return nil, fault.New(fault.Execution, "connect plugin", string(plugin), err)
+		}
+	}
+	return p, nil
 }
 
 // entered are the namespaces of a room. There is no cgroup namespace: from inside one, the kernel
@@ -60,13 +73,8 @@ func (p place) Enter() error {
 			return fault.Wrap("make read-only", p.readOnly, err).Advise("Name an existing folder, by a path without links.")
 		}
 	}
-	if p.offline {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("unshare the network: %w", err)
-		}
-		if err := network.Loopback(); err != nil {
-			return fmt.Errorf("loopback: %w", err)
-		}
+	if err := p.enterNetwork(); err != nil {
+		return err
 	}
 	if p.readOnly != "" || p.plugin != "" {
 		if err := domain(); err != nil {
@@ -77,6 +85,26 @@ func (p place) Enter() error {
 		return err
 	}
 	return p.room.filter.Install(false)
+}
+
+// enterNetwork moves the calling thread to the plugin's network, if it has its own.
+func (p place) enterNetwork() error {
+	switch {
+	case !p.ownNetwork:
+		return nil
+	case p.namespace != nil:
+		if err := unix.Setns(int(p.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter the plugin's network: %w", err)
+		}
+		return nil
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare the network: %w", err)
+	}
+	if err := network.Loopback(); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	return nil
 }
 
 // join moves the calling thread into the room's namespaces.

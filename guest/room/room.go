@@ -40,6 +40,7 @@ type Room struct {
 	anew        bool // its layer was for another base and was discarded
 	lacks       []string
 	starts      chan struct{} // semaphore of maxStarts
+	plugins     *pluginNetworks
 
 	unsettled bool // its network may differ from the spec
 	lines     commandLines
@@ -121,11 +122,17 @@ func (r *Room) JobLogs() (path, inside string) { return filepath.Join(r.layer, "
 // network replaces the room's network by the one in the spec.
 func (r *Room) network(spec *guestpb.Room, o Options) error {
 	address, ok := netip.AddrFromSlice(spec.Address)
-	if err := network.Disconnect(spec.Uid); err != nil || !ok {
+	cable := network.RoomCable(spec.Uid)
+	if err := network.Disconnect(cable); err != nil || !ok {
 		return err
 	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", r.init.PID()))
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
 	<-o.ModulesLoaded
-	if err := network.Connect(spec.Uid, []netip.Addr{address}, r.init.PID(), int(r.pidfd.Fd())); err != nil {
+	if err := network.Connect(cable, address, namespace); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
 	return nil

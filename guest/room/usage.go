@@ -35,7 +35,7 @@ func (r *Room) openEvents() (err error) {
 // usage returns the room's resource usage.
 func (r *Room) usage() *guestpb.RoomUsage {
 	statistic := func(name string) uint64 {
-		return group("/sys/class/net/" + network.Cable(r.spec.Uid) + "/statistics").number(name)
+		return group("/sys/class/net/" + network.RoomCable(r.spec.Uid) + "/statistics").number(name)
 	}
 	u := &guestpb.RoomUsage{
 		User:     r.spec.User,

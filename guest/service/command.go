@@ -98,7 +98,9 @@ func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, 
 	spec.Place = c.room.Place(start.RoomRoot)
 	switch {
 	case start.Plugin != "":
-		spec.Place = c.room.PluginPlace(config.PluginID(start.Plugin), start.Offline)
+		if spec.Place, err = c.room.PluginPlace(config.PluginID(start.Plugin), start.OwnNetwork, start.Address); err != nil {
+			return err
+		}
 	case start.ReadOnly:
 		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
 	}

@@ -108,7 +108,7 @@ func (p *plugin) startDaemon(ctx context.Context) (engine.Job, error) {
 		}
 	}
 	return p.room().StartJob(ctx, engine.JobCommand{
-		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Offline: cmd.Offline,
+		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, Label: "daemon of plugin " + string(p.id), Plugin: cmd.Plugin, Network: cmd.Network,
 	})
 }
 

@@ -178,14 +178,16 @@ func (l *Life) Forget(agent config.AgentID) {
 }
 
 // Command gives a command of a plugin what its recipe declares: its identity at the bridge, its
-// secrets, and network access or none. Setup always has the room's network.
+// secrets, and its network. Setup always has the room's network.
 func (l *Life) Command(ctx context.Context, a tools.Agent, id config.PluginID, recipe plugins.Recipe, setup bool, cmd *engine.Command) error {
 	values, err := l.Secrets(ctx, a, id, recipe.Secrets)
 	if err != nil {
 		return err
 	}
 	cmd.Env = append(cmd.Env, values...)
-	cmd.Plugin, cmd.Offline = id, !setup && !recipe.Permissions.Online()
+	if cmd.Plugin = id; !setup {
+		cmd.Network = recipe.Permissions.CommandNetwork()
+	}
 	return nil
 }
 

@@ -30,7 +30,7 @@ func TestDaemonRestarts(t *testing.T) {
 			t.Fatalf("%d daemons", w.starts())
 		}
 		got := w.started[0]
-		if got.Plugin != "rss" || !got.Offline || got.Dir != "/workspace/agents/alice/plugins/rss" || !has(got.Env, "OSAURUS_PLUGIN=rss", "A=1", "B=2", "TOKEN=value") {
+		if got.Plugin != "rss" || got.Network != engine.NoNetwork || got.Dir != "/workspace/agents/alice/plugins/rss" || !has(got.Env, "OSAURUS_PLUGIN=rss", "A=1", "B=2", "TOKEN=value") {
 			t.Errorf("it runs as %+v", got)
 		}
 		for range maxRestarts {

@@ -14,6 +14,7 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/plugins"
@@ -141,7 +142,7 @@ func TestRestricted(t *testing.T) {
 		network plugins.Network
 		caveats int
 	}{
-		"": {"none", 0}, "none": {"none", 0}, "outbound": {"none", 1}, "api.example.com": {"api.example.com", 1}, "a.example.com,b.example.com": {"a.example.com,b.example.com", 1},
+		"": {"none", 0}, "none": {"none", 0}, "outbound": {"none", 1}, "api.example.com": {"api.example.com", 0}, "a.example.com,b.example.com": {"a.example.com,b.example.com", 0},
 		"*": {"none", 1}, "a.example.com,*.example.com": {"none", 1}, "localhost": {"none", 1},
 	} {
 		r := plugins.Recipe{Metadata: map[string]any{createdBy: "a person", "theirs": "kept"}, Permissions: plugins.Permissions{Network: said, Inference: true}}
@@ -153,8 +154,8 @@ func TestRestricted(t *testing.T) {
 		if m := got.Metadata; m[createdBy] != byAgent || m[createdVia] != "host_bridge" || m[createdFor] != string(alice.ID) || m["theirs"] != "kept" {
 			t.Errorf("stamped %v", m)
 		}
-		if got.Permissions.Online() {
-			t.Errorf("%q is online", said)
+		if got.Permissions.CommandNetwork() == engine.NetworkOfRoom {
+			t.Errorf("%q has the network of its agent", said)
 		}
 		if got.Permissions.Network == "none" && want.caveats == 1 && !strings.Contains(caveats[0], "unless it lists exact hosts: \""+string(said)+"\" became") {
 			t.Errorf("of %q it is told %q", said, caveats)

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"net/netip"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -29,6 +30,19 @@ func (a Agent) room(in machine.Guest) (engine.RoomConfig, error) {
 	var err error
 	room.Address, err = gateway.Join(network.Subject{Agent: a.ID})
 	return room, err
+}
+
+// PluginNetwork returns the network of a plugin's command in a guest, and the plugin's address there.
+func (a Agent) PluginNetwork(in machine.Guest, plugin config.PluginID, want engine.PluginNetwork) (engine.PluginNetwork, netip.Addr, error) {
+	if want != engine.NetworkOfPlugin {
+		return want, netip.Addr{}, nil
+	}
+	gateway := in.Gateway()
+	if gateway == nil || a.Settings.Network == config.NetworkClosed {
+		return engine.NoNetwork, netip.Addr{}, nil
+	}
+	address, err := gateway.Join(network.Subject{Agent: a.ID, Plugin: plugin})
+	return want, address, err
 }
 
 // hasRoom reports whether a guest has the agent's room as it is desired.

@@ -84,6 +84,9 @@ func (r Room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 		return nil, err
 	}
 	defer lease.Release()
+	if cmd.Network, cmd.Address, err = agent.PluginNetwork(lease, cmd.Plugin, cmd.Network); err != nil {
+		return nil, err
+	}
 	output := r.agents.redact(ctx, agent, &cmd)
 	p, err := lease.Exec(ctx, agent.User, cmd)
 	if err != nil {

@@ -30,7 +30,10 @@ func (r Room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, 
 	if err != nil {
 		return engine.Job{}, err
 	}
-	job, err := l.Room(agent.User).StartJob(ctx, cmd)
+	var job engine.Job
+	if cmd.Network, cmd.Address, err = agent.PluginNetwork(l, cmd.Plugin, cmd.Network); err == nil {
+		job, err = l.Room(agent.User).StartJob(ctx, cmd)
+	}
 	if err == nil {
 		_, err = config.ParseJobID(string(job.ID))
 	}
