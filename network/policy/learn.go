@@ -11,10 +11,11 @@ import (
 	"osaurus-sandbox/config"
 )
 
-// Observation is a flow that was seen.
+// Observation is a target that was seen.
 type Observation struct {
-	Target Target
-	At     time.Time
+	Target      Target
+	First, Last time.Time // of its flows
+	Count       int
 }
 
 // Suggestion is a rule with its evidence.
@@ -41,7 +42,7 @@ func Learn(observed []Observation) []Suggestion {
 		}
 		t.Addr, t.Method, t.Path = plainAddr(t.Addr), "", ""
 		c := Policy{}.closedRange(t.Addr)
-		evidence := Suggestion{Count: 1, First: o.At, Last: o.At, Example: o.Target, isPrivate: c != nil}
+		evidence := Suggestion{Count: o.Count, First: o.First, Last: o.Last, Example: o.Target, isPrivate: c != nil}
 		rule, ok := ruleFor(t, c)
 		if ok {
 			add(seen, rule, evidence)

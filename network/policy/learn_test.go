@@ -42,13 +42,13 @@ func TestLearn(t *testing.T) {
 		var seen []Observation
 		for i, text := range strings.Split(tc.seen, ",") {
 			if text != "" {
-				seen = append(seen, Observation{target(t, text), today().Add(time.Duration(i) * time.Minute)})
+				seen = append(seen, once(target(t, text), today().Add(time.Duration(i)*time.Minute)))
 			}
 		}
 		var got []string
 		for _, s := range Learn(seen) {
 			got = append(got, fmt.Sprintf("%d %s", s.Count, s.Rule))
-			if s.Last.Before(s.First) || !slices.ContainsFunc(seen, func(o Observation) bool { return o.Target == s.Example && o.At.Equal(s.First) }) {
+			if s.Last.Before(s.First) || !slices.ContainsFunc(seen, func(o Observation) bool { return o.Target == s.Example && o.First.Equal(s.First) }) {
 				t.Errorf("%s: %+v", tc.seen, s)
 			}
 		}
@@ -58,7 +58,7 @@ func TestLearn(t *testing.T) {
 	}
 	first, last := today(), today().Add(time.Hour)
 	to := target(t, "a.example@8.8.8.8")
-	got := Learn([]Observation{{to, last}, {to, first}})
+	got := Learn([]Observation{once(to, last), once(to, first)})
 	if len(got) != 1 || got[0].Count != 2 || !got[0].First.Equal(first) || !got[0].Last.Equal(last) || got[0].Example != to {
 		t.Errorf("%+v", got)
 	}
@@ -81,7 +81,7 @@ func TestLearnedRulesSuffice(t *testing.T) {
 			if to.Protocol == ICMP {
 				to.Port = 0
 			}
-			seen = append(seen, Observation{to, today().Add(time.Duration(random.IntN(9)) * time.Hour)})
+			seen = append(seen, once(to, today().Add(time.Duration(random.IntN(9))*time.Hour)))
 		}
 		learned := Learn(seen)
 		p := Policy{Mode: config.NetworkAllow}
@@ -113,4 +113,9 @@ func TestLearnedRulesSuffice(t *testing.T) {
 			}
 		}
 	}
+}
+
+// once returns the observation of one flow.
+func once(to Target, at time.Time) Observation {
+	return Observation{Target: to, First: at, Last: at, Count: 1}
 }

@@ -242,6 +242,10 @@ func adviceFor(t Target, c *closed) string {
 	return agentSet + "'network.rules+=" + r.String() + "'"
 }
 
+// RuleFor returns the smallest rule that allows a flow to an address in no closed range, or false if
+// there is none.
+func RuleFor(t Target) (config.NetworkRule, bool) { return ruleFor(t, nil) }
+
 // ruleFor returns the smallest rule that allows a flow to an address in a closed range, or to
 // another address if the range is nil.
 func ruleFor(t Target, c *closed) (config.NetworkRule, bool) {
