@@ -20,8 +20,9 @@ func promptProto(p prompts.Prompt) *controlpb.Prompt {
 		agent = secrets.HostName
 	}
 	return &controlpb.Prompt{
-		Id: string(p.ID), Agent: agent, Kind: "secret", Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
+		Id: string(p.ID), Agent: agent, Kind: string(p.Kind()), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
 		Asked: moment(p.Asked), Deadline: moment(p.Deadline), State: string(p.State), Ended: moment(p.Ended), Cause: p.Cause,
+		Network: p.Network, Choice: string(p.Choice),
 	}
 }
 
@@ -46,26 +47,35 @@ func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsReque
 
 // Answer answers a prompt.
 func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
-	value, err := secrets.ParseValue(r.Value)
+	answer, err := s.answer(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	p, taken, err := s.settle(ctx, "prompt.answer", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
-		return s.Prompts.Answer(ctx, id, value, callerOf(ctx).cause())
-	})
+	p, taken, err := s.settle(ctx, "prompt.answer", r.Id, r.Choice, answer)
 	return &controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
+}
+
+// answer returns what answers a prompt of the kind that the request is for.
+func (s promptService) answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (func(prompts.ID) (prompts.Prompt, bool, error), error) {
+	by := callerOf(ctx).cause()
+	if r.Choice != "" {
+		choice, err := prompts.ParseChoice(r.Choice)
+		return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Choose(ctx, id, choice, by) }, err
+	}
+	value, err := secrets.ParseValue(r.Value)
+	return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Answer(ctx, id, value, by) }, err
 }
 
 // Cancel cancels a prompt.
 func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
-	p, taken, err := s.settle(ctx, "prompt.cancel", r.Id, func(id prompts.ID) (prompts.Prompt, bool, error) {
+	p, taken, err := s.settle(ctx, "prompt.cancel", r.Id, "", func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
 	})
 	return &controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 }
 
-// settle ends a prompt and audits it.
-func (s promptService) settle(ctx context.Context, action, text string, do func(prompts.ID) (prompts.Prompt, bool, error)) (p prompts.Prompt, taken bool, err error) {
+// settle ends a prompt and audits it, with the choice if there is one.
+func (s promptService) settle(ctx context.Context, action, text, choice string, do func(prompts.ID) (prompts.Prompt, bool, error)) (p prompts.Prompt, taken bool, err error) {
 	id, err := prompts.ParseID(text)
 	if err != nil {
 		return p, false, err
@@ -74,7 +84,7 @@ func (s promptService) settle(ctx context.Context, action, text string, do func(
 	if err != nil {
 		return p, false, err
 	}
-	n := note{action: action, subject: string(id) + ": " + was.Secret.String(), strict: action == "prompt.answer"}
+	n := note{action: action, subject: string(id) + ": " + was.Subject(), detail: choice, strict: action == "prompt.answer"}
 	if agent, err := s.Agents.Get(string(was.Secret.Agent)); err == nil {
 		n.agent = agent.Name
 	}

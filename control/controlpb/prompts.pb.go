@@ -29,15 +29,17 @@ type Prompt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`   // its name, or its id if it was deleted; @host: a secret of this host
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`     // "secret"
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`     // "secret" or "network"
 	Secret        string                 `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"` // name of the secret
-	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"` // that the secret is for; empty: the agent itself
+	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"` // that the secret is for, or that connects; empty: the agent itself
 	Text          string                 `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`     // from the asking program; do not trust it
 	Asked         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=asked,proto3" json:"asked,omitempty"`
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	State         string                 `protobuf:"bytes,9,opt,name=state,proto3" json:"state,omitempty"` // waiting, answered, cancelled or expired
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`
-	Cause         string                 `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"` // who ended it
+	Cause         string                 `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`     // who ended it
+	Network       string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"` // the destination that the agent wants to reach: api.example.org:443
+	Choice        string                 `protobuf:"bytes,13,opt,name=choice,proto3" json:"choice,omitempty"`   // how a prompt of kind network was answered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +147,20 @@ func (x *Prompt) GetEnded() *timestamppb.Timestamp {
 func (x *Prompt) GetCause() string {
 	if x != nil {
 		return x.Cause
+	}
+	return ""
+}
+
+func (x *Prompt) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Prompt) GetChoice() string {
+	if x != nil {
+		return x.Choice
 	}
 	return ""
 }
@@ -318,9 +334,12 @@ func (x *WatchPromptsResponse) GetPrompts() []*Prompt {
 }
 
 type AnswerPromptRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // the secret
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // the secret
+	// Of a prompt of kind network: once, session (until the agent's room or the daemon ends), always
+	// (adds a rule), no, or never (adds a rule).
+	Choice        string `protobuf:"bytes,3,opt,name=choice,proto3" json:"choice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,6 +384,13 @@ func (x *AnswerPromptRequest) GetId() string {
 func (x *AnswerPromptRequest) GetValue() string {
 	if x != nil {
 		return x.Value
+	}
+	return ""
+}
+
+func (x *AnswerPromptRequest) GetChoice() string {
+	if x != nil {
+		return x.Choice
 	}
 	return ""
 }
@@ -522,7 +548,7 @@ var File_prompts_proto protoreflect.FileDescriptor
 
 const file_prompts_proto_rawDesc = "" +
 	"\n" +
-	"\rprompts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x02\n" +
+	"\rprompts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x03\n" +
 	"\x06Prompt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -535,17 +561,20 @@ const file_prompts_proto_rawDesc = "" +
 	"\x05state\x18\t \x01(\tR\x05state\x120\n" +
 	"\x05ended\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
-	"\x05cause\x18\v \x01(\tR\x05cause\"*\n" +
+	"\x05cause\x18\v \x01(\tR\x05cause\x12\x18\n" +
+	"\anetwork\x18\f \x01(\tR\anetwork\x12\x16\n" +
+	"\x06choice\x18\r \x01(\tR\x06choice\"*\n" +
 	"\x12ListPromptsRequest\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\bR\x05ended\"K\n" +
 	"\x13ListPromptsResponse\x124\n" +
 	"\aprompts\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PromptR\aprompts\"\x15\n" +
 	"\x13WatchPromptsRequest\"L\n" +
 	"\x14WatchPromptsResponse\x124\n" +
-	"\aprompts\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PromptR\aprompts\";\n" +
+	"\aprompts\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PromptR\aprompts\"S\n" +
 	"\x13AnswerPromptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"`\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
+	"\x06choice\x18\x03 \x01(\tR\x06choice\"`\n" +
 	"\x14AnswerPromptResponse\x12\x14\n" +
 	"\x05taken\x18\x01 \x01(\bR\x05taken\x122\n" +
 	"\x06prompt\x18\x02 \x01(\v2\x1a.osaurus.control.v1.PromptR\x06prompt\"%\n" +

@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"sync"
@@ -43,8 +44,9 @@ type Broker struct {
 // waiting is a prompt that waits. Broker.mu guards its state.
 type waiting struct {
 	Prompt
-	turn chan struct{} // holds a token: the right to end it
-	done chan struct{} // closed when it has ended
+	turn chan struct{}                       // holds a token: the right to end it
+	done chan struct{}                       // closed when it has ended
+	keep func(context.Context, Choice) error // of a prompt for network access
 }
 
 // New returns a broker without prompts.
@@ -70,18 +72,31 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now().UTC()
-	w := &waiting{
-		Prompt: Prompt{
-			ID: newID(), Secret: q.Secret, Name: q.Name, Text: q.Text, Asked: now, Deadline: now.Add(q.Wait), State: Waiting, Cause: string(by),
-		},
-		turn: make(chan struct{}, 1), done: make(chan struct{}),
+	_, err = b.ask(ctx, &waiting{Prompt: Prompt{Secret: q.Secret, Name: q.Name, Text: q.Text}}, q.Wait, by)
+	return err
+}
+
+// AskNetwork asks whether an agent may connect, and returns the choice when it is stored. Its
+// errors are those of Ask.
+func (b *Broker) AskNetwork(ctx context.Context, q NetworkQuestion, by machine.Cause) (Choice, error) {
+	if q.Network = readable(q.Network); q.Network == "" || len(q.Network) > maxNetwork {
+		return "", fault.Newf(fault.InvalidArgs, "ask for", "network access", "a destination has 1 to %d bytes", maxNetwork)
 	}
+	p := Prompt{Secret: secrets.Key{Agent: q.Agent, Plugin: q.Plugin}, Name: q.Name, Network: q.Network}
+	p, err := b.ask(ctx, &waiting{Prompt: p, keep: q.Keep}, UsualWait, by)
+	return p.Choice, err
+}
+
+// ask adds a prompt and returns when it has ended.
+func (b *Broker) ask(ctx context.Context, w *waiting, wait time.Duration, by machine.Cause) (Prompt, error) {
+	now := time.Now().UTC()
+	w.ID, w.Asked, w.Deadline, w.State, w.Cause = newID(), now, now.Add(wait), Waiting, string(by)
+	w.turn, w.done = make(chan struct{}, 1), make(chan struct{})
 	w.turn <- struct{}{}
 	if err := b.add(w); err != nil {
-		return err
+		return w.Prompt, err
 	}
-	late := time.NewTimer(q.Wait)
+	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {
 	case <-w.done:
@@ -92,9 +107,8 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
 	case <-b.life.Done():
 		b.end(w, Cancelled, "the daemon ends")
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return w.Err()
+	ended := b.now(w)
+	return ended, ended.Err()
 }
 
 // add adds a prompt, unless too many of its agent wait.
@@ -103,12 +117,12 @@ func (b *Broker) add(w *waiting) error {
 	defer b.mu.Unlock()
 	agents := 0
 	for _, other := range b.waiting {
-		if other.Secret.Agent == w.Secret.Agent {
+		if other.Secret.Agent == w.Secret.Agent && other.Kind() == w.Kind() {
 			agents++
 		}
 	}
 	if agents >= maxWaiting {
-		return fault.Newf(fault.Rejected, "ask for", w.Secret.String(), "%d prompts of the agent wait already", agents).
+		return fault.Newf(fault.Rejected, "ask for", w.Subject(), "%d prompts of the agent wait already", agents).
 			Advise("Wait until they are answered: osaurus-sandbox prompt list")
 	}
 	b.waiting = append(b.waiting, w)
@@ -117,27 +131,47 @@ func (b *Broker) add(w *waiting) error {
 	return nil
 }
 
-// Answer answers a prompt, and reports whether this ended it. If the secret cannot be
-// stored, it fails and the prompt keeps waiting.
+// Answer answers a prompt for a secret, and reports whether this ended it. If the secret cannot
+// be stored, it fails and the prompt keeps waiting.
 func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by machine.Cause) (Prompt, bool, error) {
 	if err := value.Check(); err != nil {
 		return Prompt{}, false, err
 	}
-	return b.settle(ctx, id, Answered, by, func(p Prompt) error {
-		ctx, cancel := context.WithTimeout(ctx, keepLimit)
-		defer cancel()
-		defer context.AfterFunc(b.life, cancel)()
-		return b.Keep(ctx, p.Secret, value)
+	return b.settle(ctx, id, Answered, by, func(ctx context.Context, w *waiting) error {
+		if w.Kind() != KindSecret {
+			return otherKind(id, "it asks for network access, not for a secret", "Answer once, session, always, no or never.")
+		}
+		return b.Keep(ctx, w.Secret, value)
 	})
+}
+
+// Choose answers a prompt for network access like Answer.
+func (b *Broker) Choose(ctx context.Context, id ID, c Choice, by machine.Cause) (Prompt, bool, error) {
+	return b.settle(ctx, id, Answered, by, func(ctx context.Context, w *waiting) error {
+		if w.Kind() != KindNetwork {
+			return otherKind(id, "it asks for a secret, not for network access", "Answer with the secret.")
+		}
+		if err := w.keep(ctx, c); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		w.Choice = c
+		return nil
+	})
+}
+
+func otherKind(id ID, why, advice string) error {
+	return fault.New(fault.InvalidArgs, "answer prompt", string(id), errors.New(why)).Advise(advice)
 }
 
 // Cancel cancels a prompt, and reports whether this ended it.
 func (b *Broker) Cancel(ctx context.Context, id ID, by machine.Cause) (Prompt, bool, error) {
-	return b.settle(ctx, id, Cancelled, by, func(Prompt) error { return nil })
+	return b.settle(ctx, id, Cancelled, by, nil)
 }
 
-// settle ends a prompt, unless it has ended or do fails.
-func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, do func(Prompt) error) (Prompt, bool, error) {
+// settle ends a prompt, unless it has ended or keep fails, which may be nil.
+func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, keep func(context.Context, *waiting) error) (Prompt, bool, error) {
 	w, ended, err := b.find(id)
 	if err != nil || w == nil {
 		return ended, false, err
@@ -152,8 +186,13 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, 
 	if now.State != Waiting {
 		return now, false, nil
 	}
-	if err := do(now); err != nil {
-		return now, false, err
+	if keep != nil {
+		ctx, cancel := context.WithTimeout(ctx, keepLimit)
+		defer cancel()
+		defer context.AfterFunc(b.life, cancel)()
+		if err := keep(ctx, w); err != nil {
+			return now, false, err
+		}
 	}
 	b.finish(w, to, string(by))
 	return b.now(w), true, nil
@@ -161,7 +200,7 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, 
 
 // end ends a prompt unless it has ended. It waits for an answer that is being stored.
 func (b *Broker) end(w *waiting, to State, cause string) {
-	_, _, _ = b.settle(context.Background(), w.ID, to, machine.Cause(cause), func(Prompt) error { return nil })
+	_, _, _ = b.settle(context.Background(), w.ID, to, machine.Cause(cause), nil)
 }
 
 // finish ends a prompt. The caller holds its turn.
@@ -268,9 +307,13 @@ func (b *Broker) all() []*waiting {
 
 // note records the event of a prompt's state.
 func (b *Broker) note(p Prompt) {
-	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID), "secret": string(p.Secret.Name)}
-	if p.Secret.Plugin != "" {
-		fields["plugin"] = string(p.Secret.Plugin)
+	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID)}
+	for name, value := range map[string]string{
+		"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), "network": p.Network, "choice": string(p.Choice),
+	} {
+		if value != "" {
+			fields[name] = value
+		}
 	}
 	b.Record.Note(events.Event{Kind: p.State.event(), Cause: p.Cause, Fields: fields})
 }

@@ -1,7 +1,9 @@
-// Package prompts asks people for secrets and waits for their answers.
+// Package prompts asks people for secrets and for network access, and waits for their answers.
 package prompts
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -26,9 +28,11 @@ const (
 	MaxWait = 24 * time.Hour
 	// MaxText is the length of a prompt's text in characters: a screenful.
 	MaxText = 2000
-	// maxWaiting bounds the waiting prompts of an agent, so that it cannot flood its
-	// owner or hide those of other agents.
+	// maxWaiting bounds the waiting prompts of an agent, of each kind, so that it cannot
+	// flood its owner or hide those of other agents.
 	maxWaiting = 8
+	// maxNetwork bounds a destination in bytes: a name has 253 at most.
+	maxNetwork = 400
 	// maxEnded is how many ended prompts are kept, for late answers.
 	maxEnded = 100
 )
@@ -68,6 +72,47 @@ func (s State) event() events.Kind {
 		return "prompt.asked"
 	}
 	return events.Kind("prompt." + s)
+}
+
+// Kind is what a prompt asks for.
+type Kind string
+
+const (
+	KindSecret  Kind = "secret"
+	KindNetwork Kind = "network"
+)
+
+// Choice is an answer to a prompt for network access.
+type Choice string
+
+const (
+	Once    Choice = "once"
+	Session Choice = "session" // until the agent's room or the daemon ends
+	Always  Choice = "always"  // adds a rule
+	No      Choice = "no"
+	Never   Choice = "never" // adds a rule
+)
+
+// ParseChoice parses an answer to a prompt for network access.
+func ParseChoice(text string) (Choice, error) {
+	switch c := Choice(text); c {
+	case Once, Session, Always, No, Never:
+		return c, nil
+	}
+	return "", fault.Newf(fault.InvalidArgs, "read answer", fmt.Sprintf("%.40q", text), "not allowed").Advise("Answer once, session, always, no or never.")
+}
+
+// Allows reports whether the agent may connect.
+func (c Choice) Allows() bool { return c == Once || c == Session || c == Always }
+
+// NetworkQuestion is a destination that an agent wants to connect to.
+type NetworkQuestion struct {
+	Agent   config.AgentID
+	Plugin  config.PluginID // empty for the agent's other programs
+	Name    config.AgentName
+	Network string // for people: "api.example.org:443"
+	// Keep stores a choice. If it fails, the prompt keeps waiting.
+	Keep func(context.Context, Choice) error
 }
 
 // Question is a secret to ask for.
@@ -111,7 +156,9 @@ func readable(text string) string {
 // Prompt is a question and its state.
 type Prompt struct {
 	ID              ID
-	Secret          secrets.Key
+	Secret          secrets.Key // without a name if Network is set
+	Network         string      // the destination, in a prompt for network access
+	Choice          Choice      // how that was answered
 	Name            config.AgentName
 	Text            string
 	Asked, Deadline time.Time
@@ -120,14 +167,25 @@ type Prompt struct {
 	Cause           string    // of its state
 }
 
+// Kind returns what the prompt asks for.
+func (p Prompt) Kind() Kind {
+	if p.Network != "" {
+		return KindNetwork
+	}
+	return KindSecret
+}
+
+// Subject returns what the prompt asks for as a text for errors and the audit.
+func (p Prompt) Subject() string { return cmp.Or(p.Network, p.Secret.String()) }
+
 // Err returns the result of Ask: nil if the prompt was answered.
 func (p Prompt) Err() error {
 	const op = "ask for"
 	switch p.State {
 	case Cancelled:
-		return fault.Newf(fault.UserDenied, op, p.Secret.String(), "it was cancelled: %s", p.Cause).Advise("Do without it, or ask what it is needed for first.")
+		return fault.Newf(fault.UserDenied, op, p.Subject(), "it was cancelled: %s", p.Cause).Advise("Do without it, or ask what it is needed for first.")
 	case Expired:
-		return fault.Newf(fault.Timeout, op, p.Secret.String(), "nobody has answered").Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
+		return fault.Newf(fault.Timeout, op, p.Subject(), "nobody has answered").Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
 	}
 	return nil
 }
