@@ -76,6 +76,8 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 		}
 		s.Lines.Forget(agent.ID)
 		s.Prompts.Forget(agent.ID)
+		s.Flows.Forget(agent.ID)
+		s.Policies.EndSession(agent.ID)
 		defer s.Vault.Forget(agent.ID)
 		left, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretsLimit) // the caller cannot repeat it
 		defer cancel()

@@ -45,6 +45,7 @@ type Client struct {
 	Topics   controlpbconnect.TopicsClient
 	Secrets  controlpbconnect.SecretsClient
 	Prompts  controlpbconnect.PromptsClient
+	Network  controlpbconnect.NetworkClient
 	Tools    controlpbconnect.ToolsClient
 	Plugins  controlpbconnect.PluginsClient
 	Installs controlpbconnect.InstallsClient
@@ -148,6 +149,7 @@ func newClient(home config.Home, name string) *Client {
 		Topics:        controlpbconnect.NewTopicsClient(client, baseURL, options),
 		Secrets:       controlpbconnect.NewSecretsClient(client, baseURL, options),
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
+		Network:       controlpbconnect.NewNetworkClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),

@@ -23,6 +23,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/egress"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
@@ -38,15 +39,19 @@ const drain = 2 * time.Second
 
 // Backing is what a Server gives access to.
 type Backing struct {
-	Sandbox   *machine.Machine
-	Agents    *agents.Agents
-	Sessions  *sessions.Manager
-	Memory    *services.Memory
-	Tasks     *services.Tasks
-	Topics    *services.Topics
-	Lines     *services.Logs
-	Vault     *vault.Vault
-	Prompts   *prompts.Broker
+	Sandbox  *machine.Machine
+	Agents   *agents.Agents
+	Sessions *sessions.Manager
+	Memory   *services.Memory
+	Tasks    *services.Tasks
+	Topics   *services.Topics
+	Lines    *services.Logs
+	Vault    *vault.Vault
+	Prompts  *prompts.Broker
+	Policies *egress.Policies
+	Flows    *egress.Flows
+	// Lookup resolves names as the gateway does.
+	Lookup    egress.Lookup
 	Tools     *tools.Registry
 	Plugins   *install.Installer
 	Registrar *register.Registrar
@@ -98,6 +103,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewTopicsHandler(topicService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewSecretsHandler(secretService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPromptsHandler(promptService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewNetworkHandler(networkService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewPluginsHandler(pluginService{service{s}}, options, withRecipes()))
 	rpc.Handle(controlpbconnect.NewRegistrationsHandler(registrationService{service{s}}, options, withRecipes()))
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/net/icmp"
 
-	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/policy"
 )
 
@@ -28,21 +27,19 @@ const unknownTTL = time.Minute
 
 // hostDialer reaches the outside as this computer's programs do.
 type hostDialer struct {
-	*net.Resolver // it implements names.Records
-	direct        net.Dialer
-	proxy         func(*url.URL) (*url.URL, error)
+	direct   net.Dialer
+	resolver *net.Resolver
+	proxy    func(*url.URL) (*url.URL, error)
 }
-
-var _ names.Records = (*hostDialer)(nil)
 
 // newHostDialer reads the proxy settings of the environment, in capitals and in lower case.
 func newHostDialer() *hostDialer {
-	return &hostDialer{Resolver: net.DefaultResolver, proxy: httpproxy.FromEnvironment().ProxyFunc()}
+	return &hostDialer{resolver: net.DefaultResolver, proxy: httpproxy.FromEnvironment().ProxyFunc()}
 }
 
 // LookupNetIP implements Dialer. The final dot keeps search domains out.
 func (d *hostDialer) LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
-	addrs, err := d.Resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(name, ".")+".")
+	addrs, err := d.resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(name, ".")+".")
 	return addrs, unknownTTL, err
 }
 

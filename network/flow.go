@@ -69,9 +69,6 @@ func (f *flow) end(err error) {
 	}
 	record := f.record
 	g.mu.Unlock()
-	if record.Decision.Action == policy.Deny {
-		g.refused.Add(1)
-	}
 	if !f.quiet {
 		g.record(record)
 	}

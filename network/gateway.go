@@ -216,18 +216,7 @@ func (g *Gateway) Dial(ctx context.Context, s Subject, port uint16) (net.Conn, e
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, subject, err)
 	}
-	return &roomConn{c, context.AfterFunc(m.left, func() { _ = c.SetDeadline(time.Unix(1, 0)) })}, nil
-}
-
-// roomConn is a connection to a room. It fails when the room leaves.
-type roomConn struct {
-	*gonet.TCPConn
-	forget func() bool
-}
-
-func (c *roomConn) Close() error {
-	c.forget()
-	return c.TCPConn.Close()
+	return c, nil
 }
 
 // Stats returns the counters.

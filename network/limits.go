@@ -48,8 +48,7 @@ const (
 	// askTimeout is how long a connection is held while a person is asked. Node's fetch gives up
 	// after 10 s, pip after 15, and others later. The answer is valid for the next attempt.
 	askTimeout = 9 * time.Second
-	// dialTimeout is how long the outside may take to accept. Go's programs give up after as long,
-	// and most others before.
+	// dialTimeout is how long the outside may take to accept. Node's fetch gives up after 10 s.
 	dialTimeout = 30 * time.Second
 	// idleTimeout is RFC 5382's least for an established connection through a NAT, and
 	// halfClosedTimeout is for one of which one direction has ended.
@@ -66,8 +65,8 @@ const (
 	roomDialTimeout = 15 * time.Second
 	// drainTimeout is how long a client may take to read the rest of a flow that has ended.
 	drainTimeout = 30 * time.Second
-	// addressRest is how long nobody else gets an address after Leave, so that what is under way
-	// for its last owner reaches nobody.
+	// addressRest is how long an address rests after Leave. It is longer than a flow of its last
+	// owner lives on in somebody's log or cache.
 	addressRest = 10 * time.Minute
 	// sweepEvery is how often idle flows are looked for.
 	sweepEvery = 5 * time.Second

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"context"
 	"maps"
 	"net/netip"
 	"sync"
@@ -17,14 +16,7 @@ import (
 type member struct {
 	subject Subject
 	addr    netip.Addr
-	left    context.Context // ends with Leave
-	leave   context.CancelFunc
 	*budget
-}
-
-func newMember(s Subject, a netip.Addr) *member {
-	left, leave := context.WithCancel(context.Background())
-	return &member{subject: s, addr: a, left: left, leave: leave, budget: newBudget()}
 }
 
 // members are the subjects by address and the addresses by subject. Frames read without a lock.
@@ -38,7 +30,7 @@ type members struct {
 }
 
 func newMembers() *members {
-	root := newMember(Subject{}, subnet.Guest().Addr())
+	root := &member{addr: subnet.Guest().Addr(), budget: newBudget()}
 	m := &members{
 		bySubject: map[Subject]*member{root.subject: root},
 		next:      subnet.RoomRouter(),
@@ -75,7 +67,7 @@ func (m *members) join(s Subject, now time.Time) (*member, error) {
 		return nil, fault.Newf(fault.Unavailable, "give a room an address", string(s.Agent), "all addresses are in use").
 			Advise("Remove agents that are not needed, or wait some minutes if many were removed just now.")
 	}
-	joined := newMember(s, addr)
+	joined := &member{subject: s, addr: addr, budget: newBudget()}
 	m.bySubject[s] = joined
 	byAddr := maps.Clone(*m.byAddr.Load())
 	byAddr[addr] = joined
@@ -111,7 +103,6 @@ func (m *members) leave(a config.AgentID, now time.Time) []*member {
 	for s, known := range m.bySubject {
 		if s.Agent == a && s != (Subject{}) {
 			left = append(left, known)
-			known.leave()
 			delete(m.bySubject, s)
 			delete(byAddr, known.addr)
 			m.resting[known.addr] = now

@@ -106,6 +106,7 @@ func (c *connection) deny(kind hello.Kind, d policy.Decision) error {
 	d.Action = policy.Deny
 	c.verdict.decision = d
 	c.flow.update(func(r *Flow) { r.Decision = d })
+	c.gateway.refused.Add(1)
 	hello.Refuse(c.in, kind, c.text())
 	return errRefused
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,8 +92,23 @@ KEY+=VALUE adds items to a list, KEY-=VALUE removes them.
 				return err
 			}
 			r, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: c.args[0], Settings: settings})
-			return replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf)
+			if err := replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf); err != nil || c.json {
+				return err
+			}
+			return showNetwork(ctx, c, r.GetChanged())
 		})
+}
+
+// showNetwork prints what an agent reaches now, if that was changed.
+func showNetwork(ctx context.Context, c *call, changed []*controlpb.Setting) error {
+	if !slices.ContainsFunc(changed, func(s *controlpb.Setting) bool { return strings.HasPrefix(s.Key, "network") }) {
+		return nil
+	}
+	r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
+	if err != nil {
+		return err
+	}
+	return writef(c.out, "network is now: %s\n", networkText(r.GetAgent()))
 }
 
 func newAgentReset() *cobra.Command {
@@ -191,6 +207,9 @@ func printAgent(w io.Writer, a *controlpb.Agent) error {
 	table.row("created", when(a.Created))
 	for _, s := range a.Settings {
 		text := settingText(a, s.Key)
+		if s.Key == rulesKey {
+			text = rulesText(s)
+		}
 		if means := config.AgentZero(s.Key); text == "0" && means != "" {
 			text += ", " + means
 		}
@@ -199,13 +218,28 @@ func printAgent(w io.Writer, a *controlpb.Agent) error {
 	return table.Flush()
 }
 
-// networkText describes the agent's network access for a table.
+// networkText describes what an agent reaches, for a table: "allow, 3 rules".
 func networkText(a *controlpb.Agent) string {
-	network := settingText(a, "network")
-	if network != string(config.NetworkClosed) && settingText(a, "network.rules") != "" {
-		network += "+rules"
+	text := settingText(a, "network")
+	if settingText(a, "network.observe") == "true" {
+		text += ", observed"
 	}
-	return network
+	for _, s := range a.Settings {
+		if s.Key == rulesKey && s.Value != "[]" {
+			text += ", " + rulesText(s)
+		}
+	}
+	return text
+}
+
+// rulesText says how many rules a setting has.
+func rulesText(s *controlpb.Setting) string {
+	var rules []string
+	_ = json.Unmarshal([]byte(s.Value), &rules) // it is a list of texts
+	if len(rules) == 1 {
+		return "1 rule"
+	}
+	return fmt.Sprintf("%d rules", len(rules))
 }
 
 // settingText returns the value of an agent's setting.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,16 +13,19 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/secrets"
+	"osaurus-sandbox/supervisor/prompts"
 )
 
 func newPrompt() *cobra.Command {
 	return noun("prompt", `Answer what agents and apps ask you for
 
-An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. You can answer once, from any
-terminal. Your answer goes into the secret store and nowhere else. The program that asks wrote the text of a prompt: do not
-trust it.`,
+An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. So does an agent whose setting
+network is ask, before it connects to what no rule names. You can answer once, from any terminal. A secret goes into the secret
+store and nowhere else. The program that asks wrote the text of a prompt: do not trust it.`,
 		`  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
+  osaurus-sandbox prompt answer 2b7d0a11 session
   osaurus-sandbox prompt cancel 1f0c9a3e`,
 		newPromptList(), newPromptWatch(), newPromptAnswer(), newPromptCancel())
 }
@@ -39,10 +44,15 @@ func newPromptList() *cobra.Command {
 
 // askedFor describes what a prompt asks for.
 func askedFor(p *controlpb.Prompt) string {
-	if p.Plugin == "" {
-		return "secret " + p.Secret
+	switch {
+	case p.Network != "" && p.Plugin != "":
+		return "the network, to connect its plugin " + p.Plugin + " to " + p.Network
+	case p.Network != "":
+		return "the network, to connect to " + p.Network
+	case p.Plugin != "":
+		return "secret " + p.Secret + " of plugin " + p.Plugin
 	}
-	return "secret " + p.Secret + " of plugin " + p.Plugin
+	return "secret " + p.Secret
 }
 
 // printPrompt prints a prompt. The agent's text is framed, to set it apart from this program's.
@@ -79,12 +89,16 @@ line with all waiting prompts whenever one comes or goes.`,
 }
 
 func newPromptAnswer() *cobra.Command {
-	return daemonCommand("answer [PROMPT]", `Answer a prompt, or the oldest one
+	return daemonCommand("answer [PROMPT [CHOICE]]", `Answer a prompt, or the oldest one
 
-On a terminal, you type the answer, which is not shown. Otherwise it is read from standard input, without the last newline. It
-goes into the secret store and nowhere else.`,
+On a terminal, you type a secret, which is not shown. Otherwise it is read from standard input, without the last newline. It goes
+into the secret store and nowhere else.
+
+Answer a prompt for the network with once, session (until the agent's room or the daemon ends), always (adds a rule), no, or never
+(adds a rule that denies). Once and no count for two minutes, so that the agent can try again and does not ask again at once.`,
 		`  osaurus-sandbox prompt answer
-  pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e`, func(ctx context.Context, c *call) error {
+  pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e
+  osaurus-sandbox prompt answer 2b7d0a11 always`, func(ctx context.Context, c *call) error {
 			p, err := findPrompt(ctx, c.Client, c.arg(0))
 			if err != nil {
 				return err
@@ -92,13 +106,37 @@ goes into the secret store and nowhere else.`,
 			if err := printPrompt(c.err, p); err != nil {
 				return err
 			}
-			value, err := readSecret(ctx, c.console, askedFor(p)+" of agent "+p.Agent)
+			answer := &controlpb.AnswerPromptRequest{Id: p.Id, Choice: c.arg(1)}
+			switch {
+			case p.Network != "" && answer.Choice == "":
+				answer.Choice, err = readChoice(ctx, c.console)
+			case p.Network == "" && answer.Choice != "":
+				err = fault.Newf(fault.InvalidArgs, "answer prompt", p.Id, "it asks for a secret, which does not belong on a command line").
+					Advise("Type it when asked: osaurus-sandbox prompt answer " + p.Id)
+			case p.Network == "":
+				var value secrets.Value
+				value, err = readSecret(ctx, c.console, askedFor(p)+" of agent "+p.Agent)
+				answer.Value = value.Reveal()
+			}
 			if err != nil {
 				return err
 			}
-			r, err := c.Prompts.Answer(ctx, &controlpb.AnswerPromptRequest{Id: p.Id, Value: value.Reveal()})
-			return replySettled(c, "kept", r.GetTaken(), r.GetPrompt(), err)
+			r, err := c.Prompts.Answer(ctx, answer)
+			return replySettled(c, cmp.Or(answer.Choice, "kept"), r.GetTaken(), r.GetPrompt(), err)
 		})
+}
+
+// readChoice reads an answer to a prompt for the network.
+func readChoice(ctx context.Context, con console) (string, error) {
+	if canAsk(con) {
+		writef(con.err, "once, session, always, no or never? ")
+	}
+	text, err := typedLine(ctx, bufio.NewReader(con.in))
+	if err != nil && text == "" {
+		return "", fault.Newf(fault.UserDenied, "read answer", "", "nothing was typed").Advise("Write it as an argument: osaurus-sandbox prompt answer PROMPT once")
+	}
+	choice, err := prompts.ParseChoice(strings.TrimSpace(text))
+	return string(choice), err
 }
 
 // findPrompt returns the prompt with an id, or the oldest that waits.
@@ -131,6 +169,9 @@ func replySettled(c *call, done string, taken bool, p *controlpb.Prompt, err err
 			Advise("See `osaurus-sandbox prompt list`.")
 	}
 	return reply(c, p, err, func(w io.Writer, p *controlpb.Prompt) error {
+		if p.Network != "" {
+			return writef(w, "%s: agent %s to %s\n", done, p.Agent, p.Network)
+		}
 		return writef(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
 	})
 }

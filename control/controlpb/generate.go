@@ -12,6 +12,7 @@ package controlpb
 //go:generate sh ../../scripts/protoc topics.proto
 //go:generate sh ../../scripts/protoc agentsecrets.proto
 //go:generate sh ../../scripts/protoc prompts.proto
+//go:generate sh ../../scripts/protoc network.proto
 //go:generate sh ../../scripts/protoc plugins.proto
 //go:generate sh ../../scripts/protoc registrations.proto
 //go:generate sh ../../scripts/protoc tools.proto

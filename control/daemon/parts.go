@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/egress"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/machine"
@@ -56,6 +59,7 @@ type daemon struct {
 	ending   sync.Once
 	ended    error // of ending
 
+	asker   *egress.Asker
 	config  *services.PluginConfig
 	tools   toolhost.Options
 	plugins *pluginhost.Host
@@ -151,6 +155,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.closes(d.api.Agents.Close)
+	d.makeEgress()
 	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
 	d.closes(d.api.Sessions.Close)
 	if err := d.api.Sessions.Settle(d.api.Events.Read(ctx, 0, false)); err != nil {
@@ -167,6 +172,24 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	}
 	d.api.Tools = toolhost.New(d.tools)
 	return nil
+}
+
+// makeEgress makes what the network's gateway asks.
+func (d *daemon) makeEgress() {
+	d.api.Policies = egress.NewPolicies(egress.PolicyOptions{Agents: d.api.Agents, Home: d.api.Sandbox.Settings, Hosts: d.permits().Hosts, Local: egress.LocalNetworks})
+	d.asker = egress.NewAsker(egress.AskOptions{Policies: d.api.Policies, Prompts: d.api.Prompts})
+	d.closes(d.asker.Close)
+	d.api.Flows = egress.NewFlows(egress.FlowOptions{Name: d.nameOf, Events: d.diary, Audit: d.api.Audit, Log: d.api.Log})
+	d.closes(d.api.Flows.Close)
+	d.api.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	}
+}
+
+// nameOf returns the name of an agent, if there is one.
+func (d *daemon) nameOf(id config.AgentID) (config.AgentName, bool) {
+	agent, err := d.api.Agents.Get(string(id))
+	return agent.Name, err == nil
 }
 
 // makeServices makes the bridge's services. No guest runs yet that could call it.

@@ -189,36 +189,3 @@ func TestRefuseEnds(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
-
-// steps is a connection that notes the order of its calls. Its client sends three times, and ends.
-type steps struct {
-	net.Conn
-	calls []string
-	sent  int
-}
-
-func (s *steps) Write(b []byte) (int, error) { s.calls = append(s.calls, "write"); return len(b), nil }
-func (s *steps) CloseWrite() error           { s.calls = append(s.calls, "close write"); return nil }
-func (s *steps) Close() error                { s.calls = append(s.calls, "close"); return nil }
-func (s *steps) SetDeadline(time.Time) error { return nil }
-
-func (s *steps) SetReadDeadline(time.Time) error { return nil }
-
-func (s *steps) Read(b []byte) (int, error) {
-	if s.sent++; s.sent > 3 {
-		s.calls = append(s.calls, "end")
-		return 0, io.EOF
-	}
-	return len(b), nil
-}
-
-// A connection that is closed with unread bytes is reset, and its client may lose the refusal.
-func TestRefuseReadsBeforeItCloses(t *testing.T) {
-	for _, kind := range []hello.Kind{hello.HTTP, hello.TLS, hello.SSH} {
-		var s steps
-		hello.Refuse(&s, kind, text)
-		if got := strings.Join(s.calls, ", "); got != "write, close write, end, close" {
-			t.Errorf("%s: %s", kind, got)
-		}
-	}
-}

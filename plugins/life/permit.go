@@ -35,6 +35,16 @@ func (p Permits) MayInfer(agent config.AgentID, plugin config.PluginID) (may, in
 	return r.Permissions.Inference, ok
 }
 
+// Hosts returns the only hosts that a plugin's commands may reach, or nil for all that its agent
+// reaches.
+func (p Permits) Hosts(agent config.AgentID, plugin config.PluginID) []string {
+	r, _ := p.Recipe(agent, plugin)
+	if r.Permissions.Network == plugins.NetworkOutbound {
+		return nil
+	}
+	return append([]string{}, r.Permissions.Network.Domains()...)
+}
+
 // Emitting wraps events so that a plugin can emit only its declared topics.
 func (p Permits) Emitting(to bridge.Events) bridge.Events { return emitter{p, to} }
 

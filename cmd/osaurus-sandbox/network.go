@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network/policy"
+)
+
+// rulesKey is the setting with an agent's rules. A "+" or "-" behind it adds or removes some.
+const rulesKey = "network.rules"
+
+func newNetwork() *cobra.Command {
+	return noun("network", `See and change what agents reach
+
+All traffic of an agent passes the gateway on this computer. The agent's setting network says what it reaches without rules: open
+(the internet, but neither this computer nor local networks), allow (nothing), ask (what you allow when asked) or none (nothing, with
+rules too). Rules allow or deny more. A rule that denies wins.
+
+A rule is HOST, *.HOST, an address, a network such as 10.1.0.0/16, or a set such as @github; then a port or a range of ports, as in
+example.org:443 or example.org:8000-8080. Quote a rule with more words: "tcp example.org:22", "example.org method=GET path=/v1/*",
+"example.org until=2026-12-31". localhost is this computer.`,
+		`  osaurus-sandbox agent set alice network=allow
+  osaurus-sandbox network allow alice @package-registries api.example.org:443
+  osaurus-sandbox network explain alice https://api.example.org/v1
+  osaurus-sandbox network log alice -f`,
+		newNetworkLog(), newNetworkExplain(), newNetworkLearn(), newNetworkAllow(), newNetworkDeny(), newNetworkRules(), newNetworkForget(), newNetworkSets())
+}
+
+func newNetworkLog() *cobra.Command {
+	var follow, refused bool
+	return daemonCommand("log AGENT", `Show what an agent connected to, oldest first
+
+A connection appears when it is refused or ends. The newest connections of each agent are kept while the daemon runs. AGENT is
+the agent's name or id, or @guest for the guest's own system.`,
+		`  osaurus-sandbox network log alice
+  osaurus-sandbox network log alice -f --refused`, func(ctx context.Context, c *call) error {
+			flows := control.Messages(c.Network.Flows(ctx, &controlpb.NetworkFlowsRequest{Agent: c.args[0], Follow: follow, Refused: refused}))
+			if follow {
+				return replyEach(c, flows, func(w io.Writer, r *controlpb.NetworkFlowsResponse) error { return printFlow(w, r.GetFlow()) })
+			}
+			return replyRows(c, flows, (*controlpb.NetworkFlowsResponse).GetFlow, "TIME\tVERDICT\tPLUGIN\tDESTINATION\tADDRESS\tSENT\tRECEIVED\tWHY", func(f *controlpb.NetworkFlow) []any {
+				return []any{when(f.Ended), f.Verdict, f.Plugin, flowTarget(f), f.Address, f.Sent, f.Received, flowReason(f)}
+			})
+		},
+		withFlag(&follow, "follow, f", "keep printing new connections"),
+		withFlag(&refused, "refused", "print only what was refused, or would be if the agent were not observed"))
+}
+
+// printFlow prints a flow on one line.
+func printFlow(w io.Writer, f *controlpb.NetworkFlow) error {
+	return writef(w, "%s  %-8s  %s  %s\n", f.Ended.AsTime().Local().Format(time.TimeOnly), f.Verdict, flowTarget(f), flowReason(f))
+}
+
+// flowTarget describes what a flow goes to.
+func flowTarget(f *controlpb.NetworkFlow) string {
+	target := f.Name
+	if target == "" {
+		target = f.Address
+	}
+	if f.Port != 0 {
+		if strings.Contains(target, ":") {
+			target = "[" + target + "]"
+		}
+		target = fmt.Sprintf("%s:%d", target, f.Port)
+	}
+	if f.Protocol != "" && f.Protocol != "tcp" {
+		target = f.Protocol + " " + target
+	}
+	return strings.TrimSpace(f.Method + " " + target + f.Path)
+}
+
+// flowReason says why a flow was decided as it was, or why it failed.
+func flowReason(f *controlpb.NetworkFlow) string {
+	switch {
+	case f.Error != "":
+		return f.Error
+	case f.Rule != "":
+		return f.Rule
+	}
+	return f.Reason
+}
+
+func newNetworkExplain() *cobra.Command {
+	var plugin string
+	return daemonCommand("explain AGENT URL", `Say whether an agent may connect, and which rule decides
+
+URL is a URL, HOST, HOST:PORT or an address, also "udp HOST:PORT". Without a port it is 443. The name is resolved on this computer;
+nothing is connected.`,
+		`  osaurus-sandbox network explain alice https://api.example.org/v1
+  osaurus-sandbox network explain alice 10.1.2.3:5432`, func(ctx context.Context, c *call) error {
+			r, err := c.Network.Explain(ctx, &controlpb.ExplainNetworkRequest{Agent: c.args[0], Destination: c.args[1], Plugin: plugin})
+			return reply(c, r, err, printExplanation)
+		},
+		withFlag(&plugin, "plugin", "explain what this plugin's commands may do"))
+}
+
+func printExplanation(w io.Writer, e *controlpb.ExplainNetworkResponse) error {
+	paint := paintFor(w)
+	what := map[string]safe{"allow": paint.good("allowed"), "deny": paint.bad("refused"), "ask": paint.busy("a person is asked")}[e.Action]
+	if e.Observed {
+		what = paint.busy("allowed, but only because the agent is observed")
+	}
+	at := ""
+	if e.Address != "" && !strings.Contains(e.Destination, e.Address) {
+		at = " at " + e.Address
+	}
+	writef(w, "%s%s: %s\n", e.Destination, at, what)
+	table := newTable(w)
+	switch {
+	case e.Rule == "":
+		table.row("  decided by", "network="+e.Mode)
+	default:
+		table.row("  decided by", fmt.Sprintf("the rule %q%s", e.Rule, sourceText(e.Source)))
+	}
+	if e.Reason != "" {
+		table.row("  because", e.Reason)
+	}
+	if len(e.Addresses) > 1 {
+		table.row("  addresses", strings.Join(e.Addresses, ", "))
+	}
+	if e.Advice != "" {
+		table.row("  change it", e.Advice)
+	}
+	return table.Flush()
+}
+
+// sourceText says where a rule comes from.
+func sourceText(source string) string {
+	switch source {
+	case "home":
+		return " for all agents"
+	case "session":
+		return ", your answer for this session"
+	}
+	return ""
+}
+
+func newNetworkLearn() *cobra.Command {
+	return daemonCommand("learn AGENT", `Suggest rules for what an agent tried to reach
+
+Prints the smallest rules that let through what the agent was refused, each with what it was for. With the setting network.observe,
+nothing is refused meanwhile. Adds no rule.`,
+		`  osaurus-sandbox agent set alice network=allow network.observe=true
+  osaurus-sandbox network learn alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Network.Learn(ctx, &controlpb.LearnNetworkRequest{Agent: c.args[0]})
+			return reply(c, r, err, func(w io.Writer, r *controlpb.LearnNetworkResponse) error {
+				if len(r.Suggestions) == 0 {
+					return writef(c.err, "Nothing was refused. See what it reached: osaurus-sandbox network log %s\n", c.args[0])
+				}
+				if err := printTable(w, "RULE\tCONNECTIONS\tFIRST\tLAST\tFOR EXAMPLE", r.Suggestions, func(s *controlpb.NetworkSuggestion) []any {
+					return []any{s.Rule, s.Flows, when(s.First), when(s.Last), s.Example}
+				}); err != nil {
+					return err
+				}
+				return writef(c.err, "Add one: osaurus-sandbox network allow %s \"RULE\"\n", c.args[0])
+			})
+		})
+}
+
+func newNetworkAllow() *cobra.Command {
+	return newNetworkAdd("allow", `Add rules that let an agent connect
+
+See what a rule is: osaurus-sandbox network --help. The rules take effect at once.`,
+		`  osaurus-sandbox network allow alice @package-registries
+  osaurus-sandbox network allow alice api.example.org:443 "*.example.net"
+  osaurus-sandbox network allow alice localhost:11434`)
+}
+
+func newNetworkDeny() *cobra.Command {
+	return newNetworkAdd("deny", `Add rules that keep an agent from connecting
+
+A rule that denies wins over every rule that allows. Open connections that it forbids end.`,
+		`  osaurus-sandbox network deny alice "*.example.net"
+  osaurus-sandbox network deny alice "example.org until=2026-12-31"`)
+}
+
+// newNetworkAdd returns a command that adds rules that begin with a word.
+func newNetworkAdd(word, help, examples string) *cobra.Command {
+	return daemonCommand(word+" AGENT RULE...", help, examples, func(ctx context.Context, c *call) error {
+		rules := make([]string, len(c.args)-1)
+		for i, text := range c.args[1:] {
+			r, err := config.ParseNetworkRule(word + " " + strings.TrimPrefix(text, word+" "))
+			if err != nil {
+				return err
+			}
+			if err := policy.CheckSets([]config.NetworkRule{r}); err != nil {
+				return err
+			}
+			rules[i] = r.String()
+		}
+		return setRules(ctx, c, "+", rules)
+	})
+}
+
+// setRules adds rules of an agent or removes them, and prints its rules.
+func setRules(ctx context.Context, c *call, change string, rules []string) error {
+	agent := c.args[0]
+	if _, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{
+		Agent: agent, Settings: map[string]string{rulesKey + change: strings.Join(rules, ",")}, // rules have no commas
+	}); err != nil {
+		return err
+	}
+	r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: agent})
+	return reply(c, r, err, printRules)
+}
+
+func newNetworkRules() *cobra.Command {
+	return daemonCommand("rules AGENT", `List the rules that count for an agent
+
+The rules for all agents come first: see osaurus-sandbox config get networkRules. A rule that denies wins over all others.`,
+		`  osaurus-sandbox network rules alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: c.args[0]})
+			return reply(c, r, err, printRules)
+		})
+}
+
+func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {
+	table := newTable(w)
+	mode := r.Mode
+	if r.Observe {
+		mode += ", observed: nothing is refused"
+	}
+	table.row("", "network="+mode)
+	for i, rule := range r.Rules {
+		notes := strings.TrimPrefix(strings.TrimSpace(sourceText(rule.Source)), ", ")
+		if rule.Plugin != "" {
+			notes += " to plugin " + rule.Plugin
+		}
+		if rule.Expired {
+			notes = strings.TrimSpace(notes + " (ended)")
+		}
+		table.row(i+1, rule.Rule, notes)
+	}
+	return table.Flush()
+}
+
+func newNetworkForget() *cobra.Command {
+	return daemonCommand("forget AGENT RULE", `Remove one of an agent's rules
+
+RULE is a rule, or its number in osaurus-sandbox network rules AGENT.`,
+		`  osaurus-sandbox network forget alice "allow api.example.org:443"
+  osaurus-sandbox network forget alice 2`, func(ctx context.Context, c *call) error {
+			r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: c.args[0]})
+			if err != nil {
+				return err
+			}
+			rule, err := findRule(r.Rules, c.args[1], c.args[0])
+			if err != nil {
+				return err
+			}
+			return setRules(ctx, c, "-", []string{rule.Rule})
+		})
+}
+
+// findRule finds one of an agent's own rules by its number or text.
+func findRule(rules []*controlpb.NetworkRule, text, agent string) (*controlpb.NetworkRule, error) {
+	const op = "forget rule"
+	var found *controlpb.NetworkRule
+	if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= len(rules) {
+		found = rules[n-1]
+	} else if rule, err := config.ParseNetworkRule(text); err == nil {
+		for _, r := range rules {
+			if r.Rule == rule.String() && (found == nil || found.Source != "agent") {
+				found = r
+			}
+		}
+	}
+	switch {
+	case found == nil:
+		return nil, fault.Newf(fault.NotFound, op, text, "the agent has no such rule").Advise("See its rules: osaurus-sandbox network rules " + agent)
+	case found.Source == "home":
+		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is a rule for all agents").
+			Advise(fmt.Sprintf("Remove it for all: osaurus-sandbox config set networkRules-=%q", found.Rule))
+	case found.Source == "session":
+		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is an answer to a prompt").
+			Advise("It ends with the agent's room; deny it until then: osaurus-sandbox network deny " + agent + " " + strings.TrimPrefix(found.Rule, "allow "))
+	}
+	return found, nil
+}
+
+func newNetworkSets() *cobra.Command {
+	return command("sets [NAME]", "List the sets of hosts that rules can name, or the hosts of one",
+		`  osaurus-sandbox network sets
+  osaurus-sandbox network sets github`, func(_ context.Context, c *call) error {
+			sets := policy.Sets()
+			name := strings.TrimPrefix(c.arg(0), "@")
+			if name == "" {
+				return reply(c, sets, nil, func(w io.Writer, sets []policy.Set) error {
+					return printTable(w, "SET\tHOSTS\tFOR", sets, func(s policy.Set) []any { return []any{"@" + s.Name, len(s.Hosts), s.Meaning} })
+				})
+			}
+			i := slices.IndexFunc(sets, func(s policy.Set) bool { return s.Name == name })
+			if i < 0 {
+				return fault.Newf(fault.NotFound, "find set", name, "there is none").Advise("List them: osaurus-sandbox network sets")
+			}
+			return reply(c, sets[i], nil, func(w io.Writer, s policy.Set) error {
+				return printTable(w, "", s.Hosts, func(host string) []any { return []any{host} })
+			})
+		})
+}

@@ -1,0 +1,159 @@
+package egress
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/policy"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/prompts"
+)
+
+// answerLasts is how long an answer for once, or none, holds for a destination. Most clients have
+// given up when a person answers: an agent has this long to try again, and a program that tries
+// again and again asks nobody for this long.
+const answerLasts = 2 * time.Minute
+
+// AskOptions configure an Asker.
+type AskOptions struct {
+	Policies *Policies
+	// Prompts asks a person: *prompts.Broker.
+	Prompts interface {
+		AskNetwork(context.Context, prompts.NetworkQuestion, machine.Cause) (prompts.Choice, error)
+	}
+}
+
+// Asker asks people about flows that no rule names. Its methods may be called from any goroutine.
+type Asker struct {
+	AskOptions
+	life context.Context // ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	questions map[destination]*question
+	answers   map[destination]answer
+}
+
+// destination is what one question is about.
+type destination struct {
+	subject network.Subject
+	rule    string // the narrowest that allows it; one for a name alone covers all its ports
+}
+
+// question is a question that waits for a person, even if its callers have left.
+type question struct {
+	done  chan struct{} // closed when it is answered
+	allow bool          // valid after done
+}
+
+// answer is an answer that still holds.
+type answer struct {
+	allow bool
+	until time.Time
+}
+
+// NewAsker returns an asker without questions. Close it before the broker of prompts and the agents.
+func NewAsker(o AskOptions) *Asker {
+	a := &Asker{AskOptions: o, questions: map[destination]*question{}, answers: map[destination]answer{}}
+	a.life, a.end = context.WithCancel(context.Background())
+	return a
+}
+
+// Close ends all questions: nothing is allowed.
+func (a *Asker) Close() {
+	a.mu.Lock()
+	a.end()
+	a.mu.Unlock()
+	a.work.Wait()
+}
+
+// Ask asks a person whether a subject may reach a target, and reports whether it may. Callers that
+// ask the same join one question. A question outlives callers whose context ends.
+func (a *Asker) Ask(ctx context.Context, s network.Subject, t policy.Target) bool {
+	q, allow := a.find(s, t)
+	if q == nil {
+		return allow
+	}
+	select {
+	case <-q.done:
+		return q.allow
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// find returns the question about a target, or the answer that there is.
+func (a *Asker) find(s network.Subject, t policy.Target) (*question, bool) {
+	rule, ok := policy.RuleFor(t)
+	if !ok {
+		return nil, false // nothing that a person could allow
+	}
+	known := []destination{{s, rule.String()}}
+	if t.Name != "" {
+		known = append(known, destination{s, config.NetworkRule{Host: t.Name}.String()})
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range known {
+		if answer, ok := a.answers[d]; ok && time.Now().Before(answer.until) {
+			return nil, answer.allow
+		}
+		if q := a.questions[d]; q != nil {
+			return q, false
+		}
+	}
+	if a.life.Err() != nil {
+		return nil, false
+	}
+	q := &question{done: make(chan struct{})}
+	a.questions[known[0]] = q
+	a.work.Go(func() { a.ask(known[0], t, rule, q) })
+	return q, false
+}
+
+// ask asks a person and answers the question.
+func (a *Asker) ask(d destination, t policy.Target, rule config.NetworkRule, q *question) {
+	choice, err := a.put(d.subject, t, rule)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q.allow = err == nil && choice.Allows()
+	now := time.Now()
+	maps.DeleteFunc(a.answers, func(_ destination, old answer) bool { return now.After(old.until) })
+	a.answers[d] = answer{q.allow, now.Add(answerLasts)}
+	delete(a.questions, d)
+	close(q.done)
+}
+
+// put puts a question to a person.
+func (a *Asker) put(s network.Subject, t policy.Target, rule config.NetworkRule) (prompts.Choice, error) {
+	agent, err := a.Policies.Agents.Get(string(s.Agent))
+	if err != nil {
+		return "", err
+	}
+	text := Destination(t)
+	if t.Name != "" && t.Addr.IsValid() {
+		text += " (" + t.Addr.String() + ")"
+	}
+	return a.Prompts.AskNetwork(a.life, prompts.NetworkQuestion{
+		Agent: s.Agent, Plugin: s.Plugin, Name: agent.Name, Network: text,
+		Keep: func(ctx context.Context, c prompts.Choice) error { return a.keep(ctx, s, rule, c) },
+	}, "the gateway")
+}
+
+// keep stores an answer that holds for longer than once.
+func (a *Asker) keep(ctx context.Context, s network.Subject, rule config.NetworkRule, c prompts.Choice) error {
+	rule.Deny = !c.Allows()
+	switch c {
+	case prompts.Session:
+		a.Policies.allowSession(s, rule)
+	case prompts.Always, prompts.Never:
+		_, err := a.Policies.Agents.Set(ctx, string(s.Agent), map[string]string{RulesKey + "+": rule.String()}, "the answer to a prompt")
+		return err
+	}
+	return nil
+}

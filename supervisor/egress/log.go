@@ -1,0 +1,202 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/policy"
+	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/events"
+)
+
+const (
+	// MaxFlows is how many flows are kept of an agent: some 200 kB, an hour of usual work.
+	MaxFlows = 500
+	// maxName and maxText bound the texts of a kept flow in bytes, which the guest chooses.
+	maxName, maxText = 255, 200
+)
+
+// Verdict is what happened to a flow.
+type Verdict string
+
+const (
+	Allowed  Verdict = "allowed"
+	Refused  Verdict = "refused"
+	Observed Verdict = "observed" // allowed only because the agent is observed
+	Failed   Verdict = "failed"   // allowed, but the outside could not be reached
+)
+
+// VerdictOf returns what happened to a flow.
+func VerdictOf(f network.Flow) Verdict {
+	switch {
+	case f.Decision.Observed:
+		return Observed
+	case f.Decision.Action != policy.Allow:
+		return Refused
+	case f.Error != "":
+		return Failed
+	}
+	return Allowed
+}
+
+// Destination returns what a flow goes to as a text: "api.example.org:443", "udp 192.0.2.1:53".
+func Destination(t policy.Target) string {
+	text := t.String()
+	if t.Method != "" {
+		text = t.Method + " " + text + t.Path
+	}
+	if t.Protocol == policy.UDP || t.Protocol == policy.ICMP {
+		text = string(t.Protocol) + " " + text
+	}
+	return text
+}
+
+// Flow is a flow of the log. Seq counts the flows of an agent from 1.
+type Flow struct {
+	Seq events.Seq
+	network.Flow
+}
+
+// Auditor is the audit log of a home: *audit.Log.
+type Auditor interface {
+	Record(context.Context, audit.Entry) (audit.Entry, error)
+}
+
+// FlowOptions configure Flows.
+type FlowOptions struct {
+	// Name returns an agent's name, or false if there is no such agent.
+	Name   func(config.AgentID) (config.AgentName, bool)
+	Events events.Recorder
+	Audit  Auditor
+	Log    *slog.Logger
+}
+
+// Flows keeps the newest flows of each agent in memory, writes refused ones into the journal and
+// summaries into the audit. Its methods may be called from any goroutine.
+type Flows struct {
+	FlowOptions
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu   sync.Mutex // held for moments only
+	logs map[config.AgentID]*flowLog
+}
+
+// flowLog holds the flows of an agent. Flows.mu guards it.
+type flowLog struct {
+	ring    []Flow // flow n is at (n-1) % MaxFlows
+	last    events.Seq
+	changed notify.Notifier
+	hour    *hour
+	seen    seen
+}
+
+// NewFlows returns an empty log. Close it before the audit and the journal.
+func NewFlows(o FlowOptions) *Flows {
+	l := &Flows{FlowOptions: o, logs: map[config.AgentID]*flowLog{}}
+	life, end := context.WithCancel(context.Background())
+	l.end = end
+	l.work.Go(func() { l.summarize(life) })
+	return l
+}
+
+// Close writes the last summaries.
+func (l *Flows) Close() {
+	l.end()
+	l.work.Wait()
+}
+
+// Record adds a flow. It does not block.
+func (l *Flows) Record(f network.Flow) {
+	name, ok := l.nameOf(f.Subject.Agent)
+	if !ok {
+		return // deleted, and so is its log
+	}
+	if e, ok := l.add(name, bounded(f)); ok {
+		l.Events.Note(e)
+	}
+}
+
+// add adds a flow, and returns the event to record for it, if any.
+func (l *Flows) add(name config.AgentName, f network.Flow) (events.Event, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.of(f.Subject.Agent)
+	r.last++
+	if flow := (Flow{r.last, f}); len(r.ring) < MaxFlows {
+		r.ring = append(r.ring, flow)
+	} else {
+		r.ring[(r.last-1)%MaxFlows] = flow
+	}
+	r.changed.Notify()
+	r.seen.add(f)
+	return r.hour.add(name, f)
+}
+
+// of returns the log of an agent. The caller holds mu.
+func (l *Flows) of(agent config.AgentID) *flowLog {
+	r := l.logs[agent]
+	if r == nil {
+		r = &flowLog{hour: newHour(), seen: seen{}}
+		l.logs[agent] = r
+	}
+	return r
+}
+
+// nameOf returns the name of an agent. The guest's root has none.
+func (l *Flows) nameOf(agent config.AgentID) (config.AgentName, bool) {
+	if agent == "" {
+		return "", true
+	}
+	return l.Name(agent)
+}
+
+// bounded returns a flow without long texts, and without memory that belongs to the gateway.
+func bounded(f network.Flow) network.Flow {
+	cut := func(text string, most int) string { return strings.Clone(printable.Cut(text, most)) }
+	f.Target.Name = cut(f.Target.Name, maxName)
+	f.Target.Path, f.Target.Method, f.Error = cut(f.Target.Path, maxText), cut(f.Target.Method, maxText), cut(f.Error, maxText)
+	f.Decision.Reason, f.Decision.Advice = cut(f.Decision.Reason, maxText), cut(f.Decision.Advice, maxText)
+	if f.Ended.IsZero() {
+		f.Ended = time.Now()
+	}
+	return f
+}
+
+// Forget drops the log of a deleted agent. Readers that follow it end with an error.
+func (l *Flows) Forget(agent config.AgentID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.logs[agent]; r != nil {
+		r.changed.Notify()
+	}
+	delete(l.logs, agent)
+}
+
+// Read yields the flows of an agent, the oldest first. With follow it continues with new ones until
+// the context ends. A slow reader can miss flows: Seq shows how many.
+func (l *Flows) Read(ctx context.Context, agent config.AgentID, follow bool) iter.Seq2[Flow, error] {
+	return events.Follow(ctx, events.Seq(0), follow, func(_ context.Context, after events.Seq) ([]Flow, events.Seq, <-chan struct{}, error) {
+		if _, ok := l.nameOf(agent); !ok {
+			return nil, 0, nil, fault.New(fault.NotFound, "read flows of agent", string(agent), nil).Advise("List the agents: osaurus-sandbox agent list")
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		r := l.of(agent)
+		var flows []Flow
+		for n := max(after, r.last-events.Seq(len(r.ring))) + 1; n <= r.last; n++ {
+			flows = append(flows, r.ring[(n-1)%MaxFlows])
+		}
+		return flows, cmp.Or(r.last, after), r.changed.Next(), nil
+	})
+}

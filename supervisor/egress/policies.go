@@ -1,0 +1,185 @@
+// Package egress gives the network gateway the policies of agents, asks people about flows, and records flows.
+package egress
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/notify"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/policy"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
+)
+
+// RulesKey is the agents' setting with their rules. With "+" or "-" it adds and removes single ones.
+const RulesKey = "network.rules"
+
+const (
+	// maxSession bounds the session's rules of a subject. More replace the oldest.
+	maxSession = 100
+	// localEvery is how often this computer's networks are read: a laptop changes them.
+	localEvery = 5 * time.Second
+)
+
+// Agents are the agents of a home: *agents.Agents.
+type Agents interface {
+	Get(ref string) (agents.Agent, error)
+	List() []agents.Agent
+	Changed() <-chan struct{}
+	Set(ctx context.Context, ref string, texts map[string]string, by machine.Cause) ([]string, error)
+}
+
+// PolicyOptions configure Policies.
+type PolicyOptions struct {
+	Agents Agents
+	// Home returns the home's settings.
+	Home func() config.Settings
+	// Hosts returns the hosts that an installed plugin may reach, as its recipe declares them,
+	// or nil for all that its agent reaches. It must be fast.
+	Hosts func(config.AgentID, config.PluginID) []string
+	// Local returns the networks that this computer is on. It is called now and then.
+	Local func() []netip.Prefix
+}
+
+// Policies builds the policies of subjects from settings, plugins' recipes and people's answers.
+// Its methods may be called from any goroutine.
+type Policies struct {
+	PolicyOptions
+
+	mu        sync.Mutex
+	changed   <-chan struct{} // closed when the cache is out of date
+	cache     map[config.AgentID]cached
+	sessions  map[network.Subject][]config.NetworkRule
+	local     []netip.Prefix
+	looked    time.Time // when local was read
+	refreshed notify.Notifier
+}
+
+// cached is an agent's policy without answers, and the home's rules that are in it.
+type cached struct {
+	policy policy.Policy
+	home   config.Settings
+}
+
+// NewPolicies returns the policies of a home.
+func NewPolicies(o PolicyOptions) *Policies {
+	return &Policies{
+		PolicyOptions: o, changed: o.Agents.Changed(),
+		cache: map[config.AgentID]cached{}, sessions: map[network.Subject][]config.NetworkRule{},
+	}
+}
+
+// Of returns the policy of a subject. The guest's root has mode open and the rules of all agents. An
+// unknown agent reaches nothing.
+func (p *Policies) Of(s network.Subject) policy.Policy {
+	home := p.Home()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer, ok := p.ofAgent(s.Agent, home)
+	if !ok {
+		return policy.Policy{}
+	}
+	answer.Local = p.networks()
+	if rules := p.sessions[s]; len(rules) > 0 {
+		answer.Rules = slices.Concat(answer.Rules, rules)
+	}
+	if s.Plugin != "" {
+		answer.Hosts = p.Hosts(s.Agent, s.Plugin)
+	}
+	return answer
+}
+
+// ofAgent returns an agent's policy without answers. The caller holds mu.
+func (p *Policies) ofAgent(agent config.AgentID, home config.Settings) (policy.Policy, bool) {
+	select {
+	case <-p.changed:
+		p.changed = p.Agents.Changed() // before the settings are read
+		clear(p.cache)
+	default:
+	}
+	if c, ok := p.cache[agent]; ok && c.home.Network == home.Network && same(c.home.NetworkRules, home.NetworkRules) {
+		return c.policy, true
+	}
+	settings := config.AgentDefaults()
+	if agent != "" {
+		found, err := p.Agents.Get(string(agent))
+		if err != nil {
+			return policy.Policy{}, false
+		}
+		settings = found.Settings
+	}
+	c := cached{policy.Of(home, settings), home}
+	p.cache[agent] = c
+	return c.policy, true
+}
+
+// same reports whether two lists are one. Settings are replaced, never changed in place.
+func same(x, y []config.NetworkRule) bool {
+	return len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])
+}
+
+// networks returns the networks that this computer is on. The caller holds mu.
+func (p *Policies) networks() []netip.Prefix {
+	if p.Local != nil && time.Since(p.looked) > localEvery {
+		p.local, p.looked = p.Local(), time.Now()
+	}
+	return p.local
+}
+
+// LocalNetworks returns the networks of this computer's interfaces.
+func LocalNetworks() (list []netip.Prefix) {
+	addrs, _ := net.InterfaceAddrs() // without them the ranges that are always local are closed
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Bits() > 0 {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
+}
+
+// allowSession adds a rule to a subject's policy until EndSession.
+func (p *Policies) allowSession(s network.Subject, r config.NetworkRule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rules := append(slices.Clip(p.sessions[s]), r)
+	p.sessions[s] = rules[max(0, len(rules)-maxSession):]
+}
+
+// EndSession drops the answers that were given for an agent's session. Call it when the agent's
+// room ends.
+func (p *Policies) EndSession(agent config.AgentID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.sessions {
+		if s.Agent == agent {
+			delete(p.sessions, s)
+		}
+	}
+	p.refreshed.Notify()
+}
+
+// Refresh makes Watch recheck all agents. Call it when the home's rules have changed.
+func (p *Policies) Refresh() { p.refreshed.Notify() }
+
+// Watch calls recheck for every agent, now and after each change of agents, answers or the
+// home's rules, until the context ends.
+func (p *Policies) Watch(ctx context.Context, recheck func(config.AgentID)) {
+	for {
+		changed, refreshed := p.Agents.Changed(), p.refreshed.Next()
+		for _, a := range p.Agents.List() {
+			recheck(a.ID)
+		}
+		select {
+		case <-changed:
+		case <-refreshed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
