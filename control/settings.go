@@ -27,6 +27,7 @@ func (s service) SetConfig(ctx context.Context, r *controlpb.SetConfigRequest) (
 		}
 		return s.Sandbox.Set(r.Settings, callerOf(ctx).cause())
 	})
+	s.Policies.Refresh()
 	return &controlpb.SetConfigResponse{Changed: s.settings(changed)}, err
 }
 

@@ -227,21 +227,21 @@ The rules for all agents come first: see osaurus-sandbox config get networkRules
 }
 
 func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {
-	table := newTable(w)
 	mode := r.Mode
 	if r.Observe {
 		mode += ", observed: nothing is refused"
 	}
-	table.row("", "network="+mode)
+	writef(w, "network=%s\n", mode)
+	table := newTable(w)
 	for i, rule := range r.Rules {
-		notes := strings.TrimPrefix(strings.TrimSpace(sourceText(rule.Source)), ", ")
+		from := map[string]string{"home": "all agents", "agent": "agent", "session": "this session"}[rule.Source]
 		if rule.Plugin != "" {
-			notes += " to plugin " + rule.Plugin
+			from += ", plugin " + rule.Plugin
 		}
 		if rule.Expired {
-			notes = strings.TrimSpace(notes + " (ended)")
+			from += ", over"
 		}
-		table.row(i+1, rule.Rule, notes)
+		table.row(i+1, from, rule.Rule)
 	}
 	return table.Flush()
 }
@@ -282,7 +282,7 @@ func findRule(rules []*controlpb.NetworkRule, text, agent string) (*controlpb.Ne
 		return nil, fault.Newf(fault.NotFound, op, text, "the agent has no such rule").Advise("See its rules: osaurus-sandbox network rules " + agent)
 	case found.Source == "home":
 		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is a rule for all agents").
-			Advise(fmt.Sprintf("Remove it for all: osaurus-sandbox config set networkRules-=%q", found.Rule))
+			Advise(fmt.Sprintf("Remove it for all: osaurus-sandbox config set 'networkRules-=%s'", found.Rule))
 	case found.Source == "session":
 		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is an answer to a prompt").
 			Advise("It ends with the agent's room; deny it until then: osaurus-sandbox network deny " + agent + " " + strings.TrimPrefix(found.Rule, "allow "))

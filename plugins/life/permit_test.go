@@ -62,3 +62,17 @@ func TestPermits(t *testing.T) {
 		})
 	}
 }
+
+// A plugin reaches what its recipe says, and nothing if that is not known.
+func TestHosts(t *testing.T) {
+	recipes := map[config.PluginID]plugins.Network{"all": plugins.NetworkOutbound, "none": plugins.NetworkNone, "unsaid": plugins.NetworkUnsaid, "some": "a.example.org,b.example.org"}
+	p := Permits{Recipe: func(_ config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {
+		network, ok := recipes[plugin]
+		return plugins.Recipe{Permissions: plugins.Permissions{Network: network}}, ok
+	}}
+	for plugin, want := range map[config.PluginID][]string{"all": nil, "none": {}, "unsaid": {}, "some": {"a.example.org", "b.example.org"}, "missing": {}} {
+		if got := p.Hosts(alice.ID, plugin); (got == nil) != (want == nil) || !slices.Equal(got, want) {
+			t.Errorf("%s: %q", plugin, got)
+		}
+	}
+}

@@ -167,11 +167,12 @@ func (p *Policies) EndSession(agent config.AgentID) {
 // Refresh makes Watch recheck all agents. Call it when the home's rules have changed.
 func (p *Policies) Refresh() { p.refreshed.Notify() }
 
-// Watch calls recheck for every agent, now and after each change of agents, answers or the
-// home's rules, until the context ends.
+// Watch calls recheck for every agent, and for the guest's root without an id, now and after each
+// change of agents or of the home's rules, until the context ends.
 func (p *Policies) Watch(ctx context.Context, recheck func(config.AgentID)) {
 	for {
 		changed, refreshed := p.Agents.Changed(), p.refreshed.Next()
+		recheck("")
 		for _, a := range p.Agents.List() {
 			recheck(a.ID)
 		}

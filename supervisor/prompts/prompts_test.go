@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/prompts"
 )
@@ -277,4 +278,76 @@ func TestWatch(t *testing.T) {
 	watching.Wait()
 	ended(t, outcome, fault.UserDenied)
 	ended(t, other, fault.UserDenied)
+}
+
+// A question about the network is answered by a choice. If that cannot be stored, it keeps waiting.
+func TestNetwork(t *testing.T) {
+	r := newRig(t)
+	var kept []prompts.Choice
+	full := fault.Newf(fault.InvalidArgs, "set", "rules", "too many")
+	q := prompts.NetworkQuestion{Agent: alice, Plugin: "rss", Name: "alice", Network: "api.example.org:443\x1b[2J", Keep: func(_ context.Context, c prompts.Choice) error {
+		if kept = append(kept, c); len(kept) == 1 {
+			return full
+		}
+		return nil
+	}}
+	type outcome struct {
+		choice prompts.Choice
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		c, err := r.AskNetwork(t.Context(), q, "the gateway")
+		done <- outcome{c, err}
+	}()
+	timetest.Eventually(t, "it is asked", func() bool { return len(r.List()) == 1 })
+	p := r.List()[0]
+	if p.Kind() != prompts.KindNetwork || p.Network != "api.example.org:443·[2J" || p.Secret.Agent != alice || p.Secret.Plugin != "rss" || p.Deadline.Sub(p.Asked) != prompts.UsualWait {
+		t.Errorf("%+v", p)
+	}
+	if _, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me"); taken || fault.KindOf(err) != fault.InvalidArgs || r.storeHas() != "" {
+		t.Errorf("a secret as an answer: %v, %v", taken, err)
+	}
+	if _, taken, err := r.Choose(t.Context(), p.ID, prompts.Always, "me"); taken || !errors.Is(err, full) {
+		t.Errorf("%v, %v", taken, err)
+	}
+	if now, taken, err := r.Choose(t.Context(), p.ID, prompts.Never, "me"); !taken || err != nil || now.State != prompts.Answered || now.Choice != prompts.Never {
+		t.Errorf("%+v, %v, %v", now, taken, err)
+	}
+	if got := <-done; got.choice != prompts.Never || got.err != nil || got.choice.Allows() {
+		t.Errorf("%+v", got)
+	}
+	r.mu.Lock()
+	if last := r.events[len(r.events)-1]; last.Kind != "prompt.answered" || last.Fields["network"] != p.Network || last.Fields["choice"] != "never" || last.Fields["plugin"] != "rss" {
+		t.Errorf("%+v", last)
+	}
+	r.mu.Unlock()
+
+	// One kind does not keep the other from being asked.
+	ctx, leave := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() { _, _ = r.AskNetwork(ctx, q, "the gateway") })
+	}
+	timetest.Eventually(t, "they are asked", func() bool { return len(r.List()) == 8 })
+	if _, err := r.AskNetwork(ctx, q, "the gateway"); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("one more: %v", err)
+	}
+	secret, asked := r.ask(t.Context(), question("TOKEN"))
+	if _, taken, err := r.Choose(t.Context(), secret.ID, prompts.Once, "me"); taken || fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("a choice for a secret: %v, %v", taken, err)
+	}
+	r.Cancel(t.Context(), secret.ID, "me")
+	ended(t, asked, fault.UserDenied)
+	leave()
+	asking.Wait()
+	for _, wrong := range []string{"", strings.Repeat("x", 1000)} {
+		q.Network = wrong
+		if _, err := r.AskNetwork(t.Context(), q, "x"); fault.KindOf(err) != fault.InvalidArgs {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if _, err := prompts.ParseChoice("Once"); fault.KindOf(err) != fault.InvalidArgs {
+		t.Error(err)
+	}
 }
