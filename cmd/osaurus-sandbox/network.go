@@ -75,7 +75,11 @@ func flowTarget(f *controlpb.NetworkFlow) string {
 		}
 		target = fmt.Sprintf("%s:%d", target, f.Port)
 	}
-	if f.Protocol != "" && f.Protocol != "tcp" {
+	switch f.Protocol {
+	case "tcp":
+	case "":
+		target = "dns " + target
+	default:
 		target = f.Protocol + " " + target
 	}
 	return strings.TrimSpace(f.Method + " " + target + f.Path)

@@ -24,6 +24,8 @@ const (
 	MaxFlows = 500
 	// maxName and maxText bound the texts of a kept flow in bytes, which the guest chooses.
 	maxName, maxText = 255, 200
+	// portDNS and no address are the target of a query.
+	portDNS = 53
 )
 
 // Verdict is what happened to a flow.
@@ -161,12 +163,16 @@ func (l *Flows) nameOf(agent config.AgentID) (config.AgentName, bool) {
 	return l.Name(agent)
 }
 
-// bounded returns a flow without long texts, and without memory that belongs to the gateway.
+// bounded returns a flow as the log keeps it: without long texts, and without memory that belongs to
+// the gateway.
 func bounded(f network.Flow) network.Flow {
 	cut := func(text string, most int) string { return strings.Clone(printable.Cut(text, most)) }
 	f.Target.Name = cut(f.Target.Name, maxName)
 	f.Target.Path, f.Target.Method, f.Error = cut(f.Target.Path, maxText), cut(f.Target.Method, maxText), cut(f.Error, maxText)
 	f.Decision.Reason, f.Decision.Advice = cut(f.Decision.Reason, maxText), cut(f.Decision.Advice, maxText)
+	if f.Target.Protocol == policy.UDP && f.Target.Port == portDNS && !f.Target.Addr.IsValid() {
+		f.Target = policy.Target{Name: f.Target.Name} // a query: the name alone says what it was for
+	}
 	if f.Ended.IsZero() {
 		f.Ended = time.Now()
 	}

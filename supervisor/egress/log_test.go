@@ -149,6 +149,7 @@ func TestLearn(t *testing.T) {
 		d := r.Of(subject(alice)).Decide(to, time.Now())
 		if to.Port == 0 {
 			d = r.Of(subject(alice)).Resolve(to.Name, time.Now())
+			to.Protocol, to.Port = policy.UDP, 53 // as the gateway records queries
 		}
 		r.flows.Record(network.Flow{Subject: subject(alice), Target: to, Decision: d})
 	}
@@ -163,12 +164,13 @@ func TestLearn(t *testing.T) {
 	}
 	record(policy.Target{Name: "api.example.org"})
 	record(policy.Target{Name: "only.example.com"})
+	record(policy.Target{Protocol: policy.TCP, Name: "held.example.com", Port: 22}) // was told no address
 	record(tcp("bad.example.org", 443))
-	if got := learn(); !slices.Equal(got, []string{"allow tcp api.example.org:443 1500", "allow only.example.com 1"}) {
+	if got := learn(); !slices.Equal(got, []string{"allow tcp api.example.org:443 1500", "allow only.example.com 1", "allow tcp held.example.com:22 1"}) {
 		t.Errorf("%q", got)
 	}
 	r.set(alice, "network.rules+", "allow tcp api.example.org:443")
-	if got := learn(); !slices.Equal(got, []string{"allow only.example.com 1"}) {
+	if got := learn(); !slices.Equal(got, []string{"allow only.example.com 1", "allow tcp held.example.com:22 1"}) {
 		t.Errorf("%q", got)
 	}
 	for i := range 10_000 {
