@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/mcp/install"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/vm/image/pack"
 )
 
@@ -108,6 +109,10 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 		return nil, cobra.ShellCompDirectiveDefault // files
 	case "CLIENT":
 		return install.IDs(), directive
+	case "CHOICE":
+		return []string{"once", "session", "always", "no", "never"}, directive
+	case "SET":
+		return offers(policy.Sets(), func(s policy.Set) string { return described("@"+s.Name, s.Meaning) }), directive
 	case "KEY":
 		return config.Keys(), directive
 	case "KEY=VALUE":
@@ -116,6 +121,10 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 			keys = config.AgentKeys()
 		}
 		return offers(keys, func(key string) string { return key + "=" }), directive | cobra.ShellCompDirectiveNoSpace
+	case "RULE":
+		if cmd.Name() != "forget" {
+			return complete(cmd, "SET", args)
+		}
 	case "PACK":
 		store, err := packs()
 		if err != nil {
@@ -158,6 +167,9 @@ func known(ctx context.Context, client *control.Client, word, owner string) []st
 	case "AGENT":
 		r, _ := client.Agents.List(ctx, &controlpb.ListAgentsRequest{})
 		return offers(r.GetAgents(), (*controlpb.Agent).GetName)
+	case "RULE":
+		r, _ := client.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: owner})
+		return offers(r.GetRules(), (*controlpb.NetworkRule).GetRule)
 	case "SRC", "DST":
 		return offers(known(ctx, client, "AGENT", ""), func(name string) string { return name + ":" })
 	case "SESSION":

@@ -295,7 +295,7 @@ func findRule(rules []*controlpb.NetworkRule, text, agent string) (*controlpb.Ne
 }
 
 func newNetworkSets() *cobra.Command {
-	return command("sets [NAME]", "List the sets of hosts that rules can name, or the hosts of one",
+	return command("sets [SET]", "List the sets of hosts that rules can name, or the hosts of one",
 		`  osaurus-sandbox network sets
   osaurus-sandbox network sets github`, func(_ context.Context, c *call) error {
 			sets := policy.Sets()

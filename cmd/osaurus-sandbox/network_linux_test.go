@@ -125,6 +125,13 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 	})
+	t.Run("completion", func(t *testing.T) {
+		for line, want := range map[string]string{
+			"network log": "alice", "network forget alice": "allow api.example.org:443", "network allow alice": "@github", "network sets": "@github", "prompt answer 1f0c9a3e": "session",
+		} {
+			shows(t, want, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+		}
+	})
 	t.Run("prompts", func(t *testing.T) { tryNetworkPrompts(t, server, who) })
 	t.Run("sets", func(t *testing.T) {
 		shows(t, "@github", "network", "sets")

@@ -52,6 +52,16 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("the guest's root: %+v", p)
 	}
 
+	// Rules for all agents count at once, too.
+	for _, rules := range [][]config.NetworkRule{{rule, rule}, {rule}} {
+		r.mu.Lock()
+		r.home.NetworkRules = rules
+		r.mu.Unlock()
+		if p := r.Of(subject(alice)); len(p.Rules) != len(rules)+1 || p.Shared != len(rules) {
+			t.Errorf("%+v", p)
+		}
+	}
+
 	// A plugin has the agent's policy, and its own hosts at once.
 	plugin := network.Subject{Agent: alice, Plugin: "rss"}
 	for _, hosts := range [][]string{{"feeds.example.org"}, {}, nil} {
@@ -197,5 +207,19 @@ func TestExplain(t *testing.T) {
 	<-done
 	if e := r.Explain(t.Context(), subject(bob), tcp("www.example.com", 443), lookup); e.Decision.Action != policy.Allow || e.Source != egress.FromSession {
 		t.Errorf("%+v", e)
+	}
+	for id, want := range map[config.AgentID]int{alice: 4, bob: 2} {
+		if agent, _ := r.Get(string(id)); len(r.Rules(agent)) != want {
+			t.Errorf("%s has the rules %v", agent.Name, r.Rules(agent))
+		}
+	}
+}
+
+func BenchmarkPolicies(b *testing.B) {
+	r := newRig(b)
+	r.Of(subject(alice))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Of(subject(alice))
 	}
 }

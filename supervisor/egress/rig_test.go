@@ -28,7 +28,7 @@ const (
 
 // rig is a home with agents in memory, and all of egress.
 type rig struct {
-	t *testing.T
+	t testing.TB
 	*egress.Policies
 	asker  *egress.Asker
 	broker *prompts.Broker
@@ -45,7 +45,7 @@ type rig struct {
 	changed notify.Notifier
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, home: config.Defaults(), agents: map[config.AgentID]agents.Agent{}, hosts: map[config.PluginID][]string{}}
 	r.create(alice, "alice")
