@@ -169,7 +169,9 @@ func newAddress(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatal(err)
 	}
 	defer bob.ensure(ctx, t)
-	alive(ctx, t, bob, p)
+	if err := p.Signal(ctx, engine.SIGCONT); err != nil {
+		t.Errorf("its process: %v", err)
+	}
 	connects(ctx, t, bob, bob.suite.Server)
 	connects(ctx, t, bob, room.Address.String()+":4715")
 	if out, _ := bob.run(ctx, t, "cat /proc/net/fib_trie"); strings.Contains(out, old.String()+"\n") || !strings.Contains(out, room.Address.String()+"\n") {
@@ -200,7 +202,7 @@ func spoofing(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Errorf("these came out:\n%s", out)
 	}
 	for _, who := range []func(context.Context, *testing.T, string) (string, engine.Exit){bob.run, bob.asRoot} {
-		if out, exit := who(ctx, t, "./intruder raw"); exit.Status() != 0 || strings.Contains(out, " ok") || strings.Count(out, "\n") != 2 {
+		if out, exit := who(ctx, t, bob.Home+"/intruder raw"); exit.Status() != 0 || strings.Contains(out, " ok") || strings.Count(out, "\n") != 2 {
 			t.Errorf("raw sockets: %+v\n%s", exit, out)
 		}
 	}
