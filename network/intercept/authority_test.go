@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -11,10 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/network/policy"
 )
 
 func TestAuthorityIsMadeOnce(t *testing.T) {
@@ -264,5 +268,52 @@ func TestHandshakeWithoutServerName(t *testing.T) {
 	}
 	if names := client.ConnectionState().PeerCertificates[0].DNSNames; len(names) != 1 || names[0] != host {
 		t.Errorf("the certificate is for %q", names)
+	}
+}
+
+// Programs that are installed here trust the certificate, and show a refusal's text or status.
+func TestOtherPrograms(t *testing.T) {
+	l := newLab(t, true, nil)
+	certificate, roots := upstreamCertificate(t, "localhost", time.Now().Add(time.Hour))
+	l.api.TLS.Certificates[0], l.options.Roots = certificate, roots
+	l.options.Name, l.options.Port = "localhost", 0
+	l.options.Authorize = func(_ context.Context, _, path string) policy.Decision {
+		if path == "/ok" {
+			return policy.Decision{Action: policy.Allow}
+		}
+		return policy.Decision{Action: policy.Deny, Reason: "closed by a test"}
+	}
+	bundle := filepath.Join(t.TempDir(), "bundle.pem")
+	if err := os.WriteFile(bundle, l.authority.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := "https://" + strings.Replace(l.listen(), "127.0.0.1", "localhost", 1)
+	for name, test := range map[string]struct {
+		command []string
+		refused string
+	}{
+		"wget": {[]string{"wget", "-qO-", "--content-on-error", "--ca-certificate=" + bundle, "URL"}, "closed by a test"},
+		"python": {[]string{"python3", "-c", `import ssl, sys, urllib.request
+c = ssl.create_default_context()
+c.verify_flags |= ssl.VERIFY_X509_STRICT
+try: print(urllib.request.urlopen(sys.argv[1], context=c).read().decode())
+except urllib.error.HTTPError as e: print(e, e.read().decode())`, "URL"}, "closed by a test"},
+		"node": {[]string{"node", "-e", `fetch(process.argv[1]).then(async r => console.log(r.status, await r.text()), e => console.log(e.cause))`, "URL"}, "closed by a test"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(test.command[0])
+			if err != nil {
+				t.Skip(test.command[0], "is not installed")
+			}
+			for target, want := range map[string]string{"/ok": "hello", "/closed": test.refused} {
+				arguments := slices.Clone(test.command[1:])
+				arguments[len(arguments)-1] = url + target
+				command := exec.CommandContext(t.Context(), path, arguments...)
+				command.Env = append(Environment(bundle, ""), "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "no_proxy=*")
+				if out, err := command.CombinedOutput(); !strings.Contains(string(out), want) {
+					t.Errorf("%s: %v %s", target, err, out)
+				}
+			}
+		})
 	}
 }

@@ -3,38 +3,21 @@ package intercept
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// watchedConn ends itself when nothing has passed for a while, and tells when it is closed.
+// watchedConn closes itself when nothing has passed for a while, and tells when it is closed.
 type watchedConn struct {
 	net.Conn
-	last   atomic.Int64 // when a byte passed, in nanoseconds
+	idle   time.Duration
+	timer  *time.Timer
 	once   sync.Once
 	closed chan struct{}
 }
 
 func watch(c net.Conn, idle time.Duration) *watchedConn {
-	w := &watchedConn{Conn: c, closed: make(chan struct{})}
-	w.last.Store(time.Now().UnixNano())
-	go func() {
-		timer := time.NewTimer(idle)
-		defer timer.Stop()
-		for {
-			select {
-			case <-w.closed:
-				return
-			case <-timer.C:
-			}
-			rest := idle - time.Since(time.Unix(0, w.last.Load()))
-			if rest <= 0 {
-				w.Close()
-				return
-			}
-			timer.Reset(rest)
-		}
-	}()
+	w := &watchedConn{Conn: c, idle: idle, closed: make(chan struct{})}
+	w.timer = time.AfterFunc(idle, func() { w.Close() })
 	return w
 }
 
@@ -52,14 +35,17 @@ func (w *watchedConn) Write(p []byte) (int, error) {
 
 func (w *watchedConn) passed(n int) {
 	if n > 0 {
-		w.last.Store(time.Now().UnixNano())
+		w.timer.Reset(w.idle)
 	}
 }
 
 func (w *watchedConn) CloseWrite() error { return closeWrite(w.Conn) }
 
 func (w *watchedConn) Close() error {
-	w.once.Do(func() { close(w.closed) })
+	w.once.Do(func() {
+		w.timer.Stop()
+		close(w.closed)
+	})
 	return w.Conn.Close()
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -49,26 +50,15 @@ func (c *Credential) key() string {
 	return http.CanonicalHeaderKey(cmp.Or(c.Key, "Authorization"))
 }
 
-// option returns the option of "secret set" with which the position is chosen.
-func (c *Credential) option() string {
+// place returns the position for people, and the option of "secret set" that chooses it.
+func (c *Credential) place() (text, option string) {
 	switch c.In {
 	case InQuery:
-		return "--query " + c.Key
+		return "the parameter " + clip(c.Key), " --query " + clip(c.Key)
 	case InBasic:
-		return "--basic"
+		return "basic authentication", " --basic"
 	}
-	return "--header " + c.key()
-}
-
-// place returns the position for people.
-func (c *Credential) place() string {
-	switch c.In {
-	case InQuery:
-		return "the parameter " + c.Key
-	case InBasic:
-		return "basic authentication"
-	}
-	return "the header " + c.key()
+	return "the header " + c.key(), " --header " + c.key()
 }
 
 // credentials puts values in the place of placeholders, or says why the request is refused.
@@ -80,7 +70,7 @@ func (x *exchange) credentials(r *http.Request) *refusal {
 		return refused
 	}
 	s := &substitution{x: x, ctx: r.Context()}
-	s.path(r.URL)
+	s.stray(r.URL.Path+"\n"+r.URL.RawPath, "the path", "")
 	for key, values := range r.Header {
 		for i, value := range values {
 			values[i] = s.header(key, value)
@@ -101,21 +91,15 @@ type substitution struct {
 	refused *refusal
 }
 
-func (s *substitution) path(u *url.URL) {
-	s.stray(u.Path, "the path")
-	s.stray(u.RawPath, "the path")
-}
-
 // header returns the value of a header for the server.
 func (s *substitution) header(key, value string) string {
-	if user, ok := basic(key, value); ok {
-		replaced := s.replace(user, "basic authentication", func(c *Credential) bool { return c.In == InBasic })
-		if replaced == user {
-			return value
+	if login, ok := basic(key, value); ok {
+		if replaced := s.replace(login, &Credential{In: InBasic}); replaced != login {
+			return "Basic " + base64.StdEncoding.EncodeToString([]byte(replaced))
 		}
-		return "Basic " + base64.StdEncoding.EncodeToString([]byte(replaced))
+		return value
 	}
-	replaced := s.replace(value, "the header "+key, func(c *Credential) bool { return c.In == InHeader && c.key() == key })
+	replaced := s.replace(value, &Credential{Key: key})
 	if replaced != value && strings.ContainsFunc(replaced, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		s.refuse("the value of the secret has characters that a header cannot have", "")
 		return value
@@ -125,16 +109,12 @@ func (s *substitution) header(key, value string) string {
 
 // query returns a query for the server. Parameters without a placeholder stay as they are.
 func (s *substitution) query(raw string) string {
-	if raw == "" {
-		return raw
-	}
 	pairs := strings.Split(raw, "&")
 	for i, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
 		key, text := unescape(name), unescape(value)
-		s.stray(key, "the name of a parameter")
-		replaced := s.replace(text, "the parameter "+clip(key), func(c *Credential) bool { return c.In == InQuery && c.Key == key })
-		if replaced != text {
+		s.stray(key, "the name of a parameter", "")
+		if replaced := s.replace(text, &Credential{In: InQuery, Key: key}); replaced != text {
 			pairs[i] = name + "=" + url.QueryEscape(replaced)
 		}
 	}
@@ -142,11 +122,11 @@ func (s *substitution) query(raw string) string {
 }
 
 // replace puts values into the text of a position. A placeholder that is not bound to it is a stray.
-func (s *substitution) replace(text, where string, here func(*Credential) bool) string {
+func (s *substitution) replace(text string, at *Credential) string {
 	var pairs []string
 	rest := text
 	for _, c := range s.x.longestFirst() {
-		if !here(c) || !strings.Contains(rest, c.Placeholder) || s.refused != nil {
+		if c.In != at.In || c.key() != at.key() || !strings.Contains(rest, c.Placeholder) || s.refused != nil {
 			continue
 		}
 		if !s.x.TLS && !s.x.Cleartext {
@@ -154,41 +134,40 @@ func (s *substitution) replace(text, where string, here func(*Credential) bool) 
 			continue
 		}
 		value, err := c.Value(s.ctx)
+		if value = strings.TrimRight(value, "\r\n"); err == nil && value == "" {
+			err = errors.New("it is empty")
+		}
 		if err != nil {
-			s.refuse(fmt.Sprintf("the value of %s cannot be read: %v", c.Secret, err), "")
+			s.refuse(fmt.Sprintf("the value of %s cannot be sent: %v", c.Secret, err), "")
 			continue
 		}
 		rest = strings.ReplaceAll(rest, c.Placeholder, "\x00")
 		pairs = append(pairs, c.Placeholder, value)
 		s.used = append(s.used, c.Secret)
 	}
-	s.stray(rest, where)
+	where, option := at.place()
+	s.stray(rest, where, option)
 	if len(pairs) == 0 || s.refused != nil {
 		return text
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// stray refuses a request with a placeholder where it is not replaced.
-func (s *substitution) stray(text, where string) {
-	if text == "" || s.refused != nil {
+// stray refuses a request with a placeholder where it is not replaced. The option would bind it
+// there, if that is possible.
+func (s *substitution) stray(text, where, option string) {
+	for i, c := range slices.Concat(s.x.Credentials, s.x.Foreign) {
+		if c.Placeholder == "" || !strings.Contains(text, c.Placeholder) {
+			continue
+		}
+		reason := fmt.Sprintf("%s is bound to %s, and its placeholder is in %s of a request to %s",
+			c.Secret, cmp.Or(strings.Join(c.Hosts, ", "), "no host"), where, s.x.Name)
+		if i < len(s.x.Credentials) {
+			place, _ := c.place()
+			reason = fmt.Sprintf("the placeholder of %s is in %s; for %s it belongs into %s", c.Secret, where, s.x.Name, place)
+		}
+		s.refuse(reason, fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s%s", s.x.agent(), c.Secret, s.x.Name, option))
 		return
-	}
-	for i := range s.x.Credentials {
-		if c := &s.x.Credentials[i]; strings.Contains(text, c.Placeholder) {
-			s.refuse(fmt.Sprintf("the placeholder of %s is in %s; for %s it belongs into %s", c.Secret, where, s.x.Name, c.place()),
-				fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s with --header, --query or --basic (now %s)",
-					s.x.agent(), c.Secret, s.x.Name, c.option()))
-			return
-		}
-	}
-	for _, c := range s.x.Foreign {
-		if strings.Contains(text, c.Placeholder) {
-			s.refuse(fmt.Sprintf("%s is bound to %s, and its placeholder is in %s of a request to %s",
-				c.Secret, cmp.Or(strings.Join(c.Hosts, ", "), "no host"), where, s.x.Name),
-				fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s", s.x.agent(), c.Secret, s.x.Name))
-			return
-		}
 	}
 }
 

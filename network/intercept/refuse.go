@@ -2,6 +2,7 @@ package intercept
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -66,8 +67,8 @@ func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	text := clip(x.redactText(err.Error()))
 	x.record.Error = text
-	if gone(err) {
-		return
+	if errors.Is(err, context.Canceled) { // the client has left
+		panic(http.ErrAbortHandler)
 	}
 	status := http.StatusBadGateway
 	if fault.KindOf(err) == fault.Timeout {

@@ -1,8 +1,6 @@
 package intercept
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -190,7 +188,7 @@ func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 	} else if r.In.Host != "" {
 		r.Out.Host = strings.TrimSuffix(r.In.Host, ".")
 	}
-	r.Out.Trailer = r.In.Trailer // filled when the body has been read
+	r.Out.Trailer = nil // it comes too late to be checked
 }
 
 // body counts what passes.
@@ -211,6 +209,3 @@ func (b *body) Read(p []byte) (int, error) {
 func clip(text string) string {
 	return printable.Text(printable.Line(printable.First(text, 4*maxText), maxText))
 }
-
-// gone reports whether a failure is the client's leaving.
-func gone(err error) bool { return errors.Is(err, context.Canceled) }

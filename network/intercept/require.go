@@ -124,9 +124,10 @@ func (x *exchange) fitsQuery(key, value string) *Credential {
 }
 
 func foreign(c *Credential, what string) *refusal {
+	place, _ := c.place()
 	return &refusal{
 		status: http.StatusForbidden,
-		reason: fmt.Sprintf("%s accepts only the placeholder of %s in %s, and the request %s", cmp.Or(strings.Join(c.Hosts, ", "), "this host"), c.Secret, c.place(), what),
+		reason: fmt.Sprintf("%s accepts only the placeholder of %s in %s, and the request %s", cmp.Or(strings.Join(c.Hosts, ", "), "this host"), c.Secret, place, what),
 		advice: fmt.Sprintf("use the placeholder in $%s or from the command \"osaurus-host secrets get %s\"", c.Secret, c.Secret),
 	}
 }

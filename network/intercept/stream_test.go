@@ -9,7 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -427,5 +430,57 @@ func BenchmarkDownload(b *testing.B) {
 				l.do(c, "GET", "/", "", nil)
 			}
 		})
+	}
+}
+
+// A value in a WebSocket's message does not arrive. Its frame is broken then.
+func TestS03WebSocketEchoesValue(t *testing.T) {
+	l := newLab(t, true, websocket.Handler(func(ws *websocket.Conn) {
+		websocket.Message.Send(ws, "before")
+		websocket.Message.Send(ws, ws.Request().Header.Get("Authorization"))
+	}).ServeHTTP)
+	l.bind(Credential{})
+	conn := tlsClient(t, l.connect(), l)
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nOrigin: https://%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer %s\r\n\r\n", host, host, placeholder)
+	all, _ := io.ReadAll(conn)
+	if text := string(all); !strings.HasPrefix(text, "HTTP/1.1 101") || !strings.Contains(text, "before") || !strings.Contains(text, "Bearer [REDACTED") || strings.Contains(text, value) {
+		t.Errorf("the client got %q", text)
+	}
+}
+
+// More requests than a connection may have wait for their turn, or for another connection.
+func TestConcurrentRequests(t *testing.T) {
+	var open, most, connections atomic.Int64
+	l := newLab(t, true, func(w http.ResponseWriter, r *http.Request) {
+		if n := open.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		runtime.Gosched()
+		open.Add(-1)
+	})
+	c := l.client(2)
+	c.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		connections.Add(1)
+		return l.connect(), nil
+	}
+	var all sync.WaitGroup
+	const requests = 3 * maxStreams
+	for range requests {
+		all.Go(func() {
+			r, _ := http.NewRequestWithContext(t.Context(), "GET", "https://"+host+"/", nil)
+			res, err := c.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			res.Body.Close()
+		})
+	}
+	all.Wait()
+	if most.Load() > maxStreams*connections.Load() || len(l.recorded(requests)) != requests {
+		t.Errorf("%d at once over %d connections", most.Load(), connections.Load())
 	}
 }
