@@ -15,6 +15,8 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/life"
@@ -130,7 +132,7 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 		d.diary.Record(machine.Event{Time: time.Now(), Kind: machine.OwnerGone, Cause: machine.CauseBegin, Detail: before.String()})
 	}
 	d.api.Sandbox, err = machine.New(ctx, machine.Options{
-		Home: d.Home, Driver: d.Driver, Record: d.diary, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge,
+		Home: d.Home, Driver: d.Driver, Record: d.diary, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge, Network: d.gateway(),
 	})
 	if err != nil {
 		return err
@@ -174,6 +176,20 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	return nil
 }
 
+// gateway configures the network of guests. It is used when a guest boots, after makeEgress.
+func (d *daemon) gateway() network.Options {
+	return network.Options{
+		Policy: func(s network.Subject) policy.Policy { return d.api.Policies.Of(s) },
+		Ask:    func(ctx context.Context, s network.Subject, t policy.Target) bool { return d.asker.Ask(ctx, s, t) },
+		Record: func(f network.Flow) { d.api.Flows.Record(f) },
+		AgentName: func(id config.AgentID) string {
+			name, _ := d.nameOf(id)
+			return string(name)
+		},
+		Log: d.api.Log,
+	}
+}
+
 // makeEgress makes what the network's gateway asks.
 func (d *daemon) makeEgress() {
 	d.api.Policies = egress.NewPolicies(egress.PolicyOptions{Agents: d.api.Agents, Home: d.api.Sandbox.Settings, Hosts: d.permits().Hosts, Local: egress.LocalNetworks})
@@ -181,8 +197,24 @@ func (d *daemon) makeEgress() {
 	d.closes(d.asker.Close)
 	d.api.Flows = egress.NewFlows(egress.FlowOptions{Name: d.nameOf, Events: d.diary, Audit: d.api.Audit, Log: d.api.Log})
 	d.closes(d.api.Flows.Close)
+	life, end := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { d.api.Policies.Watch(life, d.recheck) })
+	d.closes(func() { end(); watching.Wait() })
 	d.api.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	}
+}
+
+// recheck ends the flows that an agent's policy no longer allows.
+func (d *daemon) recheck(agent config.AgentID) {
+	guest, ok := d.machines.For(agent).Peek()
+	if !ok {
+		return
+	}
+	defer guest.Release()
+	if gateway := guest.Gateway(); gateway != nil {
+		gateway.Recheck(agent)
 	}
 }
 

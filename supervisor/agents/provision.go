@@ -131,9 +131,6 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return nil
 	}
 	defer l.Release()
-	if gateway := l.Gateway(); gateway != nil {
-		gateway.Recheck(a.agentOf(m).ID)
-	}
 	heard, end := a.machine(m).WhileResponsive(ctx)
 	defer end()
 	err := a.applyNow(heard, l, m)
