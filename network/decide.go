@@ -25,14 +25,6 @@ type rules interface {
 	Opened(t policy.Target, now time.Time) bool
 }
 
-// told has the names for which subjects were told addresses. *names.Table implements it.
-type told interface {
-	// Lookup returns the names for which a subject was told an address, the latest last.
-	Lookup(subject, addr netip.Addr) []string
-	// Held returns the name that an address of subnet.Held stands for.
-	Held(subject, addr netip.Addr) (name string, ok bool)
-}
-
 // verdict says what happens to a flow that a subject wants.
 type verdict struct {
 	target   policy.Target

@@ -1,8 +1,6 @@
 package network
 
 import (
-	"context"
-	"net"
 	"net/netip"
 	"time"
 
@@ -10,22 +8,11 @@ import (
 	"osaurus-sandbox/network/policy"
 )
 
-// resolver answers DNS. *names.Server implements it.
-type resolver interface {
-	// Answer returns the answer to a query of a subject, or nil.
-	Answer(ctx context.Context, subject netip.Addr, query []byte, stream bool) []byte
-	// ServeStream answers the queries of a connection, and closes it.
-	ServeStream(ctx context.Context, c net.Conn)
-	// Forget drops what is known of a subject.
-	Forget(subject netip.Addr)
-}
-
-// newResolver returns the name server of all subjects, and what it has told them.
-func (g *Gateway) newResolver() (*names.Table, *names.Server) {
-	table := names.NewTable()
+// newNameServer returns the name server of all subjects.
+func (g *Gateway) newNameServer() *names.Server {
 	records, _ := g.dialer.(names.Records)
-	return table, names.NewServer(names.Options{
-		Table: table, Decide: g.mayResolve, Permit: g.mayLearn, Record: g.recordQuery,
+	return names.NewServer(names.Options{
+		Table: g.names, Decide: g.mayResolve, Permit: g.mayLearn, Record: g.recordQuery,
 		Resolver: g.dialer, Records: records,
 		Open: func(a netip.Addr) bool {
 			m := g.members.at(a)

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,6 +185,55 @@ func TestFloodOfFragments(t *testing.T) {
 		h.SetChecksum(^h.CalculateChecksum())
 		l.send(f)
 	})
+}
+
+func TestLeaveEndsHandshakes(t *testing.T) {
+	l := newLab(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
+	if err := l.guest.Remove(l.alice); err != nil {
+		t.Fatal(err)
+	}
+	l.send(segment(netip.AddrPortFrom(l.alice, 1024), netip.AddrPortFrom(server, 7), true, header.TCPFlagSyn, ""))
+	synAcks := l.stack.Stats().TCP.SegmentsSent
+	waitFor(t, "the answer to the SYN", func() bool { return synAcks.Value() > 0 })
+	l.Leave("alice")
+	if f := l.flow(); f.Error != errLeft.Error() {
+		t.Errorf("recorded %+v", f)
+	}
+}
+
+func TestHeldConnectionsAreBounded(t *testing.T) {
+	var waiting, most atomic.Int64
+	release := make(chan struct{})
+	l := newLab(t, func(g *Gateway) {
+		g.options.Record = nil
+		g.options.Ask = func(ctx context.Context, _ Subject, _ policy.Target) bool {
+			most.Store(max(most.Load(), waiting.Add(1)))
+			defer waiting.Add(-1)
+			select {
+			case <-ctx.Done():
+			case <-release:
+			}
+			return false
+		}
+	})
+	mallory := l.room("mallory", func(policy.Target) policy.Decision { return asked })
+	for i := range 10 * maxHeld {
+		l.send(segment(netip.AddrPortFrom(mallory, uint16(1024+i)), netip.AddrPortFrom(server, 22), i%2 == 0, header.TCPFlagSyn, "x"))
+	}
+	waitFor(t, "the others to be refused", func() bool { return l.Stats().Limited >= 9*maxHeld })
+	if n := waiting.Load(); n > maxHeld {
+		t.Errorf("%d connections wait for an answer", n)
+	}
+	close(release)
+	waitFor(t, "all to be refused", func() bool { return l.Stats().Flows == 0 })
+	budget := l.members.at(mallory).budget
+	for _, limit := range []*limit{&budget.flows, &budget.halfOpen, &budget.held, &budget.datagrams, &l.allFlows, &l.allHalfOpen} {
+		waitFor(t, "all to be given back", func() bool { return limit.used.Load() == 0 })
+	}
+	if most.Load() > maxHeld || most.Load() == 0 {
+		t.Errorf("at most %d connections waited", most.Load())
+	}
 }
 
 // TestFloodOfSlowReaders has a room and its server each send without reading.

@@ -25,6 +25,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network/intercept"
 	"osaurus-sandbox/network/link"
+	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/policy"
 )
 
@@ -90,8 +91,8 @@ type Gateway struct {
 	policy                    func(Subject) rules
 	askTimeout                time.Duration
 	dialer                    Dialer
-	names                     told
-	dns                       resolver
+	names                     *names.Table
+	dns                       *names.Server
 	link                      *link.Endpoint
 	stack                     *stack.Stack
 	forwarder                 *tcp.Forwarder
@@ -126,6 +127,7 @@ func newGateway(o Options) *Gateway {
 		options: o, dialer: o.Dialer, askTimeout: askTimeout,
 		policy:  func(s Subject) rules { return o.Policy(s) },
 		members: newMembers(),
+		names:   names.NewTable(),
 		buffers: newBuffers(copyBuffer), datagrams: newBuffers(maxDatagram),
 		allFlows: limit{max: maxAllFlows}, allHalfOpen: limit{max: maxAllHalfOpen},
 		flows:    map[*flow]struct{}{},
@@ -134,7 +136,7 @@ func newGateway(o Options) *Gateway {
 	if g.dialer == nil {
 		g.dialer = newHostDialer()
 	}
-	g.names, g.dns = g.newResolver()
+	g.dns = g.newNameServer()
 	return g
 }
 

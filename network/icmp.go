@@ -7,10 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
 
@@ -43,7 +41,7 @@ func (g *Gateway) handleICMP(id stack.TransportEndpointID, pkt *stack.PacketBuff
 		m.pings.give()
 		v.decision.Action = policy.Deny
 		g.refuse(m, v)
-		g.prohibit(pkt)
+		g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
 		return true
 	}
 	f := g.begin(m, v, datagramTimeout)
@@ -58,20 +56,13 @@ func (g *Gateway) handleICMP(id stack.TransportEndpointID, pkt *stack.PacketBuff
 	go func() {
 		err := g.ping(f, v, from, to, message)
 		if err != nil && f.Err() == nil {
-			g.unreachable(original)
+			g.reject(original, stack.RejectIPv4WithICMPHostUnreachable)
 		}
 		original.DecRef()
 		f.end(err)
 		m.pings.give()
 	}()
 	return true
-}
-
-// unreachable answers a packet with ICMP's "host unreachable".
-func (g *Gateway) unreachable(pkt *stack.PacketBuffer) {
-	if p, ok := g.stack.NetworkProtocolInstance(ipv4.ProtocolNumber).(stack.RejectIPv4WithHandler); ok {
-		_ = p.SendRejectionError(pkt, stack.RejectIPv4WithICMPHostUnreachable, true)
-	}
 }
 
 // ping passes an echo request on, and its reply back.
@@ -103,16 +94,6 @@ func (g *Gateway) ping(f *flow, v verdict, from, to netip.Addr, request header.I
 	reply.SetSequence(request.Sequence())
 	reply.SetChecksum(0)
 	reply.SetChecksum(^checksum.Checksum(reply, 0))
-	route, stackErr := g.stack.FindRoute(nic, toStack(to), toStack(from), ipv4.ProtocolNumber, false)
-	if stackErr != nil {
-		return fmt.Errorf("answer: %s", stackErr)
-	}
-	defer route.Release()
-	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
-		ReserveHeaderBytes: int(route.MaxHeaderLength()),
-		Payload:            buffer.MakeWithData(reply),
-	})
-	defer pkt.DecRef()
-	_ = route.WritePacket(stack.NetworkHeaderParams{Protocol: icmp.ProtocolNumber4, TTL: route.DefaultTTL()}, pkt)
+	g.send(to, from, icmp.ProtocolNumber4, reply)
 	return nil
 }

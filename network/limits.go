@@ -31,14 +31,16 @@ const (
 // What all subjects may have together.
 const (
 	maxAllFlows    = 1024
-	maxAllHalfOpen = 256
-	// largeFlows is the number of flows whose buffers may grow to largeBuffer. The others keep
-	// smallBuffer, so that 1,000 slow readers cost little.
+	maxAllHalfOpen = 512
+	// The first largeFlows have buffers that grow to largeBuffer, those up to mediumFlows have
+	// smallBuffer, and all others tinyBuffer, so that slow readers cost little however many.
 	largeFlows  = 32
-	smallBuffer = 32 << 10
+	mediumFlows = 256
 	largeBuffer = 256 << 10
+	smallBuffer = 32 << 10
+	tinyBuffer  = 8 << 10
 	// copyBuffer is what one direction of a relay reads at once.
-	copyBuffer = 32 << 10
+	copyBuffer = 16 << 10
 	// maxDatagram is the largest payload of UDP.
 	maxDatagram = 65507
 )
@@ -50,6 +52,9 @@ const (
 	askTimeout = 9 * time.Second
 	// dialTimeout is how long the outside may take to accept. Node's fetch gives up after 10 s.
 	dialTimeout = 30 * time.Second
+	// handshakeTimeout is how long a guest may take to finish a handshake. It is near, but may be
+	// busy.
+	handshakeTimeout = 15 * time.Second
 	// idleTimeout is RFC 5382's least for an established connection through a NAT, and
 	// halfClosedTimeout is for one of which one direction has ended.
 	idleTimeout       = 2*time.Hour + 4*time.Minute

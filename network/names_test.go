@@ -20,37 +20,22 @@ import (
 	"osaurus-sandbox/network/policy"
 )
 
-// noNames answers nothing, and knows no names.
-type noNames struct{}
-
-func (noNames) Lookup(_, _ netip.Addr) []string     { return nil }
-func (noNames) Held(_, _ netip.Addr) (string, bool) { return "", false }
-
-// testNames are those that every subject was told.
-type testNames struct {
-	noNames
-	told map[netip.Addr][]string
-	held map[netip.Addr]string
-}
-
-func (n testNames) Lookup(_, a netip.Addr) []string { return n.told[a] }
-
-func (n testNames) Held(_, a netip.Addr) (string, bool) {
-	name, ok := n.held[a]
-	return name, ok
-}
-
-var held = subnet.Held().Addr().Next()
+// Addresses that alice is told for names that are not resolved.
+var (
+	heldAsked = subnet.Held().Addr().Next()
+	heldBad   = heldAsked.Next()
+)
 
 // byName is a lab in which names decide: good.example and also.example are allowed, and
 // asked.example is asked about.
 func byName(t *testing.T, changes ...func(*Gateway)) *lab {
-	l := newLab(t, append(changes, func(g *Gateway) {
-		g.names = testNames{
-			told: map[netip.Addr][]string{server: {"bad.example", "also.example", "good.example"}},
-			held: map[netip.Addr]string{held: "asked.example", held.Next(): "bad.example"},
-		}
-	})...)
+	l := newLab(t, changes...)
+	for _, name := range []string{"bad.example", "also.example", "good.example"} {
+		l.names.Remember(l.alice, name, []netip.Addr{server}, time.Minute)
+	}
+	if asked, bad := l.names.Hold(l.alice, "asked.example"), l.names.Hold(l.alice, "bad.example"); asked != heldAsked || bad != heldBad {
+		t.Fatalf("held addresses are %v and %v", asked, bad)
+	}
 	l.set("alice", testRules{byName: true, decide: func(t policy.Target) policy.Decision {
 		switch {
 		case t.Addr.IsValid() && t.Addr.IsPrivate():
@@ -290,7 +275,7 @@ func TestHeldConnectionsWaitForTheAnswer(t *testing.T) {
 	l.internet.Serve(t, netip.AddrPortFrom(server, 22), networktest.Echo)
 	l.internet.Serve(t, netip.AddrPortFrom(private, 22), networktest.Echo)
 	answers <- true
-	c, err := l.dial(l.alice, held, 22)
+	c, err := l.dial(l.alice, heldAsked, 22)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +294,7 @@ func TestHeldConnectionsWaitForTheAnswer(t *testing.T) {
 	}
 
 	answers <- false
-	if _, err := l.dial(l.alice, held, 22); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := l.dial(l.alice, heldAsked, 22); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("after a no: %v", err)
 	}
 }
@@ -322,7 +307,7 @@ func TestNobodyAnswers(t *testing.T) {
 			return true // too late
 		}
 	})
-	if _, err := l.dial(l.alice, held, 22); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := l.dial(l.alice, heldAsked, 22); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("without an answer: %v", err)
 	}
 	if f := l.flow(); f.Decision.Action != policy.Deny {
@@ -332,7 +317,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestRefusedNamesAreExplained(t *testing.T) {
 	l := byName(t)
-	c, err := l.dial(l.alice, held.Next(), 80)
+	c, err := l.dial(l.alice, heldBad, 80)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +327,7 @@ func TestRefusedNamesAreExplained(t *testing.T) {
 		!strings.Contains(got, "osaurus-sandbox network allow") {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, err := l.dial(l.alice, held.Next(), 22); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := l.dial(l.alice, heldBad, 22); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("ssh: %v", err)
 	}
 	if dials := l.internet.Dials(); len(dials) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
@@ -24,8 +25,6 @@ const (
 	timeWait = time.Second
 	// finWait is how long a guest may take to end a flow that the gateway has closed.
 	finWait = 10 * time.Second
-	// handshakeRetries gives a guest 15 s to finish a handshake.
-	handshakeRetries = 3
 	// datagramBuffer is what a UDP flow queues for a relay that is slow.
 	datagramBuffer = 64 << 10
 )
@@ -41,10 +40,9 @@ func newStack() *stack.Stack {
 func configure(s *stack.Stack, link stack.LinkEndpoint) error {
 	sack, moderate, delay := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true), tcpip.TCPDelayEnabled(false)
 	wait, linger := tcpip.TCPTimeWaitTimeoutOption(timeWait), tcpip.TCPLingerTimeoutOption(finWait)
-	retries := tcpip.TCPSynRetriesOption(handshakeRetries)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: smallBuffer, Max: largeBuffer}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: smallBuffer, Max: largeBuffer}
-	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &delay, &wait, &linger, &retries, &receive, &send} {
+	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &delay, &wait, &linger, &receive, &send} {
 		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			return fmt.Errorf("set %T: %v", o, err)
 		}
@@ -68,11 +66,25 @@ func configure(s *stack.Stack, link stack.LinkEndpoint) error {
 	return nil
 }
 
-// prohibit answers a packet with ICMP's "communication administratively prohibited".
-func (g *Gateway) prohibit(pkt *stack.PacketBuffer) {
+// reject answers a packet with an ICMP error.
+func (g *Gateway) reject(pkt *stack.PacketBuffer, reason stack.RejectIPv4WithICMPType) {
 	if p, ok := g.stack.NetworkProtocolInstance(ipv4.ProtocolNumber).(stack.RejectIPv4WithHandler); ok {
-		_ = p.SendRejectionError(pkt, stack.RejectIPv4WithICMPAdminProhibited, true)
+		_ = p.SendRejectionError(pkt, reason, true)
 	}
+}
+
+// send sends a packet to the guest from any address, without an endpoint.
+func (g *Gateway) send(from, to netip.Addr, protocol tcpip.TransportProtocolNumber, payload []byte) {
+	route, err := g.stack.FindRoute(nic, toStack(from), toStack(to), ipv4.ProtocolNumber, false)
+	if err != nil {
+		return
+	}
+	defer route.Release()
+	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
+		ReserveHeaderBytes: int(route.MaxHeaderLength()), Payload: buffer.MakeWithData(payload),
+	})
+	defer pkt.DecRef()
+	_ = route.WritePacket(stack.NetworkHeaderParams{Protocol: protocol, TTL: route.DefaultTTL()}, pkt)
 }
 
 func toStack(a netip.Addr) tcpip.Address   { return tcpip.AddrFrom4(a.As4()) }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -60,7 +62,7 @@ func (g *Gateway) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	if v.decision.Action == policy.Deny && !v.explained() {
 		g.refuse(m, v)
 		if v.prohibited {
-			g.prohibit(pkt)
+			g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
 		}
 		return v.prohibited
 	}
@@ -241,16 +243,51 @@ func (g *Gateway) dial(f *flow, t policy.Target) (net.Conn, error) {
 // accept finishes the client's handshake.
 func (c *connection) accept(r *tcp.ForwarderRequest) error {
 	var queue waiter.Queue
+	stop := c.gateway.limitHandshake(c.flow, r.ID())
 	ep, err := r.CreateEndpoint(&queue)
+	stop()
 	if err != nil {
 		r.Complete(true)
 		return fmt.Errorf("the client did not finish the handshake: %s", err)
 	}
 	r.Complete(false)
-	if c.gateway.allFlows.used.Load() > largeFlows {
-		ep.SocketOptions().SetSendBufferSize(smallBuffer, true)
-		ep.SocketOptions().SetReceiveBufferSize(smallBuffer, true)
+	if n := c.gateway.allFlows.used.Load(); n > largeFlows {
+		size := int64(smallBuffer)
+		if n > mediumFlows {
+			size = tinyBuffer
+		}
+		ep.SocketOptions().SetSendBufferSize(size, true)
+		ep.SocketOptions().SetReceiveBufferSize(size, true)
 	}
 	c.in = &guestConn{TCPConn: gonet.NewTCPConn(&queue, ep), endpoint: ep, queue: &queue}
 	return nil
+}
+
+// limitHandshake ends a handshake when the flow or its time ends. The stack itself would wait for two
+// minutes. The caller stops it when the handshake has ended.
+func (g *Gateway) limitHandshake(f *flow, id stack.TransportEndpointID) (stop func()) {
+	ctx, cancel := context.WithTimeout(f, handshakeTimeout)
+	done := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		for { // the endpoint may not be there yet
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if ep := g.stack.FindTransportEndpoint(ipv4.ProtocolNumber, tcp.ProtocolNumber, id, nic); ep != nil {
+				ep.Abort()
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	return func() {
+		close(done)
+		unwatch()
+		cancel()
+	}
 }

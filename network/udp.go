@@ -8,12 +8,10 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
@@ -45,7 +43,7 @@ func (g *Gateway) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	if v.decision.Action == policy.Deny {
 		g.refuse(m, v)
 		if v.prohibited {
-			g.prohibit(pkt)
+			g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
 		}
 		return v.prohibited
 	}
@@ -188,21 +186,10 @@ func (g *Gateway) query(m *member, from, to netip.AddrPort, pkt *stack.PacketBuf
 
 // sendDatagram sends a datagram to the guest without a socket.
 func (g *Gateway) sendDatagram(from, to netip.AddrPort, payload []byte) {
-	route, err := g.stack.FindRoute(nic, toStack(from.Addr()), toStack(to.Addr()), ipv4.ProtocolNumber, false)
-	if err != nil {
-		return
-	}
-	defer route.Release()
-	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{
-		ReserveHeaderBytes: header.UDPMinimumSize + int(route.MaxHeaderLength()),
-		Payload:            buffer.MakeWithData(payload),
-	})
-	defer pkt.DecRef()
-	h := header.UDP(pkt.TransportHeader().Push(header.UDPMinimumSize))
-	pkt.TransportProtocolNumber = udp.ProtocolNumber
 	length := uint16(header.UDPMinimumSize + len(payload))
-	h.Encode(&header.UDPFields{SrcPort: from.Port(), DstPort: to.Port(), Length: length})
-	h.SetChecksum(^h.CalculateChecksum(checksum.Combine(
-		route.PseudoHeaderChecksum(udp.ProtocolNumber, length), checksum.Checksum(payload, 0))))
-	_ = route.WritePacket(stack.NetworkHeaderParams{Protocol: udp.ProtocolNumber, TTL: route.DefaultTTL()}, pkt)
+	packet := append(make(header.UDP, header.UDPMinimumSize, length), payload...)
+	packet.Encode(&header.UDPFields{SrcPort: from.Port(), DstPort: to.Port(), Length: length})
+	sum := header.PseudoHeaderChecksum(udp.ProtocolNumber, toStack(from.Addr()), toStack(to.Addr()), length)
+	packet.SetChecksum(^packet.CalculateChecksum(checksum.Checksum(payload, sum)))
+	g.send(from.Addr(), to.Addr(), udp.ProtocolNumber, packet)
 }
