@@ -169,6 +169,7 @@ func (g *Gateway) run(near *os.File) (err error) {
 	if err := configure(g.stack, g.link); err != nil {
 		g.cancel(err)
 		g.link.Close()
+		g.link.Wait()
 		g.stack.Destroy()
 		return err
 	}
@@ -241,6 +242,7 @@ func (g *Gateway) Close() error {
 	g.stack.Close() // ends handshakes
 	g.running.Wait()
 	g.link.Close()
+	g.link.Wait() // the stack would wait for it with a lock that it needs
 	g.stack.Wait()
 	return nil
 }

@@ -30,6 +30,7 @@ const nic = 1
 type Guest struct {
 	Stack *stack.Stack
 	Wire  *os.File // for frames of the test's own
+	link  *link.Endpoint
 }
 
 // NewGuest connects a guest to the file that network.Open returned, which it takes over. The guest
@@ -48,14 +49,15 @@ func NewGuest(t testing.TB, wire *os.File) *Guest {
 		t.Fatal(err)
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
-	g := &Guest{Stack: s, Wire: wire}
+	g := &Guest{s, wire, endpoint}
 	t.Cleanup(g.Close)
 	return g
 }
 
 // Close ends the guest.
 func (g *Guest) Close() {
-	_ = g.Wire.Close()
+	g.link.Close()
+	g.link.Wait() // the stack would wait for it with a lock that it needs
 	g.Stack.Destroy()
 }
 
