@@ -54,6 +54,8 @@ type NetworkRule struct {
 	// Methods and Path restrict HTTP requests. With either, the gateway opens TLS.
 	Methods []string // in capitals, sorted
 	Path    string   // "/v1/*"
+	// Public keeps a rule by name from opening local networks.
+	Public bool
 	// Until is when the rule ends. Zero is never.
 	Until time.Time
 }
@@ -71,8 +73,9 @@ const (
 	ruleDay          = "2006-01-02"
 	methodKey        = "method="
 	pathKey          = "path="
+	publicKey        = "public"
 	untilKey         = "until="
-	networkRuleShape = "allow|deny [tcp|udp] HOST|*.HOST|CIDR|@SET[:PORT[-PORT]] [method=GET|HEAD] [path=/v1/*] [until=2026-12-31]"
+	networkRuleShape = "allow|deny [tcp|udp] HOST|*.HOST|CIDR|@SET[:PORT[-PORT]] [method=GET|HEAD] [path=/v1/*] [public] [until=2026-12-31]"
 )
 
 var (
@@ -84,9 +87,10 @@ var (
 
 // ParseNetworkRule parses a rule:
 //
-//	allow|deny [tcp|udp] HOST|*.HOST|CIDR|@SET[:PORT[-PORT]] [method=GET|HEAD] [path=/v1/*] [until=2026-12-31]
+//	allow|deny [tcp|udp] HOST|*.HOST|CIDR|@SET[:PORT[-PORT]] [method=GET|HEAD] [path=/v1/*] [public] [until=2026-12-31]
 //
-// An IPv6 address with a port is in brackets. "localhost" is this computer's loopback. A rule
+// An IPv6 address with a port is in brackets. "localhost" is this computer's loopback. A rule by name
+// also allows its addresses in local networks, unless it has "public". A rule
 // counts until its last day is over in UTC, or until a time as in RFC 3339. It has no comma.
 func ParseNetworkRule(text string) (NetworkRule, error) {
 	r, err := parseRule(text)
@@ -116,7 +120,7 @@ func parseRule(text string) (r NetworkRule, err error) {
 	}
 	seen := map[string]bool{}
 	for _, word := range words[1:] {
-		key := word[:strings.Index(word, "=")+1]
+		key := cmp.Or(word[:strings.Index(word, "=")+1], word)
 		if seen[key] {
 			return r, fmt.Errorf("%s is there twice", key)
 		}
@@ -229,10 +233,13 @@ func (r *NetworkRule) parseOption(key, value string) error {
 		return nil
 	case pathKey:
 		return r.parsePath(value)
+	case publicKey:
+		r.Public = true
+		return nil
 	case untilKey:
 		return r.parseUntil(value)
 	}
-	return fmt.Errorf("%q is none of method=, path= and until=", key+value)
+	return fmt.Errorf("%q is none of method=, path=, public and until=", key+value)
 }
 
 func (r *NetworkRule) parsePath(value string) error {
@@ -288,6 +295,9 @@ func (r NetworkRule) String() string {
 	}
 	if r.Path != "" {
 		words = append(words, pathKey+r.Path)
+	}
+	if r.Public {
+		words = append(words, publicKey)
 	}
 	if !r.Until.IsZero() {
 		end := r.Until.UTC()

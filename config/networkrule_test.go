@@ -109,6 +109,7 @@ func TestNetworkRuleOptions(t *testing.T) {
 		{"allow tcp api.example.org path=/*", "allow tcp api.example.org path=/*"},
 		{"allow api.example.org path=/v1/", "allow api.example.org path=/v1/"},
 		{"allow api.example.org until=2026-12-31", "allow api.example.org until=2026-12-31"},
+		{"allow api.example.org until=2026-12-31 public", "allow api.example.org public until=2026-12-31"},
 		{"allow api.example.org until=2027-01-01T00:00:00Z", "allow api.example.org until=2026-12-31"},
 		{"allow api.example.org until=2026-12-31T18:00:00+02:00", "allow api.example.org until=2026-12-31T16:00:00Z"},
 		{"allow api.example.org until=2026-12-31T18:00:00.9Z", "allow api.example.org until=2026-12-31T18:00:00Z"},

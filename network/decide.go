@@ -118,7 +118,7 @@ func (g *Gateway) complete(v *verdict, s Subject, p rules, now time.Time) {
 // unless a rule has the address.
 func judge(p rules, t policy.Target, now time.Time) policy.Decision {
 	d := p.Decide(t, now)
-	if d.Action == policy.Allow && !d.Observed && t.Name == "" && p.ByName() && (d.Rule == nil || !d.Rule.Prefix.IsValid() && d.Rule.Host != config.Localhost) {
+	if d.Action == policy.Allow && !d.Observed && t.Name == "" && p.ByName() && (d.Rule == nil || !d.Rule.Prefix.IsValid() && d.Rule.Host != config.Localhost && d.Rule.Host != "*") {
 		return policy.Decision{Action: policy.Deny, Reason: "the address was not told for an allowed name"}
 	}
 	return d

@@ -94,7 +94,7 @@ func newPromptAnswer() *cobra.Command {
 On a terminal, you type a secret, which is not shown. Otherwise it is read from standard input, without the last newline. It goes
 into the secret store and nowhere else.
 
-Answer a prompt for the network with once, session (until the agent's room or the daemon ends), always (adds a rule), no, or never
+Answer a prompt for the network with once, session (until the daemon ends), always (adds a rule), no, or never
 (adds a rule that denies). Once and no count for two minutes, so that the agent can try again and does not ask again at once.`,
 		`  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e

@@ -337,7 +337,7 @@ type AnswerPromptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // the secret
-	// Of a prompt of kind network: once, session (until the agent's room or the daemon ends), always
+	// Of a prompt of kind network: once, session (until the daemon ends), always
 	// (adds a rule), no, or never (adds a rule).
 	Choice        string `protobuf:"bytes,3,opt,name=choice,proto3" json:"choice,omitempty"`
 	unknownFields protoimpl.UnknownFields

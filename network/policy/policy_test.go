@@ -132,6 +132,8 @@ func TestDecide(t *testing.T) {
 		{"open", "", "a.example@10.1.2.3", "deny local networks are closed, and a.example is 10.1.2.3"},
 		{"open", "allow a.example", "a.example@10.1.2.3", "allow"},
 		{"open", "allow *.example.org", "a.example.org@192.168.0.9", "allow"},
+		{"open", "allow *.example.org public", "a.example.org@192.168.0.9", "deny local networks"},
+		{"allow", "allow *.example.org public", "a.example.org@8.8.8.8", "allow"},
 		{"open", "allow *", "a.example@10.1.2.3", "deny"},
 		{"open", "allow *", "@10.1.2.3", "deny"},
 		{"open", "allow @github", "github.com@10.1.2.3", "deny"},

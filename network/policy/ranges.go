@@ -108,5 +108,5 @@ func (c *closed) opens(r *config.NetworkRule) bool {
 	case r.Prefix.IsValid(): // a larger network is meant as "the internet"
 		return r.Prefix.Bits() >= c.prefix.Bits() && c.prefix.Contains(r.Prefix.Addr())
 	}
-	return c.byName && r.Set == "" && r.Host != "*"
+	return c.byName && r.Set == "" && r.Host != "*" && !r.Public
 }

@@ -148,6 +148,8 @@ func (a *Asker) put(s network.Subject, t policy.Target, rule config.NetworkRule)
 // keep stores an answer that holds for longer than once.
 func (a *Asker) keep(ctx context.Context, s network.Subject, rule config.NetworkRule, c prompts.Choice) error {
 	rule.Deny = !c.Allows()
+	// The person was asked about a public address. The name may get a local one later.
+	rule.Public = c.Allows() && rule.Host != "" && rule.Host != config.Localhost
 	switch c {
 	case prompts.Session:
 		a.Policies.allowSession(s, rule)

@@ -40,7 +40,7 @@ func TestAskJoins(t *testing.T) {
 			if r.asker.Ask(t.Context(), subject(alice), to) != c.Allows() || len(r.broker.List()) != 0 || len(r.broker.Ended()) != 1 {
 				t.Errorf("%d questions", len(r.broker.Ended()))
 			}
-			want := map[prompts.Choice][]string{prompts.Always: {"allow tcp api.example.org:443"}, prompts.Never: {"deny tcp api.example.org:443"}}[c]
+			want := map[prompts.Choice][]string{prompts.Always: {"allow tcp api.example.org:443 public"}, prompts.Never: {"deny tcp api.example.org:443"}}[c]
 			if got := r.rules(alice); !slices.Equal(got, want) {
 				t.Errorf("the agent's rules are %q", got)
 			}
@@ -98,7 +98,7 @@ func TestAskApart(t *testing.T) {
 	}
 	got := r.rules(alice)
 	slices.Sort(got)
-	want := []string{"allow tcp a.example.org:443", "allow tcp a.example.org:80", "allow tcp b.example.org:443", "allow udp [2001:db8::1]:53"}
+	want := []string{"allow tcp a.example.org:443 public", "allow tcp a.example.org:80 public", "allow tcp b.example.org:443 public", "allow udp [2001:db8::1]:53"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -87,7 +87,7 @@ type Choice string
 
 const (
 	Once    Choice = "once"
-	Session Choice = "session" // until the agent's room or the daemon ends
+	Session Choice = "session" // until the daemon ends
 	Always  Choice = "always"  // adds a rule
 	No      Choice = "no"
 	Never   Choice = "never" // adds a rule
