@@ -244,7 +244,7 @@ func TestAddressesWithoutNamesNeedARuleWithAddresses(t *testing.T) {
 	for _, tt := range []struct {
 		decision policy.Decision
 		reached  bool
-	}{{allowed, false}, {everything, false}, {prefix, true}} {
+	}{{allowed, false}, {everything, true}, {prefix, true}} {
 		l.set("alice", testRules{byName: true, decide: func(policy.Target) policy.Decision { return tt.decision }})
 		c, err := l.dial(l.alice, literal, 22)
 		if (err == nil) != tt.reached {
