@@ -195,7 +195,8 @@ func TestNothingIsObeyed(t *testing.T) {
 		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "artifacts list": {}, "config set": {"autoRestart=true"},
 		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
-		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
+		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "network allow": {"alice", "example.org"}, "network deny": {"alice", "example.org"}, "network explain": {"alice", "example.org"},
+		"network forget": {"alice", "1"}, "network learn": {"alice"}, "network log": {"alice"}, "network log --follow": {"alice", "--follow"}, "network rules": {"alice"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
 		"plugin duplicate": {"evil", "Twin"}, "plugin edit": {"evil"}, "plugin enable": {"evil", "alice"}, "plugin history": {"evil"}, "plugin import": {"owner/name"},
 		"plugin install": {"evil", "alice"}, "plugin lint": {"FILE"}, "plugin list": {}, "plugin register": {"alice", "evil"}, "plugin remove": {"evil", "--yes"},
 		"plugin rename": {"evil", "Other"}, "plugin rollback": {"evil", "1"}, "plugin show": {"evil"}, "plugin status": {}, "plugin uninstall": {"evil", "alice"},
@@ -208,7 +209,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"job tail": "what a command writes, as it is", "exec": "what a command writes, as it is", "shell": "a person's own terminal in the room", "boot": "what a command writes, as it is",
 		"plugin export": "JSON, as it is kept: byte for byte", "artifacts open": "starts a program of the person's",
 		"audit list": "reads the database: see audit's own test", "audit verify": "reads the database", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
-		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "pack build": "of this computer", "pack export": "of this computer",
+		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "network sets": "of this program", "pack build": "of this computer", "pack export": "of this computer",
 		"pack import": "names have a form", "pack list": "names have a form", "pack remove": "of this computer", "pack show": "names have a form", "pack verify": "names have a form",
 		"plugin init": "of the person alone", "plugin schema": "of this program", "secret ask": "names have a form", "secret delete": "names have a form", "secret list": "names have a form",
 		"secret passphrase": "of the person alone", "secret set": "names have a form", "serve": "no text of anybody's", "service install": "of this computer", "service status": "of this computer",
@@ -247,7 +248,7 @@ func TestNothingIsObeyed(t *testing.T) {
 					line = slices.Insert(line, len(command), "--json")
 				}
 				var out bytes.Buffer
-				code := run(t.Context(), console{strings.NewReader("value\n"), &out, &out}, line)
+				code := run(t.Context(), console{strings.NewReader("once\n"), &out, &out}, line)
 				text := out.String()
 				switch {
 				case code == fault.ExitInvalidArgs && !fails && name != "plugin lint": // which exits with this code

@@ -289,9 +289,19 @@ func findRule(rules []*controlpb.NetworkRule, text, agent string) (*controlpb.Ne
 			Advise(fmt.Sprintf("Remove it for all: osaurus-sandbox config set 'networkRules-=%s'", found.Rule))
 	case found.Source == "session":
 		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is an answer to a prompt").
-			Advise("It ends with the agent's room; deny it until then: osaurus-sandbox network deny " + agent + " " + strings.TrimPrefix(found.Rule, "allow "))
+			Advise(fmt.Sprintf("It ends with the agent's room; deny it until then: osaurus-sandbox network deny %s '%s'", agent, denied(found.Rule)))
 	}
 	return found, nil
+}
+
+// denied returns the rule, without its first word, that denies what a rule allows.
+func denied(text string) string {
+	rule, err := config.ParseNetworkRule(text)
+	if err != nil {
+		return text // of a daemon with other rules
+	}
+	rule.Deny, rule.Public = true, false
+	return strings.TrimPrefix(rule.String(), "deny ")
 }
 
 func newNetworkSets() *cobra.Command {

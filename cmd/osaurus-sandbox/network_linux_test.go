@@ -164,9 +164,9 @@ func tryNetworkPrompts(t *testing.T, server *control.Server, who network.Subject
 	if !<-done {
 		t.Error("refused")
 	}
-	shows(t, "this session  allow tcp ask.example.org:443", "network", "rules", "alice")
+	shows(t, "this session  allow tcp ask.example.org:443 public\n", "network", "rules", "alice")
 	shows(t, ", your answer for this session", "network", "explain", "alice", "ask.example.org")
-	fails(t, fault.ExitRejected, "network deny alice", "network", "forget", "alice", "allow tcp ask.example.org:443")
+	fails(t, fault.ExitRejected, "network deny alice 'tcp ask.example.org:443'", "network", "forget", "alice", "allow tcp ask.example.org:443 public")
 
 	id, done = ask("two.example.org")
 	feed(t, "never\n", "prompt", "answer", id)

@@ -129,6 +129,10 @@ func TestSession(t *testing.T) {
 		}
 	})
 	t.Run("diagnose", func(t *testing.T) {
+		if code, out, _ := sandbox(t, "diagnose", "--nat-target", target(t)); code != fault.ExitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "no route to host") || !strings.Contains(out, "allow localhost:PORT") {
+			t.Errorf("this computer, without a rule: %d, %s", code, out)
+		}
+		ok(t, "config", "set", "networkRules=allow localhost")
 		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
 		const tries = 5 // the guest is well, but the computer is busy
 		for try := 1; strings.Contains(out, "is very busy") && try < tries; try++ {

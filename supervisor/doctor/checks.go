@@ -35,8 +35,9 @@ const (
 
 // The advice for checks that fail.
 const (
-	restartAdvice  = "Restart the sandbox: osaurus-sandbox restart. If that does not help, run osaurus-sandbox provision."
-	networkAdvice  = "Check that this computer itself reaches it and that no firewall or VPN blocks the sandbox. Then run osaurus-sandbox restart."
+	restartAdvice = "Restart the sandbox: osaurus-sandbox restart. If that does not help, run osaurus-sandbox provision."
+	networkAdvice = "Check that this computer itself reaches it and that no firewall or VPN blocks the sandbox. Then run osaurus-sandbox restart. " +
+		"This computer and local networks need a rule: osaurus-sandbox config set 'networkRules+=allow localhost:PORT'"
 	dnsAdvice      = "Check that this computer itself resolves names, and what /etc/resolv.conf in the guest contains."
 	shareAdvice    = "Restart the sandbox: osaurus-sandbox restart. Make sure that you own the workspace and that its disk has free space."
 	roomAdvice     = "Restart the sandbox: osaurus-sandbox restart. If that does not help, reset the guest's disk: osaurus-sandbox reset."
