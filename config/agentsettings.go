@@ -74,7 +74,7 @@ func agentFields() table[AgentSettings] {
 		live(boolField("autonomousExec.pluginCreate", "let it create plugins too", func(s *AgentSettings) *bool { return &s.PluginCreate })),
 		live(intField("maxCommandsPerTurn", "commands that it may run before it answers", 1, MaxCommandsPerTurn, func(s *AgentSettings) *int { return &s.MaxCommandsPerTurn })),
 		live(textField("network", "what it reaches: the internet (open), what rules allow (allow), or what a person allows when asked (ask)", networkModeAllowed, parseNetworkMode, func(s *AgentSettings) *NetworkMode { return &s.Network })),
-		live(boolField("network.observe", "record what network and rules refuse, and let it pass", func(s *AgentSettings) *bool { return &s.NetworkObserve })),
+		live(boolField("network.observe", "record what would be refused, and let all of it pass", func(s *AgentSettings) *bool { return &s.NetworkObserve })),
 		live(rulesField("network.rules", "what else it reaches, or does not; deny wins", func(s *AgentSettings) *[]NetworkRule { return &s.NetworkRules })),
 		limit("cpuWeight", "its share of the processors when agents compete", minCPUWeight, maxCPUWeight, "", func(l *Limits) *int { return &l.CPUWeight }),
 		limit("cpuPercent", "processor time, in percent of one processor", 1, maxCPUPercent, "all processors", func(l *Limits) *int { return &l.CPUPercent }),

@@ -29,7 +29,7 @@ func bridgeDefaults() BridgeLimits {
 
 func bridgeFields() table[Settings] {
 	perMinute := func(of, requests string, at func(*BridgeLimits) *int) field[Settings] {
-		return live(intField("bridge."+of+"PerMinute", requests+" that an agent's programs may make in a minute; 0 is none", 0, maxPerMinute, func(s *Settings) *int { return at(&s.Bridge) }))
+		return live(intField("bridge."+of+"PerMinute", requests+" by an agent's programs in a minute; 0 is none", 0, maxPerMinute, func(s *Settings) *int { return at(&s.Bridge) }))
 	}
 	return table[Settings]{
 		perMinute("secrets", "requests for secrets", func(l *BridgeLimits) *int { return &l.Secrets }),

@@ -139,6 +139,8 @@ func parseRule(text string) (r NetworkRule, err error) {
 func (r *NetworkRule) parseTarget(text string) error {
 	host, ports := text, ""
 	switch {
+	case strings.Contains(text, "://"):
+		return errors.New("write the host alone, without https://")
 	case strings.HasPrefix(text, "["):
 		end := strings.Index(text, "]")
 		if end < 0 || text[end+1:] != "" && text[end+1] != ':' || !strings.Contains(text[:end], ":") {
@@ -161,7 +163,7 @@ func (r *NetworkRule) parseTarget(text string) error {
 		r.Set = set
 		return nil
 	}
-	if strings.Contains(host, "/") && !strings.Contains(host, "://") || strings.Contains(host, ":") && !strings.ContainsAny(host, "/@") {
+	if strings.Contains(host, "/") || strings.Contains(host, ":") && !strings.ContainsAny(host, "/@") {
 		return r.parsePrefix(host)
 	}
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {

@@ -64,7 +64,7 @@ func TestNetworkRuleNames(t *testing.T) {
 		{"allow \u212aelvin.example", "!beyond ASCII"},
 		{"allow allowed@evil.example", "!without a user"},
 		{"allow allowed:x@evil.example", "!not a port"},
-		{"allow https://example.org", "!not a port"},
+		{"allow https://example.org", "!without https"},
 		{"allow example.org/path", "!neither a host nor a network"},
 		{"allow example.org:", "!not a port"},
 		{"allow example.org:0", "!not a port"},

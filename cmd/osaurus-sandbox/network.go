@@ -24,13 +24,13 @@ const rulesKey = "network.rules"
 func newNetwork() *cobra.Command {
 	return noun("network", `See and change what agents reach
 
-All traffic of an agent passes the gateway on this computer. The agent's setting network says what it reaches without rules: open
-(the internet, but neither this computer nor local networks), allow (nothing), ask (what you allow when asked) or none (nothing, with
-rules too). Rules allow or deny more. A rule that denies wins.
+All traffic of an agent passes a gateway on this computer. The agent's setting network says what it reaches: open (the internet),
+allow (only what rules allow), ask (what rules allow, and what you allow when asked) or none (nothing). No mode reaches this computer
+or local networks; rules can. A rule that denies wins over all that allow.
 
-A rule is HOST, *.HOST, an address, a network such as 10.1.0.0/16, or a set such as @github; then a port or a range of ports, as in
-example.org:443 or example.org:8000-8080. Quote a rule with more words: "tcp example.org:22", "example.org method=GET path=/v1/*",
-"example.org until=2026-12-31". localhost is this computer.`,
+A rule is HOST, *.HOST, an address, a network such as 10.1.0.0/16, or a set such as @github, with or without a port or a range of
+ports: example.org:443, example.org:8000-8080. Quote a rule of several words: "tcp example.org:22", "example.org until=2026-12-31".
+localhost is this computer. All forms: docs/network.md.`,
 		`  osaurus-sandbox agent set alice network=allow
   osaurus-sandbox network allow alice @package-registries api.example.org:443
   osaurus-sandbox network explain alice https://api.example.org/v1
@@ -42,8 +42,8 @@ func newNetworkLog() *cobra.Command {
 	var follow, refused bool
 	return daemonCommand("log AGENT", `Show what an agent connected to, oldest first
 
-A connection appears when it is refused or ends. The newest connections of each agent are kept while the daemon runs. AGENT is
-the agent's name or id, or @guest for the guest's own system.`,
+A connection appears when it is refused or ends. The newest of each agent are kept while the daemon runs. With @guest in place of an
+agent it shows the guest's own system.`,
 		`  osaurus-sandbox network log alice
   osaurus-sandbox network log alice -f --refused`, func(ctx context.Context, c *call) error {
 			flows := control.Messages(c.Network.Flows(ctx, &controlpb.NetworkFlowsRequest{Agent: c.args[0], Follow: follow, Refused: refused}))
@@ -100,8 +100,8 @@ func newNetworkExplain() *cobra.Command {
 	var plugin string
 	return daemonCommand("explain AGENT URL", `Say whether an agent may connect, and which rule decides
 
-URL is a URL, HOST, HOST:PORT or an address, also "udp HOST:PORT". Without a port it is 443. The name is resolved on this computer;
-nothing is connected.`,
+URL may also be HOST, HOST:PORT, an address or "udp HOST:PORT". The port is 443 if none is given. The name is resolved on this
+computer, and nothing connects.`,
 		`  osaurus-sandbox network explain alice https://api.example.org/v1
   osaurus-sandbox network explain alice 10.1.2.3:5432`, func(ctx context.Context, c *call) error {
 			r, err := c.Network.Explain(ctx, &controlpb.ExplainNetworkRequest{Agent: c.args[0], Destination: c.args[1], Plugin: plugin})
@@ -155,7 +155,7 @@ func newNetworkLearn() *cobra.Command {
 	return daemonCommand("learn AGENT", `Suggest rules for what an agent tried to reach
 
 Prints the smallest rules that let through what the agent was refused, each with what it was for. With the setting network.observe,
-nothing is refused meanwhile. Adds no rule.`,
+nothing is refused meanwhile, not even this computer and local networks. Adds no rule.`,
 		`  osaurus-sandbox agent set alice network=allow network.observe=true
   osaurus-sandbox network learn alice`, func(ctx context.Context, c *call) error {
 			r, err := c.Network.Learn(ctx, &controlpb.LearnNetworkRequest{Agent: c.args[0]})
@@ -243,7 +243,7 @@ func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {
 			from += ", plugin " + rule.Plugin
 		}
 		if rule.Expired {
-			from += ", over"
+			from += ", expired"
 		}
 		table.row(i+1, from, rule.Rule)
 	}
@@ -289,7 +289,7 @@ func findRule(rules []*controlpb.NetworkRule, text, agent string) (*controlpb.Ne
 			Advise(fmt.Sprintf("Remove it for all: osaurus-sandbox config set 'networkRules-=%s'", found.Rule))
 	case found.Source == "session":
 		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is an answer to a prompt").
-			Advise(fmt.Sprintf("It ends with the agent's room; deny it until then: osaurus-sandbox network deny %s '%s'", agent, denied(found.Rule)))
+			Advise(fmt.Sprintf("It ends with the daemon; deny it until then: osaurus-sandbox network deny %s '%s'", agent, denied(found.Rule)))
 	}
 	return found, nil
 }
@@ -317,7 +317,7 @@ func newNetworkSets() *cobra.Command {
 			}
 			i := slices.IndexFunc(sets, func(s policy.Set) bool { return s.Name == name })
 			if i < 0 {
-				return fault.Newf(fault.NotFound, "find set", name, "there is none").Advise("List them: osaurus-sandbox network sets")
+				return fault.Newf(fault.NotFound, "find set", name, "there is no such set").Advise("List them: osaurus-sandbox network sets")
 			}
 			return reply(c, sets[i], nil, func(w io.Writer, s policy.Set) error {
 				return printTable(w, "", s.Hosts, func(host string) []any { return []any{host} })

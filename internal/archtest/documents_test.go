@@ -92,7 +92,7 @@ func anchors(text string) (list []string) {
 
 // TestEventsAreListed: docs/operators.md lists the events and audit actions that programs can rely on.
 func TestEventsAreListed(t *testing.T) {
-	name := regexp.MustCompile(`"((?:agent|artifact|copy|daemon|exec|job|machine|memory|plugin|prompt|secret|session|task|tool)\.[a-z_-]+)"`)
+	name := regexp.MustCompile(`"((?:agent|artifact|copy|daemon|exec|job|machine|memory|network|plugin|prompt|secret|session|task|tool)\.[a-z_-]+)"`)
 	guide := read(t, "docs/operators.md")
 	for _, path := range tracked(t) {
 		top, _, _ := strings.Cut(path, "/")

@@ -55,7 +55,14 @@ func TestGeneratedParts(t *testing.T) {
 }
 
 // brief shortens descriptions of allowed values.
-var brief = strings.NewReplacer("a whole number from ", "", "a list, each item ", "a list of: ", "true or false", "true, false", "|", "\\|")
+var brief = strings.NewReplacer("a whole number from ", "", "a list, each item ", "a list of: ", "true or false", "true, false", "|", "\\|",
+	ruleShape(), "[network rules](network.md#rules)")
+
+// ruleShape returns the form of network rules, which has a page of its own.
+func ruleShape() string {
+	_, err := config.ParseNetworkRule("")
+	return strings.TrimSuffix(strings.TrimPrefix(fault.AdviceOf(err), "A rule is "), ".")
+}
 
 func settingsTable(list []config.Description, withEffect bool) string {
 	var b strings.Builder
