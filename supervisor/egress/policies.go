@@ -151,8 +151,8 @@ func (p *Policies) allowSession(s network.Subject, r config.NetworkRule) {
 	p.sessions[s] = rules[max(0, len(rules)-maxSession):]
 }
 
-// EndSession drops the answers that were given for an agent's session. Call it when the agent's
-// room ends.
+// EndSession drops the answers that were given for an agent's session. Call it when the agent is
+// deleted; otherwise they hold until the daemon ends.
 func (p *Policies) EndSession(agent config.AgentID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
