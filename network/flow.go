@@ -107,7 +107,7 @@ func (g *Gateway) record(f Flow) {
 	}
 }
 
-// sweep ends flows that are idle.
+// sweep ends flows that are idle, and those whose rule has ended.
 func (g *Gateway) sweep() {
 	ticks := time.NewTicker(sweepEvery)
 	defer ticks.Stop()
@@ -117,6 +117,7 @@ func (g *Gateway) sweep() {
 			return
 		case now := <-ticks.C:
 			g.endIdle(now)
+			g.endExpired(now)
 		}
 	}
 }
@@ -146,11 +147,18 @@ func (g *Gateway) endFlows(gone []*member, cause error) {
 
 // Recheck ends the flows of an agent that its policy no longer allows.
 func (g *Gateway) Recheck(a config.AgentID) {
+	g.recheck(time.Now(), func(f *flow) bool { return f.member.subject.Agent == a })
+}
+
+func (g *Gateway) endExpired(now time.Time) {
+	g.recheck(now, func(f *flow) bool { return f.record.Decision.Rule != nil && f.record.Decision.Rule.Expired(now) })
+}
+
+func (g *Gateway) recheck(now time.Time, which func(*flow) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := time.Now()
 	for f := range g.flows {
-		if f.member.subject.Agent != a || f.record.Decision.Action == policy.Deny {
+		if f.record.Decision.Action == policy.Deny || !which(f) {
 			continue
 		}
 		p := g.policy(f.member.subject)

@@ -79,6 +79,26 @@ func TestRecheckEndsWhatIsNoLongerAllowed(t *testing.T) { // N16
 	}
 }
 
+func TestFlowsEndWithTheirRule(t *testing.T) {
+	l := newLab(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
+	until := time.Now().Add(time.Hour)
+	byRule := allowed
+	byRule.Rule = &config.NetworkRule{Prefix: netip.PrefixFrom(server, 32), Until: until}
+	l.set("alice", testRules{decide: func(policy.Target) policy.Decision { return byRule }})
+	c := l.talk(l.alice, server, 7)
+	defer c.Close()
+	l.endExpired(until.Add(-time.Minute))
+	if err := echoes(c); err != nil {
+		t.Fatalf("the flow ended before its rule: %v", err)
+	}
+	l.set("alice", testRules{decide: func(policy.Target) policy.Decision { return denied }})
+	l.endExpired(until)
+	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("got %v, want a reset", err)
+	}
+}
+
 func TestLeaveEndsFlowsAndDropsFrames(t *testing.T) {
 	l := newLab(t)
 	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
