@@ -51,7 +51,7 @@ exist. It is 125 if the sandbox failed before the command ran, and 255 if it fai
 		withFlag(&flags.cpus, "cpus", `virtual processors (default: the setting "cpus")`),
 		withFlag(&flags.memory, "memory", `memory, as in 512M or 2G (default: the setting "memoryGB")`),
 		withFlag(&flags.shares, "share", "share a folder, as FOLDER:TAG or FOLDER:TAG:ro for reading only; the guest sees it as "+shareRoot+"/TAG"),
-		withFlag(&flags.network, "network", "give the guest a network, which also reaches this computer's servers (10.0.2.2)"),
+		withFlag(&flags.network, "network", "give the guest a network: the internet, and what the setting networkRules allows"),
 		archFlag(&flags.arch),
 		func(cmd *cobra.Command) { cmd.Flags().SetInterspersed(false) }) // the rest belongs to the command
 }

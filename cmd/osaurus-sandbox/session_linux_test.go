@@ -128,6 +128,7 @@ func TestSession(t *testing.T) {
 			shows(t, tc.want, tc.args...)
 		}
 	})
+	t.Run("network", tryNetwork)
 	t.Run("diagnose", func(t *testing.T) {
 		if code, out, _ := sandbox(t, "diagnose", "--nat-target", target(t)); code != fault.ExitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "no route to host") || !strings.Contains(out, "allow localhost:PORT") {
 			t.Errorf("this computer, without a rule: %d, %s", code, out)
@@ -200,6 +201,35 @@ func secondHome(t *testing.T) {
 	if code, shown := remove.end(); code != 0 || !strings.Contains(shown, "\x1b[33mnot_provisioned\x1b[0m") {
 		t.Errorf("remove: %d, %q", code, shown)
 	}
+}
+
+// tryNetwork connects an agent to this computer, which a rule allows while it runs.
+func tryNetwork(t *testing.T) {
+	ok(t, "agent", "create", "dora")
+	t.Cleanup(func() { sandbox(t, "agent", "delete", "dora", "--yes") })
+	page := target(t)
+	fetch := "wget -q -T 20 -O - " + page
+	// The text depends on the guest's C library.
+	if code, out := as(t, "dora", fetch); code == 0 || !strings.Contains(out, "Host is unreachable") && !strings.Contains(out, "No route to host") {
+		t.Errorf("without a rule: %d, %s", code, out)
+	}
+	_, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(page, "http://"), "/"), ":")
+	out := ok(t, "network", "log", "dora", "--refused")
+	if !strings.Contains(out, "127.0.0.1:"+port) || !strings.Contains(out, "this computer is closed") {
+		t.Errorf("port %s: %s", port, out)
+	}
+	rule := "localhost:" + port
+	shows(t, "network.rules+=allow tcp "+rule, "network", "explain", "dora", page)
+	shows(t, "allow tcp "+rule, "network", "learn", "dora")
+	ok(t, "network", "allow", "dora", "tcp "+rule)
+	does(t, "dora", "here", fetch)
+	shows(t, "allow tcp "+rule, "network", "log", "dora")
+	ok(t, "agent", "set", "dora", "network=none")
+	if code, out := as(t, "dora", fetch); code == 0 {
+		t.Errorf("with network=none: %s", out)
+	}
+	ok(t, "agent", "set", "dora", "network=open")
+	does(t, "dora", "here", fetch)
 }
 
 // target returns the guest's URL of a file on this host.
