@@ -17,7 +17,19 @@ type RoomConfig struct {
 	// room has only a loopback network.
 	Address netip.Addr
 	Limits  Limits
+	// Trust may be nil. The same pointer stands for the same value.
+	Trust *Trust
 }
+
+// Trust makes a room's programs trust a certificate authority.
+type Trust struct {
+	Certificate string // PEM, at most MaxCertificate
+	// Environment are variables for programs that do not read the system's certificates: NAME=value.
+	Environment []string
+}
+
+// MaxCertificate bounds the certificate of an authority. An ECDSA one has less than 1 KiB.
+const MaxCertificate = 4 << 10
 
 // Limits are the limits of a room; 0 is the guest's default.
 type Limits struct {

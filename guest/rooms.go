@@ -101,7 +101,11 @@ func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list
 }
 
 func roomProto(r engine.RoomConfig) *guestpb.Room {
-	return &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Address: r.Address.AsSlice(), Limits: limitsProto(r.Limits)}
+	room := &guestpb.Room{User: string(r.User), Uid: r.UID, Home: r.Home, Hostname: r.Hostname, Address: r.Address.AsSlice(), Limits: limitsProto(r.Limits)}
+	if r.Trust != nil {
+		room.Trust = &guestpb.Trust{Certificate: []byte(r.Trust.Certificate), Environment: r.Trust.Environment}
+	}
+	return room
 }
 
 func limitsProto(l engine.Limits) *guestpb.Limits {

@@ -33,6 +33,7 @@ type Room struct {
 	Limits   *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Its IPv4 address, which no other room has: 4 bytes, or none for only a loopback network.
 	Address       []byte `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
+	Trust         *Trust `protobuf:"bytes,9,opt,name=trust,proto3" json:"trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +110,67 @@ func (x *Room) GetAddress() []byte {
 	return nil
 }
 
+func (x *Room) GetTrust() *Trust {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
+}
+
+// Trust makes the room's programs trust a certificate authority.
+type Trust struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // PEM, at most 4 KiB
+	// Variables for programs that do not read the system's certificates, as NAME=value.
+	Environment   []string `protobuf:"bytes,2,rep,name=environment,proto3" json:"environment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trust) Reset() {
+	*x = Trust{}
+	mi := &file_rooms_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trust) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trust) ProtoMessage() {}
+
+func (x *Trust) ProtoReflect() protoreflect.Message {
+	mi := &file_rooms_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trust.ProtoReflect.Descriptor instead.
+func (*Trust) Descriptor() ([]byte, []int) {
+	return file_rooms_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Trust) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Trust) GetEnvironment() []string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
 // Limits of a room. 0 is the guest's default.
 type Limits struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -125,7 +187,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_rooms_proto_msgTypes[1]
+	mi := &file_rooms_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -137,7 +199,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[1]
+	mi := &file_rooms_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -150,7 +212,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{1}
+	return file_rooms_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Limits) GetCpuWeight() uint32 {
@@ -214,7 +276,7 @@ type EnsureRequest struct {
 
 func (x *EnsureRequest) Reset() {
 	*x = EnsureRequest{}
-	mi := &file_rooms_proto_msgTypes[2]
+	mi := &file_rooms_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +288,7 @@ func (x *EnsureRequest) String() string {
 func (*EnsureRequest) ProtoMessage() {}
 
 func (x *EnsureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[2]
+	mi := &file_rooms_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,7 +301,7 @@ func (x *EnsureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureRequest.ProtoReflect.Descriptor instead.
 func (*EnsureRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{2}
+	return file_rooms_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EnsureRequest) GetRoom() *Room {
@@ -270,7 +332,7 @@ type EnsureResponse struct {
 
 func (x *EnsureResponse) Reset() {
 	*x = EnsureResponse{}
-	mi := &file_rooms_proto_msgTypes[3]
+	mi := &file_rooms_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +344,7 @@ func (x *EnsureResponse) String() string {
 func (*EnsureResponse) ProtoMessage() {}
 
 func (x *EnsureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[3]
+	mi := &file_rooms_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +357,7 @@ func (x *EnsureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureResponse.ProtoReflect.Descriptor instead.
 func (*EnsureResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{3}
+	return file_rooms_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EnsureResponse) GetMade() bool {
@@ -329,7 +391,7 @@ type SetLimitsRequest struct {
 
 func (x *SetLimitsRequest) Reset() {
 	*x = SetLimitsRequest{}
-	mi := &file_rooms_proto_msgTypes[4]
+	mi := &file_rooms_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +403,7 @@ func (x *SetLimitsRequest) String() string {
 func (*SetLimitsRequest) ProtoMessage() {}
 
 func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[4]
+	mi := &file_rooms_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +416,7 @@ func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{4}
+	return file_rooms_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetLimitsRequest) GetUser() string {
@@ -379,7 +441,7 @@ type SetLimitsResponse struct {
 
 func (x *SetLimitsResponse) Reset() {
 	*x = SetLimitsResponse{}
-	mi := &file_rooms_proto_msgTypes[5]
+	mi := &file_rooms_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +453,7 @@ func (x *SetLimitsResponse) String() string {
 func (*SetLimitsResponse) ProtoMessage() {}
 
 func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[5]
+	mi := &file_rooms_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +466,7 @@ func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitsResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{5}
+	return file_rooms_proto_rawDescGZIP(), []int{6}
 }
 
 type ResetRequest struct {
@@ -416,7 +478,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_rooms_proto_msgTypes[6]
+	mi := &file_rooms_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +490,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[6]
+	mi := &file_rooms_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +503,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{6}
+	return file_rooms_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResetRequest) GetUser() string {
@@ -459,7 +521,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_rooms_proto_msgTypes[7]
+	mi := &file_rooms_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +533,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[7]
+	mi := &file_rooms_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +546,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{7}
+	return file_rooms_proto_rawDescGZIP(), []int{8}
 }
 
 type RemoveRequest struct {
@@ -497,7 +559,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_rooms_proto_msgTypes[8]
+	mi := &file_rooms_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +571,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[8]
+	mi := &file_rooms_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +584,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{8}
+	return file_rooms_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveRequest) GetUser() string {
@@ -547,7 +609,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_rooms_proto_msgTypes[9]
+	mi := &file_rooms_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +621,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[9]
+	mi := &file_rooms_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +634,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{9}
+	return file_rooms_proto_rawDescGZIP(), []int{10}
 }
 
 type UsageRequest struct {
@@ -584,7 +646,7 @@ type UsageRequest struct {
 
 func (x *UsageRequest) Reset() {
 	*x = UsageRequest{}
-	mi := &file_rooms_proto_msgTypes[10]
+	mi := &file_rooms_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +658,7 @@ func (x *UsageRequest) String() string {
 func (*UsageRequest) ProtoMessage() {}
 
 func (x *UsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[10]
+	mi := &file_rooms_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +671,7 @@ func (x *UsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
 func (*UsageRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{10}
+	return file_rooms_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UsageRequest) GetUser() string {
@@ -628,7 +690,7 @@ type UsageResponse struct {
 
 func (x *UsageResponse) Reset() {
 	*x = UsageResponse{}
-	mi := &file_rooms_proto_msgTypes[11]
+	mi := &file_rooms_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +702,7 @@ func (x *UsageResponse) String() string {
 func (*UsageResponse) ProtoMessage() {}
 
 func (x *UsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[11]
+	mi := &file_rooms_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +715,7 @@ func (x *UsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageResponse.ProtoReflect.Descriptor instead.
 func (*UsageResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{11}
+	return file_rooms_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UsageResponse) GetRooms() []*RoomUsage {
@@ -683,7 +745,7 @@ type RoomUsage struct {
 
 func (x *RoomUsage) Reset() {
 	*x = RoomUsage{}
-	mi := &file_rooms_proto_msgTypes[12]
+	mi := &file_rooms_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +757,7 @@ func (x *RoomUsage) String() string {
 func (*RoomUsage) ProtoMessage() {}
 
 func (x *RoomUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[12]
+	mi := &file_rooms_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +770,7 @@ func (x *RoomUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomUsage.ProtoReflect.Descriptor instead.
 func (*RoomUsage) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{12}
+	return file_rooms_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RoomUsage) GetUser() string {
@@ -804,7 +866,7 @@ type ProcessesRequest struct {
 
 func (x *ProcessesRequest) Reset() {
 	*x = ProcessesRequest{}
-	mi := &file_rooms_proto_msgTypes[13]
+	mi := &file_rooms_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +878,7 @@ func (x *ProcessesRequest) String() string {
 func (*ProcessesRequest) ProtoMessage() {}
 
 func (x *ProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[13]
+	mi := &file_rooms_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +891,7 @@ func (x *ProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{13}
+	return file_rooms_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProcessesRequest) GetUser() string {
@@ -849,7 +911,7 @@ type ProcessesResponse struct {
 
 func (x *ProcessesResponse) Reset() {
 	*x = ProcessesResponse{}
-	mi := &file_rooms_proto_msgTypes[14]
+	mi := &file_rooms_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +923,7 @@ func (x *ProcessesResponse) String() string {
 func (*ProcessesResponse) ProtoMessage() {}
 
 func (x *ProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[14]
+	mi := &file_rooms_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +936,7 @@ func (x *ProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{14}
+	return file_rooms_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessesResponse) GetProcesses() []*RoomProcess {
@@ -907,7 +969,7 @@ type RoomProcess struct {
 
 func (x *RoomProcess) Reset() {
 	*x = RoomProcess{}
-	mi := &file_rooms_proto_msgTypes[15]
+	mi := &file_rooms_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +981,7 @@ func (x *RoomProcess) String() string {
 func (*RoomProcess) ProtoMessage() {}
 
 func (x *RoomProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[15]
+	mi := &file_rooms_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +994,7 @@ func (x *RoomProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomProcess.ProtoReflect.Descriptor instead.
 func (*RoomProcess) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{15}
+	return file_rooms_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RoomProcess) GetUser() string {
@@ -995,14 +1057,18 @@ var File_rooms_proto protoreflect.FileDescriptor
 
 const file_rooms_proto_rawDesc = "" +
 	"\n" +
-	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xb4\x01\n" +
+	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xe3\x01\n" +
 	"\x04Room\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04home\x18\x03 \x01(\tR\x04home\x12\x1a\n" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x120\n" +
 	"\x06limits\x18\x06 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12\x18\n" +
-	"\aaddress\x18\b \x01(\fR\aaddressJ\x04\b\x05\x10\x06J\x04\b\a\x10\b\"\xf1\x01\n" +
+	"\aaddress\x18\b \x01(\fR\aaddress\x12-\n" +
+	"\x05trust\x18\t \x01(\v2\x17.osaurus.guest.v1.TrustR\x05trustJ\x04\b\x05\x10\x06J\x04\b\a\x10\b\"K\n" +
+	"\x05Trust\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12 \n" +
+	"\venvironment\x18\x02 \x03(\tR\venvironment\"\xf1\x01\n" +
 	"\x06Limits\x12\x1d\n" +
 	"\n" +
 	"cpu_weight\x18\x01 \x01(\rR\tcpuWeight\x12$\n" +
@@ -1087,49 +1153,51 @@ func file_rooms_proto_rawDescGZIP() []byte {
 	return file_rooms_proto_rawDescData
 }
 
-var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_rooms_proto_goTypes = []any{
 	(*Room)(nil),              // 0: osaurus.guest.v1.Room
-	(*Limits)(nil),            // 1: osaurus.guest.v1.Limits
-	(*EnsureRequest)(nil),     // 2: osaurus.guest.v1.EnsureRequest
-	(*EnsureResponse)(nil),    // 3: osaurus.guest.v1.EnsureResponse
-	(*SetLimitsRequest)(nil),  // 4: osaurus.guest.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil), // 5: osaurus.guest.v1.SetLimitsResponse
-	(*ResetRequest)(nil),      // 6: osaurus.guest.v1.ResetRequest
-	(*ResetResponse)(nil),     // 7: osaurus.guest.v1.ResetResponse
-	(*RemoveRequest)(nil),     // 8: osaurus.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),    // 9: osaurus.guest.v1.RemoveResponse
-	(*UsageRequest)(nil),      // 10: osaurus.guest.v1.UsageRequest
-	(*UsageResponse)(nil),     // 11: osaurus.guest.v1.UsageResponse
-	(*RoomUsage)(nil),         // 12: osaurus.guest.v1.RoomUsage
-	(*ProcessesRequest)(nil),  // 13: osaurus.guest.v1.ProcessesRequest
-	(*ProcessesResponse)(nil), // 14: osaurus.guest.v1.ProcessesResponse
-	(*RoomProcess)(nil),       // 15: osaurus.guest.v1.RoomProcess
+	(*Trust)(nil),             // 1: osaurus.guest.v1.Trust
+	(*Limits)(nil),            // 2: osaurus.guest.v1.Limits
+	(*EnsureRequest)(nil),     // 3: osaurus.guest.v1.EnsureRequest
+	(*EnsureResponse)(nil),    // 4: osaurus.guest.v1.EnsureResponse
+	(*SetLimitsRequest)(nil),  // 5: osaurus.guest.v1.SetLimitsRequest
+	(*SetLimitsResponse)(nil), // 6: osaurus.guest.v1.SetLimitsResponse
+	(*ResetRequest)(nil),      // 7: osaurus.guest.v1.ResetRequest
+	(*ResetResponse)(nil),     // 8: osaurus.guest.v1.ResetResponse
+	(*RemoveRequest)(nil),     // 9: osaurus.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),    // 10: osaurus.guest.v1.RemoveResponse
+	(*UsageRequest)(nil),      // 11: osaurus.guest.v1.UsageRequest
+	(*UsageResponse)(nil),     // 12: osaurus.guest.v1.UsageResponse
+	(*RoomUsage)(nil),         // 13: osaurus.guest.v1.RoomUsage
+	(*ProcessesRequest)(nil),  // 14: osaurus.guest.v1.ProcessesRequest
+	(*ProcessesResponse)(nil), // 15: osaurus.guest.v1.ProcessesResponse
+	(*RoomProcess)(nil),       // 16: osaurus.guest.v1.RoomProcess
 }
 var file_rooms_proto_depIdxs = []int32{
-	1,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
-	0,  // 1: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
-	1,  // 2: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
-	12, // 3: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
-	1,  // 4: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
-	15, // 5: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
-	2,  // 6: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
-	4,  // 7: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
-	6,  // 8: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
-	8,  // 9: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
-	10, // 10: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
-	13, // 11: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
-	3,  // 12: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
-	5,  // 13: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
-	7,  // 14: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
-	9,  // 15: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
-	11, // 16: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
-	14, // 17: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
-	12, // [12:18] is the sub-list for method output_type
-	6,  // [6:12] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	2,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
+	1,  // 1: osaurus.guest.v1.Room.trust:type_name -> osaurus.guest.v1.Trust
+	0,  // 2: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
+	2,  // 3: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
+	13, // 4: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
+	2,  // 5: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
+	16, // 6: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
+	3,  // 7: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
+	5,  // 8: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
+	7,  // 9: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
+	9,  // 10: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
+	11, // 11: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
+	14, // 12: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
+	4,  // 13: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
+	6,  // 14: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
+	8,  // 15: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
+	10, // 16: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
+	12, // 17: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
+	15, // 18: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
+	13, // [13:19] is the sub-list for method output_type
+	7,  // [7:13] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_rooms_proto_init() }
@@ -1143,7 +1211,7 @@ func file_rooms_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rooms_proto_rawDesc), len(file_rooms_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,10 +1,12 @@
 package protocol
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -89,8 +91,22 @@ func CheckRoom(r *guestpb.Room) error {
 	if err := checkAddress(r.Address); err != nil {
 		return bad("%w", err)
 	}
+	if t := r.Trust; t != nil {
+		block, rest := pem.Decode(t.Certificate)
+		if len(t.Certificate) > engine.MaxCertificate || block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 {
+			return bad("the certificate is not one PEM block of at most %d bytes", engine.MaxCertificate)
+		}
+		if len(t.Environment) > maxTrustVariables || slices.ContainsFunc(t.Environment, func(v string) bool {
+			return len(v) > maxTrustVariable || !strings.Contains(v, "=") || strings.ContainsRune(v, 0)
+		}) {
+			return bad("the variables for the certificate are not at most %d of %d bytes", maxTrustVariables, maxTrustVariable)
+		}
+	}
 	return CheckLimits(r.Limits)
 }
+
+// maxTrustVariables and maxTrustVariable bound what each command's environment has beside its own.
+const maxTrustVariables, maxTrustVariable = 32, 1 << 10
 
 // checkAddress validates the address of a room or a plugin, which may be empty.
 func checkAddress(address []byte) error {

@@ -79,6 +79,7 @@ func (r *Room) open(line *os.File, o Options) error {
 		r.init.Release()
 		return fault.New(fault.Execution, op, r.spec.User, errors.Join(errors.New("its first process ended"), err))
 	}
+	r.setTrust()
 	return nil
 }
 

@@ -143,9 +143,12 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 	}
 	settled := old.with(spec)
 	settled.unsettled = false
+	if !settled.trusted || !proto.Equal(old.spec.Trust, spec.Trust) {
+		settled.setTrust()
+	}
 	e.room.Store(settled)
 	m.settle(e, spec)
-	return &guestpb.EnsureResponse{Warnings: old.lacks}, settled.setToken(token)
+	return &guestpb.EnsureResponse{Warnings: settled.lacks}, settled.setToken(token)
 }
 
 // with returns a copy of the room with another spec. Readers keep the old one.

@@ -42,6 +42,7 @@ type Room struct {
 	starts      chan struct{} // semaphore of maxStarts
 	plugins     *pluginNetworks
 
+	trusted   bool // the gateway's certificate is in the system's bundle
 	unsettled bool // its network may differ from the spec
 	lines     commandLines
 }
@@ -86,7 +87,11 @@ func (r *Room) Environment(root bool) []string {
 	if root {
 		user, home, path = "root", protocol.RootHome, protocol.SystemPath
 	}
-	return []string{"HOME=" + home, "USER=" + user, "LOGNAME=" + user, "SHELL=" + r.shell, "PATH=" + path, "LANG=C.UTF-8"}
+	list := []string{"HOME=" + home, "USER=" + user, "LOGNAME=" + user, "SHELL=" + r.shell, "PATH=" + path, "LANG=C.UTF-8"}
+	if r.trusted {
+		list = append(list, r.spec.Trust.GetEnvironment()...)
+	}
+	return list
 }
 
 // shellDir is the folder in the room, in memory, for the guest's files for shells.

@@ -57,8 +57,11 @@ type Options struct {
 	Tokens *bridge.Tokens
 	// Secrets may be nil: then output is not redacted.
 	Secrets Secrets
-	Record  events.Recorder
-	Log     *slog.Logger
+	// Trust returns what makes rooms trust the network's gateway, if they have to. It must be
+	// fast. It may be nil.
+	Trust  func() *engine.Trust
+	Record events.Recorder
+	Log    *slog.Logger
 }
 
 // Agents are the agents of a home. The methods may be called by many

@@ -14,7 +14,7 @@ import (
 
 // room returns the desired room of an agent in a guest. Its host name is that of the home
 // folder, so that it never changes while something runs in the room.
-func (a Agent) room(in machine.Guest) (engine.RoomConfig, error) {
+func (a Agent) room(in machine.Guest, trust *engine.Trust) (engine.RoomConfig, error) {
 	l := a.Settings.Limits
 	room := engine.RoomConfig{
 		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder),
@@ -28,6 +28,7 @@ func (a Agent) room(in machine.Guest) (engine.RoomConfig, error) {
 		return room, nil
 	}
 	var err error
+	room.Trust = trust
 	room.Address, err = gateway.Join(network.Subject{Agent: a.ID})
 	return room, err
 }
@@ -45,12 +46,20 @@ func (a Agent) PluginNetwork(in machine.Guest, plugin config.PluginID, want engi
 	return want, address, err
 }
 
+// trust returns what makes rooms trust the network's gateway.
+func (a *Agents) trust() *engine.Trust {
+	if a.Trust == nil {
+		return nil
+	}
+	return a.Trust()
+}
+
 // hasRoom reports whether a guest has the agent's room as it is desired.
-func (a Agent) hasRoom(m made) bool {
+func (a Agent) hasRoom(m made, trust *engine.Trust) bool {
 	if m.in == nil {
 		return false
 	}
-	room, err := a.room(m.in)
+	room, err := a.room(m.in, trust)
 	return err == nil && m.room == room
 }
 
@@ -85,7 +94,7 @@ func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) err
 func (a *Agents) isMade(l *machine.Lease, m *member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return m.made.in == l.Guest && m.hasRoom(m.made) && !m.gone
+	return m.made.in == l.Guest && m.hasRoom(m.made, a.trust()) && !m.gone
 }
 
 // ensure asks the guest for an agent's room. The caller has the turn.
@@ -97,7 +106,7 @@ func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error 
 	if err := a.makeHome(agent); err != nil {
 		return err
 	}
-	room, err := agent.room(l.Guest)
+	room, err := agent.room(l.Guest, a.trust())
 	if err != nil {
 		return err
 	}
@@ -138,7 +147,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return err
 	}
 	agent := a.agentOf(m)
-	if was := a.madeOf(m); was.in != l.Guest || agent.hasRoom(was) {
+	if was := a.madeOf(m); was.in != l.Guest || agent.hasRoom(was, a.trust()) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, op, string(agent.User), guest.ErrSilent).
@@ -159,7 +168,7 @@ func (a *Agents) applyNow(ctx context.Context, l *machine.Lease, m *member) erro
 	defer end()
 	agent = a.agentOf(m) // as it is by now
 	was := a.madeOf(m)
-	room, err := agent.room(l.Guest)
+	room, err := agent.room(l.Guest, a.trust())
 	if err != nil {
 		return err
 	}
