@@ -7,6 +7,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/prompts"
@@ -59,6 +60,20 @@ func keyProto(k secrets.Key) *controlpb.SecretKey {
 	return &controlpb.SecretKey{Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name)}
 }
 
+// bindingOf parses the binding of a secret whose agent has a network.
+func (s secretService) bindingOf(k secrets.Key, b *controlpb.SecretBinding) (secrets.Binding, error) {
+	to, err := secrets.Binding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require}.Parse()
+	if err != nil || k.Agent == secrets.Host {
+		return to, err
+	}
+	agent, err := s.Agents.Get(string(k.Agent))
+	if err == nil && agent.Settings.Network == config.NetworkClosed {
+		err = fault.Newf(fault.Rejected, "bind secret", string(k.Name), "the agent %s has no network", agent.Name).
+			Advise("Give it one: osaurus-sandbox agent set " + string(agent.Name) + " network=allow")
+	}
+	return to, err
+}
+
 // Set stores a secret.
 func (s secretService) Set(ctx context.Context, r *controlpb.SetSecretRequest) (*controlpb.SetSecretResponse, error) {
 	k, of, err := s.secretKey(r.Agent, r.Plugin, r.Name)
@@ -69,7 +84,15 @@ func (s secretService) Set(ctx context.Context, r *controlpb.SetSecretRequest) (
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, note{action: "secret.set", subject: k.String(), agent: of, strict: true}, func() error { return s.Vault.Set(ctx, k, value) })
+	store, what := func() error { return s.Vault.Set(ctx, k, value) }, k.String()
+	if r.Binding != nil {
+		to, err := s.bindingOf(k, r.Binding)
+		if err != nil {
+			return nil, err
+		}
+		store, what = func() error { return s.Vault.Bind(ctx, k, value, to) }, what+" for "+to.String()
+	}
+	err = s.audited(ctx, note{action: "secret.set", subject: what, agent: of, strict: true}, store)
 	return &controlpb.SetSecretResponse{Key: keyProto(k)}, err
 }
 
@@ -91,7 +114,13 @@ func (s secretService) List(ctx context.Context, r *controlpb.ListSecretsRequest
 		return nil, err
 	}
 	keys, err := s.Vault.List(ctx, agent)
-	return &controlpb.ListSecretsResponse{Keys: protos(keys, keyProto)}, err
+	list := protos(keys, keyProto)
+	for i, k := range keys {
+		if to, bound := s.Vault.Binding(k); bound {
+			list[i].Binding = &controlpb.SecretBinding{Hosts: to.Hosts, In: to.In, Key: to.Key, Require: to.Require}
+		}
+	}
+	return &controlpb.ListSecretsResponse{Keys: list}, err
 }
 
 // Delete deletes a secret.

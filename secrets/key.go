@@ -26,6 +26,9 @@ const HostName = "@host"
 // Inference returns the key of the API key for the inference endpoint.
 func Inference() Key { return Key{Agent: Host, Name: "INFERENCE_API_KEY"} }
 
+// Authority returns the key of the private key of the gateway's certificate authority.
+func Authority() Key { return Key{Agent: Host, Name: "GATEWAY_AUTHORITY_KEY"} }
+
 // Services under which the system's stores keep secrets. The desktop app uses the
 // same ones.
 const (

@@ -94,16 +94,72 @@ func replyKey(c *call, done, agent string, k secrets.Key, err error) error {
 	})
 }
 
+// bindingFlags are the flags that bind a secret to hosts.
+type bindingFlags struct {
+	hosts          []string
+	header, query  string
+	basic, require bool
+}
+
+func (f *bindingFlags) options() []option {
+	return []option{
+		withFlag(&f.hosts, "host", "send it to this `HOST` only, and give programs a placeholder; can be given again"),
+		withFlag(&f.header, "header", "with --host: the `NAME` of the header that has the placeholder (default Authorization)"),
+		withFlag(&f.query, "query", "with --host: the `NAME` of the parameter that has the placeholder"),
+		withFlag(&f.basic, "basic", "with --host: the placeholder is the user or password of basic authentication"),
+		withFlag(&f.require, "require", "with --host: refuse requests to the host with another credential or none"),
+	}
+}
+
+// binding returns the binding that the flags ask for, or nil.
+func (f *bindingFlags) binding() (*controlpb.SecretBinding, error) {
+	places := 0
+	for _, set := range []bool{f.header != "", f.query != "", f.basic} {
+		if set {
+			places++
+		}
+	}
+	var err error
+	switch {
+	case places > 1:
+		err = fault.Newf(fault.InvalidArgs, "bind secret", "", "--header, --query and --basic cannot be combined")
+	case len(f.hosts) == 0 && (places > 0 || f.require):
+		err = fault.Newf(fault.InvalidArgs, "bind secret", "", "missing --host")
+	}
+	if err != nil || len(f.hosts) == 0 {
+		return nil, err
+	}
+	b := secrets.Binding{Hosts: f.hosts, In: secrets.InHeader, Key: f.header, Require: f.require}
+	if f.query != "" {
+		b.In, b.Key = secrets.InQuery, f.query
+	} else if f.basic {
+		b.In = secrets.InBasic
+	}
+	b, err = b.Parse()
+	return &controlpb.SecretBinding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require}, err
+}
+
 func newSecretSet() *cobra.Command {
 	var plugin string
+	var flags bindingFlags
 	return command("set AGENT NAME", `Keep a secret, replacing any of that name
 
 On a terminal, you type the secret, which is not shown. Otherwise it is read from standard input, without the last newline. It is
-never an argument: other programs can see those, and the shell remembers them.`,
+never an argument: other programs can see those, and the shell remembers them.
+
+With --host, the secret never enters the sandbox: programs get a placeholder (osr_...), and the network gateway puts the secret in
+its place in HTTPS requests to these hosts. The placeholder is refused everywhere else. The gateway reads the requests to these
+hosts; the certificate with which it does so is trusted in the agents' rooms. A bound secret stays bound when you set it again
+without --host. To unbind it, delete it.`,
 		`  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
-  osaurus-sandbox secret set alice TLS_KEY < key.pem`, func(ctx context.Context, c *call) error {
+  osaurus-sandbox secret set alice TLS_KEY < key.pem
+  osaurus-sandbox secret set alice GITHUB_TOKEN --host api.github.com --require`, func(ctx context.Context, c *call) error {
 			k, err := secretKey(ctx, c.args, plugin)
+			if err != nil {
+				return err
+			}
+			binding, err := flags.binding()
 			if err != nil {
 				return err
 			}
@@ -113,12 +169,18 @@ never an argument: other programs can see those, and the shell remembers them.`,
 			}
 			err = withSecrets(ctx, c, k.Agent, func([]*controlpb.SecretKey) error {
 				_, err := c.Secrets.Set(ctx, &controlpb.SetSecretRequest{
-					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(),
+					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(), Binding: binding,
 				})
 				return err
-			}, func(store secrets.Store) error { return store.Set(ctx, k, v) })
+			}, func(store secrets.Store) error {
+				if binding != nil {
+					return fault.Newf(fault.Unavailable, "bind secret", string(k.Name), "the daemon does not run, or cannot open the store").
+						Advise("Start it: osaurus-sandbox up")
+				}
+				return store.Set(ctx, k, v)
+			})
 			return replyKey(c, "kept", c.args[0], k, err)
-		}, pluginFlag(&plugin))
+		}, append(flags.options(), pluginFlag(&plugin))...)
 }
 
 func newSecretList() *cobra.Command {
@@ -140,10 +202,17 @@ func newSecretList() *cobra.Command {
 				return err
 			}
 			if of != "" {
-				keys = slices.DeleteFunc(keys, func(k secrets.Key) bool { return k.Plugin != of })
+				keys = slices.DeleteFunc(keys, func(k listed) bool { return k.Plugin != of })
 			}
-			return reply(c, map[string][]secrets.Key{"secrets": append([]secrets.Key{}, keys...)}, nil, func(w io.Writer, _ map[string][]secrets.Key) error {
-				return printTable(w, "", keys, func(k secrets.Key) []any { return []any{k.Name, k.Plugin} })
+			bound := slices.ContainsFunc(keys, func(k listed) bool { return k.Binding != nil })
+			return reply(c, map[string][]listed{"secrets": append([]listed{}, keys...)}, nil, func(w io.Writer, _ map[string][]listed) error {
+				return printTable(w, "", keys, func(k listed) []any {
+					row := []any{k.Name, k.Plugin}
+					if bound {
+						row = append(row, k.bound())
+					}
+					return row
+				})
 			})
 		}, pluginFlag(&plugin))
 }
@@ -230,15 +299,35 @@ func withSecrets(ctx context.Context, c *call, agent config.AgentID, byDaemon fu
 	return here(store)
 }
 
-func listSecrets(ctx context.Context, c *call, agent config.AgentID) (keys []secrets.Key, err error) {
+// listed is a secret in a list.
+type listed struct {
+	secrets.Key
+	Binding *secrets.Binding `json:"binding,omitempty"`
+}
+
+// bound describes where the secret is bound to, if it is.
+func (l listed) bound() string {
+	if l.Binding == nil {
+		return ""
+	}
+	return l.Binding.String()
+}
+
+func listSecrets(ctx context.Context, c *call, agent config.AgentID) (keys []listed, err error) {
 	err = withSecrets(ctx, c, agent, func(list []*controlpb.SecretKey) error {
-		keys = make([]secrets.Key, len(list))
+		keys = make([]listed, len(list))
 		for i, k := range list {
-			keys[i] = secrets.Key{Agent: config.AgentID(k.Agent), Plugin: config.PluginID(k.Plugin), Name: config.SecretName(k.Name)}
+			keys[i].Key = secrets.Key{Agent: config.AgentID(k.Agent), Plugin: config.PluginID(k.Plugin), Name: config.SecretName(k.Name)}
+			if b := k.Binding; b != nil {
+				keys[i].Binding = &secrets.Binding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require}
+			}
 		}
 		return nil
 	}, func(store secrets.Store) (err error) {
-		keys, err = store.List(ctx, agent)
+		list, err := store.List(ctx, agent)
+		for _, k := range list {
+			keys = append(keys, listed{Key: k})
+		}
 		return err
 	})
 	return keys, err

@@ -30,6 +30,7 @@ type SecretKey struct {
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // its id
 	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Binding       *SecretBinding         `protobuf:"bytes,4,opt,name=binding,proto3" json:"binding,omitempty"` // in lists, if it is bound
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -85,19 +86,98 @@ func (x *SecretKey) GetName() string {
 	return ""
 }
 
-type SetSecretRequest struct {
+func (x *SecretKey) GetBinding() *SecretBinding {
+	if x != nil {
+		return x.Binding
+	}
+	return nil
+}
+
+// SecretBinding binds a secret to hosts. Programs get a placeholder, and the gateway puts the value
+// in its place in requests to the hosts.
+type SecretBinding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Value         string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	Hosts         []string               `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`      // names, at most 16
+	In            string                 `protobuf:"bytes,2,opt,name=in,proto3" json:"in,omitempty"`            // "header", the default, "query" or "basic"
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`          // the header, by default Authorization, or the parameter
+	Require       bool                   `protobuf:"varint,4,opt,name=require,proto3" json:"require,omitempty"` // refuse requests with another credential or none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretBinding) Reset() {
+	*x = SecretBinding{}
+	mi := &file_agentsecrets_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretBinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretBinding) ProtoMessage() {}
+
+func (x *SecretBinding) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsecrets_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretBinding.ProtoReflect.Descriptor instead.
+func (*SecretBinding) Descriptor() ([]byte, []int) {
+	return file_agentsecrets_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SecretBinding) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *SecretBinding) GetIn() string {
+	if x != nil {
+		return x.In
+	}
+	return ""
+}
+
+func (x *SecretBinding) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SecretBinding) GetRequire() bool {
+	if x != nil {
+		return x.Require
+	}
+	return false
+}
+
+type SetSecretRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Agent  string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Plugin string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Name   string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Value  string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	// Without it, a secret that is bound stays bound. To unbind it, delete it.
+	Binding       *SecretBinding `protobuf:"bytes,5,opt,name=binding,proto3" json:"binding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetSecretRequest) Reset() {
 	*x = SetSecretRequest{}
-	mi := &file_agentsecrets_proto_msgTypes[1]
+	mi := &file_agentsecrets_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +189,7 @@ func (x *SetSecretRequest) String() string {
 func (*SetSecretRequest) ProtoMessage() {}
 
 func (x *SetSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[1]
+	mi := &file_agentsecrets_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +202,7 @@ func (x *SetSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSecretRequest.ProtoReflect.Descriptor instead.
 func (*SetSecretRequest) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{1}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SetSecretRequest) GetAgent() string {
@@ -153,6 +233,13 @@ func (x *SetSecretRequest) GetValue() string {
 	return ""
 }
 
+func (x *SetSecretRequest) GetBinding() *SecretBinding {
+	if x != nil {
+		return x.Binding
+	}
+	return nil
+}
+
 type SetSecretResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *SecretKey             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -162,7 +249,7 @@ type SetSecretResponse struct {
 
 func (x *SetSecretResponse) Reset() {
 	*x = SetSecretResponse{}
-	mi := &file_agentsecrets_proto_msgTypes[2]
+	mi := &file_agentsecrets_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -174,7 +261,7 @@ func (x *SetSecretResponse) String() string {
 func (*SetSecretResponse) ProtoMessage() {}
 
 func (x *SetSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[2]
+	mi := &file_agentsecrets_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -187,7 +274,7 @@ func (x *SetSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSecretResponse.ProtoReflect.Descriptor instead.
 func (*SetSecretResponse) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{2}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SetSecretResponse) GetKey() *SecretKey {
@@ -210,7 +297,7 @@ type AskSecretRequest struct {
 
 func (x *AskSecretRequest) Reset() {
 	*x = AskSecretRequest{}
-	mi := &file_agentsecrets_proto_msgTypes[3]
+	mi := &file_agentsecrets_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -222,7 +309,7 @@ func (x *AskSecretRequest) String() string {
 func (*AskSecretRequest) ProtoMessage() {}
 
 func (x *AskSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[3]
+	mi := &file_agentsecrets_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -235,7 +322,7 @@ func (x *AskSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskSecretRequest.ProtoReflect.Descriptor instead.
 func (*AskSecretRequest) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{3}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AskSecretRequest) GetAgent() string {
@@ -282,7 +369,7 @@ type AskSecretResponse struct {
 
 func (x *AskSecretResponse) Reset() {
 	*x = AskSecretResponse{}
-	mi := &file_agentsecrets_proto_msgTypes[4]
+	mi := &file_agentsecrets_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +381,7 @@ func (x *AskSecretResponse) String() string {
 func (*AskSecretResponse) ProtoMessage() {}
 
 func (x *AskSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[4]
+	mi := &file_agentsecrets_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +394,7 @@ func (x *AskSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskSecretResponse.ProtoReflect.Descriptor instead.
 func (*AskSecretResponse) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{4}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AskSecretResponse) GetKey() *SecretKey {
@@ -326,7 +413,7 @@ type ListSecretsRequest struct {
 
 func (x *ListSecretsRequest) Reset() {
 	*x = ListSecretsRequest{}
-	mi := &file_agentsecrets_proto_msgTypes[5]
+	mi := &file_agentsecrets_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +425,7 @@ func (x *ListSecretsRequest) String() string {
 func (*ListSecretsRequest) ProtoMessage() {}
 
 func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[5]
+	mi := &file_agentsecrets_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +438,7 @@ func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSecretsRequest.ProtoReflect.Descriptor instead.
 func (*ListSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{5}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSecretsRequest) GetAgent() string {
@@ -370,7 +457,7 @@ type ListSecretsResponse struct {
 
 func (x *ListSecretsResponse) Reset() {
 	*x = ListSecretsResponse{}
-	mi := &file_agentsecrets_proto_msgTypes[6]
+	mi := &file_agentsecrets_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +469,7 @@ func (x *ListSecretsResponse) String() string {
 func (*ListSecretsResponse) ProtoMessage() {}
 
 func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[6]
+	mi := &file_agentsecrets_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +482,7 @@ func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSecretsResponse.ProtoReflect.Descriptor instead.
 func (*ListSecretsResponse) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{6}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSecretsResponse) GetKeys() []*SecretKey {
@@ -416,7 +503,7 @@ type DeleteSecretRequest struct {
 
 func (x *DeleteSecretRequest) Reset() {
 	*x = DeleteSecretRequest{}
-	mi := &file_agentsecrets_proto_msgTypes[7]
+	mi := &file_agentsecrets_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +515,7 @@ func (x *DeleteSecretRequest) String() string {
 func (*DeleteSecretRequest) ProtoMessage() {}
 
 func (x *DeleteSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[7]
+	mi := &file_agentsecrets_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +528,7 @@ func (x *DeleteSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSecretRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSecretRequest) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{7}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteSecretRequest) GetAgent() string {
@@ -474,7 +561,7 @@ type DeleteSecretResponse struct {
 
 func (x *DeleteSecretResponse) Reset() {
 	*x = DeleteSecretResponse{}
-	mi := &file_agentsecrets_proto_msgTypes[8]
+	mi := &file_agentsecrets_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +573,7 @@ func (x *DeleteSecretResponse) String() string {
 func (*DeleteSecretResponse) ProtoMessage() {}
 
 func (x *DeleteSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsecrets_proto_msgTypes[8]
+	mi := &file_agentsecrets_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +586,7 @@ func (x *DeleteSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSecretResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSecretResponse) Descriptor() ([]byte, []int) {
-	return file_agentsecrets_proto_rawDescGZIP(), []int{8}
+	return file_agentsecrets_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteSecretResponse) GetKey() *SecretKey {
@@ -513,16 +600,23 @@ var File_agentsecrets_proto protoreflect.FileDescriptor
 
 const file_agentsecrets_proto_rawDesc = "" +
 	"\n" +
-	"\x12agentsecrets.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\"M\n" +
+	"\x12agentsecrets.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\"\x8a\x01\n" +
 	"\tSecretKey\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"j\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12;\n" +
+	"\abinding\x18\x04 \x01(\v2!.osaurus.control.v1.SecretBindingR\abinding\"a\n" +
+	"\rSecretBinding\x12\x14\n" +
+	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x12\x0e\n" +
+	"\x02in\x18\x02 \x01(\tR\x02in\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x18\n" +
+	"\arequire\x18\x04 \x01(\bR\arequire\"\xa7\x01\n" +
 	"\x10SetSecretRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\tR\x05value\"D\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\x12;\n" +
+	"\abinding\x18\x05 \x01(\v2!.osaurus.control.v1.SecretBindingR\abinding\"D\n" +
 	"\x11SetSecretResponse\x12/\n" +
 	"\x03key\x18\x01 \x01(\v2\x1d.osaurus.control.v1.SecretKeyR\x03key\"\x9d\x01\n" +
 	"\x10AskSecretRequest\x12\x14\n" +
@@ -561,38 +655,41 @@ func file_agentsecrets_proto_rawDescGZIP() []byte {
 	return file_agentsecrets_proto_rawDescData
 }
 
-var file_agentsecrets_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_agentsecrets_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_agentsecrets_proto_goTypes = []any{
 	(*SecretKey)(nil),            // 0: osaurus.control.v1.SecretKey
-	(*SetSecretRequest)(nil),     // 1: osaurus.control.v1.SetSecretRequest
-	(*SetSecretResponse)(nil),    // 2: osaurus.control.v1.SetSecretResponse
-	(*AskSecretRequest)(nil),     // 3: osaurus.control.v1.AskSecretRequest
-	(*AskSecretResponse)(nil),    // 4: osaurus.control.v1.AskSecretResponse
-	(*ListSecretsRequest)(nil),   // 5: osaurus.control.v1.ListSecretsRequest
-	(*ListSecretsResponse)(nil),  // 6: osaurus.control.v1.ListSecretsResponse
-	(*DeleteSecretRequest)(nil),  // 7: osaurus.control.v1.DeleteSecretRequest
-	(*DeleteSecretResponse)(nil), // 8: osaurus.control.v1.DeleteSecretResponse
-	(*durationpb.Duration)(nil),  // 9: google.protobuf.Duration
+	(*SecretBinding)(nil),        // 1: osaurus.control.v1.SecretBinding
+	(*SetSecretRequest)(nil),     // 2: osaurus.control.v1.SetSecretRequest
+	(*SetSecretResponse)(nil),    // 3: osaurus.control.v1.SetSecretResponse
+	(*AskSecretRequest)(nil),     // 4: osaurus.control.v1.AskSecretRequest
+	(*AskSecretResponse)(nil),    // 5: osaurus.control.v1.AskSecretResponse
+	(*ListSecretsRequest)(nil),   // 6: osaurus.control.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),  // 7: osaurus.control.v1.ListSecretsResponse
+	(*DeleteSecretRequest)(nil),  // 8: osaurus.control.v1.DeleteSecretRequest
+	(*DeleteSecretResponse)(nil), // 9: osaurus.control.v1.DeleteSecretResponse
+	(*durationpb.Duration)(nil),  // 10: google.protobuf.Duration
 }
 var file_agentsecrets_proto_depIdxs = []int32{
-	0, // 0: osaurus.control.v1.SetSecretResponse.key:type_name -> osaurus.control.v1.SecretKey
-	9, // 1: osaurus.control.v1.AskSecretRequest.timeout:type_name -> google.protobuf.Duration
-	0, // 2: osaurus.control.v1.AskSecretResponse.key:type_name -> osaurus.control.v1.SecretKey
-	0, // 3: osaurus.control.v1.ListSecretsResponse.keys:type_name -> osaurus.control.v1.SecretKey
-	0, // 4: osaurus.control.v1.DeleteSecretResponse.key:type_name -> osaurus.control.v1.SecretKey
-	1, // 5: osaurus.control.v1.Secrets.Set:input_type -> osaurus.control.v1.SetSecretRequest
-	3, // 6: osaurus.control.v1.Secrets.Ask:input_type -> osaurus.control.v1.AskSecretRequest
-	5, // 7: osaurus.control.v1.Secrets.List:input_type -> osaurus.control.v1.ListSecretsRequest
-	7, // 8: osaurus.control.v1.Secrets.Delete:input_type -> osaurus.control.v1.DeleteSecretRequest
-	2, // 9: osaurus.control.v1.Secrets.Set:output_type -> osaurus.control.v1.SetSecretResponse
-	4, // 10: osaurus.control.v1.Secrets.Ask:output_type -> osaurus.control.v1.AskSecretResponse
-	6, // 11: osaurus.control.v1.Secrets.List:output_type -> osaurus.control.v1.ListSecretsResponse
-	8, // 12: osaurus.control.v1.Secrets.Delete:output_type -> osaurus.control.v1.DeleteSecretResponse
-	9, // [9:13] is the sub-list for method output_type
-	5, // [5:9] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	1,  // 0: osaurus.control.v1.SecretKey.binding:type_name -> osaurus.control.v1.SecretBinding
+	1,  // 1: osaurus.control.v1.SetSecretRequest.binding:type_name -> osaurus.control.v1.SecretBinding
+	0,  // 2: osaurus.control.v1.SetSecretResponse.key:type_name -> osaurus.control.v1.SecretKey
+	10, // 3: osaurus.control.v1.AskSecretRequest.timeout:type_name -> google.protobuf.Duration
+	0,  // 4: osaurus.control.v1.AskSecretResponse.key:type_name -> osaurus.control.v1.SecretKey
+	0,  // 5: osaurus.control.v1.ListSecretsResponse.keys:type_name -> osaurus.control.v1.SecretKey
+	0,  // 6: osaurus.control.v1.DeleteSecretResponse.key:type_name -> osaurus.control.v1.SecretKey
+	2,  // 7: osaurus.control.v1.Secrets.Set:input_type -> osaurus.control.v1.SetSecretRequest
+	4,  // 8: osaurus.control.v1.Secrets.Ask:input_type -> osaurus.control.v1.AskSecretRequest
+	6,  // 9: osaurus.control.v1.Secrets.List:input_type -> osaurus.control.v1.ListSecretsRequest
+	8,  // 10: osaurus.control.v1.Secrets.Delete:input_type -> osaurus.control.v1.DeleteSecretRequest
+	3,  // 11: osaurus.control.v1.Secrets.Set:output_type -> osaurus.control.v1.SetSecretResponse
+	5,  // 12: osaurus.control.v1.Secrets.Ask:output_type -> osaurus.control.v1.AskSecretResponse
+	7,  // 13: osaurus.control.v1.Secrets.List:output_type -> osaurus.control.v1.ListSecretsResponse
+	9,  // 14: osaurus.control.v1.Secrets.Delete:output_type -> osaurus.control.v1.DeleteSecretResponse
+	11, // [11:15] is the sub-list for method output_type
+	7,  // [7:11] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_agentsecrets_proto_init() }
@@ -606,7 +703,7 @@ func file_agentsecrets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentsecrets_proto_rawDesc), len(file_agentsecrets_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/intercept"
 	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
@@ -144,14 +145,19 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 
 // makeResidents makes what belongs to agents: secrets, prompts, rooms, shells, artifacts.
 func (d *daemon) makeResidents(ctx context.Context) (err error) {
+	bindings, err := vault.OpenBindings(ctx, d.db)
+	if err != nil {
+		return err
+	}
 	d.api.Vault = vault.New(vault.Options{
-		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Declared: d.permits().Declared, Audit: d.api.Audit, Log: d.api.Log,
+		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Declared: d.permits().Declared, Bindings: bindings, Audit: d.api.Audit, Log: d.api.Log,
 	})
 	d.closes(d.api.Vault.Close)
+	d.api.Vault.Prepare()
 	d.api.Prompts = prompts.New(prompts.Options{Keep: d.api.Vault.Set, Record: d.diary})
 	d.closes(d.api.Prompts.Close)
 	d.api.Agents, err = agents.Open(ctx, agents.Options{
-		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,
+		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Trust: d.api.Vault.Trust, Record: watched{d}, Log: d.api.Log,
 	})
 	if err != nil {
 		return err
@@ -182,6 +188,13 @@ func (d *daemon) gateway() network.Options {
 		Policy: func(s network.Subject) policy.Policy { return d.api.Policies.Of(s) },
 		Ask:    func(ctx context.Context, s network.Subject, t policy.Target) bool { return d.asker.Ask(ctx, s, t) },
 		Record: func(f network.Flow) { d.api.Flows.Record(f) },
+		Opens: func(s network.Subject, host string, o *intercept.Options) bool {
+			name := config.AgentName("")
+			if o != nil {
+				name, _ = d.nameOf(s.Agent)
+			}
+			return d.api.Vault.Opens(s, name, host, o)
+		},
 		AgentName: func(id config.AgentID) string {
 			name, _ := d.nameOf(id)
 			return string(name)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"osaurus-sandbox/bridge"
@@ -33,6 +34,8 @@ type Options struct {
 	Which func() config.SecretStore
 	// Declared returns the secrets that a plugin declares, if the agent has it. It may be nil.
 	Declared func(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool)
+	// Bindings are the secrets that are bound to hosts. Nil has none.
+	Bindings *Bindings
 	Audit    *audit.Log
 	Log      *slog.Logger
 	// Open opens a store. The default is stores.Open without a passphrase prompt.
@@ -49,6 +52,9 @@ type Vault struct {
 	life  context.Context // ends with Close
 	close context.CancelFunc
 	work  sync.WaitGroup
+
+	opening   sync.Mutex // of the authority
+	authority atomic.Pointer[authority]
 
 	mu    sync.Mutex // held for moments only
 	which config.SecretStore
@@ -128,7 +134,7 @@ func (v *Vault) environment(ctx context.Context, who bridge.Caller, names []conf
 	return list, nil
 }
 
-// lend gives a program a secret.
+// lend gives a program a secret, or the placeholder of one that is bound to hosts.
 func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretName, client string) (secrets.Value, error) {
 	var key secrets.Key
 	var value secrets.Value
@@ -138,7 +144,10 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 		key, value, err = v.find(ctx, who, name)
 		told = forProgram(name, err)
 	}
-	if err == nil {
+	if to, bound := v.Bindings.find(key); bound && err == nil {
+		value, err = secrets.ParseValue(to.Placeholder)
+		told = err
+	} else if err == nil {
 		err = v.learn(key, value, true)
 		told = err
 	}
@@ -214,7 +223,7 @@ func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 		Advise(`Add it to "secrets" in the plugin's recipe.`)
 }
 
-// Set stores a secret.
+// Set stores a secret. One that is bound to hosts stays bound.
 func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
 	if err := v.open().Set(ctx, k, value); err != nil {
 		return err
@@ -228,7 +237,7 @@ func (v *Vault) Delete(ctx context.Context, k secrets.Key) error {
 		return err
 	}
 	v.unlearn(k)
-	return nil
+	return v.Bindings.remove(ctx, k)
 }
 
 // List returns the keys of an agent's secrets.

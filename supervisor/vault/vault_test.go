@@ -37,6 +37,7 @@ const (
 type rig struct {
 	*vault.Vault
 	t     *testing.T
+	db    *store.DB
 	audit *audit.Log
 	log   *lines
 
@@ -84,9 +85,13 @@ func newRig(t *testing.T, plugins declared) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
+	bindings, err := vault.OpenBindings(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, db: db, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
 	r.Vault = vault.New(vault.Options{
-		Home: home, Declared: plugins.Declared, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Home: home, Declared: plugins.Declared, Bindings: bindings, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Which: func() config.SecretStore { r.mu.Lock(); defer r.mu.Unlock(); return r.which },
 		Open:  func(which config.SecretStore) secrets.Store { return r.stores[which] },
 	})

@@ -1,0 +1,121 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/bridge"
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/network"
+	"osaurus-sandbox/network/intercept"
+	"osaurus-sandbox/secrets"
+)
+
+// authorityLimit is how long the store may take with the authority's key. It may ask a person to
+// unlock it, who has two minutes.
+const authorityLimit = 3 * time.Minute
+
+// authority is the gateway's certificate authority, with what makes rooms trust it.
+type authority struct {
+	*intercept.Authority
+	trust *engine.Trust
+}
+
+// openAuthority returns the gateway's certificate authority. It makes it at the first time. With
+// quiet, a locked store is an error instead of a dialog.
+func (v *Vault) openAuthority(ctx context.Context, quiet bool) (*intercept.Authority, error) {
+	v.opening.Lock()
+	defer v.opening.Unlock()
+	if a := v.authority.Load(); a != nil {
+		return a.Authority, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, authorityLimit)
+	defer cancel()
+	if quiet {
+		if _, err := v.open().Check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	a, err := intercept.OpenAuthority(authorityStore{ctx, v.open()})
+	if err != nil {
+		return nil, err
+	}
+	environment := slices.DeleteFunc(intercept.Environment(intercept.SystemBundle, intercept.JavaStore), func(variable string) bool {
+		return strings.HasPrefix(variable, "JAVA_") // distributions make Java's store from the system's
+	})
+	v.authority.Store(&authority{a, &engine.Trust{Certificate: string(a.PEM()), Environment: environment}})
+	return a, nil
+}
+
+// Trust returns what makes rooms trust the gateway, or nil as long as no TLS is opened.
+func (v *Vault) Trust() *engine.Trust {
+	if a := v.authority.Load(); a != nil {
+		return a.trust
+	}
+	return nil
+}
+
+// Prepare opens the authority in the background if secrets are bound, so that rooms trust it from
+// their start.
+func (v *Vault) Prepare() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.Bindings.any() || v.life.Err() != nil {
+		return
+	}
+	v.work.Go(func() {
+		if _, err := v.openAuthority(v.life, true); err != nil && v.life.Err() == nil {
+			v.Log.Warn("bound secrets cannot be sent yet: the key of the gateway's certificates cannot be read", "error", err)
+		}
+	})
+}
+
+// Opens implements network.Options.Opens. The name is that of the subject's agent.
+func (v *Vault) Opens(s network.Subject, name config.AgentName, host string, o *intercept.Options) bool {
+	who := bridge.Caller{Agent: s.Agent, Name: name, Plugin: s.Plugin}
+	bound := v.boundTo(who, host)
+	if o == nil {
+		return bound
+	}
+	o.Agent = name
+	o.Credentials, o.Foreign = v.credentials(who, host)
+	o.Redact = func(from io.ReadCloser) io.ReadCloser { return v.filter(s.Agent, from) }
+	if !o.TLS {
+		return bound
+	}
+	var err error
+	if o.Authority, err = v.openAuthority(v.life, true); err != nil { // then Serve fails
+		v.Log.Warn("a connection cannot be opened: the key of the gateway's certificates cannot be read", "host", host, "error", err)
+	}
+	return bound
+}
+
+// authorityStore keeps the authority's key in the secret store.
+type authorityStore struct {
+	ctx   context.Context
+	store secrets.Store
+}
+
+// Load implements intercept.Store.
+func (s authorityStore) Load() ([]byte, error) {
+	value, err := s.store.Get(s.ctx, secrets.Authority())
+	if errors.Is(err, secrets.Missing) {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(value.Reveal()), err
+}
+
+// Save implements intercept.Store.
+func (s authorityStore) Save(text []byte) error {
+	value, err := secrets.ParseValue(string(text))
+	if err != nil {
+		return err
+	}
+	return s.store.Set(s.ctx, secrets.Authority(), value)
+}
