@@ -183,3 +183,14 @@ func (c *echoConn) Read(p []byte) (int, error) {
 	n, _, err := c.ReadFrom(p)
 	return n, err
 }
+
+// LocalNetworks returns the networks of this computer's interfaces.
+func LocalNetworks() (list []netip.Prefix) {
+	addrs, _ := net.InterfaceAddrs() // without them, only the ranges that are always local are closed
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Bits() > 0 {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
+}

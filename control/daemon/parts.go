@@ -205,7 +205,7 @@ func (d *daemon) gateway() network.Options {
 
 // makeEgress makes what the network's gateway asks.
 func (d *daemon) makeEgress() {
-	d.api.Policies = egress.NewPolicies(egress.PolicyOptions{Agents: d.api.Agents, Home: d.api.Sandbox.Settings, Hosts: d.permits().Hosts, Local: egress.LocalNetworks})
+	d.api.Policies = egress.NewPolicies(egress.PolicyOptions{Agents: d.api.Agents, Home: d.api.Sandbox.Settings, Hosts: d.permits().Hosts, Local: network.LocalNetworks})
 	d.asker = egress.NewAsker(egress.AskOptions{Policies: d.api.Policies, Prompts: d.api.Prompts})
 	d.closes(d.asker.Close)
 	d.api.Flows = egress.NewFlows(egress.FlowOptions{Name: d.nameOf, Events: d.diary, Audit: d.api.Audit, Log: d.api.Log})

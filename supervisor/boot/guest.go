@@ -140,7 +140,7 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 // OpenNetwork returns the gateway of a guest without agents. Beyond the internet, it reaches what the
 // rules allow.
 func OpenNetwork(rules ...config.NetworkRule) *network.Options {
-	p := policy.Policy{Mode: config.NetworkOpen, Rules: rules}
+	p := policy.Policy{Mode: config.NetworkOpen, Rules: rules, Local: network.LocalNetworks()}
 	return &network.Options{Policy: func(network.Subject) policy.Policy { return p }}
 }
 

@@ -3,7 +3,6 @@ package egress
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -130,17 +129,6 @@ func (p *Policies) networks() []netip.Prefix {
 		p.local, p.looked = p.Local(), time.Now()
 	}
 	return p.local
-}
-
-// LocalNetworks returns the networks of this computer's interfaces.
-func LocalNetworks() (list []netip.Prefix) {
-	addrs, _ := net.InterfaceAddrs() // without them the ranges that are always local are closed
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Bits() > 0 {
-			list = append(list, p.Masked())
-		}
-	}
-	return list
 }
 
 // allowSession adds a rule to a subject's policy until EndSession.
