@@ -33,6 +33,8 @@ type verdict struct {
 	// bytes of the client must ask for one of them.
 	names []string
 	sniff bool
+	// guard is set if the first message may name a host to which secrets are bound.
+	guard bool
 	// opened is set if each request has to be decided.
 	opened bool
 	// prohibited is set for a refusal that is better told by ICMP than by a reset.
@@ -106,6 +108,7 @@ func (g *Gateway) complete(v *verdict, s Subject, p rules, now time.Time) {
 	case policy.TCP:
 		byPrefix := v.decision.Rule != nil && v.decision.Rule.Prefix.IsValid()
 		v.opened = opened
+		v.guard = g.options.Opens != nil && g.options.Opens(s, "", nil)
 		v.sniff = p.ByName() && t.Name != "" && !byPrefix && !v.decision.Observed
 	case policy.UDP:
 		if opened && t.Port == portHTTPS {

@@ -48,7 +48,8 @@ type Options struct {
 	// it, since secrets are bound to the host. For one that is opened it sets what
 	// intercept.Serve needs and the gateway does not know: Authority, Credentials, Foreign,
 	// Redact, Roots, Record and Agent. It is called for each connection and must be fast. The
-	// options are nil while it is not known whether the connection is made. Nil opens no TLS.
+	// options are nil while it is not known whether the connection is made. With an empty host it
+	// reports whether secrets are bound to any. Nil opens no TLS.
 	Opens func(s Subject, host string, o *intercept.Options) bool
 	// AgentName returns the name of an agent, for advice. Nil leaves NAME in its place.
 	AgentName func(config.AgentID) string

@@ -26,7 +26,7 @@ func (c *connection) serve() error {
 	case v.target.Port == portDNS:
 		c.gateway.dns.ServeStream(c.flow, c.counted(nil))
 		return nil
-	case v.opened || v.sniff:
+	case v.opened || v.sniff || v.guard:
 		return c.serveChecked()
 	}
 	return c.flow.relay(c.in, c.out)
@@ -114,6 +114,13 @@ func (c *connection) deny(kind hello.Kind, d policy.Decision) error {
 // check decides about the name for which a client asks, and changes the verdict.
 func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 	v := &c.verdict
+	bound := v.guard && name != "" && name != v.target.Name && c.gateway.options.Opens(c.flow.member.subject, name, nil)
+	if !bound && !v.opened && !v.sniff {
+		return v.decision
+	}
+	if bound && v.target.Name == "" {
+		return policy.Decision{Action: policy.Deny, Reason: fmt.Sprintf("secrets are bound to %s, and the program connects to an address that it was not told for this name", name)}
+	}
 	if v.target.Name == "" || name == v.target.Name || kind == hello.Other || kind == hello.SSH {
 		return v.decision // the address was told for an allowed name
 	}
@@ -161,11 +168,11 @@ func (c *connection) serveChecked() error {
 		back.interrupt(host)
 		return err
 	}
-	d := c.verdict.decision
+	d, byName := c.verdict.decision, c.verdict.opened || c.verdict.sniff
 	if len(first) > 0 {
 		d = c.check(kind, name)
 	}
-	requests := kind == hello.HTTP || kind == hello.HTTP2 || kind == hello.TLS && c.verdict.opened
+	requests := (kind == hello.HTTP || kind == hello.HTTP2) && (byName || c.verdict.opened) || kind == hello.TLS && c.verdict.opened
 	switch {
 	case d.Action == policy.Deny:
 		back.interrupt(host)
@@ -177,6 +184,9 @@ func (c *connection) serveChecked() error {
 		back.interrupt(host)
 		d.Reason = "only HTTP requests are allowed here, and the program speaks something else"
 		return c.deny(kind, d)
+	}
+	if back == nil { // the client asks for another name of the address, which is not opened
+		back = c.flow.start(c.in, host, &c.flow.received)
 	}
 	return c.flow.finish(c.in, host, first, back)
 }

@@ -38,10 +38,11 @@ func (v *Vault) Bind(ctx context.Context, k secrets.Key, value secrets.Value, to
 // Binding returns the binding of a secret.
 func (v *Vault) Binding(k secrets.Key) (to secrets.Binding, bound bool) { return v.Bindings.find(k) }
 
-// boundTo reports whether a secret of the program's agent is bound to a host.
+// boundTo reports whether a secret of the program's agent is bound to a host, or to any if it is
+// empty.
 func (v *Vault) boundTo(who bridge.Caller, host string) bool {
 	for key, to := range v.Bindings.of(who.Agent) {
-		if slices.Contains(to.Hosts, host) && v.uses(who, key) {
+		if (host == "" || slices.Contains(to.Hosts, host)) && v.uses(who, key) {
 			return true
 		}
 	}

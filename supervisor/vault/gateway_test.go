@@ -34,6 +34,8 @@ import (
 // and records what it gets.
 type web struct {
 	*rig
+	also   string     // a name that is resolved after each
+	at     netip.Addr // instead of what names are resolved to
 	client *http.Client
 
 	mu    sync.Mutex
@@ -103,15 +105,20 @@ func newWeb(t *testing.T, r *rig, http2 bool) *web {
 			}
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(patience))
-			names := &dns.Conn{Conn: c}
-			if err := names.WriteMsg(new(dns.Msg).SetQuestion(dns.Fqdn(host), dns.TypeA)); err != nil {
-				return nil, err
+			names, a := &dns.Conn{Conn: c}, w.at
+			for _, name := range []string{host, w.also} {
+				if name == "" || w.at.IsValid() {
+					continue
+				}
+				if err := names.WriteMsg(new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA)); err != nil {
+					return nil, err
+				}
+				m, err := names.ReadMsg()
+				if err != nil || len(m.Answer) == 0 {
+					return nil, fmt.Errorf("%s: %v, %v", name, m, err)
+				}
+				a, _ = netip.AddrFromSlice(m.Answer[0].(*dns.A).A.To4())
 			}
-			m, err := names.ReadMsg()
-			if err != nil || len(m.Answer) == 0 {
-				return nil, fmt.Errorf("%s: %v, %v", host, m, err)
-			}
-			a, _ := netip.AddrFromSlice(m.Answer[0].(*dns.A).A.To4())
 			return guest.Dial(ctx, room, netip.AddrPortFrom(a, 443))
 		},
 	}
@@ -283,5 +290,34 @@ func TestForeignCredentialIsRefused(t *testing.T) {
 	status, _ = w.send("GET", "https://bound.example.com/", "", "Authorization", "Bearer sk-mine") // not required there
 	if got := w.arrived(); status != 200 || !strings.Contains(got, "sk-mine") {
 		t.Errorf("%d, the server got %q", status, got)
+	}
+}
+
+// Names share addresses. What counts is the name for which a program asks, whichever it was told last,
+// and a bound host is not reached by its address alone.
+func TestBoundHostAtASharedAddress(t *testing.T) {
+	r := newRig(t, nil)
+	token := r.bind(key("", "TOKEN"), canary, secrets.Binding{Hosts: []string{"api.example.com"}, Require: true})
+	for _, tc := range []struct{ host, also, want string }{
+		{"api.example.com", "free.example.com", "Bearer " + canary},
+		{"free.example.com", "api.example.com", "Bearer " + token},
+	} {
+		w := newWeb(t, r, false)
+		w.also = tc.also
+		status, text := w.send("GET", "https://"+tc.host+"/", "", "Authorization", "Bearer "+token)
+		if got := w.arrived(); status != 200 || !strings.Contains(got, "Authorization: "+tc.want+"\r\n") {
+			t.Errorf("%s: %d, %q; the server got %q", tc.host, status, text, got)
+		}
+	}
+	w := newWeb(t, r, false)
+	w.at = netip.MustParseAddr("93.184.216.34")
+	for host, refused := range map[string]bool{"api.example.com": true, "free.example.com": false} {
+		answer, err := w.client.Get("https://" + host + "/")
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if got := w.arrived(); (err != nil) != refused || (got == "") != refused {
+			t.Errorf("%s by address: %v; the server got %q", host, err, got)
+		}
 	}
 }
