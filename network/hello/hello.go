@@ -31,7 +31,6 @@ const (
 	clientHello     = 1
 	extensionSNI    = 0
 	hostName        = 0
-	maxMethod       = 32  // "UPDATEREDIRECTREF" has 17
 	maxName         = 253 // of a host
 	blanks          = " \t\v\f\r"
 	preface         = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -77,7 +76,7 @@ func sniffHTTP(b []byte) (Kind, string, bool) {
 		space = len(line)
 	}
 	method := line[:space]
-	if len(method) > maxMethod || !isToken(method) {
+	if !isToken(method) {
 		return Other, "", true
 	}
 	if !whole {

@@ -179,7 +179,8 @@ func TestSniffHTTP(t *testing.T) {
 		{"PING\r\n", hello.Other, ""},
 		{"\x00\x00\x00\x08\x04\xd2\x16\x2f", hello.Other, ""},
 		{"AMQP\x00\x00\x09\x01", hello.Other, ""},
-		{strings.Repeat("A", 33), hello.Other, ""},
+		{strings.Repeat("A", 100) + " / HTTP/1.1\r\nHost: a.org\r\n\r\n", hello.HTTP, "a.org"}, // nginx has no limit
+		{strings.Repeat("A", hello.MaxFirst), hello.Invalid, ""},
 		{"SSH-2.0-OpenSSH_9.2p1\r\n", hello.SSH, ""},
 		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00", hello.HTTP2, ""},
 		{"GET / HTTP/1.1\r\nA: " + strings.Repeat("a", hello.MaxFirst), hello.Invalid, ""},
