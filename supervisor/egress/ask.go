@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/supervisor/machine"
@@ -124,7 +125,10 @@ func (a *Asker) ask(d destination, t policy.Target, rule config.NetworkRule, q *
 	q.allow = err == nil && choice.Allows()
 	now := time.Now()
 	maps.DeleteFunc(a.answers, func(_ destination, old answer) bool { return now.After(old.until) })
-	a.answers[d] = answer{q.allow, now.Add(answerLasts)}
+	// A question that was never put has no answer. To keep one for each would take memory without bound.
+	if kind := fault.KindOf(err); err == nil || kind == fault.UserDenied || kind == fault.Timeout {
+		a.answers[d] = answer{q.allow, now.Add(answerLasts)}
+	}
 	delete(a.questions, d)
 	close(q.done)
 }

@@ -176,4 +176,20 @@ func TestAskBounds(t *testing.T) {
 	if now, err := r.broker.Get(p.ID); err != nil || now.State != prompts.Waiting {
 		t.Errorf("%+v, %v", now, err)
 	}
+	// What found no room was not answered: it is asked once there is some.
+	if _, _, err := r.broker.Cancel(t.Context(), p.ID, "me"); err != nil {
+		t.Fatal(err)
+	}
+	missing := -1
+	for i := range 50 {
+		asked := func(q prompts.Prompt) bool { return q.Network == fmt.Sprintf("h%d.example.org:443", i) }
+		if !slices.ContainsFunc(append(r.broker.List(), p), asked) {
+			missing = i
+		}
+	}
+	ctx, leave = context.WithCancel(t.Context())
+	callers.Go(func() { r.asker.Ask(ctx, subject(alice), tcp(fmt.Sprintf("h%d.example.org", missing), 443)) })
+	timetest.Eventually(t, "it is asked", func() bool { return len(r.broker.List()) == 8 })
+	leave()
+	callers.Wait()
 }
