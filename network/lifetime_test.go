@@ -99,6 +99,39 @@ func TestFlowsEndWithTheirRule(t *testing.T) {
 	}
 }
 
+// A policy may change after the first packet is decided about, and before Recheck can see the flow.
+func TestFlowsThatBeginWhileAPolicyChanges(t *testing.T) {
+	l := newLab(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
+	l.internet.ServeUDP(t, netip.AddrPortFrom(server, 7), func(b []byte) []byte { return b })
+	first := true
+	l.set("alice", testRules{decide: func(policy.Target) policy.Decision {
+		if first = !first; !first {
+			return allowed
+		}
+		return denied
+	}})
+	if _, err := l.dial(l.alice, server, 7); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v", err)
+	}
+	c, err := l.guest.DialUDP(l.alice, netip.AddrPortFrom(server, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if f := l.flow(); f.Decision.Action != policy.Deny {
+			t.Errorf("recorded %+v", f)
+		}
+	}
+	if dials := l.internet.Dials(); len(dials) != 0 {
+		t.Errorf("dialed %v", dials)
+	}
+}
+
 func TestLeaveEndsFlowsAndDropsFrames(t *testing.T) {
 	l := newLab(t)
 	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)

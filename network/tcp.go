@@ -205,16 +205,17 @@ func (g *Gateway) ask(f *flow, v *verdict) {
 }
 
 // dial reaches the target of a flow. A target without an address is resolved, and each address is
-// decided about: exactly one that is allowed is dialed.
+// decided about: exactly one that is allowed is dialed. That of a flow's first packet is decided about
+// again, since Recheck did not see the flow while it began.
 func (g *Gateway) dial(f *flow, t policy.Target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(f, dialTimeout)
 	defer cancel()
-	if t.Addr.IsValid() {
-		return g.dialer.Dial(ctx, t.Protocol, t.Name, netip.AddrPortFrom(t.Addr, t.Port))
-	}
-	addrs, _, err := g.dialer.LookupNetIP(ctx, t.Name)
-	if err != nil {
-		return nil, err
+	addrs := []netip.Addr{t.Addr}
+	if !t.Addr.IsValid() {
+		var err error
+		if addrs, _, err = g.dialer.LookupNetIP(ctx, t.Name); err != nil {
+			return nil, err
+		}
 	}
 	p, last := g.policy(f.member.subject), fmt.Errorf("%s has no address", t.Name)
 	tried := 0
