@@ -13,7 +13,7 @@ import (
 // Ports with a meaning of their own.
 const (
 	portDNS        = 53
-	portDNSOverTLS = 853
+	portDNSPrivate = 853 // over TLS, and over QUIC
 	portHTTPS      = 443
 )
 
@@ -54,6 +54,8 @@ func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort)
 	t := policy.Target{Protocol: protocol, Addr: to.Addr(), Port: to.Port()}
 	addr := to.Addr()
 	switch {
+	case to.Port() == portDNSPrivate:
+		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}}
 	case addr == subnet.Gateway():
 		t.Addr = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // this computer
 		return g.weigh(m, t, nil)

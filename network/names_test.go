@@ -335,10 +335,22 @@ func TestRefusedNamesAreExplained(t *testing.T) {
 	}
 }
 
-func TestDNSOverTLSIsRefused(t *testing.T) {
+func TestN03DNSOverTLSAndQUICIsRefused(t *testing.T) {
 	l := byName(t)
 	l.internet.Serve(t, netip.AddrPortFrom(server, 853), networktest.Echo)
 	if _, err := l.dial(l.alice, server, 853); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v", err)
+	}
+	l.internet.ServeUDP(t, netip.AddrPortFrom(server, 853), func(b []byte) []byte { return b })
+	c, err := l.guest.DialUDP(l.alice, netip.AddrPortFrom(server, 853)) // over QUIC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = c.Write([]byte("x"))
+	for range 2 {
+		if f := l.flow(); f.Decision.Action != policy.Deny || !strings.Contains(f.Decision.Reason, "only name server") {
+			t.Errorf("recorded %+v", f)
+		}
 	}
 }

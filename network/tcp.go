@@ -49,14 +49,10 @@ func (g *Gateway) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 		return false
 	}
 	var v verdict
-	switch to.Port() {
-	case portDNS:
+	if to.Port() == portDNS {
 		v.target = policy.Target{Protocol: policy.TCP, Addr: to.Addr(), Port: portDNS}
 		v.decision, v.quiet = policy.Decision{Action: policy.Allow}, true
-	case portDNSOverTLS:
-		v.target = policy.Target{Protocol: policy.TCP, Addr: to.Addr(), Port: portDNSOverTLS}
-		v.decision = policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}
-	default:
+	} else {
 		v = g.decide(m, policy.TCP, to)
 	}
 	if v.decision.Action == policy.Deny && !v.explained() {
