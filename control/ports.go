@@ -23,11 +23,11 @@ const (
 	// maxPorts bounds the ports of one Forward. Its audit entry lists them all.
 	maxPorts = 64
 	// maxConnections bounds the connections to ports of one agent, and maxOfAll those to
-	// all agents. Each is a command. A guest runs 100, and a few more for agents
-	// that have few (guest/service/slots.go). A browser opens six to each address.
+	// all agents. A guest carries as many, and a few more for agents that have few
+	// (guest/service/slots.go). A browser opens six to each address.
 	maxConnections, maxOfAll = 64, 80
-	// fewConnections is how many an agent has whatever the others have: half of the
-	// commands that a guest keeps free for it.
+	// fewConnections is how many an agent has whatever the others have: half of those
+	// that a guest keeps free for it.
 	fewConnections = 2
 	// maxSilence is how long a room may answer nothing after the client has ended its
 	// side. Pages that were closed leave such connections to servers that do not notice,

@@ -32,6 +32,11 @@ type Engine interface {
 	// says whether there are more than it lists.
 	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []RoomProcess, more bool, err error)
 
+	// ConnectPort connects to a port on the loopback of a user's room. The end of
+	// ctx ends the connection. It fails with NotFound if nothing listens, and with
+	// Rejected if too many connections are open.
+	ConnectPort(ctx context.Context, user config.LinuxUser, port config.Port) (Connection, error)
+
 	// Room returns the room of a user, which EnsureRoom has made. It does no
 	// I/O. The user Root is the machine's own administrator.
 	Room(user config.LinuxUser) Room
@@ -64,6 +69,14 @@ type Executor interface {
 	// the program cannot be executed or too many commands run, and InvalidArgs
 	// if the command is malformed.
 	Exec(ctx context.Context, cmd Command) (Process, error)
+}
+
+// Connection is a TCP connection to a server in a room. Read ends with io.EOF when the server has
+// ended its side. Reading and writing may be done at once, each by one goroutine.
+type Connection interface {
+	io.ReadWriteCloser
+	// CloseWrite ends what the server receives. What it sends can still be read.
+	CloseWrite() error
 }
 
 // Process is a command that runs in a room.

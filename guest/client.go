@@ -67,6 +67,7 @@ type Client struct {
 	rooms     guestpbconnect.RoomsClient
 	shells    guestpbconnect.ShellsClient
 	jobs      guestpbconnect.JobsClient
+	ports     guestpbconnect.PortsClient
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
 	data      []*http.Transport // of commands and files
@@ -126,6 +127,7 @@ func newClient(m Machine, key protocol.Key) *Client {
 		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
+		ports:     guestpbconnect.NewPortsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		commands:  guestpbconnect.NewGuestClient(&http.Client{Transport: commands}, base, opts),
 		files:     guestpbconnect.NewFilesClient(toRooms{files}, base, opts),

@@ -15,10 +15,6 @@ const (
 	TokenDir = "/run/osaurus" // has the token in USER.token
 )
 
-// Connect is the shim's command that joins its standard input and output to a port in the room. If
-// nothing listens there, the shim exits with the code of fault.NotFound.
-const Connect = "connect"
-
 // Headers that identify the caller.
 const (
 	HeaderAuthorization = "Authorization"       // "Bearer TOKEN"

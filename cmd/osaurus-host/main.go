@@ -38,11 +38,6 @@ func run(ctx context.Context, s system, words []string) int {
 	case "--help", "-h", "help":
 		io.WriteString(s.out, help(under(commands(), words[1:])))
 		return 0
-	case wire.Connect: // not in help: it asks nothing of the host
-		if err := s.connect(ctx, words[1:]); err != nil {
-			return s.fail(err, false)
-		}
-		return 0
 	}
 	c, rest, err := find(commands(), words)
 	if err != nil {

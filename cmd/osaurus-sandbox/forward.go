@@ -30,7 +30,8 @@ func newForward() *cobra.Command {
 
 Opens ports on this computer that lead to ports in an agent's room, until you press Ctrl-C. For example, you can see the agent's
 web server in your browser. LOCAL is the same port unless you set it; 0 chooses a free one. The server may listen on the room's
-loopback address only, and may start or restart later.
+loopback address only, and may start or restart later. It also works for agents without a network. A plugin that has a network of
+its own cannot be reached.
 
 Up to 64 ports can be open, with up to 32 connections at a time; more wait. Any TCP protocol works. The guest is started if it is
 not running, and is not stopped as idle meanwhile.

@@ -32,7 +32,7 @@ func hostHome(t *testing.T) (end func()) {
 	ready, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := daemon.Run(ctx, daemon.Options{Home: home, Backend: &hosttest.Backend{Program: hosttest.Program(t)}, Program: "an earlier one", Ready: func(*control.Server) { close(ready) }}); err != nil {
+		if err := daemon.Run(ctx, daemon.Options{Home: home, Backend: &hosttest.Backend{}, Program: "an earlier one", Ready: func(*control.Server) { close(ready) }}); err != nil {
 			t.Error(err)
 		}
 	}()

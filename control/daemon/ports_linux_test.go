@@ -73,7 +73,7 @@ func through(ctx context.Context, t *testing.T, way *control.Forwarding, port co
 // Connections to forwarded ports carry all bytes. The audit has the forward once, and other
 // ports are refused.
 func TestPorts(t *testing.T) {
-	client, _ := serve(t, daemon.Options{Home: secretHome(t), Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	client, _ := serve(t, daemon.Options{Home: secretHome(t), Backend: &hosttest.Backend{}})
 	alice := newDesk(t, client, "alice")
 	alice.setSecret("TOKEN", canary)
 	shouts := func(conn net.Conn) {
@@ -151,7 +151,7 @@ func TestPorts(t *testing.T) {
 // A connection ends with its forward and with its caller's context, even while the client
 // reads nothing.
 func TestPortsWhoseReaderStalls(t *testing.T) {
-	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{}})
 	newDesk(t, client, "alice")
 	left := make(chan error, 1)
 	port := listens(t, "127.0.0.1:0", func(conn net.Conn) {
@@ -192,7 +192,7 @@ func TestPortsWhoseReaderStalls(t *testing.T) {
 
 // Connections end when the forward does, and new ones are refused.
 func TestPortsForwardedNoMore(t *testing.T) {
-	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{}})
 	newDesk(t, client, "alice")
 	port := listens(t, "127.0.0.1:0", func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 	forward, giveUp := context.WithCancel(t.Context())
@@ -230,7 +230,7 @@ func TestPortsForwardedNoMore(t *testing.T) {
 
 // Deleting an agent ends forwards of its ports, with the reason.
 func TestPortsOfWhoIsDeleted(t *testing.T) {
-	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{Program: hosttest.Program(t)}})
+	client, _ := serve(t, daemon.Options{Backend: &hosttest.Backend{}})
 	newDesk(t, client, "alice")
 	port := listens(t, "127.0.0.1:0", func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 	way, err := client.Forward(t.Context(), "alice", []config.Port{port})

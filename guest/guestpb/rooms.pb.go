@@ -1053,6 +1053,192 @@ func (x *RoomProcess) GetStartedUnixNano() int64 {
 	return 0
 }
 
+type ConnectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*ConnectRequest_To
+	//	*ConnectRequest_Data
+	What          isConnectRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectRequest) Reset() {
+	*x = ConnectRequest{}
+	mi := &file_rooms_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectRequest) ProtoMessage() {}
+
+func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rooms_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectRequest.ProtoReflect.Descriptor instead.
+func (*ConnectRequest) Descriptor() ([]byte, []int) {
+	return file_rooms_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ConnectRequest) GetWhat() isConnectRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *ConnectRequest) GetTo() *ConnectTo {
+	if x != nil {
+		if x, ok := x.What.(*ConnectRequest_To); ok {
+			return x.To
+		}
+	}
+	return nil
+}
+
+func (x *ConnectRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.What.(*ConnectRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isConnectRequest_What interface {
+	isConnectRequest_What()
+}
+
+type ConnectRequest_To struct {
+	To *ConnectTo `protobuf:"bytes,1,opt,name=to,proto3,oneof"`
+}
+
+type ConnectRequest_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*ConnectRequest_To) isConnectRequest_What() {}
+
+func (*ConnectRequest_Data) isConnectRequest_What() {}
+
+type ConnectTo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Port          uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectTo) Reset() {
+	*x = ConnectTo{}
+	mi := &file_rooms_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectTo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectTo) ProtoMessage() {}
+
+func (x *ConnectTo) ProtoReflect() protoreflect.Message {
+	mi := &file_rooms_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectTo.ProtoReflect.Descriptor instead.
+func (*ConnectTo) Descriptor() ([]byte, []int) {
+	return file_rooms_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ConnectTo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ConnectTo) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+type ConnectResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	End           bool                   `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectResponse) Reset() {
+	*x = ConnectResponse{}
+	mi := &file_rooms_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectResponse) ProtoMessage() {}
+
+func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rooms_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
+func (*ConnectResponse) Descriptor() ([]byte, []int) {
+	return file_rooms_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ConnectResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ConnectResponse) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 var File_rooms_proto protoreflect.FileDescriptor
 
 const file_rooms_proto_rawDesc = "" +
@@ -1132,14 +1318,26 @@ const file_rooms_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1b\n" +
 	"\tcpu_nanos\x18\x06 \x01(\x03R\bcpuNanos\x12%\n" +
 	"\x0eresident_bytes\x18\a \x01(\x04R\rresidentBytes\x12*\n" +
-	"\x11started_unix_nano\x18\b \x01(\x03R\x0fstartedUnixNano2\xe1\x03\n" +
+	"\x11started_unix_nano\x18\b \x01(\x03R\x0fstartedUnixNano\"]\n" +
+	"\x0eConnectRequest\x12-\n" +
+	"\x02to\x18\x01 \x01(\v2\x1b.osaurus.guest.v1.ConnectToH\x00R\x02to\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04what\"3\n" +
+	"\tConnectTo\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"7\n" +
+	"\x0fConnectResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\bR\x03end2\xe1\x03\n" +
 	"\x05Rooms\x12K\n" +
 	"\x06Ensure\x12\x1f.osaurus.guest.v1.EnsureRequest\x1a .osaurus.guest.v1.EnsureResponse\x12T\n" +
 	"\tSetLimits\x12\".osaurus.guest.v1.SetLimitsRequest\x1a#.osaurus.guest.v1.SetLimitsResponse\x12H\n" +
 	"\x05Reset\x12\x1e.osaurus.guest.v1.ResetRequest\x1a\x1f.osaurus.guest.v1.ResetResponse\x12K\n" +
 	"\x06Remove\x12\x1f.osaurus.guest.v1.RemoveRequest\x1a .osaurus.guest.v1.RemoveResponse\x12H\n" +
 	"\x05Usage\x12\x1e.osaurus.guest.v1.UsageRequest\x1a\x1f.osaurus.guest.v1.UsageResponse\x12T\n" +
-	"\tProcesses\x12\".osaurus.guest.v1.ProcessesRequest\x1a#.osaurus.guest.v1.ProcessesResponseB\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
+	"\tProcesses\x12\".osaurus.guest.v1.ProcessesRequest\x1a#.osaurus.guest.v1.ProcessesResponse2[\n" +
+	"\x05Ports\x12R\n" +
+	"\aConnect\x12 .osaurus.guest.v1.ConnectRequest\x1a!.osaurus.guest.v1.ConnectResponse(\x010\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 
 var (
 	file_rooms_proto_rawDescOnce sync.Once
@@ -1153,7 +1351,7 @@ func file_rooms_proto_rawDescGZIP() []byte {
 	return file_rooms_proto_rawDescData
 }
 
-var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_rooms_proto_goTypes = []any{
 	(*Room)(nil),              // 0: osaurus.guest.v1.Room
 	(*Trust)(nil),             // 1: osaurus.guest.v1.Trust
@@ -1172,6 +1370,9 @@ var file_rooms_proto_goTypes = []any{
 	(*ProcessesRequest)(nil),  // 14: osaurus.guest.v1.ProcessesRequest
 	(*ProcessesResponse)(nil), // 15: osaurus.guest.v1.ProcessesResponse
 	(*RoomProcess)(nil),       // 16: osaurus.guest.v1.RoomProcess
+	(*ConnectRequest)(nil),    // 17: osaurus.guest.v1.ConnectRequest
+	(*ConnectTo)(nil),         // 18: osaurus.guest.v1.ConnectTo
+	(*ConnectResponse)(nil),   // 19: osaurus.guest.v1.ConnectResponse
 }
 var file_rooms_proto_depIdxs = []int32{
 	2,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
@@ -1181,23 +1382,26 @@ var file_rooms_proto_depIdxs = []int32{
 	13, // 4: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
 	2,  // 5: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
 	16, // 6: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
-	3,  // 7: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
-	5,  // 8: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
-	7,  // 9: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
-	9,  // 10: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
-	11, // 11: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
-	14, // 12: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
-	4,  // 13: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
-	6,  // 14: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
-	8,  // 15: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
-	10, // 16: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
-	12, // 17: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
-	15, // 18: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	18, // 7: osaurus.guest.v1.ConnectRequest.to:type_name -> osaurus.guest.v1.ConnectTo
+	3,  // 8: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
+	5,  // 9: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
+	7,  // 10: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
+	9,  // 11: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
+	11, // 12: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
+	14, // 13: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
+	17, // 14: osaurus.guest.v1.Ports.Connect:input_type -> osaurus.guest.v1.ConnectRequest
+	4,  // 15: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
+	6,  // 16: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
+	8,  // 17: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
+	10, // 18: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
+	12, // 19: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
+	15, // 20: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
+	19, // 21: osaurus.guest.v1.Ports.Connect:output_type -> osaurus.guest.v1.ConnectResponse
+	15, // [15:22] is the sub-list for method output_type
+	8,  // [8:15] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_rooms_proto_init() }
@@ -1205,15 +1409,19 @@ func file_rooms_proto_init() {
 	if File_rooms_proto != nil {
 		return
 	}
+	file_rooms_proto_msgTypes[17].OneofWrappers = []any{
+		(*ConnectRequest_To)(nil),
+		(*ConnectRequest_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rooms_proto_rawDesc), len(file_rooms_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_rooms_proto_goTypes,
 		DependencyIndexes: file_rooms_proto_depIdxs,

@@ -16,7 +16,7 @@ import (
 
 // networkCases check what a room reaches.
 func networkCases() []roomCase {
-	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"None", noNetwork}, {"Spoofing", spoofing}}
+	return []roomCase{{"Outbound", outbound}, {"RoomToRoom", roomToRoom}, {"None", noNetwork}, {"Spoofing", spoofing}, {"Ports", ports}}
 }
 
 // moreNetworkCases do not depend on the distribution.

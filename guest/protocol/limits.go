@@ -27,6 +27,9 @@ const (
 	// MaxCommands bounds the commands that run at once, and with them threads, pipes and buffers.
 	// One agent cannot take all.
 	MaxCommands = 128
+	// MaxConnections bounds the connections to ports of rooms at once, each with buffers. Browsers
+	// open six to each address. One agent cannot take all.
+	MaxConnections = 128
 	// Chunk is the most bytes of a stream in one message: a pipe's capacity.
 	Chunk = 64 << 10
 	// MaxHeaders bounds the headers of a request or response.
@@ -41,19 +44,20 @@ const (
 	DefaultGrace = 5 * time.Second
 )
 
-// Flow control of HTTP/2. Commands with input share a connection, so its window must exceed the
-// sum of theirs; otherwise commands that ignore their input would block all calls.
+// Flow control of HTTP/2. Commands with input and connections to ports share a connection, so its
+// window must exceed the sum of theirs; otherwise those that ignore their input would block all calls.
 const (
 	streamWindow = 256 << 10
-	connWindow   = (MaxCommands + spareStreams) * streamWindow
-	spareStreams = 32 // calls beside commands
+	connWindow   = maxStreams * streamWindow
+	maxStreams   = MaxCommands + MaxConnections + spareStreams
+	spareStreams = 32 // other calls
 	frameSize    = 128 << 10
 )
 
 // HTTP2 returns the settings that both ends use.
 func HTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{
-		MaxConcurrentStreams:          MaxCommands + spareStreams,
+		MaxConcurrentStreams:          maxStreams,
 		MaxReadFrameSize:              frameSize,
 		MaxReceiveBufferPerStream:     streamWindow,
 		MaxReceiveBufferPerConnection: connWindow,

@@ -6,10 +6,13 @@ package room
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/network"
@@ -76,6 +79,13 @@ func (r *Room) dead() bool {
 	default:
 		return false
 	}
+}
+
+// Dial connects to a port on the room's loopback: see network.DialLoopback.
+func (r *Room) Dial(ctx context.Context, port uint16) (*net.TCPConn, error) {
+	return network.DialLoopback(ctx, port, func(f func() error) error {
+		return process.InNamespaces(int(r.pidfd.Fd()), unix.CLONE_NEWNET, f)
+	})
 }
 
 // Home returns the agent's home. The path is the same in the room and in the guest.

@@ -56,7 +56,7 @@ type Service struct {
 	err    error         // what it returned
 
 	running map[uint64]*process.Child // commands by id
-	slots   slots
+	slots   *slots
 }
 
 // New returns a service for a system. It starts commands with processes.
@@ -65,7 +65,7 @@ type Service struct {
 func New(system System, processes *process.Manager, rooms *room.Manager, logs, version string) *Service {
 	s := &Service{
 		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
-		running: map[uint64]*process.Child{},
+		running: map[uint64]*process.Child{}, slots: commandSlots(),
 	}
 	s.shells = shell.NewManager(shell.Options{Processes: processes, Find: s.shellRoom})
 	s.jobs = job.NewManager(job.Options{Processes: processes, Find: s.jobRoom})
@@ -107,6 +107,7 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
+	ServePorts(mux, s.dial)
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: protocol.Protocols(), HTTP2: protocol.HTTP2(), MaxHeaderBytes: protocol.MaxHeaders,
 	}

@@ -12,30 +12,42 @@ import (
 const (
 	// sparedCommands of protocol.MaxCommands are reserved for rooms with few commands.
 	sparedCommands = 28
-	// fewCommands is the number of commands up to which a room may use the reserved ones.
-	fewCommands = 4
+	// sparedConnections of protocol.MaxConnections are reserved for rooms with few of them.
+	sparedConnections = 48
+	// few is the number of commands or connections up to which a room may use the reserved ones.
+	few = 4
 )
 
-// slots bounds the running commands, in total and so that one room cannot use all. The zero value
-// is ready to use.
+// slots bounds what runs at once, in total and so that one room cannot use all.
 type slots struct {
+	op, are     string // for errors: "start command", "commands are running"
+	max, spared int
+
 	mu    sync.Mutex
 	total int
 	taken map[string]int // by room; "" is the guest's own root
 }
 
-// take takes a slot for a command of a room. The caller must call release.
+func commandSlots() *slots {
+	return &slots{op: "start command", are: "commands are running", max: protocol.MaxCommands, spared: sparedCommands}
+}
+
+func connectionSlots() *slots {
+	return &slots{op: opConnect, are: "connections are open", max: protocol.MaxConnections, spared: sparedConnections}
+}
+
+// take takes a slot for a room. The caller must call release.
 func (s *slots) take(room string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.taken[room]
 	switch {
-	case s.total >= protocol.MaxCommands:
-		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running", s.total).
+	case s.total >= s.max:
+		return nil, fault.Newf(fault.Rejected, s.op, room, "%d %s", s.total, s.are).
 			Advise("Wait until one has ended.")
-	case s.total >= protocol.MaxCommands-sparedCommands && own >= fewCommands:
-		return nil, fault.Newf(fault.Rejected, "start command", room, "%d commands are running, %d of them in this room; the remaining slots are reserved for other rooms", s.total, own).
-			Advise("Wait until one of its commands has ended.")
+	case s.total >= s.max-s.spared && own >= few:
+		return nil, fault.Newf(fault.Rejected, s.op, room, "%d %s, %d of them in this room; the remaining slots are reserved for other rooms", s.total, s.are, own).
+			Advise("Wait until one in this room has ended.")
 	}
 	if s.taken == nil {
 		s.taken = map[string]int{}

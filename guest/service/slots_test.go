@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"testing"
 
-	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
-// TestSlotsAreShared has one room take all commands that it can get. Others get some.
+// TestSlotsAreShared has one room take all commands or connections that it can get. Others get some.
 func TestSlotsAreShared(t *testing.T) {
-	var s slots
+	for name, s := range map[string]*slots{"commands": commandSlots(), "connections": connectionSlots()} {
+		t.Run(name, func(t *testing.T) { sharesSlots(t, s) })
+	}
+}
+
+func sharesSlots(t *testing.T, s *slots) {
 	take := func(room string) int {
 		for n := 0; ; n++ {
 			if _, err := s.take(room); err != nil {
@@ -23,11 +27,11 @@ func TestSlotsAreShared(t *testing.T) {
 			}
 		}
 	}
-	if n := take("bob"); n != protocol.MaxCommands-sparedCommands {
+	if n := take("bob"); n != s.max-s.spared {
 		t.Errorf("bob has %d", n)
 	}
-	for left := sparedCommands; left > 0; left -= fewCommands {
-		if n := take(fmt.Sprint("agent", left)); n != fewCommands {
+	for left := s.spared; left > 0; left -= few {
+		if n := take(fmt.Sprint("agent", left)); n != few {
 			t.Errorf("beside bob another has %d", n)
 		}
 	}

@@ -132,7 +132,7 @@ func (a *Agents) broken(op, subject string, agent Agent, err error) error {
 		return deleted(op, subject)
 	}
 	why := err
-	for e, ok := why.(*fault.Error); ok && e.Op == engine.OpRun && e.Err != nil; e, ok = why.(*fault.Error) {
+	for e, ok := why.(*fault.Error); ok && (e.Op == engine.OpRun || e.Op == op) && e.Err != nil; e, ok = why.(*fault.Error) {
 		why = e.Err
 	}
 	return fault.New(fault.KindOf(err), op, subject, why).Advise(fault.AdviceOf(err))

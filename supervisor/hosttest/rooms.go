@@ -97,6 +97,9 @@ func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token strin
 			return fault.Newf(fault.Rejected, "make room", string(r.User), "there is one of uid %d at %s", before.UID, before.Home)
 		}
 		g.rooms[r.User], g.tokens[r.User] = r, token
+		if g.ended[r.User] == nil {
+			g.ended[r.User] = make(chan struct{})
+		}
 		if g.backend.disk == nil {
 			g.backend.disk = map[config.LinuxUser]string{}
 		}

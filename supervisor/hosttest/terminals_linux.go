@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/job"
+	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/service"
@@ -62,21 +63,30 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(t))
 	service.ServeTerminals(mux, t.shells, t.jobs)
+	service.ServePorts(mux, t.dial)
 	mux.Handle(files.Handler())
 	t.server.Handler = mux
 	go func() { _ = t.server.Serve(l) }()
 	go func() { _ = t.server.Serve(anyRoom{toRooms}) }()
 	ctx, cancel := context.WithTimeout(context.Background(), greetLimit)
 	defer cancel()
-	t.client, err = guest.Connect(ctx, guest.Dialer(func(ctx context.Context, port uint32) (net.Conn, error) {
+	t.client, err = guest.Connect(ctx, computer{g, func(ctx context.Context, port uint32) (net.Conn, error) {
 		to := l
 		if port == guest.EntryPort {
 			to = toRooms
 		}
 		return new(net.Dialer).DialContext(ctx, "unix", to.Addr().String())
-	}), nil)
+	}}, nil)
 	return t, err
 }
+
+// computer implements guest.Machine.
+type computer struct {
+	guest *Guest
+	guest.Dialer
+}
+
+func (c computer) Done() <-chan struct{} { return c.guest.done }
 
 // anyRoom accepts connections for the files of any room.
 type anyRoom struct{ net.Listener }
@@ -139,6 +149,23 @@ func (t *terminals) close() error {
 	t.processes.Close()
 	t.client.Close()
 	return errors.Join(t.server.Close(), os.RemoveAll(t.dir))
+}
+
+// dial connects to a port of this host, which is every room's.
+func (t *terminals) dial(ctx context.Context, user string, port uint16) (*net.TCPConn, <-chan struct{}, error) {
+	t.guest.mu.Lock()
+	ended, ok := t.guest.ended[config.LinuxUser(user)]
+	t.guest.mu.Unlock()
+	if !ok {
+		return nil, nil, noRoom(config.LinuxUser(user))
+	}
+	conn, err := network.DialLoopback(ctx, port, func(f func() error) error { return f() })
+	return conn, ended, err
+}
+
+// ConnectPort implements engine.Engine.
+func (g *Guest) ConnectPort(ctx context.Context, user config.LinuxUser, port config.Port) (engine.Connection, error) {
+	return g.terminals.client.ConnectPort(ctx, user, port)
 }
 
 // Room returns a room whose programs run on this host.

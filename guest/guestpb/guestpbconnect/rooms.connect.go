@@ -25,6 +25,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// RoomsName is the fully-qualified name of the Rooms service.
 	RoomsName = "osaurus.guest.v1.Rooms"
+	// PortsName is the fully-qualified name of the Ports service.
+	PortsName = "osaurus.guest.v1.Ports"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -47,6 +49,8 @@ const (
 	RoomsUsageProcedure = "/osaurus.guest.v1.Rooms/Usage"
 	// RoomsProcessesProcedure is the fully-qualified name of the Rooms's Processes RPC.
 	RoomsProcessesProcedure = "/osaurus.guest.v1.Rooms/Processes"
+	// PortsConnectProcedure is the fully-qualified name of the Ports's Connect RPC.
+	PortsConnectProcedure = "/osaurus.guest.v1.Ports/Connect"
 )
 
 // RoomsClient is a client for the osaurus.guest.v1.Rooms service.
@@ -283,4 +287,82 @@ func (UnimplementedRoomsHandler) Usage(context.Context, *guestpb.UsageRequest) (
 
 func (UnimplementedRoomsHandler) Processes(context.Context, *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Processes is not implemented"))
+}
+
+// PortsClient is a client for the osaurus.guest.v1.Ports service.
+type PortsClient interface {
+	// Connect opens a TCP connection to a port on a room's loopback, and carries it. The first request
+	// is to; the first response, which is empty, says that a server has accepted. The end of the requests
+	// ends the client's side of the connection, a response with end that of the server. The call lasts
+	// until both sides have ended.
+	Connect(context.Context) (*connect.BidiStreamForClientSimple[guestpb.ConnectRequest, guestpb.ConnectResponse], error)
+}
+
+// NewPortsClient constructs a client for the osaurus.guest.v1.Ports service. By default, it uses
+// the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewPortsClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) PortsClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	portsMethods := guestpb.File_rooms_proto.Services().ByName("Ports").Methods()
+	return &portsClient{
+		connect: connect.NewClient[guestpb.ConnectRequest, guestpb.ConnectResponse](
+			httpClient,
+			baseURL+PortsConnectProcedure,
+			connect.WithSchema(portsMethods.ByName("Connect")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// portsClient implements PortsClient.
+type portsClient struct {
+	connect *connect.Client[guestpb.ConnectRequest, guestpb.ConnectResponse]
+}
+
+// Connect calls osaurus.guest.v1.Ports.Connect.
+func (c *portsClient) Connect(ctx context.Context) (*connect.BidiStreamForClientSimple[guestpb.ConnectRequest, guestpb.ConnectResponse], error) {
+	return c.connect.CallBidiStreamSimple(ctx)
+}
+
+// PortsHandler is an implementation of the osaurus.guest.v1.Ports service.
+type PortsHandler interface {
+	// Connect opens a TCP connection to a port on a room's loopback, and carries it. The first request
+	// is to; the first response, which is empty, says that a server has accepted. The end of the requests
+	// ends the client's side of the connection, a response with end that of the server. The call lasts
+	// until both sides have ended.
+	Connect(context.Context, *connect.BidiStream[guestpb.ConnectRequest, guestpb.ConnectResponse]) error
+}
+
+// NewPortsHandler builds an HTTP handler from the service implementation. It returns the path on
+// which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewPortsHandler(svc PortsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	portsMethods := guestpb.File_rooms_proto.Services().ByName("Ports").Methods()
+	portsConnectHandler := connect.NewBidiStreamHandler(
+		PortsConnectProcedure,
+		svc.Connect,
+		connect.WithSchema(portsMethods.ByName("Connect")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/osaurus.guest.v1.Ports/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case PortsConnectProcedure:
+			portsConnectHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedPortsHandler returns CodeUnimplemented from all methods.
+type UnimplementedPortsHandler struct{}
+
+func (UnimplementedPortsHandler) Connect(context.Context, *connect.BidiStream[guestpb.ConnectRequest, guestpb.ConnectResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Ports.Connect is not implemented"))
 }

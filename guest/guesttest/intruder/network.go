@@ -38,6 +38,47 @@ func listen(args []string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
+// serve answers connections at addresses until its input ends, each as its first byte says: e sends
+// back what comes and then an end, h sends bye and counts what comes, and others are ignored.
+func serve(addresses []string) {
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		say("listen", err)
+		if err != nil {
+			os.Exit(1)
+		}
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				from := c.RemoteAddr().(*net.TCPAddr).IP
+				go serveOne(c.(*net.TCPConn), from)
+			}
+		}()
+	}
+	fmt.Println("serving")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+func serveOne(c *net.TCPConn, from net.IP) {
+	kind := make([]byte, 1)
+	_, _ = io.ReadFull(c, kind)
+	switch kind[0] {
+	case 'e':
+		_, _ = io.Copy(c, c)
+		fmt.Fprintf(c, "end of %v", from)
+		c.Close()
+	case 'h':
+		fmt.Fprint(c, "bye")
+		_ = c.CloseWrite()
+		n, err := io.Copy(io.Discard, c)
+		fmt.Println("got", n, err)
+		c.Close()
+	}
+}
+
 // dial NETWORK ADDRESS [SECONDS] connects to an address and prints what it receives.
 func dial(args []string) {
 	patience := 30 * time.Second
