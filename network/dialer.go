@@ -184,12 +184,12 @@ func (c *echoConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// LocalNetworks returns the networks of this computer's interfaces.
+// LocalNetworks returns this computer's addresses with their networks.
 func LocalNetworks() (list []netip.Prefix) {
 	addrs, _ := net.InterfaceAddrs() // without them, only the ranges that are always local are closed
 	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Bits() > 0 {
-			list = append(list, p.Masked())
+			list = append(list, p)
 		}
 	}
 	return list

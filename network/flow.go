@@ -158,7 +158,7 @@ func (g *Gateway) recheck(now time.Time, which func(*flow) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for f := range g.flows {
-		if f.record.Decision.Action == policy.Deny || !which(f) {
+		if f.quiet || f.record.Decision.Action == policy.Deny || !which(f) {
 			continue
 		}
 		p := g.policy(f.member.subject)

@@ -191,9 +191,12 @@ func (g *Gateway) start(f func()) bool {
 
 // Join returns the subject's address, the same one until Leave.
 func (g *Gateway) Join(s Subject) (netip.Addr, error) {
-	m, err := g.members.join(s, time.Now())
+	m, isNew, err := g.members.join(s, time.Now())
 	if err != nil {
 		return netip.Addr{}, err
+	}
+	if isNew {
+		g.dns.Forget(m.addr) // answers that came after Leave
 	}
 	return m.addr, nil
 }

@@ -339,7 +339,7 @@ func TestAddressesStayAndRest(t *testing.T) {
 	now := time.Now()
 	seen := map[netip.Addr]bool{}
 	for i := range 3 * 250 { // every address of a smaller range would come again
-		m, err := l.members.join(Subject{Agent: config.AgentID(rune(i))}, now)
+		m, _, err := l.members.join(Subject{Agent: config.AgentID(rune(i))}, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,11 +349,11 @@ func TestAddressesStayAndRest(t *testing.T) {
 		seen[m.addr] = true
 	}
 	l.members.next = l.alice.Prev()
-	if m, err := l.members.join(Subject{Agent: "bob"}, now.Add(addressRest-time.Second)); err != nil || m.addr == l.alice {
+	if m, _, err := l.members.join(Subject{Agent: "bob"}, now.Add(addressRest-time.Second)); err != nil || m.addr == l.alice {
 		t.Errorf("bob got %v, %v, which has to rest", m, err)
 	}
 	l.members.next = l.alice.Prev()
-	if m, err := l.members.join(Subject{Agent: "carol"}, now.Add(addressRest+time.Second)); err != nil || m.addr != l.alice {
+	if m, _, err := l.members.join(Subject{Agent: "carol"}, now.Add(addressRest+time.Second)); err != nil || m.addr != l.alice {
 		t.Errorf("carol got %v, %v, want %v", m, err, l.alice)
 	}
 }

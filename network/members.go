@@ -50,12 +50,12 @@ func (m *members) of(s Subject) *member {
 	return m.bySubject[s]
 }
 
-// join returns a subject's member, with a new address if it had none.
-func (m *members) join(s Subject, now time.Time) (*member, error) {
+// join returns a subject's member, which is new with a new address if it had none.
+func (m *members) join(s Subject, now time.Time) (joined *member, isNew bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.bySubject[s]; known != nil {
-		return known, nil
+		return known, false, nil
 	}
 	for a, since := range m.resting {
 		if now.Sub(since) >= addressRest {
@@ -64,15 +64,15 @@ func (m *members) join(s Subject, now time.Time) (*member, error) {
 	}
 	addr, ok := m.free()
 	if !ok {
-		return nil, fault.Newf(fault.Unavailable, "give a room an address", string(s.Agent), "all addresses are in use").
+		return nil, false, fault.Newf(fault.Unavailable, "give a room an address", string(s.Agent), "all addresses are in use").
 			Advise("Remove agents that are not needed, or wait some minutes if many were removed just now.")
 	}
-	joined := &member{subject: s, addr: addr, budget: newBudget()}
+	joined = &member{subject: s, addr: addr, budget: newBudget()}
 	m.bySubject[s] = joined
 	byAddr := maps.Clone(*m.byAddr.Load())
 	byAddr[addr] = joined
 	m.byAddr.Store(&byAddr)
-	return joined, nil
+	return joined, true, nil
 }
 
 // free returns an address that nobody has or had lately. Addresses are given in turn.

@@ -25,7 +25,8 @@ type Policy struct {
 	// Hosts, unless nil, are the only hosts that the subject reaches: those that a plugin
 	// declares. The rest of the policy still applies to them.
 	Hosts []string
-	// Local are the networks that this computer is on. They are closed like private ranges.
+	// Local are the networks that this computer is on, with its addresses there. They are closed
+	// like private ranges, and its addresses like its loopback.
 	Local []netip.Prefix
 }
 

@@ -168,12 +168,15 @@ func TestDecide(t *testing.T) {
 		{"open", "", "@5.6.7.8", "deny local networks"}, // one that this computer is on: see Local below
 		{"open", "allow a.example", "a.example@5.6.7.8", "allow"},
 		{"open", "allow 5.6.7.8", "@5.6.7.8", "allow"},
+		{"open", "allow a.example", "a.example@5.6.7.1", "deny this computer"},
+		{"open", "allow a.example", "a.example@192.168.5.1", "deny this computer"},
+		{"open", "allow 192.168.5.1", "@192.168.5.1", "allow"},
 
 		// What is no name.
 		{"open", "", "0x7f.1@8.8.8.8", "deny this is not the name"},
 		{"open", "", "API.example@8.8.8.8", "deny this is not the name"},
 	} {
-		p := Policy{Mode: tc.mode, Local: []netip.Prefix{netip.MustParsePrefix("5.6.7.1/24")}}
+		p := Policy{Mode: tc.mode, Local: []netip.Prefix{netip.MustParsePrefix("5.6.7.1/24"), netip.MustParsePrefix("192.168.5.1/24")}}
 		if tc.rules != "" {
 			p.Rules = rules(t, strings.Split(tc.rules, ",")...)
 		}

@@ -82,6 +82,11 @@ func (p Policy) closedRange(a netip.Addr) *closed {
 	if !a.IsValid() {
 		return nil
 	}
+	for _, local := range p.Local {
+		if local.Addr() == a {
+			return &closed{netip.PrefixFrom(a, a.BitLen()), thisComputer, false}
+		}
+	}
 	for i := range closedRanges {
 		if closedRanges[i].prefix.Contains(a) {
 			return &closedRanges[i]
