@@ -112,7 +112,7 @@ func TestRefusals(t *testing.T) {
 		if n := len(r.audited()); n != 0 {
 			t.Errorf("%d entries before the hour is over", n)
 		}
-		time.Sleep(end.Sub(time.Now()) + time.Second)
+		time.Sleep(time.Until(end) + time.Second)
 		timetest.Wait()
 		got := map[config.AgentName]string{}
 		for _, e := range r.audited() {
