@@ -354,3 +354,26 @@ func TestN03DNSOverTLSAndQUICIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A name may be allowed while its addresses are not, which is known only when it is dialed.
+func TestRefusedAddressesOfANameAreExplained(t *testing.T) {
+	l := byName(t)
+	l.internet.Name("good.example", netip.MustParseAddr("10.1.2.3"))
+	held := l.names.Hold(l.alice, "good.example")
+	c, err := l.dial(l.alice, held, 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := get(c, "good.example"); err != nil || !strings.Contains(got, "403 The sandbox refuses good.example: "+denied.Reason) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	c.Close()
+	if f := l.flow(); f.Decision.Action != policy.Deny || f.Decision.Reason != denied.Reason {
+		t.Errorf("recorded %+v", f)
+	}
+	if _, err := l.dial(l.alice, held, 25); err == nil {
+		t.Error("a client of another protocol is connected")
+	}
+	l.flow()
+}

@@ -76,6 +76,7 @@ const firstBuffer = 2048
 // refuse tells the client why it is refused, in its own protocol.
 func (c *connection) refuse() error {
 	defer context.AfterFunc(c.flow, c.in.abort)()
+	c.gateway.refused.Add(1)
 	_, kind, _, _ := c.first(refusalTimeout)
 	hello.Refuse(c.in, kind, c.text())
 	return errRefused

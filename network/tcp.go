@@ -181,6 +181,13 @@ func (c *connection) prepare() error {
 		return nil
 	}
 	out, err := c.gateway.dial(c.flow, v.target)
+	if errors.Is(err, errRefused) && v.explained() { // none of its addresses is allowed
+		c.flow.update(func(r *Flow) {
+			r.Decision.Action = policy.Deny
+			v.target, v.decision = r.Target, r.Decision
+		})
+		return nil
+	}
 	c.out = out
 	return err
 }
