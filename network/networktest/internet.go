@@ -89,6 +89,11 @@ func (n *Internet) Serve(t testing.TB, at netip.AddrPort, handle func(net.Conn))
 	n.add(server{policy.TCP, at}, l.Addr())
 }
 
+// Place has an address lead to a TCP server on this computer's loopback.
+func (n *Internet) Place(at netip.AddrPort, on net.Addr) {
+	n.add(server{policy.TCP, at}, on)
+}
+
 // ServeUDP runs a UDP server that answers each datagram.
 func (n *Internet) ServeUDP(t testing.TB, at netip.AddrPort, answer func([]byte) []byte) {
 	t.Helper()
