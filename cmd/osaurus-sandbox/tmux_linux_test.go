@@ -155,7 +155,7 @@ func TestShellOnATerminal(t *testing.T) {
 	// Keys may arrive before the new size.
 	m.says("until stty size | grep '31 1''00'; do sleep 0.1; done", "31 100")
 
-	m.line(`clear; echo be""gun; sleep 1000`)
+	m.line(`clear; sh -c 'echo be""gun; exec sleep 1000'`) // in the foreground once it writes
 	m.await("begun")
 	m.keys("C-c")
 	m.await("alice>")

@@ -24,7 +24,7 @@ func hogCases() []roomCase {
 		{"SharedMemory", hog("for i in 1 2 3 4; do head -c 30000000 /dev/zero > /dev/shm/$i; done; /tmp/intruder hog-memory", oom)},
 		{"Disk", hog("exec /tmp/intruder hog-disk /tmp/big", full)},
 		{"Files", hog("mkdir -p /tmp/many && exec /tmp/intruder hog-files /tmp/many", full)},
-		{"Descriptors", hog("timeout 10 /tmp/intruder hog-descriptors", func(e engine.Exit) bool { return e.OOM || e.PIDs })},
+		{"Descriptors", hog("exec /tmp/intruder hog-descriptors", func(e engine.Exit) bool { return e.OOM || e.PIDs })},
 		{"Processor", hog("exec /tmp/intruder hog-cpu 2", func(e engine.Exit) bool { return e.Status() == 0 })},
 		{"Live", liveLimits},
 	}
