@@ -31,8 +31,8 @@ func AlpineRelease(t testing.TB, arch vm.Arch) (alpine.Pins, *fetch.Client) {
 	t.Cleanup(s.Close)
 	pins := alpine.Pins{
 		Version: "0.0.1", Arch: arch,
-		ISO:  fetch.File{URL: s.URL + "/alpine-virt.iso", SHA256: sha256.Sum256(iso)},
-		Root: fetch.File{URL: s.URL + "/alpine-minirootfs.tar.gz", SHA256: sha256.Sum256(root)},
+		ISO:  fetch.File{URL: s.URL + "/alpine-virt.iso", Size: int64(len(iso)), SHA256: sha256.Sum256(iso)},
+		Root: fetch.File{URL: s.URL + "/alpine-minirootfs.tar.gz", Size: int64(len(root)), SHA256: sha256.Sum256(root)},
 	}
 	return pins, &fetch.Client{Dir: t.TempDir(), Transport: s.Client().Transport, Pause: time.Millisecond}
 }

@@ -9,7 +9,8 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// version is the pinned release. Alpine does not change the files of a release.
+// version is the pinned release. Alpine does not change the files of a release. Sizes and
+// digests are those that several projects published for these files.
 const version = "3.24.1"
 
 // Pins lists the downloads for a pack.
@@ -26,14 +27,14 @@ func Pinned(arch vm.Arch) (Pins, error) {
 	case vm.AMD64:
 		return Pins{
 			Version: version, Arch: arch,
-			ISO:  pin("x86_64", "virt", ".iso", "e73a6241bd5f3c5c2d4d38c02cc52c378c0415a7c888bd292066bf36e0f41a39"),
-			Root: pin("x86_64", "minirootfs", ".tar.gz", "41f73e3cf5fa919b8aa5ca6b30dc48f0da2720776d7423e2a7748211456fe081"),
+			ISO:  pin("x86_64", "virt", ".iso", 69206016, "e73a6241bd5f3c5c2d4d38c02cc52c378c0415a7c888bd292066bf36e0f41a39"),
+			Root: pin("x86_64", "minirootfs", ".tar.gz", 3698422, "41f73e3cf5fa919b8aa5ca6b30dc48f0da2720776d7423e2a7748211456fe081"),
 		}, nil
 	case vm.ARM64:
 		return Pins{
 			Version: version, Arch: arch,
-			ISO:  pin("aarch64", "virt", ".iso", "c81699152db11d2a6dbb7d75348d632fcf5811eff414d7e71876a8bb6d48bc02"),
-			Root: pin("aarch64", "minirootfs", ".tar.gz", "f55a90f69052c5bd6f92cb09a8f47065970830b194c917a006fb94028e721259"),
+			ISO:  pin("aarch64", "virt", ".iso", 92743680, "c81699152db11d2a6dbb7d75348d632fcf5811eff414d7e71876a8bb6d48bc02"),
+			Root: pin("aarch64", "minirootfs", ".tar.gz", 4023732, "f55a90f69052c5bd6f92cb09a8f47065970830b194c917a006fb94028e721259"),
 		}, nil
 	}
 	return Pins{}, fault.New(fault.InvalidArgs, "find the Alpine release for", string(arch), nil).
@@ -41,10 +42,11 @@ func Pinned(arch vm.Arch) (Pins, error) {
 }
 
 // pin returns a file in Alpine's release folder.
-func pin(machine, flavour, suffix, sha256 string) fetch.File {
+func pin(machine, flavour, suffix string, size int64, sha256 string) fetch.File {
 	name := fmt.Sprintf("alpine-%s-%s-%s%s", flavour, version, machine, suffix)
 	return fetch.File{
 		URL:    "https://dl-cdn.alpinelinux.org/alpine/v3.24/releases/" + machine + "/" + name,
+		Size:   size,
 		SHA256: pack.MustParseDigest(sha256),
 	}
 }

@@ -15,6 +15,7 @@ import (
 // npmArchive is npm, for Node 18.17 or newer. Debian's package of npm depends on 400 others.
 var npmArchive = fetch.File{
 	URL:    "https://registry.npmjs.org/npm/-/npm-10.9.4.tgz",
+	Size:   2714849,
 	SHA256: pack.MustParseDigest("4bfba8a0c823024d1926ec9d97a37a00eb60fd2adf44b3d34a686fc32e8f51e4"),
 }
 

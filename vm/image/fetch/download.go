@@ -58,6 +58,11 @@ func (d *download) run(ctx context.Context) (err error) {
 	if d.digest() == d.file.SHA256 {
 		return nil
 	}
+	if d.have >= d.file.Size { // another file, or a damaged one
+		if err := d.restart(); err != nil {
+			return fault.New(fault.Execution, "download", d.file.URL, err)
+		}
+	}
 	pause := cmp.Or(d.client.Pause, firstPause)
 	for failed := 0; ; {
 		before := d.have
@@ -83,6 +88,9 @@ func (d *download) run(ctx context.Context) (err error) {
 }
 
 func (d *download) check() error {
+	if d.have != d.file.Size {
+		return d.rejectSize(d.have)
+	}
 	if got := d.digest(); got != d.file.SHA256 {
 		return pack.Mismatch("download", d.file.URL, d.file.SHA256, got).
 			Advise("The file was deleted. Someone may be tampering with the download: try another network, and report it if it happens again.")
@@ -211,19 +219,27 @@ func (d *download) restart() error {
 	return d.out.Truncate(0)
 }
 
-// receive appends a body to the file.
+// receive appends a body to the file. It refuses one of the wrong length before it reads it,
+// if the server says how long it is.
 func (d *download) receive(response *http.Response, received io.Writer) error {
-	meter := d.report.Start("download "+filepath.Base(d.out.Name()), d.have, d.have+max(0, response.ContentLength))
+	if n := response.ContentLength; n >= 0 && d.have+n != d.file.Size {
+		return d.rejectSize(d.have + n)
+	}
+	meter := d.report.Start("download "+filepath.Base(d.out.Name()), d.have, d.file.Size)
 	defer meter.Finish()
-	n, err := io.Copy(io.MultiWriter(d.out, d.hash, meter, received), io.LimitReader(response.Body, MaxSize+1-d.have))
+	n, err := io.Copy(io.MultiWriter(d.out, d.hash, meter, received), io.LimitReader(response.Body, d.file.Size+1-d.have))
 	d.have += n
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		return fault.New(fault.Execution, "download", d.file.URL, failed).Advise("Free disk space. " + resumeAdvice)
 	}
-	if d.have > MaxSize {
-		return d.reject(fmt.Errorf("its server sends more than %d bytes", MaxSize))
+	if d.have > d.file.Size {
+		return d.rejectSize(d.have)
 	}
 	return err
+}
+
+func (d *download) rejectSize(size int64) error {
+	return d.reject(fmt.Errorf("its server sends %d bytes, but %d are pinned", size, d.file.Size))
 }
 
 func (d *download) reject(err error) error {

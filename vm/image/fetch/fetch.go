@@ -1,4 +1,4 @@
-// Package fetch downloads files pinned by digest, over HTTPS only. Interrupted downloads resume.
+// Package fetch downloads files pinned by size and digest, over HTTPS only. Interrupted downloads resume.
 package fetch
 
 import (
@@ -18,17 +18,15 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// MaxSize bounds a download in bytes. The largest pinned file has 88 MB.
-const MaxSize = 512 << 20
-
 // File is what to download.
 type File struct {
 	URL    string
+	Size   int64
 	SHA256 pack.Digest
 }
 
-// name returns the last part of the URL's path.
-func (f File) name() (string, error) {
+// Name returns the last part of the URL's path.
+func (f File) Name() (string, error) {
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return "", fault.Newf(fault.InvalidArgs, "download", f.URL, "the URL must be https")
@@ -49,11 +47,11 @@ type Client struct {
 	Pause, Idle time.Duration
 }
 
-// Get returns the path of the file and downloads what is missing of it. If the digest is
-// wrong, it deletes the file and fails with fault.Rejected. Only one program downloads a
+// Get returns the path of the file and downloads what is missing of it. If its size or
+// digest is wrong, it deletes the file and fails with fault.Rejected. Only one program downloads a
 // file at a time.
 func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string, error) {
-	name, err := f.name()
+	name, err := f.Name()
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +81,7 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 
 // Forget deletes a downloaded file.
 func (c *Client) Forget(f File) {
-	if name, err := f.name(); err == nil {
+	if name, err := f.Name(); err == nil {
 		os.Remove(filepath.Join(c.Dir, name))
 	}
 }

@@ -44,7 +44,7 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 }
 
 func pin(s *httptest.Server, b []byte) fetch.File {
-	return fetch.File{URL: s.URL + "/v3/file.iso", SHA256: sha256.Sum256(b)}
+	return fetch.File{URL: s.URL + "/v3/file.iso", Size: int64(len(b)), SHA256: sha256.Sum256(b)}
 }
 
 func client(t testing.TB, s *httptest.Server) *fetch.Client {
@@ -158,6 +158,7 @@ func TestRejectsBadServers(t *testing.T) {
 		"redirect without end":     {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, fault.Rejected},
 		"too long":                 {whole(append(bytes.Clone(b), 1)), fault.Rejected},
 		"too short":                {whole(b[1:]), fault.Rejected},
+		"ends early, chunked":      {func(w http.ResponseWriter, _ *http.Request) { w.Write(b[1:]) }, fault.Rejected},
 		"gone":                     {http.NotFound, fault.NotFound},
 		"forbidden":                {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403) }, fault.Unavailable},
 		"broken":                   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }, fault.Unavailable},
@@ -180,6 +181,24 @@ func TestRejectsBadServers(t *testing.T) {
 	}
 }
 
+// TestWrongLengthFailsAtOnce checks that nothing is read of a body whose length is wrong.
+func TestWrongLengthFailsAtOnce(t *testing.T) {
+	for _, length := range []string{"999", "1001"} {
+		var requests atomic.Int32
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			w.Header().Set("Content-Length", length)
+			w.Write([]byte("x"))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		_, err := client(t, s).Get(t.Context(), pin(s, content(1000)), nil)
+		if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), length+" bytes, but 1000 are pinned") || requests.Load() != 1 {
+			t.Errorf("%d requests, %v", requests.Load(), err)
+		}
+	}
+}
+
 func TestEndlessBody(t *testing.T) {
 	block := make([]byte, 1<<20)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +209,7 @@ func TestEndlessBody(t *testing.T) {
 		}
 	})
 	c := client(t, s)
-	if _, err := c.Get(t.Context(), pin(s, []byte("x")), nil); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sends more than") {
+	if _, err := c.Get(t.Context(), pin(s, []byte("x")), nil); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "but 1 are pinned") {
 		t.Errorf("%v, want rejected", err)
 	}
 	if got := left(t, c); got != "" {

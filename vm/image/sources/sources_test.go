@@ -31,8 +31,8 @@ func newSources(t testing.TB, url string, transport http.RoundTripper) *sources.
 	s.Pinned = func(arch vm.Arch) (alpine.Pins, error) {
 		return alpine.Pins{
 			Version: "0.0.1", Arch: arch,
-			ISO:  fetch.File{URL: url + "/virt.iso", SHA256: sha256.Sum256([]byte("good"))},
-			Root: fetch.File{URL: url + "/root.tar.gz", SHA256: sha256.Sum256([]byte("good"))},
+			ISO:  fetch.File{URL: url + "/virt.iso", Size: 4, SHA256: sha256.Sum256([]byte("good"))},
+			Root: fetch.File{URL: url + "/root.tar.gz", Size: 4, SHA256: sha256.Sum256([]byte("good"))},
 		}, nil
 	}
 	return s
