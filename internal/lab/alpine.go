@@ -4,22 +4,22 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"osaurus-sandbox/vm/image/kernel"
 )
 
 // syntheticAlpineISO returns an ISO image like alpine-virt's, with a Debian kernel:
 // boot/vmlinuz-virt, as zboot for arm64, and boot/modloop-virt, a SquashFS packed with xz
-// and a branch filter, of modules packed with gzip.
+// and branch filters, of plain modules and firmware. The options are those of Alpine's
+// scripts, update-kernel (alpine-conf, since 3.15) and mkimg.base.sh (aports).
 func syntheticAlpineISO(t testing.TB, arch string) string {
 	t.Helper()
 	k := DebianKernel(t, arch)
-	return once(t, arch, "alpine-virt.iso", func(ctx context.Context, temp string) (string, error) {
+	return once(t, arch, "alpine-virt-plain.iso", func(ctx context.Context, temp string) (string, error) {
 		iso := filepath.Join(temp, "made.iso")
 		return iso, makeISO(ctx, k, arch, temp, iso)
 	})
@@ -27,7 +27,8 @@ func syntheticAlpineISO(t testing.TB, arch string) string {
 
 func makeISO(ctx context.Context, k Kernel, arch, tmp, out string) error {
 	boot := filepath.Join(tmp, "iso", "boot")
-	if err := os.MkdirAll(boot, 0o755); err != nil {
+	firmware := filepath.Join(tmp, "modloop", "modules", "firmware")
+	if err := errors.Join(os.MkdirAll(filepath.Join(boot, "grub"), 0o755), os.MkdirAll(firmware, 0o755)); err != nil {
 		return err
 	}
 	kernel, err := os.ReadFile(k.Image)
@@ -38,15 +39,18 @@ func makeISO(ctx context.Context, k Kernel, arch, tmp, out string) error {
 	if arch == "arm64" {
 		kernel, filter = Zboot(gzipped(kernel), "gzip"), "arm,armthumb"
 	}
-	if err := os.WriteFile(filepath.Join(boot, "vmlinuz-virt"), kernel, 0o644); err != nil {
-		return err
-	}
-	if err := packModules(k, filepath.Join(tmp, "modloop", "modules", k.Release)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(boot, "vmlinuz-virt"), kernel, 0o644),
+		os.WriteFile(filepath.Join(boot, "grub", "efi.img"), make([]byte, 1440<<10), 0o644),
+		os.WriteFile(filepath.Join(firmware, "regulatory.db"), []byte("RGDB"), 0o644),
+		copyModules(k, filepath.Join(tmp, "modloop", "modules", k.Release)),
+	); err != nil {
 		return err
 	}
 	for _, args := range [][]string{
-		{"mksquashfs", filepath.Join(tmp, "modloop"), filepath.Join(boot, "modloop-virt"), "-comp", "xz", "-Xbcj", filter, "-all-root", "-noappend", "-no-progress", "-quiet"},
-		{"xorriso", "-as", "mkisofs", "-quiet", "-R", "-J", "-o", out, filepath.Join(tmp, "iso")},
+		{"mksquashfs", filepath.Join(tmp, "modloop"), filepath.Join(boot, "modloop-virt"), "-comp", "xz", "-exit-on-error", "-Xbcj", filter, "-no-progress", "-quiet"},
+		{"xorriso", "-as", "mkisofs", "-quiet", "-output", out, "-full-iso9660-filenames", "-joliet", "-rational-rock", "-sysid", "LINUX", "-volid", "alpine-virt 0.0.1 " + arch,
+			"-efi-boot-part", "--efi-boot-image", "-e", "boot/grub/efi.img", "-no-emul-boot", "-follow-links", filepath.Join(tmp, "iso")},
 	} {
 		if text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s (`make setup` installs it): %w: %s", args[0], err, text)
@@ -55,12 +59,8 @@ func makeISO(ctx context.Context, k Kernel, arch, tmp, out string) error {
 	return nil
 }
 
-// packModules writes a kernel's modules like Alpine, as .ko.gz files.
-func packModules(k Kernel, dir string) error {
+func copyModules(k Kernel, dir string) error {
 	return k.eachModuleFile(func(name string, b []byte) error {
-		if _, _, ok := kernel.ModuleName(name); ok {
-			name, b = name+".gz", gzipped(b)
-		}
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err

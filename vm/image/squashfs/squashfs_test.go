@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +56,10 @@ func tree(t testing.TB) (dir string, files map[string][]byte) {
 func squash(t testing.TB, dir string, options ...string) []byte {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
-	args := append([]string{dir, image, "-comp", "xz", "-noappend", "-no-progress", "-quiet", "-all-root"}, options...)
+	if !slices.Contains(options, "-comp") {
+		options = append(options, "-comp", "xz")
+	}
+	args := append([]string{dir, image, "-noappend", "-no-progress", "-quiet", "-all-root"}, options...)
 	if out, err := exec.Command("mksquashfs", args...).CombinedOutput(); err != nil {
 		t.Fatalf("mksquashfs (of the package squashfs-tools): %v\n%s", err, out)
 	}
@@ -86,7 +90,7 @@ func TestReadsWhatMksquashfsWrites(t *testing.T) {
 	}
 	dir, files := tree(t)
 	for _, options := range []string{
-		"", "-Xbcj x86", "-Xbcj arm,armthumb -b 1M", "-noI -noD -noF", "-no-fragments -b 4096", "-always-use-fragments",
+		"", "-comp gzip", "-comp zstd -b 1M", "-Xbcj x86", "-Xbcj arm,armthumb -b 1M", "-noI -noD -noF", "-no-fragments -b 4096", "-always-use-fragments",
 	} {
 		got, err := read(squash(t, dir, strings.Fields(options)...))
 		if err != nil {
@@ -98,9 +102,16 @@ func TestReadsWhatMksquashfsWrites(t *testing.T) {
 	}
 }
 
+// TestReadsKernelModules reads code of each architecture with the filters that Alpine uses for it.
 func TestReadsKernelModules(t *testing.T) {
-	dir := filepath.Join(lab.DebianKernel(t, "amd64").Modules, "kernel", "crypto")
-	got, err := read(squash(t, dir, "-Xbcj", "x86"))
+	for arch, filter := range map[string]string{"amd64": "x86", "arm64": "arm,armthumb"} {
+		readsModules(t, filepath.Join(lab.DebianKernel(t, arch).Modules, "kernel", "crypto"), filter)
+	}
+}
+
+func readsModules(t *testing.T, dir, filter string) {
+	t.Helper()
+	got, err := read(squash(t, dir, "-Xbcj", filter))
 	if err != nil || len(got) < 30 {
 		t.Fatalf("%d files, %v", len(got), err)
 	}
@@ -108,6 +119,13 @@ func TestReadsKernelModules(t *testing.T) {
 		if want, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(b, want) {
 			t.Errorf("%s differs from what was packed (%v)", name, err)
 		}
+	}
+}
+
+func TestRefusesOtherCompressions(t *testing.T) {
+	dir, _ := tree(t)
+	if _, err := read(squash(t, dir, "-comp", "lz4")); err == nil || !strings.Contains(err.Error(), "only gzip, xz and zstd") {
+		t.Errorf("lz4: %v", err)
 	}
 }
 
