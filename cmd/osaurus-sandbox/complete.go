@@ -125,7 +125,7 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 		if cmd.Name() != "forget" {
 			return complete(cmd, "SET", args)
 		}
-	case "PACK":
+	case "PACK", "PACK-OR-FILE":
 		store, err := packs()
 		if err != nil {
 			return nil, directive

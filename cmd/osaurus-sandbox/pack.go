@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image"
+	"osaurus-sandbox/vm/image/alpine"
 	"osaurus-sandbox/vm/image/pack"
 	"osaurus-sandbox/vm/image/sources"
 )
@@ -131,28 +133,71 @@ func archFlag(to *string) option {
 }
 
 func newPackVerify() *cobra.Command {
-	return command("verify [PACK...]", `Check every byte of packs against their manifests
+	return command("verify [PACK-OR-FILE...]", `Check packs and downloads before anything boots from them
 
-Checks the named packs, or all, against the digests in their manifests.`,
+Checks every byte of the named packs, or of all, against their manifests. FILE is an ISO image or a root file system that was
+downloaded from Alpine: it must be one of the pinned files, and its kernel, modules and names must be readable.`,
 		`  osaurus-sandbox pack verify
-  osaurus-sandbox pack verify debian-12-amd64`, func(ctx context.Context, c *call) error {
-			chosen, err := choose(c.args)
+  osaurus-sandbox pack verify debian-12-amd64
+  osaurus-sandbox pack verify ~/Downloads/alpine-virt-3.24.1-aarch64.iso --json`, func(ctx context.Context, c *call) error {
+			files, names := splitFiles(c.args)
+			answer := verified{Whole: []string{}, Files: []alpine.Download{}}
 			report := showProgress(c.err)
-			whole := []string{}
+			var failed error
+			for _, f := range files {
+				d, err := alpine.Inspect(ctx, f, alpine.AllPinned(), report)
+				answer.Files, failed = append(answer.Files, d), errors.Join(failed, err)
+			}
+			var chosen []pack.Pack
+			if len(names) > 0 || len(files) == 0 {
+				var err error
+				chosen, err = choose(names)
+				failed = errors.Join(failed, err)
+			}
 			for _, p := range chosen {
-				if bad := p.Verify(ctx, report); bad != nil {
-					err = errors.Join(err, bad)
+				if err := p.Verify(ctx, report); err != nil {
+					failed = errors.Join(failed, err)
 					continue
 				}
-				whole = append(whole, p.Manifest.Name)
+				answer.Whole = append(answer.Whole, p.Manifest.Name)
 			}
-			return errors.Join(reply(c, map[string][]string{"whole": whole}, nil, func(w io.Writer, _ map[string][]string) error {
-				for _, name := range whole {
-					writef(w, "%s is whole\n", name)
-				}
-				return nil
-			}), err)
+			return errors.Join(reply(c, answer, nil, printVerified), failed)
 		})
+}
+
+// verified is the answer of pack verify.
+type verified struct {
+	Whole []string          `json:"whole"`
+	Files []alpine.Download `json:"files"`
+}
+
+func printVerified(w io.Writer, v verified) error {
+	for _, d := range v.Files {
+		if len(d.Problems) > 0 {
+			continue // in the error
+		}
+		holds := "the root file system of Alpine " + d.Release
+		if d.Modules > 0 {
+			holds = fmt.Sprintf("kernel %s and %d modules", d.Kernel, d.Modules)
+		}
+		writef(w, "%s is %s: %s for %s\n", d.File, d.Pinned, holds, d.Arch)
+	}
+	for _, name := range v.Whole {
+		writef(w, "%s is whole\n", name)
+	}
+	return nil
+}
+
+// splitFiles separates regular files from names and folders of packs.
+func splitFiles(args []string) (files, names []string) {
+	for _, arg := range args {
+		if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
+			files = append(files, arg)
+		} else {
+			names = append(names, arg)
+		}
+	}
+	return files, names
 }
 
 func choose(args []string) ([]pack.Pack, error) {

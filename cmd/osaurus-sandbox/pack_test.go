@@ -56,6 +56,16 @@ func TestPack(t *testing.T) {
 		t.Errorf("a flipped byte: %s", said)
 	}
 	expect(fault.ExitRejected, "", "export", name, filepath.Join(t.TempDir(), "bad.tar.zst"))
+	iso := filepath.Join(t.TempDir(), "alpine-virt-3.24.1-aarch64.iso")
+	if err := os.WriteFile(iso, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"verify", iso}, {"verify", iso, "--json"}} {
+		if said := expect(fault.ExitRejected, "", args...); !strings.Contains(said, "but 92743680 are pinned for alpine-virt-3.24.1-aarch64.iso") {
+			t.Errorf("not an ISO image: %s", said)
+		}
+	}
+	expect(fault.ExitRejected, `"problems": [`, "verify", iso, "--json")
 	expect(exitOK, "", "remove", name)
 	expect(exitOK, "[]", "list", "--json")
 	expect(fault.ExitNotFound, "", "remove", name)

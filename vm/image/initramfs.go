@@ -119,8 +119,17 @@ func initramfs(programs map[string][]byte, boot, late []kernel.Module) []CPIOEnt
 
 // pickModules returns a pack's modules to load at boot, and those to load later.
 func pickModules(ctx context.Context, p pack.Pack) (boot, late []kernel.Module, err error) {
+	return pick(ctx, func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) })
+}
+
+// CheckModules checks that an archive of lib/modules/RELEASE has all modules that a guest needs.
+func CheckModules(ctx context.Context, walk kernel.WalkFunc) error {
+	_, _, err := pick(ctx, walk)
+	return err
+}
+
+func pick(ctx context.Context, walk kernel.WalkFunc) (boot, late []kernel.Module, err error) {
 	set := needed()
-	walk := func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) }
 	tree, err := kernel.ReadModules(ctx, walk, Modules()...)
 	if err != nil {
 		return nil, nil, err

@@ -117,5 +117,8 @@ func openInISO(iso io.ReaderAt, name string) (*io.SectionReader, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s in the ISO image is not a file", name)
 	}
+	if _, err := content.ReadAt(make([]byte, 1), content.Size()-1); err != nil {
+		return nil, fmt.Errorf("the ISO image is cut short: it ends before %s does", name)
+	}
 	return content, nil
 }

@@ -41,6 +41,17 @@ func Pinned(arch vm.Arch) (Pins, error) {
 		Advise(fmt.Sprintf("The architectures are %s and %s.", vm.AMD64, vm.ARM64))
 }
 
+// AllPinned returns the pinned release for every architecture.
+func AllPinned() []Pins {
+	var all []Pins
+	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
+		if p, err := Pinned(arch); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // pin returns a file in Alpine's release folder.
 func pin(machine, flavour, suffix string, size int64, sha256 string) fetch.File {
 	name := fmt.Sprintf("alpine-%s-%s-%s%s", flavour, version, machine, suffix)
