@@ -1,12 +1,14 @@
 package boot
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/vm"
 )
 
 // TestNoLinkIsShared: nothing that a guest's root put in place of a shared folder is
@@ -14,10 +16,10 @@ import (
 func TestNoLinkIsShared(t *testing.T) {
 	for _, name := range []string{"shared", "agents"} {
 		home := config.Home(filepath.Join(t.TempDir(), "home"))
-		if err := makeFolders(home); err != nil {
+		if err := makeFolders(home, vm.Capabilities{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := makeFolders(home); err != nil {
+		if err := makeFolders(home, vm.Capabilities{}); err != nil {
 			t.Fatalf("a second time: %v", err)
 		}
 		path := filepath.Join(home.Workspace(), name)
@@ -34,15 +36,40 @@ func TestNoLinkIsShared(t *testing.T) {
 			if err := put(); err != nil {
 				t.Fatal(err)
 			}
-			if err := makeFolders(home); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+			if err := makeFolders(home, vm.Capabilities{}); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 				t.Errorf("%s in place of %s: %v", what, name, err)
 			}
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		if err := makeFolders(home); err != nil {
+		if err := makeFolders(home, vm.Capabilities{}); err != nil {
 			t.Errorf("after it was removed: %v", err)
+		}
+	}
+}
+
+// TestModes: where the guest takes whoever asked first for the owner of a shared folder, all
+// agents may write to it, and other users of this computer still cannot reach it. A folder of
+// an older version gets the mode too.
+func TestModes(t *testing.T) {
+	home := config.Home(filepath.Join(t.TempDir(), "home"))
+	everybody := vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody}}
+	asker := vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipAsker}}
+	for _, c := range []struct {
+		can  vm.Capabilities
+		want fs.FileMode
+	}{{everybody, 0o700}, {asker, 0o777}, {everybody, 0o700}} {
+		if err := makeFolders(home, c.can); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]fs.FileMode{
+			home.SharedFolder(): c.want, home.Output(): c.want,
+			filepath.Join(home.Workspace(), "agents"): 0o700, home.Workspace(): 0o700, filepath.Dir(home.Output()): 0o700,
+		} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%v: %s has mode %v, want %v (%v)", c.can.Ownership, path, info.Mode(), want, err)
+			}
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if err := makeFolders(s.home); err != nil {
+	if err := makeFolders(s.home, s.can); err != nil {
 		return Spec{}, err
 	}
 	// If one agent owned a file in a folder that agents share, the others could not
@@ -112,33 +112,50 @@ func addConsole(log string, err error) error {
 	return fault.Wrap("", "", err).Advise(advice)
 }
 
-const privateDir fs.FileMode = 0o700
+const (
+	privateDir fs.FileMode = 0o700
+	// openDir is for folders that agents share, on drivers without OwnershipEverybody. Their
+	// server shows whoever asks as the owner, and the guest caches that owner, so for a while
+	// the others are others. The folders above are private.
+	openDir fs.FileMode = 0o777
+)
 
 // makeFolders makes the folders that are shared with the guest. Root in an earlier
 // guest could write to the workspace, so anything but a folder is refused there: the
 // next guest would see what a link points to.
-func makeFolders(home config.Home) error {
+func makeFolders(home config.Home, can vm.Capabilities) error {
 	const op = "make folder"
+	common := privateDir
+	if !slices.Contains(can.Ownership, vm.OwnershipEverybody) {
+		common = openDir
+	}
 	workspace, err := home.Make(home.Workspace())
 	if err != nil {
 		return err
 	}
-	if _, err := home.Make(home.Output()); err != nil {
+	output, err := home.Make(home.Output())
+	if err != nil {
 		return err
+	}
+	if err := os.Chmod(output, common); err != nil { // the umask does not apply
+		return fault.New(fault.Unavailable, op, output, err).Advise("Make it a folder that you own.")
 	}
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
 		return fault.New(fault.Unavailable, op, workspace, err).Advise("Make it a folder that you own.")
 	}
 	defer root.Close()
-	for _, name := range []string{filepath.Base(home.SharedFolder()), "agents"} {
+	for name, mode := range map[string]fs.FileMode{filepath.Base(home.SharedFolder()): common, "agents": privateDir} {
 		path := filepath.Join(workspace, name)
-		if err := root.Mkdir(name, privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := root.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fault.New(fault.Unavailable, op, path, err).Advise("Make sure that you own the workspace and that its disk has free space.")
 		}
 		if info, err := root.Lstat(name); err != nil || !info.IsDir() {
 			return fault.New(fault.Rejected, op, path, cmp.Or(err, errors.New("the guest replaced this folder with something else"))).
 				Advise("Look at it and remove it. The next start makes the folder.")
+		}
+		if err := root.Chmod(name, mode); err != nil {
+			return fault.New(fault.Unavailable, op, path, err).Advise("Make it a folder that you own.")
 		}
 	}
 	return nil
