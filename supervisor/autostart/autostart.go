@@ -3,6 +3,7 @@ package autostart
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +29,10 @@ const (
 	// limit is how long the service manager may take. It waits for the daemon's
 	// end, and so for the guest's.
 	limit = 90 * time.Second
+	// settling is how long the manager may refuse to start a service whose predecessor
+	// has just ended, and pause the time between two attempts.
+	settling = 10 * time.Second
+	pause    = 200 * time.Millisecond
 	// labelDigits is how much of a home's digest is in its service's name.
 	labelDigits = 8
 )
@@ -50,6 +56,10 @@ type manager struct {
 	// reach succeeds if the manager can be used at all, running if a service runs.
 	reach, running string
 	load, unload   []string
+	// busy are the exit codes of load to try again after, and gone those of unload that
+	// mean that the service is not running or is about to end.
+	busy, gone []int
+	advice     string // for a command that fails
 }
 
 // New returns the service of a home with the program that runs now. On macOS, its
@@ -116,16 +126,59 @@ func (s Service) Install(ctx context.Context) error {
 	}
 	_, missing := os.Stat(file)
 	if missing == nil {
-		_ = s.run(ctx, op, s.manager.unload...) // it may have been stopped by hand
+		_ = s.stop(ctx, op) // it may have been stopped by hand
+	}
+	if _, err := s.home.Make(s.home.Logs()); err != nil {
+		return err
 	}
 	if err := config.WriteFile(file, s.description()); err != nil {
 		return err
 	}
-	err = s.run(ctx, op, s.manager.load...)
+	err = s.start(ctx, op)
 	if err != nil && missing != nil {
 		_ = s.Uninstall(context.WithoutCancel(ctx))
 	}
 	return err
+}
+
+// start starts the service. It tries again for a while if the manager is busy.
+func (s Service) start(ctx context.Context, op string) error {
+	for end := time.Now().Add(settling); ; {
+		err := s.run(ctx, op, s.manager.load...)
+		if !exitedWith(err, s.manager.busy) || time.Now().After(end) || !wait(ctx) {
+			return err
+		}
+	}
+}
+
+// stop stops the service and waits until it is gone: launchd answers before it is.
+func (s Service) stop(ctx context.Context, op string) error {
+	err := s.run(ctx, op, s.manager.unload...)
+	if exitedWith(err, s.manager.gone) {
+		err = nil
+	}
+	for end := time.Now().Add(limit); s.run(ctx, op, s.manager.running) == nil; {
+		if time.Now().After(end) || !wait(ctx) {
+			return cmp.Or(err, error(fault.Newf(fault.Timeout, op, s.label(), "it still runs").Advise("Try again.")))
+		}
+	}
+	return err
+}
+
+// exitedWith reports whether a command ended with one of the codes.
+func exitedWith(err error, codes []int) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && slices.Contains(codes, exit.ExitCode())
+}
+
+// wait pauses and reports whether ctx goes on.
+func wait(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
 }
 
 // Uninstall stops the service and removes it.
@@ -138,7 +191,7 @@ func (s Service) Uninstall(ctx context.Context) error {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return fault.Newf(fault.NotFound, op, file, "it is not installed").Advise("See what is: osaurus-sandbox service status")
 	}
-	failed := s.run(ctx, op, s.manager.unload...)
+	failed := s.stop(ctx, op)
 	if err := os.Remove(file); err != nil {
 		return errors.Join(failed, fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you, or remove the file yourself."))
 	}
@@ -192,7 +245,7 @@ func (s Service) run(ctx context.Context, op string, commands ...string) error {
 			return fault.New(fault.Unavailable, op, words[0], err).Advise("This system has neither systemd nor launchd. Start `osaurus-sandbox serve` with its own service manager.")
 		case err != nil:
 			return fault.Newf(fault.Execution, op, strings.Join(words, " "), "%w: %s", err, bytes.TrimSpace(out)).
-				Advise("Log in as that user, not with su or sudo: the service needs a session of its own. On a server: loginctl enable-linger")
+				Advise(s.manager.advice)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestLaunchdIsXML(t *testing.T) {
 			found++
 		}
 	}
-	if found != 2 {
+	if found != 2 || !strings.Contains(string(text), "/logs/daemon-start.log</string>") {
 		t.Errorf("program and home are there %d times:\n%s", found, text)
 	}
 }
@@ -51,10 +52,11 @@ func TestInstallAndUninstall(t *testing.T) {
 	works := manager{
 		folder: func() (string, error) { return dir, nil }, name: "LABEL", text: "%[2]s", quote: strings.TrimSpace,
 		reach: "true", running: "test -e FILE.runs", load: []string{"touch FILE.runs"}, unload: []string{"rm FILE.runs"},
+		advice: "log in",
 	}
 	fails := works
 	fails.reach, fails.load, fails.unload = "ls /no-session", []string{"ls /no-session"}, []string{"ls /no-session"}
-	s := Service{"/home/x", "/bin/program", works}
+	s := Service{config.Home(t.TempDir()), "/bin/program", works}
 	file, err := s.file()
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +100,68 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Error("the failure is not reported")
 	}
 	want(Status{})
+}
+
+// launchctl stands in for Apple's: bootout answers 36 and the job stays for three prints, as
+// apple/launchd does while a job ends; until then bootstrap fails with 5, and once more after.
+// A job that was disabled cannot be bootstrapped, nor one whose error file has no folder.
+const launchctl = `#!/bin/sh
+cd "$(dirname "$0")"
+echo "$1" >> calls
+case $1 in
+enable) touch enabled ;;
+bootout) [ -e job ] || exit 3; echo 3 > ending; exit 36 ;;
+print)
+  [ "${2#*/*/}" != "$2" ] || exit 0 # the session
+  if [ -e ending ]; then
+    n=$(cat ending); [ "$n" -gt 0 ] && echo $((n - 1)) > ending && exit 0
+    rm ending job
+  fi
+  [ -e job ] || exit 113 ;;
+bootstrap)
+  [ -e enabled ] && [ ! -e job ] || exit 5
+  [ -e late ] && rm late && exit 5
+  grep -q "$(cat home)/logs/daemon-start.log" "$3" && [ -d "$(cat home)/logs" ] || exit 78
+  touch job ;;
+esac
+`
+
+// TestLaunchctl installs, replaces and removes a service with a launchctl that takes its time.
+func TestLaunchctl(t *testing.T) {
+	bin, folder, home := t.TempDir(), t.TempDir(), config.Home(filepath.Join(t.TempDir(), "home"))
+	for name, text := range map[string]string{"launchctl": launchctl, "home": string(home)} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	m := launchd
+	m.folder = func() (string, error) { return folder, nil }
+	s := Service{home, "/bin/program", m}
+	for range 2 { // the second replaces the first
+		if err := os.WriteFile(filepath.Join(bin, "late"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := s.Status(t.Context()); err != nil || !status.Running || !status.Current {
+			t.Fatalf("%+v, %v", status, err)
+		}
+	}
+	if err := s.Uninstall(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "job")); err == nil {
+		t.Error("the job is still there")
+	}
+	calls, err := os.ReadFile(filepath.Join(bin, "calls"))
+	if err != nil || !strings.HasPrefix(string(calls), "enable\nbootstrap\n") {
+		t.Errorf("%q, %v", calls, err)
+	}
+	if strings.Contains(launchd.advice, "loginctl") {
+		t.Error("macOS has no loginctl")
+	}
 }
 
 func TestLabels(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 )
 
 // launchd is the service manager of macOS. ExitTimeOut is longer than the daemon takes
-// to stop a guest.
+// to stop a guest. bootout answers before the job is gone, and until then bootstrap fails
+// with 5, 36 or 37. A job that is not loaded is 3 or 113.
 var launchd = manager{
 	folder: func() (string, error) {
 		home, err := os.UserHomeDir()
@@ -45,6 +46,8 @@ var launchd = manager{
 	<integer>10</integer>
 	<key>ExitTimeOut</key>
 	<integer>60</integer>
+	<key>StandardErrorPath</key>
+	<string>%[3]s/logs/daemon-start.log</string>
 	<key>ProcessType</key>
 	<string>Interactive</string>
 </dict>
@@ -57,6 +60,9 @@ var launchd = manager{
 	},
 	reach:   "launchctl print gui/UID",
 	running: "launchctl print gui/UID/dev.LABEL",
-	load:    []string{"launchctl bootstrap gui/UID FILE"},
+	load:    []string{"launchctl enable gui/UID/dev.LABEL", "launchctl bootstrap gui/UID FILE"},
 	unload:  []string{"launchctl bootout gui/UID/dev.LABEL"},
+	busy:    []int{5, 36, 37},
+	gone:    []int{3, 36, 113},
+	advice:  "Log in to the Mac's desktop as that user: launchd has no session for ssh, su or sudo.",
 }

@@ -39,4 +39,5 @@ WantedBy=default.target
 	running: "systemctl --user is-active --quiet LABEL.service",
 	load:    []string{"systemctl --user daemon-reload", "systemctl --user enable LABEL.service", "systemctl --user restart LABEL.service"},
 	unload:  []string{"systemctl --user disable --now LABEL.service"},
+	advice:  "Log in as that user, not with su or sudo: the service needs a session of its own. On a server: loginctl enable-linger",
 }
