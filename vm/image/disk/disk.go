@@ -51,6 +51,7 @@ func create(path string, size int64) error {
 	if err := errors.Join(f.Truncate(size), expand(f), f.Sync()); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
+	excludeFromBackups(temp)
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}

@@ -1,0 +1,6 @@
+//go:build !darwin
+
+package disk
+
+// excludeFromBackups is for Time Machine, which only macOS has.
+func excludeFromBackups(string) {}
