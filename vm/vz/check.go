@@ -21,10 +21,23 @@ const wantFiles = 8192
 // each problem.
 func Check(_ context.Context, arch vm.Arch) []vm.Finding {
 	return []vm.Finding{
-		vm.NewFinding("macOS", "version "+productVersion(), checkHost(arch)),
+		checkVersion(arch, productVersion(), checkHost(arch)),
 		vm.NewFinding("entitlement", entitlement, tryMachine()),
-		vm.CheckFiles(wantFiles, fmt.Sprintf("sudo launchctl limit maxfiles %d unlimited (then log in again)", wantFiles)),
+		vm.CheckFiles(wantFiles, fmt.Sprintf("ulimit -n %d, in the shell that starts it (macOS 13 and later refuse launchctl limit maxfiles)", wantFiles)),
 	}
+}
+
+// checkVersion reports whether this macOS can run guests of an architecture. refused is the
+// result of checkHost.
+func checkVersion(arch vm.Arch, version string, refused error) vm.Finding {
+	f := vm.NewFinding("macOS", "version "+version, refused)
+	var major, minor int
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // 26 has no minor version
+	if f.Status == vm.FindingOK && arch == vm.AMD64 && major > 0 && (major < 15 || major == 15 && minor < 5) {
+		f.Status, f.Fix = vm.FindingMissing, "Update macOS to 15.5 or later, or import a pack with an older kernel."
+		f.Detail += " does not boot Linux 6.12 or newer on Intel Macs, and Alpine's kernel is newer"
+	}
+	return f
 }
 
 // tryMachine validates a small configuration, which fails in a program that is not

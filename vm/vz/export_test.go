@@ -5,4 +5,7 @@ package vz
 var (
 	NativeArch = nativeArch
 	Explain    = explain
+
+	KernelArgs   = kernelArgs
+	CheckVersion = checkVersion
 )

@@ -18,12 +18,20 @@ import (
 // kernelArgs are the driver's kernel arguments. The only console is hvc0. After a panic
 // the kernel waits, so that the machine can be ended (see panicGrace): a reset may not
 // end a machine of the framework.
-var kernelArgs = []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames=0"}
+// On an M4, guests see SVE and SME, which the framework does not carry through: programs that
+// use them end with SIGILL.
+func kernelArgs(arch vm.Arch) []string {
+	args := []string{"console=hvc0", "loglevel=6", "panic=10", "net.ifnames=0"}
+	if arch == vm.ARM64 {
+		args = append(args, "arm64.nosve", "arm64.nosme")
+	}
+	return args
+}
 
 // assemble puts a machine's hardware together.
 func assemble(cfg *vm.Config, line *serial) (*vz.VirtualMachineConfiguration, error) {
 	const op = "assemble machine"
-	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(slices.Concat(kernelArgs, cfg.KernelArgs), " "))}
+	options := []vz.LinuxBootLoaderOption{vz.WithCommandLine(strings.Join(slices.Concat(kernelArgs(cfg.Arch), cfg.KernelArgs), " "))}
 	if cfg.Initrd != "" {
 		options = append(options, vz.WithInitrd(cfg.Initrd))
 	}

@@ -49,6 +49,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestVersions: Intel Macs before 15.5 boot no current kernel, and guests on Apple silicon do
+// not see instructions that the framework does not carry through.
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]vm.FindingStatus{
+		"13.7.1": vm.FindingMissing, "15.4.1": vm.FindingMissing, "15.5": vm.FindingOK, "15.10": vm.FindingOK, "26": vm.FindingOK, "": vm.FindingOK,
+	} {
+		if f := vz.CheckVersion(vm.AMD64, version, nil); f.Status != want || (want == vm.FindingMissing) != strings.Contains(f.Fix, "15.5") {
+			t.Errorf("an Intel Mac with macOS %s: %+v", version, f)
+		}
+		if f := vz.CheckVersion(vm.ARM64, version, nil); f.Status != vm.FindingOK {
+			t.Errorf("Apple silicon with macOS %s: %+v", version, f)
+		}
+	}
+	if args := strings.Join(vz.KernelArgs(vm.ARM64), " "); !strings.Contains(args, "arm64.nosve arm64.nosme") {
+		t.Error(args)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	ns := func(code real.ErrorCode) error {
 		return &real.NSError{Domain: "VZErrorDomain", Code: int(code)}
