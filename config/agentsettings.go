@@ -25,15 +25,17 @@ type AgentSettings struct {
 // Limits bounds what an agent uses of the guest and of this computer. The meaning of zero
 // is at each field.
 type Limits struct {
-	CPUWeight  int // relative to other agents; the default is 100
-	CPUPercent int // of one processor; 0 is all processors
-	MemoryMB   int // 0 is half of the guest's
-	Processes  int
-	DiskMB     int // of its changes in the guest; 0 is half of the guest's disk
-	DiskFiles  int // like DiskMB
-	DiskMBps   int // read or written per second; 0 is no limit
-	HomeMB     int // of its home folder, on this computer; 0 is no limit
-	HomeFiles  int // like HomeMB
+	CPUWeight       int // relative to other agents; the default is 100
+	CPUPercent      int // of one processor; 0 is all processors
+	MemoryMB        int // 0 is half of the guest's
+	Processes       int
+	DiskMB          int // of its changes in the guest; 0 is half of the guest's disk
+	DiskFiles       int // like DiskMB
+	DiskMBps        int // read or written per second; 0 is no limit
+	NetworkMBps     int // sent and received per second; 0 is no limit
+	NetworkMBPerDay int // like NetworkMBps
+	HomeMB          int // of its home folder, on this computer; 0 is no limit
+	HomeFiles       int // like HomeMB
 }
 
 // The bounds of an agent's settings.
@@ -47,6 +49,7 @@ const (
 	minDiskMB, maxDiskMB        = 16, 1024 * maxDiskGB
 	minDiskFiles, maxDiskFiles  = 1000, 100_000_000 // one package has hundreds of files
 	minDiskMBps, maxDiskMBps    = 1, 100_000
+	minNetworkMB, maxNetworkMB  = 1, 100_000_000
 	usualWeight, usualProcesses = 100, 512
 	usualCommands               = 10 // the desktop app's
 )
@@ -83,6 +86,8 @@ func agentFields() table[AgentSettings] {
 		limit("diskMB", "disk space for what it installs and changes in the guest", minDiskMB, maxDiskMB, "half of the guest's disk", func(l *Limits) *int { return &l.DiskMB }),
 		limit("diskFiles", "files that it adds or changes in the guest", minDiskFiles, maxDiskFiles, "half of what the guest's disk can have", func(l *Limits) *int { return &l.DiskFiles }),
 		limit("diskMBps", "MB per second that it reads from its disk in the guest, and that it writes to it", minDiskMBps, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.DiskMBps }),
+		limit("networkMBps", "MB per second that it and its plugins send and receive", minNetworkMB, maxDiskMBps, "no limit", func(l *Limits) *int { return &l.NetworkMBps }),
+		limit("networkMBPerDay", "MB that it and its plugins send and receive in a day, from midnight UTC", minNetworkMB, maxNetworkMB, "no limit", func(l *Limits) *int { return &l.NetworkMBPerDay }),
 		limit("homeMB", "its home folder, on hosts that can enforce it", minDiskMB, maxDiskMB, "no limit", func(l *Limits) *int { return &l.HomeMB }),
 		limit("homeFiles", "files in its home folder, on hosts that can enforce it", minDiskFiles, maxDiskFiles, "no limit", func(l *Limits) *int { return &l.HomeFiles }),
 	}

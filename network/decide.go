@@ -53,6 +53,9 @@ func refused(t policy.Target, reason string) verdict {
 func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort) verdict {
 	t := policy.Target{Protocol: protocol, Addr: to.Addr(), Port: to.Port()}
 	addr := to.Addr()
+	if reason := g.bound(m, time.Now()); reason != "" {
+		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: reason}}
+	}
 	switch {
 	case to.Port() == portDNSPrivate:
 		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}}

@@ -145,8 +145,11 @@ func (g *Gateway) endFlows(gone []*member, cause error) {
 	}
 }
 
-// Recheck ends the flows of an agent that its policy no longer allows.
+// Recheck applies an agent's policy and limits to its open flows.
 func (g *Gateway) Recheck(a config.AgentID) {
+	if m := g.members.of(Subject{Agent: a}); m != nil {
+		g.bound(m, time.Now()) // its plugins' too
+	}
 	g.recheck(time.Now(), func(f *flow) bool { return f.member.subject.Agent == a })
 }
 

@@ -39,6 +39,9 @@ type Subject struct {
 type Options struct {
 	// Policy returns a subject's policy. It is called for each flow and must be fast.
 	Policy func(Subject) policy.Policy
+	// Limits returns the limits of an agent. It is called for each flow and must be fast. Nil sets
+	// none.
+	Limits func(config.AgentID) Limits
 	// Ask asks a person about a flow, and returns whether it is allowed. It returns when the
 	// context ends. Concurrent calls for the same destination are the caller's to join.
 	Ask func(context.Context, Subject, policy.Target) bool

@@ -80,7 +80,7 @@ func (g *Gateway) ping(f *flow, v verdict, from, to netip.Addr, request header.I
 	if err != nil {
 		return err
 	}
-	f.sent.Add(int64(n))
+	_ = f.pass(&f.sent, n)
 	reply := make(header.ICMPv4, len(request)+1)
 	if n, err = out.Read(reply); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (g *Gateway) ping(f *flow, v verdict, from, to netip.Addr, request header.I
 	if n < header.ICMPv4MinimumSize || n > len(request) || reply.Type() != header.ICMPv4EchoReply {
 		return fmt.Errorf("the answer is no echo reply")
 	}
-	f.received.Add(int64(n))
+	_ = f.pass(&f.received, n)
 	reply.SetIdent(request.Ident())
 	reply.SetSequence(request.Sequence())
 	reply.SetChecksum(0)

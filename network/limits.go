@@ -7,10 +7,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What one subject may have at a time. A flow costs the gateway two goroutines, a descriptor and
+// What an agent and its plugins may have at a time. A flow costs the gateway two goroutines, a descriptor and
 // what is under way, so these bound its memory.
 const (
-	// maxFlows is the number of TCP connections of a subject. A browser has at most 256.
+	// maxFlows is the number of TCP connections. A browser has at most 256.
 	maxFlows = 256
 	// maxHalfOpen is the number of connections that are being made: 32 workers of a package
 	// manager for 4 programs.
@@ -94,8 +94,9 @@ func (l *limit) take() bool {
 
 func (l *limit) give() { l.used.Add(-1) }
 
-// budget is what one subject may have.
+// budget is what an agent and its plugins may have together.
 type budget struct {
+	traffic                                          *traffic
 	fresh                                            *rate.Limiter
 	refusals                                         rate.Sometimes
 	flows, halfOpen, held, datagrams, pings, queries limit
@@ -103,6 +104,7 @@ type budget struct {
 
 func newBudget() *budget {
 	return &budget{
+		traffic:   newTraffic(),
 		fresh:     rate.NewLimiter(newFlowsPerSecond, newFlowsBurst),
 		refusals:  rate.Sometimes{Interval: time.Second},
 		flows:     limit{max: maxFlows},

@@ -25,6 +25,7 @@ type members struct {
 
 	mu        sync.Mutex
 	bySubject map[Subject]*member
+	budgets   map[config.AgentID]*budget
 	next      netip.Addr
 	resting   map[netip.Addr]time.Time
 }
@@ -33,6 +34,7 @@ func newMembers() *members {
 	root := &member{addr: subnet.Guest().Addr(), budget: newBudget()}
 	m := &members{
 		bySubject: map[Subject]*member{root.subject: root},
+		budgets:   map[config.AgentID]*budget{},
 		next:      subnet.RoomRouter(),
 		resting:   map[netip.Addr]time.Time{},
 	}
@@ -67,7 +69,10 @@ func (m *members) join(s Subject, now time.Time) (joined *member, isNew bool, er
 		return nil, false, fault.Newf(fault.Unavailable, "give a room an address", string(s.Agent), "all addresses are in use").
 			Advise("Remove agents that are not needed, or wait some minutes if many were removed just now.")
 	}
-	joined = &member{subject: s, addr: addr, budget: newBudget()}
+	if m.budgets[s.Agent] == nil {
+		m.budgets[s.Agent] = newBudget()
+	}
+	joined = &member{subject: s, addr: addr, budget: m.budgets[s.Agent]}
 	m.bySubject[s] = joined
 	byAddr := maps.Clone(*m.byAddr.Load())
 	byAddr[addr] = joined
@@ -108,6 +113,7 @@ func (m *members) leave(a config.AgentID, now time.Time) []*member {
 			m.resting[known.addr] = now
 		}
 	}
+	delete(m.budgets, a)
 	m.byAddr.Store(&byAddr)
 	return left
 }

@@ -208,8 +208,9 @@ func (f *flow) copySome(dst, src end, count *atomic.Int64, buf []byte) error {
 			if _, err := dst.Write(buf[:n]); err != nil {
 				return err
 			}
-			count.Add(int64(n))
-			f.touch()
+			if err := f.pass(count, n); err != nil {
+				return err
+			}
 		}
 		if err != nil || n < len(buf) {
 			return err

@@ -58,8 +58,7 @@ func (c *connection) first(patience time.Duration) (first []byte, kind hello.Kin
 		first = slices.Grow(first, min(max(len(first), firstBuffer), hello.MaxFirst))
 		n, err := c.in.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
-		c.flow.sent.Add(int64(n))
-		c.flow.touch()
+		_ = c.flow.pass(&c.flow.sent, n)
 		kind, name, complete := hello.Sniff(first)
 		if complete || err != nil {
 			if !complete && len(first) > 0 {
@@ -245,14 +244,16 @@ func (c *countedConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := c.guestConn.Read(p)
-	c.flow.sent.Add(int64(n))
-	c.flow.touch()
+	if over := c.flow.pass(&c.flow.sent, n); err == nil {
+		err = over
+	}
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.guestConn.Write(p)
-	c.flow.received.Add(int64(n))
-	c.flow.touch()
+	if over := c.flow.pass(&c.flow.received, n); err == nil {
+		err = over
+	}
 	return n, err
 }

@@ -140,10 +140,10 @@ func (f *flow) copyDatagrams(dst io.Writer, src readable, count *atomic.Int64) {
 		buf := f.gateway.datagrams.get()
 		n, err := src.Read(*buf)
 		if err == nil {
-			if _, err := dst.Write((*buf)[:n]); err == nil {
-				count.Add(int64(n))
-			}
 			f.touch()
+			if _, err := dst.Write((*buf)[:n]); err == nil {
+				_ = f.pass(count, n) // it ends the flow itself
+			}
 		}
 		f.gateway.datagrams.put(buf)
 		if err != nil && f.failed(err) {

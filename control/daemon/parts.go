@@ -187,6 +187,7 @@ func (d *daemon) gateway() network.Options {
 	return network.Options{
 		Policy: func(s network.Subject) policy.Policy { return d.api.Policies.Of(s) },
 		Ask:    func(ctx context.Context, s network.Subject, t policy.Target) bool { return d.asker.Ask(ctx, s, t) },
+		Limits: func(a config.AgentID) network.Limits { return d.api.Policies.Limits(a) },
 		Record: func(f network.Flow) { d.api.Flows.Record(f) },
 		Opens: func(s network.Subject, host string, o *intercept.Options) bool {
 			name := config.AgentName("")

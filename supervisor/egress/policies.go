@@ -63,6 +63,7 @@ type Policies struct {
 // cached is an agent's policy without answers, and the home's rules that are in it.
 type cached struct {
 	policy policy.Policy
+	limits network.Limits
 	home   config.Settings
 }
 
@@ -80,10 +81,11 @@ func (p *Policies) Of(s network.Subject) policy.Policy {
 	home := p.Home()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	answer, ok := p.ofAgent(s.Agent, home)
+	known, ok := p.ofAgent(s.Agent, home)
 	if !ok {
 		return policy.Policy{}
 	}
+	answer := known.policy
 	answer.Local = p.networks()
 	if rules := p.sessions[s]; len(rules) > 0 {
 		answer.Rules = slices.Concat(answer.Rules, rules)
@@ -94,8 +96,17 @@ func (p *Policies) Of(s network.Subject) policy.Policy {
 	return answer
 }
 
-// ofAgent returns an agent's policy without answers. The caller holds mu.
-func (p *Policies) ofAgent(agent config.AgentID, home config.Settings) (policy.Policy, bool) {
+// Limits returns the limits of an agent's traffic.
+func (p *Policies) Limits(agent config.AgentID) network.Limits {
+	home := p.Home()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, _ := p.ofAgent(agent, home)
+	return known.limits
+}
+
+// ofAgent returns what is known of an agent. The caller holds mu.
+func (p *Policies) ofAgent(agent config.AgentID, home config.Settings) (cached, bool) {
 	select {
 	case <-p.changed:
 		p.changed = p.Agents.Changed() // before the settings are read
@@ -103,19 +114,22 @@ func (p *Policies) ofAgent(agent config.AgentID, home config.Settings) (policy.P
 	default:
 	}
 	if c, ok := p.cache[agent]; ok && c.home.Network == home.Network && same(c.home.NetworkRules, home.NetworkRules) {
-		return c.policy, true
+		return c, true
 	}
 	settings := config.AgentDefaults()
 	if agent != "" {
 		found, err := p.Agents.Get(string(agent))
 		if err != nil {
-			return policy.Policy{}, false
+			return cached{}, false
 		}
 		settings = found.Settings
 	}
-	c := cached{policy.Of(home, settings), home}
+	const megabyte = 1 << 20
+	c := cached{policy.Of(home, settings), network.Limits{
+		BytesPerSecond: int64(settings.Limits.NetworkMBps) * megabyte, BytesPerDay: int64(settings.Limits.NetworkMBPerDay) * megabyte,
+	}, home}
 	p.cache[agent] = c
-	return c.policy, true
+	return c, true
 }
 
 // same reports whether two lists are one. Settings are replaced, never changed in place.
