@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -351,6 +352,7 @@ type world struct {
 	t       *testing.T
 	backend *fakeBackend
 	record  *record
+	awake   atomic.Int32 // assertions that are held
 }
 
 // by is the cause of commands of tests.
@@ -368,12 +370,17 @@ func newWorld(t *testing.T, settings string, change func(*fakeBackend)) *world {
 	if err := os.WriteFile(home.SettingsFile(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := machine.New(t.Context(), machine.Options{Home: home, Record: w.record, Backend: w.backend})
+	s, err := machine.New(t.Context(), machine.Options{Home: home, Record: w.record, Backend: w.backend, Awake: w.stayAwake})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Machine = s
 	return w
+}
+
+func (w *world) stayAwake() func() {
+	w.awake.Add(1)
+	return func() { w.awake.Add(-1) }
 }
 
 // inWorld runs a test in synthetic time, with a machine that is closed afterwards.
@@ -404,6 +411,9 @@ func (w *world) close() {
 	}
 	if g := w.running(); g != nil && !g.over() {
 		w.t.Error("a guest runs after Close")
+	}
+	if n := w.awake.Load(); n != 0 {
+		w.t.Errorf("%d assertions are held after Close", n)
 	}
 }
 

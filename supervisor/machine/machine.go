@@ -38,6 +38,9 @@ type Options struct {
 	// Record records the events; it may be nil.
 	Record Recorder
 	Log    *slog.Logger // for messages without an event; nil discards
+	// Awake keeps this computer awake while the guest is used. Nil is macOS's own way, and
+	// nothing on other systems.
+	Awake Awake
 	// Backend, if not nil, replaces the one that works on Home with Driver.
 	Backend Backend
 }
@@ -85,6 +88,12 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 	s := &Machine{home: o.Home, backend: o.Backend, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), record: o.Record, settings: file.Settings()}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.work.Go(s.watchHost)
+	if o.Awake == nil {
+		o.Awake = caffeinated()
+	}
+	if o.Awake != nil {
+		s.work.Go(func() { s.stayAwake(o.Awake) })
+	}
 
 	accelerator, err := o.Backend.Check(ctx)
 	s.mu.Lock()

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// awakeFor is how long this computer stays awake after the last command: an agent pauses to
+// think between two.
+const awakeFor = time.Minute
+
+// Awake keeps this computer from sleeping by itself until release is called.
+type Awake func() (release func())
+
+// stayAwake keeps this computer awake while commands run in the guest or an operation is in
+// progress. A closed lid and a person's command still put it to sleep.
+func (s *Machine) stayAwake(awake Awake) {
+	var release func()
+	defer func() {
+		if release != nil {
+			release()
+		}
+	}()
+	var status Status
+	var lastUsed time.Time
+	for {
+		used := status.Commands > 0 || status.Operation != ""
+		if used && release == nil {
+			release = awake()
+		}
+		ctx, cancel := s.life, context.CancelFunc(func() {})
+		if !used && release != nil {
+			ctx, cancel = context.WithDeadline(s.life, lastUsed.Add(awakeFor))
+		}
+		next, err := s.Next(ctx, status.Revision)
+		idle := ctx.Err() != nil
+		cancel()
+		if used {
+			lastUsed = time.Now()
+		}
+		switch {
+		case s.life.Err() != nil:
+			return
+		case idle:
+			release()
+			release = nil
+		case err == nil:
+			status = next
+		}
+	}
+}
+
+// caffeinated returns macOS's own program for this, which ends with this process, or nil on
+// other systems. A desktop's Linux asks its user instead.
+func caffeinated() Awake {
+	if runtime.GOOS != "darwin" {
+		return nil
+	}
+	return func() func() { return child("/usr/bin/caffeinate", "-i", "-w", strconv.Itoa(os.Getpid())) }
+}
+
+// child starts a program and returns what ends it. A program that does not start is no reason
+// to run nothing.
+func child(name string, args ...string) (end func()) {
+	cmd := exec.Command(name, args...)
+	if cmd.Start() != nil {
+		return func() {}
+	}
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
