@@ -10,8 +10,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// TestNetworkRuleNames is the table of exact semantics of names: case N09.
-func TestNetworkRuleNames(t *testing.T) {
+// TestN09NetworkRuleNames is the table of exact semantics of names: case N09.
+func TestN09NetworkRuleNames(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{ // want is canonical, or "!" and what the error says
 		{"allow api.example.org", "allow api.example.org"},
 		{"allow api.example.org.", "allow api.example.org"},

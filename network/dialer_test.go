@@ -114,7 +114,7 @@ func TestProxyThatIsSilent(t *testing.T) {
 	}
 }
 
-func TestTheAddressIsDialedAndNotTheName(t *testing.T) {
+func TestN06TheAddressIsDialed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -305,7 +305,7 @@ func TestDatagramsAreRelayed(t *testing.T) {
 	}
 }
 
-func TestRefusedDatagramsAreUnreachable(t *testing.T) {
+func TestN04RefusedDatagramsAreUnreachable(t *testing.T) {
 	l := newLab(t)
 	c, err := l.guest.DialUDP(l.alice, netip.MustParseAddrPort("198.51.100.9:5000"))
 	if err != nil {

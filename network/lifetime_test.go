@@ -36,7 +36,7 @@ func echoes(c net.Conn) error {
 	return err
 }
 
-func TestRecheckEndsWhatIsNoLongerAllowed(t *testing.T) { // N16
+func TestN16RecheckEndsFlows(t *testing.T) { // N16
 	l := newLab(t)
 	other := netip.MustParseAddr("203.0.113.6")
 	rule := func(addrs ...netip.Addr) func(policy.Target) policy.Decision {

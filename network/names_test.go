@@ -177,7 +177,7 @@ func TestRulesForRequestsAreEnforced(t *testing.T) {
 	}
 }
 
-func TestServerNameMustAgreeWithTheName(t *testing.T) {
+func TestN07ServerNameMustAgree(t *testing.T) {
 	l := byName(t)
 	var hellos atomic.Int64
 	l.internet.Serve(t, netip.AddrPortFrom(server, 443), func(c net.Conn) {
@@ -234,7 +234,7 @@ func TestServersThatSpeakFirstAreHeard(t *testing.T) {
 	}
 }
 
-func TestAddressesWithoutNamesNeedARuleWithAddresses(t *testing.T) {
+func TestN02AddressesWithoutNames(t *testing.T) {
 	l := byName(t)
 	literal := netip.MustParseAddr("198.51.100.1")
 	everything, prefix := allowed, allowed

@@ -28,8 +28,8 @@ func value(t *testing.T, text string) secrets.Value {
 	return v
 }
 
-// TestValueShowsNothing formats and marshals a value in every way.
-func TestValueShowsNothing(t *testing.T) {
+// TestS09ValueShowsNothing formats and marshals a value in every way.
+func TestS09ValueShowsNothing(t *testing.T) {
 	v := value(t, canary)
 	type open struct{ V secrets.Value }
 	type closed struct {
@@ -85,8 +85,8 @@ func holding(v secrets.Value, p *secrets.Value, it any) {
 	panic(p)
 }
 
-// TestPanicShowsNothing checks a panic's output.
-func TestPanicShowsNothing(t *testing.T) {
+// TestS09PanicShowsNothing checks a panic's output.
+func TestS09PanicShowsNothing(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), panics+"=1", "GOTRACEBACK=system")
 	out, err := cmd.CombinedOutput()
@@ -98,7 +98,7 @@ func TestPanicShowsNothing(t *testing.T) {
 	}
 }
 
-func TestParseValue(t *testing.T) {
+func TestS07ParseValue(t *testing.T) {
 	for _, good := range []string{"x", " ", "a\nb\n", "pässwörd 🔑", strings.Repeat("x", secrets.MaxValueSize)} {
 		if v, err := secrets.ParseValue(good); err != nil || v.Reveal() != good || v.Check() != nil {
 			t.Errorf("%.10q: %v", good, err)

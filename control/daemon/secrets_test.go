@@ -223,7 +223,7 @@ func TestSecretOfARunningCommand(t *testing.T) {
 
 // Asking for a secret returns when it is answered or cancelled, when the agent is deleted,
 // or when the daemon ends.
-func TestSecretIsAsked(t *testing.T) {
+func TestS05SecretIsAsked(t *testing.T) {
 	home := secretHome(t)
 	client, end := serve(t, daemon.Options{Home: home})
 	alice := newDesk(t, client, "alice")

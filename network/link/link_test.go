@@ -69,7 +69,7 @@ func changed(f []byte, at int, value byte) []byte {
 	return f
 }
 
-func TestOnlyFramesForTheLinkPassAndNoneEndsIt(t *testing.T) {
+func TestN13OnlyFramesForTheLinkPass(t *testing.T) {
 	e, far, r := open(t)
 	good := frame(allowedSource, "hello")
 	alien := [][]byte{

@@ -97,7 +97,7 @@ func TestRefusedNamesAreHeld(t *testing.T) {
 }
 
 // A name whose addresses are local is refused with the reason; of mixed ones, the others are told.
-func TestPrivateAddresses(t *testing.T) {
+func TestN05PrivateAddresses(t *testing.T) {
 	u := newUpstream(t)
 	g := serve(t, u, nil)
 	u.add("mixed.org", "0 IN A 10.0.0.1", "0 IN A 192.0.2.1", "0 IN A 169.254.169.254")

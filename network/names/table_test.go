@@ -23,7 +23,7 @@ func room(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 198<<24|18<<16|129<<8+uint32(i))))
 }
 
-func TestTableKeepsSubjectsApart(t *testing.T) {
+func TestN14TableKeepsSubjectsApart(t *testing.T) {
 	table := names.NewTable()
 	table.Remember(alice, "a.org", []netip.Addr{web}, time.Minute)
 	table.Remember(alice, "b.org", []netip.Addr{netip.AddrFrom16(web.As16())}, time.Minute)

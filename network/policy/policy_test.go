@@ -187,8 +187,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestClosedRanges checks that mode open reaches no special address, however it is written.
-func TestClosedRanges(t *testing.T) {
+// TestN11N12ClosedRanges checks that mode open reaches no special address, however it is written.
+func TestN11N12ClosedRanges(t *testing.T) {
 	p := Policy{Mode: config.NetworkOpen, Rules: rules(t, "allow *", "allow 0.0.0.0/0", "allow ::/0", "allow @github")}
 	for _, text := range []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.255.254", "169.254.169.254",

@@ -34,7 +34,7 @@ func set(t testing.TB, values ...string) (list []redact.Secret) {
 	return list
 }
 
-func TestText(t *testing.T) {
+func TestS11Text(t *testing.T) {
 	const token = "sk-0123456789"
 	pem := "-----BEGIN-----\nAAAABBBB\nCCCC\n-----END-----\n"
 	for _, tc := range []struct {
@@ -211,8 +211,8 @@ func TestEmptyFirstPiece(t *testing.T) {
 	}
 }
 
-// TestLikeNaive compares Scrubber with the naive one.
-func TestLikeNaive(t *testing.T) {
+// TestS04LikeNaive compares Scrubber with the naive one.
+func TestS04LikeNaive(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	word := func(letters string, most int) string {

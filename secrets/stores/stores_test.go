@@ -11,8 +11,8 @@ import (
 	"osaurus-sandbox/secrets/secretstest"
 )
 
-// TestNeverAnother checks that an absent store is never replaced by another, such as the file.
-func TestNeverAnother(t *testing.T) {
+// TestS08NeverAnother checks that an absent store is never replaced by another, such as the file.
+func TestS08NeverAnother(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
 	home := config.Home(t.TempDir())
 	k := secrets.Key{Agent: secretstest.Alice, Name: "TOKEN"}

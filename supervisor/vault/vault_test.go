@@ -124,7 +124,7 @@ func (r *rig) set(k secrets.Key, text string) {
 
 // A plugin's secrets come before the agent's own, a plugin that is installed gets
 // those that it declares, and nobody gets another agent's. All of it is in the audit.
-func TestGet(t *testing.T) {
+func TestS10Get(t *testing.T) {
 	r := newRig(t, declared{"strict": {"TOKEN"}, "empty": nil})
 	r.set(key("", "TOKEN"), canary+"-own")
 	r.set(key("", "OTHER"), canary+"-other")
@@ -174,7 +174,7 @@ func TestGet(t *testing.T) {
 }
 
 // A read that cannot be audited fails.
-func TestGetWithoutAudit(t *testing.T) {
+func TestS10GetWithoutAudit(t *testing.T) {
 	r := newRig(t, nil)
 	r.set(key("", "TOKEN"), canary)
 	broken, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
