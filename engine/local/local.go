@@ -54,14 +54,11 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 		return nil, fault.Newf(fault.Rejected, op, "", "it runs commands on this computer and not in a VM").
 			Advise("Use a room. If this is for development and you know what you do, ask for the UNSAFE one explicitly.")
 	}
-	for _, path := range opts.Readable {
-		if !filepath.IsAbs(path) {
-			return nil, fault.Newf(fault.InvalidArgs, op, path, "a readable path must be absolute").Advise("Use an absolute path.")
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, unreachable(op, path, err)
-		}
+	readable, err := realPaths(op, opts.Readable)
+	if err != nil {
+		return nil, err
 	}
+	opts.Readable = readable
 	if os.Args[0] == monitorName {
 		// A helper that does not call Helper would start helpers forever.
 		return nil, withoutHelper(op)
@@ -78,6 +75,22 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// realPaths returns the paths without links.
+func realPaths(op string, paths []string) ([]string, error) {
+	var all []string
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			return nil, fault.Newf(fault.InvalidArgs, op, path, "a readable path must be absolute").Advise("Use an absolute path.")
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, unreachable(op, path, err)
+		}
+		all = append(all, real)
+	}
+	return all, nil
 }
 
 // unreachable returns the fault for a path that cannot be read, with advice.

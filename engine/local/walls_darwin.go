@@ -3,8 +3,8 @@ package local
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,9 +28,12 @@ func available() error {
 // mostCore is the limit of the size of core files.
 const mostCore = 0
 
-// selfProgram returns the path of this program.
+// selfProgram returns the real path of this program, since Seatbelt compares real paths.
 func selfProgram() string {
 	path, _ := os.Executable()
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
 	return path
 }
 
@@ -42,40 +45,6 @@ func childProgram(c spec) ([]string, *syscall.SysProcAttr) {
 		args = append(args, "-D", "READABLE"+strconv.Itoa(i)+"="+path)
 	}
 	return append(args, "-p", profile(c), selfProgram(), childName), &syscall.SysProcAttr{Setpgid: true}
-}
-
-// profile returns the Seatbelt profile. Paths are parameters, so they need no quoting.
-func profile(c spec) string {
-	var p strings.Builder
-	p.WriteString(`(version 1)
-(deny default)
-(import "system.sb")
-(allow process-fork)
-(allow process-exec*)
-(allow process-info* (target same-sandbox))
-(allow signal (target same-sandbox))
-(allow sysctl-read)
-(allow file-read-metadata)
-(allow file-read*
-  (literal "/") (literal (param "SELF"))
-  (subpath "/bin") (subpath "/sbin") (subpath "/usr") (subpath "/opt") (subpath "/System") (subpath "/Library/Developer")
-  (subpath "/Library/Apple") (subpath "/private/etc/ssl") (subpath "/private/var/db/timezone") (subpath "/private/var/select")
-  (literal "/private/etc/passwd") (literal "/private/etc/hosts") (literal "/private/etc/resolv.conf") (literal "/private/etc/services")
-  (subpath "/dev/fd") (literal "/dev/null") (literal "/dev/zero") (literal "/dev/random") (literal "/dev/urandom")
-  (subpath (param "WORKSPACE")) (subpath (param "SCRATCH")))
-(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))
-(allow file-write* (subpath (param "SCRATCH")))
-`)
-	if !c.ReadOnly {
-		p.WriteString("(allow file-write* (subpath (param \"WORKSPACE\")))\n")
-	}
-	for i := range c.Readable {
-		p.WriteString("(allow file-read* (subpath (param \"READABLE" + strconv.Itoa(i) + "\")))\n")
-	}
-	if c.Network {
-		p.WriteString("(allow network-outbound (remote ip))\n(allow network-inbound (local ip))\n(allow network-bind (local ip))\n(allow system-socket)\n")
-	}
-	return p.String()
 }
 
 // holdAll does nothing: the command is in a process group.
