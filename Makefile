@@ -1,7 +1,6 @@
 # Osaurus Sandbox. `make help` lists the targets.
 
-SHELL       := /bin/bash
-.SHELLFLAGS := -euo pipefail -c
+SHELL       := scripts/shell
 .DEFAULT_GOAL := build
 
 export PATH := $(PATH):/usr/local/go/bin
@@ -25,8 +24,9 @@ TEST = $(GO) test -vet=off
 # With the stand-in for vz, the macOS driver's own code runs on Linux.
 STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
 
-# Identity that signs the macOS program; "-" is ad hoc, which is enough on one's own Mac.
-SIGN_AS ?= -
+# Identity that signs the macOS program: a certificate's name, "-" for ad hoc, or nothing for the
+# first certificate of Apple's in the Keychain, if any. See scripts/sign.
+SIGN_AS ?=
 
 # Without this, every test binary waits a second for late races when it ends.
 export GORACE := atexit_sleep_ms=20

@@ -1,0 +1,54 @@
+package archtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestShell: a recipe ends at its first failure, also with macOS's make 3.81, which ignores
+// .SHELLFLAGS.
+func TestShell(t *testing.T) {
+	if text := read(t, "Makefile"); !strings.Contains(text, "SHELL       := scripts/shell\n") || strings.Contains(text, ".SHELLFLAGS") || strings.Contains(text, ".ONESHELL") {
+		t.Error("the Makefile needs what make 3.81 does not have")
+	}
+	for command, want := range map[string]bool{"true": true, "false; true": false, "false | true": false, "echo $unset_variable": false} {
+		if err := exec.Command(filepath.Join(root, "scripts/shell"), "-c", command).Run(); (err == nil) != want {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+}
+
+// TestSign runs scripts/sign with programs in place of Apple's, which print what they are given.
+func TestSign(t *testing.T) {
+	const hash = "0123456789012345678901234567890123456789"
+	identities := map[string]string{
+		"none": "     0 valid identities found\n",
+		"own":  "  1) " + hash + " \"My Own Certificate\"\n     1 valid identities found\n",
+		"free": "  1) " + hash + " \"Apple Development: a@b.c (TEAM123456)\"\n     1 valid identities found\n",
+		"both": "  1) " + hash + " \"Apple Development: a@b.c (TEAM123456)\"\n  2) " + hash + " \"Developer ID Application: A B (TEAM123456)\"\n",
+	}
+	for _, c := range []struct{ has, as, want, not string }{
+		{"none", "", "--sign - program", "--timestamp"},
+		{"own", "", "--sign - program", "--timestamp"},
+		{"free", "", "--sign Apple Development: a@b.c (TEAM123456) program", "--timestamp"},
+		{"both", "", "--options runtime --timestamp --identifier ai.osaurus.sandbox", "Apple Development"},
+		{"both", "-", "--sign - program", "Developer ID"},
+		{"none", "My Own Certificate", "--sign My Own Certificate program", "--timestamp"},
+	} {
+		bin := t.TempDir()
+		for name, text := range map[string]string{"security": "cat <<'E'\n" + identities[c.has] + "E", "codesign": `echo "$*"`} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command(filepath.Join(root, "scripts/sign"), "program")
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SIGN_AS="+c.as)
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), c.want) || strings.Contains(string(out), c.not) {
+			t.Errorf("with %s and SIGN_AS=%q: %v, %s", c.has, c.as, err, out)
+		}
+	}
+}
