@@ -59,6 +59,8 @@ type Options struct {
 	// Dialer reaches the outside. Nil is this computer's network, with its proxy settings.
 	Dialer Dialer
 	Log    *slog.Logger
+	// Now is the clock by which told addresses are forgotten. Nil is time.Now.
+	Now func() time.Time
 }
 
 // Dialer reaches the outside. Tests replace it.
@@ -136,6 +138,9 @@ func newGateway(o Options) *Gateway {
 		allFlows: limit{max: maxAllFlows}, allHalfOpen: limit{max: maxAllHalfOpen},
 		flows:    map[*flow]struct{}{},
 		attempts: map[stack.TransportEndpointID]*attempt{},
+	}
+	if o.Now != nil {
+		g.names.Now = o.Now
 	}
 	if g.dialer == nil {
 		g.dialer = newHostDialer()

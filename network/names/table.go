@@ -28,6 +28,8 @@ const (
 // Table has the addresses that each subject was told for names. A subject is the address of a room.
 // The oldest pairs go when there are too many.
 type Table struct {
+	Now func() time.Time // replaced before use, if at all
+
 	mu       sync.Mutex
 	subjects map[netip.Addr]*subject
 	pairs    int
@@ -53,7 +55,7 @@ type book struct {
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{subjects: map[netip.Addr]*subject{}} }
+func NewTable() *Table { return &Table{Now: time.Now, subjects: map[netip.Addr]*subject{}} }
 
 func newBook() *book {
 	return &book{list.New(), map[string][]*list.Element{}, map[netip.Addr][]*list.Element{}}
@@ -63,7 +65,7 @@ func newBook() *book {
 func (t *Table) Remember(who netip.Addr, name string, addrs []netip.Addr, ttl time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := t.Now()
 	s := t.subject(who)
 	for first := s.told.order.Front(); first != nil && now.After(first.Value.(*pair).until); first = s.told.order.Front() {
 		t.remove(s.told, first)
@@ -78,7 +80,7 @@ func (t *Table) Remember(who netip.Addr, name string, addrs []netip.Addr, ttl ti
 func (t *Table) Lookup(who, addr netip.Addr) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, now := t.subjects[who], time.Now()
+	s, now := t.subjects[who], t.Now()
 	if s == nil {
 		return nil
 	}

@@ -3,10 +3,10 @@ package boot_test
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,55 +17,55 @@ import (
 
 var updateRefusals = flag.Bool("update-refusals", false, "write what programs print when they are refused to testdata")
 
-// refusalForms are the forms of a refusal, as URLs for an agent who may only reach what rules name.
-func refusalForms() []struct{ name, url string } {
-	return []struct{ name, url string }{
-		{"page", "http://refused.example/"},
-		{"alert", "https://refused.example/"},
-		{"reset", "http://refused.example:81/"},
-		{"prohibited", "http://192.168.1.10:81/"},
-		{"name", "http://gone.wild.example/"},
-	}
+// Each form of a refusal, as URLs for an agent who may only reach what rules name.
+const (
+	aPage      = "http://refused.example/"
+	anAlert    = "https://refused.example/"
+	aReset     = "http://refused.example:81/"
+	prohibited = "http://192.168.1.10:81/"
+	noName     = "http://gone.wild.example/"
+)
+
+// refusedClient is a program that is refused in each form.
+type refusedClient struct {
+	name, needs string
+	script      string   // prints a line "== NAME TARGET" and what follows, for each of "$@"
+	targets     []string // nil is each form
 }
 
-// refusedClients are programs and how each asks for the URL in $1. They try once, where they would
-// try again with pauses.
-func refusedClients() []struct{ name, needs, script string } {
-	return []struct{ name, needs, script string }{
-		{"curl", "curl", `curl -sS "$1"`},
-		{"curl -f", "curl", `curl -fsS "$1"`},
-		{"wget", "wget", `wget -O /dev/null "$1"`},
-		{"git", "git", `git ls-remote "$1"`},
-		{"urllib", "python3", `python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "$1" 2>&1 | tail -n 1`},
-		{"requests", "python3", `python3 -c 'import pip._vendor.requests' 2>/dev/null || exit 99; python3 -c 'import sys, pip._vendor.requests as r; r.get(sys.argv[1]).raise_for_status()' "$1" 2>&1 | tail -n 1`},
-		{"pip", "pip3", `pip3 --no-cache-dir --disable-pip-version-check download --no-deps --retries 1 --trusted-host refused.example --trusted-host gone.wild.example --trusted-host 192.168.1.10 --index-url "$1" six`},
-		{"npm", "npm", `npm view left-pad --fetch-retries=0 --registry "$1"`},
-		{"fetch", "node", `node -e 'fetch(process.argv[1]).then(async a => console.log(a.status, a.statusText, await a.text()), e => console.log(e.message, e.cause.code, e.cause.message))' "$1"`},
-		{"apt", "apt-get", `d=$(mktemp -d) && mkdir -p "$d"/lists/partial && echo "deb [trusted=yes] $1 stable main" >"$d"/list && apt-get -o Dir::Etc::sourcelist="$d"/list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$d"/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User= -o Acquire::Retries=0 update`},
-		{"apk", "/sbin/apk", `/sbin/apk --wait 60 --repositories-file /dev/null --repository "$1" --no-cache update 2>&1 >/dev/null`},
+// refusedClients are programs as people run them, without pauses and time-outs that a busy
+// computer meets. The slowest is first. What takes seconds to start asks for all targets at once.
+func refusedClients() []refusedClient {
+	const (
+		python = "python3 -c 'import sys, traceback\n"
+		loop   = "for url in sys.argv[1:]:\n  print(\"==\", \"NAME\", url, flush=True)\n"
+		reason = "  except Exception as e: print(traceback.format_exception_only(e)[-1])\n' \"$@\""
+	)
+	ssh := []string{"-p 443 refused.example", "refused.example", "192.168.1.10", "gone.wild.example"}
+	return []refusedClient{
+		{"npm", "npm", `each 'node --jitless --single-threaded "$(command -v npm)" ping --fetch-retries=0 --no-update-notifier --registry "$u"' "$@"`, []string{aPage, anAlert, aReset}},
+		{"curl", "curl", `each 'curl -sS "$u"' "$@"`, nil},
+		{"curl -f", "curl", `each 'curl -fsS "$u"' "$@"`, nil},
+		{"wget", "wget", `each 'wget -O /dev/null "$u"' "$@"`, nil},
+		{"git", "git", `each 'git ls-remote "$u"' "$@"`, nil},
+		{"urllib", "python3", python + "import urllib.request\n" + loop + "  try: urllib.request.urlopen(url)\n" + reason, nil},
+		{"requests", "python3", python + "import pip._vendor.requests as requests\n" + loop + "  try: requests.get(url).raise_for_status()\n" + reason, nil},
+		{"pip", "pip3", python + "from pip._internal.cli.main import main\n" + loop +
+			`  main("--no-cache-dir --disable-pip-version-check download --no-deps --retries 1 --timeout 300 --trusted-host refused.example --trusted-host gone.wild.example --trusted-host 192.168.1.10 six --index-url".split() + [url])` +
+			"\n' \"$@\"", nil},
+		{"fetch", "node", `node -e '(async () => { for (const url of process.argv.slice(1)) { console.log("== NAME", url); await fetch(url).then(
+			async a => console.log(a.status, a.statusText, await a.text()), e => console.log(e.message, e.cause.code, e.cause.message)) } })()' "$@"`, nil},
+		{"Go", "./intruder", `./intruder get "== NAME" "$@"`, nil},
+		{"apt", "apt-get", `each 'd=$(mktemp -d) && mkdir -p "$d"/lists/partial && echo "deb [trusted=yes] $u stable main" >"$d"/list && apt-get -o Dir::Etc::sourcelist="$d"/list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$d"/lists ` +
+			`-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User= -o Acquire::Retries=0 -o Acquire::http::Timeout=300 -o Acquire::https::Timeout=300 update' "$@"`, nil},
+		{"apk", "/sbin/apk", `each '/sbin/apk --repositories-file /dev/null --repository "$u" --no-cache update >/dev/null' "$@"`, nil},
+		{"ssh", "ssh", `each 'ssh -T -F none -o BatchMode=yes -o StrictHostKeyChecking=no $u' "$@"`, ssh},
 	}
-}
-
-// refusedClient is a program that is refused in one form.
-type refusedClient struct{ name, form, needs, script, url string }
-
-// allRefusedClients lists each program with each form.
-func allRefusedClients() (list []refusedClient) {
-	for _, c := range refusedClients() {
-		for _, form := range refusalForms() {
-			list = append(list, refusedClient{c.name, form.name, c.needs, c.script, form.url})
-		}
-	}
-	const ssh = `ssh -T -F none -o BatchMode=yes -o StrictHostKeyChecking=no `
-	for _, form := range []struct{ name, to string }{{"disconnect", "-p 443 refused.example"}, {"reset", "refused.example"}, {"prohibited", "192.168.1.10"}, {"name", "gone.wild.example"}} {
-		list = append(list, refusedClient{"ssh", form.name, "ssh", ssh + form.to, ""})
-	}
-	return list
 }
 
 // clients checks what programs print when they are refused, in each form. The texts are in testdata.
 func (s *gatewaySuite) clients(t *testing.T, distribution string) {
-	list := allRefusedClients()
+	list := refusedClients()
 	said := make([]string, len(list))
 	var next atomic.Int64
 	var running sync.WaitGroup
@@ -99,38 +99,42 @@ const guestCPUs = 2
 // client runs one program, and returns what it prints, or nothing if the distribution has none.
 func (s *gatewaySuite) client(t *testing.T, c refusedClient) string {
 	t.Helper()
-	var out bytes.Buffer
-	const none = 99
-	exit, err := engine.Run(t.Context(), s.tenants[allowAgent].Room, engine.Command{
-		Args: []string{"sh", "-c", fmt.Sprintf("command -v %s >/dev/null || exit %d\n%s", c.needs, none, c.script), "sh", c.url}, Env: []string{"LC_ALL=C", "NO_COLOR=1"}, RoomRoot: c.name == "apk", Stdout: &out, Stderr: &out, Timeout: probePatience,
-	})
-	switch {
-	case err != nil || exit.TimedOut:
-		t.Errorf("%s, %s: %+v %v\n%s", c.name, c.form, exit, err, &out)
-	case exit.Code == none && out.Len() == 0:
-		return ""
-	case strings.Contains(strings.ToLower(out.String()), "timed out"):
-		t.Errorf("%s waits for a time-out with %s: %s", c.name, c.form, &out)
+	targets := c.targets
+	if targets == nil {
+		targets = []string{aPage, anAlert, aReset, prohibited, noName}
 	}
-	return fmt.Sprintf("== %s, %s\n%s\n", c.name, c.form, steady(out.String()))
+	const prelude = `exec 2>&1; command -v "$0" >/dev/null || exit 0; each() { c=$1; shift; for u; do echo "== NAME $u"; eval "$c"; done; }; `
+	script := strings.ReplaceAll(prelude+c.script, "NAME", c.name)
+	var out bytes.Buffer
+	exit, err := engine.Run(t.Context(), s.tenants[allowAgent].Room, engine.Command{
+		Args: slices.Concat([]string{"sh", "-c", script, c.needs}, targets), Env: []string{"LC_ALL=C", "NO_COLOR=1", "RES_OPTIONS=timeout:30"},
+		RoomRoot: c.name == "apk", Stdout: &out, Timeout: probePatience,
+	})
+	if err != nil || exit.TimedOut {
+		t.Errorf("%s: %+v %v\n%s", c.name, exit, err, &out)
+	}
+	if strings.Contains(strings.ToLower(out.String()), "timed out") {
+		t.Errorf("%s waits for a time-out: %s", c.name, &out)
+	}
+	return steady(out.String())
 }
 
 // steady cuts what differs between runs: times, addresses that stand for names, and files.
 func steady(text string) string {
-	var lines []string
+	var lines strings.Builder
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, " \r\n")
 		for _, v := range []struct{ pattern, with string }{
 			{`^--\d{4}-\d\d-\d\d \d\d:\d\d:\d\d--`, "--DATE--"}, {`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d `, "DATE "}, {`\b198\.18\.\d+\.\d+`, "HELD"},
 			{`after \d+ ms`, "after N ms"}, {`0x[0-9a-f]{6,}`, "0xN"}, {`\b[0-9A-F]{12,16}:error`, "N:error"}, {`/\S*_logs/\S*`, "LOG"},
 			{`\d{4}-\d\d-\d\dT[\d_:-]+`, "DATE"}, {`[\w./-]*\.c:\d+`, "FILE"}, {`OpenSSL/[\d.]+`, "OpenSSL"},
-			{`^Ign:.*|^Waiting for repository lock`, ""}, {`IO ERROR$|network error .*`, "NETWORK ERROR"}, {`^(Err|Get):\d+`, "$1"}, {`^npm error     at .*`, ""},
+			{`^Ign:.*|^Warning: disabling flag .*`, ""}, {`IO ERROR$|network error .*`, "NETWORK ERROR"}, {`^(Err|Get):\d+`, "$1"}, {`^npm error     at .*`, ""},
 		} {
 			line = regexp.MustCompile(v.pattern).ReplaceAllString(line, v.with)
 		}
 		if line != "" {
-			lines = append(lines, line)
+			lines.WriteString(line + "\n")
 		}
 	}
-	return strings.Join(lines, "\n")
+	return lines.String()
 }

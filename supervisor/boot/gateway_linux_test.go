@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ func TestGateway(t *testing.T) {
 	}{
 		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPack(t) }},
 		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, vm.HostArch(), false) }},
+		{"AlpineARM64", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, "arm64", false) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := c.pack(t)
@@ -45,21 +47,28 @@ func TestGateway(t *testing.T) {
 			h.network = w.options()
 			h.boot(t)
 			s := &gatewaySuite{h, w, map[config.AgentID]*tenant{}}
-			program := intruder(t)
+			program := intruder(t, p.Manifest.Arch)
 			for i, name := range []config.AgentID{openAgent, allowAgent, askAgent, noneAgent, observeAgent} {
 				s.move(t, name, uint32(2101+i), program)
 			}
-			t.Run("Policies", s.policies)
+			t.Run("N14Policies", s.policies)
+			t.Run("N14OtherRoom", s.otherRoom)
+			t.Run("N02Addresses", func(t *testing.T) { s.try(t, allowAgent, engine.Command{}, addressAttempts()) })
+			t.Run("N03Names", s.leaks)
+			t.Run("N03Tunnel", s.tunnel)
+			t.Run("N07ServerNames", func(t *testing.T) { s.try(t, allowAgent, engine.Command{}, serverNameAttempts()) })
+			t.Run("N10Forms", func(t *testing.T) { s.try(t, allowAgent, engine.Command{}, formAttempts()) })
+			t.Run("N13Frames", s.frames)
 			t.Run("Plugins", s.plugins)
 			t.Run("Rebinding", s.rebinding)
-			t.Run("Tunnel", s.tunnel)
+			t.Run("Forgotten", s.forgotten)
 			t.Run("Revoked", s.revoked)
 			t.Run("Records", s.records)
 			t.Run("Clients", func(t *testing.T) {
 				if p.Manifest.Distribution == "alpine" && lab.AlpineRoot(t, string(p.Manifest.Arch)) == "" {
 					t.Skip("the stand-in has too few programs")
 				}
-				s.clients(t, strings.ToLower(c.name))
+				s.clients(t, p.Manifest.Distribution)
 			})
 			h.shutdown(t)
 		})
@@ -79,6 +88,7 @@ const (
 const (
 	site      = "93.184.215.20"
 	ports     = "93.184.215.30"
+	lone      = "93.184.215.40" // has one name
 	untold    = "93.184.215.99" // has no name
 	company   = "10.20.1.5"
 	private   = "192.168.1.10"    // forbidden
@@ -93,16 +103,18 @@ type world struct {
 	loopback string // the port of a server on this computer
 	extra    sync.Map
 
+	ahead atomic.Int64 // of the clock, in nanoseconds
+
 	mu     sync.Mutex
 	asked  []string
 	flows  []network.Flow
-	tunnel int // names that a tunnel got out
+	lookup []string // names that left the gateway
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{outside: outside{networktest.NewInternet()}}
 	for name, addrs := range map[string][]string{
-		"a.example": {site}, "b.example": {site}, "yes.example": {site}, "no.example": {site}, "ports.example": {ports}, "api.example": {site},
+		"a.example": {site}, "b.example": {site}, "yes.example": {site}, "no.example": {site}, "ports.example": {ports}, "alone.example": {lone}, "api.example": {site},
 		"x.wild.example": {site}, "bad.wild.example": {site}, "wild.example": {site}, "expired.example": {site}, "lasting.example": {site}, "plugin.example": {site},
 		"github.com": {site}, "denied.example": {site}, "everywhere.example": {site}, "rebind.example": {site}, "revoked.example": {site}, "refused.example": {site},
 		"mirror.example": {company}, "public.example": {company}, "private.example": {private}, "mapped.example": {"::ffff:" + private}, "nat64.example": {"64:ff9b::c0a8:10a"},
@@ -110,18 +122,22 @@ func newWorld(t *testing.T) *world {
 	} {
 		w.name(name, addrs...)
 	}
-	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if to := r.URL.RawQuery; to != "" {
 			http.Redirect(rw, r, to, http.StatusFound)
 			return
 		}
 		fmt.Fprintf(rw, "page of %s%s by %s", r.Host, r.URL.Path, r.Method)
 	}))
+	web.Config.Protocols = new(http.Protocols)
+	web.Config.Protocols.SetHTTP1(true)
+	web.Config.Protocols.SetUnencryptedHTTP2(true)
+	web.Start()
 	t.Cleanup(web.Close)
 	secured := httptest.NewTLSServer(nil)
 	secured.Close() // only its certificate is needed
 	greet := func(c net.Conn) { fmt.Fprintln(c, "hello") }
-	for _, addr := range []string{site, ports, untold, company, private, cloud, observed, container, "127.0.0.1"} {
+	for _, addr := range []string{site, ports, lone, untold, company, private, cloud, observed, container, "127.0.0.1"} {
 		a := netip.MustParseAddr(addr)
 		w.Place(netip.AddrPortFrom(a, 80), web.Listener.Addr())
 		for _, port := range []uint16{22, 9000, 9001, 9002} {
@@ -171,12 +187,22 @@ func (w *world) name(name string, addrs ...string) {
 
 // LookupNetIP implements network.Dialer.
 func (w *world) LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
-	if strings.HasSuffix(name, ".tunnel.example") {
-		w.mu.Lock()
-		w.tunnel++
-		w.mu.Unlock()
-	}
+	w.mu.Lock()
+	w.lookup = append(w.lookup, name)
+	w.mu.Unlock()
 	return w.outside.LookupNetIP(ctx, name)
+}
+
+// lookups counts the names below a domain, and itself, that left the gateway.
+func (w *world) lookups(domain string) (count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range w.lookup {
+		if name == domain || strings.HasSuffix(name, "."+domain) {
+			count++
+		}
+	}
+	return count
 }
 
 func (w *world) options() *network.Options {
@@ -188,7 +214,7 @@ func (w *world) options() *network.Options {
 		{Agent: noneAgent}:    rules(config.NetworkClosed, shared, "allow a.example"),
 		{Agent: observeAgent}: rules(config.NetworkAllow, shared),
 		{Agent: allowAgent}: rules(config.NetworkAllow, shared,
-			"allow a.example", "allow *.wild.example", "deny bad.wild.example", "allow tcp ports.example:9000-9001", "allow udp ports.example:4000",
+			"allow a.example", "allow alone.example", "allow *.wild.example", "deny bad.wild.example", "allow tcp ports.example:9000-9001", "allow udp ports.example:4000",
 			"allow 10.20.0.0/16:9000", "allow @github", "allow api.example method=GET|HEAD path=/v1/*", "allow expired.example until=2020-01-01",
 			"allow lasting.example until=2999-01-01", "allow public.example public", "allow mirror.example", "allow cloud.example", "allow loop.example",
 			"allow localhost:"+w.loopback),
@@ -221,6 +247,7 @@ func (w *world) options() *network.Options {
 			defer w.mu.Unlock()
 			w.flows = append(w.flows, f)
 		},
+		Now:       func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
 		AgentName: func(a config.AgentID) string { return strings.TrimPrefix(string(a), "agent-") },
 	}
 }
@@ -251,7 +278,7 @@ type gatewaySuite struct {
 // tenant is an agent with a room.
 type tenant struct {
 	engine.Room
-	home string
+	address netip.Addr
 }
 
 // move makes an agent's room.
@@ -270,7 +297,7 @@ func (s *gatewaySuite) move(t *testing.T, agent config.AgentID, uid uint32, prog
 	if _, err := s.home.guest.Client.EnsureRoom(t.Context(), room, s.home.mint(user, uid)); err != nil {
 		t.Fatal(err)
 	}
-	s.tenants[agent] = &tenant{s.home.guest.Room(user), room.Home}
+	s.tenants[agent] = &tenant{s.home.guest.Room(user), room.Address}
 }
 
 // attempt is what a program tries, and a part of what it must print.

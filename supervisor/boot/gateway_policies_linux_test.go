@@ -1,9 +1,7 @@
 package boot_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -29,7 +27,7 @@ const (
 func (s *gatewaySuite) policies(t *testing.T) {
 	var running sync.WaitGroup
 	for agent, attempts := range map[config.AgentID][]attempt{
-		openAgent: s.openAttempts(), allowAgent: append(s.ruleAttempts(), nameAttempts()...), askAgent: askAttempts(),
+		openAgent: s.openAttempts(), allowAgent: s.ruleAttempts(), askAgent: askAttempts(),
 		noneAgent: noneAttempts(), observeAgent: s.observeAttempts(),
 	} {
 		running.Go(func() { s.try(t, agent, engine.Command{}, attempts) })
@@ -142,31 +140,6 @@ func (s *gatewaySuite) ruleAttempts() []attempt {
 	}
 }
 
-// nameAttempts try to reach what no rule names by a name or an address that is allowed.
-func nameAttempts() []attempt {
-	return []attempt{
-		{"http http://a.example/ GET b.example", `the program asks for "b.example" at an address of `},
-		{"http http://a.example/ GET " + site, "403 "},
-		{"http http://" + site + "/", "403 "},
-		{"http http://" + untold + "/", "403 The sandbox refuses " + untold},
-		{"tls a.example:443 a.example", "connected: hello a.example"},
-		{"tls a.example:443 b.example", accessDenied},
-		{"tls a.example:443 -", accessDenied},
-		{"tls " + untold + ":443 a.example", accessDenied},
-		{"tcp " + untold + ":9000", connectionRefused},
-		{"udp a.example:443", connectionRefused}, // QUIC
-		{"udp " + site + ":4000", "answered: ping"},
-		{"ping " + untold, noRoute},
-		{"http https://1.1.1.1/dns-query", accessDenied},
-		{"tcp 1.1.1.1:853", connectionRefused},
-		{"udp 8.8.8.8:5353", connectionRefused},
-		{"dns udp 8.8.8.8:53 b.example A", "(18 no rule allows b.example)"},
-		{"dns tcp 8.8.8.8:53 b.example A", "(18 no rule allows b.example)"},
-		{"dns udp " + resolver + " a.example TXT", "NOERROR$"},
-		{"tcp 198.18.77.77:22", noRoute},
-	}
-}
-
 func askAttempts() []attempt {
 	return []attempt{
 		{"http http://yes.example/", "200 OK | page of yes.example/"},
@@ -237,38 +210,6 @@ func (s *gatewaySuite) plugins(t *testing.T) {
 	}
 }
 
-// rebinding has names change to other addresses after they were told.
-func (s *gatewaySuite) rebinding(t *testing.T) {
-	ok := []attempt{{"http http://rebind.example/", "200 OK"}}
-	s.try(t, openAgent, engine.Command{}, ok)
-	for addr, why := range map[string]string{private: "local networks are closed", cloud: "link-local addresses", "127.0.0.1": "this computer is closed", "10.0.2.2": "this computer is closed", "0.0.0.0": "this computer is closed"} {
-		s.world.name("rebind.example", addr)
-		s.try(t, openAgent, engine.Command{}, []attempt{{"http http://rebind.example/", why}, {"tcp rebind.example:22", connectionRefused}})
-		if t.Failed() {
-			return
-		}
-	}
-	s.world.name("rebind.example", site)
-	s.try(t, openAgent, engine.Command{}, ok)
-}
-
-// tunnel checks that names carry little out.
-func (s *gatewaySuite) tunnel(t *testing.T) {
-	const names = 400
-	said := s.probe(t, openAgent, engine.Command{}, []attempt{{try: fmt.Sprintf("tunnel %s tunnel.example %d", resolver, names)}})
-	answered := -1
-	if len(said) == 1 {
-		_, _ = fmt.Sscanf(said[0], "answered %d of", &answered)
-	}
-	s.world.mu.Lock()
-	out := s.world.tunnel
-	s.world.mu.Unlock()
-	if answered < 20 || answered > names/2 || out > answered {
-		t.Errorf("%q, and %d names left this computer", said, out)
-	}
-	s.try(t, openAgent, engine.Command{}, []attempt{{"http http://a.example/", "200 OK"}}) // other domains are not slowed down
-}
-
 // records checks what was dialed, asked and recorded.
 func (s *gatewaySuite) records(t *testing.T) {
 	for _, d := range s.world.Dials() {
@@ -308,29 +249,4 @@ func (s *gatewaySuite) records(t *testing.T) {
 	if n := s.home.guest.Gateway().Stats(); n.Spoofed > 0 || n.Refused == 0 {
 		t.Errorf("%+v", n)
 	}
-}
-
-// revoked ends an open connection when a rule denies it.
-func (s *gatewaySuite) revoked(t *testing.T) {
-	said, out := io.Pipe()
-	p, err := s.tenants[openAgent].Exec(t.Context(), engine.Command{
-		Args: []string{"./intruder", "probe"}, Stdin: strings.NewReader("stay revoked.example:9100\n"), Stdout: out, Stderr: out, Timeout: probePatience,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_, err := p.Wait()
-		out.CloseWithError(err)
-	}()
-	lines := bufio.NewScanner(said)
-	if !lines.Scan() || lines.Text() != "connected: hello" {
-		t.Fatalf("it said %q, %v", lines.Text(), lines.Err())
-	}
-	s.world.extra.Store(openAgent, mustRule("deny revoked.example"))
-	s.home.guest.Gateway().Recheck(openAgent)
-	if !lines.Scan() || lines.Text() != "ended" {
-		t.Errorf("it said %q, %v", lines.Text(), lines.Err())
-	}
-	s.try(t, openAgent, engine.Command{}, []attempt{{"http http://revoked.example/", `the rule "deny revoked.example" denies it`}})
 }

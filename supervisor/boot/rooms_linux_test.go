@@ -64,7 +64,7 @@ func TestRooms(t *testing.T) {
 				}
 			})
 			guesttest.RunRooms(t, &guesttest.Suite{
-				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t), Server: greeterAt().String(), ServerName: fmt.Sprintf("%s:%d", greeterName, greeterAt().Port()),
+				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t, vm.HostArch()), Server: greeterAt().String(), ServerName: fmt.Sprintf("%s:%d", greeterName, greeterAt().Port()),
 				Join: func(user config.LinuxUser) netip.Addr { return h.join(t, user) }, DistributionOnly: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
 					h.shutdown(t)
@@ -202,11 +202,11 @@ func (h *home) shutdown(t *testing.T) {
 }
 
 // intruder builds the program that attacks.
-func intruder(t testing.TB) []byte {
+func intruder(t testing.TB, arch vm.Arch) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "intruder")
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "osaurus-sandbox/guest/guesttest/intruder")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+string(arch))
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -5,6 +5,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -30,7 +32,7 @@ const probePatience = 90 * time.Second
 // probe runs the attempts that its input lists, one a line, and prints a line for each.
 func probe([]string) {
 	attempts := map[string]func([]string) (string, error){
-		"tcp": probeTCP, "stay": probeStay, "mapped": probeMapped, "udp": probeUDP, "http": probeHTTP, "tls": probeTLS, "dns": probeDNS, "tunnel": probeTunnel, "ping": probePing,
+		"tcp": probeTCP, "stay": probeStay, "mapped": probeMapped, "udp": probeUDP, "http": probeHTTP, "http2": probeHTTP2, "tls": probeTLS, "ech": probeECH, "send": probeSend, "from": probeFrom, "dns": probeDNS, "tunnel": probeTunnel, "ping": probePing,
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -164,7 +166,17 @@ func probePing(args []string) (string, error) {
 
 // probeHTTP URL [METHOD [HOST]] asks for a page and prints its status and text. It follows
 // redirects.
-func probeHTTP(args []string) (string, error) {
+func probeHTTP(args []string) (string, error) { return askFor(args, nil) }
+
+// probeHTTP2 is probeHTTP by HTTP/2, also without TLS.
+func probeHTTP2(args []string) (string, error) {
+	p := new(http.Protocols)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return askFor(args, p)
+}
+
+func askFor(args []string, p *http.Protocols) (string, error) {
 	method, host := http.MethodGet, ""
 	if len(args) > 1 {
 		method = args[1]
@@ -178,7 +190,7 @@ func probeHTTP(args []string) (string, error) {
 	}
 	r.Host = host
 	client := &http.Client{Timeout: probePatience, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true, Protocols: p, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	answer, err := client.Do(r)
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
@@ -192,6 +204,21 @@ func probeHTTP(args []string) (string, error) {
 	return answer.Status + " | " + string(body), err
 }
 
+// get HEADING URL... prints what Go's client says of each URL.
+func get(args []string) {
+	for _, url := range args[1:] {
+		fmt.Println(args[0], url)
+		answer, err := http.Get(url)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		body, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		fmt.Print(answer.Status, "\n", string(body))
+	}
+}
+
 // probeTLS ADDRESS SNI secures a connection and prints what the server says. Without a name, SNI
 // is "-".
 func probeTLS(args []string) (string, error) {
@@ -200,6 +227,59 @@ func probeTLS(args []string) (string, error) {
 		return "", err
 	}
 	return greeting(tls.Client(c, &tls.Config{ServerName: strings.TrimPrefix(args[1], "-"), InsecureSkipVerify: true}))
+}
+
+// probeECH ADDRESS OUTER INNER secures a connection with an encrypted hello.
+func probeECH(args []string) (string, error) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	config := append([]byte{7, 0, 0x20, 0, 32}, key.PublicKey().Bytes()...)
+	config = append(config, 0, 4, 0, 1, 0, 1, 64, byte(len(args[1]))) // HKDF-SHA256, AES-128-GCM
+	config = append(append(config, args[1]...), 0, 0)
+	config = append([]byte{0, byte(len(config) + 4), 0xfe, 0x0d, 0, byte(len(config))}, config...)
+	c, err := net.DialTimeout("tcp", args[0], probePatience)
+	if err != nil {
+		return "", err
+	}
+	return greeting(tls.Client(c, &tls.Config{
+		ServerName: args[2], EncryptedClientHelloConfigList: config, MinVersion: tls.VersionTLS13,
+		EncryptedClientHelloRejectionVerify: func(tls.ConnectionState) error { return nil },
+	}))
+}
+
+// probeSend ADDRESS TEXT sends a text, quoted as in a URL, and prints the first line of the answer.
+func probeSend(args []string) (string, error) {
+	text, err := url.QueryUnescape(args[1])
+	if err != nil {
+		return "", err
+	}
+	c, err := net.DialTimeout("tcp", args[0], probePatience)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(probePatience))
+	if _, err := io.WriteString(c, text); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(c).ReadString('\n')
+}
+
+// probeFrom SOURCE ADDRESS connects from an address that is not the room's own.
+func probeFrom(args []string) (string, error) {
+	var refused error
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(args[0])}, Timeout: probePatience, Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) {
+			refused = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1), unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1))
+		})
+	}}
+	c, err := d.Dial("tcp", args[1])
+	if err == nil {
+		return greeting(c)
+	}
+	return fmt.Sprintf("%v,", refused), err
 }
 
 // probeDNS NETWORK SERVER NAME TYPE asks a name server, and prints the answer and why it refuses.
