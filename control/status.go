@@ -28,7 +28,7 @@ func statusProto(s machine.Status) *controlpb.Status {
 	if m := s.Machine; m != nil {
 		p.Machine = &controlpb.Machine{
 			Pack: m.Pack, PackReason: m.PackReason, Image: m.Image, Arch: string(m.Arch), Cpus: uint32(m.CPUs), Memory: uint64(m.Memory),
-			Network: m.Network, MissingPackages: m.Missing,
+			Network: m.Network, MissingPackages: m.Missing, NotEnforced: m.NotEnforced,
 		}
 	}
 	return p

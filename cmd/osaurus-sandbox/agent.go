@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/vm"
 )
 
 func newAgent() *cobra.Command {
@@ -43,6 +45,9 @@ folder of that name becomes the agent's.
 				return err
 			}
 			r, err := c.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: c.args[0], Id: id, Settings: settings})
+			if err == nil {
+				noteGaps(ctx, c, slices.Sorted(maps.Keys(settings)))
+			}
 			return reply(c, r.GetAgent(), err, printAgent)
 		},
 		withFlag(&id, "id", "the agent's id, a UUID (default a new one)"))
@@ -92,11 +97,36 @@ KEY+=VALUE adds items to a list, KEY-=VALUE removes them.
 				return err
 			}
 			r, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: c.args[0], Settings: settings})
-			if err := replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf); err != nil || c.json {
+			if err := replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf); err != nil {
 				return err
+			}
+			noteGaps(ctx, c, changedKeys(r.GetChanged()))
+			if c.json {
+				return nil
 			}
 			return showNetwork(ctx, c, r.GetChanged())
 		})
+}
+
+// noteGaps says which of the settings have no effect on this computer.
+func noteGaps(ctx context.Context, c *call, keys []string) {
+	if len(withoutEffect(vm.Capabilities{}, keys)) == 0 {
+		return // they have on every computer
+	}
+	can, err := driver().Capabilities(ctx, vm.HostArch())
+	if err != nil {
+		return // status says why no guest runs
+	}
+	for _, key := range withoutEffect(can, keys) {
+		writef(c.err, "note: %s is kept but not enforced on this computer: see osaurus-sandbox doctor\n", key)
+	}
+}
+
+// withoutEffect returns the keys of settings that a driver does not enforce.
+func withoutEffect(can vm.Capabilities, keys []string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return !slices.ContainsFunc(can.Gaps(), func(g vm.Gap) bool { return slices.Contains(g.Settings, key) })
+	})
 }
 
 // showNetwork prints what an agent reaches now, if that was changed.

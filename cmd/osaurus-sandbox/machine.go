@@ -183,6 +183,7 @@ func printStatus(w io.Writer, s *controlpb.Status) error {
 		table.field("machine", fmt.Sprintf("%s, %.1f GB, %s, %s", plural(int(m.Cpus), "processor"), gigabytes(m.Memory), m.Arch, cmp.Or(s.Accelerator, "no accelerator")))
 		table.field("pack", strings.Join(append([]string{m.Pack}, nonEmpty(m.PackReason)...), ": "))
 		table.field("lacking", strings.Join(m.MissingPackages, ", "))
+		table.field("not enforced", strings.Join(m.NotEnforced, "; "))
 	}
 	if g := s.Guest; g != nil {
 		table.field("guest", fmt.Sprintf("%s, Linux %s, up %s", cmp.Or(g.Distribution, "unnamed"), g.Kernel, ago(s.Started.AsTime())))

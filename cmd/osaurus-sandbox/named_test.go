@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/vm"
 )
 
 // said matches a command line of this program that a person is told to type: in backticks, after a
@@ -93,5 +94,16 @@ func TestCommandsThatAreNamedAreThere(t *testing.T) {
 	}
 	if named < 100 {
 		t.Errorf("only %d commands were found", named)
+	}
+}
+
+// TestWithoutEffect: only settings that the driver does not enforce are named.
+func TestWithoutEffect(t *testing.T) {
+	keys := []string{"limits.memoryMB", "limits.homeMB", "network"}
+	if got := withoutEffect(vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipAsker}}, keys); !slices.Equal(got, []string{"limits.homeMB"}) {
+		t.Errorf("with Apple's server: %q", got)
+	}
+	if got := withoutEffect(vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipSubtree}}, keys); len(got) > 0 {
+		t.Errorf("with QEMU's: %q", got)
 	}
 }

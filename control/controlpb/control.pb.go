@@ -631,6 +631,7 @@ type Machine struct {
 	Memory          uint64                 `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`                                         // bytes
 	Network         bool                   `protobuf:"varint,7,opt,name=network,proto3" json:"network,omitempty"`                                       // it has a network
 	MissingPackages []string               `protobuf:"bytes,8,rep,name=missing_packages,json=missingPackages,proto3" json:"missing_packages,omitempty"` // of the toolbox
+	NotEnforced     []string               `protobuf:"bytes,9,rep,name=not_enforced,json=notEnforced,proto3" json:"not_enforced,omitempty"`             // what this host does not keep
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -717,6 +718,13 @@ func (x *Machine) GetNetwork() bool {
 func (x *Machine) GetMissingPackages() []string {
 	if x != nil {
 		return x.MissingPackages
+	}
+	return nil
+}
+
+func (x *Machine) GetNotEnforced() []string {
+	if x != nil {
+		return x.NotEnforced
 	}
 	return nil
 }
@@ -3235,7 +3243,7 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"not_before\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12 \n" +
 	"\fby_hand_only\x18\x03 \x01(\bR\n" +
-	"byHandOnly\"\xd9\x01\n" +
+	"byHandOnly\"\xfc\x01\n" +
 	"\aMachine\x12\x12\n" +
 	"\x04pack\x18\x01 \x01(\tR\x04pack\x12\x1f\n" +
 	"\vpack_reason\x18\x02 \x01(\tR\n" +
@@ -3245,7 +3253,8 @@ const file_control_proto_rawDesc = "" +
 	"\x04cpus\x18\x05 \x01(\rR\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x06 \x01(\x04R\x06memory\x12\x18\n" +
 	"\anetwork\x18\a \x01(\bR\anetwork\x12)\n" +
-	"\x10missing_packages\x18\b \x03(\tR\x0fmissingPackages\"\xf5\x02\n" +
+	"\x10missing_packages\x18\b \x03(\tR\x0fmissingPackages\x12!\n" +
+	"\fnot_enforced\x18\t \x03(\tR\vnotEnforced\"\xf5\x02\n" +
 	"\x05Guest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +

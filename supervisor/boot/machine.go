@@ -34,6 +34,8 @@ type Machine struct {
 	Memory     int64 // bytes
 	Network    bool
 	ConsoleLog string
+	// NotEnforced is what this host's driver does not keep, for people.
+	NotEnforced []string
 }
 
 // Boot boots the files of Prepare, and verifies that the guest can use its disk.
@@ -55,7 +57,7 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
-		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, ConsoleLog: spec.ConsoleLog,
+		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, ConsoleLog: spec.ConsoleLog, NotEnforced: vm.Texts(s.can.Gaps()),
 	}, nil
 }
 

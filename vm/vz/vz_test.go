@@ -3,6 +3,7 @@
 package vz_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,11 @@ func TestKernelPanic(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for _, f := range vz.Check(t.Context(), vz.NativeArch()) {
+	found := vz.Check(t.Context(), vz.NativeArch())
+	if !slices.ContainsFunc(found, func(f vm.Finding) bool { return f.What == "not enforced here" }) {
+		t.Error("nothing says what Apple's file server does not enforce")
+	}
+	for _, f := range found {
 		t.Logf("%+v", f)
 		if f.What == "" || f.Detail == "" {
 			t.Errorf("an empty finding: %+v", f)
