@@ -47,7 +47,7 @@ KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(
 NO_RACE     = osaurus-sandbox/engine/local osaurus-sandbox/engine/enginetest osaurus-sandbox/internal/darwincheck osaurus-sandbox/internal/archtest
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(NO_RACE) $(BENCHMARKS) osaurus-sandbox/internal/lab,$(shell $(GO) list ./...))
 
-.PHONY: help setup setup-run build guest-programs mcpb run test nightly tiers quick-lane guest-lane lab lint check-darwin lint-darwin unit kernel guest standin faults app verify-macos release-check fuzz bench generate clean
+.PHONY: help setup setup-run build guest-programs mcpb run test nightly tiers quick-lane guest-lane lab lint check-darwin lint-darwin unit kernel guest standin faults app first-mac release-check fuzz bench generate clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,8 +143,8 @@ app: ## on a Mac: build bin/osaurus-sandbox, signed so that it may make VMs
 	MACOSX_DEPLOYMENT_TARGET=13.0 $(MAKE) --no-print-directory build
 	SIGN_AS='$(SIGN_AS)' scripts/sign $(PROGRAM)
 
-verify-macos: app ## on a Mac: run what only a Mac can, and write a report
-	@scripts/verify-macos
+first-mac: app ## on a Mac: run what only a Mac can, and write a report
+	@scripts/first-mac
 
 release-check: ## check the release configuration, workflows and formula
 	@scripts/release-check

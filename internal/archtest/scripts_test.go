@@ -52,3 +52,50 @@ func TestSign(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstMac runs scripts/first-mac with programs in place of a Mac's. It goes on after
+// failures, takes names and paths out, and ends with what to send.
+func TestFirstMac(t *testing.T) {
+	dir, home := t.TempDir(), t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	for _, name := range []string{"first-mac", "on-a-mac"} {
+		file := filepath.Join(dir, "scripts", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(read(t, "scripts/"+name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const program = "case $1 in boot) exit 1;; esac\necho \"$1 of $(id -un) in $HOME\""
+	fakes := map[string]string{"uname": "echo Darwin", "xcrun": "", "go": "echo arm64", "osaurus-sandbox": program}
+	for _, name := range []string{"sw_vers", "sysctl", "git", "codesign", "pmset", "tmutil", "launchctl", "hostname", "pgrep"} {
+		fakes[name] = "echo " + name + "-said"
+	}
+	for name, text := range fakes {
+		if err := os.MkdirAll(bin, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(filepath.Join(dir, "scripts/first-mac"))
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "FIRST_MAC_KILLS=1", "OSAURUS_PROGRAM="+filepath.Join(bin, "osaurus-sandbox"))
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("it passes although no guest boots:\n%s", out)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, ".build/first-mac.txt"))
+	report := string(b)
+	if err != nil || strings.Contains(report, home) || strings.Contains(report, dir) {
+		t.Errorf("%v, it says where it ran:\n%s", err, report)
+	}
+	for _, want := range []string{
+		"== doctor: passed", "== boot: FAILED", "doctor of USER in HOME", "== diagnose: passed", "== sleep: not tried", "== kills: FAILED", "== status: passed",
+		"failed: boot exit-code", "Please send", "DiagnosticReports",
+	} {
+		if !strings.Contains(report, want) {
+			t.Errorf("no %q in:\n%s", want, report)
+		}
+	}
+}

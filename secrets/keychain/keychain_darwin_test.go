@@ -9,7 +9,7 @@ import (
 )
 
 // realVariable makes the suite use the user's Keychain. It removes what it creates. make
-// verify-macos sets it.
+// first-mac sets it.
 const realVariable = "OSAURUS_TEST_KEYCHAIN"
 
 func TestKeychain(t *testing.T) {

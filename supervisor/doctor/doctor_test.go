@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -131,7 +132,7 @@ func TestAlpinePacks(t *testing.T) {
 
 func TestNoSpace(t *testing.T) {
 	// A small file system needs root; /proc has no space at all.
-	if f := checkSpace("/proc/osaurus"); f.Status != vm.FindingMissing || f.Fix == "" {
+	if f := checkSpace(map[string]config.Home{"linux": "/proc/osaurus", "darwin": "/dev/osaurus"}[runtime.GOOS]); f.Status != vm.FindingMissing || f.Fix == "" {
 		t.Errorf("no space: %+v", f)
 	}
 }
