@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/network/policy"
@@ -48,15 +50,41 @@ func refused(t policy.Target, reason string) verdict {
 	return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: reason}, prohibited: true}
 }
 
+// policyOf returns what decides about a member's flows.
+func (g *Gateway) policyOf(m *member) rules {
+	if d, over := m.count(0, time.Now()); over {
+		return spentDay(d)
+	}
+	return g.policy(m.subject)
+}
+
+// admit decides about a flow by its first packet. If it is not admitted, answered says whether the
+// packet was answered.
+func (g *Gateway) admit(m *member, protocol policy.Protocol, to netip.AddrPort, pkt *stack.PacketBuffer) (v verdict, admitted, answered bool) {
+	if !m.fresh.Allow() {
+		g.exceed(m, policy.Target{Protocol: protocol, Addr: to.Addr(), Port: to.Port()}, "too many new connections in a second")
+		return v, false, false
+	}
+	v = g.decide(m, protocol, to)
+	if v.decision.Action != policy.Deny || v.explained() {
+		return v, true, false
+	}
+	g.refused.Add(1)
+	g.report(m, v.target, v.decision, "")
+	if v.prohibited {
+		g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
+	}
+	return v, false, v.prohibited
+}
+
 // decide decides about a flow from its addresses alone. It neither waits nor allocates much: it is
 // called for each packet that begins a flow.
 func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort) verdict {
 	t := policy.Target{Protocol: protocol, Addr: to.Addr(), Port: to.Port()}
 	addr := to.Addr()
-	if reason := g.bound(m, time.Now()); reason != "" {
-		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: reason}}
-	}
 	switch {
+	case to.Port() == portDNS: // answered here, whatever server was meant
+		return verdict{target: t, decision: policy.Decision{Action: policy.Allow}, quiet: true}
 	case to.Port() == portDNSPrivate:
 		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}}
 	case addr == subnet.Gateway():
@@ -80,7 +108,7 @@ func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort)
 // weigh asks the policy about a target under each of its names. The latest one that is allowed
 // counts, then the latest for which a person is asked.
 func (g *Gateway) weigh(m *member, t policy.Target, names []string) verdict {
-	p, now := g.policy(m.subject), time.Now()
+	p, now := g.policyOf(m), time.Now()
 	v := verdict{target: t, names: names}
 	if len(names) == 0 {
 		v.decision = judge(p, t, now)
@@ -103,8 +131,11 @@ func (g *Gateway) weigh(m *member, t policy.Target, names []string) verdict {
 // complete fills in how the flow is treated if it is not refused.
 func (g *Gateway) complete(v *verdict, s Subject, p rules, now time.Time) {
 	t := v.target
+	if t.Protocol == policy.ICMP && v.decision.Action == policy.Ask {
+		v.decision.Action = policy.Deny // nobody is asked about a ping
+	}
 	if v.decision.Action == policy.Deny {
-		v.prohibited = t.Addr.IsValid() && !public(t.Addr)
+		v.prohibited = t.Protocol == policy.ICMP || t.Addr.IsValid() && !public(t.Addr)
 		return
 	}
 	t.Protocol = policy.TCP

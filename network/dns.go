@@ -16,7 +16,13 @@ func (g *Gateway) newNameServer() *names.Server {
 		Resolver: g.dialer, Records: records,
 		Open: func(a netip.Addr) bool {
 			m := g.members.at(a)
-			return m != nil && !g.policy(m.subject).ByName()
+			return m != nil && !g.policyOf(m).ByName()
+		},
+		Budget: func(a netip.Addr) *names.Budget {
+			if m := g.members.at(a); m != nil {
+				return m.names
+			}
+			return nil
 		},
 	})
 }
@@ -29,7 +35,7 @@ func (g *Gateway) mayResolve(a netip.Addr, name string) policy.Decision {
 	if m == nil {
 		return notJoined
 	}
-	return g.policy(m.subject).Resolve(name, time.Now())
+	return g.policyOf(m).Resolve(name, time.Now())
 }
 
 // mayLearn decides whether a subject may be told an address for a name. Each flow to it is decided
@@ -39,7 +45,7 @@ func (g *Gateway) mayLearn(a netip.Addr, name string, addr netip.Addr) policy.De
 	if m == nil {
 		return notJoined
 	}
-	p, now := g.policy(m.subject), time.Now()
+	p, now := g.policyOf(m), time.Now()
 	t := policy.Target{Protocol: policy.TCP, Name: name, Addr: addr}
 	if name != "" {
 		if d := p.Resolve(name, now); d.Rule != nil { // it may be for a protocol and a port
@@ -61,9 +67,5 @@ func (g *Gateway) recordQuery(q names.Query) {
 	if q.Decision.Action == policy.Deny {
 		g.refused.Add(1)
 	}
-	now := time.Now()
-	g.record(Flow{
-		Subject: m.subject, Began: now, Ended: now, Error: q.Error, Decision: q.Decision,
-		Target: policy.Target{Protocol: policy.UDP, Name: q.Name, Port: portDNS},
-	})
+	g.report(m, policy.Target{Protocol: policy.UDP, Name: q.Name, Port: portDNS}, q.Decision, q.Error)
 }

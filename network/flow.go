@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,21 +31,32 @@ type flow struct {
 	active         atomic.Int64 // the time of the last bytes
 	timeout        atomic.Int64
 
+	verdict verdict  // as the flow began
+	lasting []*limit // what it takes until it ends
+	making  []*limit // what it takes until it is made
+
 	// Guarded by the gateway's mutex.
 	record Flow
 	asked  bool // a person allowed it
-	opened bool
-	quiet  bool
 }
 
-// begin registers a flow. It returns nil if the gateway is closed or the subject has left.
-func (g *Gateway) begin(m *member, v verdict, timeout time.Duration) *flow {
+// begin registers a flow. It returns nil if there are too many, the gateway is closed, or the subject
+// has left.
+func (g *Gateway) begin(m *member, v verdict, timeout time.Duration, lasting []*limit, making ...*limit) *flow {
+	if v.decision.Action == policy.Ask {
+		making = append(making, &m.held)
+	}
+	if reason := take(slices.Concat(lasting, making)...); reason != "" {
+		g.exceed(m, v.target, reason)
+		return nil
+	}
+	f := &flow{gateway: g, member: m, verdict: v, lasting: lasting, making: making}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.members.at(m.addr) != m {
+		give(slices.Concat(lasting, making)...)
 		return nil
 	}
-	f := &flow{gateway: g, member: m, opened: v.opened, quiet: v.quiet}
 	f.record = Flow{Subject: m.subject, Began: time.Now(), Target: v.target, Decision: v.decision}
 	f.Context, f.cancel = context.WithCancelCause(g.ctx)
 	f.timeout.Store(int64(timeout))
@@ -52,6 +64,12 @@ func (g *Gateway) begin(m *member, v verdict, timeout time.Duration) *flow {
 	g.flows[f] = struct{}{}
 	g.running.Add(1)
 	return f
+}
+
+// made gives back what only flows that are being made take.
+func (f *flow) made() {
+	give(f.making...)
+	f.making = nil
 }
 
 // end removes the flow and records it. The error is why it failed, or nil.
@@ -69,14 +87,25 @@ func (f *flow) end(err error) {
 	}
 	record := f.record
 	g.mu.Unlock()
-	if !f.quiet {
+	if !f.verdict.quiet {
 		g.record(record)
 	}
+	give(slices.Concat(f.lasting, f.making)...)
 	g.running.Done()
 }
 
 // touch notes that bytes have passed.
 func (f *flow) touch() { f.active.Store(time.Now().UnixNano()) }
+
+// count counts bytes that have passed. It waits if they came faster than the agent may have them, and
+// ends the agent's flows if it may have no more.
+func (f *flow) count(count *atomic.Int64, n int) {
+	f.touch()
+	count.Add(int64(n))
+	if f.member.spend(f, n) {
+		f.gateway.Recheck(f.member.subject.Agent)
+	}
+}
 
 // update changes what is recorded.
 func (f *flow) update(change func(*Flow)) {
@@ -85,20 +114,16 @@ func (f *flow) update(change func(*Flow)) {
 	change(&f.record)
 }
 
-// refuse records a flow that was refused by its first packet.
-func (g *Gateway) refuse(m *member, v verdict) {
-	g.refused.Add(1)
-	now := time.Now()
-	g.record(Flow{Subject: m.subject, Began: now, Ended: now, Target: v.target, Decision: v.decision})
-}
-
 // exceed records that a subject has reached a limit, once a second.
 func (g *Gateway) exceed(m *member, t policy.Target, reason string) {
 	g.limited.Add(1)
-	m.refusals.Do(func() {
-		now := time.Now()
-		g.record(Flow{Subject: m.subject, Began: now, Ended: now, Target: t, Decision: policy.Decision{Action: policy.Deny, Reason: reason}})
-	})
+	m.refusals.Do(func() { g.report(m, t, policy.Decision{Action: policy.Deny, Reason: reason}, "") })
+}
+
+// report records what has ended as it began: a refused flow, or a query.
+func (g *Gateway) report(m *member, t policy.Target, d policy.Decision, failure string) {
+	now := time.Now()
+	g.record(Flow{Subject: m.subject, Began: now, Ended: now, Target: t, Decision: d, Error: failure})
 }
 
 func (g *Gateway) record(f Flow) {
@@ -107,7 +132,7 @@ func (g *Gateway) record(f Flow) {
 	}
 }
 
-// sweep ends flows that are idle, and those whose rule has ended.
+// sweep calls expire now and then.
 func (g *Gateway) sweep() {
 	ticks := time.NewTicker(sweepEvery)
 	defer ticks.Stop()
@@ -116,58 +141,46 @@ func (g *Gateway) sweep() {
 		case <-g.ctx.Done():
 			return
 		case now := <-ticks.C:
-			g.endIdle(now)
-			g.endExpired(now)
+			g.expire(now)
 		}
 	}
 }
 
-func (g *Gateway) endIdle(now time.Time) {
+// expire ends flows that are idle, and those whose rule has ended.
+func (g *Gateway) expire(now time.Time) {
+	g.endFlows(func(f *flow) bool { return now.UnixNano()-f.active.Load() > f.timeout.Load() }, errIdle)
+	g.recheck(now, func(f *flow) bool { return f.record.Decision.Rule != nil && f.record.Decision.Rule.Expired(now) })
+}
+
+func (g *Gateway) endFlows(which func(*flow) bool, cause error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for f := range g.flows {
-		if now.UnixNano()-f.active.Load() > f.timeout.Load() {
-			f.cancel(errIdle)
+		if which(f) {
+			f.cancel(cause)
 		}
 	}
 }
 
-// endFlows ends the flows of members.
-func (g *Gateway) endFlows(gone []*member, cause error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for f := range g.flows {
-		for _, m := range gone {
-			if f.member == m {
-				f.cancel(cause)
-			}
-		}
-	}
-}
-
-// Recheck applies an agent's policy and limits to its open flows.
+// Recheck applies an agent's limits, and ends its flows that are no longer allowed.
 func (g *Gateway) Recheck(a config.AgentID) {
-	if m := g.members.of(Subject{Agent: a}); m != nil {
-		g.bound(m, time.Now()) // its plugins' too
+	if b := g.members.budget(a); b != nil && g.options.Limits != nil {
+		b.set(g.options.Limits(a))
 	}
 	g.recheck(time.Now(), func(f *flow) bool { return f.member.subject.Agent == a })
-}
-
-func (g *Gateway) endExpired(now time.Time) {
-	g.recheck(now, func(f *flow) bool { return f.record.Decision.Rule != nil && f.record.Decision.Rule.Expired(now) })
 }
 
 func (g *Gateway) recheck(now time.Time, which func(*flow) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for f := range g.flows {
-		if f.quiet || f.record.Decision.Action == policy.Deny || !which(f) {
+		if f.verdict.quiet || f.record.Decision.Action == policy.Deny || !which(f) {
 			continue
 		}
-		p := g.policy(f.member.subject)
+		p := g.policyOf(f.member)
 		d := judge(p, f.record.Target, now)
 		stays := d.Action == policy.Allow || d.Action == policy.Ask && (f.asked || f.record.Decision.Action == policy.Ask)
-		if stays && (f.opened || f.record.Target.Protocol != policy.TCP || !p.Opened(f.record.Target, now)) {
+		if stays && (f.verdict.opened || f.record.Target.Protocol != policy.TCP || !p.Opened(f.record.Target, now)) {
 			continue
 		}
 		f.record.Decision = d

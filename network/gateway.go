@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -39,8 +40,7 @@ type Subject struct {
 type Options struct {
 	// Policy returns a subject's policy. It is called for each flow and must be fast.
 	Policy func(Subject) policy.Policy
-	// Limits returns the limits of an agent. It is called for each flow and must be fast. Nil sets
-	// none.
+	// Limits returns the limits of an agent. Join and Recheck apply them. Nil sets none.
 	Limits func(config.AgentID) Limits
 	// Ask asks a person about a flow, and returns whether it is allowed. It returns when the
 	// context ends. Concurrent calls for the same destination are the caller's to join.
@@ -85,7 +85,6 @@ type Flow struct {
 // Stats count what the gateway refuses to handle, since Open.
 type Stats struct {
 	Link    link.Counters
-	Spoofed uint64 // packets from an address that nobody has
 	Refused uint64 // flows, by a policy
 	Limited uint64 // flows and queries, by a limit
 	Flows   int    // running now
@@ -93,19 +92,19 @@ type Stats struct {
 
 // Gateway is a running gateway. Its methods may be called from any goroutine.
 type Gateway struct {
-	options                   Options
-	policy                    func(Subject) rules
-	askTimeout                time.Duration
-	dialer                    Dialer
-	names                     *names.Table
-	dns                       *names.Server
-	link                      *link.Endpoint
-	stack                     *stack.Stack
-	forwarder                 *tcp.Forwarder
-	members                   *members
-	buffers, datagrams        *buffers
-	allFlows, allHalfOpen     limit
-	spoofed, refused, limited atomic.Uint64
+	options               Options
+	policy                func(Subject) rules
+	askTimeout            time.Duration
+	dialer                Dialer
+	names                 *names.Table
+	dns                   *names.Server
+	link                  *link.Endpoint
+	stack                 *stack.Stack
+	forwarder             *tcp.Forwarder
+	members               *members
+	buffers, datagrams    *buffers
+	allFlows, allHalfOpen limit
+	refused, limited      atomic.Uint64
 
 	ctx     context.Context // ends with the gateway
 	cancel  context.CancelCauseFunc
@@ -114,7 +113,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	closed   bool
 	flows    map[*flow]struct{}
-	attempts map[stack.TransportEndpointID]*attempt
+	attempts map[stack.TransportEndpointID]*flow // whose SYN is not answered yet
 }
 
 // Open starts a gateway. The file is the NIC for vm.Config; the caller closes it when the machine
@@ -135,9 +134,10 @@ func newGateway(o Options) *Gateway {
 		members: newMembers(),
 		names:   names.NewTable(),
 		buffers: newBuffers(copyBuffer), datagrams: newBuffers(maxDatagram),
-		allFlows: limit{max: maxAllFlows}, allHalfOpen: limit{max: maxAllHalfOpen},
-		flows:    map[*flow]struct{}{},
-		attempts: map[stack.TransportEndpointID]*attempt{},
+		allFlows:    limit{max: maxAllFlows, reason: "too many open connections of all agents"},
+		allHalfOpen: limit{max: maxAllHalfOpen, reason: "too many connections of all agents are being made"},
+		flows:       map[*flow]struct{}{},
+		attempts:    map[stack.TransportEndpointID]*flow{},
 	}
 	if o.Now != nil {
 		g.names.Now = o.Now
@@ -204,7 +204,10 @@ func (g *Gateway) Join(s Subject) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	if isNew {
-		g.dns.Forget(m.addr) // answers that came after Leave
+		g.names.Forget(m.addr) // answers that came after Leave
+		if g.options.Limits != nil {
+			m.set(g.options.Limits(s.Agent))
+		}
 	}
 	return m.addr, nil
 }
@@ -212,9 +215,9 @@ func (g *Gateway) Join(s Subject) (netip.Addr, error) {
 // Leave ends the flows of an agent and its plugins, and frees their addresses after a while.
 func (g *Gateway) Leave(a config.AgentID) {
 	left := g.members.leave(a, time.Now())
-	g.endFlows(left, errLeft)
+	g.endFlows(func(f *flow) bool { return slices.Contains(left, f.member) }, errLeft)
 	for _, m := range left {
-		g.dns.Forget(m.addr)
+		g.names.Forget(m.addr)
 	}
 }
 
@@ -238,7 +241,7 @@ func (g *Gateway) Dial(ctx context.Context, s Subject, port uint16) (net.Conn, e
 func (g *Gateway) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Stats{g.link.Counters(), g.spoofed.Load(), g.refused.Load(), g.limited.Load(), len(g.flows)}
+	return Stats{g.link.Counters(), g.refused.Load(), g.limited.Load(), len(g.flows)}
 }
 
 // Close ends all flows.

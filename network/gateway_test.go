@@ -299,7 +299,7 @@ func TestDatagramsAreRelayed(t *testing.T) {
 			t.Fatalf("got %d bytes, %v", n, err)
 		}
 	}
-	l.endIdle(time.Now().Add(datagramTimeout + time.Second))
+	l.expire(time.Now().Add(datagramTimeout + time.Second))
 	if f := l.flow(); f.Sent != 9003 || f.Received != 9003+12 || f.Target.Protocol != policy.UDP {
 		t.Errorf("recorded %+v", f)
 	}

@@ -21,32 +21,18 @@ func (g *Gateway) handleICMP(id stack.TransportEndpointID, pkt *stack.PacketBuff
 	ip := header.IPv4(pkt.NetworkHeader().Slice())
 	from, to := fromStack(ip.SourceAddress()), fromStack(ip.DestinationAddress())
 	m := g.members.at(from)
-	if m == nil {
-		g.spoofed.Add(1)
-		return true
-	}
-	if to == subnet.Gateway() {
+	if m != nil && to == subnet.Gateway() {
 		return false
 	}
-	if header.ICMPv4(pkt.TransportHeader().Slice()).Type() != header.ICMPv4Echo {
+	if m == nil || header.ICMPv4(pkt.TransportHeader().Slice()).Type() != header.ICMPv4Echo {
 		return true
 	}
-	v := verdict{target: policy.Target{Protocol: policy.ICMP, Addr: to}}
-	if !m.fresh.Allow() || !m.pings.take() {
-		g.exceed(m, v.target, "too many pings")
+	v, admitted, _ := g.admit(m, policy.ICMP, netip.AddrPortFrom(to, 0), pkt)
+	if !admitted {
 		return true
 	}
-	v = g.decide(m, policy.ICMP, netip.AddrPortFrom(to, 0))
-	if v.decision.Action != policy.Allow { // nobody is asked about a ping
-		m.pings.give()
-		v.decision.Action = policy.Deny
-		g.refuse(m, v)
-		g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
-		return true
-	}
-	f := g.begin(m, v, datagramTimeout)
+	f := g.begin(m, v, datagramTimeout, []*limit{&m.pings})
 	if f == nil {
-		m.pings.give()
 		return true
 	}
 	payload := stack.PayloadSince(pkt.TransportHeader())
@@ -54,20 +40,19 @@ func (g *Gateway) handleICMP(id stack.TransportEndpointID, pkt *stack.PacketBuff
 	payload.Release()
 	original := pkt.Clone()
 	go func() {
-		err := g.ping(f, v, from, to, message)
+		err := g.ping(f, from, to, message)
 		if err != nil && f.Err() == nil {
 			g.reject(original, stack.RejectIPv4WithICMPHostUnreachable)
 		}
 		original.DecRef()
 		f.end(err)
-		m.pings.give()
 	}()
 	return true
 }
 
 // ping passes an echo request on, and its reply back.
-func (g *Gateway) ping(f *flow, v verdict, from, to netip.Addr, request header.ICMPv4) error {
-	out, err := g.dial(f, v.target)
+func (g *Gateway) ping(f *flow, from, to netip.Addr, request header.ICMPv4) error {
+	out, err := g.dial(f, f.verdict.target)
 	if err != nil {
 		return err
 	}
@@ -80,7 +65,7 @@ func (g *Gateway) ping(f *flow, v verdict, from, to netip.Addr, request header.I
 	if err != nil {
 		return err
 	}
-	_ = f.pass(&f.sent, n)
+	f.count(&f.sent, n)
 	reply := make(header.ICMPv4, len(request)+1)
 	if n, err = out.Read(reply); err != nil {
 		return err
@@ -89,7 +74,7 @@ func (g *Gateway) ping(f *flow, v verdict, from, to netip.Addr, request header.I
 	if n < header.ICMPv4MinimumSize || n > len(request) || reply.Type() != header.ICMPv4EchoReply {
 		return fmt.Errorf("the answer is no echo reply")
 	}
-	_ = f.pass(&f.received, n)
+	f.count(&f.received, n)
 	reply.SetIdent(request.Ident())
 	reply.SetSequence(request.Sequence())
 	reply.SetChecksum(0)

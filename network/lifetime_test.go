@@ -88,12 +88,12 @@ func TestFlowsEndWithTheirRule(t *testing.T) {
 	l.set("alice", testRules{decide: func(policy.Target) policy.Decision { return byRule }})
 	c := l.talk(l.alice, server, 7)
 	defer c.Close()
-	l.endExpired(until.Add(-time.Minute))
+	l.expire(until.Add(-time.Minute))
 	if err := echoes(c); err != nil {
 		t.Fatalf("the flow ended before its rule: %v", err)
 	}
 	l.set("alice", testRules{decide: func(policy.Target) policy.Decision { return denied }})
-	l.endExpired(until)
+	l.expire(until)
 	if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %v, want a reset", err)
 	}
@@ -164,11 +164,11 @@ func TestIdleFlowsEnd(t *testing.T) {
 	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
 	c := l.talk(l.alice, server, 7)
 	defer c.Close()
-	l.endIdle(time.Now().Add(idleTimeout - time.Minute))
+	l.expire(time.Now().Add(idleTimeout - time.Minute))
 	if err := echoes(c); err != nil {
 		t.Fatalf("ended too early: %v", err)
 	}
-	l.endIdle(time.Now().Add(idleTimeout + time.Minute))
+	l.expire(time.Now().Add(idleTimeout + time.Minute))
 	if f := l.flow(); f.Error != errIdle.Error() {
 		t.Errorf("recorded %+v", f)
 	}

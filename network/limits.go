@@ -1,13 +1,19 @@
 package network
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"osaurus-sandbox/network/names"
+	"osaurus-sandbox/network/policy"
 )
 
-// What an agent and its plugins may have at a time. A flow costs the gateway two goroutines, a descriptor and
+// What one agent and its plugins may have at a time. A flow costs the gateway two goroutines, a descriptor and
 // what is under way, so these bound its memory.
 const (
 	// maxFlows is the number of TCP connections. A browser has at most 256.
@@ -26,9 +32,11 @@ const (
 	// each file by a connection of its own stays below 500 a second.
 	newFlowsPerSecond = 500
 	newFlowsBurst     = 1000
+	// speedBurst is what passes at once if an agent's bytes are limited: a few buffers of a relay.
+	speedBurst = 64 << 10
 )
 
-// What all subjects may have together.
+// What all agents may have together.
 const (
 	maxAllFlows    = 1024
 	maxAllHalfOpen = 512
@@ -77,41 +85,111 @@ const (
 	sweepEvery = 5 * time.Second
 )
 
+// Limits bound what an agent and its plugins send and receive together. Zero is no limit.
+type Limits struct {
+	BytesPerSecond int64
+	BytesPerDay    int64 // a day begins at midnight UTC; a new gateway begins at zero
+}
+
 // limit counts what is in use. What was taken must be given back.
 type limit struct {
-	max  int64
-	used atomic.Int64
+	max    int64
+	reason string // told to those that get none
+	used   atomic.Int64
 }
 
-// take reports whether there was one left, and takes it.
-func (l *limit) take() bool {
-	if l.used.Add(1) > l.max {
-		l.used.Add(-1)
-		return false
+// take takes one of each, or takes none and returns why.
+func take(limits ...*limit) (reason string) {
+	for i, l := range limits {
+		if l.used.Add(1) > l.max {
+			give(limits[:i+1]...)
+			return l.reason
+		}
 	}
-	return true
+	return ""
 }
 
-func (l *limit) give() { l.used.Add(-1) }
+func give(limits ...*limit) {
+	for _, l := range limits {
+		l.used.Add(-1)
+	}
+}
 
-// budget is what an agent and its plugins may have together.
+// budget is what one agent and its plugins may have together.
 type budget struct {
-	traffic                                          *traffic
 	fresh                                            *rate.Limiter
 	refusals                                         rate.Sometimes
 	flows, halfOpen, held, datagrams, pings, queries limit
+	names                                            *names.Budget
+	speed                                            *rate.Limiter
+
+	mu       sync.Mutex
+	perDay   int64
+	day      int64
+	ofTheDay int64 // bytes
 }
 
 func newBudget() *budget {
 	return &budget{
-		traffic:   newTraffic(),
 		fresh:     rate.NewLimiter(newFlowsPerSecond, newFlowsBurst),
 		refusals:  rate.Sometimes{Interval: time.Second},
-		flows:     limit{max: maxFlows},
-		halfOpen:  limit{max: maxHalfOpen},
-		held:      limit{max: maxHeld},
-		datagrams: limit{max: maxDatagramFlows},
-		pings:     limit{max: maxPings},
+		flows:     limit{max: maxFlows, reason: "too many open connections"},
+		halfOpen:  limit{max: maxHalfOpen, reason: "too many connections are being made"},
+		held:      limit{max: maxHeld, reason: "too many connections wait for a person's answer"},
+		datagrams: limit{max: maxDatagramFlows, reason: "too many UDP flows"},
+		pings:     limit{max: maxPings, reason: "too many pings"},
 		queries:   limit{max: maxQueries},
+		names:     names.NewBudget(),
+		speed:     rate.NewLimiter(rate.Inf, speedBurst),
 	}
 }
+
+// set applies an agent's limits.
+func (b *budget) set(l Limits) {
+	speed := rate.Inf
+	if l.BytesPerSecond > 0 {
+		speed = rate.Limit(l.BytesPerSecond)
+	}
+	if b.speed.Limit() != speed {
+		b.speed.SetLimit(speed)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.perDay = l.BytesPerDay
+}
+
+// spend counts bytes and waits as the speed demands. It reports whether those of the day are used up.
+func (b *budget) spend(ctx context.Context, n int) (over bool) {
+	if _, over = b.count(n, time.Now()); over {
+		return true
+	}
+	for ; n > 0; n -= speedBurst {
+		if b.speed.WaitN(ctx, min(n, speedBurst)) != nil {
+			break
+		}
+	}
+	return false
+}
+
+// count adds bytes to those of the day. If they are used up, it returns what a refusal says.
+func (b *budget) count(n int, now time.Time) (d policy.Decision, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if day := now.Unix() / int64(24*time.Hour/time.Second); day != b.day {
+		b.day, b.ofTheDay = day, 0
+	}
+	b.ofTheDay += int64(n)
+	if b.perDay == 0 || b.ofTheDay < b.perDay {
+		return d, false
+	}
+	reason := fmt.Sprintf("the agent has used up its %d MB of today (limits.networkMBPerDay)", b.perDay>>20)
+	return policy.Decision{Action: policy.Deny, Reason: reason}, true
+}
+
+// spentDay are the rules of an agent that has used up its bytes of the day.
+type spentDay policy.Decision
+
+func (d spentDay) Decide(policy.Target, time.Time) policy.Decision { return policy.Decision(d) }
+func (d spentDay) Resolve(string, time.Time) policy.Decision       { return policy.Decision(d) }
+func (spentDay) ByName() bool                                      { return false }
+func (spentDay) Opened(policy.Target, time.Time) bool              { return false }

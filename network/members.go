@@ -19,25 +19,18 @@ type member struct {
 	*budget
 }
 
-// members are the subjects by address and the addresses by subject. Frames read without a lock.
+// members are the subjects by address. Frames read without a lock.
 type members struct {
 	byAddr atomic.Pointer[map[netip.Addr]*member]
 
-	mu        sync.Mutex
-	bySubject map[Subject]*member
-	budgets   map[config.AgentID]*budget
-	next      netip.Addr
-	resting   map[netip.Addr]time.Time
+	mu      sync.Mutex
+	next    netip.Addr
+	resting map[netip.Addr]time.Time
 }
 
 func newMembers() *members {
 	root := &member{addr: subnet.Guest().Addr(), budget: newBudget()}
-	m := &members{
-		bySubject: map[Subject]*member{root.subject: root},
-		budgets:   map[config.AgentID]*budget{},
-		next:      subnet.RoomRouter(),
-		resting:   map[netip.Addr]time.Time{},
-	}
+	m := &members{next: subnet.RoomRouter(), resting: map[netip.Addr]time.Time{}}
 	m.byAddr.Store(&map[netip.Addr]*member{root.addr: root})
 	return m
 }
@@ -47,16 +40,29 @@ func (m *members) at(a netip.Addr) *member { return (*m.byAddr.Load())[a] }
 
 // of returns a subject's member, or nil.
 func (m *members) of(s Subject) *member {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.bySubject[s]
+	for _, known := range *m.byAddr.Load() {
+		if known.subject == s {
+			return known
+		}
+	}
+	return nil
+}
+
+// budget returns what an agent and its plugins may have, or nil if they have no address.
+func (m *members) budget(a config.AgentID) *budget {
+	for _, known := range *m.byAddr.Load() {
+		if known.subject.Agent == a {
+			return known.budget
+		}
+	}
+	return nil
 }
 
 // join returns a subject's member, which is new with a new address if it had none.
 func (m *members) join(s Subject, now time.Time) (joined *member, isNew bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known := m.bySubject[s]; known != nil {
+	if known := m.of(s); known != nil {
 		return known, false, nil
 	}
 	for a, since := range m.resting {
@@ -69,11 +75,10 @@ func (m *members) join(s Subject, now time.Time) (joined *member, isNew bool, er
 		return nil, false, fault.Newf(fault.Unavailable, "give a room an address", string(s.Agent), "all addresses are in use").
 			Advise("Remove agents that are not needed, or wait some minutes if many were removed just now.")
 	}
-	if m.budgets[s.Agent] == nil {
-		m.budgets[s.Agent] = newBudget()
+	joined = &member{s, addr, m.budget(s.Agent)}
+	if joined.budget == nil {
+		joined.budget = newBudget()
 	}
-	joined = &member{subject: s, addr: addr, budget: m.budgets[s.Agent]}
-	m.bySubject[s] = joined
 	byAddr := maps.Clone(*m.byAddr.Load())
 	byAddr[addr] = joined
 	m.byAddr.Store(&byAddr)
@@ -105,15 +110,13 @@ func (m *members) leave(a config.AgentID, now time.Time) []*member {
 	defer m.mu.Unlock()
 	byAddr := maps.Clone(*m.byAddr.Load())
 	var left []*member
-	for s, known := range m.bySubject {
-		if s.Agent == a && s != (Subject{}) {
+	for _, known := range *m.byAddr.Load() {
+		if known.subject.Agent == a && known.subject != (Subject{}) {
 			left = append(left, known)
-			delete(m.bySubject, s)
 			delete(byAddr, known.addr)
 			m.resting[known.addr] = now
 		}
 	}
-	delete(m.budgets, a)
 	m.byAddr.Store(&byAddr)
 	return left
 }

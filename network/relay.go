@@ -165,6 +165,7 @@ func (d *direction) interrupt(src end) {
 // finish sends the client's first bytes, copies what follows, and waits for the way back.
 func (f *flow) finish(guest, host end, first []byte, back *direction) error {
 	_, err := host.Write(first)
+	f.count(&f.sent, len(first))
 	if err == nil {
 		err = f.copy(&direction{}, host, guest, &f.sent)
 	} else {
@@ -208,9 +209,7 @@ func (f *flow) copySome(dst, src end, count *atomic.Int64, buf []byte) error {
 			if _, err := dst.Write(buf[:n]); err != nil {
 				return err
 			}
-			if err := f.pass(count, n); err != nil {
-				return err
-			}
+			f.count(count, n)
 		}
 		if err != nil || n < len(buf) {
 			return err

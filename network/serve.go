@@ -58,7 +58,7 @@ func (c *connection) first(patience time.Duration) (first []byte, kind hello.Kin
 		first = slices.Grow(first, min(max(len(first), firstBuffer), hello.MaxFirst))
 		n, err := c.in.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
-		_ = c.flow.pass(&c.flow.sent, n)
+		c.flow.touch()
 		kind, name, complete := hello.Sniff(first)
 		if complete || err != nil {
 			if !complete && len(first) > 0 {
@@ -241,19 +241,16 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	if len(c.first) > 0 {
 		n := copy(p, c.first)
 		c.first = c.first[n:]
+		c.flow.count(&c.flow.sent, n)
 		return n, nil
 	}
 	n, err := c.guestConn.Read(p)
-	if over := c.flow.pass(&c.flow.sent, n); err == nil {
-		err = over
-	}
+	c.flow.count(&c.flow.sent, n)
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
 	n, err := c.guestConn.Write(p)
-	if over := c.flow.pass(&c.flow.received, n); err == nil {
-		err = over
-	}
+	c.flow.count(&c.flow.received, n)
 	return n, err
 }

@@ -21,13 +21,6 @@ import (
 // maxTried is how many addresses of a name are tried.
 const maxTried = 4
 
-// attempt is a connection whose SYN is not answered yet.
-type attempt struct {
-	id      stack.TransportEndpointID
-	flow    *flow
-	verdict verdict
-}
-
 // handleTCP sees each packet that belongs to no connection, on the link's reading goroutine. What is
 // refused costs neither a goroutine nor memory. After false, the stack sends a reset.
 func (g *Gateway) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer) bool {
@@ -37,126 +30,61 @@ func (g *Gateway) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	}
 	from, to := ends(id)
 	m := g.members.at(from.Addr())
-	if m == nil {
-		g.spoofed.Add(1)
-		return true
+	if m == nil || g.attempt(id) != nil {
+		return true // the room was just removed, or the client sends its SYN again
 	}
-	if g.attempted(id) {
-		return true // the client sends its SYN again
+	v, admitted, answered := g.admit(m, policy.TCP, to, pkt)
+	if !admitted {
+		return answered
 	}
-	if !m.fresh.Allow() {
-		g.exceed(m, policy.Target{Protocol: policy.TCP, Addr: to.Addr(), Port: to.Port()}, "too many new connections in a second")
+	f := g.begin(m, v, idleTimeout, []*limit{&m.flows, &g.allFlows}, &m.halfOpen, &g.allHalfOpen)
+	if f == nil {
 		return false
 	}
-	var v verdict
-	if to.Port() == portDNS {
-		v.target = policy.Target{Protocol: policy.TCP, Addr: to.Addr(), Port: portDNS}
-		v.decision, v.quiet = policy.Decision{Action: policy.Allow}, true
-	} else {
-		v = g.decide(m, policy.TCP, to)
-	}
-	if v.decision.Action == policy.Deny && !v.explained() {
-		g.refuse(m, v)
-		if v.prohibited {
-			g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
-		}
-		return v.prohibited
-	}
-	a, reason := g.attempt(m, id, v)
-	if a == nil {
-		g.exceed(m, v.target, reason)
-		return false
-	}
+	g.mu.Lock()
+	g.attempts[id] = f
+	g.mu.Unlock()
 	if !g.forwarder.HandlePacket(id, pkt) {
-		g.settle(a)
-		g.release(a, errors.New("the packet was not valid"))
+		g.settle(id, f)
+		f.end(errors.New("the packet was not valid"))
 		return false
 	}
 	return true
 }
 
-func (g *Gateway) attempted(id stack.TransportEndpointID) bool {
+// attempt returns the flow whose SYN is not answered yet, or nil.
+func (g *Gateway) attempt(id stack.TransportEndpointID) *flow {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.attempts[id] != nil
+	return g.attempts[id]
 }
 
-// attempt takes what a connection needs until it is made or refused, or says what there is too much of.
-func (g *Gateway) attempt(m *member, id stack.TransportEndpointID, v verdict) (*attempt, string) {
-	taken := []*limit{}
-	for _, l := range []struct {
-		*limit
-		reason string
-	}{
-		{&m.flows, "too many open connections"},
-		{&m.halfOpen, "too many connections are being made"},
-		{&g.allFlows, "too many open connections of all agents"},
-		{&g.allHalfOpen, "too many connections of all agents are being made"},
-		{&m.held, "too many connections wait for a person's answer"},
-	} {
-		if l.limit == &m.held && v.decision.Action != policy.Ask {
-			continue
-		}
-		if !l.take() {
-			for _, t := range taken {
-				t.give()
-			}
-			return nil, l.reason
-		}
-		taken = append(taken, l.limit)
-	}
-	f := g.begin(m, v, idleTimeout)
-	if f == nil {
-		for _, t := range taken {
-			t.give()
-		}
-		return nil, errClosed.Error()
-	}
-	a := &attempt{id, f, v}
+// settle notes that an attempt has ended, with a connection or without.
+func (g *Gateway) settle(id stack.TransportEndpointID, f *flow) {
 	g.mu.Lock()
-	g.attempts[id] = a
+	delete(g.attempts, id)
 	g.mu.Unlock()
-	return a, ""
-}
-
-// settle gives back what an attempt needed beyond the flow.
-func (g *Gateway) settle(a *attempt) {
-	g.mu.Lock()
-	delete(g.attempts, a.id)
-	g.mu.Unlock()
-	a.flow.member.halfOpen.give()
-	g.allHalfOpen.give()
-	if a.verdict.decision.Action == policy.Ask {
-		a.flow.member.held.give()
-	}
-}
-
-// release ends an attempt's flow.
-func (g *Gateway) release(a *attempt, err error) {
-	a.flow.end(err)
-	a.flow.member.flows.give()
-	g.allFlows.give()
+	f.made()
 }
 
 // connect makes one connection. The outside is reached first, so that a client learns of a failure
 // as it would without a gateway.
 func (g *Gateway) connect(r *tcp.ForwarderRequest) {
-	g.mu.Lock()
-	a := g.attempts[r.ID()]
-	g.mu.Unlock()
-	c := &connection{gateway: g, flow: a.flow, verdict: a.verdict}
+	id := r.ID()
+	f := g.attempt(id)
+	c := &connection{gateway: g, flow: f, verdict: f.verdict}
 	err := c.prepare()
 	if err == nil {
 		err = c.accept(r)
 	} else {
 		r.Complete(true)
 	}
-	g.settle(a)
+	g.settle(id, f)
 	if err == nil {
 		err = c.serve()
 	}
 	c.close()
-	g.release(a, err)
+	f.end(err)
 }
 
 // connection is a flow over TCP.
@@ -220,7 +148,7 @@ func (g *Gateway) dial(f *flow, t policy.Target) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	p, last := g.policy(f.member.subject), fmt.Errorf("%s has no address", t.Name)
+	p, last := g.policyOf(f.member), fmt.Errorf("%s has no address", t.Name)
 	tried := 0
 	for _, addr := range addrs {
 		t.Addr = addr.Unmap()

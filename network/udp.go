@@ -28,50 +28,28 @@ func (g *Gateway) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	from, to := ends(id)
 	m := g.members.at(from.Addr())
 	if m == nil {
-		g.spoofed.Add(1)
-		return true
+		return true // the room was just removed
 	}
 	if to.Port() == portDNS {
 		return g.query(m, from, to, pkt)
 	}
-	t := policy.Target{Protocol: policy.UDP, Addr: to.Addr(), Port: to.Port()}
-	if !m.fresh.Allow() {
-		g.exceed(m, t, "too many new connections in a second")
+	v, admitted, answered := g.admit(m, policy.UDP, to, pkt)
+	if !admitted {
+		return answered
+	}
+	f := g.begin(m, v, datagramTimeout, []*limit{&m.datagrams})
+	if f == nil {
 		return false
 	}
-	v := g.decide(m, policy.UDP, to)
-	if v.decision.Action == policy.Deny {
-		g.refuse(m, v)
-		if v.prohibited {
-			g.reject(pkt, stack.RejectIPv4WithICMPAdminProhibited)
-		}
-		return v.prohibited
-	}
-	if !m.datagrams.take() {
-		g.exceed(m, v.target, "too many UDP flows")
-		return false
-	}
-	if v.decision.Action == policy.Ask && !m.held.take() {
-		m.datagrams.give()
-		g.exceed(m, v.target, "too many connections wait for a person's answer")
-		return false
-	}
-	f := g.begin(m, v, datagramTimeout)
-	if f != nil {
-		var queue waiter.Queue
-		ep, err := udp.NewForwarderRequest(g.stack, id, pkt).CreateEndpoint(&queue)
-		if err == nil {
-			ep.SocketOptions().SetReceiveBufferSize(datagramBuffer, false)
-			in := &guestDatagrams{gonet.NewUDPConn(&queue, ep), ep, &queue}
-			go g.relayDatagrams(f, v, in)
-			return true
-		}
+	var queue waiter.Queue
+	ep, err := udp.NewForwarderRequest(g.stack, id, pkt).CreateEndpoint(&queue)
+	if err != nil {
 		f.end(errors.New(err.String()))
+		return true
 	}
-	if v.decision.Action == policy.Ask {
-		m.held.give()
-	}
-	m.datagrams.give()
+	ep.SocketOptions().SetReceiveBufferSize(datagramBuffer, false)
+	// What comes while a person is asked is queued.
+	go func() { f.end(g.relayDatagrams(f, &guestDatagrams{gonet.NewUDPConn(&queue, ep), ep, &queue})) }()
 	return true
 }
 
@@ -84,15 +62,9 @@ type guestDatagrams struct {
 
 func (c *guestDatagrams) waitReadable() { waitReadable(c.endpoint, c.queue) }
 
-// relayDatagrams passes datagrams on until none have come for a while. What comes while a person is
-// asked is queued.
-func (g *Gateway) relayDatagrams(f *flow, v verdict, in *guestDatagrams) {
-	err := g.tryRelayDatagrams(f, v, in)
-	f.end(err)
-	f.member.datagrams.give()
-}
-
-func (g *Gateway) tryRelayDatagrams(f *flow, v verdict, in *guestDatagrams) error {
+// relayDatagrams passes datagrams on until none have come for a while.
+func (g *Gateway) relayDatagrams(f *flow, in *guestDatagrams) error {
+	v := f.verdict
 	closeIn := context.AfterFunc(f, func() { _ = in.Close() })
 	defer func() {
 		if closeIn() {
@@ -101,7 +73,7 @@ func (g *Gateway) tryRelayDatagrams(f *flow, v verdict, in *guestDatagrams) erro
 	}()
 	if v.decision.Action == policy.Ask {
 		g.ask(f, &v)
-		f.member.held.give()
+		f.made()
 		if v.decision.Action == policy.Deny {
 			return errRefused
 		}
@@ -140,9 +112,8 @@ func (f *flow) copyDatagrams(dst io.Writer, src readable, count *atomic.Int64) {
 		buf := f.gateway.datagrams.get()
 		n, err := src.Read(*buf)
 		if err == nil {
-			f.touch()
 			if _, err := dst.Write((*buf)[:n]); err == nil {
-				_ = f.pass(count, n) // it ends the flow itself
+				f.count(count, n)
 			}
 		}
 		f.gateway.datagrams.put(buf)
@@ -165,13 +136,13 @@ func (f *flow) failed(err error) bool {
 // query answers a DNS query, whatever server it was meant for.
 func (g *Gateway) query(m *member, from, to netip.AddrPort, pkt *stack.PacketBuffer) bool {
 	size := pkt.Data().Size()
-	if size > maxQuery || !m.queries.take() {
+	if size > maxQuery || take(&m.queries) != "" {
 		g.limited.Add(1)
 		return true // a resolver asks again
 	}
 	message := pkt.Data().AsRange().ToSlice()
 	started := g.start(func() {
-		defer m.queries.give()
+		defer give(&m.queries)
 		ctx, cancel := context.WithTimeout(g.ctx, dialTimeout)
 		defer cancel()
 		if reply := g.dns.Answer(ctx, m.addr, message, false); reply != nil && g.members.at(m.addr) == m {
@@ -179,7 +150,7 @@ func (g *Gateway) query(m *member, from, to netip.AddrPort, pkt *stack.PacketBuf
 		}
 	})
 	if !started {
-		m.queries.give()
+		give(&m.queries)
 	}
 	return true
 }

@@ -125,7 +125,7 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 		// No IPv6, and no HTTPS records: those would lead to ECH and HTTP/3, which hide names.
 		return reply{}
 	}
-	if reason := s.budgets.spend(who, name, true); reason != "" {
+	if reason := s.Budget(who).spend(name, true); reason != "" {
 		return s.limit(q, reason)
 	}
 	result := s.lookups.do(ctx, q.Type+" "+name, func(ctx context.Context) result { return records(ctx, s.Records, kind, name) })
@@ -139,7 +139,7 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 // address resolves a name that is allowed.
 func (s *Server) address(ctx context.Context, q Query) reply {
 	if !s.Table.Knows(q.Subject, q.Name) {
-		if reason := s.budgets.spend(q.Subject, q.Name, true); reason != "" {
+		if reason := s.Budget(q.Subject).spend(q.Name, true); reason != "" {
 			return s.limit(q, reason)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Server) reverse(who netip.Addr, name string) reply {
 // connection can say why it is refused.
 func (s *Server) refuse(q Query, kind uint16) reply {
 	if !s.Table.Knows(q.Subject, q.Name) {
-		if reason := s.budgets.spend(q.Subject, q.Name, false); reason != "" {
+		if reason := s.Budget(q.Subject).spend(q.Name, false); reason != "" {
 			return s.limit(q, reason)
 		}
 	}

@@ -149,13 +149,23 @@ func permit(_ netip.Addr, _ string, a netip.Addr) policy.Decision {
 	return policy.Decision{Action: policy.Allow}
 }
 
+// budgets gives each subject a budget of its own.
+func budgets() func(netip.Addr) *names.Budget {
+	var all sync.Map
+	return func(who netip.Addr) *names.Budget {
+		b, _ := all.LoadOrStore(who, names.NewBudget())
+		return b.(*names.Budget)
+	}
+}
+
 func serve(t *testing.T, r names.Resolver, records names.Records, closed ...netip.Addr) *gateway {
 	t.Helper()
 	timetest.NoLeaks(t)
 	g := &gateway{}
 	o := names.Options{
 		Table: names.NewTable(), Decide: decide, Permit: permit, Resolver: r, Records: records,
-		Open: func(who netip.Addr) bool { return !slices.Contains(closed, who) },
+		Open:   func(who netip.Addr) bool { return !slices.Contains(closed, who) },
+		Budget: budgets(),
 		Record: func(q names.Query) {
 			g.mu.Lock()
 			defer g.mu.Unlock()

@@ -1,7 +1,6 @@
 package names
 
 import (
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -16,70 +15,62 @@ import (
 const (
 	nameCost    = 16
 	longLabel   = 32
-	domainRate  = 4096.0 / 60 // tokens a second, for one subject and domain
+	domainRate  = 4096.0 / 60 // tokens a second, for one agent and domain
 	domainBurst = 16384
-	maxDomains  = 512 // domains of one subject whose tokens are not all there
+	maxDomains  = 512 // domains of one agent whose tokens are not all there
 
-	// nameRate bounds all new names of a subject, also of names that are refused and of domains
+	// nameRate bounds all new names of an agent, also of names that are refused and of domains
 	// that cost nothing to have.
 	nameRate  = 50 // names a second
 	nameBurst = 3000
 )
 
-// budgets bounds the new names of subjects.
-type budgets struct {
-	mu       sync.Mutex
-	subjects map[netip.Addr]*budget
-}
-
-type budget struct {
+// Budget bounds the new names of an agent and its plugins.
+type Budget struct {
+	mu      sync.Mutex
 	names   *rate.Limiter
 	domains map[string]*rate.Limiter
 }
 
+// NewBudget returns a budget of which nothing is spent.
+func NewBudget() *Budget {
+	return &Budget{names: rate.NewLimiter(nameRate, nameBurst), domains: map[string]*rate.Limiter{}}
+}
+
 // spend takes the cost of a new name, and returns the reason if there are too many. A name that
 // does not leave this computer costs its domain nothing.
-func (b *budgets) spend(who netip.Addr, name string, leaves bool) (reason string) {
+func (b *Budget) spend(name string, leaves bool) (reason string) {
+	if b == nil {
+		return "the room was removed"
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.subjects[who]
-	if s == nil {
-		s = &budget{rate.NewLimiter(nameRate, nameBurst), map[string]*rate.Limiter{}}
-		b.subjects[who] = s
-	}
-	if !s.names.Allow() {
+	if !b.names.Allow() {
 		return "too many different names in a short time"
 	}
 	if !leaves {
 		return ""
 	}
 	domain, cost := price(name)
-	l := s.domains[domain]
+	l := b.domains[domain]
 	if l == nil {
-		if len(s.domains) >= maxDomains {
-			for d, other := range s.domains {
+		if len(b.domains) >= maxDomains {
+			for d, other := range b.domains {
 				if other.Tokens() >= domainBurst { // the same as a new one
-					delete(s.domains, d)
+					delete(b.domains, d)
 				}
 			}
 		}
-		if len(s.domains) >= maxDomains {
+		if len(b.domains) >= maxDomains {
 			return "names of too many domains in a short time"
 		}
 		l = rate.NewLimiter(domainRate, domainBurst)
-		s.domains[domain] = l
+		b.domains[domain] = l
 	}
 	if l.AllowN(time.Now(), cost) {
 		return ""
 	}
 	return "too many different names of " + domain + " in a short time"
-}
-
-// forget drops the budget of a subject that is gone.
-func (b *budgets) forget(who netip.Addr) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.subjects, who)
 }
 
 // price returns the registrable domain of a name and what the name costs it.

@@ -24,6 +24,8 @@ type Options struct {
 	// either is nil, no subject gets those.
 	Records Records
 	Open    func(subject netip.Addr) bool
+	// Budget returns what bounds a subject's new names, or nil for one that is gone.
+	Budget func(subject netip.Addr) *Budget
 	// Record is told of each query that is refused, and of each that is resolved. It must not block.
 	Record func(Query)
 }
@@ -63,7 +65,6 @@ const (
 // of a subject it serves at once, so that slow answers to one stop no others.
 type Server struct {
 	Options
-	budgets budgets
 	lookups lookups
 }
 
@@ -71,15 +72,8 @@ type Server struct {
 func NewServer(o Options) *Server {
 	return &Server{
 		Options: o,
-		budgets: budgets{subjects: map[netip.Addr]*budget{}},
 		lookups: lookups{running: map[string]*lookup{}},
 	}
-}
-
-// Forget drops what is known of a subject, in the table too.
-func (s *Server) Forget(subject netip.Addr) {
-	s.budgets.forget(subject)
-	s.Table.Forget(subject)
 }
 
 // ServeStream answers the queries of one connection, one after the other, and closes it.
