@@ -1,12 +1,17 @@
 //go:build linux
 
-// Command netload measures a TCP connection from a guest to a server of the bench: netload WHAT ADDRESS COUNT. It prints nanoseconds.
+// Command netload measures two ways from a guest to the same server in turns:
+// netload WHAT ROUNDS COUNT A B. It prints the nanoseconds of both for each round.
 package main
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -14,44 +19,107 @@ import (
 	"time"
 )
 
-// chunk is what it writes or reads at once.
-const chunk = 256 << 10
-
-// workers make connections at once.
-const workers = 16
+const (
+	// chunk is what it writes at once.
+	chunk = 256 << 10
+	// workers make connections at once, and floodWorkers in a flood.
+	workers, floodWorkers = 16, 64
+)
 
 func main() {
-	took, err := measure(os.Args[1], os.Args[2], os.Args[3])
-	if err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(took.Nanoseconds())
 }
 
-func measure(what, address, text string) (time.Duration, error) {
-	count, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, err
+func run(args []string) error {
+	if len(args) < 4 {
+		return errors.New("usage: netload WHAT ROUNDS COUNT ADDRESS...")
 	}
+	rounds, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	count, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	var ways []func() (time.Duration, error)
+	for _, address := range args[3:] {
+		way, err := open(args[0], address, count)
+		if err != nil {
+			return err
+		}
+		ways = append(ways, way)
+	}
+	took := make([]time.Duration, len(ways))
+	for round := range rounds + 1 { // the first one warms up
+		for i := range ways {
+			if round%2 == 1 {
+				i = len(ways) - 1 - i
+			}
+			if took[i], err = ways[i](); err != nil {
+				return err
+			}
+		}
+		if round > 0 {
+			for _, d := range took {
+				fmt.Print(d.Nanoseconds(), " ")
+			}
+			fmt.Println()
+		}
+	}
+	return nil
+}
+
+// open returns a function that measures one round of one way.
+func open(what, address string, count int) (func() (time.Duration, error), error) {
 	switch what {
 	case "connect":
-		return connect(address, count)
-	case "echo":
-		return echo(address, count)
+		return func() (time.Duration, error) { return connect(address, count, workers, true) }, nil
+	case "flood":
+		return func() (time.Duration, error) { return connect(address, count, floodWorkers, false) }, nil
+	case "dns":
+		return lookUp(address, count), nil
+	case "tls":
+		return download(address, count), nil
 	}
-	began := time.Now()
 	c, err := net.Dial("tcp", address)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer c.Close()
-	if what == "send" {
-		err = send(c, count)
-	} else {
-		_, err = io.CopyN(io.Discard, c, int64(count))
+	switch what {
+	case "send":
+		return timed(func() error { return send(c, count) }), nil
+	case "receive":
+		return timed(func() error { return receive(c, count) }), nil
+	case "echo":
+		return func() (time.Duration, error) { return typical(count, func() error { return echo(c) }) }, nil
 	}
-	return time.Since(began), err
+	return nil, fmt.Errorf("unknown load %q", what)
+}
+
+func timed(f func() error) func() (time.Duration, error) {
+	return func() (time.Duration, error) {
+		began := time.Now()
+		err := f()
+		return time.Since(began), err
+	}
+}
+
+// typical returns the median time of a function.
+func typical(count int, f func() error) (time.Duration, error) {
+	took := make([]time.Duration, count)
+	for i := range took {
+		began := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return took[count/2], nil
 }
 
 // send sends bytes, and waits until the server says that it has them.
@@ -62,52 +130,77 @@ func send(c net.Conn, count int) error {
 			return err
 		}
 	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return err
-	}
 	_, err := io.ReadFull(c, make([]byte, 1))
 	return err
 }
 
-// echo returns the median of round trips of a byte.
-func echo(address string, count int) (time.Duration, error) {
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		return 0, err
+// receive asks for bytes, and reads them.
+func receive(c net.Conn, count int) error {
+	if _, err := c.Write([]byte{1}); err != nil {
+		return err
 	}
-	defer c.Close()
-	took, b := make([]time.Duration, count), []byte{1}
-	for i := range took {
-		began := time.Now()
-		if _, err := c.Write(b); err != nil {
-			return 0, err
-		}
-		if _, err := io.ReadFull(c, b); err != nil {
-			return 0, err
-		}
-		took[i] = time.Since(began)
-	}
-	slices.Sort(took)
-	return took[count/2], nil
+	_, err := io.CopyN(io.Discard, c, int64(count))
+	return err
 }
 
-// connect makes and ends connections, several at once.
-func connect(address string, count int) (time.Duration, error) {
+func echo(c net.Conn) error {
+	b := []byte{1}
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c, b)
+	return err
+}
+
+// connect makes and ends connections, several at once. A flood goes on after an error.
+func connect(address string, count, workers int, strict bool) (time.Duration, error) {
 	began, failed := time.Now(), make(chan error, workers)
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(func() {
 			for range count / workers {
 				c, err := net.Dial("tcp", address)
-				if err != nil {
+				if err == nil {
+					c.Close()
+				} else if strict {
 					failed <- err
 					return
 				}
-				c.Close()
 			}
 		})
 	}
 	all.Wait()
 	close(failed)
 	return time.Since(began), <-failed
+}
+
+// lookUp asks a name server for addresses.
+func lookUp(server string, count int) func() (time.Duration, error) {
+	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, server)
+	}}
+	return func() (time.Duration, error) {
+		return typical(count, func() error {
+			_, err := r.LookupNetIP(context.Background(), "ip4", "www.example.com.")
+			return err
+		})
+	}
+}
+
+// download reads from a web server, whose certificate does not matter here.
+func download(host string, count int) func() (time.Duration, error) {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	return timed(func() error {
+		answer, err := client.Get(fmt.Sprintf("https://%s/%d", host, count))
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		n, err := io.Copy(io.Discard, answer.Body)
+		if err == nil && n != int64(count) {
+			err = fmt.Errorf("%s: %d bytes: %s", answer.Status, n, host)
+		}
+		return err
+	})
 }
