@@ -96,7 +96,7 @@ func (o *outside) Dial(ctx context.Context, protocol policy.Protocol, _ string, 
 
 // LookupNetIP implements network.Dialer.
 func (o *outside) LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
-	addrs, err := o.Resolver.LookupNetIP(ctx, "ip", name+".")
+	addrs, err := o.Resolver.LookupNetIP(ctx, "ip4", name+".")
 	return addrs, time.Minute, err
 }
 

@@ -37,9 +37,14 @@ func newHostDialer() *hostDialer {
 	return &hostDialer{resolver: net.DefaultResolver, proxy: httpproxy.FromEnvironment().ProxyFunc()}
 }
 
-// LookupNetIP implements Dialer. The final dot keeps search domains out.
+// LookupNetIP implements Dialer. The final dot keeps search domains out. It asks for IPv6 addresses
+// only if there are no others.
 func (d *hostDialer) LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
-	addrs, err := d.resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(name, ".")+".")
+	name = strings.TrimSuffix(name, ".") + "."
+	addrs, err := d.resolver.LookupNetIP(ctx, "ip4", name)
+	if missing, ok := errors.AsType[*net.DNSError](err); ok && missing.IsNotFound {
+		addrs, err = d.resolver.LookupNetIP(ctx, "ip6", name)
+	}
 	return addrs, unknownTTL, err
 }
 
