@@ -93,12 +93,12 @@ func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort)
 	case subnet.Rooms().Contains(addr), subnet.Guest().Contains(addr):
 		return refused(t, "rooms do not reach each other")
 	case subnet.Held().Contains(addr):
-		name, ok := g.names.Held(m.addr, addr)
-		if !ok {
+		held := g.names.Lookup(m.addr, addr)
+		if len(held) == 0 {
 			return refused(t, "this address was told for no name")
 		}
-		t.Name, t.Addr = name, netip.Addr{}
-		return g.weigh(m, t, []string{name})
+		t.Addr = netip.Addr{}
+		return g.weigh(m, t, held)
 	case !addr.IsGlobalUnicast() && !addr.IsLoopback() && !addr.IsLinkLocalUnicast():
 		return refused(t, "the address is not that of one computer")
 	}

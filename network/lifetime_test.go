@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -188,6 +189,54 @@ func TestCloseEndsEverything(t *testing.T) {
 	if n := l.Stats().Flows; n > 0 {
 		t.Errorf("%d flows remain", n)
 	}
+}
+
+// The end of a gateway is the end of its guest's network alone.
+func TestN18GatewayEnds(t *testing.T) {
+	l, neighbour := newLab(t), newLab(t)
+	l.internet.Serve(t, netip.MustParseAddrPort("9.9.9.9:7"), networktest.Echo)
+	for _, each := range []*lab{l, neighbour} {
+		each.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
+	}
+	c, others := l.talk(l.alice, server, 7), neighbour.talk(neighbour.alice, server, 7)
+	defer c.Close()
+	defer others.Close()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := echoes(c); err == nil {
+		t.Error("a connection outlives the gateway")
+	}
+	dials := len(l.internet.Dials())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := l.guest.Dial(ctx, l.alice, netip.AddrPortFrom(server, 7)); err == nil || len(l.internet.Dials()) > dials {
+		t.Errorf("the guest connects without a gateway: %v", err)
+	}
+	if _, err := l.Dial(t.Context(), Subject{Agent: "alice"}, 80); err == nil {
+		t.Error("a room is reached without a gateway")
+	}
+	l.Recheck("alice")
+	l.Leave("alice")
+	if err := l.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	if err := echoes(others); err != nil {
+		t.Errorf("the neighbour's connection: %v", err)
+	}
+
+	again, wire, err := Open(Options{Dialer: l.internet, Policy: func(Subject) policy.Policy { return policy.Policy{Mode: config.NetworkOpen} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	addr, err := again.Join(Subject{Agent: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Gateway, l.guest = again, networktest.NewGuest(t, wire)
+	l.guest.Add(t, addr)
+	l.talk(addr, netip.MustParseAddr("9.9.9.9"), 7).Close()
 }
 
 func TestResetsPassThrough(t *testing.T) {

@@ -16,11 +16,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
+	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/policy"
 )
-
-// maxQuery is the longest DNS query by UDP that is read.
-const maxQuery = 1232
 
 // handleUDP sees each datagram that belongs to no flow. After false, the stack answers "port
 // unreachable", which clients report at once.
@@ -136,7 +134,7 @@ func (f *flow) failed(err error) bool {
 // query answers a DNS query, whatever server it was meant for.
 func (g *Gateway) query(m *member, from, to netip.AddrPort, pkt *stack.PacketBuffer) bool {
 	size := pkt.Data().Size()
-	if size > maxQuery || take(&m.queries) != "" {
+	if size > names.MaxQuery || take(&m.queries) != "" {
 		g.limited.Add(1)
 		return true // a resolver asks again
 	}

@@ -2,7 +2,6 @@ package names
 
 import (
 	"context"
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
@@ -24,9 +23,10 @@ const (
 	maxAddresses = 64
 	// maxReverse bounds the names of one address.
 	maxReverse = 8
+	headerLen  = 12
+	maxExtra   = 2 // OPT and TSIG
 	// maxReason is the longest reason in an answer, so that it always fits into a datagram.
 	maxReason = 200
-	headerLen = 12
 )
 
 // reply is what a query is answered with.
@@ -38,36 +38,30 @@ type reply struct {
 
 // Answer returns the answer to a query, or nil if there is none.
 func (s *Server) Answer(ctx context.Context, who netip.Addr, query []byte, stream bool) []byte {
-	if !isQuery(query) {
+	q := new(dns.Msg)
+	err := q.Unpack(query)
+	if len(query) < headerLen || q.Response {
 		return nil
 	}
-	if opcode := int(query[2] >> 3 & 15); opcode != dns.OpcodeQuery {
-		return status(query, dns.RcodeNotImplemented)
-	}
-	// One question, no answers, no authorities, and an OPT and a TSIG record at most.
-	if binary.BigEndian.Uint64(query[4:])>>16 != 1<<32 || binary.BigEndian.Uint16(query[10:]) > 2 {
-		return status(query, dns.RcodeFormatError)
-	}
-	q := new(dns.Msg)
-	if err := q.Unpack(query); err != nil || len(q.Question) != 1 {
-		return status(query, dns.RcodeFormatError)
-	}
-	var r reply
-	question, opt := q.Question[0], q.IsEdns0()
+	m, r := new(dns.Msg).SetReply(q), reply{}
+	m.RecursionAvailable = true
+	opt := q.IsEdns0()
 	switch {
+	case q.Opcode != dns.OpcodeQuery:
+		r.rcode = dns.RcodeNotImplemented
+	case err != nil || len(q.Question) != 1 || len(q.Answer)+len(q.Ns) > 0 || len(q.Extra) > maxExtra:
+		r.rcode = dns.RcodeFormatError
 	case opt != nil && opt.Version() != 0:
 		r.rcode = dns.RcodeBadVers
-	case question.Qclass != dns.ClassINET, question.Qtype == dns.TypeAXFR, question.Qtype == dns.TypeIXFR:
+	case q.Question[0].Qclass != dns.ClassINET, q.Question[0].Qtype == dns.TypeAXFR, q.Question[0].Qtype == dns.TypeIXFR:
 		r.rcode = dns.RcodeRefused
 	default:
-		r = s.resolve(ctx, who, strings.ToLower(strings.TrimSuffix(question.Name, ".")), question.Qtype)
+		r = s.resolve(ctx, who, strings.ToLower(strings.TrimSuffix(q.Question[0].Name, ".")), q.Question[0].Qtype)
 	}
-	m := new(dns.Msg).SetReply(q)
-	m.RecursionAvailable = true
 	m.Rcode = r.rcode
 	for _, rr := range r.records {
 		rr = dns.Copy(rr) // callers of a joined lookup share it
-		rr.Header().Name = question.Name
+		rr.Header().Name = q.Question[0].Name
 		m.Answer = append(m.Answer, rr)
 	}
 	size := dns.MinMsgSize
@@ -81,7 +75,7 @@ func (s *Server) Answer(ctx context.Context, who netip.Addr, query []byte, strea
 	m.Truncate(size)
 	packed, err := m.Pack()
 	if err != nil {
-		return status(query, dns.RcodeServerFailure)
+		packed, _ = (&dns.Msg{MsgHdr: dns.MsgHdr{Id: q.Id, Response: true, Rcode: dns.RcodeServerFailure}}).Pack()
 	}
 	return packed
 }
@@ -128,7 +122,7 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 	if reason := s.Budget(who).spend(name, true); reason != "" {
 		return s.limit(q, reason)
 	}
-	result := s.lookups.do(ctx, q.Type+" "+name, func(ctx context.Context) result { return records(ctx, s.Records, kind, name) })
+	result := s.join(ctx, q.Type+" "+name, func(ctx context.Context) result { return records(ctx, s.Records, kind, name) })
 	if result.err != nil {
 		return s.fail(q, result.err)
 	}
@@ -143,7 +137,7 @@ func (s *Server) address(ctx context.Context, q Query) reply {
 			return s.limit(q, reason)
 		}
 	}
-	result := s.lookups.do(ctx, q.Name, func(ctx context.Context) (r result) {
+	result := s.join(ctx, q.Name, func(ctx context.Context) (r result) {
 		r.addrs, r.ttl, r.err = s.Resolver.LookupNetIP(ctx, q.Name)
 		return r
 	})
@@ -182,9 +176,6 @@ func (s *Server) reverse(who netip.Addr, name string) reply {
 		return reply{rcode: dns.RcodeNameError}
 	}
 	hosts := s.Table.Lookup(who, addr)
-	if held, ok := s.Table.Held(who, addr); ok {
-		hosts = append(hosts, held)
-	}
 	if len(hosts) == 0 {
 		return reply{rcode: dns.RcodeNameError}
 	}
@@ -258,11 +249,4 @@ func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	hex, isHex := strings.CutPrefix(last, "0x")
 	return isHex && strings.Trim(hex, "0123456789abcdef") == "" || strings.Trim(last, "0123456789") == ""
-}
-
-func isQuery(m []byte) bool { return len(m) >= headerLen && m[2]&0x80 == 0 }
-
-// status returns an answer that is only a header.
-func status(query []byte, rcode int) []byte {
-	return append([]byte{query[0], query[1], query[2]&0x79 | 0x80, 0x80 | byte(rcode)}, make([]byte, headerLen-4)...)
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/miekg/dns"
@@ -23,49 +22,20 @@ type result struct {
 	err     error
 }
 
-// lookups joins equal lookups that run at the same time.
-type lookups struct {
-	mu      sync.Mutex
-	running map[string]*lookup
-}
-
-type lookup struct {
-	done   chan struct{}
-	result result
-}
-
-// do returns the result of f, or that of another caller's f for the same key. If that caller has
-// left, f is called after all.
-func (l *lookups) do(ctx context.Context, key string, f func(context.Context) result) result {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	for {
-		l.mu.Lock()
-		other := l.running[key]
-		if other == nil {
-			break
-		}
-		l.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return result{err: ctx.Err()}
-		case <-other.done:
-		}
-		if !errors.Is(other.result.err, context.Canceled) || ctx.Err() != nil {
-			return other.result
-		}
+// join returns the result of f, or that of another caller's f for the same key that runs. It goes on if
+// its caller leaves, for others.
+func (s *Server) join(ctx context.Context, key string, f func(context.Context) result) result {
+	done := s.lookups.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		defer cancel()
+		return f(ctx), nil
+	})
+	select {
+	case <-ctx.Done():
+		return result{err: ctx.Err()}
+	case r := <-done:
+		return r.Val.(result)
 	}
-	own := &lookup{done: make(chan struct{}), result: result{err: context.Canceled}}
-	l.running[key] = own
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		delete(l.running, key)
-		l.mu.Unlock()
-		close(own.done)
-	}()
-	own.result = f(ctx)
-	return own.result
 }
 
 // records resolves a type other than A. It returns nothing for a type that it does not know.
@@ -76,14 +46,15 @@ func records(ctx context.Context, r Records, kind uint16, name string) result {
 	}
 	switch kind {
 	case dns.TypeTXT:
+		escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`) // as package dns has it
 		var texts []string
 		texts, out.err = r.LookupTXT(ctx, name+".")
 		for _, text := range texts {
 			var parts []string
 			for ; len(text) > maxText; text = text[maxText:] {
-				parts = append(parts, escape(text[:maxText]))
+				parts = append(parts, escape.Replace(text[:maxText]))
 			}
-			out.records = append(out.records, &dns.TXT{Hdr: header(), Txt: append(parts, escape(text))})
+			out.records = append(out.records, &dns.TXT{Hdr: header(), Txt: append(parts, escape.Replace(text))})
 		}
 	case dns.TypeMX:
 		var hosts []*net.MX
@@ -103,11 +74,6 @@ func records(ctx context.Context, r Records, kind uint16, name string) result {
 
 // maxText is the longest string in a TXT record.
 const maxText = 255
-
-// escape returns text in the form in which package dns has the strings of TXT records.
-func escape(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)
-}
 
 // notFound reports whether an error says that a name does not exist, or has no such record.
 func notFound(err error) bool {

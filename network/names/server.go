@@ -2,12 +2,12 @@ package names
 
 import (
 	"context"
-	"encoding/binary"
-	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
+
+	"github.com/miekg/dns"
+	"golang.org/x/sync/singleflight"
 
 	"osaurus-sandbox/network/policy"
 )
@@ -53,8 +53,8 @@ type Query struct {
 }
 
 const (
-	// maxQuery is the longest query that is read: a name has 255 bytes, and clients pad to 128.
-	maxQuery = 1232
+	// MaxQuery is the longest query that is read: a name has 255 bytes, and clients pad to 128.
+	MaxQuery = 1232
 	// maxDatagram is the longest answer by UDP (DNS flag day 2020). Longer ones are truncated.
 	maxDatagram = 1232
 	// streamTimeout is how long a client has for each query and each answer by TCP.
@@ -65,15 +65,12 @@ const (
 // of a subject it serves at once, so that slow answers to one stop no others.
 type Server struct {
 	Options
-	lookups lookups
+	lookups singleflight.Group
 }
 
 // NewServer returns a server.
 func NewServer(o Options) *Server {
-	return &Server{
-		Options: o,
-		lookups: lookups{running: map[string]*lookup{}},
-	}
+	return &Server{Options: o}
 }
 
 // ServeStream answers the queries of one connection, one after the other, and closes it.
@@ -84,18 +81,11 @@ func (s *Server) ServeStream(ctx context.Context, c net.Conn) {
 		who = a.AddrPort().Addr().Unmap()
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	var length [2]byte
-	buffer := make([]byte, maxQuery)
+	stream, buffer := dns.Conn{Conn: c}, make([]byte, MaxQuery)
 	for {
 		_ = c.SetDeadline(time.Now().Add(streamTimeout))
-		if _, err := io.ReadFull(c, length[:]); err != nil {
-			return
-		}
-		n := int(binary.BigEndian.Uint16(length[:]))
-		if n > maxQuery {
-			return
-		}
-		if _, err := io.ReadFull(c, buffer[:n]); err != nil {
+		n, err := stream.Read(buffer)
+		if err != nil {
 			return
 		}
 		reply := s.Answer(ctx, who, buffer[:n], true)
@@ -103,7 +93,7 @@ func (s *Server) ServeStream(ctx context.Context, c net.Conn) {
 			return
 		}
 		_ = c.SetDeadline(time.Now().Add(streamTimeout))
-		if _, err := c.Write(slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply)); err != nil {
+		if _, err := stream.Write(reply); err != nil {
 			return
 		}
 	}
