@@ -37,11 +37,11 @@ type device interface {
 
 // newBackends creates a machine's vsock device and a device for each share. It also returns the
 // vsock device separately.
-func newBackends(cfg *vm.Config, log *slog.Logger) ([]backend, *vsock.Device, error) {
+func newBackends(cfg *vm.Config, opts fs.Options) ([]backend, *vsock.Device, error) {
 	socket := vsock.New(guestCID)
 	all := []backend{{socket, "vsock", "vhost-user-vsock-pci"}}
 	for _, s := range cfg.Shares {
-		d, err := fs.New(s, fs.Options{Log: log})
+		d, err := fs.New(s, opts)
 		if err != nil {
 			closeBackends(all)
 			return nil, nil, err

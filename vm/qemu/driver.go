@@ -7,14 +7,19 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu/fs"
 )
 
 // Driver implements vm.Driver. The zero value is ready to use.
 type Driver struct {
 	// Log receives errors of devices. Nil discards them.
 	Log *slog.Logger
+	// WrapShare, if not nil, changes what shares answer, for tests: see fs.Options.
+	WrapShare func(fuse.RawFileSystem) fuse.RawFileSystem
 }
 
 var _ vm.Driver = (*Driver)(nil)
@@ -50,5 +55,5 @@ func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return newMachine(cfg, program.path, can.Accelerator, log.With("machine", cfg.Name))
+	return newMachine(cfg, program.path, can.Accelerator, fs.Options{Log: log.With("machine", cfg.Name), Wrap: d.WrapShare})
 }

@@ -13,6 +13,7 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/qemu/fs"
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 
@@ -36,14 +37,14 @@ type machine struct {
 
 var _ vm.Machine = (*machine)(nil)
 
-func newMachine(cfg vm.Config, program string, accel string, log *slog.Logger) (*machine, error) {
-	backends, socket, err := newBackends(&cfg, log)
+func newMachine(cfg vm.Config, program string, accel string, shares fs.Options) (*machine, error) {
+	backends, socket, err := newBackends(&cfg, shares)
 	if err != nil {
 		return nil, err
 	}
 	// Copy, because the caller may change its slices.
 	cfg.KernelArgs, cfg.Disks, cfg.Shares = slices.Clone(cfg.KernelArgs), slices.Clone(cfg.Disks), nil
-	m := &machine{cfg: cfg, program: program, accel: accel, log: log, backends: backends}
+	m := &machine{cfg: cfg, program: program, accel: accel, log: shares.Log, backends: backends}
 	m.Base = vm.NewBase(cfg.Name, m, socket, stuckAdvice)
 	return m, nil
 }

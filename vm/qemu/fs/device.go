@@ -44,6 +44,8 @@ type Options struct {
 	Files int
 	// Log receives messages for the host's user. Nil discards them.
 	Log *slog.Logger
+	// Wrap, if not nil, changes what the share answers: see appletest.
+	Wrap func(fuse.RawFileSystem) fuse.RawFileSystem
 }
 
 // Device is one share. It implements [vhostuser.Device].
@@ -51,6 +53,7 @@ type Device struct {
 	share  vm.Share
 	files  int
 	log    *slog.Logger
+	wrap   func(fuse.RawFileSystem) fuse.RawFileSystem
 	root   *descriptor
 	rules  rules
 	floor  floor
@@ -88,6 +91,9 @@ func New(share vm.Share, opts Options) (*Device, error) {
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
 	d := &Device{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
+	if d.wrap = opts.Wrap; d.wrap == nil {
+		d.wrap = func(fs fuse.RawFileSystem) fuse.RawFileSystem { return fs }
+	}
 	d.memory.init(maxInFlight)
 	d.slow.init(maxSlow)
 	d.floor.min = share.MinFree
@@ -271,7 +277,7 @@ func newProtocol(s *session) *fuse.ProtocolServer {
 		// instead.
 		disabled = fuse.CAP_AUTO_INVAL_DATA
 	}
-	return fuse.NewProtocolServer(s, &fuse.MountOptions{
+	return fuse.NewProtocolServer(s.dev.wrap(s), &fuse.MountOptions{
 		MaxWrite:      maxData,
 		MaxReadAhead:  maxData,
 		MaxBackground: maxBackground,
