@@ -19,11 +19,17 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/net/icmp"
 
+	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/policy"
 )
 
-// unknownTTL is the time for which the computer's resolver is believed, which does not tell the TTL.
-const unknownTTL = time.Minute
+const (
+	// unknownTTL is the time for which the computer's resolver is believed, which does not tell
+	// the TTL.
+	unknownTTL = time.Minute
+	// resolverPatience is how long the resolver may take if a proxy can do without it.
+	resolverPatience = 3 * time.Second
+)
 
 // hostDialer reaches the outside as this computer's programs do.
 type hostDialer struct {
@@ -38,12 +44,21 @@ func newHostDialer() *hostDialer {
 }
 
 // LookupNetIP implements Dialer. The final dot keeps search domains out. It asks for IPv6 addresses
-// only if there are no others.
+// only if there are no others. What this computer cannot resolve is left to its proxy.
 func (d *hostDialer) LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time.Duration, error) {
-	name = strings.TrimSuffix(name, ".") + "."
-	addrs, err := d.resolver.LookupNetIP(ctx, "ip4", name)
+	name = strings.TrimSuffix(name, ".")
+	proxy, _ := d.proxyFor(name, netip.AddrPortFrom(netip.Addr{}, portHTTPS))
+	if proxy != nil {
+		limited, cancel := context.WithTimeout(ctx, resolverPatience)
+		defer cancel()
+		ctx = limited
+	}
+	addrs, err := d.resolver.LookupNetIP(ctx, "ip4", name+".")
 	if missing, ok := errors.AsType[*net.DNSError](err); ok && missing.IsNotFound {
-		addrs, err = d.resolver.LookupNetIP(ctx, "ip6", name)
+		addrs, err = d.resolver.LookupNetIP(ctx, "ip6", name+".")
+	}
+	if err != nil && proxy != nil {
+		err = names.ErrByProxy
 	}
 	return addrs, unknownTTL, err
 }
@@ -87,7 +102,7 @@ func (d *hostDialer) proxyFor(name string, to netip.AddrPort) (*url.URL, error) 
 		scheme = "http"
 	}
 	proxy, err := d.proxy(&url.URL{Scheme: scheme, Host: authority(name, to)})
-	if err != nil || proxy == nil || name == "" {
+	if err != nil || proxy == nil || name == "" || !to.Addr().IsValid() {
 		return proxy, err
 	}
 	return d.proxy(&url.URL{Scheme: scheme, Host: to.String()})

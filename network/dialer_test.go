@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
+	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/network/networktest"
 	"osaurus-sandbox/network/policy"
 )
@@ -83,6 +86,59 @@ func TestProxySettingsOfThisComputerAreHonoured(t *testing.T) {
 		if err != nil || (got != nil) != tt.proxied {
 			t.Errorf("%s at %s: proxy %v, %v", tt.name, tt.to, got, err)
 		}
+	}
+}
+
+// A computer whose only way out is a proxy resolves no names.
+func TestNamesThatOnlyTheProxyResolves(t *testing.T) {
+	requests := make(chan *http.Request, 8)
+	at := proxy(t, requests, "200 OK")
+	for _, v := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "NO_PROXY", "REQUEST_METHOD"} {
+		t.Setenv(v, "")
+	}
+	t.Setenv("https_proxy", "http://"+at)
+	t.Setenv("no_proxy", "direct.example")
+	l := newLab(t, func(g *Gateway) {
+		d := newHostDialer()
+		d.resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }}
+		g.dialer = d
+		g.dns = g.newNameServer()
+	})
+	l.set("alice", testRules{decide: func(t policy.Target) policy.Decision {
+		if t.Name == "api.example" || t.Name == "direct.example" {
+			return allowed
+		}
+		return denied
+	}})
+	queries, err := l.guest.DialUDP(l.alice, netip.AddrPortFrom(subnet.Gateway(), 53))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queries.Close()
+	if m, err := exchange(queries, "direct.example"); err != nil || m.Rcode != dns.RcodeServerFailure {
+		t.Errorf("a name without a proxy: %v, %v", m, err)
+	}
+	m, err := exchange(queries, "api.example")
+	if err != nil || len(addresses(m)) != 1 {
+		t.Fatalf("got %v, %v", m, err)
+	}
+	c, err := l.dial(l.alice, netip.MustParseAddr(addresses(m)[0]), 443)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := networktest.Exchange(c, "hello"); err != nil || got != "welcome hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if r := <-requests; r.Host != "api.example:443" {
+		t.Errorf("the proxy was asked for %q", r.Host)
+	}
+	if _, err := l.dial(l.alice, netip.MustParseAddr(addresses(m)[0]), 80); err == nil {
+		t.Error("a port without a proxy connected")
+	}
+	held := l.names.Hold(l.alice, "denied.example")
+	if _, err := l.dial(l.alice, held, 22); err == nil || len(requests) > 0 {
+		t.Error("a name that is not allowed reached the proxy")
 	}
 }
 

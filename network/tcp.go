@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
+	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/policy"
 )
 
@@ -144,7 +145,9 @@ func (g *Gateway) dial(f *flow, t policy.Target) (net.Conn, error) {
 	addrs := []netip.Addr{t.Addr}
 	if !t.Addr.IsValid() {
 		var err error
-		if addrs, _, err = g.dialer.LookupNetIP(ctx, t.Name); err != nil {
+		if addrs, _, err = g.dialer.LookupNetIP(ctx, t.Name); errors.Is(err, names.ErrByProxy) {
+			addrs = []netip.Addr{{}} // the proxy is asked for the name
+		} else if err != nil {
 			return nil, err
 		}
 	}

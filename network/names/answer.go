@@ -2,6 +2,7 @@ package names
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -141,6 +142,10 @@ func (s *Server) address(ctx context.Context, q Query) reply {
 		r.addrs, r.ttl, r.err = s.Resolver.LookupNetIP(ctx, q.Name)
 		return r
 	})
+	if errors.Is(result.err, ErrByProxy) {
+		s.record(q)
+		return addresses([]netip.Addr{s.Table.Hold(q.Subject, q.Name)}, heldTTL)
+	}
 	if result.err != nil {
 		return s.fail(q, result.err)
 	}

@@ -2,6 +2,7 @@ package names
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -34,6 +35,9 @@ type Options struct {
 type Resolver interface {
 	LookupNetIP(ctx context.Context, name string) ([]netip.Addr, time.Duration, error)
 }
+
+// ErrByProxy is the error of a Resolver that does not resolve a name, but can connect to it.
+var ErrByProxy = errors.New("the proxy resolves this name")
 
 // Records resolves other types than A. *net.Resolver implements it.
 type Records interface {
