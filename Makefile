@@ -132,7 +132,7 @@ lint-darwin: ## run compiler, vet and staticcheck for macOS, without a Mac
 	$(GO) run -trimpath ./internal/darwincheck tools
 
 standin: ## run the macOS driver over a stand-in for vz, with real arm64 kernels
-	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz
+	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz ./vm/child
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
 
 faults: guest-programs ## kill everything at every moment, and 50 VMs while they write; half an hour

@@ -145,6 +145,7 @@ func newRoot(c console) *cobra.Command {
 	root.Version = build()
 	root.SetVersionTemplate("osaurus-sandbox {{.Version}}\n")
 	root.AddCommand(newVersion())
+	root.AddCommand(platformCommands()...)
 	applyUse(root)
 	return root
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
@@ -13,6 +14,9 @@ import (
 
 // driver returns this system's driver.
 func driver() vm.Driver { return &qemu.Driver{} }
+
+// platformCommands returns no commands: QEMU is a process of its own.
+func platformCommands() []*cobra.Command { return nil }
 
 // checkDriver returns what the driver found to be missing or slow.
 func checkDriver(ctx context.Context, arch vm.Arch) []vm.Finding { return qemu.Check(ctx, arch) }
