@@ -59,23 +59,27 @@ func TestGuard(t *testing.T) {
 		{"no token", "localhost", "", "", false},
 		{"another token", "localhost", "", "Bearer secrets", false},
 		{"another scheme", "localhost", "", "Basic secret", false},
-		{"DNS rebinding", "evil.example:8137", "", "Bearer secret", false},
+		{"N19 DNS rebinding", "evil.example:8137", "", "Bearer secret", false},
+		{"N19 DNS rebinding without a port", "evil.example", "", "Bearer secret", false},
+		{"N19 DNS rebinding to a page of the same name", "evil.example:8137", "http://evil.example:8137", "Bearer secret", false},
 		{"another page", "localhost", "https://evil.example", "Bearer secret", false},
 		{"a page without a name", "localhost", "null", "Bearer secret", false},
 	} {
-		r, w := httptest.NewRequest(http.MethodPost, "http://x/osaurus.control.v1.Sandbox/Status", strings.NewReader("{}")), httptest.NewRecorder()
-		r.Host = tc.host
-		r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {tc.authorization}}
-		if tc.origin != "" {
-			r.Header.Set("Origin", tc.origin)
-		}
-		guarded().ServeHTTP(w, r)
-		if (w.Code == http.StatusNoContent) != tc.pass || (w.Header().Get("Connection") == "close") == tc.pass {
-			t.Errorf("%s: %d %s %v", tc.name, w.Code, w.Body, w.Header())
-		}
-		if text := w.Body.String(); !tc.pass && (!strings.Contains(text, `"rejected"`) || !strings.Contains(text, `"advice"`)) {
-			t.Errorf("%s: %s is no refusal with advice", tc.name, text)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			r, w := httptest.NewRequest(http.MethodPost, "http://x/osaurus.control.v1.Sandbox/Status", strings.NewReader("{}")), httptest.NewRecorder()
+			r.Host = tc.host
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {tc.authorization}}
+			if tc.origin != "" {
+				r.Header.Set("Origin", tc.origin)
+			}
+			guarded().ServeHTTP(w, r)
+			if (w.Code == http.StatusNoContent) != tc.pass || (w.Header().Get("Connection") == "close") == tc.pass {
+				t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+			}
+			if text := w.Body.String(); !tc.pass && (!strings.Contains(text, `"rejected"`) || !strings.Contains(text, `"advice"`)) {
+				t.Errorf("%s is no refusal with advice", text)
+			}
+		})
 	}
 }
 

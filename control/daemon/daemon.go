@@ -10,6 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	Log io.Writer
 	// Backend, if not nil, replaces the real one: see machine.Options.
 	Backend machine.Backend
+	// Dialer, if not nil, replaces this computer's network for guests.
+	Dialer network.Dialer
 	// Ready, if not nil, is called when the API can be used.
 	Ready func(*control.Server)
 }

@@ -200,7 +200,8 @@ func (d *daemon) gateway() network.Options {
 			name, _ := d.nameOf(id)
 			return string(name)
 		},
-		Log: d.api.Log,
+		Dialer: d.Dialer,
+		Log:    d.api.Log,
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // TestContract runs both conformance kits in an agent's room of a real guest: the SPI's
 // as a client of the daemon, and the one for rooms in the daemon.
 func TestContract(t *testing.T) {
-	server, client := serve(t)
+	server, client := serve(t, "none", daemon.Options{Driver: &qemu.Driver{}})
 	if _, err := client.Agents.Create(t.Context(), &controlpb.CreateAgentRequest{Name: "kit"}); err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +41,11 @@ func TestContract(t *testing.T) {
 		}
 		return false, nil
 	}
+	t.Run("N01 without a network the guest has no NIC", func(t *testing.T) {
+		if devices := (&gatewayTest{Client: client}).script(t, "", "ls /sys/class/net"); devices != "lo" {
+			t.Errorf("the guest has %s", devices)
+		}
+	})
 	t.Run("Remote", func(t *testing.T) {
 		enginetest.Run(t, enginetest.Suite{Name: "room over the API", Sandbox: client.Sandbox("kit"), Root: home, Audited: audited})
 	})
@@ -54,13 +59,13 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// serve runs a daemon with a real guest until the test ends.
-func serve(t *testing.T) (*control.Server, *control.Client) {
+// serve runs a daemon with a real guest until the test ends. The network is the home's setting.
+func serve(t *testing.T, network string, o daemon.Options) (*control.Server, *control.Client) {
 	t.Helper()
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	p := lab.DebianPack(t)
 	lab.ShareImages(t, home, p)
-	settings, err := json.Marshal(map[string]any{"pack": p.Dir, "toolbox": []string{}, "network": "none", "memoryGB": 1, "diskGB": 1, "autoStart": false})
+	settings, err := json.Marshal(map[string]any{"pack": p.Dir, "toolbox": []string{}, "network": network, "secrets": "file", "memoryGB": 1, "diskGB": 1, "autoStart": false})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +75,8 @@ func serve(t *testing.T) (*control.Server, *control.Client) {
 	ctx, end := context.WithCancel(context.Background())
 	ready, ended := make(chan *control.Server, 1), make(chan error, 1)
 	go func() {
-		ended <- daemon.Run(ctx, daemon.Options{Home: home, Driver: lab.Driver(&qemu.Driver{}), Ready: func(s *control.Server) { ready <- s }})
+		o.Home, o.Driver, o.Ready = home, lab.Driver(o.Driver), func(s *control.Server) { ready <- s }
+		ended <- daemon.Run(ctx, o)
 	}()
 	t.Cleanup(func() {
 		end()

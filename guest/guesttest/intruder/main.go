@@ -19,7 +19,7 @@ func main() {
 	}
 	name, args := os.Args[1], os.Args[2:]
 	tricks := map[string]func([]string){
-		"calls": calls, "x32": x32, "listen": listen, "serve": serve, "dial": dial, "spoof": spoof, "raw": raw, "probe": probe, "get": get, "frames": frames, "setuid": setuid, "escape": escape,
+		"calls": calls, "x32": x32, "listen": listen, "serve": serve, "dial": dial, "spoof": spoof, "raw": raw, "rewire": rewire, "probe": probe, "get": get, "frames": frames, "setuid": setuid, "escape": escape,
 		"hog-memory": hogMemory, "hog-forks": hogForks, "hog-files": hogFiles, "hog-descriptors": hogDescriptors, "hog-sockets": hogSockets, "hog-disk": hogDisk, "hog-cpu": hogCPU,
 		"shm-put": shmPut, "shm-get": shmGet, "peek": peek, "kernel": kernel, "watch": watch, "stop": stop,
 		"ask": ask, "modes": modes, "patches": patches,
