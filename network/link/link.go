@@ -75,6 +75,7 @@ type Endpoint struct {
 	source        func(netip.Addr) bool
 	receiver      receiver
 	senders       sync.Pool // of *sender
+	acks          acks
 	stuck         atomic.Bool
 	started, done chan struct{}
 
@@ -98,6 +99,7 @@ func New(file *os.File, o Options) (*Endpoint, error) {
 	}
 	e.receiver.init()
 	e.senders.New = func() any { return new(sender) }
+	e.acks = acks{held: map[flow]*stack.PacketBuffer{}, send: func(pkts []*stack.PacketBuffer) { _, _ = e.write(pkts) }}
 	return e, nil
 }
 
@@ -182,10 +184,18 @@ func (e *Endpoint) AddHeader(pkt *stack.PacketBuffer) {
 	})
 }
 
-// WritePackets sends frames, and drops those for which the other end makes no room. Nobody waits
-// twice for an end that does not read.
+// WritePackets sends packets of one flow.
 func (e *Endpoint) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
-	pkts, sent := list.AsSlice(), 0
+	pkts := list.AsSlice()
+	if len(pkts) > 0 && e.acks.hold(pkts[0], len(pkts) == 1) {
+		return 1, nil
+	}
+	return e.write(pkts)
+}
+
+// write sends frames, and drops those for which the other end makes no room. Nobody waits twice for
+// an end that does not read.
+func (e *Endpoint) write(pkts []*stack.PacketBuffer) (sent int, _ tcpip.Error) {
 	s := e.senders.Get().(*sender)
 	defer e.senders.Put(s)
 	var deadline time.Time
