@@ -83,12 +83,15 @@ func BenchmarkNetwork(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			if load.rate {
 				b.ReportMetric(ratios[len(ratios)/2], "rate-ratio")
-				b.ReportMetric(float64(load.count)/median(took).Seconds(), "a/s")
+				b.ReportMetric(float64(load.count)/median(took).Seconds(), "per-s")
 			} else {
 				b.ReportMetric(ratios[len(ratios)/2], "time-ratio")
 				b.ReportMetric(float64(median(took).Microseconds()), "us")
 			}
 		})
+	}
+	if o.opened.Load() == 0 {
+		b.Error("no connection was opened")
 	}
 	b.Run("memory", func(b *testing.B) {
 		rest := hostMemory(b)

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type outside struct {
 	namePort  int
 	web       *httptest.Server
 	authority *intercept.Authority
+	opened    atomic.Int64 // connections
 }
 
 func newOutside(b *testing.B) *outside {
@@ -114,6 +116,7 @@ func (o *outside) options(b *testing.B) *network.Options {
 	options.Dialer = o
 	options.Opens = func(_ network.Subject, host string, i *intercept.Options) bool {
 		if i != nil {
+			o.opened.Add(1)
 			i.Authority, i.Roots = o.authority, roots
 			i.Redact = func(from io.ReadCloser) io.ReadCloser { return redacted(live, from) }
 		}
