@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/engine"
 )
@@ -93,8 +94,11 @@ func (s *gatewaySuite) clients(t *testing.T, distribution string) {
 	}
 }
 
-// guestCPUs is how many programs run at a time.
-const guestCPUs = 2
+const (
+	guestCPUs = 2 // how many programs run at a time
+	// clientPatience is twenty times what npm takes for all of its targets.
+	clientPatience = 15 * time.Minute
+)
 
 // client runs one program, and returns what it prints, or nothing if the distribution has none.
 func (s *gatewaySuite) client(t *testing.T, c refusedClient) string {
@@ -108,7 +112,7 @@ func (s *gatewaySuite) client(t *testing.T, c refusedClient) string {
 	var out bytes.Buffer
 	exit, err := engine.Run(t.Context(), s.tenants[allowAgent].Room, engine.Command{
 		Args: slices.Concat([]string{"sh", "-c", script, c.needs}, targets), Env: []string{"LC_ALL=C", "NO_COLOR=1", "RES_OPTIONS=timeout:30"},
-		RoomRoot: c.name == "apk", Stdout: &out, Timeout: probePatience,
+		RoomRoot: c.name == "apk", Stdout: &out, Timeout: clientPatience,
 	})
 	if err != nil || exit.TimedOut {
 		t.Errorf("%s: %+v %v\n%s", c.name, exit, err, &out)
