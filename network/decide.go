@@ -168,12 +168,5 @@ func public(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.IsPrivate() }
 // explained reports whether a refusal is told by a page or an alert: the client most likely speaks
 // HTTP or TLS. Others get a reset, which they report best.
 func (v *verdict) explained() bool {
-	if v.target.Protocol != policy.TCP {
-		return false
-	}
-	switch v.target.Port {
-	case 80, portHTTPS, 8080, 8443:
-		return true
-	}
-	return false
+	return v.target.Protocol == policy.TCP && slices.Contains([]uint16{80, portHTTPS, 8080, 8443}, v.target.Port)
 }

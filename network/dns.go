@@ -14,10 +14,7 @@ func (g *Gateway) newNameServer() *names.Server {
 	return names.NewServer(names.Options{
 		Table: g.names, Decide: g.mayResolve, Permit: g.mayLearn, Record: g.recordQuery,
 		Resolver: g.dialer, Records: records,
-		Open: func(a netip.Addr) bool {
-			m := g.members.at(a)
-			return m != nil && !g.policyOf(m).ByName()
-		},
+		Open: func(a netip.Addr) bool { return !g.policyAt(a).ByName() },
 		Budget: func(a netip.Addr) *names.Budget {
 			if m := g.members.at(a); m != nil {
 				return m.names
@@ -27,25 +24,23 @@ func (g *Gateway) newNameServer() *names.Server {
 	})
 }
 
-var notJoined = policy.Decision{Action: policy.Deny, Reason: "the room was removed"}
+// policyAt returns what decides about an address. One that nobody has reaches nothing.
+func (g *Gateway) policyAt(a netip.Addr) rules {
+	if m := g.members.at(a); m != nil {
+		return g.policyOf(m)
+	}
+	return policy.Policy{}
+}
 
 // mayResolve decides whether a subject may resolve a name.
 func (g *Gateway) mayResolve(a netip.Addr, name string) policy.Decision {
-	m := g.members.at(a)
-	if m == nil {
-		return notJoined
-	}
-	return g.policyOf(m).Resolve(name, time.Now())
+	return g.policyAt(a).Resolve(name, time.Now())
 }
 
 // mayLearn decides whether a subject may be told an address for a name. Each flow to it is decided
 // again: this keeps programs from trying an address in vain.
 func (g *Gateway) mayLearn(a netip.Addr, name string, addr netip.Addr) policy.Decision {
-	m := g.members.at(a)
-	if m == nil {
-		return notJoined
-	}
-	p, now := g.policyOf(m), time.Now()
+	p, now := g.policyAt(a), time.Now()
 	t := policy.Target{Protocol: policy.TCP, Name: name, Addr: addr}
 	if name != "" {
 		if d := p.Resolve(name, now); d.Rule != nil { // it may be for a protocol and a port

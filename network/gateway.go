@@ -121,10 +121,7 @@ type Gateway struct {
 func Open(o Options) (*Gateway, *os.File, error) {
 	g := newGateway(o)
 	wire, err := g.listen()
-	if err != nil {
-		return nil, nil, err
-	}
-	return g, wire, nil
+	return g, wire, err
 }
 
 func newGateway(o Options) *Gateway {
@@ -156,18 +153,10 @@ func (g *Gateway) listen() (*os.File, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, "", err)
 	}
-	if err := g.run(near); err != nil {
-		_, _ = near.Close(), far.Close()
-		return nil, fault.New(fault.Execution, op, "", err)
-	}
-	return far, nil
-}
-
-// run connects the stack to the gateway's end of the wire.
-func (g *Gateway) run(near *os.File) (err error) {
 	g.link, err = link.New(near, link.Gateway(func(a netip.Addr) bool { return g.members.at(a) != nil }))
 	if err != nil {
-		return err
+		_, _ = near.Close(), far.Close()
+		return nil, fault.New(fault.Execution, op, "", err)
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	g.stack = newStack()
@@ -175,15 +164,12 @@ func (g *Gateway) run(near *os.File) (err error) {
 	g.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, g.handleTCP)
 	g.stack.SetTransportProtocolHandler(udp.ProtocolNumber, g.handleUDP)
 	g.stack.SetTransportProtocolHandler(icmp.ProtocolNumber4, g.handleICMP)
-	if err := configure(g.stack, g.link); err != nil {
-		g.cancel(err)
-		g.link.Close()
-		g.link.Wait()
-		g.stack.Destroy()
-		return err
-	}
 	g.start(g.sweep)
-	return nil
+	if err := configure(g.stack, g.link); err != nil {
+		_, _ = g.Close(), far.Close()
+		return nil, fault.New(fault.Execution, op, "", err)
+	}
+	return far, nil
 }
 
 // start runs a function that Close waits for. It reports false if the gateway is closed.

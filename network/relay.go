@@ -17,28 +17,31 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
+// guestEnd is what the guest's ends of TCP and UDP flows have in common.
+type guestEnd struct {
+	endpoint tcpip.Endpoint
+	queue    *waiter.Queue
+}
+
 // guestConn is the guest's end of a connection.
 type guestConn struct {
 	*gonet.TCPConn
-	endpoint tcpip.Endpoint
-	queue    *waiter.Queue
+	guestEnd
 }
 
 // abort resets the connection.
 func (c *guestConn) abort() { c.endpoint.Abort() }
 
 // waitReadable returns when there is something to read. The caller needs no buffer until then.
-func (c *guestConn) waitReadable() { waitReadable(c.endpoint, c.queue) }
-
-func waitReadable(ep tcpip.Endpoint, queue *waiter.Queue) {
+func (e *guestEnd) waitReadable() {
 	const events = waiter.ReadableEvents | waiter.EventHUp | waiter.EventErr
-	if ep.Readiness(events) != 0 {
+	if e.endpoint.Readiness(events) != 0 {
 		return
 	}
 	entry, ready := waiter.NewChannelEntry(events)
-	queue.EventRegister(&entry)
-	defer queue.EventUnregister(&entry)
-	if ep.Readiness(events) == 0 {
+	e.queue.EventRegister(&entry)
+	defer e.queue.EventUnregister(&entry)
+	if e.endpoint.Readiness(events) == 0 {
 		<-ready
 	}
 }
@@ -122,18 +125,6 @@ func newBuffers(size int) *buffers {
 func (b *buffers) get() *[]byte  { return b.pool.Get().(*[]byte) }
 func (b *buffers) put(p *[]byte) { b.pool.Put(p) }
 
-// relay copies both ways until both ends have ended, and passes each end on. First is what was read
-// of the guest already.
-func (f *flow) relay(guest *guestConn, out net.Conn) error {
-	host := newHostConn(out)
-	stop := context.AfterFunc(f, func() {
-		guest.abort()
-		host.abort()
-	})
-	defer stop()
-	return f.finish(guest, host, nil, f.start(guest, host, &f.received))
-}
-
 // direction is one direction of a relay that runs.
 type direction struct {
 	interrupted atomic.Bool
@@ -162,7 +153,7 @@ func (d *direction) interrupt(src end) {
 	_ = src.SetReadDeadline(time.Time{})
 }
 
-// finish sends the client's first bytes, copies what follows, and waits for the way back.
+// finish sends the client's first bytes, copies what follows until its end, and waits for the way back.
 func (f *flow) finish(guest, host end, first []byte, back *direction) error {
 	_, err := host.Write(first)
 	f.count(&f.sent, len(first))

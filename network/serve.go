@@ -19,17 +19,27 @@ import (
 
 // serve runs a connection that the client has made.
 func (c *connection) serve() error {
-	v := &c.verdict
+	v, host := &c.verdict, (*hostConn)(nil)
+	if c.out != nil {
+		host = newHostConn(c.out)
+	}
+	defer context.AfterFunc(c.flow, func() {
+		c.in.abort()
+		if host != nil {
+			host.abort()
+		}
+	})()
 	switch {
 	case v.decision.Action == policy.Deny:
-		return c.refuse()
+		_, kind, _, _ := c.first(refusalTimeout)
+		return c.deny(kind, v.decision)
 	case v.target.Port == portDNS:
 		c.gateway.dns.ServeStream(c.flow, c.counted(nil))
 		return nil
 	case v.opened || v.sniff || v.guard:
-		return c.serveChecked()
+		return c.serveChecked(host)
 	}
-	return c.flow.relay(c.in, c.out)
+	return c.flow.finish(c.in, host, nil, c.flow.start(c.in, host, &c.flow.received))
 }
 
 // close releases both ends.
@@ -72,15 +82,6 @@ func (c *connection) first(patience time.Duration) (first []byte, kind hello.Kin
 // firstBuffer holds the first message of most clients.
 const firstBuffer = 2048
 
-// refuse tells the client why it is refused, in its own protocol.
-func (c *connection) refuse() error {
-	defer context.AfterFunc(c.flow, c.in.abort)()
-	c.gateway.refused.Add(1)
-	_, kind, _, _ := c.first(refusalTimeout)
-	hello.Refuse(c.in, kind, c.text())
-	return errRefused
-}
-
 // refusalTimeout is how long a client that is refused may take to say what it speaks.
 const refusalTimeout = 10 * time.Second
 
@@ -101,7 +102,7 @@ func (c *connection) text() string {
 	return text
 }
 
-// deny changes the verdict, and refuses the client.
+// deny changes the verdict, and tells the client in its own protocol.
 func (c *connection) deny(kind hello.Kind, d policy.Decision) error {
 	d.Action = policy.Deny
 	c.verdict.decision = d
@@ -151,13 +152,7 @@ func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 
 // serveChecked holds the client's first bytes until the name in them is decided. What the server
 // sends flows at once, unless requests have to be read: some protocols begin with it.
-func (c *connection) serveChecked() error {
-	host := newHostConn(c.out)
-	stop := context.AfterFunc(c.flow, func() {
-		c.in.abort()
-		host.abort()
-	})
-	defer stop()
+func (c *connection) serveChecked(host *hostConn) error {
 	var back *direction
 	patience := firstBytesTimeout
 	if !c.verdict.opened {

@@ -194,7 +194,7 @@ func (c *connection) accept(r *tcp.ForwarderRequest) error {
 		ep.SocketOptions().SetSendBufferSize(size, true)
 		ep.SocketOptions().SetReceiveBufferSize(size, true)
 	}
-	c.in = &guestConn{TCPConn: gonet.NewTCPConn(&queue, ep), endpoint: ep, queue: &queue}
+	c.in = &guestConn{gonet.NewTCPConn(&queue, ep), guestEnd{ep, &queue}}
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
@@ -47,18 +46,17 @@ func (g *Gateway) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	}
 	ep.SocketOptions().SetReceiveBufferSize(datagramBuffer, false)
 	// What comes while a person is asked is queued.
-	go func() { f.end(g.relayDatagrams(f, &guestDatagrams{gonet.NewUDPConn(&queue, ep), ep, &queue})) }()
+	go func() {
+		f.end(g.relayDatagrams(f, &guestDatagrams{gonet.NewUDPConn(&queue, ep), guestEnd{ep, &queue}}))
+	}()
 	return true
 }
 
 // guestDatagrams is the guest's end of a UDP flow.
 type guestDatagrams struct {
 	*gonet.UDPConn
-	endpoint tcpip.Endpoint
-	queue    *waiter.Queue
+	guestEnd
 }
-
-func (c *guestDatagrams) waitReadable() { waitReadable(c.endpoint, c.queue) }
 
 // relayDatagrams passes datagrams on until none have come for a while.
 func (g *Gateway) relayDatagrams(f *flow, in *guestDatagrams) error {
