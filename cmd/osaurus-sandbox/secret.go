@@ -15,6 +15,8 @@ import (
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/secrets/stores"
+	"osaurus-sandbox/supervisor/homelock"
+	"osaurus-sandbox/supervisor/vault"
 )
 
 func newSecret() *cobra.Command {
@@ -230,7 +232,16 @@ func newSecretDelete() *cobra.Command {
 					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
 				})
 				return err
-			}, func(store secrets.Store) error { return store.Delete(ctx, k) })
+			}, func(store secrets.Store) error {
+				home, _, err := loadSettings()
+				if err == nil {
+					err = store.Delete(ctx, k)
+				}
+				if _, owned := homelock.Holder(home); owned || err != nil {
+					return err // a daemon that cannot open the store keeps the binding
+				}
+				return vault.Unbind(ctx, home, k)
+			})
 			return replyKey(c, "deleted", c.args[0], k, err)
 		}, pluginFlag(&plugin))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,10 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
+	"osaurus-sandbox/supervisor/store"
+	"osaurus-sandbox/supervisor/vault"
 )
 
 const (
@@ -96,6 +100,43 @@ func TestSecret(t *testing.T) {
 	}
 	if v, err := agefile.New(home, nil).Get(t.Context(), k); err != nil || v.Reveal() != secretToken {
 		t.Errorf("kept is %q, %v", v.Reveal(), err)
+	}
+}
+
+// Without a daemon, a deleted secret's binding goes with it.
+func TestBoundSecretDeletedWithoutDaemon(t *testing.T) {
+	home := secretHome(t)
+	k, err := secretKey(t.Context(), []string{someAgent, "TOKEN"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isBound := func(bind bool) bool {
+		t.Helper()
+		db, err := store.Open(t.Context(), home.Database())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		bindings, err := vault.OpenBindings(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := vault.New(vault.Options{Home: home, Which: func() config.SecretStore { return config.SecretsInFile }, Bindings: bindings, Log: slog.New(slog.DiscardHandler)})
+		defer v.Close()
+		if bind {
+			value, _ := secrets.ParseValue(secretToken)
+			if err := v.Bind(t.Context(), k, value, secrets.Binding{Hosts: []string{"a.example"}, In: secrets.InBasic}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, bound := v.Binding(k)
+		return bound
+	}
+	if !isBound(true) {
+		t.Fatal("it is not bound")
+	}
+	if code, _, stderr := fed(t, "", "secret", "delete", someAgent, "TOKEN"); code != 0 || isBound(false) {
+		t.Errorf("%d %s, or the binding is still there", code, stderr)
 	}
 }
 
