@@ -153,11 +153,14 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Declared: d.permits().Declared, Bindings: bindings, Audit: d.api.Audit, Log: d.api.Log,
 	})
 	d.closes(d.api.Vault.Close)
-	d.api.Vault.Prepare()
 	d.api.Prompts = prompts.New(prompts.Options{Keep: d.api.Vault.Set, Record: d.diary})
 	d.closes(d.api.Prompts.Close)
 	d.api.Agents, err = agents.Open(ctx, agents.Options{
-		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Trust: d.api.Vault.Trust, Record: watched{d}, Log: d.api.Log,
+		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,
+		Trust: d.api.Vault.Trust,
+		PrepareTrust: func(ctx context.Context, a agents.Agent) {
+			d.api.Vault.Prepare(ctx, slices.ContainsFunc(policy.Of(d.api.Sandbox.Settings(), a.Settings).Rules, config.NetworkRule.HTTP))
+		},
 	})
 	if err != nil {
 		return err

@@ -59,9 +59,12 @@ type Options struct {
 	Secrets Secrets
 	// Trust returns what makes rooms trust the network's gateway, if they have to. It must be
 	// fast. It may be nil.
-	Trust  func() *engine.Trust
-	Record events.Recorder
-	Log    *slog.Logger
+	Trust func() *engine.Trust
+	// PrepareTrust is called before an agent's room is used, so that Trust has what the room needs.
+	// It may wait for a moment. It may be nil.
+	PrepareTrust func(context.Context, Agent)
+	Record       events.Recorder
+	Log          *slog.Logger
 }
 
 // Agents are the agents of a home. The methods may be called by many

@@ -66,6 +66,9 @@ func (a Agent) hasRoom(m made, trust *engine.Trust) bool {
 // provision makes an agent's room in the guest, once. Concurrent callers share
 // one request.
 func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) error {
+	if a.PrepareTrust != nil {
+		a.PrepareTrust(ctx, a.agentOf(m))
+	}
 	if a.isMade(l, m) {
 		return nil
 	}

@@ -61,19 +61,32 @@ func (v *Vault) Trust() *engine.Trust {
 	return nil
 }
 
-// Prepare opens the authority in the background if secrets are bound, so that rooms trust it from
-// their start.
-func (v *Vault) Prepare() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.Bindings.any() || v.life.Err() != nil {
+// Prepare opens the authority before a room is used, if rules open TLS or secrets are bound. It waits
+// up to Patience. After a failure it tries again a minute later.
+func (v *Vault) Prepare(ctx context.Context, rules bool) {
+	if v.authority.Load() != nil || !rules && !v.Bindings.any() {
 		return
 	}
-	v.work.Go(func() {
-		if _, err := v.openAuthority(v.life, true); err != nil && v.life.Err() == nil {
-			v.Log.Warn("bound secrets cannot be sent yet: the key of the gateway's certificates cannot be read", "error", err)
-		}
-	})
+	v.mu.Lock()
+	if v.life.Err() == nil && time.Since(v.prepared) > fresh {
+		done := make(chan struct{})
+		v.prepared, v.preparing = time.Now(), done
+		v.work.Go(func() {
+			defer close(done)
+			if _, err := v.openAuthority(v.life, true); err != nil && v.life.Err() == nil {
+				v.Log.Warn("TLS cannot be opened for bound secrets and rules: the key of the gateway's certificates cannot be read", "error", err)
+			}
+		})
+	}
+	done, patience := v.preparing, time.Until(v.prepared.Add(v.Patience))
+	v.mu.Unlock()
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	select {
+	case <-done: // nil at the end of the vault's life
+	case <-over.C:
+	case <-ctx.Done():
+	}
 }
 
 // Opens implements network.Options.Opens. The name is that of the subject's agent.

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/intercept"
 	"osaurus-sandbox/secrets"
@@ -165,8 +164,9 @@ func TestOpens(t *testing.T) {
 // The authority is made with the first bound secret, and its key is in the secret store alone.
 func TestAuthority(t *testing.T) {
 	r := newRig(t, nil)
+	r.Patience = patience
 	r.set(key("", "TOKEN"), canary)
-	r.Prepare()
+	r.Prepare(t.Context(), false)
 	if r.Trust() != nil {
 		t.Error("there is an authority though no secret is bound")
 	}
@@ -197,9 +197,8 @@ func TestAuthority(t *testing.T) {
 	next.Bindings = bindings
 	again := vault.New(next) // as at the next start
 	defer again.Close()
-	again.Prepare()
-	timetest.Eventually(t, "it is open again", func() bool { return again.Trust() != nil })
-	if got := again.Trust(); got.Certificate != trust.Certificate {
+	again.Prepare(t.Context(), false)
+	if got := again.Trust(); got == nil || got.Certificate != trust.Certificate {
 		t.Errorf("after a restart: %+v", got)
 	}
 }

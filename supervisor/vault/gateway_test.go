@@ -45,7 +45,7 @@ type web struct {
 
 const patience = time.Minute
 
-func newWeb(t *testing.T, r *rig, http2 bool) *web {
+func newWeb(t *testing.T, r *rig, http2 bool, rules ...string) *web {
 	t.Helper()
 	w := &web{rig: r}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(w.answer))
@@ -69,9 +69,17 @@ func newWeb(t *testing.T, r *rig, http2 bool) *web {
 	})
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
+	allowed := policy.Policy{Mode: config.NetworkOpen}
+	for _, text := range rules {
+		rule, err := config.ParseNetworkRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed.Rules = append(allowed.Rules, rule)
+	}
 	gateway, wire, err := network.Open(network.Options{
 		Dialer: internet,
-		Policy: func(network.Subject) policy.Policy { return policy.Policy{Mode: config.NetworkOpen} },
+		Policy: func(network.Subject) policy.Policy { return allowed },
 		Record: func(f network.Flow) { w.mu.Lock(); defer w.mu.Unlock(); w.flows = append(w.flows, f) },
 		Opens: func(s network.Subject, host string, o *intercept.Options) bool {
 			if o != nil {
@@ -170,7 +178,7 @@ func (w *web) send(method, url string, body string, headers ...string) (int, str
 
 // S02: the value arrives at the bound host, in the bound position, and nowhere else. What comes back,
 // flows and the audit do not have it.
-func TestValueArrivesAtTheBoundHostAlone(t *testing.T) {
+func TestS02ValueThroughTheGateway(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			r := newRig(t, nil)
@@ -265,8 +273,38 @@ func basic(user, password string) string {
 	return r.Header.Get("Authorization")
 }
 
+// A rule with a method opens TLS for its host alone, also at the first connection of a home that has no
+// bound secret.
+func TestRulesOpenTLS(t *testing.T) {
+	r := newRig(t, nil)
+	r.Patience = patience
+	r.Prepare(t.Context(), true)
+	w := newWeb(t, r, true, "deny api.example.com method=POST")
+	for _, tc := range []struct {
+		method, host, issuer string
+		status               int
+	}{
+		{"GET", "api.example.com", "Osaurus Sandbox", 200},
+		{"POST", "api.example.com", "Osaurus Sandbox", 403},
+		{"POST", "free.example.com", "Acme Co", 200},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), tc.method, "https://"+tc.host+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := w.client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if by := answer.TLS.PeerCertificates[0].Issuer.Organization; answer.StatusCode != tc.status || by[0] != tc.issuer || (w.arrived() != "") != (tc.status == 200) {
+			t.Errorf("%s to %s: %s, the certificate is from %q", tc.method, tc.host, answer.Status, by)
+		}
+	}
+}
+
 // N17: where our credential is required, the agent cannot use somebody else's account.
-func TestForeignCredentialIsRefused(t *testing.T) {
+func TestN17ForeignCredentialIsRefused(t *testing.T) {
 	r := newRig(t, nil)
 	token := r.bind(key("", "TOKEN"), canary, secrets.Binding{Hosts: []string{"api.example.com"}, Require: true})
 	free := r.bind(key("", "FREE"), canary+"-free", secrets.Binding{Hosts: []string{"bound.example.com"}})

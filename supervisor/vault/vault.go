@@ -60,6 +60,10 @@ type Vault struct {
 	which config.SecretStore
 	store secrets.Store
 	known map[config.AgentID]*known
+	// prepared is when the authority was last opened in the background, and preparing is closed
+	// when that ends.
+	prepared  time.Time
+	preparing chan struct{}
 }
 
 var _ bridge.Secrets = (*Vault)(nil)
