@@ -51,7 +51,7 @@ func named(t *testing.T) *lab {
 	return l
 }
 
-func TestEveryNameServerIsTheGateway(t *testing.T) {
+func TestN03EveryNameServer(t *testing.T) {
 	l := named(t)
 	for _, at := range []netip.Addr{subnet.Gateway(), netip.MustParseAddr("8.8.8.8"), private} {
 		c, err := l.guest.DialUDP(l.alice, netip.AddrPortFrom(at, 53))

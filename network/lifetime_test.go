@@ -37,7 +37,7 @@ func echoes(c net.Conn) error {
 	return err
 }
 
-func TestN16RecheckEndsFlows(t *testing.T) { // N16
+func TestN16RecheckEndsFlows(t *testing.T) {
 	l := newLab(t)
 	other := netip.MustParseAddr("203.0.113.6")
 	rule := func(addrs ...netip.Addr) func(policy.Target) policy.Decision {
@@ -286,7 +286,7 @@ func TestPluginsHaveTheirOwnPolicy(t *testing.T) {
 	}
 }
 
-func TestPings(t *testing.T) {
+func TestN04Pings(t *testing.T) {
 	l := newLab(t)
 	l.internet.ServeEcho(t, server)
 	silent := netip.MustParseAddr("203.0.113.9")

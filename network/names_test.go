@@ -355,6 +355,26 @@ func TestN03DNSOverTLSAndQUICIsRefused(t *testing.T) {
 	}
 }
 
+// Requests to a host that is opened are read, which QUIC prevents.
+func TestN04QUICToOpenedHosts(t *testing.T) {
+	l := byName(t)
+	l.internet.ServeUDP(t, netip.AddrPortFrom(server, 443), func(b []byte) []byte { return b })
+	l.mu.Lock()
+	opened := l.rules["alice"]
+	l.mu.Unlock()
+	opened.opened = true
+	l.set("alice", opened)
+	c, err := l.guest.DialUDP(l.alice, netip.AddrPortFrom(server, 443))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = c.Write([]byte("x"))
+	if f := l.flow(); f.Decision.Action != policy.Deny || !strings.Contains(f.Decision.Reason, "QUIC") || len(l.internet.Dials()) > 0 {
+		t.Errorf("recorded %+v, dialed %v", f, l.internet.Dials())
+	}
+}
+
 // A name may be allowed while its addresses are not, which is known only when it is dialed.
 func TestRefusedAddressesOfANameAreExplained(t *testing.T) {
 	l := byName(t)
