@@ -10,6 +10,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/supervisor/egress"
@@ -81,6 +82,10 @@ func (s networkService) Explain(ctx context.Context, r *controlpb.ExplainNetwork
 	plugin, err := optional(r.Plugin, config.ParsePluginID)
 	if err != nil {
 		return nil, err
+	}
+	if _, has := s.Plugins.Find(agent.ID, plugin); plugin != "" && !has {
+		return nil, fault.Newf(fault.NotFound, "explain", string(plugin), "%s does not have this plugin", agent.Name).
+			Advise("List its plugins: osaurus-sandbox plugin status " + string(agent.Name))
 	}
 	e := s.Policies.Explain(ctx, network.Subject{Agent: agent.ID, Plugin: plugin}, target, s.Lookup)
 	answer := &controlpb.ExplainNetworkResponse{

@@ -14,8 +14,8 @@ import (
 
 // Ports with a meaning of their own.
 const (
-	portDNS        = 53
-	portDNSPrivate = 853 // over TLS, and over QUIC
+	PortDNS        = 53
+	PortDNSPrivate = 853 // over TLS, and over QUIC
 	portHTTPS      = 443
 )
 
@@ -83,9 +83,9 @@ func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort)
 	t := policy.Target{Protocol: protocol, Addr: to.Addr(), Port: to.Port()}
 	addr := to.Addr()
 	switch {
-	case to.Port() == portDNS: // answered here, whatever server was meant
+	case to.Port() == PortDNS: // answered here, whatever server was meant
 		return verdict{target: t, decision: policy.Decision{Action: policy.Allow}, quiet: true}
-	case to.Port() == portDNSPrivate:
+	case to.Port() == PortDNSPrivate:
 		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}}
 	case addr == subnet.Gateway():
 		t.Addr = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // this computer

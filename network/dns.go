@@ -62,5 +62,5 @@ func (g *Gateway) recordQuery(q names.Query) {
 	if q.Decision.Action == policy.Deny {
 		g.refused.Add(1)
 	}
-	g.report(m, policy.Target{Protocol: policy.UDP, Name: q.Name, Port: portDNS}, q.Decision, q.Error)
+	g.report(m, policy.Target{Protocol: policy.UDP, Name: q.Name, Port: PortDNS}, q.Decision, q.Error)
 }

@@ -33,7 +33,7 @@ func (c *connection) serve() error {
 	case v.decision.Action == policy.Deny:
 		_, kind, _, _ := c.first(refusalTimeout)
 		return c.deny(kind, v.decision)
-	case v.target.Port == portDNS:
+	case v.target.Port == PortDNS:
 		c.gateway.dns.ServeStream(c.flow, c.counted(nil))
 		return nil
 	case v.opened || v.sniff || v.guard:

@@ -106,7 +106,7 @@ func (c *connection) prepare() error {
 			return errRefused
 		}
 	}
-	if v.decision.Action == policy.Deny || v.target.Port == portDNS {
+	if v.decision.Action == policy.Deny || v.target.Port == PortDNS {
 		return nil
 	}
 	out, err := c.gateway.dial(c.flow, v.target)

@@ -27,7 +27,7 @@ func (g *Gateway) handleUDP(id stack.TransportEndpointID, pkt *stack.PacketBuffe
 	if m == nil {
 		return true // the room was just removed
 	}
-	if to.Port() == portDNS {
+	if to.Port() == PortDNS {
 		return g.query(m, from, to, pkt)
 	}
 	v, admitted, answered := g.admit(m, policy.UDP, to, pkt)

@@ -67,6 +67,12 @@ func (p *Policies) Explain(ctx context.Context, s network.Subject, t policy.Targ
 
 // decide decides about a flow as the gateway does, which reads requests only of flows that it opens.
 func decide(p policy.Policy, t policy.Target, now time.Time) (policy.Target, policy.Decision) {
+	switch t.Port {
+	case network.PortDNS:
+		return t, policy.Decision{Action: policy.Allow, Reason: "the gateway answers DNS queries itself, whatever server is asked"}
+	case network.PortDNSPrivate:
+		return t, policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}
+	}
 	if !p.Opened(t, now) {
 		t.Method, t.Path = "", ""
 	}
