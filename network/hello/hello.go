@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"strings"
+
+	"golang.org/x/crypto/cryptobyte"
 )
 
 // Kind is what a client speaks.
@@ -238,68 +240,35 @@ func handshake(b []byte) (message []byte, whole, ok bool) {
 
 // serverName returns the SNI of the body of a ClientHello.
 func serverName(hello []byte) (name string, ok bool) {
-	r := reader{hello, true}
-	r.take(2 + 32) // version and random
-	r.vector(1)    // session
-	r.vector(2)    // cipher suites
-	r.vector(1)    // compression
-	if r.ok && len(r.rest) == 0 {
+	s := cryptobyte.String(hello)
+	var session, suites, compression, extensions cryptobyte.String
+	if !s.Skip(2+32) || !s.ReadUint8LengthPrefixed(&session) || !s.ReadUint16LengthPrefixed(&suites) || !s.ReadUint8LengthPrefixed(&compression) {
+		return "", false // the first bytes are version and random
+	}
+	if s.Empty() {
 		return "", true // no extensions
 	}
-	extensions := reader{r.vector(2), r.ok}
-	if !r.ok || len(r.rest) > 0 {
+	if !s.ReadUint16LengthPrefixed(&extensions) || !s.Empty() {
 		return "", false
 	}
-	found := false
-	for len(extensions.rest) > 0 {
-		kind, body := extensions.number(2), extensions.vector(2)
-		if !extensions.ok {
+	for found := false; !extensions.Empty(); {
+		var kind uint16
+		var of uint8
+		var body, list, host cryptobyte.String
+		if !extensions.ReadUint16(&kind) || !extensions.ReadUint16LengthPrefixed(&body) {
 			return "", false
 		}
 		if kind != extensionSNI {
 			continue
 		}
-		list := reader{body, true}
-		entry := reader{list.vector(2), true}
-		if !list.ok || len(list.rest) > 0 || found {
+		if found || !body.ReadUint16LengthPrefixed(&list) || !body.Empty() || !list.ReadUint8(&of) || of != hostName ||
+			!list.ReadUint16LengthPrefixed(&host) || !list.Empty() || host.Empty() {
 			return "", false
 		}
 		found = true
-		if kind := entry.number(1); kind != hostName {
-			return "", false
-		}
-		host := string(entry.vector(2))
-		if !entry.ok || len(entry.rest) > 0 || host == "" {
-			return "", false
-		}
-		if name, ok = canonical(host); !ok {
+		if name, ok = canonical(string(host)); !ok {
 			return "", false
 		}
 	}
 	return name, true
 }
-
-// reader reads numbers and vectors of TLS. After an error, ok is false and it returns nothing.
-type reader struct {
-	rest []byte
-	ok   bool
-}
-
-func (r *reader) take(n int) []byte {
-	if n > len(r.rest) || !r.ok {
-		r.rest, r.ok = nil, false
-		return nil
-	}
-	taken := r.rest[:n]
-	r.rest = r.rest[n:]
-	return taken
-}
-
-func (r *reader) number(size int) (n int) {
-	for _, c := range r.take(size) {
-		n = n<<8 | int(c)
-	}
-	return n
-}
-
-func (r *reader) vector(size int) []byte { return r.take(r.number(size)) }

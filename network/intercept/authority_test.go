@@ -177,7 +177,7 @@ func TestCurl(t *testing.T) {
 		{[]string{"-f", "https://api.example.org/v2"}, "error: 403"},
 	} {
 		command := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--noproxy", "*", "--connect-to", "::" + address}, test.arguments...)...)
-		command.Env = Environment(bundle, "")
+		command.Env = Environment(bundle)
 		out, _ := command.CombinedOutput()
 		if !strings.Contains(string(out), test.want) || strings.Contains(string(out), value) {
 			t.Errorf("curl %q printed %q, want %q", test.arguments, out, test.want)
@@ -209,7 +209,7 @@ func TestGit(t *testing.T) {
 	run := func(password string) string {
 		command := exec.CommandContext(t.Context(), git, "-c", "http.curloptResolve="+host+":"+port+":127.0.0.1", "-c", "http.proxy=",
 			"-c", "credential.helper=!f() { echo username=x; echo password="+password+"; }; f", "ls-remote", "https://"+host+":"+port+"/repo")
-		command.Env = append(Environment(bundle, ""), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "GIT_TERMINAL_PROMPT=0", "no_proxy=*")
+		command.Env = append(Environment(bundle), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "GIT_TERMINAL_PROMPT=0", "no_proxy=*")
 		out, _ := command.CombinedOutput()
 		return string(out)
 	}
@@ -218,40 +218,6 @@ func TestGit(t *testing.T) {
 	}
 	if out := run("theirs"); !strings.Contains(out, "accepts only the placeholder of GITHUB_TOKEN") {
 		t.Errorf("git printed %q", out)
-	}
-}
-
-func TestJavaTrustStore(t *testing.T) {
-	keytool, err := exec.LookPath("keytool")
-	if err != nil {
-		t.Skip("keytool is not installed")
-	}
-	a, err := OpenAuthority(&memory{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := OpenAuthority(&memory{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "cacerts")
-	if err := os.WriteFile(path, JavaTrustStore(append(a.PEM(), other.PEM()...)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), keytool, "-list", "-rfc", "-keystore", path, "-storepass", javaPassword).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	found := x509.NewCertPool()
-	found.AppendCertsFromPEM(out)
-	for _, want := range []*Authority{a, other} {
-		leaf, err := want.leaf(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := leaf.Leaf.Verify(x509.VerifyOptions{Roots: found, DNSName: host}); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
 	}
 }
 
@@ -309,7 +275,7 @@ except urllib.error.HTTPError as e: print(e, e.read().decode())`, "URL"}, "close
 				arguments := slices.Clone(test.command[1:])
 				arguments[len(arguments)-1] = url + target
 				command := exec.CommandContext(t.Context(), path, arguments...)
-				command.Env = append(Environment(bundle, ""), "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "no_proxy=*")
+				command.Env = append(Environment(bundle), "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "no_proxy=*")
 				if out, err := command.CombinedOutput(); !strings.Contains(string(out), want) {
 					t.Errorf("%s: %v %s", target, err, out)
 				}

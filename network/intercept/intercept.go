@@ -197,7 +197,7 @@ func (p *proxy) upstream(major int) *http.Transport {
 			TLSHandshakeTimeout:    headTimeout,
 			ExpectContinueTimeout:  time.Second, // as curl waits
 			IdleConnTimeout:        keepAlive,
-			DisableCompression:     true, // the client decides
+			DisableCompression:     p.Redact == nil, // then the client decides
 			MaxResponseHeaderBytes: maxResponseHead,
 			Protocols:              new(http.Protocols),
 			HTTP2: &http.HTTP2Config{

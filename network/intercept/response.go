@@ -1,11 +1,8 @@
 package intercept
 
 import (
-	"compress/gzip"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -57,9 +54,6 @@ func (x *exchange) redactBody(res *http.Response) error {
 	}
 	switch encoding := strings.ToLower(strings.Join(res.Header["Content-Encoding"], ",")); encoding {
 	case "", "identity":
-	case "gzip", "x-gzip":
-		res.Body = &gunzip{body: res.Body}
-		res.Header.Del("Content-Encoding")
 	default:
 		return &refusal{
 			status: http.StatusBadGateway,
@@ -72,29 +66,12 @@ func (x *exchange) redactBody(res *http.Response) error {
 	return nil
 }
 
-// redactHeader takes values out of headers. It searches them as one text.
+// redactHeader takes values out of headers.
 func (x *exchange) redactHeader(h http.Header) {
-	if x.Redact == nil || len(h) == 0 {
-		return
-	}
-	var values []string
-	keys := slices.Collect(maps.Keys(h))
-	for _, key := range keys {
-		values = append(values, h[key]...)
-	}
-	before := strings.Join(values, "\n")
-	after := x.redactText(before)
-	if after == before {
-		return
-	}
-	clean := strings.Split(after, "\n")
-	if len(clean) != len(values) {
-		clear(h) // not what Redact may do; lose the headers rather than a value
-		return
-	}
-	for _, key := range keys {
-		n := len(h[key])
-		h[key], clean = slices.Clone(clean[:n]), clean[n:]
+	for _, values := range h {
+		for i, text := range values {
+			values[i] = x.redactText(text)
+		}
 	}
 }
 
@@ -135,22 +112,3 @@ func (t *tunnel) Write(p []byte) (int, error) {
 }
 
 func (t *tunnel) CloseWrite() error { return closeWrite(t.to) }
-
-// gunzip decompresses a body. It reads nothing before the first Read.
-type gunzip struct {
-	body io.ReadCloser
-	from *gzip.Reader
-	err  error
-}
-
-func (g *gunzip) Read(p []byte) (int, error) {
-	if g.from == nil && g.err == nil {
-		g.from, g.err = gzip.NewReader(g.body)
-	}
-	if g.err != nil {
-		return 0, g.err
-	}
-	return g.from.Read(p)
-}
-
-func (g *gunzip) Close() error { return g.body.Close() }

@@ -28,7 +28,7 @@ func TestS03EchoedValue(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) {
 		h, got := w.Header(), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		flush := http.NewResponseController(w).Flush
-		if got != value || r.Header.Get("Range") != "" || r.Header.Get("Accept-Encoding") != "identity" {
+		if got != value || r.Header.Get("Range") != "" || r.Header.Get("Accept-Encoding") != "gzip" {
 			http.Error(w, fmt.Sprint("unexpected head ", r.Header), 500)
 			return
 		}

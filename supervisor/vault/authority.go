@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"slices"
-	"strings"
 	"time"
 
 	"osaurus-sandbox/bridge"
@@ -46,10 +44,7 @@ func (v *Vault) openAuthority(ctx context.Context, quiet bool) (*intercept.Autho
 	if err != nil {
 		return nil, err
 	}
-	environment := slices.DeleteFunc(intercept.Environment(intercept.SystemBundle, intercept.JavaStore), func(variable string) bool {
-		return strings.HasPrefix(variable, "JAVA_") // distributions make Java's store from the system's
-	})
-	v.authority.Store(&authority{a, &engine.Trust{Certificate: string(a.PEM()), Environment: environment}})
+	v.authority.Store(&authority{a, &engine.Trust{Certificate: string(a.PEM()), Environment: intercept.Environment(intercept.SystemBundle)}})
 	return a, nil
 }
 
