@@ -122,7 +122,11 @@ func (w *world) open(name string, transport sdk.Transport) *app {
 	w.Helper()
 	a := &app{world: w, changed: make(chan string, 100), progress: make(chan string, 100)}
 	client := sdk.NewClient(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ClientOptions{
-		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { a.changed <- "changed" },
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { a.changed <- "changed" },
+		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			w.Error("the app is asked to show a form")
+			return &sdk.ElicitResult{Action: "decline"}, nil
+		},
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { a.progress <- r.Params.Message },
 	})
 	session, err := client.Connect(w.Context(), transport, nil)
