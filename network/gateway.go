@@ -50,7 +50,7 @@ type Options struct {
 	// Opens reports whether a subject's connections to a host are opened though no rule asks for
 	// it, since secrets are bound to the host. For one that is opened it sets what
 	// intercept.Serve needs and the gateway does not know: Authority, Credentials, Foreign,
-	// Redact, Roots, Record and Agent. It is called for each connection and must be fast. The
+	// Redact, Roots and Agent. It is called for each connection and must be fast. The
 	// options are nil while it is not known whether the connection is made. With an empty host it
 	// reports whether secrets are bound to any. Nil opens no TLS.
 	Opens func(s Subject, host string, o *intercept.Options) bool

@@ -77,9 +77,6 @@ func (x *exchange) credentials(r *http.Request) *refusal {
 		}
 	}
 	r.URL.RawQuery = s.query(r.URL.RawQuery)
-	if s.refused == nil {
-		x.record.Secrets = s.used
-	}
 	return s.refused
 }
 
@@ -87,7 +84,6 @@ func (x *exchange) credentials(r *http.Request) *refusal {
 type substitution struct {
 	x       *exchange
 	ctx     context.Context
-	used    []config.SecretName
 	refused *refusal
 }
 
@@ -143,7 +139,6 @@ func (s *substitution) replace(text string, at *Credential) string {
 		}
 		rest = strings.ReplaceAll(rest, c.Placeholder, "\x00")
 		pairs = append(pairs, c.Placeholder, value)
-		s.used = append(s.used, c.Secret)
 	}
 	where, option := at.place()
 	s.stray(rest, where, option)

@@ -11,11 +11,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
-
-	"osaurus-sandbox/config"
 )
 
 func login(user, password string) string {
@@ -73,9 +70,6 @@ func TestS02PlaceholderPositions(t *testing.T) {
 					if res.StatusCode != 403 || !strings.Contains(page, test.refused) || !strings.Contains(page, "change:  osaurus-sandbox secret set alice ") || len(l.arrived()) != 0 {
 						t.Errorf("%d %s", res.StatusCode, page)
 					}
-					if r := l.recorded(1)[0]; len(r.Secrets) != 0 || r.Refused == "" {
-						t.Errorf("recorded %+v", r)
-					}
 					return
 				}
 				got := l.arrived()[0]
@@ -89,9 +83,6 @@ func TestS02PlaceholderPositions(t *testing.T) {
 				}
 				if got.Body != "a body with "+placeholder {
 					t.Errorf("the body is %q", got.Body)
-				}
-				if used := l.recorded(1)[0].Secrets; name != "none" && !slices.Equal(used, []config.SecretName{"GITHUB_TOKEN"}) {
-					t.Errorf("recorded %v", used)
 				}
 			})
 		}

@@ -70,10 +70,8 @@ type Options struct {
 	Redact func(io.ReadCloser) io.ReadCloser
 	// Roots verify the server's certificate. Nil is those of this computer.
 	Roots *x509.CertPool
-	// Record is told of each request when it has ended. It must not block.
-	Record func(Request)
-	Agent  config.AgentName // for advice
-	Log    *slog.Logger
+	Agent config.AgentName // for advice
+	Log   *slog.Logger
 }
 
 // Serve answers the requests of a client until its connection ends. It closes the connection. It

@@ -43,10 +43,6 @@ func TestForwards(t *testing.T) {
 			got.Header.Get("Accept-Encoding") != "br" || !strings.HasPrefix(got.Proto, fmt.Sprintf("HTTP/%d", major)) || got.Header.Get("X-Forwarded-For") != "" {
 			t.Errorf("the server got %+v", got)
 		}
-		r := l.recorded(1)[0]
-		if r.Method != "POST" || r.Path != "/v1/a%2Fb" || r.Status != 200 || r.Sent != 4 || r.Received != 5 || r.Began.IsZero() || r.Ended.Before(r.Began) {
-			t.Errorf("recorded %+v", r)
-		}
 	})
 }
 

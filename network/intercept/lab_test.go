@@ -60,10 +60,9 @@ type lab struct {
 	options   Options
 	dialed    int
 
-	mu      sync.Mutex
-	got     []seen
-	records []Request
-	served  sync.WaitGroup
+	mu     sync.Mutex
+	got    []seen
+	served sync.WaitGroup
 }
 
 // newLab starts an API. Its handler may be nil: it then answers "hello".
@@ -94,12 +93,7 @@ func newLab(t testing.TB, secure bool, handler http.HandlerFunc) *lab {
 	l.options = Options{
 		Name: host, Port: 80, Authority: l.authority, Agent: "alice",
 		Authorize: func(context.Context, string, string) policy.Decision { return policy.Decision{Action: policy.Allow} },
-		Record: func(r Request) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.records = append(l.records, r)
-		},
-		Log: slog.New(slog.DiscardHandler),
+		Log:       slog.New(slog.DiscardHandler),
 	}
 	if secure {
 		certificate, roots := upstreamCertificate(t, host, time.Now().Add(time.Hour))
@@ -259,22 +253,6 @@ func (l *lab) arrived() []seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.got
-}
-
-// recorded waits for the records of requests.
-func (l *lab) recorded(n int) []Request {
-	l.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		list := l.records
-		l.mu.Unlock()
-		if len(list) >= n {
-			return list
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("%d records, want %d", len(list), n)
-		}
-	}
 }
 
 // redact replaces the value in a stream. It holds back only what may begin the value.

@@ -43,10 +43,9 @@ func (p *proxy) agent() string { return cmp.Or(string(p.Agent), "NAME") }
 // refuse answers a request that is not sent.
 func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {
 	reason := clip(why.reason)
-	x.record.Refused = reason
 	var b strings.Builder
 	fmt.Fprintf(&b, "The sandbox's network gateway refused this request.\n\nrequest: %s %s://%s%s\nreason:  %s\n",
-		x.record.Method, x.scheme(), x.authority(), x.record.Path, reason)
+		x.method, x.scheme(), x.authority(), x.path, reason)
 	if why.rule != "" {
 		fmt.Fprintf(&b, "rule:    %s\n", clip(why.rule))
 	}
@@ -66,7 +65,6 @@ func (x *exchange) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	text := clip(x.redactText(err.Error()))
-	x.record.Error = text
 	if errors.Is(err, context.Canceled) { // the client has left
 		panic(http.ErrAbortHandler)
 	}

@@ -2,48 +2,28 @@ package intercept
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/network/policy"
 )
 
 const (
-	// maxText bounds what is recorded and shown of a request's method, path and host.
+	// maxText bounds what is shown of a request's method, path and host.
 	maxText = 256
 	// maxMethods bounds the methods that a request names for itself.
 	maxMethods = 4
 )
 
-// Request is what is recorded of a request. Its texts are bounded. The query is not in it, since it
-// may have credentials.
-type Request struct {
-	Began, Ended   time.Time
-	Method, Path   string
-	Status         int   // that the client got
-	Sent, Received int64 // bytes of bodies, as the client sees it
-	Decision       policy.Decision
-	// Refused says why the gateway did not send it, or is empty.
-	Refused string
-	// Secrets whose values were sent.
-	Secrets []config.SecretName
-	Error   string // why the server could not be reached
-}
-
 // exchange is one request with its answer.
 type exchange struct {
 	*proxy
-	record         Request
-	sent, received atomic.Int64
+	method, path string // for texts
 }
 
 // ServeHTTP decides about a request and passes it on.
@@ -54,20 +34,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	x := &exchange{proxy: p, record: Request{
-		Began: time.Now(), Method: clip(r.Method), Path: clip(r.URL.EscapedPath()),
-	}}
+	x := &exchange{proxy: p, method: clip(r.Method), path: clip(r.URL.EscapedPath())}
 	out := &response{ResponseWriter: w, exchange: x}
-	defer x.end(out)
 	if refused := x.admit(r); refused != nil {
 		x.refuse(out, r, refused)
 		return
 	}
 	// HTTP/1.1 lets a server answer before it has read the body. The server of HTTP/2 does so anyway.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	// The server looks at the body of its own request, so this changes a copy.
-	r = r.WithContext(r.Context())
-	r.Body = counted(r.Body, &x.sent)
 	forward := &httputil.ReverseProxy{
 		Transport:      p.upstream(r.ProtoMajor),
 		Rewrite:        x.rewrite,
@@ -78,18 +52,6 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	forward.ServeHTTP(out, r)
 	x.redactHeader(out.Header()) // trailers
-}
-
-// end records the request.
-func (x *exchange) end(out *response) {
-	x.record.Ended = time.Now()
-	if out.status != 0 { // it is for all but an upgrade
-		x.record.Status = out.status
-	}
-	x.record.Sent, x.record.Received = x.sent.Load(), x.received.Load()
-	if x.Record != nil {
-		x.Record(x.record)
-	}
 }
 
 // admit checks a request and puts the values of secrets into it.
@@ -103,9 +65,8 @@ func (x *exchange) admit(r *http.Request) *refusal {
 	}
 	for _, method := range names {
 		for _, path := range paths(r.URL) {
-			x.record.Decision = x.Authorize(r.Context(), method, path)
-			if x.record.Decision.Action != policy.Allow {
-				return x.denied(x.record.Decision, method, path)
+			if d := x.Authorize(r.Context(), method, path); d.Action != policy.Allow {
+				return x.denied(d, method, path)
 			}
 		}
 	}
@@ -189,20 +150,6 @@ func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Host = strings.TrimSuffix(r.In.Host, ".")
 	}
 	r.Out.Trailer = nil // it comes too late to be checked
-}
-
-// body counts what passes.
-type body struct {
-	io.ReadCloser
-	count *atomic.Int64
-}
-
-func counted(r io.ReadCloser, count *atomic.Int64) io.ReadCloser { return &body{r, count} }
-
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.count.Add(int64(n))
-	return n, err
 }
 
 // clip makes a text from outside safe to show.

@@ -6,12 +6,10 @@ import (
 	"strings"
 )
 
-// response notes the status of an answer. It takes values out of early answers (1xx), which come
-// without ModifyResponse.
+// response takes values out of early answers (1xx), which come without ModifyResponse.
 type response struct {
 	http.ResponseWriter
 	exchange *exchange
-	status   int
 }
 
 // Unwrap gives http.ResponseController the rest of the interface.
@@ -20,8 +18,6 @@ func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (r *response) WriteHeader(status int) {
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		r.exchange.redactHeader(r.Header())
-	} else if r.status == 0 {
-		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -30,10 +26,9 @@ func (r *response) WriteHeader(status int) {
 func (x *exchange) answer(res *http.Response) error {
 	res.Header.Del("Alt-Svc") // it leads to QUIC, which cannot be opened
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		x.record.Status = res.StatusCode
 		x.redactHeader(res.Header)
-		if both, ok := res.Body.(io.ReadWriteCloser); ok {
-			res.Body = x.tunnel(both)
+		if both, ok := res.Body.(io.ReadWriteCloser); ok && x.Redact != nil {
+			res.Body = &tunnel{x.Redact(both), both}
 		}
 		return nil
 	}
@@ -43,7 +38,6 @@ func (x *exchange) answer(res *http.Response) error {
 		}
 		x.redactHeader(res.Header)
 	}
-	res.Body = counted(res.Body, &x.received)
 	return nil
 }
 
@@ -89,26 +83,11 @@ func (x *exchange) redactText(text string) string {
 	return string(clean)
 }
 
-// tunnel counts and redacts what passes after an upgrade. A WebSocket frame from which a value is
+// tunnel takes values out of what comes back after an upgrade. A WebSocket frame from which one is
 // taken has a wrong length, which ends the connection.
-func (x *exchange) tunnel(both io.ReadWriteCloser) io.ReadWriteCloser {
-	var from io.ReadCloser = both
-	if x.Redact != nil {
-		from = x.Redact(both)
-	}
-	return &tunnel{counted(from, &x.received), both, x}
-}
-
 type tunnel struct {
 	io.ReadCloser
-	to io.Writer
-	x  *exchange
+	io.Writer
 }
 
-func (t *tunnel) Write(p []byte) (int, error) {
-	n, err := t.to.Write(p)
-	t.x.sent.Add(int64(n))
-	return n, err
-}
-
-func (t *tunnel) CloseWrite() error { return closeWrite(t.to) }
+func (t *tunnel) CloseWrite() error { return closeWrite(t.Writer) }

@@ -320,13 +320,7 @@ func TestWebSocket(t *testing.T) {
 				t.Fatalf("%.40q %v", got, err)
 			}
 		}
-		if n := len(l.recorded(0)); n != 0 {
-			t.Errorf("%d records while it is open", n)
-		}
 		ws.Close()
-		if r := l.recorded(1)[0]; r.Status != 101 || r.Sent < 100000 || r.Received < 100000 {
-			t.Errorf("recorded %+v", r)
-		}
 	}
 }
 
@@ -360,9 +354,6 @@ func TestEndsWithItsContext(t *testing.T) {
 			t.Error("the answer ended as if it were whole")
 		}
 		res.Body.Close()
-		if len(l.recorded(1)) != 1 {
-			t.Error("the request is not recorded")
-		}
 	})
 }
 
@@ -480,7 +471,7 @@ func TestConcurrentRequests(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most.Load() > maxStreams*connections.Load() || len(l.recorded(requests)) != requests {
+	if most.Load() > maxStreams*connections.Load() || len(l.arrived()) != requests {
 		t.Errorf("%d at once over %d connections", most.Load(), connections.Load())
 	}
 }
