@@ -150,12 +150,12 @@ func TestRulesForRequestsAreEnforced(t *testing.T) {
 		}
 		return policy.Decision{Action: policy.Deny, Reason: "only GET"}
 	}})
-	for _, tt := range []struct{ request, want string }{
-		{"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n", "200 OK"},
-		{"POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: 0\r\n\r\n", "403"},
-		{"GET /other HTTP/1.1\r\nHost: good.example\r\n\r\n", "403"},
-		{"GET / HTTP/1.1\r\nHost: bad.example\r\n\r\n", "403"},
-		{"SSH-2.0-OpenSSH\r\n", ""},
+	for _, tt := range []struct{ request, want, refused string }{
+		{"GET / HTTP/1.1\r\nHost: good.example\r\n\r\n", "200 OK", ""},
+		{"POST /?q=1 HTTP/1.1\r\nHost: good.example\r\nContent-Length: 0\r\n\r\n", "403", "POST /"},
+		{"GET /other HTTP/1.1\r\nHost: good.example\r\n\r\n", "403", "GET /other"},
+		{"GET / HTTP/1.1\r\nHost: bad.example\r\n\r\n", "403", ""},
+		{"SSH-2.0-OpenSSH\r\n", "", ""},
 	} {
 		c, err := l.dial(l.alice, server, 80)
 		if err != nil {
@@ -173,7 +173,12 @@ func TestRulesForRequestsAreEnforced(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", tt.request, answer.Status, tt.want)
 		}
 		c.Close()
-		l.flow()
+		if f := l.flow(); tt.refused != "" { // the request, then the connection
+			if f.Decision.Action != policy.Deny || f.Decision.Reason != "only GET" || f.Target.Method+" "+f.Target.Path != tt.refused || f.Target.Name != "good.example" {
+				t.Errorf("%q: recorded %+v", tt.request, f)
+			}
+			l.flow()
+		}
 	}
 }
 

@@ -218,6 +218,13 @@ func (c *connection) intercept(first []byte, secured bool) error {
 		}
 		return w.decision
 	}
+	o.Refused = func(method, path string, d policy.Decision) {
+		t := v.target
+		t.Method = method
+		t.Path, _, _ = strings.Cut(path, "?")
+		g.refused.Add(1)
+		g.report(c.flow.member, t, d, "")
+	}
 	return intercept.Serve(c.flow, c.counted(first), o)
 }
 

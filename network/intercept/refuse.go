@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network/policy"
 )
@@ -18,7 +19,7 @@ import (
 type refusal struct {
 	status    int
 	reason    string
-	rule      string
+	rule      *config.NetworkRule
 	advice    string // the command that changes it
 	challenge bool   // the client should send its password
 }
@@ -27,12 +28,9 @@ func (r *refusal) Error() string { return r.reason }
 
 // denied is the refusal of a request by the policy.
 func (x *exchange) denied(d policy.Decision, method, path string) *refusal {
-	r := &refusal{status: http.StatusForbidden, reason: d.Reason, advice: strings.Replace(d.Advice, " NAME ", " "+x.agent()+" ", 1)}
+	r := &refusal{status: http.StatusForbidden, reason: d.Reason, rule: d.Rule, advice: strings.Replace(d.Advice, " NAME ", " "+x.agent()+" ", 1)}
 	if r.reason == "" {
 		r.reason = fmt.Sprintf("the network policy does not allow %s %s", clip(method), clip(path))
-	}
-	if d.Rule != nil {
-		r.rule = d.Rule.String()
 	}
 	return r
 }
@@ -46,14 +44,17 @@ func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, why *refusal) 
 	var b strings.Builder
 	fmt.Fprintf(&b, "The sandbox's network gateway refused this request.\n\nrequest: %s %s://%s%s\nreason:  %s\n",
 		x.method, x.scheme(), x.authority(), x.path, reason)
-	if why.rule != "" {
-		fmt.Fprintf(&b, "rule:    %s\n", clip(why.rule))
+	if why.rule != nil {
+		fmt.Fprintf(&b, "rule:    %s\n", clip(why.rule.String()))
 	}
 	if why.advice != "" {
 		fmt.Fprintf(&b, "change:  %s\n", why.advice)
 	}
 	if why.challenge {
 		w.Header().Set("Www-Authenticate", `Basic realm="osaurus-sandbox: the password is a placeholder"`)
+	}
+	if x.Refused != nil {
+		x.Refused(x.method, x.path, policy.Decision{Action: policy.Deny, Reason: reason, Rule: why.rule, Advice: why.advice})
 	}
 	page(w, r, why.status, grpcPermissionDenied, b.String())
 }
