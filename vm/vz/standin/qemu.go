@@ -13,6 +13,7 @@ import (
 
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu"
+	"osaurus-sandbox/vm/qemu/fs/appletest"
 )
 
 // Apple's loader accepts only a plain arm64 Image, which has this magic number.
@@ -72,7 +73,7 @@ func newHypervisor(c *VirtualMachineConfiguration) (_ *hypervisor, err error) {
 	for _, s := range c.shares {
 		device := s.(*VirtioFileSystemDeviceConfiguration)
 		d := device.share.(*SingleDirectoryShare).directory
-		// Apple's server shows owners in the same way.
+		// Apple's server shows owners in the same way; appletest has its other rules.
 		cfg.Shares = append(cfg.Shares, vm.Share{Tag: device.tag, Path: d.path, ReadOnly: d.readOnly, Ownership: vm.OwnershipAsker})
 	}
 	h := &hypervisor{dir: dir}
@@ -99,7 +100,7 @@ func newHypervisor(c *VirtualMachineConfiguration) (_ *hypervisor, err error) {
 		h.nic = os.NewFile(uintptr(fd), "nic")
 		cfg.NIC = h.nic
 	}
-	if h.Machine, err = new(qemu.Driver).New(context.Background(), cfg); err != nil {
+	if h.Machine, err = (&qemu.Driver{WrapShare: appletest.Wrap}).New(context.Background(), cfg); err != nil {
 		return nil, err
 	}
 	return h, nil
