@@ -131,6 +131,26 @@ func TestStandInIsCompared(t *testing.T) {
 	}
 }
 
+// TestSelectors plants wrong selectors in C, which no compiler finds.
+func TestSelectors(t *testing.T) {
+	sent := []byte("ret.fileDescriptor = [(VZVirtioSocketConnection *)connection fileDescriptor];")
+	driver, standIn := []byte(`objc_getClass("VZVirtioSocketConnection"); sel_registerName("fileDescriptor")`), []byte(`{"fileDescriptor", "i16@0:8", 0},`)
+	if found, n := unsent(sent, driver, standIn); len(found) > 0 || n != 2 {
+		t.Errorf("found %q in %d selectors", found, n)
+	}
+	wrong := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`"fileDescriptor"`), []byte(`"fileHandle"`)) }
+	for _, found := range [][]string{
+		first(unsent(sent, wrong(driver), standIn)), first(unsent(sent, driver, wrong(standIn))),
+		first(unsent(nil, driver, standIn)), first(unsent(sent, nil, standIn)),
+	} {
+		if len(found) == 0 {
+			t.Error("a wrong selector was not found")
+		}
+	}
+}
+
+func first(found []string, _ int) []string { return found }
+
 // TestSkeleton: a skeleton has the declarations of its module.
 func TestSkeleton(t *testing.T) {
 	dir := t.TempDir()

@@ -48,6 +48,7 @@ func main() {
 			{"types darwin/arm64", func() ([]string, string, error) { return checkTypes(arm64, "./...") }},
 			{"types darwin/amd64", func() ([]string, string, error) { return checkTypes(amd64, "./...") }},
 			{"stand-in", func() ([]string, string, error) { return checkStandIn(arm64) }},
+			{"selectors", func() ([]string, string, error) { return checkSelectors(arm64) }},
 		}
 	case "tools":
 		steps = []step{{"tools darwin/arm64", func() ([]string, string, error) { return checkTools(arm64) }}}

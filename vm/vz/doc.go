@@ -10,5 +10,6 @@
 // Each started machine has a goroutine that reads the framework's states and ends the
 // machine (machine.follow), and later one that stops it (machine.stop). Calls of the
 // framework have no deadline, so others run in their own goroutine while the caller waits
-// for them or for its context.
+// for them or for its context. vz v3.7.1 has goroutines that never end, which keep an ended
+// machine's object in memory: of each listener, and of the NIC's disconnections.
 package vz

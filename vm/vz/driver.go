@@ -80,6 +80,9 @@ func checkLimits(cfg *vm.Config) error {
 // because the framework throws an exception on a bad one, which ends the process.
 func newMachine(cfg *vm.Config, line *serial) (*machine, error) {
 	const op = "make machine"
+	if err := giveDuplicates(); err != nil {
+		return nil, explain(op, cfg.Name, err)
+	}
 	hardware, err := assemble(cfg, line)
 	if err != nil {
 		return nil, err
@@ -97,7 +100,14 @@ func newMachine(cfg *vm.Config, line *serial) (*machine, error) {
 	if len(sockets) != 1 {
 		return nil, explain(op, cfg.Name, fmt.Errorf("%d vsock devices", len(sockets)))
 	}
-	m := &machine{name: cfg.Name, apple: apple, hardware: hardware, serial: line, nic: cfg.NIC, sockets: newSwitchboard(sockets[0]), running: make(chan struct{}), gone: make(chan struct{})}
+	disconnects, err := apple.NetworkDeviceAttachmentWasDisconnected()
+	if err != nil {
+		return nil, explain(op, cfg.Name, err)
+	}
+	m := &machine{
+		name: cfg.Name, apple: apple, hardware: hardware, serial: line, nic: cfg.NIC, disconnects: disconnects,
+		sockets: newSwitchboard(apple, sockets[0]), running: make(chan struct{}), gone: make(chan struct{}),
+	}
 	m.Base = vm.NewBase(cfg.Name, m, m.sockets, "End its process com.apple.Virtualization.VirtualMachine in Activity Monitor.")
 	return m, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,8 @@ type machine struct {
 	nic      *os.File // or nil; vz only stores its number
 	sockets  *switchboard
 
+	disconnects <-chan *vz.DisconnectedError // of the NIC
+
 	running  chan struct{} // closed when its processors run
 	powered  atomic.Bool   // the framework has started it
 	forceOff sync.Once
@@ -68,7 +71,7 @@ func (m *machine) Start(ctx context.Context) error {
 }
 
 // follow tracks a started machine until its end. It is the only reader of the
-// framework's channel of states, which is never closed. It keeps the machine reachable,
+// framework's channels, which are never closed. It keeps the machine reachable,
 // so that the objects that the framework uses are not collected.
 func (m *machine) follow(op string, powered <-chan error) {
 	changes, panicked := m.apple.StateChangedNotify(), m.serial.console.Panicked()
@@ -93,6 +96,8 @@ func (m *machine) follow(op string, powered <-chan error) {
 				ended = true
 				endErr = explain("run machine", m.name, fmt.Errorf("the framework reports an error of the virtual machine; its console ends with:\n%s", m.serial.console.Tail()))
 			}
+		case d := <-m.disconnects:
+			m.disconnected(d.Err)
 		case <-panicked:
 			panicked = nil
 			time.AfterFunc(panicGrace, func() { m.ForceOff(); m.Ending() })
@@ -105,6 +110,14 @@ func (m *machine) follow(op string, powered <-chan error) {
 		}
 		return endErr
 	})
+}
+
+// disconnected reports that the framework has disconnected the NIC. vz cannot connect it
+// again while the machine runs.
+func (m *machine) disconnected(err error) {
+	const advice = "Restart the sandbox: the guest has no network until then."
+	slog.Warn("macOS has disconnected the guest's network device", "machine", m.name, "err", err, "advice", advice)
+	_, _ = fmt.Fprintf(m.serial.console, "\nosaurus-sandbox: macOS has disconnected the network device: %v\n%s\n", err, advice)
 }
 
 func (m *machine) ForceOff() bool {

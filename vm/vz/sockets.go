@@ -23,85 +23,107 @@ const (
 	guestCID = 3
 	// redial is the pause between connection attempts to a booting guest.
 	redial = 20 * time.Millisecond
+	// firstPatience is how long Dial waits for the framework's answer before it makes
+	// another attempt besides. The wait doubles up to maxPatience.
+	firstPatience = 500 * time.Millisecond
+	maxPatience   = 4 * time.Second
+	// dialTimeout bounds Dial once the guest has answered.
+	dialTimeout = 15 * time.Second
+	// maxPending bounds a machine's attempts that the framework has not answered: each
+	// keeps a goroutine.
+	maxPending = 64
 )
 
 // switchboard is the host's side of a machine's vsock device.
 type switchboard struct {
+	apple  *vz.VirtualMachine // owns the device: connections keep it reachable
 	device *vz.VirtioSocketDevice
 	closed chan struct{}
 
 	mu        sync.Mutex
+	pending   int // attempts without an answer
 	over      bool
 	answered  bool // a connection has been made in either direction
 	listeners map[uint32]*vm.Listener
 	conns     map[*conn]struct{}
 }
 
-func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
-	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*vm.Listener{}, conns: map[*conn]struct{}{}}
+func newSwitchboard(m *vz.VirtualMachine, d *vz.VirtioSocketDevice) *switchboard {
+	return &switchboard{apple: m, device: d, closed: make(chan struct{}), listeners: map[uint32]*vm.Listener{}, conns: map[*conn]struct{}{}}
 }
 
 // Dial connects to a port of the guest. The framework does not tell a refused
 // connection from a guest that is still booting. Until the first connection, Dial
-// assumes that the guest is booting and tries again.
+// assumes that the guest is booting and tries again. It also tries again when the
+// framework leaves an attempt without an answer, and takes the first connection.
 func (s *switchboard) Dial(ctx context.Context, port uint32) (net.Conn, error) {
+	answers := make(chan answer) // unbuffered: what Dial does not take is closed
+	over := make(chan struct{})
+	defer close(over)
+	var limit <-chan time.Time
+	if s.hasAnswered() {
+		limit = time.After(dialTimeout)
+	}
+	patience := firstPatience
+	next, last := time.After(0), error(nil)
 	for {
-		c, err := s.connect(ctx, port)
-		switch {
-		case err == nil:
-			return c, nil
-		case ctx.Err() != nil:
-			return nil, err
-		case s.hasAnswered():
-			if isRefusal(err) {
-				return nil, fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err)
-			}
-			return nil, err
-		}
 		select {
-		case <-time.After(redial):
+		case <-next:
+			s.attempt(port, answers, over)
+			next = time.After(patience)
+			patience = min(2*patience, maxPatience)
+		case a := <-answers:
+			switch {
+			case a.err == nil:
+				return a.c, nil
+			case s.hasAnswered() && isRefusal(a.err):
+				return nil, fmt.Errorf("%w: %w", syscall.ECONNREFUSED, a.err)
+			case s.hasAnswered():
+				return nil, a.err
+			}
+			next, last = time.After(redial), a.err
+			patience = firstPatience
+		case <-limit:
+			return nil, fmt.Errorf("the framework has not answered for %v: %w", dialTimeout, context.DeadlineExceeded)
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+			return nil, errors.Join(ctx.Err(), last)
 		case <-s.closed:
 			return nil, net.ErrClosed
 		}
 	}
 }
 
-// connect makes one attempt, which the framework may never answer.
-func (s *switchboard) connect(ctx context.Context, port uint32) (net.Conn, error) {
-	type answer struct {
-		c   *conn
-		err error
+// answer is the outcome of an attempt to connect.
+type answer struct {
+	c   *conn
+	err error
+}
+
+// attempt asks the framework for a connection, and offers it until over is closed.
+func (s *switchboard) attempt(port uint32, answers chan<- answer, over <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == maxPending {
+		return
 	}
-	answers := make(chan answer, 1)
+	s.pending++
 	go func() {
-		c, err := s.device.Connect(port)
-		if err != nil {
-			answers <- answer{err: err}
-			return
+		inner, err := s.device.Connect(port)
+		s.mu.Lock()
+		s.pending--
+		s.mu.Unlock()
+		var c *conn
+		if err == nil {
+			c, err = s.adopt(inner, inner.SourcePort(), inner.DestinationPort())
 		}
-		adopted, err := s.adopt(c, c.SourcePort(), c.DestinationPort())
-		answers <- answer{adopted, err}
-	}()
-	var err error
-	select {
-	case a := <-answers:
-		if a.err != nil {
-			return nil, a.err
-		}
-		return a.c, nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-s.closed:
-		err = net.ErrClosed
-	}
-	go func() { // close a connection that arrives too late
-		if a := <-answers; a.err == nil {
-			a.c.Close()
+		select {
+		case answers <- answer{c, err}:
+		case <-over:
+			if err == nil {
+				c.Close()
+			}
 		}
 	}()
-	return nil, err
 }
 
 // isRefusal reports whether nothing listens on the port. The framework reports that

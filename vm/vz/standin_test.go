@@ -3,9 +3,11 @@
 package vz_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	real "github.com/Code-Hex/vz/v3"
 
@@ -87,6 +89,36 @@ func TestExplain(t *testing.T) {
 		if err := vz.Explain("test", "", c.err); err.Kind != c.kind || !strings.Contains(err.Advice, c.text) {
 			t.Errorf("%v is explained as %s: %s", c.err, err.Kind, err.Advice)
 		}
+	}
+}
+
+// rudely makes a machine of a framework with a fault.
+func rudely(t *testing.T, fault string) *vmtest.Guest {
+	t.Helper()
+	t.Setenv("VZ_STANDIN_RUDE", fault)
+	return vmtest.New(t, &vz.Driver{}, vmtest.BuildImage(t, vm.ARM64).Config(t))
+}
+
+func TestErrorWhileRunning(t *testing.T) {
+	g := rudely(t, "error")
+	_ = g.Start(t.Context()) // it may have ended before
+	select {
+	case <-g.Done():
+	case <-time.After(vmtest.BootTimeout):
+		t.Fatal("the machine does not end")
+	}
+	if err := g.Err(); g.State() != vm.Failed || err == nil || !strings.Contains(err.Error(), "the framework reports an error") {
+		t.Errorf("a machine with an error is %s: %v", g.State(), err)
+	}
+}
+
+func TestRefusedStop(t *testing.T) {
+	g := rudely(t, "stop")
+	g.Boot()
+	ctx, cancel := context.WithTimeout(t.Context(), vmtest.BootTimeout)
+	defer cancel()
+	if err := g.Kill(ctx); err != nil || g.State() != vm.Stopped {
+		t.Errorf("Kill = %v, and the machine is %s", err, g.State())
 	}
 }
 

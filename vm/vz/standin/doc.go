@@ -7,5 +7,6 @@
 // It is a Mac with Apple silicon on macOS 15, so guests are arm64. It has the faults of the
 // real one, so that the driver meets them: v3.7.1's Accept hangs after Close, states go to
 // one reader, goroutines stay, files are known by their numbers only, and where Apple raises
-// an exception, which ends a real process, it panics.
+// an exception, which ends a real process, it panics. rude.go has those of the framework
+// that a test asks for.
 package vz

@@ -29,11 +29,13 @@ type VirtualMachine struct {
 	socket        *VirtioSocketDevice // nil if there is none
 	// Like in the real one, each channel has a goroutine that never ends.
 	notify *infinity.Channel[VirtualMachineState]
-	_, _   *infinity.Channel[error] // for disconnections
+	// The last two are for disconnections.
+	disconnected *infinity.Channel[*DisconnectedError]
 
 	mu    sync.Mutex
 	state VirtualMachineState
 	qemu  *hypervisor
+	stops int // attempts to stop it
 }
 
 // NewVirtualMachine ends the process if the configuration is not valid.
@@ -43,12 +45,25 @@ func NewVirtualMachine(config *VirtualMachineConfiguration) (*VirtualMachine, er
 	}
 	v := &VirtualMachine{configuration: config, notify: infinity.NewChannel[VirtualMachineState]()}
 	infinity.NewChannel[error]()
-	infinity.NewChannel[error]()
+	v.disconnected = infinity.NewChannel[*DisconnectedError]()
 	if len(config.sockets) > 0 {
 		v.socket = &VirtioSocketDevice{listeners: map[uint32]*VirtioSocketListener{}}
 	}
 	return v, nil
 }
+
+// NetworkDeviceAttachmentWasDisconnected gives one channel to all callers.
+func (v *VirtualMachine) NetworkDeviceAttachmentWasDisconnected() (<-chan *DisconnectedError, error) {
+	return v.disconnected.Out(), nil
+}
+
+type DisconnectedError struct {
+	Err    error
+	Config *VirtioNetworkDeviceConfiguration
+}
+
+func (e *DisconnectedError) Unwrap() error { return e.Err }
+func (e *DisconnectedError) Error() string { return e.Err.Error() }
 
 type virtualMachineStartOptions struct{}
 
@@ -98,9 +113,10 @@ func (v *VirtualMachine) Start(opts ...VirtualMachineStartOption) error {
 	v.qemu = q
 	v.mu.Unlock()
 	_ = v.change(VirtualMachineStateRunning, VirtualMachineStateStarting)
+	go v.beRude()
 	go func() {
 		end := VirtualMachineStateStopped
-		if !q.wait() {
+		if ok := q.wait(); !ok || rude(rudeError) {
 			end = VirtualMachineStateError
 		}
 		_ = v.change(end, VirtualMachineStateRunning, VirtualMachineStateStopping)
@@ -117,6 +133,9 @@ func (v *VirtualMachine) RequestStop() (bool, error) {
 }
 
 func (v *VirtualMachine) Stop() error {
+	if v.refusesStop() {
+		return failure(ErrorInternal, "Internal Virtualization error. The virtual machine failed to stop.")
+	}
 	if err := v.change(VirtualMachineStateStopping, VirtualMachineStateRunning); err != nil {
 		return err
 	}

@@ -154,18 +154,18 @@ func (d descriptor) Write(p []byte) (int, error) {
 	return all, nil
 }
 
-// socketPair returns both ends of a connection.
-func socketPair(name string) (*net.UnixConn, *os.File, error) {
+// socketPair returns both ends of a connection. The second is only a number.
+func socketPair(name string) (*net.UnixConn, int, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	f, theirs := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
+	f := os.NewFile(uintptr(fds[0]), name)
 	defer f.Close()
 	c, err := net.FileConn(f)
 	if err != nil {
-		theirs.Close()
-		return nil, nil, err
+		_ = unix.Close(fds[1])
+		return nil, 0, err
 	}
-	return c.(*net.UnixConn), theirs, nil
+	return c.(*net.UnixConn), fds[1], nil
 }

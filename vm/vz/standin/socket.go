@@ -27,6 +27,7 @@ type VirtioSocketDevice struct {
 	mu        sync.Mutex
 	machine   vm.Machine // nil before the start
 	answered  bool       // the guest has a vsock driver
+	attempts  int        // of connections
 	listeners map[uint32]*VirtioSocketListener
 }
 
@@ -53,6 +54,9 @@ func (v *VirtioSocketDevice) Connect(port uint32) (*VirtioSocketConnection, erro
 	v.mu.Unlock()
 	if machine == nil {
 		return nil, connectionReset()
+	}
+	if v.mute() {
+		return v.lateSuccess(port)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -165,13 +169,12 @@ type VirtioSocketConnection struct {
 var _ net.Conn = (*VirtioSocketConnection)(nil)
 
 func newConnection(guest net.Conn, destination, source uint32) (*VirtioSocketConnection, error) {
-	ours, file, err := socketPair("vsock")
+	ours, fd, err := socketPair("vsock")
 	if err != nil {
 		guest.Close()
 		return nil, err
 	}
-	defer file.Close()
-	raw, err := net.FileConn(file)
+	raw, err := handOver(fd)
 	if err != nil {
 		guest.Close()
 		ours.Close()
