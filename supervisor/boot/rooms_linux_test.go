@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,6 @@ import (
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/qemu"
 )
 
 // TestRooms runs the suites of guests and rooms on each distribution, each with another
@@ -40,10 +40,13 @@ func TestRooms(t *testing.T) {
 		spared    bool
 	}{
 		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPack(t) }, vm.OwnershipSubtree, guesttest.Run, false},
-		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, vm.HostArch(), false) }, vm.OwnershipAsker, guesttest.RunBoot, true},
+		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, native(), false) }, vm.OwnershipAsker, guesttest.RunBoot, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := c.pack(t)
+			if p.Manifest.Arch != native() {
+				t.Skip("the driver does not run guests of this architecture")
+			}
 			h := newHome(t, lab.Image(t, p), c.ownership)
 			h.boot(t)
 			t.Run("Guest", func(t *testing.T) {
@@ -64,7 +67,7 @@ func TestRooms(t *testing.T) {
 				}
 			})
 			guesttest.RunRooms(t, &guesttest.Suite{
-				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t, vm.HostArch()), Server: greeterAt().String(), ServerName: fmt.Sprintf("%s:%d", greeterName, greeterAt().Port()),
+				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t, p.Manifest.Arch), Server: greeterAt().String(), ServerName: fmt.Sprintf("%s:%d", greeterName, greeterAt().Port()),
 				Join: func(user config.LinuxUser) netip.Addr { return h.join(t, user) }, DistributionOnly: c.spared,
 				Restart: func(t *testing.T) *guest.Client {
 					h.shutdown(t)
@@ -101,7 +104,10 @@ type home struct {
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
 	folder := config.Home(t.TempDir())
-	h := &home{folder: folder, driver: lab.Driver(&qemu.Driver{}), image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership, network: newNetwork(t)}
+	if caps, _ := driver().Capabilities(t.Context(), native()); !slices.Contains(caps.Ownership, ownership) {
+		ownership = caps.Ownership[0]
+	}
+	h := &home{folder: folder, driver: lab.Driver(driver()), image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership, network: newNetwork(t)}
 	h.programs = bridgetest.New(t, func(o *bridge.Options) {
 		o.Services.Config, o.Services.Plugins = whoami{o.Services.Config}, installed{o.Services.Plugins}
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))

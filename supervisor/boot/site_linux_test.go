@@ -18,7 +18,6 @@ import (
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/homelock"
-	"osaurus-sandbox/vm/qemu"
 )
 
 const arch = "arm64"
@@ -37,7 +36,7 @@ func prepare(site *boot.Site, s config.Settings, fresh bool) error {
 
 func TestPrepare(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil, *newNetwork(t)), settings(t)
+	site, s := boot.New(home, driver(), arch, nil, nil, *newNetwork(t)), settings(t)
 	if site.Provisioned() || site.Ready(s) {
 		t.Fatal("a new home is provisioned")
 	}
@@ -140,7 +139,7 @@ func TestPrepare(t *testing.T) {
 // A disk without room for a pack is refused before anything is downloaded or made.
 func TestNoRoomForAPack(t *testing.T) {
 	smalldisk.Run(t, diskSize, func(d *smalldisk.Disk) {
-		site, s := boot.New(homeOn(d), &qemu.Driver{}, arch, nil, nil, *newNetwork(t)), settings(t)
+		site, s := boot.New(homeOn(d), driver(), arch, nil, nil, *newNetwork(t)), settings(t)
 		for _, pack := range []config.PackRef{config.PackAuto, "debian"} {
 			s.Pack = pack
 			ctx, cancel := context.WithTimeout(t.Context(), timetest.Limit)
@@ -157,7 +156,7 @@ func TestNoRoomForAPack(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	smalldisk.Run(t, diskSize, func(d *smalldisk.Disk) {
 		home := homeOn(d)
-		site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil, *newNetwork(t)), settings(t)
+		site, s := boot.New(home, driver(), arch, nil, nil, *newNetwork(t)), settings(t)
 		d.Fill()
 		if err := prepare(site, s, false); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Prepare on a full disk: %v", err)
@@ -186,7 +185,7 @@ func TestFullDisk(t *testing.T) {
 func TestReadOnlyHome(t *testing.T) {
 	smalldisk.Run(t, diskSize, func(d *smalldisk.Disk) {
 		home := homeOn(d)
-		site, s := boot.New(home, &qemu.Driver{}, arch, nil, nil, *newNetwork(t)), settings(t)
+		site, s := boot.New(home, driver(), arch, nil, nil, *newNetwork(t)), settings(t)
 		if _, err := home.Make(home.Locks()); err != nil {
 			t.Fatal(err)
 		}
