@@ -104,10 +104,7 @@ type home struct {
 func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	t.Helper()
 	folder := config.Home(t.TempDir())
-	if caps, _ := driver().Capabilities(t.Context(), native()); !slices.Contains(caps.Ownership, ownership) {
-		ownership = caps.Ownership[0]
-	}
-	h := &home{folder: folder, driver: lab.Driver(driver()), image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: ownership, network: newNetwork(t)}
+	h := &home{folder: folder, driver: lab.Driver(driver()), image: i, data: filepath.Join(t.TempDir(), "data.ext4"), workspace: folder.Workspace(), ownership: supported(t, ownership), network: newNetwork(t)}
 	h.programs = bridgetest.New(t, func(o *bridge.Options) {
 		o.Services.Config, o.Services.Plugins = whoami{o.Services.Config}, installed{o.Services.Plugins}
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -127,6 +124,19 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 		}
 	})
 	return h
+}
+
+// supported returns an ownership of shares, or the driver's default if it has no such one.
+func supported(t testing.TB, o vm.Ownership) vm.Ownership {
+	t.Helper()
+	caps, err := driver().Capabilities(t.Context(), native())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(caps.Ownership, o) {
+		return o
+	}
+	return caps.Ownership[0]
 }
 
 func (h *home) own(folder string, uid uint32) {
@@ -180,7 +190,7 @@ func (h *home) boot(t testing.TB) {
 		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: h.network,
 		Shares: []boot.Share{
 			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
-			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: vm.OwnershipEverybody}, MountPoint: "/output"},
+			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: supported(t, vm.OwnershipEverybody)}, MountPoint: "/output"},
 			{Share: vm.Share{Tag: "input", Path: t.TempDir(), ReadOnly: true}, MountPoint: "/mnt/input"},
 		},
 		ConsoleLog: log, Bridge: h.programs.Server,
