@@ -62,11 +62,14 @@ type Target struct {
 	Method, Path string
 }
 
-// String returns "api.example.org:443".
+// String returns "api.example.org:443". This computer is "localhost".
 func (t Target) String() string {
 	host := t.Name
 	if host == "" && t.Addr.IsValid() {
 		host = t.Addr.String()
+		if t.Addr.IsLoopback() {
+			host = config.Localhost // as in rules
+		}
 	}
 	if t.Port == 0 {
 		return host
@@ -243,9 +246,11 @@ func adviceFor(t Target, c *closed) string {
 	return agentSet + "'network.rules+=" + r.String() + "'"
 }
 
-// RuleFor returns the smallest rule that allows a flow to an address in no closed range, or false if
-// there is none.
-func RuleFor(t Target) (config.NetworkRule, bool) { return ruleFor(t, nil) }
+// RuleFor returns the smallest rule that allows a flow, or false if there is none.
+func (p Policy) RuleFor(t Target) (config.NetworkRule, bool) {
+	t.Addr = plainAddr(t.Addr)
+	return ruleFor(t, p.closedRange(t.Addr))
+}
 
 // ruleFor returns the smallest rule that allows a flow to an address in a closed range, or to
 // another address if the range is nil.

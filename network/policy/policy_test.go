@@ -355,6 +355,13 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("%s %s: %s %q, want %q", tc.target, tc.request, d.Action, d.Advice, tc.want)
 		}
 	}
+	for _, text := range []string{"a.example@8.8.8.8", "a.example@10.9.9.9", "a.example@169.254.169.254", "a.example@192.0.2.1", "a.example@127.0.0.1", "@10.0.2.2 8080"} {
+		to := target(t, text)
+		rule, ok := p.RuleFor(to)
+		if d := (Policy{Mode: config.NetworkAllow, Rules: []config.NetworkRule{rule}}).Decide(to, today()); !ok || d.Action != Allow {
+			t.Errorf("%s: %s does not allow it: %s", text, rule, d.Reason)
+		}
+	}
 	if d := (Policy{}).Decide(target(t, "@8.8.8.8"), today()); d.Advice != "osaurus-sandbox agent set NAME network=open" {
 		t.Errorf("%+v", d)
 	}

@@ -45,7 +45,7 @@ func checkNetwork(ctx context.Context, home config.Settings) vm.Finding {
 	for _, t := range targets(sources) {
 		if closed, reason := isClosed(ctx, p, t); reason != "" {
 			found = append(found, fmt.Sprintf("agents do not reach %s: %s", t, reason))
-			if rule, ok := policy.RuleFor(closed); ok && f.Fix == "" {
+			if rule, ok := p.RuleFor(closed); ok && f.Fix == "" {
 				f.Fix = fmt.Sprintf("osaurus-sandbox config set 'networkRules+=%s'", rule)
 			}
 			f.Status = vm.FindingLimited

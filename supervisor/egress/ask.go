@@ -90,7 +90,7 @@ func (a *Asker) Ask(ctx context.Context, s network.Subject, t policy.Target) boo
 
 // find returns the question about a target, or the answer that there is.
 func (a *Asker) find(s network.Subject, t policy.Target) (*question, bool) {
-	rule, ok := policy.RuleFor(t)
+	rule, ok := policy.Policy{}.RuleFor(t)
 	if !ok {
 		return nil, false // nothing that a person could allow
 	}

@@ -31,8 +31,8 @@ type Explanation struct {
 // Lookup resolves a name.
 type Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 
-// Explain says what would happen to a subject's flow. A name that does not resolve is decided by
-// itself.
+// Explain says what would happen to a subject's flow. A name that does not resolve is decided
+// without an address.
 func (p *Policies) Explain(ctx context.Context, s network.Subject, t policy.Target, lookup Lookup) Explanation {
 	of, now := p.Of(s), time.Now()
 	e := Explanation{Mode: of.Mode}
@@ -42,6 +42,10 @@ func (p *Policies) Explain(ctx context.Context, s network.Subject, t policy.Targ
 		ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 		defer cancel()
 		e.Addresses, _ = lookup(ctx, t.Name)
+		if len(e.Addresses) == 0 {
+			e.Target, e.Decision = decide(of, t, now)
+			e.Decision.Reason += "; this computer finds no address for the name"
+		}
 		for i, addr := range e.Addresses {
 			t.Addr = addr.Unmap()
 			if target, d := decide(of, t, now); i == 0 || severity(d) > severity(e.Decision) {

@@ -153,7 +153,7 @@ func TestExplain(t *testing.T) {
 	r.hosts["rss"] = []string{"feeds.example.org"}
 	r.mu.Unlock()
 	r.set(alice, "network", "allow")
-	r.set(alice, "network.rules", "allow tcp api.example.org:443,allow files.example.org method=GET path=/pub/*,allow 10.1.0.0/16:5432")
+	r.set(alice, "network.rules", "allow tcp api.example.org:443,allow files.example.org method=GET path=/pub/*,allow 10.1.0.0/16:5432,allow nowhere.example.org:443")
 	r.set(bob, "network", "ask")
 	lookup := func(_ context.Context, name string) ([]netip.Addr, error) {
 		switch name {
@@ -184,7 +184,9 @@ func TestExplain(t *testing.T) {
 		{alice, "rss", "api.example.org", policy.Deny, "", "", ""},
 		{bob, "", "inside.example.com", policy.Deny, "", "", "network.rules+="},
 		{bob, "", "www.example.com", policy.Ask, "", "", "network.rules+="},
-		{bob, "", "nowhere.example.org", policy.Ask, "", "", "network.rules+="},
+		{bob, "", "nowhere.example.org", policy.Ask, "", "", "network.rules+=allow tcp nowhere.example.org:443"},
+		{alice, "", "nowhere.example.org:80", policy.Deny, "", "", "network.rules+=allow tcp nowhere.example.org:80"},
+		{alice, "", "nowhere.example.org", policy.Allow, "allow nowhere.example.org:443", egress.FromAgent, ""},
 	} {
 		target, err := egress.ParseTarget(tc.to)
 		if err != nil {
@@ -198,6 +200,9 @@ func TestExplain(t *testing.T) {
 		if e.Decision.Action != tc.want || rule != tc.rule || e.Source != tc.source || !strings.Contains(e.Decision.Advice, tc.advice) || e.Decision.Reason == "" {
 			t.Errorf("%s: %s by %q from %q: %s; %s", tc.to, e.Decision.Action, rule, e.Source, e.Decision.Reason, e.Decision.Advice)
 		}
+		if strings.Contains(e.Decision.Reason, "finds no address") != (target.Name == "nowhere.example.org") {
+			t.Errorf("%s: %s", tc.to, e.Decision.Reason)
+		}
 	}
 
 	// An answer for the session is a rule, and known as one.
@@ -208,7 +213,7 @@ func TestExplain(t *testing.T) {
 	if e := r.Explain(t.Context(), subject(bob), tcp("www.example.com", 443), lookup); e.Decision.Action != policy.Allow || e.Source != egress.FromSession {
 		t.Errorf("%+v", e)
 	}
-	for id, want := range map[config.AgentID]int{alice: 4, bob: 2} {
+	for id, want := range map[config.AgentID]int{alice: 5, bob: 2} {
 		if agent, _ := r.Get(string(id)); len(r.Rules(agent)) != want {
 			t.Errorf("%s has the rules %v", agent.Name, r.Rules(agent))
 		}
