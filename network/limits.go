@@ -183,7 +183,8 @@ func (b *budget) count(n int, now time.Time) (d policy.Decision, over bool) {
 		return d, false
 	}
 	reason := fmt.Sprintf("the agent has used up its %d MB of today (limits.networkMBPerDay)", b.perDay>>20)
-	return policy.Decision{Action: policy.Deny, Reason: reason}, true
+	advice := fmt.Sprintf("osaurus-sandbox agent set NAME limits.networkMBPerDay=%d", 2*b.perDay>>20)
+	return policy.Decision{Action: policy.Deny, Reason: reason, Advice: advice}, true
 }
 
 // spentDay are the rules of an agent that has used up its bytes of the day.

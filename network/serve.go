@@ -88,11 +88,8 @@ const refusalTimeout = 10 * time.Second
 // text is what a refused client is told.
 func (c *connection) text() string {
 	d, t := c.verdict.decision, c.verdict.target
-	what := t.Name
-	if what == "" {
-		what = t.Addr.String()
-	}
-	text := fmt.Sprintf("The sandbox refuses %s: %s.", what, strings.TrimSuffix(d.Reason, "."))
+	t.Port = 0
+	text := fmt.Sprintf("The sandbox refuses %s: %s.", t, strings.TrimSuffix(d.Reason, "."))
 	if advice := d.Advice; advice != "" {
 		if name := c.gateway.options.AgentName; name != nil {
 			advice = strings.Replace(advice, "NAME", name(c.flow.member.subject.Agent), 1)

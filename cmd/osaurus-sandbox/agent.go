@@ -39,6 +39,7 @@ folder of that name becomes the agent's.
 
 `+describe(config.DescribeAgent()),
 		`  osaurus-sandbox agent create alice
+  osaurus-sandbox agent create bob network=allow 'network.rules=allow @github,allow api.example.org:443'
   osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`, func(ctx context.Context, c *call) error {
 			settings, err := assignments(c.args[1:])
 			if err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,11 +118,11 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 	case "KEY":
 		return config.Keys(), directive
 	case "KEY=VALUE":
-		keys := config.Keys()
+		settings := config.Describe()
 		if cmd.Parent().Name() == "agent" {
-			keys = config.AgentKeys()
+			settings = config.DescribeAgent()
 		}
-		return offers(keys, func(key string) string { return key + "=" }), directive | cobra.ShellCompDirectiveNoSpace
+		return slices.Concat(offers(settings, func(d config.Description) string { return d.Key + "=" }), settingValues(settings)), directive | cobra.ShellCompDirectiveNoSpace
 	case "RULE":
 		if cmd.Name() != "forget" {
 			return complete(cmd, "SET", args)
@@ -149,6 +151,15 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 	return known(ctx, client, word, first), directive
 }
 
+// settingValues lists KEY=VALUE for settings that have few values.
+func settingValues(settings []config.Description) (list []string) {
+	for _, d := range settings {
+		values := regexp.MustCompile(`"([a-z-]+)"|true|false`).FindAllString(d.Allowed, -1)
+		list = append(list, offers(values, func(value string) string { return d.Key + "=" + strings.Trim(value, `"`) })...)
+	}
+	return list
+}
+
 // offers turns items into completions.
 func offers[I any](items []I, text func(I) string) (list []string) {
 	for _, item := range items {
@@ -169,7 +180,8 @@ func known(ctx context.Context, client *control.Client, word, owner string) []st
 		return offers(r.GetAgents(), (*controlpb.Agent).GetName)
 	case "RULE":
 		r, _ := client.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: owner})
-		return offers(r.GetRules(), (*controlpb.NetworkRule).GetRule)
+		own := slices.DeleteFunc(r.GetRules(), func(rule *controlpb.NetworkRule) bool { return rule.Source != "agent" })
+		return offers(own, (*controlpb.NetworkRule).GetRule)
 	case "SRC", "DST":
 		return offers(known(ctx, client, "AGENT", ""), func(name string) string { return name + ":" })
 	case "SESSION":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +69,9 @@ func flowTarget(f *controlpb.NetworkFlow) string {
 	target := f.Name
 	if target == "" {
 		target = f.Address
+		if addr, err := netip.ParseAddr(target); err == nil && addr.IsLoopback() {
+			target = config.Localhost // as in rules
+		}
 	}
 	if f.Port != 0 {
 		if strings.Contains(target, ":") {
@@ -88,7 +92,7 @@ func flowTarget(f *controlpb.NetworkFlow) string {
 // flowReason says why a flow was decided as it was, or why it failed.
 func flowReason(f *controlpb.NetworkFlow) string {
 	switch {
-	case f.Error != "":
+	case f.Error != "" && f.Verdict != "refused":
 		return f.Error
 	case f.Rule != "":
 		return f.Rule

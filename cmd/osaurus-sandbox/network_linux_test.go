@@ -121,6 +121,10 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 		shows(t, "allow tcp new.example.org:443", "network", "learn", "alice")
+		here := policy.Target{Protocol: policy.TCP, Addr: netip.MustParseAddr("127.0.0.1"), Port: 11434}
+		server.Flows.Record(network.Flow{Subject: who, Target: here, Decision: policy.Decision{Action: policy.Deny, Reason: "it was used up"}, Error: "ended"})
+		shows(t, "localhost:11434", "network", "log", "alice")
+		shows(t, "it was used up", "network", "log", "alice")
 		if out := ok(t, "network", "log", "@guest"); strings.Contains(out, "example") {
 			t.Errorf("%s", out)
 		}
@@ -128,8 +132,12 @@ func TestNetwork(t *testing.T) {
 	t.Run("completion", func(t *testing.T) {
 		for line, want := range map[string]string{
 			"network log": "alice", "network forget alice": "allow api.example.org:443", "network allow alice": "@github", "network sets": "@github", "prompt answer 1f0c9a3e": "session",
+			"agent set alice": "network=ask", "agent create bob": "network.observe=true", "config set": "network=none",
 		} {
 			shows(t, want, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+		}
+		if out := ok(t, "__complete", "network", "forget", "alice", ""); strings.Contains(out, "example.net") {
+			t.Errorf("offers to forget the rules for all agents: %s", out)
 		}
 	})
 	t.Run("prompts", func(t *testing.T) { tryNetworkPrompts(t, server, who) })

@@ -150,9 +150,9 @@ On a terminal, you type the secret, which is not shown. Otherwise it is read fro
 never an argument: other programs can see those, and the shell remembers them.
 
 With --host, the secret never enters the sandbox: programs get a placeholder (osr_...), and the network gateway puts the secret in
-its place in HTTPS requests to these hosts. The placeholder is refused everywhere else. The gateway reads the requests to these
-hosts; the certificate with which it does so is trusted in the agents' rooms. A bound secret stays bound when you set it again
-without --host. To unbind it, delete it.`,
+its place in HTTPS requests to these hosts. Elsewhere the placeholder is of no use. The gateway reads the requests to these hosts;
+the certificate with which it does so is trusted in the agents' rooms. A bound secret stays bound when you set it again without
+--host. To unbind it, delete it.`,
 		`  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
   osaurus-sandbox secret set alice TLS_KEY < key.pem

@@ -37,7 +37,7 @@ type NetworkFlow struct {
 	Port          uint32                 `protobuf:"varint,8,opt,name=port,proto3" json:"port,omitempty"`
 	Method        string                 `protobuf:"bytes,9,opt,name=method,proto3" json:"method,omitempty"` // of an HTTP request that the gateway has read
 	Path          string                 `protobuf:"bytes,10,opt,name=path,proto3" json:"path,omitempty"`
-	Verdict       string                 `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"` // allowed, refused, observed (would be refused) or failed (not reached)
+	Verdict       string                 `protobuf:"bytes,11,opt,name=verdict,proto3" json:"verdict,omitempty"` // allowed, refused, observed (would be refused), failed (not reached) or asked (a lookup)
 	Rule          string                 `protobuf:"bytes,12,opt,name=rule,proto3" json:"rule,omitempty"`       // the deciding rule; empty: the mode decides
 	Reason        string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
 	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"` // why the outside could not be reached

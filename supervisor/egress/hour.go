@@ -102,7 +102,7 @@ func refusalEvent(agent config.AgentName, f network.Flow, to string, count int) 
 // summary returns the counts for the audit.
 func (h *hour) summary() string {
 	var parts []string
-	for _, v := range []Verdict{Allowed, Failed, Observed, Refused} {
+	for _, v := range []Verdict{Allowed, Failed, Observed, Asked, Refused} {
 		if n := h.verdicts[v]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", v, n))
 		}

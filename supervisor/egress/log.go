@@ -36,6 +36,7 @@ const (
 	Refused  Verdict = "refused"
 	Observed Verdict = "observed" // allowed only because the agent is observed
 	Failed   Verdict = "failed"   // allowed, but the outside could not be reached
+	Asked    Verdict = "asked"    // a lookup: a person is asked when the agent connects
 )
 
 // VerdictOf returns what happened to a flow.
@@ -43,6 +44,8 @@ func VerdictOf(f network.Flow) Verdict {
 	switch {
 	case f.Decision.Observed:
 		return Observed
+	case f.Decision.Action == policy.Ask && isLookup(f.Target):
+		return Asked
 	case f.Decision.Action != policy.Allow:
 		return Refused
 	case f.Error != "":
@@ -170,13 +173,18 @@ func bounded(f network.Flow) network.Flow {
 	f.Target.Name = cut(f.Target.Name, maxName)
 	f.Target.Path, f.Target.Method, f.Error = cut(f.Target.Path, maxText), cut(f.Target.Method, maxText), cut(f.Error, maxText)
 	f.Decision.Reason, f.Decision.Advice = cut(f.Decision.Reason, maxText), cut(f.Decision.Advice, maxText)
-	if f.Target.Protocol == policy.UDP && f.Target.Port == portDNS && !f.Target.Addr.IsValid() {
+	if isLookup(f.Target) {
 		f.Target = policy.Target{Name: f.Target.Name} // a query: the name alone says what it was for
 	}
 	if f.Ended.IsZero() {
 		f.Ended = time.Now()
 	}
 	return f
+}
+
+// isLookup reports whether a flow is a query to the gateway: of the gateway, or as the log keeps it.
+func isLookup(t policy.Target) bool {
+	return t.Protocol == "" || t.Protocol == policy.UDP && t.Port == portDNS && !t.Addr.IsValid()
 }
 
 // Forget drops the log of a deleted agent. Readers that follow it end with an error.

@@ -140,6 +140,20 @@ func TestRefusals(t *testing.T) {
 }
 
 // Rules are suggested for what is still refused, and never against a rule that denies.
+func TestVerdictOfLookup(t *testing.T) {
+	r := newRig(t)
+	f := flow(alice, policy.Target{Protocol: policy.UDP, Name: "new.example.org", Port: 53}, policy.Ask)
+	r.flows.Record(f)
+	for kept, err := range r.flows.Read(t.Context(), alice, false) {
+		if err != nil || egress.VerdictOf(kept.Flow) != egress.Asked || egress.VerdictOf(f) != egress.Asked {
+			t.Errorf("%+v, %v", kept, err)
+		}
+	}
+	if got := egress.VerdictOf(flow(alice, tcp("new.example.org", 443), policy.Ask)); got != egress.Refused {
+		t.Error(got)
+	}
+}
+
 func TestLearn(t *testing.T) {
 	r := newRig(t)
 	r.set(alice, "network", "allow")
