@@ -35,7 +35,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 4 {
-		return errors.New("usage: netload WHAT ROUNDS COUNT ADDRESS...")
+		return errors.New("usage: netload WHAT ROUNDS COUNT ADDRESS [ADDRESS]")
 	}
 	rounds, err := strconv.Atoi(args[1])
 	if err != nil {
