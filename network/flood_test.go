@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,23 +28,17 @@ const (
 	floodMemory = 64 << 20
 )
 
-// memory returns the resident memory of this process, without what the runtime could give back.
-func memory(t *testing.T) int {
+// memory returns the memory of this process, without what the runtime could give back.
+func memory() int {
 	debug.FreeOSMemory()
-	return resident(t)
+	return held()
 }
 
-func resident(t *testing.T) int {
-	t.Helper()
-	status, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Skip("there is no /proc to measure memory with")
-	}
-	pages, err := strconv.Atoi(strings.Fields(string(status))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pages * os.Getpagesize()
+// held returns the memory that the runtime has of the system.
+func held() int {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.Sys - m.HeapReleased)
 }
 
 // segment returns a frame with a TCP or UDP packet.
@@ -104,7 +96,7 @@ func floodLab(t *testing.T) (*lab, netip.Addr, net.Conn) {
 func (l *lab) during(alice net.Conn, flood func(i int)) {
 	t := l.t
 	t.Helper()
-	idle, most, slowest := memory(t), 0, time.Duration(0)
+	idle, most, slowest := memory(), 0, time.Duration(0)
 	for i := range tries {
 		flood(i)
 		if i%(tries/20) == 0 {
@@ -115,10 +107,10 @@ func (l *lab) during(alice net.Conn, flood func(i int)) {
 			fresh := l.talk(l.alice, server, 7)
 			fresh.Close()
 			slowest = max(slowest, time.Since(began))
-			most = max(most, resident(t))
+			most = max(most, held())
 		}
 	}
-	most = max(most, resident(t))
+	most = max(most, held())
 	above := most - idle
 	t.Logf("%.1f MiB above idle, the neighbour waited at most %v, %d goroutines, %+v", float64(above)/(1<<20), slowest, runtime.NumGoroutine(), l.Stats())
 	if above > floodMemory && !raceEnabled {

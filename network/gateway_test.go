@@ -7,10 +7,13 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/subnet"
@@ -107,9 +110,10 @@ func newLab(t *testing.T, changes ...func(*Gateway)) *lab {
 
 // openSockets counts sockets. Go keeps pipes for copies between sockets.
 func openSockets() (n int) {
-	entries, _ := os.ReadDir("/proc/self/fd")
+	entries, _ := os.ReadDir("/dev/fd")
 	for _, e := range entries {
-		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(to, "socket:") {
+		var s unix.Stat_t
+		if fd, err := strconv.Atoi(e.Name()); err == nil && unix.Fstat(fd, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFSOCK {
 			n++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"go/ast"
+	"go/build"
 	"go/parser"
 	"go/token"
 	"io"
@@ -154,6 +155,20 @@ func TestSizes(t *testing.T) {
 			if lines := set.Position(d.End()).Line - set.Position(d.Pos()).Line; ok && lines > maxFunctionLines {
 				t.Errorf("%s: function %s has %d lines, more than %d", path, f.Name.Name, lines, maxFunctionLines)
 			}
+		}
+	}
+}
+
+// Tests that a Mac compiles do not read /proc/self, which only Linux has.
+func TestTestsArePortable(t *testing.T) {
+	mac := build.Default
+	mac.GOOS = "darwin"
+	for _, path := range tracked(t) {
+		if strings.HasPrefix(path, "internal/archtest/") || !strings.HasSuffix(path, "_test.go") || !strings.Contains(read(t, path), "/proc/self") {
+			continue
+		}
+		if compiled, err := mac.MatchFile(filepath.Join(root, filepath.Dir(path)), filepath.Base(path)); err != nil || compiled {
+			t.Errorf("%s reads /proc/self; use /dev/fd, the runtime, or a file for Linux (%v)", path, err)
 		}
 	}
 }
