@@ -176,6 +176,7 @@ type fakeGuest struct {
 	mu     sync.Mutex
 	frozen chan struct{} // closed when it answers again; nil if it does
 	slow   time.Duration // duration of an answer
+	asleep time.Duration // duration of the next ping, whatever its deadline
 	mute   bool
 	err    error
 
@@ -225,6 +226,13 @@ func (g *fakeGuest) answersAfter(slow time.Duration) {
 	g.slow = slow
 }
 
+// sleeps stops the daemon in the middle of a ping, as a computer's sleep does where its clock goes on.
+func (g *fakeGuest) sleeps(sleep time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asleep = sleep
+}
+
 // answer waits as long as the guest takes to answer a call.
 func (g *fakeGuest) answer(ctx context.Context) error {
 	g.mu.Lock()
@@ -249,7 +257,14 @@ func (g *fakeGuest) answer(ctx context.Context) error {
 	return nil
 }
 
-func (g *fakeGuest) Ping(ctx context.Context) error { return g.answer(ctx) }
+func (g *fakeGuest) Ping(ctx context.Context) error {
+	g.mu.Lock()
+	asleep := g.asleep
+	g.asleep = 0
+	g.mu.Unlock()
+	time.Sleep(asleep)
+	return g.answer(ctx)
+}
 
 // forget makes Info hang, and nothing else.
 func (g *fakeGuest) forget() {

@@ -70,6 +70,24 @@ func TestSlowGuest(t *testing.T) {
 	})
 }
 
+// A computer that sleeps for hours in the middle of a ping does not make its guest silent.
+func TestSleepIsNotSilence(t *testing.T) {
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
+		w.must(w.Start(t.Context(), by))
+		for range 3 {
+			time.Sleep(settle)
+			w.running().sleeps(8 * time.Hour)
+			for range 8 * 60 {
+				time.Sleep(time.Minute)
+				w.wantState(machine.Running)
+			}
+		}
+		if w.boots() != 1 {
+			t.Errorf("%d boots", w.boots())
+		}
+	})
+}
+
 // stall stalls the machine, or resumes it if why is nil.
 func (g *fakeGuest) stall(why error) {
 	g.mu.Lock()
