@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/subnet"
 	"osaurus-sandbox/network/networktest"
@@ -181,4 +182,28 @@ func TestN06TheAddressIsDialed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+}
+
+// A peer that went away while this computer slept tells nobody. The system must ask it, so that the
+// flow ends.
+func TestConnectionsProbeTheirPeers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := newHostDialer().Dial(t.Context(), policy.TCP, "", netip.MustParseAddrPort(l.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var probes int
+	failed := raw.Control(func(fd uintptr) { probes, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE) })
+	if failed != nil || err != nil || probes == 0 {
+		t.Errorf("SO_KEEPALIVE is %d, %v, %v", probes, failed, err)
+	}
 }
