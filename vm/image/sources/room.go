@@ -2,6 +2,7 @@ package sources
 
 import (
 	"fmt"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,7 @@ const NeedRoom = 2 << 30
 // make a pack.
 func Room(dir string) (free string, err error) {
 	const op = "check free disk space"
-	const advice = "Free disk space, or use another home: export " + config.HomeVariable + "=/a/folder/of/yours"
+	advice := roomAdvice(runtime.GOOS)
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return "", fault.New(fault.Unavailable, op, dir, err).Advise(advice)
@@ -28,4 +29,13 @@ func Room(dir string) (free string, err error) {
 		return free, fault.Newf(fault.Rejected, op, dir, "%s, a pack and its images need %d GiB", free, NeedRoom>>30).Advise(advice)
 	}
 	return free, nil
+}
+
+// roomAdvice says how to make room. APFS frees purgeable space later than a large write needs it.
+func roomAdvice(system string) string {
+	advice := "Free disk space, or use another home: export " + config.HomeVariable + "=/a/folder/of/yours"
+	if system == "darwin" {
+		advice += ". Space that Finder calls purgeable does not count. To free it: tmutil thinlocalsnapshots / 4000000000 4"
+	}
+	return advice
 }
