@@ -71,7 +71,7 @@ func TestCrash(t *testing.T) {
 	case <-time.After(vmtest.BootTimeout):
 		t.Fatal("the machine does not end")
 	}
-	if err := g.Err(); fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "its process has failed") || fault.AdviceOf(err) == "" {
+	if err := g.Err(); fault.KindOf(err) != fault.Execution || !strings.Contains(err.Error(), "its process has failed") || !strings.Contains(fault.AdviceOf(err), "DiagnosticReports") {
 		t.Errorf("Err = %v", err)
 	}
 	if s := g.State(); s != vm.Failed {

@@ -201,7 +201,7 @@ func (m *machine) follow() {
 		defer m.mu.Unlock()
 		if crashed {
 			return fault.Newf(fault.Execution, "run machine", m.name, "its process has failed: %v", m.cmd.ProcessState).
-				Advise("Start it again. The daemon's log has what the process said.")
+				Advise("Start it again. The daemon's log has what the process said, and ~/Library/Logs/DiagnosticReports its crash report: osaurus-sandbox-*.ips.")
 		}
 		return m.outcome
 	})

@@ -10,6 +10,7 @@ import (
 	"net/rpc/jsonrpc"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -37,6 +38,8 @@ func Serve(d vm.Driver) error {
 		return err
 	}
 	defer files.Close()
+	debug.SetTraceback("crash") // else macOS writes no crash report
+
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
