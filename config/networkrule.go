@@ -113,7 +113,7 @@ func parseRule(text string) (r NetworkRule, err error) {
 		r.Protocol, words = words[0], words[1:]
 	}
 	if len(words) == 0 {
-		return r, errors.New("the host is missing")
+		return r, errors.New("the host is missing; quote a rule of several words")
 	}
 	if err := r.parseTarget(words[0]); err != nil {
 		return r, err

@@ -179,7 +179,8 @@ func (g *Gateway) recheck(now time.Time, which func(*flow) bool) {
 		}
 		p := g.policyOf(f.member)
 		d := judge(p, f.record.Target, now)
-		stays := d.Action == policy.Allow || d.Action == policy.Ask && (f.asked || f.record.Decision.Action == policy.Ask)
+		held := f.record.Decision.Action == policy.Ask // decided about again when it is answered
+		stays := d.Action == policy.Allow || held || d.Action == policy.Ask && f.asked
 		if stays && (f.verdict.opened || f.record.Target.Protocol != policy.TCP || !p.Opened(f.record.Target, now)) {
 			continue
 		}

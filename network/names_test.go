@@ -304,6 +304,29 @@ func TestHeldConnectionsWaitForTheAnswer(t *testing.T) {
 	}
 }
 
+// An answer that is a rule ends other connections, but explains itself to the one that waited.
+func TestAnswerThatIsARule(t *testing.T) {
+	var l *lab
+	l = byName(t, func(g *Gateway) {
+		g.options.Ask = func(context.Context, Subject, policy.Target) bool {
+			l.set("alice", testRules{byName: true, decide: func(policy.Target) policy.Decision { return denied }})
+			l.Recheck("alice")
+			return false
+		}
+	})
+	c, err := l.dial(l.alice, heldAsked, 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, _ := networktest.Exchange(c, "GET / HTTP/1.1\r\nHost: asked.example\r\n\r\n"); !strings.Contains(page, denied.Reason) {
+		t.Errorf("got %q", page)
+	}
+	c.Close()
+	if f := l.flow(); f.Decision.Reason != denied.Reason || f.Error != "" {
+		t.Errorf("recorded %+v", f)
+	}
+}
+
 func TestNobodyAnswers(t *testing.T) {
 	l := byName(t, func(g *Gateway) {
 		g.askTimeout = 10 * time.Millisecond

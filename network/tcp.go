@@ -131,6 +131,9 @@ func (g *Gateway) ask(f *flow, v *verdict) {
 	if allowed {
 		f.asked, v.decision.Action = true, policy.Allow
 	} else {
+		if d := judge(g.policyOf(f.member), v.target, time.Now()); d.Action == policy.Deny {
+			v.decision = d // the answer may be a rule
+		}
 		v.decision.Action = policy.Deny
 	}
 	f.record.Decision = v.decision
