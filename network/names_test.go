@@ -306,14 +306,16 @@ func TestHeldConnectionsWaitForTheAnswer(t *testing.T) {
 
 // An answer that is a rule ends other connections, but explains itself to the one that waited.
 func TestAnswerThatIsARule(t *testing.T) {
-	var l *lab
-	l = byName(t, func(g *Gateway) {
+	made := make(chan *lab, 1)
+	l := byName(t, func(g *Gateway) {
 		g.options.Ask = func(context.Context, Subject, policy.Target) bool {
+			l := <-made
 			l.set("alice", testRules{byName: true, decide: func(policy.Target) policy.Decision { return denied }})
 			l.Recheck("alice")
 			return false
 		}
 	})
+	made <- l
 	c, err := l.dial(l.alice, heldAsked, 80)
 	if err != nil {
 		t.Fatal(err)
