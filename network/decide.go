@@ -14,9 +14,8 @@ import (
 
 // Ports with a meaning of their own.
 const (
-	PortDNS        = 53
-	PortDNSPrivate = 853 // over TLS, and over QUIC
-	portHTTPS      = 443
+	PortDNS   = 53
+	portHTTPS = 443
 )
 
 // rules are a policy.Policy.
@@ -43,11 +42,6 @@ type verdict struct {
 	prohibited bool
 	// quiet is set if the flow is not recorded: its queries are.
 	quiet bool
-}
-
-// refused returns a verdict that no rule can change.
-func refused(t policy.Target, reason string) verdict {
-	return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: reason}, prohibited: true}
 }
 
 // policyOf returns what decides about a member's flows.
@@ -81,28 +75,20 @@ func (g *Gateway) admit(m *member, protocol policy.Protocol, to netip.AddrPort, 
 // called for each packet that begins a flow.
 func (g *Gateway) decide(m *member, protocol policy.Protocol, to netip.AddrPort) verdict {
 	t := policy.Target{Protocol: protocol, Addr: to.Addr(), Port: to.Port()}
-	addr := to.Addr()
-	switch {
-	case to.Port() == PortDNS: // answered here, whatever server was meant
+	if to.Port() == PortDNS { // answered here, whatever server was meant
 		return verdict{target: t, decision: policy.Decision{Action: policy.Allow}, quiet: true}
-	case to.Port() == PortDNSPrivate:
-		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}}
-	case addr == subnet.Gateway():
-		t.Addr = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // this computer
-		return g.weigh(m, t, nil)
-	case subnet.Rooms().Contains(addr), subnet.Guest().Contains(addr):
-		return refused(t, "rooms do not reach each other")
-	case subnet.Held().Contains(addr):
-		held := g.names.Lookup(m.addr, addr)
-		if len(held) == 0 {
-			return refused(t, "this address was told for no name")
-		}
-		t.Addr = netip.Addr{}
-		return g.weigh(m, t, held)
-	case !addr.IsGlobalUnicast() && !addr.IsLoopback() && !addr.IsLinkLocalUnicast():
-		return refused(t, "the address is not that of one computer")
 	}
-	return g.weigh(m, t, g.names.Lookup(m.addr, addr))
+	told := g.names.Lookup(m.addr, to.Addr())
+	if subnet.Held().Contains(to.Addr()) && len(told) > 0 {
+		t.Addr = netip.Addr{}
+	}
+	if reason := policy.Unreachable(t); reason != "" {
+		return verdict{target: t, decision: policy.Decision{Action: policy.Deny, Reason: reason}, prohibited: !public(t.Addr)}
+	}
+	if to.Addr() == subnet.Gateway() {
+		t.Addr, told = netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil // this computer
+	}
+	return g.weigh(m, t, told)
 }
 
 // weigh asks the policy about a target under each of its names. The latest one that is allowed
@@ -148,7 +134,7 @@ func (g *Gateway) complete(v *verdict, s Subject, p rules, now time.Time) {
 		v.sniff = p.ByName() && t.Name != "" && !byPrefix && !v.decision.Observed
 	case policy.UDP:
 		if opened && t.Port == portHTTPS {
-			v.decision = policy.Decision{Action: policy.Deny, Rule: v.decision.Rule, Reason: "requests to this host are read, and QUIC hides them; use TCP"}
+			v.decision = policy.Decision{Action: policy.Deny, Rule: v.decision.Rule, Reason: policy.HiddenByQUIC}
 		}
 	}
 }
@@ -163,7 +149,9 @@ func judge(p rules, t policy.Target, now time.Time) policy.Decision {
 	return d
 }
 
-func public(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.IsPrivate() }
+func public(a netip.Addr) bool {
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !subnet.Held().Contains(a)
+}
 
 // explained reports whether a refusal is told by a page or an alert: the client most likely speaks
 // HTTP or TLS. Others get a reset, which they report best.

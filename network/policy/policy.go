@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/subnet"
 )
 
 // Policy is what one subject may reach. The zero value reaches nothing.
@@ -22,6 +23,8 @@ type Policy struct {
 	Rules []config.NetworkRule
 	// Shared is how many of Rules are those of all agents.
 	Shared int
+	// Off is whether the whole guest has no network.
+	Off bool
 	// Hosts, unless nil, are the only hosts that the subject reaches: those that a plugin
 	// declares. The rest of the policy still applies to them.
 	Hosts []string
@@ -37,7 +40,7 @@ func Of(home config.Settings, agent config.AgentSettings) Policy {
 		Rules: slices.Concat(home.NetworkRules, agent.NetworkRules), Shared: len(home.NetworkRules),
 	}
 	if home.Network == config.NetworkNone {
-		p.Mode = config.NetworkClosed
+		p.Mode, p.Off = config.NetworkClosed, true
 	}
 	return p
 }
@@ -110,7 +113,30 @@ type Decision struct {
 	Observed bool
 }
 
-const quicPort = 443
+const (
+	quicPort       = 443
+	dnsPrivatePort = 853 // DNS over TLS, and over QUIC
+)
+
+// HiddenByQUIC is the reason for a refusal of QUIC to a host whose requests are decided.
+const HiddenByQUIC = "requests to this host are read, and QUIC hides them; use TCP"
+
+// Unreachable returns why nothing at a target can be reached, whatever the policy is, or "".
+func Unreachable(t Target) string {
+	switch a := t.Addr; {
+	case t.Port == dnsPrivatePort:
+		return "the gateway is the only name server"
+	case !a.IsValid() || a == subnet.Gateway():
+		return ""
+	case subnet.Rooms().Contains(a), subnet.Guest().Contains(a):
+		return "rooms do not reach each other"
+	case subnet.Held().Contains(a):
+		return "this address was told for no name"
+	case !a.IsGlobalUnicast() && !a.IsLoopback() && !a.IsLinkLocalUnicast():
+		return "the address is not that of one computer"
+	}
+	return ""
+}
 
 // Decide decides about a flow whose name and address are known.
 func (p Policy) Decide(t Target, now time.Time) Decision {
@@ -177,7 +203,10 @@ func (p Policy) observed(d Decision) Decision {
 }
 
 func (p Policy) decide(t Target, c *closed, now time.Time, matches func(*config.NetworkRule, *Target) bool) Decision {
-	if !p.isOn() {
+	switch {
+	case p.Off:
+		return Decision{Action: Deny, Reason: "the sandbox has no network", Advice: homeSet + "network=outbound"}
+	case !p.isOn():
 		return Decision{Action: Deny, Reason: "the agent has no network", Advice: agentSet + "network=open"}
 	}
 	if i := p.find(now, true, func(r *config.NetworkRule) bool { return matches(r, &t) }); i >= 0 {
@@ -186,8 +215,14 @@ func (p Policy) decide(t Target, c *closed, now time.Time, matches func(*config.
 	if p.Hosts != nil && !slices.ContainsFunc(p.Hosts, func(host string) bool { return t.Name != "" && matchesName(host, t.Name) }) {
 		return Decision{Action: Deny, Reason: fmt.Sprintf("the plugin does not declare the host %s", t)}
 	}
-	if p.ByName() && t.Protocol == UDP && t.Port == quicPort {
-		return Decision{Action: Deny, Reason: "QUIC hides the name of the host; use TCP"}
+	if t.Protocol == UDP && t.Port == quicPort {
+		if p.ByName() {
+			return Decision{Action: Deny, Reason: "QUIC hides the name of the host; use TCP"}
+		}
+		tcp := t
+		if tcp.Protocol = TCP; p.Opened(tcp, now) {
+			return Decision{Action: Deny, Reason: HiddenByQUIC}
+		}
 	}
 	if i := p.find(now, false, func(r *config.NetworkRule) bool { return matches(r, &t) && c.opens(r) }); i >= 0 {
 		return Decision{Action: Allow, Rule: &p.Rules[i], Reason: fmt.Sprintf("the rule %q allows it", p.Rules[i])}
@@ -270,11 +305,7 @@ func ruleFor(t Target, c *closed) (config.NetworkRule, bool) {
 	case t.Addr.IsValid():
 		r.Prefix = netip.PrefixFrom(t.Addr, t.Addr.BitLen())
 	}
-	parsed, err := config.ParseNetworkRule(r.String())
-	if err != nil && r.Path != "" {
-		r.Path = ""
-		parsed, err = config.ParseNetworkRule(r.String())
-	}
+	parsed, err := config.ParseNetworkRule(r.String()) // some paths cannot be written
 	return parsed, err == nil
 }
 

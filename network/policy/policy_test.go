@@ -347,13 +347,18 @@ func TestAdvice(t *testing.T) {
 		{"a.example@10.9.9.9", "", "osaurus-sandbox agent set NAME 'network.rules+=allow tcp a.example:443'"},
 		{"a.example@169.254.169.254 80", "", "osaurus-sandbox agent set NAME 'network.rules+=allow tcp 169.254.169.254:80'"},
 		{"a.example@8.8.8.8", "POST /v1/x", "osaurus-sandbox agent set NAME 'network.rules+=allow tcp a.example:443 method=POST path=/v1/x'"},
-		{"a.example@8.8.8.8", "POST /';rm -rf", "osaurus-sandbox agent set NAME 'network.rules+=allow tcp a.example:443 method=POST'"},
+		{"a.example@8.8.8.8", "POST /';rm -rf", ""}, // a rule without the path would allow more
+		{"udp c.example@8.8.8.8 443", "", ""},
 	} {
 		to := target(t, tc.target)
 		to.Method, to.Path, _ = strings.Cut(tc.request, " ")
 		if d := p.Decide(to, today()); d.Action != Deny || d.Advice != tc.want {
 			t.Errorf("%s %s: %s %q, want %q", tc.target, tc.request, d.Action, d.Advice, tc.want)
 		}
+	}
+	off := Of(config.Settings{Network: config.NetworkNone}, config.AgentDefaults())
+	if d := off.Decide(target(t, "a.example@8.8.8.8"), today()); d.Action != Deny || d.Advice != "osaurus-sandbox config set network=outbound" {
+		t.Errorf("without a network: %+v", d)
 	}
 	for _, text := range []string{"a.example@8.8.8.8", "a.example@10.9.9.9", "a.example@169.254.169.254", "a.example@192.0.2.1", "a.example@127.0.0.1", "@10.0.2.2 8080"} {
 		to := target(t, text)

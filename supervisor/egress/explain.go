@@ -48,7 +48,7 @@ func (p *Policies) Explain(ctx context.Context, s network.Subject, t policy.Targ
 		}
 		for i, addr := range e.Addresses {
 			t.Addr = addr.Unmap()
-			if target, d := decide(of, t, now); i == 0 || severity(d) > severity(e.Decision) {
+			if target, d := decide(of, t, now); i == 0 || severity(d) < severity(e.Decision) {
 				e.Target, e.Decision = target, d
 			}
 		}
@@ -71,11 +71,11 @@ func (p *Policies) Explain(ctx context.Context, s network.Subject, t policy.Targ
 
 // decide decides about a flow as the gateway does, which reads requests only of flows that it opens.
 func decide(p policy.Policy, t policy.Target, now time.Time) (policy.Target, policy.Decision) {
-	switch t.Port {
-	case network.PortDNS:
+	if t.Port == network.PortDNS {
 		return t, policy.Decision{Action: policy.Allow, Reason: "the gateway answers DNS queries itself, whatever server is asked"}
-	case network.PortDNSPrivate:
-		return t, policy.Decision{Action: policy.Deny, Reason: "the gateway is the only name server"}
+	}
+	if reason := policy.Unreachable(t); reason != "" {
+		return t, policy.Decision{Action: policy.Deny, Reason: reason}
 	}
 	if !p.Opened(t, now) {
 		t.Method, t.Path = "", ""

@@ -182,7 +182,11 @@ func TestExplain(t *testing.T) {
 		{alice, "", "10.1.2.3:5432", policy.Allow, "allow 10.1.0.0/16:5432", egress.FromAgent, ""},
 		{alice, "", "10.1.2.3:22", policy.Deny, "", "", "network.rules+="},
 		{alice, "rss", "api.example.org", policy.Deny, "", "", ""},
-		{bob, "", "inside.example.com", policy.Deny, "", "", "network.rules+="},
+		{bob, "", "inside.example.com", policy.Ask, "", "", "network.rules+="}, // rooms are told the other address
+		{bob, "", "198.18.0.9", policy.Deny, "", "", ""},
+		{bob, "", "198.18.200.1:22", policy.Deny, "", "", ""},
+		{bob, "", "8.8.8.8:853", policy.Deny, "", "", ""},
+		{bob, "", "udp 8.8.8.8:53", policy.Allow, "", "", ""},
 		{bob, "", "www.example.com", policy.Ask, "", "", "network.rules+="},
 		{bob, "", "nowhere.example.org", policy.Ask, "", "", "network.rules+=allow tcp nowhere.example.org:443"},
 		{alice, "", "nowhere.example.org:80", policy.Deny, "", "", "network.rules+=allow tcp nowhere.example.org:80"},

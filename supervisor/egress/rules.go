@@ -1,7 +1,12 @@
 package egress
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/network"
 	"osaurus-sandbox/supervisor/agents"
 )
 
@@ -31,8 +36,9 @@ func (p *Policies) Rules(agent agents.Agent) (list []Rule) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for s, rules := range p.sessions {
-		for _, r := range rules {
+	answered := slices.SortedFunc(maps.Keys(p.sessions), func(a, b network.Subject) int { return cmp.Compare(a.Plugin, b.Plugin) })
+	for _, s := range answered {
+		for _, r := range p.sessions[s] {
 			if s.Agent == agent.ID {
 				list = append(list, Rule{r, FromSession, s.Plugin})
 			}
