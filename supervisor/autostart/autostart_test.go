@@ -155,6 +155,9 @@ func TestLaunchctl(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(bin, "job")); err == nil {
 		t.Error("the job is still there")
 	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("left among the launch agents: %v, %v", left, err)
+	}
 	calls, err := os.ReadFile(filepath.Join(bin, "calls"))
 	if err != nil || !strings.HasPrefix(string(calls), "enable\nbootstrap\n") {
 		t.Errorf("%q, %v", calls, err)
