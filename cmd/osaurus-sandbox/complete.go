@@ -36,7 +36,7 @@ func applyUse(cmd *cobra.Command) {
 			return complete(cmd, places.at(len(args)), args)
 		}
 	}
-	for _, flag := range []string{"agent", "plugin", "session"} {
+	for _, flag := range []string{"agent", "plugin", "session", "host", "header", "query"} { // the last three have no files
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 				return complete(cmd, strings.ToUpper(flag), args)
