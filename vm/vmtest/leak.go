@@ -3,6 +3,7 @@ package vmtest
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,12 @@ type leaks struct {
 	lasting           []string // as in Suite
 }
 
+// watchLeaks counts what is there. Until the test ends nothing is collected, since Go closes a lost
+// file when it collects it.
 func (r *run) watchLeaks(t *testing.T) leaks {
+	runtime.GC()
+	percent := debug.SetGCPercent(-1)
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	return leaks{goroutines(r.Lasting), openFiles(t), r.Lasting}
 }
 
