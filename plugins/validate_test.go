@@ -90,6 +90,8 @@ func TestFaults(t *testing.T) {
 		{"secret that is none", with(`"secrets": ["A KEY"]`), "$.secrets[0]"},
 		{"secret that changes programs", with(`"secrets": ["LD_PRELOAD"]`), "$.secrets[0]"},
 		{"address for a host", with(`"permissions": {"network": "10.0.0.1"}`), "$.permissions.network"},
+		{"N20 all of a public suffix", with(`"permissions": {"network": "*.com"}`), "$.permissions.network"},
+		{"N20 500 hosts", with(`"permissions": {"network": "` + strings.ReplaceAll(repeated(`h%d.example.com`, 500), " ", "") + `"}`), "$.permissions.network"},
 		{"daemon that says who it is", with(`"daemon": {"command": "true", "env": {"OSAURUS_PLUGIN": "other"}}`), "$.daemon.env.OSAURUS_PLUGIN"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -144,7 +144,7 @@ func TestN20Restricted(t *testing.T) {
 	}{
 		"": {"none", 0}, "none": {"none", 0}, "outbound": {"none", 1}, "api.example.com": {"api.example.com", 0}, "a.example.com,b.example.com": {"a.example.com,b.example.com", 0},
 		"*": {"none", 1}, "a.example.com,*.example.com": {"none", 1}, "localhost": {"none", 1},
-		"*.com": {"none", 1}, "10.0.0.1": {"none", 1}, "outbound,a.example.com": {"none", 1}, " ": {"none", 1},
+		"*.com": {"none", 1}, "10.0.0.1": {"none", 1}, "outbound,a.example.com": {"none", 1}, " ": {"none", 1}, "a.example.com, b.example.com": {"none", 1},
 	} {
 		r := plugins.Recipe{Metadata: map[string]any{createdBy: "a person", "theirs": "kept"}, Permissions: plugins.Permissions{Network: said, Inference: true}}
 		got, caveats := restrict(r, alice, Bridge)
