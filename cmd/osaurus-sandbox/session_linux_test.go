@@ -215,7 +215,7 @@ func tryNetwork(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(page, "http://"), "/"), ":")
 	out := ok(t, "network", "log", "dora", "--refused")
-	if !strings.Contains(out, "127.0.0.1:"+port) || !strings.Contains(out, "this computer is closed") {
+	if !strings.Contains(out, "localhost:"+port) || !strings.Contains(out, "this computer is closed") {
 		t.Errorf("port %s: %s", port, out)
 	}
 	rule := "localhost:" + port
