@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -291,6 +292,9 @@ func (p Policy) RuleFor(t Target) (config.NetworkRule, bool) {
 // another address if the range is nil.
 func ruleFor(t Target, c *closed) (config.NetworkRule, bool) {
 	r := config.NetworkRule{FirstPort: t.Port, LastPort: t.Port}
+	if strings.Contains(t.Method, "|") || strings.HasSuffix(t.Path, "*") {
+		return r, false // as a rule it would allow more than this request
+	}
 	if t.Protocol != ICMP {
 		r.Protocol = string(t.Protocol)
 	}

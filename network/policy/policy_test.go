@@ -348,6 +348,8 @@ func TestAdvice(t *testing.T) {
 		{"a.example@169.254.169.254 80", "", "osaurus-sandbox agent set NAME 'network.rules+=allow tcp 169.254.169.254:80'"},
 		{"a.example@8.8.8.8", "POST /v1/x", "osaurus-sandbox agent set NAME 'network.rules+=allow tcp a.example:443 method=POST path=/v1/x'"},
 		{"a.example@8.8.8.8", "POST /';rm -rf", ""}, // a rule without the path would allow more
+		{"a.example@8.8.8.8", "POST /v1/*", ""},     // and so would these
+		{"a.example@8.8.8.8", "GET|POST /v1/x", ""}, // a parameter _method can say this
 		{"udp c.example@8.8.8.8 443", "", ""},
 	} {
 		to := target(t, tc.target)
