@@ -22,6 +22,9 @@ const (
 	// subjects. A pair takes about 400 bytes, so all of them take some 13 MiB.
 	maxTold  = 3072
 	maxPairs = 32768
+	// maxShared bounds the names of one address, since each connection to it is decided under each
+	// of them, before those of other rooms.
+	maxShared = 64
 )
 
 // Table has the addresses that each subject was told for names. A subject is the address of a room.
@@ -150,6 +153,8 @@ func (t *Table) add(s *subject, p pair) {
 				known.until = p.until
 			}
 			s.order.MoveToBack(e)
+			drop(s.byAddr, p.addr, e)
+			s.byAddr[p.addr] = append(s.byAddr[p.addr], e) // the latest is last
 			return
 		}
 	}
@@ -157,6 +162,9 @@ func (t *Table) add(s *subject, p pair) {
 	s.byName[p.name] = append(s.byName[p.name], e)
 	s.byAddr[p.addr] = append(s.byAddr[p.addr], e)
 	t.pairs++
+	if shared := s.byAddr[p.addr]; len(shared) > maxShared {
+		t.remove(s, shared[0])
+	}
 	if s.order.Len() > maxTold {
 		t.remove(s, s.order.Front())
 	}

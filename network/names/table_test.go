@@ -89,13 +89,14 @@ func TestTableEnds(t *testing.T) {
 
 // A subject that asks for very many names loses its oldest, and others lose nothing.
 func TestTableIsBounded(t *testing.T) {
+	at := func(j int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 3, byte(j / 32)}) }
 	table := names.NewTable()
 	table.Remember(bob, "bob.org", []netip.Addr{web}, time.Hour)
 	first := table.Hold(bob, "held.bob.org")
 	given := map[netip.Addr]int{}
 	for i := range 20 {
 		for j := range 2100 {
-			table.Remember(room(i), fmt.Sprint("told", j, ".org"), []netip.Addr{web}, time.Hour)
+			table.Remember(room(i), fmt.Sprint("told", j, ".org"), []netip.Addr{at(j)}, time.Hour)
 		}
 		for j := range 1100 {
 			a := table.Hold(room(i), fmt.Sprint("held", j, ".org"))
@@ -116,7 +117,9 @@ func TestTableIsBounded(t *testing.T) {
 	}
 	pairs := 0
 	for i := range 20 {
-		pairs += len(table.Lookup(room(i), web))
+		for j := 0; j < 2100; j += 32 {
+			pairs += len(table.Lookup(room(i), at(j)))
+		}
 		for j := range 1100 {
 			if table.Knows(room(i), fmt.Sprint("held", j, ".org")) {
 				pairs++
@@ -128,6 +131,23 @@ func TestTableIsBounded(t *testing.T) {
 	}
 	if !slices.Equal(table.Lookup(bob, first), []string{"held.bob.org"}) || len(table.Lookup(bob, web)) != 1 {
 		t.Error("bob's names are gone")
+	}
+}
+
+// Each connection is decided under each name of its address, so an address has few. The latest told stay.
+func TestNamesOfOneAddressAreBounded(t *testing.T) {
+	table := names.NewTable()
+	table.Remember(alice, "kept.org", []netip.Addr{web}, time.Hour)
+	for i := range 3000 {
+		table.Remember(alice, fmt.Sprint(i, ".org"), []netip.Addr{web}, time.Hour)
+		table.Remember(alice, "kept.org", []netip.Addr{web}, time.Hour)
+	}
+	got := table.Lookup(alice, web)
+	if len(got) != 64 || !slices.Equal(got[62:], []string{"2999.org", "kept.org"}) {
+		t.Errorf("%d names: %q", len(got), got[max(0, len(got)-3):])
+	}
+	if table.Knows(alice, "0.org") {
+		t.Error("a name without an address is known")
 	}
 }
 
