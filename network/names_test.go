@@ -104,6 +104,7 @@ func TestHostMustAgreeWithTheName(t *testing.T) {
 		{"bad.example", "no rule allows it"},
 		{"other.example", `403 The sandbox refuses good.example: the program asks for "other.example"`},
 		{"203.0.113.5", "403 "},
+		{"good.example\r\nHost: bad.example", "403 The sandbox refuses good.example: the first message is not valid"},
 	} {
 		t.Run(tt.host, func(t *testing.T) {
 			c, err := l.dial(l.alice, server, 80)

@@ -85,7 +85,10 @@ func sniffHTTP(b []byte) (Kind, string, bool) {
 		return HTTP, "", false
 	}
 	line, crlf := bytes.CutSuffix(line[space:], []byte("\r"))
-	version := bytes.LastIndex(line, []byte("HTTP/"))
+	version := len(line) - len("HTTP/")
+	for version > 0 && !bytes.EqualFold(line[version:version+len("HTTP/")], []byte("HTTP/")) {
+		version-- // some servers take it in lower case
+	}
 	if version < 1 || !bytes.ContainsAny(line[version-1:version], blanks) {
 		return Other, "", true
 	}

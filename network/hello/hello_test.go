@@ -149,6 +149,8 @@ func TestSniffHTTP(t *testing.T) {
 		{"GET / HTTP/1.1\r\nHost: Example.org\r\n\r\nrest", hello.HTTP, "example.org"},
 		{"GET / HTTP/1.1\r\nA: b\r\nhOST:\texample.org.:8080 \r\nB: c\r\n\r\n", hello.HTTP, "example.org"},
 		{"\r\n\nget / HTTP/1.1\r\nHost: a.org\r\n\r\n", hello.HTTP, "a.org"},
+		{"GET / hTTp/1.1\r\nHost: a.org\r\n\r\n", hello.HTTP, "a.org"},
+		{"GET / \xffHTTP/1.1\r\nHost: a.org\r\n\r\n", hello.Other, ""},
 		{"GET / HTTP/1.0\n\n", hello.HTTP, ""},
 		{"GET / HTTP/1.0\nHost: a.org\n\n", hello.HTTP, "a.org"},
 		{"GET / HTTP/1.1\r\nHost:\r\n\r\n", hello.HTTP, ""},

@@ -28,7 +28,7 @@ func Refuse(c net.Conn, kind Kind, text string) {
 	defer c.Close()
 	var answer []byte
 	switch kind {
-	case HTTP:
+	case HTTP, Invalid: // most of what is invalid is HTTP
 		body := strings.TrimRight(text, "\n") + "\n"
 		answer = fmt.Appendf(nil, "HTTP/1.1 403 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"+
 			"Cache-Control: no-store\r\nConnection: close\r\n\r\n%s", phrase(text), len(body), body)
