@@ -28,6 +28,9 @@ const (
 	// maxStreams bounds the requests of one connection that are open at once. Browsers and gRPC
 	// expect a hundred.
 	maxStreams = 100
+	// maxUpstream bounds the connections to a server without HTTP/2, where each of those requests
+	// needs its own. Browsers open as many to a host.
+	maxUpstream = 6
 	// The windows of HTTP/2 bound what is held for a reader that does not read, and with the delay
 	// to the server they bound the speed: 10 MiB/s at 50 ms.
 	streamWindow     = 512 << 10
@@ -197,6 +200,7 @@ func (p *proxy) upstream(major int) *http.Transport {
 			TLSHandshakeTimeout:    headTimeout,
 			ExpectContinueTimeout:  time.Second, // as curl waits
 			IdleConnTimeout:        keepAlive,
+			MaxConnsPerHost:        maxUpstream,
 			DisableCompression:     p.Redact == nil, // then the client decides
 			MaxResponseHeaderBytes: maxResponseHead,
 			Protocols:              new(http.Protocols),
