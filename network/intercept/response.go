@@ -27,6 +27,7 @@ func (x *exchange) answer(res *http.Response) error {
 	res.Header.Del("Alt-Svc") // it leads to QUIC, which cannot be opened
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		x.redactHeader(res.Header)
+		res.Status = "" // its text may have values
 		if both, ok := res.Body.(io.ReadWriteCloser); ok && x.Redact != nil {
 			res.Body = &tunnel{x.Redact(both), both}
 		}

@@ -475,3 +475,25 @@ func TestConcurrentRequests(t *testing.T) {
 		t.Errorf("%d at once over %d connections", most.Load(), connections.Load())
 	}
 }
+
+// The status line of an upgrade holds no value either.
+func TestS03UpgradeStatusEchoesValue(t *testing.T) {
+	l := newLab(t, true, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 %s\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n", r.Header.Get("Authorization"))
+	})
+	l.bind(Credential{})
+	conn := tlsClient(t, l.connect(), l)
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: chat\r\nAuthorization: Bearer %s\r\n\r\n", host, placeholder)
+	all, _ := io.ReadAll(conn)
+	if text := string(all); !strings.HasPrefix(text, "HTTP/1.1 101") || strings.Contains(text, value) {
+		t.Errorf("the client got %q", text)
+	}
+}
