@@ -23,6 +23,9 @@ const (
 	maxHalfOpen = 128
 	// maxHeld is the number of connections for which a person is asked at a time.
 	maxHeld = 32
+	// maxOpened is the number of connections that are opened and may speak HTTP/2: of each, slow
+	// readers can hold some 2 MiB.
+	maxOpened = 32
 	// maxDatagramFlows is the number of pairs of UDP ports.
 	maxDatagramFlows = 128
 	// maxPings and maxQueries bound echo requests and DNS queries that wait for an answer.
@@ -120,6 +123,7 @@ type budget struct {
 	fresh                                            *rate.Limiter
 	refusals                                         rate.Sometimes
 	flows, halfOpen, held, datagrams, pings, queries limit
+	opened                                           limit
 	names                                            *names.Budget
 	speed                                            *rate.Limiter
 
@@ -135,6 +139,7 @@ func newBudget() *budget {
 		refusals:  rate.Sometimes{Interval: time.Second},
 		flows:     limit{max: maxFlows, reason: "too many open connections"},
 		halfOpen:  limit{max: maxHalfOpen, reason: "too many connections are being made"},
+		opened:    limit{max: maxOpened, reason: "too many connections whose requests are read"},
 		held:      limit{max: maxHeld, reason: "too many connections wait for a person's answer"},
 		datagrams: limit{max: maxDatagramFlows, reason: "too many UDP flows"},
 		pings:     limit{max: maxPings, reason: "too many pings"},

@@ -428,3 +428,29 @@ func TestRefusedAddressesOfANameAreExplained(t *testing.T) {
 	}
 	l.flow()
 }
+
+func TestOpenedConnectionsAreBounded(t *testing.T) {
+	l := byName(t)
+	l.internet.Serve(t, netip.AddrPortFrom(server, 80), networktest.Echo)
+	rules := l.rules["alice"]
+	rules.opened = true
+	l.set("alice", rules)
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	for n := range maxOpened + 1 {
+		c, err := l.dial(l.alice, server, 80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(c, preface); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 9)); n < maxOpened != (err == nil) { // a frame's header
+			t.Errorf("connection %d: %v", n, err)
+		}
+	}
+	if f := l.flow(); f.Decision.Action != policy.Deny || !strings.Contains(f.Decision.Reason, "too many connections") {
+		t.Errorf("recorded %+v", f)
+	}
+}

@@ -171,6 +171,12 @@ func (c *connection) serveChecked(host *hostConn) error {
 		return c.deny(kind, d)
 	case requests:
 		back.interrupt(host) // the next request may ask for another host
+		if opened := &c.flow.member.opened; kind != hello.HTTP {
+			if d.Reason = take(opened); d.Reason != "" {
+				return c.deny(kind, d)
+			}
+			defer give(opened)
+		}
 		return c.intercept(first, kind == hello.TLS)
 	case c.verdict.opened:
 		back.interrupt(host)
