@@ -56,6 +56,7 @@ func TestConformance(t *testing.T) {
 
 // A framework that throws ends the child. The machine has failed, and this process goes on.
 func TestCrash(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // what the killed process leaves
 	started := make(chan *exec.Cmd, 1)
 	g := vmtest.Boot(t, newDriver(started), vmtest.BuildImage(t, arch()).Config(t))
 	c, err := g.Dial(t.Context(), guestport.Echo)
