@@ -153,8 +153,6 @@ func (t *Table) add(s *subject, p pair) {
 				known.until = p.until
 			}
 			s.order.MoveToBack(e)
-			drop(s.byAddr, p.addr, e)
-			s.byAddr[p.addr] = append(s.byAddr[p.addr], e) // the latest is last
 			return
 		}
 	}

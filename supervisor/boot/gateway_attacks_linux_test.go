@@ -90,7 +90,7 @@ func formAttempts() (list []attempt) {
 		send("b.example", fmt.Sprintf(form, "b.example"), refused)
 		send("b.example", fmt.Sprintf(form, "a.example"), refused)
 	}
-	send("a.example", "GET http://b.example/ HTTP/1.1|Host: a.example||", "EOF$") // two names
+	send("a.example", "GET http://b.example/ HTTP/1.1|Host: a.example||", refused) // two names
 	send("a.example", "CONNECT b.example:443 HTTP/1.1|Host: b.example:443||", refused)
 	send("b.example", "CONNECT a.example:443 HTTP/1.1|Host: a.example:443||", refused)
 	send("b.example", "PRI * HTTP/2.0||SM||\x00\x00\x00\x04\x00\x00\x00\x00\x00", "EOF$")

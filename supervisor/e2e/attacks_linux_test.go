@@ -153,8 +153,11 @@ func (g *gatewayTest) takenOver(t *testing.T) {
 // dies ends the gateway under a running guest. The network ends with it and nothing else; the next
 // start brings it back.
 func (g *gatewayTest) dies(t *testing.T) {
-	reaches := func() string { return g.trick(t, "alice", false, nil, "dial", "tcp", site+":9000", "5") }
-	if said := reaches(); said != "connected: hello" {
+	reaches := func(seconds string) string {
+		return g.trick(t, "alice", false, nil, "dial", "tcp", site+":9000", seconds)
+	}
+	const patience = "60"
+	if said := reaches(patience); said != "connected: hello" {
 		t.Fatalf("before: %s", said)
 	}
 	lease, ok := g.server.Sandbox.Peek()
@@ -168,7 +171,7 @@ func (g *gatewayTest) dies(t *testing.T) {
 	}
 	dialed := len(g.internet.Dials())
 	for range 2 {
-		if said := reaches(); !strings.HasPrefix(said, "unanswered") && !strings.HasPrefix(said, "refused") {
+		if said := reaches("5"); !strings.HasPrefix(said, "unanswered") && !strings.HasPrefix(said, "refused") {
 			t.Errorf("without the gateway: %s", said)
 		}
 	}
@@ -189,7 +192,7 @@ func (g *gatewayTest) dies(t *testing.T) {
 	if _, err := g.Restart(t.Context(), &controlpb.RestartRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if said := reaches(); said != "connected: hello" {
+	if said := reaches(patience); said != "connected: hello" {
 		t.Errorf("after a restart: %s", said)
 	}
 	if out := g.script(t, "alice", "cat ~/kept"); out != "kept" {
