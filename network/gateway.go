@@ -45,7 +45,7 @@ type Options struct {
 	// Ask asks a person about a flow, and returns whether it is allowed. It returns when the
 	// context ends. Concurrent calls for the same destination are the caller's to join.
 	Ask func(context.Context, Subject, policy.Target) bool
-	// Record is told of each flow when it is refused, and when it ends. It must not block.
+	// Record is called for each flow when it is refused or ends. It must not block.
 	Record func(Flow)
 	// Opens reports whether a subject's connections to a host are opened though no rule asks for
 	// it, since secrets are bound to the host. For one that is opened it sets what

@@ -66,8 +66,8 @@ const (
 	// handshakeTimeout is how long a guest may take to finish a handshake. It is near, but may be
 	// busy.
 	handshakeTimeout = 15 * time.Second
-	// idleTimeout is RFC 5382's least for an established connection through a NAT, and
-	// halfClosedTimeout is for one of which one direction has ended.
+	// idleTimeout is RFC 5382's minimum for an established connection through a NAT.
+	// halfClosedTimeout is for a connection that is closed in one direction.
 	idleTimeout       = 2*time.Hour + 4*time.Minute
 	halfClosedTimeout = 10 * time.Minute
 	// datagramTimeout is RFC 4787's recommendation for UDP, without port 53.

@@ -227,8 +227,8 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestEnds checks what the devices of a room and of the guest have: no IPv6, and neighbours whom the
-// kernel never asks for their MAC.
+// TestEnds checks the network devices of a room and of the guest: they have no IPv6, and the MAC
+// addresses of their neighbours are fixed.
 func TestEnds(t *testing.T) {
 	r := newRig(t)
 	for _, c := range []struct {

@@ -62,7 +62,7 @@ type Options struct {
 	// Authorize decides about a request. It may wait for a person. It is called for each way in
 	// which a server may read the method and the path, and all have to be allowed.
 	Authorize func(ctx context.Context, method, path string) policy.Decision
-	// Refused is told of each request that is not sent. It must not block. Nil is told of none.
+	// Refused is called for each request that is not sent. It must not block. It may be nil.
 	Refused func(method, path string, d policy.Decision)
 	// Credentials are bound to this host. Foreign ones are the agent's others; only their Secret,
 	// Placeholder and Hosts are used, to refuse their placeholders here.

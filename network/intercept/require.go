@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// bearer matches what may stand around a placeholder that is required: "Bearer …", `Token token="…"`.
-// More could be another credential, of which the server may read the first.
+// bearer matches a header with a required placeholder and nothing else: "Bearer …", `Token token="…"`.
+// With a second credential in the header, the server might use that one.
 var bearer = regexp.MustCompile(`^(?:[A-Za-z-]{1,16} +)?(?:[A-Za-z_-]{1,16}=)?"?\x00"?$`)
 
 // accountHeader reports whether servers know an account by a header.

@@ -16,7 +16,7 @@ import (
 const (
 	// answerTTL bounds TTLs, so that rooms notice new rules.
 	answerTTL = time.Minute
-	// recordTTL is the TTL of types other than A, of which a resolver tells none.
+	// recordTTL is the TTL of records other than A. The system's resolver does not return theirs.
 	recordTTL = time.Minute
 	// heldTTL is short: the real address follows once a person allows the name.
 	heldTTL = 5 * time.Second

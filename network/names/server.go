@@ -27,7 +27,7 @@ type Options struct {
 	Open    func(subject netip.Addr) bool
 	// Budget returns what bounds a subject's new names, or nil for one that is gone.
 	Budget func(subject netip.Addr) *Budget
-	// Record is told of each query that is refused, and of each that is resolved. It must not block.
+	// Record is called for each query that is refused or resolved. It must not block.
 	Record func(Query)
 }
 
