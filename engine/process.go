@@ -64,7 +64,7 @@ type Command struct {
 type PluginNetwork string
 
 const (
-	// NetworkOfRoom is that of the agent's other programs.
+	// NetworkOfRoom is the network of the agent's other programs.
 	NetworkOfRoom PluginNetwork = ""
 	// NetworkOfPlugin is one of the plugin's own, which the gateway tells from the room's.
 	// Without an address, it is only a loopback.

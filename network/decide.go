@@ -30,7 +30,7 @@ type rules interface {
 type verdict struct {
 	target   policy.Target
 	decision policy.Decision
-	// names are those for which the subject was told the address. If sniff is set, the first
+	// names are the names that the name server resolved to this address for the subject. If sniff is set, the first
 	// bytes of the client must ask for one of them.
 	names []string
 	sniff bool

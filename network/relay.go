@@ -115,7 +115,7 @@ type end interface {
 	waitReadable()
 }
 
-// buffers are those of all relays.
+// buffers are shared by all relays.
 type buffers struct{ pool sync.Pool }
 
 func newBuffers(size int) *buffers {

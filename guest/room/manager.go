@@ -294,7 +294,7 @@ func (m *Manager) rooms(user string) ([]*Room, error) {
 type entry struct {
 	turn chan struct{} // a lock that can be taken with a context
 	gone bool          // removed from the manager
-	// addresses are those that no other room may have: the room's, and while it changes, its next.
+	// addresses holds the room's address and, during a change, the next one. No other room may have them.
 	// The manager's mu guards them.
 	addresses []string
 	// room is the current room, or nil. Writers hold turn; readers do not, because making a room

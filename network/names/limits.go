@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A name carries data out to whoever serves its domain, so new names cost tokens. A name costs
+// A query carries data to the domain's name servers, so new names cost tokens. A name costs
 // nameCost and its bytes before the registrable domain; those of labels over longLabel count four
 // times. A tunnel gets about 50 bytes a second; a build asks one domain for some ten names.
 const (
@@ -32,7 +32,7 @@ type Budget struct {
 	domains map[string]*rate.Limiter
 }
 
-// NewBudget returns a budget of which nothing is spent.
+// NewBudget returns a full budget.
 func NewBudget() *Budget {
 	return &Budget{names: rate.NewLimiter(nameRate, nameBurst), domains: map[string]*rate.Limiter{}}
 }

@@ -22,7 +22,7 @@ type Policy struct {
 	Observe bool
 	// Rules of all agents come first, then the agent's. A deny wins over every allow.
 	Rules []config.NetworkRule
-	// Shared is how many of Rules are those of all agents.
+	// Shared is the number of Rules that apply to all agents.
 	Shared int
 	// Off is whether the whole guest has no network.
 	Off bool
@@ -56,8 +56,8 @@ const (
 )
 
 // Target is what a flow goes to. Name is empty for an address that the subject was not told for a
-// name. Addr is invalid while only the name is known. Method and Path are those of an HTTP request
-// that the gateway reads, or empty.
+// name. Addr is invalid while only the name is known. Method and Path are set for an HTTP
+// request that the gateway reads.
 type Target struct {
 	Protocol     Protocol
 	Name         string // lower case, without a trailing dot

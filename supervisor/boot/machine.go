@@ -117,8 +117,8 @@ func addConsole(log string, err error) error {
 const (
 	privateDir fs.FileMode = 0o700
 	// openDir is for folders that agents share, on drivers without OwnershipEverybody. Their
-	// server shows whoever asks as the owner, and the guest caches that owner, so for a while
-	// the others are others. The folders above are private.
+	// server shows each user as the owner, and the guest caches the first one, so that others
+	// are refused for a while. The folders above are private.
 	openDir fs.FileMode = 0o777
 )
 

@@ -14,9 +14,9 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 )
 
-// answerLasts is how long an answer for once, or none, holds for a destination. Most clients have
-// given up when a person answers: an agent has this long to try again, and a program that tries
-// again and again asks nobody for this long.
+// answerLasts is how long the answer "once", or no answer, holds for a destination. Most clients have
+// given up when a person answers, so the agent can try again during this time. A program that
+// retries does not ask again.
 const answerLasts = 2 * time.Minute
 
 // AskOptions configure an Asker.

@@ -50,8 +50,8 @@ type ListenArgs struct {
 	Port uint32
 }
 
-// failure carries an error with its kind and advice. Of what it wraps, it keeps the number of a
-// system's error.
+// failure carries an error with its kind and advice. Of wrapped errors it keeps only a system call's
+// number.
 type failure struct {
 	Kind                       fault.Kind
 	Op, Subject, Cause, Advice string

@@ -10,7 +10,7 @@ import (
 )
 
 // version is the pinned release. Alpine does not change the files of a release. Sizes and
-// digests are those that several projects published for these files.
+// digests were published by several projects for these files.
 const version = "3.24.1"
 
 // Pins lists the downloads for a pack.
