@@ -40,6 +40,20 @@ func TestApple(t *testing.T) {
 	if _, err := call[fuse.EntryOut](c, opMknod, fuse.FUSE_ROOT_ID, &fuse.MknodIn{Mode: unix.S_IFIFO | 0o600}, "fifo"); err != unix.EOPNOTSUPP {
 		t.Errorf("mkfifo: %v", err)
 	}
+	linked, err := call[fuse.EntryOut](c, opLink, fuse.FUSE_ROOT_ID, &fuse.LinkIn{Oldnodeid: file.NodeId}, "Other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := c.lookup(fuse.FUSE_ROOT_ID, "File"); err != nil || now.Ino == file.Ino || now.Ino != linked.Ino {
+		t.Errorf("after it got another name with inode %d, the file's is %d, as before it %d (%v)", linked.Ino, now.Ino, file.Ino, err)
+	}
+	evicted, err := c.create(fuse.FUSE_ROOT_ID, "cloud"+appletest.Evicted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call[fuse.AttrOut](c, opRead, evicted.NodeId, &fuse.ReadIn{Fh: evicted.Fh, Size: 1}); err != unix.EDEADLK {
+		t.Errorf("a file that is only in iCloud: %v", err)
+	}
 	c.as.Uid = 0
 	for mode, want := range map[uint32]error{0o444: unix.EACCES, 0: unix.EACCES, 0o600: nil} {
 		chmod := fuse.SetAttrIn{SetAttrInCommon: fuse.SetAttrInCommon{Valid: fuse.FATTR_MODE, Mode: mode}}
