@@ -177,7 +177,7 @@ func (m *machine) Start(ctx context.Context) error {
 // follow tracks the machine's state until its process has ended.
 func (m *machine) follow() {
 	known := vm.Stopped
-	var begun, crashed bool
+	var crashed bool
 	for {
 		answer := &Answer{}
 		err := m.call(context.Background(), "Follow", known, answer)
@@ -185,11 +185,10 @@ func (m *machine) follow() {
 			break
 		}
 		known = answer.State
-		begun = begun || known != vm.Stopped
 		if known == vm.Running && m.Started() {
 			close(m.running)
 		}
-		if begun && known.Ended() {
+		if answer.Over {
 			m.mu.Lock()
 			m.outcome = cmp.Or(err, m.outcome)
 			m.mu.Unlock()
@@ -258,10 +257,7 @@ type sockets struct{ m *machine }
 func (s sockets) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	answer := &Answer{}
 	if err := s.m.call(ctx, "Dial", DialArgs{s.m.calls.Add(1), port}, answer); err != nil {
-		if answer.Failure != nil {
-			return nil, answer.Failure.cause()
-		}
-		return nil, err
+		return nil, cmp.Or(errors.Unwrap(err), err) // Base adds the rest
 	}
 	return s.m.adopt(answer)
 }
@@ -278,12 +274,8 @@ func (m *machine) adopt(a *Answer) (net.Conn, error) {
 // Listen implements vm.Sockets.
 func (s sockets) Listen(port uint32) (net.Listener, error) {
 	id := s.m.calls.Add(1)
-	answer := &Answer{}
-	if err := s.m.call(context.Background(), "Listen", ListenArgs{id, port}, answer); err != nil {
-		if answer.Failure != nil {
-			return nil, answer.Failure.cause()
-		}
-		return nil, err
+	if err := s.m.call(context.Background(), "Listen", ListenArgs{id, port}, &Answer{}); err != nil {
+		return nil, cmp.Or(errors.Unwrap(err), err) // Base adds the rest
 	}
 	l := vm.NewListener(&vsock.Addr{ContextID: vsock.Host, Port: port}, backlog, func() error {
 		s.m.mu.Lock()

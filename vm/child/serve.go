@@ -1,10 +1,8 @@
 package child
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"io"
+	"fmt"
 	"net"
 	"net/rpc"
 	"net/rpc/jsonrpc"
@@ -52,9 +50,7 @@ func Serve(d vm.Driver) error {
 	if s.machine == nil {
 		return nil
 	}
-	err = s.machine.Close()
-	s.relays.Wait()
-	return err
+	return s.machine.Close()
 }
 
 // end ends all calls that run: the parent is gone.
@@ -96,7 +92,6 @@ type Machine struct {
 	cancel context.CancelFunc
 	files  *net.UnixConn
 	tokens atomic.Uint64
-	relays sync.WaitGroup
 
 	machine vm.Machine // set by New, before other calls
 
@@ -132,27 +127,23 @@ func (s *Machine) RequestStop(call uint64, r *Answer) error {
 	return nil
 }
 
-// Kill begins to end the machine.
+// Kill ends the machine. It may come before Start, which then fails.
 func (s *Machine) Kill(_ uint64, r *Answer) error {
-	r.Failure = newFailure(s.machine.Kill(s.ctx))
+	r.Failure = newFailure(s.machine.Close())
 	return nil
 }
 
 // Follow returns the machine's state once it is another one than the parent knows.
 func (s *Machine) Follow(known vm.State, r *Answer) error {
-	for s.machine.State() == known && s.ctx.Err() == nil {
+	for !r.Over && s.ctx.Err() == nil && s.machine.State() == known {
 		select {
 		case <-s.machine.Done():
-			r.State, r.Failure = s.machine.State(), newFailure(s.machine.Err())
-			return nil
+			r.Over, r.Failure = true, newFailure(s.machine.Err())
 		case <-s.ctx.Done():
 		case <-time.After(followEvery):
 		}
 	}
 	r.State = s.machine.State()
-	if r.State.Ended() {
-		r.Failure = newFailure(s.machine.Err())
-	}
 	return nil
 }
 
@@ -233,9 +224,14 @@ func (s *Machine) cancelable(call uint64) (context.Context, func()) {
 
 // pass gives a connection to the parent. Afterwards it is the parent's alone.
 func (s *Machine) pass(c net.Conn, r *Answer) error {
-	f, err := s.descriptor(c)
+	defer c.Close()
+	socket, ok := c.(interface{ File() (*os.File, error) })
+	if !ok {
+		return fmt.Errorf("%T has no descriptor", c)
+	}
+	f, err := socket.File()
 	if err != nil {
-		return errors.Join(err, c.Close())
+		return err
 	}
 	defer f.Close()
 	r.Descriptor = s.tokens.Add(1)
@@ -248,72 +244,4 @@ func port(a net.Addr) uint32 {
 		return v.Port
 	}
 	return 0
-}
-
-// descriptor returns a connection's descriptor, or that of a socket through which this process
-// relays if the connection has none.
-func (s *Machine) descriptor(c net.Conn) (*os.File, error) {
-	if socket, ok := c.(syscall.Conn); ok {
-		f, err := duplicate(socket)
-		if err != nil {
-			return nil, err
-		}
-		return f, c.Close()
-	}
-	near, far, err := socketPair()
-	if err != nil {
-		return nil, err
-	}
-	s.relays.Go(func() { relay(c, near.(*net.UnixConn)) })
-	return far, nil
-}
-
-func duplicate(socket syscall.Conn) (f *os.File, err error) {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var copied int
-	failed := raw.Control(func(fd uintptr) { copied, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
-	if err := cmp.Or(failed, err); err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(copied), "vsock"), nil
-}
-
-// relay copies both ways until both directions have ended or the parent has closed its end.
-func relay(guest net.Conn, parent *net.UnixConn) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = io.Copy(parent, guest)
-		_ = parent.CloseWrite()
-	}()
-	_, _ = io.Copy(guest, parent)
-	if half, ok := guest.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-		awaitClose(parent, done)
-	}
-	_ = guest.Close()
-	<-done
-	_ = parent.Close()
-}
-
-// awaitClose returns when the other end of a socket is closed, not only for writing.
-func awaitClose(c *net.UnixConn, done <-chan struct{}) {
-	raw, err := c.SyscallConn()
-	for ended := err != nil; !ended; {
-		select {
-		case <-done:
-			return
-		case <-time.After(followEvery):
-		}
-		if failed := raw.Control(func(fd uintptr) {
-			fds := []unix.PollFd{{Fd: int32(fd)}}
-			_, _ = unix.Poll(fds, 0)
-			ended = fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
-		}); failed != nil {
-			return
-		}
-	}
 }

@@ -36,6 +36,7 @@ type Answer struct {
 	// HostPort and GuestPort are the ports of a connection.
 	HostPort, GuestPort uint32   `json:",omitempty"`
 	State               vm.State `json:",omitempty"`
+	Over                bool     `json:",omitempty"` // the machine has ended, or never will start
 }
 
 // DialArgs are the arguments of Dial.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/Code-Hex/vz/v3"
 	"github.com/mdlayher/vsock"
@@ -145,16 +147,32 @@ func (s *switchboard) hasAnswered() bool {
 
 // adopt wraps and registers a connection of the framework.
 func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32) (*conn, error) {
-	c := &conn{VirtioSocketConnection: inner, board: s, host: host, guest: guest}
+	socket, err := socketOf(inner)
+	if err != nil {
+		return nil, errors.Join(err, inner.Close())
+	}
+	c := &conn{UnixConn: socket, board: s, host: host, guest: guest}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		inner.Close()
+		socket.Close()
 		return nil, net.ErrClosed
 	}
 	s.answered = true
 	s.conns[c] = struct{}{}
 	return c, nil
+}
+
+// socketOf returns the socket of the framework, which vz does not export: with it, a
+// connection can be given to another process.
+func socketOf(c *vz.VirtioSocketConnection) (*net.UnixConn, error) {
+	field := reflect.ValueOf(c).Elem().FieldByName("rawConn")
+	if field.IsValid() && field.Type() == reflect.TypeFor[net.Conn]() {
+		if socket, ok := (*(*net.Conn)(unsafe.Pointer(field.UnsafeAddr()))).(*net.UnixConn); ok {
+			return socket, nil
+		}
+	}
+	return nil, fmt.Errorf("%T is not of vz v3.7.1: it has no socket", c)
 }
 
 // backlog is how many connections a listener queues for Accept. Further ones are closed,
@@ -220,14 +238,14 @@ func (s *switchboard) Close() error {
 		l.Close()
 	}
 	for c := range conns {
-		c.VirtioSocketConnection.Close()
+		c.UnixConn.Close()
 	}
 	return nil
 }
 
 // conn is a connection with vsock addresses. The framework's have none.
 type conn struct {
-	*vz.VirtioSocketConnection
+	*net.UnixConn
 	board       *switchboard
 	host, guest uint32 // ports
 }
@@ -244,5 +262,5 @@ func (c *conn) Close() error {
 	c.board.mu.Lock()
 	delete(c.board.conns, c)
 	c.board.mu.Unlock()
-	return c.VirtioSocketConnection.Close()
+	return c.UnixConn.Close()
 }
