@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -32,10 +33,11 @@ type Base struct {
 	failure error      // why AbortStart was called
 	stuck   error      // the machine did not end in time; nil again after End
 
-	mu    sync.Mutex
-	state State
-	err   error
-	timer *time.Timer // of Ending
+	mu       sync.Mutex
+	state    State
+	err      error
+	timer    *time.Timer // of Ending
+	warnings []string
 }
 
 // Backend is what Base needs of a driver's machine.
@@ -188,6 +190,20 @@ func (b *Base) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state
+}
+
+// Warn adds a warning.
+func (b *Base) Warn(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.warnings = append(b.warnings, text)
+}
+
+// Warnings implements Machine.
+func (b *Base) Warnings() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.warnings)
 }
 
 // Done implements Machine.

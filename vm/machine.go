@@ -51,6 +51,9 @@ type Machine interface {
 	// Stalled says why the machine has paused by itself, with advice, or returns nil.
 	// The machine resumes when the cause is gone.
 	Stalled() error
+	// Warnings say what has failed in a machine that goes on, such as a lost network,
+	// with advice.
+	Warnings() []string
 
 	// Dial connects to an AF_VSOCK port of the guest. It waits until the guest has
 	// loaded its vsock driver, the context ends (fault.Timeout for a deadline) or the

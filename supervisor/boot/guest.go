@@ -144,6 +144,13 @@ func OpenNetwork(rules ...config.NetworkRule) *network.Options {
 	return &network.Options{Policy: func(network.Subject) policy.Policy { return p }}
 }
 
+// Info asks the guest for its state, and adds the machine's warnings.
+func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
+	info, err := g.Client.Info(ctx)
+	info.Warnings = append(info.Warnings, g.Warnings()...)
+	return info, err
+}
+
 // Gateway returns the other end of the guest's network, or nil if it has none.
 func (g *Guest) Gateway() *network.Gateway { return g.gateway }
 

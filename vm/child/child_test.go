@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/child"
 	"osaurus-sandbox/vm/vmtest"
@@ -81,6 +82,20 @@ func TestCrash(t *testing.T) {
 	if _, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("a connection ends with %v", err)
 	}
+}
+
+// What the framework reports while the machine runs reaches the parent.
+func TestWarnings(t *testing.T) {
+	t.Setenv("VZ_STANDIN_RUDE", "disconnect")
+	cfg := vmtest.BuildImage(t, arch()).Config(t)
+	_, cfg.NIC = vmtest.NewWire(t)
+	g := vmtest.New(t, newDriver(nil), cfg)
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	timetest.Eventually(t, "the parent gets a warning", func() bool {
+		return strings.Contains(strings.Join(g.Warnings(), ""), "disconnected the network")
+	})
 }
 
 // BenchmarkDial compares a dial through the child with one of the driver alone.

@@ -176,7 +176,7 @@ func (m *machine) Start(ctx context.Context) error {
 
 // follow tracks the machine's state until its process has ended.
 func (m *machine) follow() {
-	known := vm.Stopped
+	known := Known{State: vm.Stopped}
 	var crashed bool
 	for {
 		answer := &Answer{}
@@ -184,8 +184,11 @@ func (m *machine) follow() {
 		if crashed = answer.State == ""; crashed {
 			break
 		}
-		known = answer.State
-		if known == vm.Running && m.Started() {
+		for _, w := range answer.Warnings[known.Warnings:] {
+			m.Warn(w)
+		}
+		known = Known{answer.State, len(answer.Warnings)}
+		if known.State == vm.Running && m.Started() {
 			close(m.running)
 		}
 		if answer.Over {

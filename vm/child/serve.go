@@ -133,9 +133,9 @@ func (s *Machine) Kill(_ uint64, r *Answer) error {
 	return nil
 }
 
-// Follow returns the machine's state once it is another one than the parent knows.
-func (s *Machine) Follow(known vm.State, r *Answer) error {
-	for !r.Over && s.ctx.Err() == nil && s.machine.State() == known {
+// Follow returns the machine's state and warnings once they are others than the parent knows.
+func (s *Machine) Follow(known Known, r *Answer) error {
+	for !r.Over && s.ctx.Err() == nil && s.machine.State() == known.State && len(s.machine.Warnings()) == known.Warnings {
 		select {
 		case <-s.machine.Done():
 			r.Over, r.Failure = true, newFailure(s.machine.Err())
@@ -143,7 +143,7 @@ func (s *Machine) Follow(known vm.State, r *Answer) error {
 		case <-time.After(followEvery):
 		}
 	}
-	r.State = s.machine.State()
+	r.State, r.Warnings = s.machine.State(), s.machine.Warnings()
 	return nil
 }
 

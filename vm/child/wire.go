@@ -37,6 +37,13 @@ type Answer struct {
 	HostPort, GuestPort uint32   `json:",omitempty"`
 	State               vm.State `json:",omitempty"`
 	Over                bool     `json:",omitempty"` // the machine has ended, or never will start
+	Warnings            []string `json:",omitempty"`
+}
+
+// Known is what the parent knows of a machine.
+type Known struct {
+	State    vm.State
+	Warnings int
 }
 
 // DialArgs are the arguments of Dial.

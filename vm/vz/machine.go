@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -115,9 +114,9 @@ func (m *machine) follow(op string, powered <-chan error) {
 // disconnected reports that the framework has disconnected the NIC. vz cannot connect it
 // again while the machine runs.
 func (m *machine) disconnected(err error) {
-	const advice = "Restart the sandbox: the guest has no network until then."
-	slog.Warn("macOS has disconnected the guest's network device", "machine", m.name, "err", err, "advice", advice)
-	_, _ = fmt.Fprintf(m.serial.console, "\nosaurus-sandbox: macOS has disconnected the network device: %v\n%s\n", err, advice)
+	text := fmt.Sprintf("macOS has disconnected the network device: %v. Restart the sandbox: the guest has no network until then.", err)
+	m.Warn(text)
+	_, _ = fmt.Fprintf(m.serial.console, "\nosaurus-sandbox: %s\n", text)
 }
 
 func (m *machine) ForceOff() bool {

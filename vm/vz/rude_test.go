@@ -176,10 +176,11 @@ func TestDisconnectedNetwork(t *testing.T) {
 	}
 	config.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{{}})
 	m := &machine{name: "m", apple: apple, serial: line, disconnects: disconnects}
+	m.Base = vm.NewBase("m", m, nil, "")
 	go m.follow("test", nil) // until the process ends
 	beRude(apple)
 	eventually(t, "the console does not say that the network is disconnected", func() bool {
 		b, _ := os.ReadFile(log)
-		return strings.Contains(string(b), "Restart the sandbox")
+		return strings.Contains(string(b), "Restart the sandbox") && strings.Contains(strings.Join(m.Warnings(), ""), "Restart the sandbox")
 	})
 }
