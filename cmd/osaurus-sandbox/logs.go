@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/supervisor/doctor"
 )
 
 func newLogs() *cobra.Command {
@@ -65,6 +66,9 @@ func logsWithoutDaemon(c *call, source string, since time.Time) error {
 		return err
 	}
 	writef(c.err, "No daemon answers. This is what is in %s:\n", home.Logs())
+	for _, path := range doctor.CrashReports() {
+		writef(c.err, "Crash report: %s\n", path)
+	}
 	show := printLog
 	if c.json {
 		show = printJSONLine

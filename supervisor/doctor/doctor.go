@@ -36,6 +36,7 @@ func Examine(ctx context.Context, home config.Home, driver func(context.Context,
 	found := driver(ctx, vm.HostArch())
 	found = append(found, checkHome(home))
 	found = append(found, checkSettings(ctx, home)...)
+	found = append(found, checkCrashes()...)
 	return newReport(append(found, checkSpace(home), checkAlpinePacks(home), checkDebianPacks(), checkGuestProgram())...)
 }
 
