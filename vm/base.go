@@ -25,6 +25,7 @@ type Base struct {
 	backend     Backend
 	sockets     Sockets
 	stuckAdvice string
+	running     chan struct{} // closed when its processors run
 	done        chan struct{}
 
 	power   sync.Mutex // serializes start, kill and end
@@ -60,7 +61,7 @@ type Sockets interface {
 // NewBase returns the base of a machine that has not started. stuckAdvice is the advice
 // if a killed machine does not end.
 func NewBase(name string, backend Backend, sockets Sockets, stuckAdvice string) *Base {
-	return &Base{name: name, backend: backend, sockets: sockets, stuckAdvice: stuckAdvice, state: Stopped, done: make(chan struct{})}
+	return &Base{name: name, backend: backend, sockets: sockets, stuckAdvice: stuckAdvice, state: Stopped, running: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Launch moves to Starting and calls start. After start, the driver must call End when
@@ -81,8 +82,25 @@ func (b *Base) Launch(op string, start func() error) error {
 	return nil
 }
 
-// Started moves to Running and reports whether the machine was Starting.
-func (b *Base) Started() bool { return b.move(Starting, Running) }
+// Started moves to Running if the machine is Starting.
+func (b *Base) Started() {
+	if b.move(Starting, Running) {
+		close(b.running)
+	}
+}
+
+// AwaitStart returns when the machine runs or does not start. advice is for a context that ends
+// before: the machine is aborted then.
+func (b *Base) AwaitStart(ctx context.Context, op, advice string) error {
+	select {
+	case <-b.running:
+		return nil
+	case <-b.done:
+		return b.FailedStart(op)
+	case <-ctx.Done():
+		return b.AbortStart(op, fault.Wrap(op, b.name, ctx.Err()).Advise(advice))
+	}
+}
 
 // AbortStart ends a machine that did not start, waits until it is gone and returns the
 // error for Start.

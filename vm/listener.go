@@ -3,7 +3,26 @@ package vm
 import (
 	"net"
 	"sync"
+
+	"github.com/mdlayher/vsock"
 )
+
+// GuestCID is the vsock address of every guest. All can use the same, since no other process
+// can reach their devices.
+const GuestCID = 3
+
+// Conn is a guest's connection that a driver gives out as a socket of this host, with
+// vsock addresses.
+type Conn struct {
+	*net.UnixConn
+	HostPort, GuestPort uint32
+}
+
+// LocalAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
+func (c Conn) LocalAddr() net.Addr { return &vsock.Addr{ContextID: vsock.Host, Port: c.HostPort} }
+
+// RemoteAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
+func (c Conn) RemoteAddr() net.Addr { return &vsock.Addr{ContextID: GuestCID, Port: c.GuestPort} }
 
 // Listener is a net.Listener that queues a guest's connections for Accept. Drivers
 // return one from Listen.

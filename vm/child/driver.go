@@ -25,8 +25,6 @@ const (
 	leaveTimeout = 10 * time.Second
 	// backlog is how many connections of a guest wait for Accept.
 	backlog = 128
-	// guestCID is the guest's vsock address in the addresses of connections.
-	guestCID = 3
 
 	stuckAdvice = "End the process of its virtual machine by hand."
 )
@@ -42,7 +40,7 @@ type Driver struct {
 
 // New implements vm.Driver. It starts the process.
 func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
-	m := &machine{name: cfg.Name, cmd: d.Command(), exited: make(chan struct{}), running: make(chan struct{}), listeners: map[uint64]*vm.Listener{}}
+	m := &machine{name: cfg.Name, cmd: d.Command(), exited: make(chan struct{}), queues: map[uint64]*vm.Listener{}}
 	m.Base = vm.NewBase(cfg.Name, m, sockets{m}, stuckAdvice)
 	if err := m.spawn(cfg.NIC); err != nil {
 		return nil, fault.New(fault.Unavailable, "start the machine's process", cfg.Name, err)
@@ -75,18 +73,16 @@ type machine struct {
 	name   string
 	cmd    *exec.Cmd
 	client *rpc.Client
-	files  *descriptors
-	calls  atomic.Uint64
+	conns  *net.UnixConn
+	ids    atomic.Uint64 // of queues
 
-	running  chan struct{} // closed when its processors run
 	exited   chan struct{} // closed when the process has ended
 	released sync.Once
 	forced   sync.Once
 
-	mu        sync.Mutex
-	outcome   error // why the machine ended, as the child has said
-	closed    bool
-	listeners map[uint64]*vm.Listener
+	mu      sync.Mutex
+	outcome error                   // why the machine ended, as the child has said
+	queues  map[uint64]*vm.Listener // nil when there are no more connections
 }
 
 var _ vm.Machine = (*machine)(nil)
@@ -98,22 +94,22 @@ func (m *machine) spawn(nic *os.File) error {
 		return err
 	}
 	defer theirCalls.Close()
-	files, theirFiles, err := socketPair()
+	conns, theirConns, err := socketPair()
 	if err != nil {
 		calls.Close()
 		return err
 	}
-	defer theirFiles.Close()
-	m.cmd.ExtraFiles = []*os.File{theirCalls, theirFiles}
+	defer theirConns.Close()
+	m.cmd.ExtraFiles = []*os.File{theirCalls, theirConns}
 	if nic != nil {
 		m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, nic)
 	}
 	if err := m.cmd.Start(); err != nil {
-		return errors.Join(err, calls.Close(), files.Close())
+		return errors.Join(err, calls.Close(), conns.Close())
 	}
 	m.client = rpc.NewClientWithCodec(jsonrpc.NewClientCodec(calls))
-	m.files = newDescriptors(files.(*net.UnixConn))
-	go m.files.receive()
+	m.conns = conns.(*net.UnixConn)
+	go m.receive()
 	go func() {
 		_ = m.cmd.Wait() // the machine's end says more
 		close(m.exited)
@@ -121,7 +117,7 @@ func (m *machine) spawn(nic *os.File) error {
 	return nil
 }
 
-// call calls the child. If the context ends first, the child is told, and the answer is dropped.
+// call calls the child. If the context ends first, the answer is dropped.
 func (m *machine) call(ctx context.Context, method string, args any, r *Answer) error {
 	pending := m.client.Go(service+"."+method, args, r, make(chan *rpc.Call, 1))
 	select {
@@ -131,19 +127,6 @@ func (m *machine) call(ctx context.Context, method string, args any, r *Answer) 
 		}
 		return r.Failure.err()
 	case <-ctx.Done():
-		id := args
-		if dial, ok := args.(DialArgs); ok {
-			id = dial.Call
-		}
-		m.client.Go(service+".Cancel", id, &Answer{}, make(chan *rpc.Call, 1))
-		go func() { // close a connection that comes too late
-			<-pending.Done
-			if r.Descriptor != 0 && pending.Error == nil {
-				if c, err := m.files.take(r.Descriptor); err == nil {
-					c.Close()
-				}
-			}
-		}()
 		return ctx.Err()
 	}
 }
@@ -154,7 +137,7 @@ func (m *machine) Start(ctx context.Context) error {
 	err := m.Launch(op, func() error {
 		go m.follow()
 		go func() {
-			err := m.call(context.Background(), "Start", m.calls.Add(1), &Answer{})
+			err := m.call(context.Background(), "Start", nothing{}, &Answer{})
 			m.mu.Lock()
 			m.outcome = cmp.Or(m.outcome, err)
 			m.mu.Unlock()
@@ -164,14 +147,7 @@ func (m *machine) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-m.running:
-		return nil
-	case <-m.Done():
-		return m.FailedStart(op)
-	case <-ctx.Done():
-		return m.AbortStart(op, fault.Wrap(op, m.name, ctx.Err()))
-	}
+	return m.AwaitStart(ctx, op, "")
 }
 
 // follow tracks the machine's state until its process has ended.
@@ -188,8 +164,8 @@ func (m *machine) follow() {
 			m.Warn(w)
 		}
 		known = Known{answer.State, len(answer.Warnings)}
-		if known.State == vm.Running && m.Started() {
-			close(m.running)
+		if known.State == vm.Running {
+			m.Started()
 		}
 		if answer.Over {
 			m.mu.Lock()
@@ -215,7 +191,7 @@ func (m *machine) ForceOff() bool {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 			defer cancel()
-			if m.call(ctx, "Kill", m.calls.Add(1), &Answer{}) != nil {
+			if m.call(ctx, "Kill", nothing{}, &Answer{}) != nil {
 				_ = m.cmd.Process.Kill()
 			}
 		}()
@@ -234,7 +210,7 @@ func (m *machine) Release() {
 			_ = m.cmd.Process.Kill()
 			<-m.exited
 		}
-		_ = m.files.conn.Close()
+		_ = m.conns.Close()
 	})
 }
 
@@ -247,7 +223,7 @@ func (m *machine) RequestStop(ctx context.Context) error {
 	if m.State() != vm.Running {
 		return m.StateError(op)
 	}
-	if err := m.call(ctx, "RequestStop", m.calls.Add(1), &Answer{}); err != nil {
+	if err := m.call(ctx, "RequestStop", nothing{}, &Answer{}); err != nil {
 		return fault.Wrap(op, m.name, err)
 	}
 	return nil
@@ -258,69 +234,62 @@ type sockets struct{ m *machine }
 
 // Dial implements vm.Sockets.
 func (s sockets) Dial(ctx context.Context, port uint32) (net.Conn, error) {
-	answer := &Answer{}
-	if err := s.m.call(ctx, "Dial", DialArgs{s.m.calls.Add(1), port}, answer); err != nil {
+	id, queue := s.m.expect(port, 1, func(uint64) {})
+	defer queue.Close() // so that a connection that comes too late is closed
+	args := DialArgs{ID: id, Port: port}
+	args.Deadline, _ = ctx.Deadline()
+	if err := s.m.call(ctx, "Dial", args, &Answer{}); err != nil {
 		return nil, cmp.Or(errors.Unwrap(err), err) // Base adds the rest
 	}
-	return s.m.adopt(answer)
-}
-
-// adopt returns the connection that an answer speaks of.
-func (m *machine) adopt(a *Answer) (net.Conn, error) {
-	c, err := m.files.take(a.Descriptor)
-	if err != nil {
-		return nil, err
-	}
-	return conn{c.(*net.UnixConn), a.HostPort, a.GuestPort}, nil
+	return queue.Accept()
 }
 
 // Listen implements vm.Sockets.
 func (s sockets) Listen(port uint32) (net.Listener, error) {
-	id := s.m.calls.Add(1)
+	id, queue := s.m.expect(port, backlog, func(id uint64) {
+		_ = s.m.call(context.Background(), "Unlisten", id, &Answer{}) // fails if the process is gone
+	})
 	if err := s.m.call(context.Background(), "Listen", ListenArgs{id, port}, &Answer{}); err != nil {
-		return nil, cmp.Or(errors.Unwrap(err), err) // Base adds the rest
+		queue.Close()
+		return nil, cmp.Or(errors.Unwrap(err), err)
 	}
-	l := vm.NewListener(&vsock.Addr{ContextID: vsock.Host, Port: port}, backlog, func() error {
-		s.m.mu.Lock()
-		delete(s.m.listeners, id)
-		s.m.mu.Unlock()
-		if err := s.m.call(context.Background(), "Unlisten", id, &Answer{}); err != nil && !s.m.isOver() {
-			return err
-		}
+	return queue, nil
+}
+
+// expect returns a queue for the connections that the child sends under an ID.
+func (m *machine) expect(port uint32, backlog int, release func(id uint64)) (uint64, *vm.Listener) {
+	id := m.ids.Add(1)
+	queue := vm.NewListener(&vsock.Addr{ContextID: vsock.Host, Port: port}, backlog, func() error {
+		m.mu.Lock()
+		delete(m.queues, id)
+		m.mu.Unlock()
+		release(id)
 		return nil
 	})
-	s.m.mu.Lock()
-	over := s.m.closed
-	if !over {
-		s.m.listeners[id] = l
-	}
-	s.m.mu.Unlock()
-	if over {
-		l.Close()
-		return nil, net.ErrClosed
-	}
-	go s.m.accept(id, l)
-	return l, nil
-}
-
-func (m *machine) isOver() bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.closed
+	closed := m.queues == nil
+	if !closed {
+		m.queues[id] = queue
+	}
+	m.mu.Unlock()
+	if closed {
+		queue.Close()
+	}
+	return id, queue
 }
 
-// accept queues the guest's connections to a listener.
-func (m *machine) accept(id uint64, l *vm.Listener) {
+// receive queues the connections that the child sends, until it has ended.
+func (m *machine) receive() {
 	for {
-		answer := &Answer{}
-		if m.call(context.Background(), "Accept", id, answer) != nil {
-			return
-		}
-		c, err := m.adopt(answer)
+		id, c, err := receiveConn(m.conns)
 		if err != nil {
+			_ = sockets{m}.Close()
 			return
 		}
-		if !l.Offer(c) {
+		m.mu.Lock()
+		queue := m.queues[id]
+		m.mu.Unlock()
+		if queue == nil || !queue.Offer(c) {
 			c.Close()
 		}
 	}
@@ -329,24 +298,11 @@ func (m *machine) accept(id uint64, l *vm.Listener) {
 // Close implements vm.Sockets.
 func (s sockets) Close() error {
 	s.m.mu.Lock()
-	s.m.closed = true
-	listeners := s.m.listeners
-	s.m.listeners = nil
+	queues := s.m.queues
+	s.m.queues = nil
 	s.m.mu.Unlock()
-	for _, l := range listeners {
-		l.Close()
+	for _, queue := range queues {
+		queue.Close()
 	}
 	return nil
 }
-
-// conn is a connection with vsock addresses.
-type conn struct {
-	*net.UnixConn
-	host, guest uint32 // ports
-}
-
-// LocalAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
-func (c conn) LocalAddr() net.Addr { return &vsock.Addr{ContextID: vsock.Host, Port: c.host} }
-
-// RemoteAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
-func (c conn) RemoteAddr() net.Addr { return &vsock.Addr{ContextID: guestCID, Port: c.guest} }

@@ -10,11 +10,9 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/mdlayher/vsock"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
@@ -31,36 +29,26 @@ func Serve(d vm.Driver) error {
 		return err
 	}
 	defer calls.Close()
-	files, err := inherited(descriptorsFD)
+	conns, err := inherited(connsFD)
 	if err != nil {
 		return err
 	}
-	defer files.Close()
+	defer conns.Close()
 	debug.SetTraceback("crash") // else macOS writes no crash report
 
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s := &Machine{driver: d, ctx: ctx, cancel: cancel, files: files.(*net.UnixConn), cancels: map[uint64]context.CancelFunc{}, listeners: map[uint64]net.Listener{}}
+	s := &Machine{driver: d, ctx: ctx, conns: conns.(*net.UnixConn), listeners: map[uint64]net.Listener{}}
 	server := rpc.NewServer()
 	if err := server.RegisterName(service, s); err != nil {
 		return err
 	}
-	server.ServeCodec(jsonrpc.NewServerCodec(ending{calls, s.end})) // until the parent closes it or is gone
+	server.ServeCodec(jsonrpc.NewServerCodec(ending{calls, cancel})) // until the parent closes it or is gone
 	if s.machine == nil {
 		return nil
 	}
 	return s.machine.Close()
-}
-
-// end ends all calls that run: the parent is gone.
-func (s *Machine) end() {
-	s.cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.listeners {
-		_ = l.Close()
-	}
 }
 
 // ending calls a function when there is nothing more to read.
@@ -89,14 +77,11 @@ func inherited(fd uintptr) (net.Conn, error) {
 type Machine struct {
 	driver vm.Driver
 	ctx    context.Context // ends with the parent
-	cancel context.CancelFunc
-	files  *net.UnixConn
-	tokens atomic.Uint64
+	conns  *net.UnixConn
 
 	machine vm.Machine // set by New, before other calls
 
 	mu        sync.Mutex
-	cancels   map[uint64]context.CancelFunc
 	listeners map[uint64]net.Listener
 }
 
@@ -112,23 +97,19 @@ func (s *Machine) New(cfg *vm.Config, r *Answer) error {
 }
 
 // Start starts the machine.
-func (s *Machine) Start(call uint64, r *Answer) error {
-	ctx, done := s.cancelable(call)
-	defer done()
-	r.Failure = newFailure(s.machine.Start(ctx))
+func (s *Machine) Start(_ nothing, r *Answer) error {
+	r.Failure = newFailure(s.machine.Start(s.ctx))
 	return nil
 }
 
 // RequestStop presses the power button.
-func (s *Machine) RequestStop(call uint64, r *Answer) error {
-	ctx, done := s.cancelable(call)
-	defer done()
-	r.Failure = newFailure(s.machine.RequestStop(ctx))
+func (s *Machine) RequestStop(_ nothing, r *Answer) error {
+	r.Failure = newFailure(s.machine.RequestStop(s.ctx))
 	return nil
 }
 
 // Kill ends the machine. It may come before Start, which then fails.
-func (s *Machine) Kill(_ uint64, r *Answer) error {
+func (s *Machine) Kill(_ nothing, r *Answer) error {
 	r.Failure = newFailure(s.machine.Close())
 	return nil
 }
@@ -147,13 +128,18 @@ func (s *Machine) Follow(known Known, r *Answer) error {
 	return nil
 }
 
-// Dial connects to a port of the guest.
+// Dial connects to a port of the guest. A caller who gives up before the deadline closes the
+// connection that comes.
 func (s *Machine) Dial(args DialArgs, r *Answer) error {
-	ctx, done := s.cancelable(args.Call)
-	defer done()
+	ctx := s.ctx
+	if !args.Deadline.IsZero() {
+		limited, cancel := context.WithDeadline(ctx, args.Deadline)
+		defer cancel()
+		ctx = limited
+	}
 	c, err := s.machine.Dial(ctx, args.Port)
 	if err == nil {
-		err = s.pass(c, r)
+		err = s.pass(args.ID, c)
 	}
 	r.Failure = newFailure(err)
 	return nil
@@ -166,22 +152,11 @@ func (s *Machine) Listen(args ListenArgs, r *Answer) error {
 		s.mu.Lock()
 		s.listeners[args.ID] = l
 		s.mu.Unlock()
-	}
-	r.Failure = newFailure(err)
-	return nil
-}
-
-// Accept returns the next connection to a listener.
-func (s *Machine) Accept(id uint64, r *Answer) error {
-	s.mu.Lock()
-	l := s.listeners[id]
-	s.mu.Unlock()
-	err := net.ErrClosed
-	if l != nil {
-		var c net.Conn
-		if c, err = l.Accept(); err == nil {
-			err = s.pass(c, r)
-		}
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				_ = s.pass(args.ID, c) // fails if the parent is gone
+			}
+		}()
 	}
 	r.Failure = newFailure(err)
 	return nil
@@ -199,49 +174,12 @@ func (s *Machine) Unlisten(id uint64, r *Answer) error {
 	return nil
 }
 
-// Cancel ends the context of a call.
-func (s *Machine) Cancel(call uint64, _ *Answer) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if cancel := s.cancels[call]; cancel != nil {
-		cancel()
-	}
-	return nil
-}
-
-func (s *Machine) cancelable(call uint64) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	s.mu.Lock()
-	s.cancels[call] = cancel
-	s.mu.Unlock()
-	return ctx, func() {
-		cancel()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.cancels, call)
-	}
-}
-
 // pass gives a connection to the parent. Afterwards it is the parent's alone.
-func (s *Machine) pass(c net.Conn, r *Answer) error {
+func (s *Machine) pass(id uint64, c net.Conn) error {
 	defer c.Close()
-	socket, ok := c.(interface{ File() (*os.File, error) })
+	socket, ok := c.(vm.Conn)
 	if !ok {
 		return fmt.Errorf("%T has no descriptor", c)
 	}
-	f, err := socket.File()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	r.Descriptor = s.tokens.Add(1)
-	r.HostPort, r.GuestPort = port(c.LocalAddr()), port(c.RemoteAddr())
-	return sendDescriptor(s.files, r.Descriptor, f)
-}
-
-func port(a net.Addr) uint32 {
-	if v, ok := a.(*vsock.Addr); ok {
-		return v.Port
-	}
-	return 0
+	return sendConn(s.conns, id, socket)
 }

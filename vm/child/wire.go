@@ -3,13 +3,14 @@
 package child
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"os"
-	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,11 +18,11 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// What the child inherits: JSON-RPC calls of the parent, the descriptors that its answers speak
-// of, and the machine's NIC if it has one.
+// What the child inherits: JSON-RPC calls of the parent, a socket to send connections to it, and
+// the machine's NIC if it has one.
 const (
 	callsFD = 3 + iota
-	descriptorsFD
+	connsFD
 	nicFD
 )
 
@@ -30,14 +31,10 @@ const service = "Machine"
 
 // Answer is what every call returns.
 type Answer struct {
-	Failure *failure `json:",omitempty"`
-	// Descriptor is the number under which a descriptor was sent, or 0.
-	Descriptor uint64 `json:",omitempty"`
-	// HostPort and GuestPort are the ports of a connection.
-	HostPort, GuestPort uint32   `json:",omitempty"`
-	State               vm.State `json:",omitempty"`
-	Over                bool     `json:",omitempty"` // the machine has ended, or never will start
-	Warnings            []string `json:",omitempty"`
+	Failure  *failure `json:",omitempty"`
+	State    vm.State `json:",omitempty"`
+	Over     bool     `json:",omitempty"` // the machine has ended, or never will start
+	Warnings []string `json:",omitempty"`
 }
 
 // Known is what the parent knows of a machine.
@@ -48,18 +45,22 @@ type Known struct {
 
 // DialArgs are the arguments of Dial.
 type DialArgs struct {
-	Call uint64 // for Cancel
-	Port uint32
+	ID       uint64 // under which to send the connection
+	Port     uint32
+	Deadline time.Time // or zero
 }
+
+// nothing are the arguments of calls that need none.
+type nothing = struct{}
 
 // ListenArgs are the arguments of Listen.
 type ListenArgs struct {
-	ID   uint64 // for Accept and Unlisten: a port may get another listener
+	ID   uint64 // under which to send connections, and for Unlisten
 	Port uint32
 }
 
 // failure carries an error with its kind and advice. Of wrapped errors it keeps only a system call's
-// number.
+// number, and that time was over.
 type failure struct {
 	Kind                       fault.Kind
 	Op, Subject, Cause, Advice string
@@ -92,20 +93,23 @@ func (f *failure) err() error {
 func (f *failure) cause() error {
 	switch {
 	case f.Errno != 0:
-		return errno{f.Cause, f.Errno}
+		return known{f.Cause, f.Errno}
+	case f.Kind == fault.Timeout:
+		return known{f.Cause, context.DeadlineExceeded}
 	case f.Cause == "":
 		return nil
 	}
 	return errors.New(f.Cause)
 }
 
-type errno struct {
-	text   string
-	number syscall.Errno
+// known is an error of the other process that wraps one that this process knows.
+type known struct {
+	text string
+	is   error
 }
 
-func (e errno) Error() string { return e.text }
-func (e errno) Unwrap() error { return e.number }
+func (e known) Error() string { return e.text }
+func (e known) Unwrap() error { return e.is }
 
 // socketPair returns a connection and a file for the other process.
 func socketPair() (net.Conn, *os.File, error) {
@@ -135,87 +139,53 @@ func filePair() (near, far *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "child"), os.NewFile(uintptr(fds[1]), "child"), nil
 }
 
-// tokenSize is the size of the number that is sent with each descriptor.
-const tokenSize = 8
+// header comes with each connection's descriptor.
+type header struct {
+	ID                  uint64 // of a DialArgs or ListenArgs
+	HostPort, GuestPort uint32
+}
 
-// sendDescriptor sends a file's descriptor under a number.
-func sendDescriptor(c *net.UnixConn, token uint64, f *os.File) error {
-	_, _, err := c.WriteMsgUnix(binary.LittleEndian.AppendUint64(nil, token), unix.UnixRights(int(f.Fd())), nil)
+func sendConn(to *net.UnixConn, id uint64, c vm.Conn) error {
+	f, err := c.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	message, err := binary.Append(nil, binary.LittleEndian, header{id, c.HostPort, c.GuestPort})
+	if err != nil {
+		return err
+	}
+	_, _, err = to.WriteMsgUnix(message, unix.UnixRights(int(f.Fd())), nil)
 	return err
 }
 
-// descriptors receives descriptors and keeps them until they are taken.
-type descriptors struct {
-	conn *net.UnixConn
-
-	mu    sync.Mutex
-	came  *sync.Cond
-	files map[uint64]*os.File
-	ended bool
-}
-
-func newDescriptors(c *net.UnixConn) *descriptors {
-	d := &descriptors{conn: c, files: map[uint64]*os.File{}}
-	d.came = sync.NewCond(&d.mu)
-	return d
-}
-
-// receive runs until the other process ends.
-func (d *descriptors) receive() {
-	for {
-		token, f, err := d.next()
-		d.mu.Lock()
-		if err != nil {
-			d.ended = true
-			for _, f := range d.files {
-				f.Close()
-			}
-			d.mu.Unlock()
-			d.came.Broadcast()
-			return
-		}
-		d.files[token] = f
-		d.mu.Unlock()
-		d.came.Broadcast()
-	}
-}
-
-func (d *descriptors) next() (uint64, *os.File, error) {
-	message, rights := make([]byte, tokenSize), make([]byte, unix.CmsgSpace(4))
-	n, oob, _, _, err := d.conn.ReadMsgUnix(message, rights)
+func receiveConn(from *net.UnixConn) (id uint64, c vm.Conn, err error) {
+	var h header
+	message, rights := make([]byte, binary.Size(h)), make([]byte, unix.CmsgSpace(4))
+	n, oob, _, _, err := from.ReadMsgUnix(message, rights)
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
 	if err == nil {
-		_, err = io.ReadFull(d.conn, message[n:])
+		_, err = io.ReadFull(from, message[n:])
 	}
 	if err != nil {
-		return 0, nil, err
+		return 0, c, err
 	}
+	_, _ = binary.Decode(message, binary.LittleEndian, &h)
 	messages, err := unix.ParseSocketControlMessage(rights[:oob])
 	if err != nil || len(messages) != 1 {
-		return 0, nil, errors.New("a message without a descriptor")
+		return 0, c, errors.New("a message without a descriptor")
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return 0, nil, errors.New("a message without a descriptor")
+		return 0, c, errors.New("a message without a descriptor")
 	}
-	return binary.LittleEndian.Uint64(message), os.NewFile(uintptr(fds[0]), "vsock"), nil
-}
-
-// take waits for a descriptor and returns it as a connection.
-func (d *descriptors) take(token uint64) (net.Conn, error) {
-	d.mu.Lock()
-	for d.files[token] == nil && !d.ended {
-		d.came.Wait()
-	}
-	f := d.files[token]
-	delete(d.files, token)
-	ended := d.ended
-	d.mu.Unlock()
-	if ended {
-		return nil, net.ErrClosed
-	}
+	f := os.NewFile(uintptr(fds[0]), "vsock")
 	defer f.Close()
-	return net.FileConn(f)
+	socket, err := net.FileConn(f)
+	if err != nil {
+		return 0, c, err
+	}
+	return h.ID, vm.Conn{UnixConn: socket.(*net.UnixConn), HostPort: h.HostPort, GuestPort: h.GuestPort}, nil
 }

@@ -18,10 +18,6 @@ import (
 	"osaurus-sandbox/vm/qemu/vsock"
 )
 
-// guestCID is the guest's vsock address. All machines use the same, since no other process can
-// reach their devices.
-const guestCID = 3
-
 // backend is a virtio device that this process serves to QEMU.
 type backend struct {
 	device
@@ -38,7 +34,7 @@ type device interface {
 // newBackends creates a machine's vsock device and a device for each share. It also returns the
 // vsock device separately.
 func newBackends(cfg *vm.Config, opts fs.Options) ([]backend, *vsock.Device, error) {
-	socket := vsock.New(guestCID)
+	socket := vsock.New(vm.GuestCID)
 	all := []backend{{socket, "vsock", "vhost-user-vsock-pci"}}
 	for _, s := range cfg.Shares {
 		d, err := fs.New(s, opts)

@@ -4,7 +4,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,32 +13,15 @@ import (
 const settle = 30 * time.Second
 
 // leaks counts goroutines and descriptors.
-type leaks struct {
-	goroutines, files int
-	lasting           []string // as in Suite
-}
+type leaks struct{ goroutines, files int }
 
 // watchLeaks counts what is there. Until the test ends nothing is collected, since Go closes a lost
 // file when it collects it.
-func (r *run) watchLeaks(t *testing.T) leaks {
+func watchLeaks(t *testing.T) leaks {
 	runtime.GC()
 	percent := debug.SetGCPercent(-1)
 	t.Cleanup(func() { debug.SetGCPercent(percent) })
-	return leaks{goroutines(r.Lasting), openFiles(t), r.Lasting}
-}
-
-// goroutines counts the goroutines that are not in one of these functions.
-func goroutines(but []string) int {
-	if len(but) == 0 {
-		return runtime.NumGoroutine()
-	}
-	n := 0
-	for g := range strings.SplitSeq(stacks(), "\n\n") {
-		if !slices.ContainsFunc(but, func(name string) bool { return strings.Contains(g, name+"(") }) {
-			n++
-		}
-	}
-	return n
+	return leaks{runtime.NumGoroutine(), openFiles(t)}
 }
 
 func stacks() string {
@@ -50,7 +32,7 @@ func stacks() string {
 func (l leaks) check(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(settle); ; time.Sleep(20 * time.Millisecond) {
-		now := leaks{goroutines(l.lasting), openFiles(t), nil}
+		now := leaks{runtime.NumGoroutine(), openFiles(t)}
 		if now.goroutines <= l.goroutines && now.files <= l.files {
 			return
 		}

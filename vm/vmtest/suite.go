@@ -18,9 +18,6 @@ const soon = 30 * time.Second
 type Suite struct {
 	Driver vm.Driver
 	Arch   vm.Arch
-	// Lasting lists functions of other modules, such as "net.(*Listener).Accept", in which
-	// goroutines leak that the driver cannot end.
-	Lasting []string
 }
 
 // run is one pass of the suite.
@@ -51,7 +48,7 @@ func Run(t *testing.T, s Suite) {
 		{"PowerButton", r.testPowerButton},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			leaks := r.watchLeaks(t)
+			leaks := watchLeaks(t)
 			t.Run("machine", part.test) // ends when its machines are closed
 			leaks.check(t)
 		})

@@ -7,16 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/Code-Hex/vz/v3"
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 
-// Driver implements vm.Driver. The zero value is ready to use.
+// Driver implements vm.Driver. The zero value is ready to use. A process has one machine: the NIC
+// is the machine's, and connections and what vz leaks end with the process.
 type Driver struct{}
 
 var _ vm.Driver = (*Driver)(nil)
@@ -36,29 +35,12 @@ func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.NIC, err = duplicate(cfg.NIC); err != nil {
-		line.close()
-		return nil, err
-	}
 	m, err := newMachine(&cfg, line)
 	if err != nil {
 		line.close()
-		_ = cfg.NIC.Close()
 		return nil, err
 	}
 	return m, nil
-}
-
-// duplicate returns a file that stays open when the caller closes its own. Nil stays nil.
-func duplicate(f *os.File) (*os.File, error) {
-	if f == nil {
-		return nil, nil
-	}
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, explain("use network device", f.Name(), err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // checkLimits checks a machine's size against the framework's limits on this Mac.
@@ -106,7 +88,7 @@ func newMachine(cfg *vm.Config, line *serial) (*machine, error) {
 	}
 	m := &machine{
 		name: cfg.Name, apple: apple, hardware: hardware, serial: line, nic: cfg.NIC, disconnects: disconnects,
-		sockets: newSwitchboard(apple, sockets[0]), running: make(chan struct{}), gone: make(chan struct{}),
+		sockets: newSwitchboard(sockets[0]), gone: make(chan struct{}),
 	}
 	m.Base = vm.NewBase(cfg.Name, m, m.sockets, "End its process com.apple.Virtualization.VirtualMachine in Activity Monitor.")
 	return m, nil

@@ -35,13 +35,12 @@ type machine struct {
 	apple    *vz.VirtualMachine
 	hardware *vz.VirtualMachineConfiguration
 	serial   *serial
-	nic      *os.File // or nil; vz only stores its number
+	nic      *os.File // or nil; vz only stores its number, so it is kept from being collected
 	sockets  *switchboard
 
 	disconnects <-chan *vz.DisconnectedError // of the NIC
 
-	running  chan struct{} // closed when its processors run
-	powered  atomic.Bool   // the framework has started it
+	powered  atomic.Bool // the framework has started it
 	forceOff sync.Once
 	gone     chan struct{} // closed when it has ended
 }
@@ -59,14 +58,7 @@ func (m *machine) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-m.running:
-		return nil
-	case <-m.Done():
-		return m.FailedStart(op)
-	case <-ctx.Done():
-		return m.AbortStart(op, fault.Wrap(op, m.name, ctx.Err()).Advise(noAnswerAdvice))
-	}
+	return m.AwaitStart(ctx, op, noAnswerAdvice)
 }
 
 // follow tracks a started machine until its end. It is the only reader of the
@@ -86,9 +78,7 @@ func (m *machine) follow(op string, powered <-chan error) {
 		case s := <-changes:
 			switch s {
 			case vz.VirtualMachineStateRunning:
-				if m.Started() {
-					close(m.running)
-				}
+				m.Started()
 			case vz.VirtualMachineStateStopped:
 				ended = true
 			case vz.VirtualMachineStateError:
@@ -141,7 +131,6 @@ func (m *machine) stop() {
 func (m *machine) Release() {
 	_ = m.sockets.Close()
 	m.serial.close()
-	_ = m.nic.Close()
 }
 
 // Stalled returns nil: the framework does not pause machines by itself.

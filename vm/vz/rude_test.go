@@ -7,9 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -54,7 +52,7 @@ type addressed struct{ net.Conn }
 
 func (addressed) LocalAddr() net.Addr { return &vsock.Addr{ContextID: vsock.Host, Port: 77} }
 
-func newEchoes(t *testing.T, apple *vz.VirtualMachine) (*switchboard, *echoes) {
+func newEchoes(t *testing.T) (*switchboard, *echoes) {
 	t.Helper()
 	if err := giveDuplicates(); err != nil {
 		t.Fatal(err)
@@ -63,7 +61,7 @@ func newEchoes(t *testing.T, apple *vz.VirtualMachine) (*switchboard, *echoes) {
 	if err := attachDevice(d, e); err != nil {
 		t.Fatal(err)
 	}
-	s := newSwitchboard(apple, d)
+	s := newSwitchboard(d)
 	t.Cleanup(func() { s.Close() })
 	return s, e
 }
@@ -101,7 +99,7 @@ func eventually(t *testing.T, what string, happened func() bool) {
 
 // The stand-in panics when a connection's descriptor is closed twice. None may stay open.
 func TestDescriptors(t *testing.T) {
-	s, _ := newEchoes(t, nil)
+	s, _ := newEchoes(t)
 	echo(t, s) // opens what stays open, such as the poller
 	eventually(t, "the framework keeps its descriptor", func() bool { n := openFiles(); time.Sleep(10 * time.Millisecond); return n == openFiles() })
 	before := openFiles()
@@ -116,7 +114,7 @@ func TestDescriptors(t *testing.T) {
 func TestUnanswered(t *testing.T) {
 	t.Setenv("VZ_STANDIN_RUDE", "mute")
 	for _, closed := range []bool{false, true} { // before the answers
-		s, e := newEchoes(t, nil)
+		s, e := newEchoes(t)
 		before := openFiles()
 		for range 2 {
 			echo(t, s)
@@ -131,27 +129,6 @@ func TestUnanswered(t *testing.T) {
 			return s.pending == 0 && openFiles() <= before
 		})
 	}
-}
-
-// A connection keeps the framework's machine, which it needs, from being collected.
-func TestMachineOfConnection(t *testing.T) {
-	var collected atomic.Bool
-	apple := new(vz.VirtualMachine)
-	runtime.AddCleanup(apple, func(b *atomic.Bool) { b.Store(true) }, &collected)
-	s, _ := newEchoes(t, apple)
-	c, err := s.Dial(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	apple = nil
-	for range 20 {
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond) // cleanups run in the background
-	}
-	if collected.Load() {
-		t.Error("the machine of an open connection was collected")
-	}
-	runtime.KeepAlive(c)
 }
 
 func TestDisconnectedNetwork(t *testing.T) {

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// guestCID is the vsock address that the framework gives every guest.
-	guestCID = 3
 	// redial is the pause between connection attempts to a booting guest.
 	redial = 20 * time.Millisecond
 	// firstPatience is how long Dial waits for the framework's answer before it makes
@@ -38,7 +36,6 @@ const (
 
 // switchboard is the host's side of a machine's vsock device.
 type switchboard struct {
-	apple  *vz.VirtualMachine // owns the device: connections keep it reachable
 	device *vz.VirtioSocketDevice
 	closed chan struct{}
 
@@ -47,11 +44,10 @@ type switchboard struct {
 	over      bool
 	answered  bool // a connection has been made in either direction
 	listeners map[uint32]*vm.Listener
-	conns     map[*conn]struct{}
 }
 
-func newSwitchboard(m *vz.VirtualMachine, d *vz.VirtioSocketDevice) *switchboard {
-	return &switchboard{apple: m, device: d, closed: make(chan struct{}), listeners: map[uint32]*vm.Listener{}, conns: map[*conn]struct{}{}}
+func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
+	return &switchboard{device: d, closed: make(chan struct{}), listeners: map[uint32]*vm.Listener{}}
 }
 
 // Dial connects to a port of the guest. The framework does not tell a refused
@@ -97,7 +93,7 @@ func (s *switchboard) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 
 // answer is the outcome of an attempt to connect.
 type answer struct {
-	c   *conn
+	c   vm.Conn
 	err error
 }
 
@@ -114,7 +110,7 @@ func (s *switchboard) attempt(port uint32, answers chan<- answer, over <-chan st
 		s.mu.Lock()
 		s.pending--
 		s.mu.Unlock()
-		var c *conn
+		var c vm.Conn
 		if err == nil {
 			c, err = s.adopt(inner, inner.SourcePort(), inner.DestinationPort())
 		}
@@ -145,22 +141,20 @@ func (s *switchboard) hasAnswered() bool {
 	return s.answered
 }
 
-// adopt wraps and registers a connection of the framework.
-func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32) (*conn, error) {
+// adopt takes a connection of the framework.
+func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32) (vm.Conn, error) {
 	socket, err := socketOf(inner)
 	if err != nil {
-		return nil, errors.Join(err, inner.Close())
+		return vm.Conn{}, errors.Join(err, inner.Close())
 	}
-	c := &conn{UnixConn: socket, board: s, host: host, guest: guest}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		socket.Close()
-		return nil, net.ErrClosed
+		return vm.Conn{}, net.ErrClosed
 	}
 	s.answered = true
-	s.conns[c] = struct{}{}
-	return c, nil
+	return vm.Conn{UnixConn: socket, HostPort: host, GuestPort: guest}, nil
 }
 
 // socketOf returns the socket of the framework, which vz does not export: with it, a
@@ -221,8 +215,8 @@ func (s *switchboard) receive(inner *vz.VirtioSocketListener, l *vm.Listener) {
 	}
 }
 
-// Close closes all connections and listeners, since the framework may leave them open
-// when the machine ends.
+// Close closes all listeners, since the framework may leave them open when the machine
+// ends. Connections end with the process.
 func (s *switchboard) Close() error {
 	s.mu.Lock()
 	if s.over {
@@ -231,36 +225,11 @@ func (s *switchboard) Close() error {
 	}
 	s.over = true
 	close(s.closed)
-	listeners, conns := s.listeners, s.conns
-	s.listeners, s.conns = nil, nil
+	listeners := s.listeners
+	s.listeners = nil
 	s.mu.Unlock()
 	for _, l := range listeners {
 		l.Close()
 	}
-	for c := range conns {
-		c.UnixConn.Close()
-	}
 	return nil
-}
-
-// conn is a connection with vsock addresses. The framework's have none.
-type conn struct {
-	*net.UnixConn
-	board       *switchboard
-	host, guest uint32 // ports
-}
-
-var _ net.Conn = (*conn)(nil)
-
-// LocalAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
-func (c *conn) LocalAddr() net.Addr { return &vsock.Addr{ContextID: vsock.Host, Port: c.host} }
-
-// RemoteAddr implements net.Conn. It is a *vsock.Addr of mdlayher/vsock.
-func (c *conn) RemoteAddr() net.Addr { return &vsock.Addr{ContextID: guestCID, Port: c.guest} }
-
-func (c *conn) Close() error {
-	c.board.mu.Lock()
-	delete(c.board.conns, c)
-	c.board.mu.Unlock()
-	return c.UnixConn.Close()
 }

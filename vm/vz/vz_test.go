@@ -14,17 +14,6 @@ import (
 	"osaurus-sandbox/vm/vz"
 )
 
-func TestConformance(t *testing.T) {
-	vmtest.Run(t, vmtest.Suite{
-		Driver: &vz.Driver{}, Arch: vz.NativeArch(),
-		// Leaks of vz v3.7.1: see switchboard.receive, and the channels of each machine.
-		Lasting: []string{
-			"vz/v3.(*VirtioSocketListener).AcceptVirtioSocketConnection",
-			"go-infinity-channel.(*Channel[...]).infiniteBuffer",
-		},
-	})
-}
-
 // The framework does not report a kernel panic, so the driver must find it on the console.
 func TestKernelPanic(t *testing.T) {
 	g := vmtest.Boot(t, &vz.Driver{}, vmtest.BuildImage(t, vz.NativeArch()).Config(t))
