@@ -9,11 +9,11 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// crashAge is how long a crash is worth a look.
+// crashAge is how long crash reports are shown.
 const crashAge = 7 * 24 * time.Hour
 
-// CrashReports returns the paths of what this system has kept of recent crashes of the daemon, of
-// machines and of the framework that runs them.
+// CrashReports returns the paths of recent crash reports of the daemon, of machines and of Apple's
+// framework.
 func CrashReports() []string {
 	home, _ := os.UserHomeDir() // without one, there is no such folder
 	var recent []string

@@ -59,8 +59,8 @@ type ListenArgs struct {
 	Port uint32
 }
 
-// failure carries an error with its kind and advice. Of wrapped errors it keeps only a system call's
-// number, and that time was over.
+// failure carries an error with its kind and advice. Of wrapped errors it keeps only the number of a
+// system call's, and whether it was a timeout.
 type failure struct {
 	Kind                       fault.Kind
 	Op, Subject, Cause, Advice string

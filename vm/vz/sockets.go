@@ -157,8 +157,8 @@ func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32
 	return vm.Conn{UnixConn: socket, HostPort: host, GuestPort: guest}, nil
 }
 
-// socketOf returns the socket of the framework, which vz does not export: with it, a
-// connection can be given to another process.
+// socketOf returns the socket of a connection, so that it can be given to another process. vz does
+// not export it.
 func socketOf(c *vz.VirtioSocketConnection) (*net.UnixConn, error) {
 	field := reflect.ValueOf(c).Elem().FieldByName("rawConn")
 	if field.IsValid() && field.Type() == reflect.TypeFor[net.Conn]() {
