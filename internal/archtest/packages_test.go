@@ -22,11 +22,11 @@ const root = "../.."
 const (
 	maxFileLines     = 450
 	maxFunctionLines = 80
-	maxPackages      = 94 // of program, without tests and generated code; raise it for a new capability
+	maxPackages      = 95 // of program, without tests and generated code; raise it for a new capability
 )
 
 // order lists the top-level folders. A package imports only from its own folder and from folders further down.
-var order = []string{"bench", "cmd", "control", "supervisor", "plugins", "tools", "bridge", "secrets", "guest", "network", "vm", "engine", "config", "internal"}
+var order = []string{"bench", "cmd", "control", "supervisor", "plugins", "tools", "history", "bridge", "secrets", "guest", "network", "vm", "engine", "config", "internal"}
 
 // mayImport narrows the order for folders that must stay small or independent.
 var mayImport = map[string][]string{
