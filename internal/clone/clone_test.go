@@ -1,0 +1,195 @@
+package clone_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/clone"
+)
+
+func root(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	r, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSparse copies a file of 10 GB with data at its beginning, in its middle and at its end.
+func TestSparse(t *testing.T) {
+	const size, middle = 10 << 30, 5<<30 + 123
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "disk"))
+	must(t, err)
+	defer f.Close()
+	must(t, f.Truncate(size))
+	for _, at := range []int64{0, middle, size - 4} {
+		_, err := f.WriteAt([]byte("data"), at)
+		must(t, err)
+	}
+	var counted int64
+	must(t, clone.File(t.Context(), f, root(t, dir), "copy", func(n int64) { counted += n }))
+	info, err := os.Stat(filepath.Join(dir, "copy"))
+	must(t, err)
+	if info.Size() != size || clone.Allocated(info) > 1<<20 || counted > 1<<20 {
+		t.Errorf("the copy has %d bytes and takes %d, after %d were copied", info.Size(), clone.Allocated(info), counted)
+	}
+	c, err := os.Open(filepath.Join(dir, "copy"))
+	must(t, err)
+	defer c.Close()
+	for _, at := range []int64{0, middle, size - 4} {
+		b := make([]byte, 4)
+		if _, err := c.ReadAt(b, at); err != nil || string(b) != "data" {
+			t.Errorf("at %d: %q, %v", at, b, err)
+		}
+	}
+	empty := filepath.Join(dir, "empty")
+	must(t, os.WriteFile(empty, nil, 0o600))
+	must(t, os.Truncate(empty, 1<<20))
+	e, err := os.Open(empty)
+	must(t, err)
+	defer e.Close()
+	if list, err := clone.Extents(e, 1<<20); err != nil || len(list) > 0 && clone.Allocated(info) == 0 {
+		t.Errorf("extents of a hole: %v, %v", list, err)
+	}
+}
+
+// TestCancel leaves nothing of a copy that ended early.
+func TestCancel(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "f"), make([]byte, 9<<20), 0o600))
+	f, err := os.Open(filepath.Join(dir, "f"))
+	must(t, err)
+	defer f.Close()
+	if clone.Reflink(f, root(t, dir), "probe") == nil {
+		t.Skip("copies take no time on this file system")
+	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err = clone.File(ctx, f, root(t, dir), "copy", func(int64) { cancel(why) })
+	if !errors.Is(err, why) {
+		t.Errorf("File: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "copy")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part of the copy is left: %v", err)
+	}
+}
+
+func TestTree(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	at := func(name string) string { return filepath.Join(from, name) }
+	old := time.Unix(1e9, 5000)
+	must(t, os.MkdirAll(at("deep/"+strings.Repeat("d/", 40)), 0o755))
+	must(t, os.WriteFile(at("file\nwith \xff name"), []byte("content"), 0o644))
+	must(t, os.Link(at("file\nwith \xff name"), at("z-link")))
+	must(t, os.Symlink("/etc/passwd", at("out")))
+	must(t, os.Symlink("out", at("loop")))
+	must(t, os.WriteFile(at("secret"), []byte("mine"), 0o600))
+	must(t, os.Chmod(at("secret"), 0))
+	must(t, os.Mkdir(at("closed"), 0o700))
+	must(t, os.WriteFile(at("closed/in"), []byte("in"), 0o400))
+	must(t, os.Chmod(at("closed"), 0))
+	must(t, unix.Mkfifo(at("pipe"), 0o640))
+	attributes := unix.Setxattr(at("file\nwith \xff name"), "user.note", []byte("x\x00y"), 0)
+	must(t, os.Mkdir(at("read only"), 0o700))
+	must(t, os.WriteFile(at("read only/f"), nil, 0o755))
+	must(t, os.Chtimes(at("read only/f"), old, old))
+	must(t, os.Chtimes(at("read only"), old, old))
+	must(t, os.Chmod(at("read only"), 0o500))
+	sum, err := clone.Tree(t.Context(), root(t, from), root(t, to), nil)
+	must(t, err)
+	names := func(dir string) (list []string) {
+		must(t, clone.Walk(t.Context(), root(t, dir), func(n clone.Node) error {
+			mode := n.Mode()
+			line := strings.Join([]string{n.Path, mode.String(), n.Target, n.Link}, " | ")
+			if mode.Type() != fs.ModeSymlink && n.Path != "." {
+				line += n.ModTime().String()
+			}
+			list = append(list, line)
+			return nil
+		}))
+		return list
+	}
+	want, got := names(from), names(to)
+	if !slices.Equal(want, got) || int64(len(want)) != sum.Files {
+		t.Errorf("%d files\n%q\n%q", sum.Files, want, got)
+	}
+	b, err := os.ReadFile(filepath.Join(to, "z-link"))
+	if err != nil || string(b) != "content" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if value := make([]byte, 10); attributes == nil {
+		if n, err := unix.Getxattr(filepath.Join(to, "z-link"), "user.note", value); err != nil || !bytes.Equal(value[:n], []byte("x\x00y")) {
+			t.Errorf("attribute: %q, %v", value[:max(n, 0)], err)
+		}
+	}
+	for _, dir := range []string{from, to} {
+		must(t, os.Chmod(filepath.Join(dir, "closed"), 0o700))
+		must(t, os.Chmod(filepath.Join(dir, "read only"), 0o700))
+	}
+}
+
+// TestChangesMeanwhile replaces what was listed before it is opened.
+func TestChangesMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	name, r := filepath.Join(dir, "f"), root(t, dir)
+	for what, swap := range map[string]func() error{
+		"nothing": func() error { return nil },
+		"a link":  func() error { return os.Symlink("/etc/passwd", name) },
+		"a pipe":  func() error { return syscall.Mkfifo(name, 0o600) },
+		"another": func() error { return os.WriteFile(name, []byte("other"), 0o600) },
+	} {
+		must(t, os.WriteFile(name, []byte("mine"), 0o600))
+		keep, err := os.Open(name) // so that the inode is not used again
+		must(t, err)
+		must(t, clone.Walk(t.Context(), r, func(n clone.Node) error {
+			if n.Path == "." {
+				return nil
+			}
+			must(t, os.Remove(name))
+			must(t, swap())
+			if f, err := n.Open(r); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s is opened: %v, %v", what, f, err)
+			}
+			return nil
+		}))
+		_ = keep.Close()
+		_ = os.Remove(name)
+	}
+}
+
+func TestTooDeep(t *testing.T) {
+	dir := t.TempDir()
+	r := root(t, dir)
+	for range 258 {
+		must(t, r.Mkdir("new", 0o700))
+		if err := r.Rename("d", "new/d"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		must(t, r.Rename("new", "d"))
+	}
+	err := clone.Walk(t.Context(), r, func(clone.Node) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "256") {
+		t.Errorf("Walk: %v", err)
+	}
+}
