@@ -29,6 +29,8 @@ type (
 	PackName string
 	// PackageName is a package of the guest's distribution: "py3-pip".
 	PackageName string
+	// MountName names a folder that is mounted in an agent's room: "app".
+	MountName string
 	// SessionID identifies an agent's persistent shell: "default", a chat's id.
 	SessionID string
 	// CallID identifies a command of a session, to cancel it. The caller chooses it.
@@ -67,8 +69,9 @@ var (
 	// 64 bytes hold every usual id of a conversation.
 	sessionID = rule{"session id", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`), 64,
 		"1 to 64 letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
-	callID = rule{"call id", sessionID.pattern, sessionID.max, sessionID.allowed}
-	jobID  = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
+	mountName = rule{"mount name", sessionID.pattern, sessionID.max, sessionID.allowed}
+	callID    = rule{"call id", sessionID.pattern, sessionID.max, sessionID.allowed}
+	jobID     = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
 )
 
 func parseName[T ~string](r rule, name string) (T, error) {
@@ -104,6 +107,9 @@ func ParsePackName(name string) (PackName, error) { return parseName[PackName](p
 func parsePackageName(name string) (PackageName, error) {
 	return parseName[PackageName](packageName, name)
 }
+
+// ParseMountName parses the name of a mounted folder.
+func ParseMountName(name string) (MountName, error) { return parseName[MountName](mountName, name) }
 
 // ParseSessionID parses the id of an agent's persistent shell.
 func ParseSessionID(id string) (SessionID, error) { return parseName[SessionID](sessionID, id) }

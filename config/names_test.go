@@ -20,6 +20,7 @@ func TestNames(t *testing.T) {
 		{what: "PluginID", parse: check(ParsePluginID), good: []string{"python-data-tools", "a.b_c", "1"}, bad: []string{"a/b", "a..", "A", "a;b", as(65)}},
 		{what: "PackName", parse: check(ParsePackName), good: []string{"alpine-3.24.1-amd64", "mine"}, bad: []string{"A", "~", as(65)}},
 		{what: "PackageName", parse: check(parsePackageName), good: []string{"g++", "py3-pip", "libstdc++6"}, bad: []string{"a=1", "a@edge", "!a", as(129)}},
+		{what: "MountName", parse: check(ParseMountName), good: []string{"app", "My.App_2"}, bad: []string{"..", ".git", "a/b", as(65)}},
 		{what: "SessionID", parse: check(ParseSessionID), good: []string{"default", "system", "Chat_1.2", "0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e", as(64)}, bad: []string{"_a", "a/b", "a:b", as(65)}},
 		{what: "CallID", parse: check(ParseCallID), good: []string{"1", as(64)}, bad: []string{"-x", "a/b", as(65)}},
 		{what: "JobID", parse: check(ParseJobID), good: []string{as(32), "0123456789abcdef0123456789abcdef"}, bad: []string{as(31), as(33), strings.Repeat("A", 32), strings.Repeat("g", 32)}},

@@ -68,10 +68,12 @@ type Client struct {
 	shells    guestpbconnect.ShellsClient
 	jobs      guestpbconnect.JobsClient
 	ports     guestpbconnect.PortsClient
+	mounts    guestpbconnect.MountsClient
 	files     guestpbconnect.FilesClient
 	transport *http.Transport
 	data      []*http.Transport // of commands and files
 	conns     *conns
+	key       protocol.Key
 	version   string
 }
 
@@ -128,10 +130,11 @@ func newClient(m Machine, key protocol.Key) *Client {
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		ports:     guestpbconnect.NewPortsClient(web, base, opts),
+		mounts:    guestpbconnect.NewMountsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		commands:  guestpbconnect.NewGuestClient(&http.Client{Transport: commands}, base, opts),
 		files:     guestpbconnect.NewFilesClient(toRooms{files}, base, opts),
-		transport: tr, data: []*http.Transport{commands, files}, conns: cs,
+		transport: tr, data: []*http.Transport{commands, files}, conns: cs, key: key,
 	}
 }
 

@@ -6,3 +6,4 @@ package guestpb
 //go:generate sh ../../scripts/protoc shells.proto
 //go:generate sh ../../scripts/protoc jobs.proto
 //go:generate sh ../../scripts/protoc files.proto
+//go:generate sh ../../scripts/protoc mounts.proto

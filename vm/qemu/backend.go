@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu/fs"
+	"osaurus-sandbox/vm/fs"
 	"osaurus-sandbox/vm/qemu/vhostuser"
+	"osaurus-sandbox/vm/qemu/virtiofs"
 	"osaurus-sandbox/vm/qemu/vsock"
 )
 
@@ -37,7 +38,7 @@ func newBackends(cfg *vm.Config, opts fs.Options) ([]backend, *vsock.Device, err
 	socket := vsock.New(vm.GuestCID)
 	all := []backend{{socket, "vsock", "vhost-user-vsock-pci"}}
 	for _, s := range cfg.Shares {
-		d, err := fs.New(s, opts)
+		d, err := virtiofs.New(s, opts)
 		if err != nil {
 			closeBackends(all)
 			return nil, nil, err

@@ -11,7 +11,7 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu/fs"
+	"osaurus-sandbox/vm/fs"
 )
 
 // Driver implements vm.Driver. The zero value is ready to use.

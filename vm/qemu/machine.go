@@ -13,7 +13,7 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu/fs"
+	"osaurus-sandbox/vm/fs"
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/fs/appletest"
 	"osaurus-sandbox/vm/qemu"
-	"osaurus-sandbox/vm/qemu/fs/appletest"
 )
 
 // Apple's loader accepts only a plain arm64 Image, which has this magic number.

@@ -17,6 +17,7 @@ import (
 // rules are the share's subtrees, compiled for requests, again after each change of the set.
 type rules struct {
 	root     identity
+	owner    fuse.Owner  // outside of subtrees
 	folder   *descriptor // of the share
 	subtrees *vm.Subtrees
 	log      *slog.Logger
@@ -59,8 +60,8 @@ func newZone(owner fuse.Owner, u *usage) *zone {
 	return &zone{owner: owner, usage: u, fixed: true, inside: inside}
 }
 
-func (r *rules) init(folder *descriptor, subtrees *vm.Subtrees, log *slog.Logger) {
-	r.folder, r.subtrees, r.log = folder, subtrees, log
+func (r *rules) init(folder *descriptor, owner fuse.Owner, subtrees *vm.Subtrees, log *slog.Logger) {
+	r.owner, r.folder, r.subtrees, r.log = owner, folder, subtrees, log
 	r.usages = map[string]*usage{}
 	r.current()
 }
@@ -86,7 +87,7 @@ func (r *rules) renew() {
 
 // compile makes zones of the subtrees and returns the root's. The caller holds r.mu.
 func (r *rules) compile(list *[]vm.Subtree) *zone {
-	root := newZone(fuse.Owner{}, nil)
+	root := newZone(r.owner, nil)
 	if list == nil {
 		return root
 	}

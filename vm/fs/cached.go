@@ -9,23 +9,22 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
-
-	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
 // maxCachedRead is the largest READ that is served on the queue's goroutine: the size of Linux's
 // read-ahead. Copying more would delay other requests.
 const maxCachedRead = 128 << 10
 
-// readCached serves a READ if all its data is in the host's page cache, and reports whether it did.
-// That saves waking a goroutine, which costs more than the read.
-func (d *Device) readCached(h header, c *vhostuser.Chain) (n int, ok bool) {
-	if c.OutLen != int(unsafe.Sizeof(fuse.ReadIn{})) || c.InLen <= outHeaderSize || c.InLen > outHeaderSize+maxCachedRead {
+// HandleCached serves a READ if all its data is in the host's page cache, and reports whether it
+// did. That saves waking a goroutine, which costs more than the read.
+func (d *Server) HandleCached(r Request) (n int, ok bool) {
+	h := readHeader(r.Out)
+	if h.op != opRead || r.OutLen != int(unsafe.Sizeof(fuse.ReadIn{})) || r.InLen <= outHeaderSize || r.InLen > outHeaderSize+maxCachedRead {
 		return 0, false
 	}
-	in := argument[fuse.ReadIn](c.Out)
+	in := argument[fuse.ReadIn](r.Out)
 	size := int64(in.Size)
-	if size > int64(c.InLen-outHeaderSize) || in.Offset > math.MaxInt64-uint64(size) {
+	if size > int64(r.InLen-outHeaderSize) || in.Offset > math.MaxInt64-uint64(size) {
 		return 0, false
 	}
 	s := d.session()
@@ -38,13 +37,13 @@ func (d *Device) readCached(h header, c *vhostuser.Chain) (n int, ok bool) {
 		return 0, false
 	}
 	defer handle.file.release()
-	if n, ok = readNow(handle.file.fd, first(after(c.In, outHeaderSize), int(size)), int64(in.Offset)); !ok {
+	if n, ok = readNow(handle.file.fd, first(after(r.In, outHeaderSize), int(size)), int64(in.Offset)); !ok {
 		return 0, false
 	}
 	var out [outHeaderSize]byte
 	binary.LittleEndian.PutUint32(out[:], uint32(outHeaderSize+n))
 	binary.LittleEndian.PutUint64(out[8:], h.unique)
-	scatter(c.In, out[:])
+	scatter(r.In, out[:])
 	return outHeaderSize + n, true
 }
 

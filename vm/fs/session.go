@@ -34,10 +34,10 @@ const (
 // (writes are written through), ACCESS and locks (the guest's kernel handles them), TMPFILE, IOCTL.
 type session struct {
 	fuse.RawFileSystem
-	dev      *Device
+	dev      *Server
 	policy   vm.Ownership
 	protocol *fuse.ProtocolServer
-	requests sync.WaitGroup // in progress; Add only under Device.mu while it is current
+	requests sync.WaitGroup // in progress; Add only under Server.mu while it is current
 
 	nameTTL, attrTTL time.Duration
 
@@ -95,7 +95,7 @@ type node struct {
 func (n *node) isRoot() bool { return n.id == fuse.FUSE_ROOT_ID }
 
 // newSession returns a session that has only the root node.
-func newSession(d *Device) *session {
+func newSession(d *Server) *session {
 	root := &node{id: fuse.FUSE_ROOT_ID, identity: d.rules.root, kind: unix.S_IFDIR, path: d.root.acquire(), lookups: 1}
 	s := &session{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),

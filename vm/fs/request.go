@@ -127,6 +127,8 @@ func (op opcode) operation() operation {
 	return operations[op]
 }
 
+func (op opcode) isXAttr() bool { return op >= opSetXAttr && op <= opRemoveXAttr }
+
 // slow reports whether a request may wait for the host's disk or free much space, as shortening a
 // file does. It reads arguments that the guest may still change, which only delays the guest. CREATE
 // is not slow, although it may truncate a file: creat(2) asks for that with each new file.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu/fs/appletest"
+	"osaurus-sandbox/vm/fs/appletest"
 )
 
 // TestApple checks that a share can have the rules of Apple's server, which the macOS driver's

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -20,9 +21,11 @@ import (
 // client sends FUSE requests to a device, valid or not. Several goroutines may use it.
 type client struct {
 	t   testing.TB
-	dev *Device
+	dev *Server
 	dir string      // the share on the host
 	as  fuse.Caller // of requests
+	// stream carries the requests, unless it is nil.
+	stream *stream
 }
 
 // newClient shares a new folder and mounts it.
@@ -37,6 +40,9 @@ func newClient(t testing.TB, share vm.Share, opts Options) *client {
 	}
 	t.Cleanup(func() { d.Close() })
 	c := &client{t: t, dev: d, dir: share.Path}
+	if strings.HasPrefix(t.Name(), "TestOverStream/") {
+		c.stream = newStream(t, d)
+	}
 	c.mount()
 	return c
 }
@@ -54,6 +60,10 @@ func bytesOf[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)
 
 // raw sends a request with its header and returns the reply with its header.
 func (c *client) raw(request []byte, space int) []byte {
+	if c.stream != nil {
+		reply := c.stream.raw(c.t, request)
+		return reply[:min(len(reply), space)]
+	}
 	reply := make([]byte, space)
 	out, in := [][]byte{request}, [][]byte{reply}
 	n := c.dev.serve(readHeader(out), out, len(request), in, space)
@@ -89,6 +99,9 @@ func call[Out, In any](c *client, op opcode, node uint64, in *In, names ...strin
 	copy(bytesOf(&out), reply)
 	return out, err
 }
+
+// errNotMounted is what requests before a mount get.
+const errNotMounted = unix.ENODEV
 
 type none struct{}
 
@@ -247,7 +260,7 @@ type counts struct {
 	Open  int // open files and folders
 }
 
-func stats(d *Device) counts {
+func stats(d *Server) counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cur == nil {

@@ -16,7 +16,6 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
 const (
@@ -42,16 +41,21 @@ type Options struct {
 	// many files fails with ENFILE in the guest; a user who has many open fails earlier (see
 	// mayOpen). The default is 4096, or a quarter of the process's limit if that is less.
 	Files int
+	// UID is the owner of all files outside of subtrees, under OwnershipSubtree, and their group.
+	UID uint32
+	// NoXAttr refuses extended attributes, so that the guest's kernel stops asking for them.
+	NoXAttr bool
 	// Log receives messages for the host's user. Nil discards them.
 	Log *slog.Logger
 	// Wrap, if not nil, changes what the share answers: see appletest.
 	Wrap func(fuse.RawFileSystem) fuse.RawFileSystem
 }
 
-// Device is one share. It implements [vhostuser.Device].
-type Device struct {
+// Server serves one folder, to one mount at a time.
+type Server struct {
 	share  vm.Share
 	files  int
+	plain  bool // no extended attributes
 	log    *slog.Logger
 	wrap   func(fuse.RawFileSystem) fuse.RawFileSystem
 	root   *descriptor
@@ -65,11 +69,9 @@ type Device struct {
 	closed bool
 }
 
-var _ vhostuser.Device = (*Device)(nil)
-
-// New returns a device for a share. The folder must exist. The device keeps using the same folder
-// if it is renamed. The caller must close the device once it is no longer served.
-func New(share vm.Share, opts Options) (*Device, error) {
+// New returns a server for a folder, which must exist. The server keeps using the same folder if it
+// is renamed. The caller must close the server.
+func New(share vm.Share, opts Options) (*Server, error) {
 	const op = "share"
 	share.Ownership = cmp.Or(share.Ownership, vm.OwnershipSubtree)
 	if opts.Log == nil {
@@ -90,7 +92,7 @@ func New(share vm.Share, opts Options) (*Device, error) {
 	default:
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
-	d := &Device{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
+	d := &Server{share: share, files: max(opts.Files, minFiles), plain: opts.NoXAttr, log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
 	if d.wrap = opts.Wrap; d.wrap == nil {
 		d.wrap = func(fs fuse.RawFileSystem) fuse.RawFileSystem { return fs }
 	}
@@ -104,13 +106,13 @@ func New(share vm.Share, opts Options) (*Device, error) {
 		d.root.release()
 		return nil, fault.New(fault.Unavailable, op, share.Path, err).Advise("Use Linux 5.8 or newer, and a sandbox around this program that allows openat2, statx and /proc.")
 	}
-	d.rules.init(d.root, share.Subtrees, d.log)
+	d.rules.init(d.root, fuse.Owner{Uid: opts.UID, Gid: opts.UID}, share.Subtrees, d.log)
 	return d, nil
 }
 
 // Close releases everything. Later requests of the guest fail. Close does not wait for requests in
 // progress.
-func (d *Device) Close() error {
+func (d *Server) Close() error {
 	d.mu.Lock()
 	closed := d.closed
 	d.closed = true
@@ -123,22 +125,11 @@ func (d *Device) Close() error {
 	return nil
 }
 
-func (d *Device) Features() uint64 { return 0 }
-
-// Queues implements vhostuser.Device: one for FORGET, one for requests. Linux before 6.10 uses no
-// more.
-func (d *Device) Queues() int { return 2 }
-
-// Config implements vhostuser.Device: QEMU keeps tag and queue count itself.
-func (d *Device) Config() []byte { return nil }
-
-// Reset implements vhostuser.Device. It ends the session.
-func (d *Device) Reset() { d.replace(nil) }
-
-func (d *Device) Break() {}
+// Unmount ends the session.
+func (d *Server) Unmount() { d.replace(nil) }
 
 // replace makes s the current session. The old one is closed when its requests are done.
-func (d *Device) replace(s *session) {
+func (d *Server) replace(s *session) {
 	d.mu.Lock()
 	old := d.cur
 	if d.cur = s; d.closed && s != nil {
@@ -151,7 +142,7 @@ func (d *Device) replace(s *session) {
 }
 
 // session returns the current session and counts one more request in progress.
-func (d *Device) session() *session {
+func (d *Server) session() *session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cur != nil {
@@ -162,7 +153,7 @@ func (d *Device) session() *session {
 
 // mount handles FUSE_INIT, which starts a new session, also after a reboot or another mount. The
 // session becomes current only after go-fuse has processed the guest's settings.
-func (d *Device) mount(h header, request, reply [][]byte, space int) int {
+func (d *Server) mount(h header, request, reply [][]byte, space int) int {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
@@ -179,64 +170,59 @@ func (d *Device) mount(h header, request, reply [][]byte, space int) int {
 	return n
 }
 
-// HandleQueue implements vhostuser.Device. It handles fast requests directly and slow ones on a
-// goroutine each.
-func (d *Device) HandleQueue(q *vhostuser.Queue) {
-	for {
-		c, ok := q.Pop()
-		if !ok {
-			return
-		}
-		if c.OutLen < inHeaderSize || c.OutLen > maxMessage || c.InLen > maxMessage {
-			q.Push(c, 0)
-			q.Notify()
-			continue
-		}
-		h := readHeader(c.Out)
-		if h.op == opRead {
-			if n, ok := d.readCached(h, c); ok {
-				q.Push(c, n)
-				q.Notify()
-				continue
-			}
-		}
-		if slow(h.op, c.Out) {
-			q.Go(c, func(c *vhostuser.Chain) int { // wait there, so that fast requests are not delayed
-				size := c.OutLen + c.InLen
-				d.memory.take(size)
-				defer d.memory.give(size)
-				d.slow.take(1)
-				defer d.slow.give(1)
-				return d.handle(h, c)
-			})
-		} else {
-			q.Push(c, d.handle(h, c))
-			q.Notify()
-		}
+// Request is a FUSE request and the space for its reply. Both may be memory that the guest changes.
+type Request struct {
+	Out    [][]byte // from the guest
+	OutLen int
+	In     [][]byte // to the guest
+	InLen  int
+}
+
+// Valid reports whether the lengths are those of a request. Others must not be handled.
+func (r Request) Valid() bool {
+	return r.OutLen >= inHeaderSize && r.OutLen <= maxMessage && r.InLen <= maxMessage
+}
+
+// Slow reports whether a request may wait for the host's disk. Such a request needs Admit.
+func (r Request) Slow() bool { return slow(readHeader(r.Out).op, r.Out) }
+
+// Admit waits until a slow request may be handled. The caller must call done after that.
+func (d *Server) Admit(r Request) (done func()) {
+	size := r.OutLen + r.InLen
+	d.memory.take(size)
+	d.slow.take(1)
+	return func() {
+		d.slow.give(1)
+		d.memory.give(size)
 	}
 }
 
-// handle serves one request and returns the length of its reply.
-func (d *Device) handle(h header, c *vhostuser.Chain) (n int) {
+// Handle serves one request and returns the length of its reply.
+func (d *Server) Handle(r Request) (n int) {
+	h := readHeader(r.Out)
 	defer func() {
-		if r := recover(); r != nil {
-			d.panicked(r)
-			n = refuse(h, unix.EIO, c.In, c.InLen)
+		if p := recover(); p != nil {
+			d.panicked(p)
+			n = refuse(h, unix.EIO, r.In, r.InLen)
 		}
 	}()
-	return d.serve(h, c.Out, c.OutLen, c.In, c.InLen)
+	return d.serve(h, r.Out, r.OutLen, r.In, r.InLen)
 }
 
-func (d *Device) panicked(r any) {
+func (d *Server) panicked(r any) {
 	d.log.Error("a file system request failed badly", "panic", r, "stack", string(debug.Stack()))
 }
 
 // serve is handle for plain buffers.
-func (d *Device) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
+func (d *Server) serve(h header, request [][]byte, length int, reply [][]byte, space int) int {
 	if o := h.op.operation(); o.size > 0 && !o.silent && space < outHeaderSize {
 		return 0 // no space for a reply
 	}
-	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
+	errno := check(h.op, request, length, d.share.ReadOnly)
+	if h.op.isXAttr() && d.plain {
+		errno = unix.ENOSYS // the guest's kernel remembers that
+	}
+	if errno != 0 {
 		return refuse(h, errno, reply, space)
 	}
 	// Copy the request, so that the guest cannot change names after they were checked. Only the

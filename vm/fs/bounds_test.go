@@ -15,7 +15,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/qemu/vhostuser"
 )
 
 // openFiles counts this process's descriptors.
@@ -156,8 +155,7 @@ func TestPanicFailsOneRequest(t *testing.T) {
 	c.dev.mu.Unlock()
 	h := fuse.InHeader{Opcode: uint32(opStatFS), Unique: 99, NodeId: root}
 	reply := make([]byte, 200)
-	chain := &vhostuser.Chain{Out: [][]byte{bytesOf(&h)}, OutLen: inHeaderSize, In: [][]byte{reply}, InLen: len(reply)}
-	n := c.dev.handle(readHeader(chain.Out), chain)
+	n := c.dev.Handle(Request{Out: [][]byte{bytesOf(&h)}, OutLen: inHeaderSize, In: [][]byte{reply}, InLen: len(reply)})
 	if expect := append([]byte{16, 0, 0, 0, 0xfb, 0xff, 0xff, 0xff, 99}, make([]byte, 7)...); !bytes.Equal(reply[:n], expect) {
 		t.Errorf("the answer is %v, not EIO", reply[:n])
 	}
@@ -217,7 +215,7 @@ func TestRemount(t *testing.T) {
 	want(t, "an old node", second(c.getattr(f.NodeId)), unix.ESTALE)
 	want(t, "an old handle", second(c.read(f.Fh, 0, 10)), unix.EBADF)
 	must(c.walk("f"))(t)
-	c.dev.Reset()
+	c.dev.Unmount()
 	want(t, "before it is mounted", second(c.lookup(root, "f")), unix.ENODEV)
 	c.mount()
 	must(c.walk("f"))(t)

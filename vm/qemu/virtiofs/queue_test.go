@@ -1,25 +1,25 @@
 //go:build linux
 
-package fs
+package virtiofs_test
 
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"encoding/binary"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
-	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/fs"
 	"osaurus-sandbox/vm/qemu/vhostuser"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
+	"osaurus-sandbox/vm/qemu/virtiofs"
 )
 
 const (
@@ -29,6 +29,27 @@ const (
 	replyAt   = slotBytes / 2
 )
 
+// The opcodes and sizes of FUSE that the tests need.
+const (
+	opRead, opWrite, opInit, opCreate = 15, 16, 26, 35
+
+	inHeaderSize  = int(unsafe.Sizeof(fuse.InHeader{}))
+	outHeaderSize = int(unsafe.Sizeof(fuse.OutHeader{}))
+)
+
+func bytesOf[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
+
+// message returns a request with its header.
+func message[In any](op uint32, node uint64, in *In, names ...string) []byte {
+	h := fuse.InHeader{Opcode: op, Unique: 1, NodeId: node}
+	b := append(bytes.Clone(bytesOf(&h)), bytesOf(in)[inHeaderSize:]...)
+	for _, name := range names {
+		b = append(append(b, name...), 0)
+	}
+	binary.LittleEndian.PutUint32(b, uint32(len(b)))
+	return b
+}
+
 // ringGuest sends requests through a virtqueue.
 type ringGuest struct {
 	t        testing.TB
@@ -36,7 +57,7 @@ type ringGuest struct {
 	requests *vhosttest.Queue
 }
 
-func newRingGuest(t testing.TB, d *Device) *ringGuest {
+func newRingGuest(t testing.TB, d virtiofs.Device) *ringGuest {
 	t.Helper()
 	g := &ringGuest{t: t, m: vhosttest.New(t, slots+ringSize/4*slotBytes)}
 	ctx, hangUp := context.WithCancel(context.Background())
@@ -83,72 +104,17 @@ func (g *ringGuest) take() (slot int, reply []byte) {
 	return int(head) / 4, g.m.Mem[at : at+int(n)]
 }
 
-// running returns the number of goroutines in a function.
-func running(name string) int {
-	var all strings.Builder
-	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
-	return strings.Count(all.String(), name+"(")
-}
-
-// Requests that wait for the disk must use limited threads and memory and not delay others.
-func TestSlowRequestsBounded(t *testing.T) {
-	const atOnce, asked, space = 4, 10, 100
-	unlink := func(n int) []byte { return message[none](opUnlink, 2, nil, fmt.Sprint(n)) }
-	each := len(unlink(0)) + space
-	for name, tc := range map[string]struct {
-		budget func(*Device) *budget
-		left   int
-	}{
-		"threads": {func(d *Device) *budget { return &d.slow }, atOnce},
-		"memory":  {func(d *Device) *budget { return &d.memory }, atOnce*each + each - 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLimited(t, 0, 100)
-			for n := range asked {
-				l.host(fmt.Sprint("home/", n), "")
-			}
-			bounded := tc.budget(l.dev)
-			bounded.left = tc.left
-			g := newRingGuest(t, l.dev)
-			g.put(0, message[none](opLookup, root, nil, "home"), 500)
-			g.take()
-			unlock := l.usage().lockNames() // as if the disk were slow
-			for n := range asked {
-				g.put(n, unlink(n), space)
-			}
-			timetest.Eventually(t, "as many work as may at once, and the others wait", func() bool {
-				return running("fs.(*budget).take") == asked-atOnce && running("fs.(*session).Unlink") == atOnce
-			})
-			g.put(asked, message[none](opLookup, root, nil, "home"), 500)
-			if slot, _ := g.take(); slot != asked {
-				t.Error("what does not wait for the disk waits for those who do")
-			}
-			unlock()
-			for range asked {
-				if _, reply := g.take(); len(reply) != outHeaderSize || reply[4] != 0 {
-					t.Errorf("unlink: %v", reply)
-				}
-			}
-			bounded.mu.Lock()
-			defer bounded.mu.Unlock()
-			if bounded.left != tc.left {
-				t.Errorf("%d of %d are left in the end", bounded.left, tc.left)
-			}
-		})
-	}
-}
-
 // Reads must work with and without the data in the host's page cache.
 func TestDataThroughRing(t *testing.T) {
 	const size = 100000
 	dir := t.TempDir()
-	d, err := New(vm.Share{Path: dir}, Options{})
+	d, err := virtiofs.New(vm.Share{Path: dir}, fs.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
 	g := newRingGuest(t, d)
-	g.put(0, message(opCreate, root, &fuse.CreateIn{Flags: unix.O_RDWR, Mode: 0o600}, "f"), 500)
+	g.put(0, message(opCreate, fuse.FUSE_ROOT_ID, &fuse.CreateIn{Flags: unix.O_RDWR, Mode: 0o600}, "f"), 500)
 	g.take()
 	data := make([]byte, size)
 	for i := range data {

@@ -1,0 +1,63 @@
+package protocol
+
+import (
+	"path"
+	"strings"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
+)
+
+// MountsDir is where folders of the host are mounted in rooms, unless a path is given.
+const MountsDir = "/mnt"
+
+// The limits of mounts.
+const (
+	// MaxMounts bounds the mounts of one room, each with buffers in PID 1.
+	MaxMounts = 16
+	// MaxChanges bounds the changes of a mount that are listed.
+	MaxChanges = 100_000
+	// MaxMountUsers bounds the programs that Unmount names.
+	MaxMountUsers = 20
+	// MaxConnectionID is longer than 128 random bits in any encoding.
+	MaxConnectionID = 64
+)
+
+// CheckMountName validates the name of a mount and its room's user.
+func CheckMountName(user, name string) error {
+	if err := CheckUser(user); err != nil {
+		return err
+	}
+	_, err := config.ParseMountName(name)
+	return err
+}
+
+// CheckMount validates a mount. Home is that of its room.
+func CheckMount(r *guestpb.MountRequest, home string) error {
+	if err := CheckMountName(r.GetUser(), r.GetName()); err != nil {
+		return err
+	}
+	at := string(r.Path)
+	bad := badly("check mount")
+	switch below := func(dir string) bool { return strings.HasPrefix(at, dir+"/") }; {
+	case len(at) > MaxPath || at != path.Clean(at) || strings.ContainsRune(at, 0) || !below(MountsDir) && !below(home):
+		return fault.New(fault.InvalidArgs, "check mount", printable.Clip(at), nil).
+			Advise("Mount below " + MountsDir + " or below the agent's home, by a path without links.")
+	case r.Mode < guestpb.MountRequest_MODE_READ || r.Mode > guestpb.MountRequest_MODE_REVIEW:
+		return bad("%v is not a mode of mounts", r.Mode)
+	case len(r.Connection) == 0 || len(r.Connection) > MaxConnectionID:
+		return bad("a connection's id has 1 to %d bytes", MaxConnectionID)
+	}
+	return nil
+}
+
+// CheckChangePath validates the path of a change, relative to its mount.
+func CheckChangePath(b []byte) error {
+	p := string(b)
+	if len(p) > MaxPath || p == "" || p == "." || p != path.Clean(p) || path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+		return fault.New(fault.InvalidArgs, "check changed file", printable.Clip(p), nil).Advise("Name a file below the mount, such as src/main.go.")
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+//go:build linux
+
+package fs
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+const (
+	// smallReply holds every reply without a size in its request. The longest is a link's target.
+	smallReply = 8 << 10
+	// streamBuffer holds many small requests.
+	streamBuffer = 64 << 10
+)
+
+// Serve answers the FUSE requests of one mount until the stream or ctx ends, and closes the stream.
+// Each request and reply begins with its length. It returns nil if the stream ended between two
+// requests.
+func (d *Server) Serve(ctx context.Context, stream io.ReadWriteCloser) error {
+	s := &streamServer{server: d, stream: stream}
+	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	err := s.run()
+	stop()
+	_ = stream.Close()
+	s.slow.Wait()
+	d.Unmount()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// streamServer serves one stream.
+type streamServer struct {
+	server *Server
+	stream io.ReadWriteCloser
+	slow   sync.WaitGroup // requests on goroutines
+	mu     sync.Mutex     // held to write a reply
+}
+
+// run reads requests. While too many wait for the disk, it reads no more.
+func (s *streamServer) run() error {
+	from := bufio.NewReaderSize(s.stream, streamBuffer)
+	var space []byte // for replies to fast requests
+	for {
+		request, err := readRequest(from)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		out := [][]byte{request}
+		need := replySpace(readHeader(out).op, out)
+		if len(space) < need && need <= maxCachedRead+outHeaderSize {
+			space = make([]byte, need)
+		}
+		r := Request{Out: out, OutLen: len(request), InLen: need}
+		if len(space) >= need {
+			r.In = [][]byte{space[:need]}
+			n, done := s.server.HandleCached(r)
+			if !done && !r.Slow() {
+				n, done = s.server.Handle(r), true
+			}
+			if done {
+				if err := s.reply(space[:n]); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		done := s.server.Admit(r)
+		s.slow.Go(func() {
+			defer done()
+			reply := make([]byte, need)
+			r.In = [][]byte{reply}
+			if s.reply(reply[:s.server.Handle(r)]) != nil {
+				_ = s.stream.Close()
+			}
+		})
+	}
+}
+
+func (s *streamServer) reply(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.stream.Write(b)
+	return err
+}
+
+// readRequest reads one request. It returns io.EOF at the end of the stream.
+func readRequest(from io.Reader) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(from, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(size[:])
+	if n < uint32(inHeaderSize) || n > maxMessage {
+		return nil, fault.Newf(fault.Rejected, "serve mount", "", "a request of %d bytes", n)
+	}
+	b := make([]byte, n)
+	copy(b, size[:])
+	_, err := io.ReadFull(from, b[len(size):])
+	return b, noEOF(err)
+}
+
+// noEOF replaces io.EOF in the middle of a request.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// replySpace returns the size of the largest reply to a request, at most maxMessage.
+func replySpace(op opcode, request [][]byte) int {
+	switch op {
+	case opRead, opReadDir, opReadDirPlus:
+		return outHeaderSize + int(min(argument[fuse.ReadIn](request).Size, maxData))
+	case opGetXAttr, opListXAttr:
+		return outHeaderSize + max(smallReply, int(min(argument[fuse.GetXAttrIn](request).Size, maxData)))
+	}
+	return smallReply
+}
