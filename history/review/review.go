@@ -84,13 +84,8 @@ type Bases interface {
 }
 
 // Review compares the upper layer of one mounted folder with the real folder. View may
-// be nil where nothing is rejected. Only one Review may use a Journal. Its methods will be
-//
-//	Compute(context.Context, Query) (*Changes, error)
-//	Accept(context.Context, Selection) (*Report, error) // the report is valid with an error too
-//	Reject(context.Context, Selection) (*Report, error)
-//	RecordBases(context.Context) error
-//	Resume() error // after a killed daemon, before anything else
+// be nil where nothing is rejected. Only one Review may use a Journal. After a killed daemon
+// call Resume before anything else.
 type Review struct {
 	Real    *os.Root
 	Upper   Upper
@@ -98,7 +93,8 @@ type Review struct {
 	Bases   Bases
 	Journal string // path of the file that Accept keeps while it writes
 
-	mu sync.Mutex // held by what writes
+	mu      sync.Mutex         // held by what writes
+	reached func(point string) // for tests: Accept is at a point where it may be killed
 }
 
 // Type is what happened to a path.

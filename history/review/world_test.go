@@ -1,0 +1,418 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// world is a real folder, and a room whose overlay over it is made in memory.
+type world struct {
+	*Review
+	t       *testing.T
+	dir     string
+	entries map[string]*node // the upper layer
+	bases   map[string]Version
+	content map[string][]byte // of bases
+	tick    int
+	touched map[string]int // when the host changed a path
+}
+
+type node struct {
+	Entry
+	data []byte
+	born int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	return worldIn(t, dir)
+}
+
+func worldIn(t *testing.T, dir string) *world {
+	t.Helper()
+	real := filepath.Join(dir, "real")
+	must(t, os.MkdirAll(real, 0o755))
+	root, err := os.OpenRoot(real)
+	must(t, err)
+	t.Cleanup(func() { root.Close() })
+	w := &world{t: t, dir: real, entries: map[string]*node{}, bases: map[string]Version{}, content: map[string][]byte{}, touched: map[string]int{}}
+	w.Review = &Review{Real: root, Upper: upper{w}, View: w, Bases: bases{w}, Journal: filepath.Join(dir, "journal")}
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// host changes the real folder as a person does. Nil data removes.
+func (w *world) host(name, data string, mode fs.FileMode) {
+	w.t.Helper()
+	w.tick++
+	w.touched[name] = w.tick
+	at := filepath.Join(w.dir, name)
+	must(w.t, os.MkdirAll(filepath.Dir(at), 0o755))
+	must(w.t, os.WriteFile(at, []byte(data), 0o600))
+	must(w.t, os.Chmod(at, mode))
+}
+
+func (w *world) hostRemove(name string) {
+	w.tick++
+	w.touched[name] = w.tick
+	must(w.t, os.RemoveAll(filepath.Join(w.dir, name)))
+}
+
+type upper struct{ w *world }
+
+func (u upper) List(context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for _, n := range u.w.entries {
+			e := n.Entry
+			e.Size = int64(len(n.data))
+			e.Born = time.Now().Add(time.Hour) // younger than the real file
+			if u.w.changedSince(e.Path, n.born) {
+				e.Born = time.Now().Add(-time.Hour)
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// changedSince looks at the host's changes of a path and below it.
+func (w *world) changedSince(name string, tick int) bool {
+	for at, when := range w.touched {
+		if when > tick && covers(name, at) {
+			return true
+		}
+	}
+	return false
+}
+
+func (u upper) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	n := u.w.entries[name]
+	if n == nil {
+		return nil, fs.ErrNotExist
+	}
+	return io.NopCloser(bytes.NewReader(n.data)), nil
+}
+
+// bases fill the world's maps.
+type bases struct{ w *world }
+
+func (b bases) Base(_ context.Context, name string) (Version, error) {
+	v, ok := b.w.bases[name]
+	if !ok {
+		return v, fs.ErrNotExist
+	}
+	return v, nil
+}
+
+func (b bases) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(b.w.content[name])), nil
+}
+
+func (b bases) Remember(_ context.Context, name string, v Version, content io.Reader) error {
+	b.w.bases[name] = v
+	if content == nil {
+		return nil
+	}
+	data, err := io.ReadAll(content)
+	if sum := sha256.Sum256(data); err == nil && (sum != v.Digest || int64(len(data)) != v.Size) {
+		b.w.t.Errorf("the base of %q is not what its version says", name)
+	}
+	b.w.content[name] = data
+	return err
+}
+
+// covered reports whether a folder above a path hides what the real folder has.
+func (w *world) covered(name string) bool {
+	for at := parent(name); at != "."; at = parent(at) {
+		if n := w.entries[at]; n != nil && n.Kind != Folder {
+			return true
+		}
+	}
+	return false
+}
+
+// lower returns what the real folder shows through at a path.
+func (w *world) lower(name string) (fs.FileInfo, bool) {
+	info, err := os.Lstat(filepath.Join(w.dir, name))
+	return info, err == nil && !w.covered(name)
+}
+
+// kind returns what the agent sees at a path.
+func (w *world) kind(name string) Kind {
+	if name == "." {
+		return Folder
+	}
+	for at := parent(name); at != "."; at = parent(at) {
+		if n := w.entries[at]; n != nil && n.Kind != Folder && n.Kind != Opaque {
+			return Nothing
+		}
+	}
+	if n := w.entries[name]; n != nil {
+		switch n.Kind {
+		case Whiteout:
+			return Nothing
+		case Opaque:
+			return Folder
+		}
+		return n.Kind
+	}
+	info, ok := w.lower(name)
+	switch {
+	case !ok:
+		return Nothing
+	case info.IsDir():
+		return Folder
+	case info.Mode()&fs.ModeSymlink != 0:
+		return Symlink
+	}
+	return File
+}
+
+// set puts an entry into the upper layer, with the folders above it.
+func (w *world) set(e Entry, data []byte) error {
+	if w.kind(parent(e.Path)) != Folder {
+		return fmt.Errorf("%s: no folder: %w", e.Path, fs.ErrNotExist)
+	}
+	for at := parent(e.Path); at != "."; at = parent(at) {
+		if w.entries[at] == nil {
+			info, _ := w.lower(at)
+			w.entries[at] = &node{Entry: Entry{Path: at, Kind: Folder, Mode: info.Mode().Perm()}, born: w.tick}
+		}
+	}
+	w.tick++
+	born := w.tick
+	if old := w.entries[e.Path]; old != nil && old.Kind == e.Kind {
+		born = old.born
+	}
+	w.entries[e.Path] = &node{Entry: e, data: data, born: born}
+	return nil
+}
+
+func (w *world) WriteFile(_ context.Context, name string, mode fs.FileMode, content io.Reader) error {
+	if w.kind(name) == Folder {
+		return errors.New("it is a folder")
+	}
+	data, err := io.ReadAll(content)
+	return errors.Join(err, w.set(Entry{Path: name, Kind: File, Mode: mode}, data))
+}
+
+func (w *world) Symlink(_ context.Context, target, name string) error {
+	if w.kind(name) == Folder {
+		return errors.New("it is a folder")
+	}
+	return w.set(Entry{Path: name, Kind: Symlink, Mode: 0o777, Target: target}, nil)
+}
+
+func (w *world) Mkdir(_ context.Context, name string, mode fs.FileMode) error {
+	if w.kind(name) != Nothing {
+		return fs.ErrExist
+	}
+	kind := Folder
+	if _, shown := w.lower(name); shown {
+		kind = Opaque
+	}
+	return w.set(Entry{Path: name, Kind: kind, Mode: mode}, nil)
+}
+
+func (w *world) Chmod(_ context.Context, name string, mode fs.FileMode) error {
+	if n := w.entries[name]; n != nil {
+		n.Mode = mode
+		return nil
+	}
+	info, ok := w.lower(name)
+	if !ok {
+		return fs.ErrNotExist
+	}
+	if info.IsDir() {
+		return w.set(Entry{Path: name, Kind: Folder, Mode: mode}, nil)
+	}
+	data, err := os.ReadFile(filepath.Join(w.dir, name))
+	return errors.Join(err, w.set(Entry{Path: name, Kind: File, Mode: mode}, data))
+}
+
+// children lists what the agent sees in a folder.
+func (w *world) children(dir string) []string {
+	seen := map[string]bool{}
+	for name := range w.entries {
+		if parent(name) == dir {
+			seen[name] = true
+		}
+	}
+	list, _ := os.ReadDir(filepath.Join(w.dir, dir))
+	for _, e := range list {
+		seen[filepath.Join(dir, e.Name())] = true
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(seen)), func(name string) bool { return w.kind(name) == Nothing })
+}
+
+func (w *world) Remove(_ context.Context, name string) error {
+	switch w.kind(name) {
+	case Nothing:
+		return fs.ErrNotExist
+	case Folder:
+		if len(w.children(name)) > 0 {
+			return errors.New("it is not empty")
+		}
+	}
+	for at := range w.entries {
+		if strings.HasPrefix(at, name+"/") {
+			delete(w.entries, at)
+		}
+	}
+	if _, shown := w.lower(name); shown {
+		return w.set(Entry{Path: name, Kind: Whiteout}, nil)
+	}
+	delete(w.entries, name)
+	return nil
+}
+
+// agent edits in the room, after which the daemon records bases as after a tool call.
+func (w *world) agent(name, data string, mode fs.FileMode) {
+	w.t.Helper()
+	must(w.t, w.WriteFile(nil, name, mode, strings.NewReader(data))) //nolint:staticcheck // not used
+	must(w.t, w.RecordBases(w.t.Context()))
+}
+
+func (w *world) agentRemove(name string) {
+	w.t.Helper()
+	for _, child := range w.children(name) {
+		if w.kind(name) == Folder {
+			w.agentRemove(child)
+		}
+	}
+	must(w.t, w.Remove(w.t.Context(), name))
+	must(w.t, w.RecordBases(w.t.Context()))
+}
+
+func (w *world) agentFolder(name string) {
+	w.t.Helper()
+	must(w.t, w.Mkdir(w.t.Context(), name, 0o755))
+}
+
+// show describes a file for comparison.
+func show(kind Kind, mode fs.FileMode, data string) string {
+	if kind == Symlink {
+		mode = 0
+	}
+	return fmt.Sprintf("%s %o %s", kind, mode, data)
+}
+
+// seen lists what the agent sees.
+func (w *world) seen() map[string]string {
+	all := map[string]string{}
+	var walk func(dir string)
+	walk = func(dir string) {
+		for _, name := range w.children(dir) {
+			kind := w.kind(name)
+			if n := w.entries[name]; n != nil {
+				all[name] = show(kind, n.Mode, string(n.data)+n.Target)
+			} else {
+				all[name] = realEntry(w.t, w.dir, name)
+			}
+			if kind == Folder {
+				walk(name)
+			}
+		}
+	}
+	walk(".")
+	return all
+}
+
+// has lists the real folder.
+func (w *world) has() map[string]string {
+	all := map[string]string{}
+	must(w.t, filepath.WalkDir(w.dir, func(at string, _ fs.DirEntry, err error) error {
+		if name, _ := filepath.Rel(w.dir, at); err == nil && name != "." {
+			all[name] = realEntry(w.t, w.dir, name)
+		}
+		return err
+	}))
+	return all
+}
+
+func realEntry(t *testing.T, dir, name string) string {
+	t.Helper()
+	at := filepath.Join(dir, name)
+	info, err := os.Lstat(at)
+	must(t, err)
+	switch {
+	case info.IsDir():
+		return show(Folder, info.Mode().Perm(), "")
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(at)
+		must(t, err)
+		return show(Symlink, 0, target)
+	}
+	data, err := os.ReadFile(at)
+	must(t, err)
+	return show(File, info.Mode().Perm(), string(data))
+}
+
+func (w *world) compute(paths ...string) *Changes {
+	w.t.Helper()
+	out, err := w.Compute(w.t.Context(), Query{Paths: paths, Hunks: true})
+	must(w.t, err)
+	return out
+}
+
+// accept accepts paths, all of which must succeed.
+func (w *world) accept(paths ...string) *Report {
+	w.t.Helper()
+	report := w.try(Selection{}, paths...)
+	if len(report.Left) > 0 {
+		w.t.Errorf("left: %+v", report.Left)
+	}
+	return report
+}
+
+func (w *world) try(sel Selection, paths ...string) *Report {
+	w.t.Helper()
+	for _, p := range paths {
+		sel.Picks = append(sel.Picks, Pick{Path: p})
+	}
+	report, err := w.Accept(w.t.Context(), sel)
+	must(w.t, err)
+	return report
+}
+
+func (w *world) reject(picks ...Pick) *Report {
+	w.t.Helper()
+	report, err := w.Reject(w.t.Context(), Selection{Picks: picks})
+	must(w.t, err)
+	return report
+}
+
+func equalMaps(t *testing.T, what string, got, want map[string]string) {
+	t.Helper()
+	for name := range want {
+		if got[name] != want[name] {
+			t.Errorf("%s: %q is %q, want %q", what, name, got[name], want[name])
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s: %q is %q, want nothing", what, name, got[name])
+		}
+	}
+}
