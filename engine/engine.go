@@ -29,8 +29,9 @@ type Engine interface {
 	// RoomUsages returns the usage of a user's room, or of all rooms.
 	RoomUsages(ctx context.Context, user config.LinuxUser) ([]RoomUsage, error)
 	// RoomProcesses lists the processes in a user's room, or in all rooms, and
-	// says whether there are more than it lists.
-	RoomProcesses(ctx context.Context, user config.LinuxUser) (list []RoomProcess, more bool, err error)
+	// says whether there are more than it lists. Unless folder is empty, it also
+	// lists what they have open in that folder of their room.
+	RoomProcesses(ctx context.Context, user config.LinuxUser, folder string) (list []RoomProcess, more bool, err error)
 
 	// ConnectPort connects to a port on the loopback of a user's room. The end of
 	// ctx ends the connection. It fails with NotFound if nothing listens, and with

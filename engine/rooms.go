@@ -66,6 +66,9 @@ type RoomProcess struct {
 	CPU       time.Duration
 	Resident  uint64
 	Started   time.Time
+	// Open are paths of the folder that was asked for: files that it has open, and its working
+	// directory. Not all if there are many.
+	Open []string
 }
 
 // Ensured is the result of EnsureRoom.

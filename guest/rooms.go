@@ -86,16 +86,20 @@ func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]engin
 }
 
 // RoomProcesses implements engine.Engine.
-func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []engine.RoomProcess, more bool, err error) {
-	a, err := call(ctx, c, "list processes", string(user), c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user)})
+func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser, folder string) (list []engine.RoomProcess, more bool, err error) {
+	a, err := call(ctx, c, "list processes", string(user), c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user), Folder: folder})
 	if err != nil {
 		return nil, false, err
 	}
 	for _, p := range a.Processes {
-		list = append(list, engine.RoomProcess{
+		process := engine.RoomProcess{
 			User: printable.Clip(p.GetUser()), PID: p.GetPid(), PPID: p.GetPpid(), Command: printable.Clip(string(p.GetCommand())),
 			State: printable.Clip(p.GetState()), CPU: time.Duration(p.GetCpuNanos()), Resident: p.GetResidentBytes(), Started: time.Unix(0, p.GetStartedUnixNano()),
-		})
+		}
+		for _, path := range p.GetOpen() {
+			process.Open = append(process.Open, string(path))
+		}
+		list = append(list, process)
 	}
 	return list, a.Truncated, nil
 }

@@ -859,7 +859,8 @@ func (x *RoomUsage) GetMadeUnixNano() int64 {
 
 type ProcessesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty: all rooms
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`     // empty: all rooms
+	Folder        string                 `protobuf:"bytes,2,opt,name=folder,proto3" json:"folder,omitempty"` // if set, what is open in it is listed too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -897,6 +898,13 @@ func (*ProcessesRequest) Descriptor() ([]byte, []int) {
 func (x *ProcessesRequest) GetUser() string {
 	if x != nil {
 		return x.User
+	}
+	return ""
+}
+
+func (x *ProcessesRequest) GetFolder() string {
+	if x != nil {
+		return x.Folder
 	}
 	return ""
 }
@@ -963,6 +971,7 @@ type RoomProcess struct {
 	CpuNanos        int64                  `protobuf:"varint,6,opt,name=cpu_nanos,json=cpuNanos,proto3" json:"cpu_nanos,omitempty"`
 	ResidentBytes   uint64                 `protobuf:"varint,7,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
 	StartedUnixNano int64                  `protobuf:"varint,8,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
+	Open            [][]byte               `protobuf:"bytes,9,rep,name=open,proto3" json:"open,omitempty"` // its open files and its working directory in the folder, as the room sees them; not all if there are many
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1051,6 +1060,13 @@ func (x *RoomProcess) GetStartedUnixNano() int64 {
 		return x.StartedUnixNano
 	}
 	return 0
+}
+
+func (x *RoomProcess) GetOpen() [][]byte {
+	if x != nil {
+		return x.Open
+	}
+	return nil
 }
 
 type ConnectRequest struct {
@@ -1304,12 +1320,13 @@ const file_rooms_proto_rawDesc = "" +
 	"\toom_kills\x18\n" +
 	" \x01(\x04R\boomKills\x120\n" +
 	"\x06limits\x18\v \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12$\n" +
-	"\x0emade_unix_nano\x18\f \x01(\x03R\fmadeUnixNano\"&\n" +
+	"\x0emade_unix_nano\x18\f \x01(\x03R\fmadeUnixNano\">\n" +
 	"\x10ProcessesRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\"n\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06folder\x18\x02 \x01(\tR\x06folder\"n\n" +
 	"\x11ProcessesResponse\x12;\n" +
 	"\tprocesses\x18\x01 \x03(\v2\x1d.osaurus.guest.v1.RoomProcessR\tprocesses\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xe7\x01\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xfb\x01\n" +
 	"\vRoomProcess\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x12\n" +
@@ -1318,7 +1335,8 @@ const file_rooms_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1b\n" +
 	"\tcpu_nanos\x18\x06 \x01(\x03R\bcpuNanos\x12%\n" +
 	"\x0eresident_bytes\x18\a \x01(\x04R\rresidentBytes\x12*\n" +
-	"\x11started_unix_nano\x18\b \x01(\x03R\x0fstartedUnixNano\"]\n" +
+	"\x11started_unix_nano\x18\b \x01(\x03R\x0fstartedUnixNano\x12\x12\n" +
+	"\x04open\x18\t \x03(\fR\x04open\"]\n" +
 	"\x0eConnectRequest\x12-\n" +
 	"\x02to\x18\x01 \x01(\v2\x1b.osaurus.guest.v1.ConnectToH\x00R\x02to\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +

@@ -189,7 +189,7 @@ func roomUsage(ctx context.Context, t *testing.T, alice, bob *agent) {
 	p := alice.begin(ctx, t, "head -c 1000000 /dev/zero > /tmp/million; exec sleep 1000")
 	c := alice.suite.Client
 	eventually(ctx, t, func() bool {
-		list, more, err := c.RoomProcesses(ctx, alice.User)
+		list, more, err := c.RoomProcesses(ctx, alice.User, "")
 		return err == nil && !more && len(list) == 1 && int(list[0].PID) == p.PID() && strings.HasPrefix(list[0].Command, "sleep 1000") && list[0].User == string(alice.User) && list[0].Resident > 0
 	})
 	use, err := c.RoomUsages(ctx, "")

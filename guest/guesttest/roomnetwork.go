@@ -183,7 +183,7 @@ func newAddress(ctx context.Context, t *testing.T, alice, bob *agent) {
 func spoofing(ctx context.Context, t *testing.T, alice, bob *agent) {
 	c := alice.suite.Client
 	bob.begin(ctx, t, "exec sleep 1000")
-	list, _, err := c.RoomProcesses(ctx, bob.User)
+	list, _, err := c.RoomProcesses(ctx, bob.User, "")
 	if err != nil || len(list) == 0 {
 		t.Fatalf("%+v, %v", list, err)
 	}

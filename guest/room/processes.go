@@ -22,6 +22,10 @@ const (
 	// maxProcesses and maxCommand keep the list within one message.
 	maxProcesses = 2000
 	maxCommand   = 256
+	// maxOpen and maxOpenPath bound what is listed of a process's open files, for the same reason.
+	maxOpen, maxOpenPath = 16, 1024
+	// maxFiles bounds how many descriptors of a process are looked at.
+	maxFiles = 4096
 	// commandsWithin bounds how long a list waits for command lines. Reading one takes a lock that
 	// a program which is short of memory can hold for long.
 	commandsWithin = time.Second
@@ -29,9 +33,9 @@ const (
 	ticks = 100
 )
 
-// Processes lists the processes of a user's room, or of all rooms. More reports that the list was
-// cut.
-func (m *Manager) Processes(user string) (list []*guestpb.RoomProcess, more bool, err error) {
+// Processes lists the processes of a user's room, or of all rooms, and what they have open in a
+// folder of their room unless that is "". More reports that the list was cut.
+func (m *Manager) Processes(user, folder string) (list []*guestpb.RoomProcess, more bool, err error) {
 	rooms, err := m.rooms(user)
 	if err != nil {
 		return nil, false, err
@@ -47,6 +51,9 @@ func (m *Manager) Processes(user string) (list []*guestpb.RoomProcess, more bool
 			}
 			if p := describe(pid, booted); p != nil {
 				p.User = r.spec.User
+				if folder != "" {
+					p.Open = openIn(p.Pid, folder)
+				}
 				list = append(list, p)
 			}
 		}
@@ -126,6 +133,27 @@ func describe(pid int, booted time.Time) *guestpb.RoomProcess {
 	}
 	p.Pid = int32(pid)
 	return p
+}
+
+// openIn returns the files in a folder of its room that a process has open, and its working directory
+// if it is there.
+func openIn(pid int32, folder string) (open [][]byte) {
+	links := []string{"cwd"}
+	if dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid)); err == nil {
+		names, _ := dir.Readdirnames(maxFiles)
+		dir.Close()
+		for _, name := range names {
+			links = append(links, "fd/"+name)
+		}
+	}
+	for _, link := range links {
+		path, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", pid, link))
+		inside := path == folder || strings.HasPrefix(path, folder+"/")
+		if err == nil && inside && len(path) <= maxOpenPath && len(open) < maxOpen {
+			open = append(open, []byte(path))
+		}
+	}
+	return open
 }
 
 // commandLine returns a process's command line, or nil if it has none or has ended.

@@ -63,7 +63,7 @@ func (s rooms) Processes(_ context.Context, r *guestpb.ProcessesRequest) (*guest
 	if err := protocol.CheckOwner(r.User); err != nil {
 		return nil, err
 	}
-	list, more, err := s.manager.Processes(r.User)
+	list, more, err := s.manager.Processes(r.User, r.Folder)
 	return &guestpb.ProcessesResponse{Processes: list, Truncated: more}, err
 }
 

@@ -55,6 +55,18 @@ func (a *Agents) openWorkspace() error {
 	return nil
 }
 
+// OpenHome opens an agent's home folder on this computer. The caller closes it.
+func (a *Agents) OpenHome(agent Agent) (*os.Root, error) {
+	root, err := a.root.OpenRoot(agent.subtree())
+	if err != nil {
+		return nil, folderFault("open home folder", agent.subtree(), err)
+	}
+	return root, nil
+}
+
+// Recount has the guest's file server count a home folder that was changed on this computer.
+func (a *Agents) Recount(agent Agent) { a.Folders.Recount(agent.subtree()) }
+
 func folderFault(op, dir string, err error) error {
 	return fault.New(fault.Unavailable, op, dir, err).Advise("Check that it is a folder that you can write to, and that its disk is not full.")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -46,7 +47,7 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, more bool, err error) {
 	users := a.users()
 	_, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser) error {
-		processes, truncated, err := l.RoomProcesses(ctx, user)
+		processes, truncated, err := l.RoomProcesses(ctx, user, "")
 		more = more || truncated
 		for _, p := range processes {
 			if agent, known := users[config.LinuxUser(p.User)]; known && (user == "" || user == agent.User) {
@@ -60,6 +61,25 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 		return cmp.Or(cmp.Compare(x.Agent.Name, y.Agent.Name), cmp.Compare(x.PID, y.PID))
 	})
 	return list, more, err
+}
+
+// Opened lists the processes of an agent that have files in a folder of its room open, or work in a
+// folder there. Without a running guest there are none. Paths are relative to the folder.
+func (a *Agents) Opened(ctx context.Context, agent Agent, folder string) (list []engine.RoomProcess, err error) {
+	_, err = a.ask(string(agent.ID), func(l *machine.Lease, user config.LinuxUser) error {
+		processes, _, err := l.RoomProcesses(ctx, user, folder)
+		for _, p := range processes {
+			for i, path := range p.Open {
+				p.Open[i] = strings.TrimPrefix(strings.TrimPrefix(path, folder), "/")
+			}
+			if p.User == string(user) && len(p.Open) > 0 {
+				p.Command = a.Redacted(agent).Clipped(p.Command)
+				list = append(list, p)
+			}
+		}
+		return err
+	})
+	return list, err
 }
 
 // ask asks the running guest of an agent about its user, or all running guests about all users if

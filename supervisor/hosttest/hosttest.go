@@ -32,6 +32,8 @@ type Backend struct {
 	Workspace string
 	// Base names the base image. Tests change it while no guest runs.
 	Base string
+	// Opened are the paths in /workspace that each process has open.
+	Opened []string
 
 	mu    sync.Mutex
 	disk  map[config.LinuxUser]string // the base of each user's layer

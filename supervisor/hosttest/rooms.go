@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -163,11 +164,21 @@ func (g *Guest) RoomUsages(ctx context.Context, user config.LinuxUser) (list []e
 	return list, err
 }
 
-func (g *Guest) RoomProcesses(ctx context.Context, user config.LinuxUser) (list []engine.RoomProcess, more bool, err error) {
+// openIn returns what is open in a folder.
+func (b *Backend) openIn(folder string) (list []string) {
+	for _, path := range b.Opened {
+		if folder != "" && strings.HasPrefix(path, folder) {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+func (g *Guest) RoomProcesses(ctx context.Context, user config.LinuxUser, folder string) (list []engine.RoomProcess, more bool, err error) {
 	err = g.ask(ctx, "processes", string(user), func() error {
 		for _, r := range g.rooms {
 			if user == "" || user == r.User {
-				list = append(list, engine.RoomProcess{User: string(r.User), PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now()})
+				list = append(list, engine.RoomProcess{User: string(r.User), PID: 100, PPID: 1, Command: "sleep 1000", State: "S", Started: time.Now(), Open: g.backend.openIn(folder)})
 			}
 		}
 		return nil
