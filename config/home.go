@@ -92,6 +92,9 @@ func (h Home) Plugins() string { return h.join("sandbox-plugins") }
 // Output is shared with the guest as /output.
 func (h Home) Output() string { return h.join("container", "output") }
 
+// History is the store of checkpoints.
+func (h Home) History() string { return h.join("history") }
+
 // Artifacts has a folder with shared artifacts for each conversation.
 func (h Home) Artifacts() string { return h.join("artifacts") }
 

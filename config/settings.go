@@ -34,6 +34,8 @@ type Settings struct {
 	Inference Inference
 	// MCP configures MCP over HTTP.
 	MCP MCP
+	// History configures the checkpoints of agents' homes.
+	History History
 }
 
 // The bounds of the settings.
@@ -73,6 +75,7 @@ func Defaults() Settings {
 		Bridge:    bridgeDefaults(),
 		Inference: inferenceDefaults(),
 		MCP:       MCP{Origins: []WebOrigin{}},
+		History:   historyDefaults(),
 	}
 }
 
@@ -94,7 +97,7 @@ func fields() table[Settings] {
 		listField("mirrors", "Alpine's package mirrors, tried in this order", mirrorAllowed, parseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", "packages that are added to an Alpine guest", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", "where secrets are kept", secretStoreAllowed, parseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields())...)
+	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields(), historyFields())...)
 }
 
 // Keys returns the keys for File.Set in display order.

@@ -19,6 +19,8 @@ type Subtree struct {
 	UID, GID uint32
 	// MaxBytes and MaxFiles limit what the folder may hold; zero is no limit.
 	MaxBytes, MaxFiles int64
+	// Recounts grows when this computer has changed what the folder holds, which is then counted again.
+	Recounts int64
 }
 
 // Subtrees is a share's set of subtrees. The supervisor changes it while the share's
@@ -42,6 +44,22 @@ func (s *Subtrees) Set(t Subtree) error {
 
 // Remove forgets the subtree at a path.
 func (s *Subtrees) Remove(path string) { s.replace(path) }
+
+// Recount makes the share's device count the contents of a subtree again, since they were changed on
+// this computer.
+func (s *Subtrees) Recount(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.list.Load(); old != nil {
+		list := slices.Clone(*old)
+		for i := range list {
+			if list[i].Path == path {
+				list[i].Recounts++
+			}
+		}
+		s.list.Store(&list)
+	}
+}
 
 func (s *Subtrees) replace(path string, by ...Subtree) {
 	s.mu.Lock()

@@ -1,0 +1,258 @@
+// Package checkpoints keeps what each call changed in an agent's folders, and undoes it.
+//
+// A call that may write has a checkpoint before and one after it. The one after it is made a moment
+// later, or is the one before the next call. What changes while no call runs is a row of its own.
+// Calls that overlap have each other's changes too.
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/internal/queue"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/store"
+)
+
+const (
+	// beforeLimit is how long a call waits for its checkpoint. After that it runs without one.
+	beforeLimit = 30 * time.Second
+	// afterDelay is how long the checkpoint after a call waits for the next call, which makes the
+	// same one. It also lets writers finish that a command leaves behind.
+	afterDelay = 200 * time.Millisecond
+	// afterLimit bounds a checkpoint that nobody waits for.
+	afterLimit = 5 * time.Minute
+	// restShare is how many times the duration of a failed checkpoint passes before the next is
+	// tried, so that a home that cannot be kept does not slow down each call.
+	restShare = 20
+	// maxFile is the largest file that is kept. Larger ones are disk images and the like.
+	maxFile = 1 << 30
+)
+
+// Root is a folder of an agent whose checkpoints are made with those of its calls: its home, or a
+// mount. The trees of all roots are in the same History.
+type Root interface {
+	// Name tells the roots of an agent apart, and never changes.
+	Name() string
+	// Folder is its path in the agent's room.
+	Folder() string
+	Checkpoint(ctx context.Context) (history.Checkpoint, error)
+	// Restore brings the root, or only paths in it, to a tree.
+	Restore(ctx context.Context, to history.Digest, paths []string, report progress.Func) (history.Restored, error)
+	Close() error
+}
+
+// OpenStore opens the store of checkpoints of a home.
+func OpenStore(at config.Home, settings config.History) (*history.History, error) {
+	dir, err := at.Make(at.History())
+	if err != nil {
+		return nil, err
+	}
+	return history.Open(dir, history.Options{MaxBytes: int64(settings.MaxMB) << 20, MaxFile: maxFile, Caches: caches()})
+}
+
+// Options configure Checkpoints.
+type Options struct {
+	DB       *store.DB
+	History  *history.History
+	Agents   *agents.Agents
+	Settings func() config.History
+	Log      *slog.Logger
+}
+
+// Checkpoints are the checkpoints of a home's agents. The methods may be called by many goroutines at
+// once; their errors are faults.
+type Checkpoints struct {
+	Options
+	rows rows
+
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	work  sync.WaitGroup
+	turns queue.Queues[config.AgentID] // to make checkpoints of an agent, or to restore one
+
+	// referring is held for reading from the making of a tree until a row refers to it. Prune holds
+	// it to learn which trees to keep.
+	referring sync.RWMutex
+	pruning   sync.Mutex
+	pruned    time.Time // guarded by pruning
+
+	mu     sync.Mutex // held for moments only
+	states map[config.AgentID]*state
+}
+
+// state is what is known of an agent's calls. Checkpoints.mu guards running and ended, the agent's
+// turn the rest.
+type state struct {
+	running map[int64]string // tools by the number of the call
+	ended   []Call           // without the checkpoint after them
+	last    trees            // the last ones; nil if they are not known
+	rest    time.Time        // make no checkpoint before
+	why     error            // since this is how the last one failed
+}
+
+// Open opens the checkpoints of a home, and finishes what a killed daemon left: restores, and calls
+// without the checkpoint after them.
+func Open(ctx context.Context, o Options) (*Checkpoints, error) {
+	c := &Checkpoints{Options: o, rows: rows{o.DB}, states: map[config.AgentID]*state{}}
+	left, err := c.rows.unfinished(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	if err := c.resume(ctx); err != nil {
+		o.Log.Error("an undo that was interrupted is not finished", "error", err)
+	}
+	for _, call := range left {
+		call.Outcome = "interrupted"
+		s := c.state(call.Agent)
+		s.ended = append(s.ended, call)
+	}
+	for id := range c.states {
+		if err := c.settle(ctx, id); err != nil {
+			o.Log.Warn("the checkpoint after an interrupted call is missing", "agent", id, "error", err)
+		}
+	}
+	return c, nil
+}
+
+// Close makes the checkpoints that are missing and ends background work.
+func (c *Checkpoints) Close() {
+	c.end()
+	c.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), beforeLimit)
+	defer cancel()
+	for id, s := range c.states { // nobody else changes it anymore
+		if len(s.ended) > 0 {
+			if err := c.settle(ctx, id); err != nil {
+				c.Log.Warn("the next start makes the checkpoint after a call", "agent", id, "error", err)
+			}
+		}
+	}
+}
+
+func (c *Checkpoints) state(id config.AgentID) *state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.states[id]
+	if s == nil {
+		s = &state{running: map[int64]string{}}
+		c.states[id] = s
+	}
+	return s
+}
+
+// Forget drops what is known of a deleted agent. Its rows go with the agent.
+func (c *Checkpoints) Forget(id config.AgentID) {
+	c.mu.Lock()
+	delete(c.states, id)
+	c.mu.Unlock()
+	if err := c.History.Forget(homeKey(id)); err != nil {
+		c.Log.Warn("the last checkpoint of a deleted agent is left", "agent", id, "error", err)
+	}
+}
+
+// home is an agent's home folder as a Root.
+type home struct {
+	of    *Checkpoints
+	agent agents.Agent
+	dir   *os.Root
+}
+
+const homeKeys = "home/"
+
+func homeKey(id config.AgentID) string { return homeKeys + string(id) }
+
+func (h home) Name() string   { return "home" }
+func (h home) Folder() string { return h.agent.Home() }
+func (h home) Close() error   { return h.dir.Close() }
+
+func (h home) Checkpoint(ctx context.Context) (history.Checkpoint, error) {
+	return h.of.History.Checkpoint(ctx, homeKey(h.agent.ID), h.dir)
+}
+
+func (h home) Restore(ctx context.Context, to history.Digest, paths []string, report progress.Func) (history.Restored, error) {
+	defer h.of.Agents.Recount(h.agent)
+	return h.of.History.Restore(ctx, homeKey(h.agent.ID), h.dir, to, paths, report)
+}
+
+// roots opens the roots of an agent. The caller closes them.
+func (c *Checkpoints) roots(agent agents.Agent) ([]Root, error) {
+	dir, err := c.Agents.OpenHome(agent)
+	if err != nil {
+		return nil, err
+	}
+	return []Root{home{c, agent, dir}}, nil
+}
+
+// each calls do with each root of an agent.
+func (c *Checkpoints) each(agent agents.Agent, do func(Root) error) error {
+	list, err := c.roots(agent)
+	for _, root := range list {
+		if err == nil {
+			err = do(root)
+		}
+		err = errors.Join(err, root.Close())
+	}
+	return err
+}
+
+// snapshot makes a checkpoint of each root. The caller has the turn.
+func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, error) {
+	s, began := c.state(agent.ID), time.Now()
+	if began.Before(s.rest) {
+		return nil, s.why
+	}
+	now := trees{}
+	err := c.each(agent, func(root Root) error {
+		made, err := root.Checkpoint(ctx)
+		now[root.Name()] = made.Tree
+		return err
+	})
+	if err != nil {
+		s.why, s.rest = err, time.Now().Add(restShare*time.Since(began))
+		c.prune() // it may have been too large
+		return nil, err
+	}
+	s.why, s.rest = nil, time.Time{}
+	return now, nil
+}
+
+// resume finishes the restores that a killed daemon has begun.
+func (c *Checkpoints) resume(ctx context.Context) error {
+	keys, err := c.History.Pending()
+	for _, key := range keys {
+		id, ok := strings.CutPrefix(key, homeKeys)
+		agent, missing := c.Agents.Get(id)
+		if !ok || missing != nil {
+			err = errors.Join(err, c.History.Forget(key))
+			continue
+		}
+		dir, failed := c.Agents.OpenHome(agent)
+		if failed == nil {
+			_, failed = c.History.Resume(ctx, key, dir, nil)
+			failed = errors.Join(failed, dir.Close())
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// take waits for an agent's turn. The caller must call give.
+func (c *Checkpoints) take(ctx context.Context, id config.AgentID) (give func(), err error) {
+	if give, err = c.turns.Take(ctx, id, nil); err != nil {
+		return nil, fault.Newf(fault.KindOf(err), "make checkpoint", string(id), "another is still being made or restored: %w", err)
+	}
+	return give, nil
+}
+
+func caches() []string { return []string{".cache", "__pycache__"} }

@@ -1,0 +1,46 @@
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/agents"
+)
+
+// madePlugins is the folder that a new home has. If it is not empty, the home is not new.
+const madePlugins = "plugins"
+
+// Fork fills the home of a new agent with that of another, as it is now, or as it was after a call if
+// that is not 0.
+func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int64, report progress.Func) (err error) {
+	var tree history.Digest
+	if call != 0 {
+		if _, trees, err := c.ends(ctx, from, Range{First: call}); err != nil {
+			return err
+		} else {
+			tree = trees[home{}.Name()]
+		}
+	}
+	fresh, err := c.Agents.OpenHome(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fresh.Close()) }()
+	defer c.Agents.Recount(to)
+	if call != 0 {
+		_, err = c.History.Restore(ctx, homeKey(to.ID), fresh, tree, nil, report)
+		return err
+	}
+	old, err := c.Agents.OpenHome(from)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	if err := fresh.Remove(madePlugins); err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.Log.Warn("the home of a new agent is not empty", "agent", to.Name, "error", err) // Copy refuses it
+	}
+	return history.Copy(ctx, old, fresh, report)
+}
