@@ -101,6 +101,12 @@ func (h Home) Artifacts() string { return h.join("artifacts") }
 // Database stores memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 
+// Snapshots has a folder for each snapshot of the sandbox.
+func (h Home) Snapshots() string { return h.join("snapshots") }
+
+// AgentStates has a folder for each agent, with what is known of its plugins.
+func (h Home) AgentStates() string { return h.join("agents") }
+
 // Secrets is the encrypted file of the secret store "file".
 func (h Home) Secrets() string { return h.join("secrets.age") }
 

@@ -52,6 +52,7 @@ type Client struct {
 	// Registrations is for plugins that agents write.
 	Registrations controlpbconnect.RegistrationsClient
 	Artifacts     controlpbconnect.ArtifactsClient
+	Backups       controlpbconnect.BackupsClient
 	home          config.Home
 	transport     *http.Transport
 	end           context.CancelFunc
@@ -152,6 +153,7 @@ func newClient(home config.Home, name string) *Client {
 		Network:       controlpbconnect.NewNetworkClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
+		Backups:       controlpbconnect.NewBackupsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),

@@ -29,6 +29,7 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
+	"osaurus-sandbox/supervisor/snapshots"
 	"osaurus-sandbox/supervisor/vault"
 	"osaurus-sandbox/tools"
 )
@@ -58,6 +59,7 @@ type Backing struct {
 	Library   *library.Library
 	Sources   *source.Client
 	Artifacts *artifacts.Artifacts
+	Snapshots *snapshots.Snapshots
 	Events    *events.Journal
 	Audit     *audit.Log
 	Log       *slog.Logger
@@ -109,6 +111,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewToolsHandler(toolService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewBackupsHandler(backupService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = &http.Server{
 		Handler: s.handler, Protocols: protocols(), HTTP2: http2(),

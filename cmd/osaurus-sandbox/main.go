@@ -129,7 +129,7 @@ func newRoot(c console) *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The sandbox", append(newMachineCommands(), newStatus(), newDoctor(), newDiagnose(), newConfig(), newService(), newServe())},
+		{"The sandbox", append(newMachineCommands(), newStatus(), newDoctor(), newDiagnose(), newConfig(), newSandbox(), newService(), newServe())},
 		{"Agents and their commands", []*cobra.Command{newAgent(), newExec(), newShell(), newForward(), newNetwork(), newCp(), newSession(), newJob(), newPs(), newTop()}},
 		{"Tools, plugins, apps", []*cobra.Command{newTool(), newPlugin(), newMCP(), newArtifacts()}},
 		{"What agents ask for and keep", []*cobra.Command{newSecret(), newPrompt(), newMemory(), newTask()}},

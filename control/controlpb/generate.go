@@ -18,3 +18,4 @@ package controlpb
 //go:generate sh ../../scripts/protoc tools.proto
 //go:generate sh ../../scripts/protoc installs.proto
 //go:generate sh ../../scripts/protoc artifacts.proto
+//go:generate sh ../../scripts/protoc backups.proto

@@ -44,7 +44,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d := &daemon{Options: o}
 	d.api.Program, d.api.Close = o.Program, d.end
 	defer func() { err = errors.Join(err, d.giveBack()) }()
-	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeServices} {
+	for _, begin := range []func(context.Context) error{d.takeHome, d.openRecords, d.finishRestore, d.makeSandbox, d.makeResidents, d.makePlugins, d.makeServices} {
 		if err := begin(ctx); err != nil {
 			return err
 		}

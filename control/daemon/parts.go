@@ -34,6 +34,7 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
+	"osaurus-sandbox/supervisor/snapshots"
 	"osaurus-sandbox/supervisor/store"
 	"osaurus-sandbox/supervisor/toolhost"
 	"osaurus-sandbox/supervisor/vault"
@@ -121,6 +122,15 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 	return nil
 }
 
+// finishRestore puts a snapshot in place whose restore was begun, before anything uses the state.
+func (d *daemon) finishRestore(ctx context.Context) error {
+	name, err := snapshots.Finish(ctx, d.Home, d.db, d.Program)
+	if err == nil && name != "" {
+		d.diary.Note(events.Event{Kind: snapshots.Restored, Cause: string(machine.CauseBegin), Fields: map[string]string{"snapshot": name}})
+	}
+	return err
+}
+
 // makeSandbox makes the machine, whose guest does not run yet, and its bridge.
 func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	d.folders, d.tokens = new(vm.Subtrees), bridge.NewTokens()
@@ -177,6 +187,10 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.api.Artifacts.Close)
+	d.api.Snapshots = snapshots.Open(snapshots.Options{
+		Home: d.Home, Agents: d.api.Agents, Machine: d.api.Sandbox, Program: d.Program, Record: d.diary, Log: d.api.Log,
+	})
+	d.closes(d.api.Snapshots.Close)
 	d.tools = toolhost.Options{
 		Agents: d.api.Agents, Sessions: d.api.Sessions, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
 		Installer: toolhost.NewInstaller(d.api.Agents), Log: d.api.Log,

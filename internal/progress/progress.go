@@ -51,11 +51,16 @@ func (f Func) Note(text string) {
 
 // Write counts len(p) bytes.
 func (m *Meter) Write(p []byte) (int, error) {
+	m.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// Add counts n bytes.
+func (m *Meter) Add(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.event.Done += int64(len(p))
+	m.event.Done += n
 	m.send(false)
-	return len(p), nil
 }
 
 // Finish ends the step with a last event.

@@ -10,17 +10,17 @@ import (
 
 // Agent is a user of the sandbox.
 type Agent struct {
-	ID   config.AgentID
-	Name config.AgentName // may change
+	ID   config.AgentID   `json:"id"`
+	Name config.AgentName `json:"name"` // may change
 	// User and UID are its identity in the guest. A UID is never given to
 	// another agent.
-	User config.LinuxUser
-	UID  uint32
+	User config.LinuxUser `json:"user"`
+	UID  uint32           `json:"uid"`
 	// Folder is the name of its home folder. It differs from Name while an
 	// agent is renamed that has a room.
-	Folder   config.AgentName
-	Created  time.Time
-	Settings config.AgentSettings
+	Folder   config.AgentName     `json:"folder"`
+	Created  time.Time            `json:"created"`
+	Settings config.AgentSettings `json:"settings"`
 }
 
 // Home returns its home folder in the guest.

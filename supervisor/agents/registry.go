@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -111,4 +112,78 @@ func (r registry) remove(ctx context.Context, a Agent) error {
 func (r registry) cleared(ctx context.Context, user config.LinuxUser) error {
 	_, err := r.db.Exec(ctx, "delete agent", "DELETE FROM agent_remains WHERE user = ?", user)
 	return err
+}
+
+// Saved is what a snapshot has of the agents of a home.
+type Saved struct {
+	Agents  []Agent            `json:"agents"`
+	Remains []config.LinuxUser `json:"remains,omitempty"` // deleted agents with something on the data disk
+}
+
+// Save reads the agents of a home.
+func Save(ctx context.Context, db *store.DB) (s Saved, err error) {
+	s.Agents, s.Remains, err = registry{db}.load(ctx)
+	return s, err
+}
+
+// Unchanged calls do with the agents while none is made, renamed, changed or deleted.
+func (a *Agents) Unchanged(ctx context.Context, op string, do func(Saved) error) error {
+	end, err := a.turn(ctx, everybody, op, "")
+	if err != nil {
+		return err
+	}
+	defer end()
+	saved, err := Save(ctx, a.DB)
+	if err != nil {
+		return err
+	}
+	return do(saved)
+}
+
+// Restore makes the agents of a home those that were saved. What the database has of others goes: their
+// memory and tasks. No uid is given again. It may be repeated, and comes before Open.
+func Restore(ctx context.Context, db *store.DB, saved Saved) error {
+	const op = "restore agents"
+	return db.Write(ctx, op, func(tx *sql.Tx) error {
+		run := func(query string, args ...any) error {
+			_, err := tx.ExecContext(ctx, query, args...)
+			return err
+		}
+		kept := make([]uint32, len(saved.Agents))
+		for i, a := range saved.Agents {
+			kept[i] = a.UID
+		}
+		uids, err := json.Marshal(kept)
+		if err != nil {
+			return err
+		}
+		// Names may have gone from one agent to another.
+		if err := errors.Join(
+			run("DELETE FROM agents WHERE uid NOT IN (SELECT value FROM json_each(?))", string(uids)),
+			run("UPDATE agents SET name = '~' || uid, user = '~' || uid, folder = '~' || uid"),
+			run("DELETE FROM agent_remains"),
+		); err != nil {
+			return err
+		}
+		for _, a := range saved.Agents {
+			settings, err := json.Marshal(a.Settings)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(
+				run(`INSERT INTO agents (uid, id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, ?, ?, ?)
+					ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings`,
+					a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings)),
+				run("UPDATE agent_marks SET next = max(next, ?)", after(a.UID)),
+			); err != nil {
+				return err
+			}
+		}
+		for _, user := range saved.Remains {
+			if err := run("INSERT OR IGNORE INTO agent_remains (user) VALUES (?)", user); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

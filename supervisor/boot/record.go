@@ -20,7 +20,9 @@ type record struct {
 	Image   string               `json:"image"`   // the image's digest
 	Kernel  string               `json:"kernel"`
 	Base    string               `json:"base"`
-	Missing []string             `json:"missing,omitempty"` // packages of the toolbox that could not be installed
+	// BaseDigest is that of the base alone: another guest program makes another image of the same base.
+	BaseDigest string   `json:"baseDigest"`
+	Missing    []string `json:"missing,omitempty"` // packages of the toolbox that could not be installed
 }
 
 // fits reports whether the record is for these settings.
@@ -28,12 +30,23 @@ func (r record) fits(set config.Settings) bool {
 	return r.Pack == set.Pack && slices.Equal(r.Toolbox, set.Toolbox)
 }
 
-func (s *Site) recordFile() string {
-	return filepath.Join(filepath.Dir(s.home.DataDisk()), "provisioned.json")
+func (s *Site) recordFile() string { return recordFile(s.home) }
+
+func recordFile(home config.Home) string {
+	return filepath.Join(filepath.Dir(home.DataDisk()), "provisioned.json")
 }
 
-func (s *Site) record() (r record, ok bool) {
-	text, err := os.ReadFile(s.recordFile())
+// BaseOf returns the digest of the base that a home's sandbox boots, or "" if it is not provisioned.
+// The layers on its data disk need that base.
+func BaseOf(home config.Home) string {
+	r, _ := readRecord(home)
+	return r.BaseDigest
+}
+
+func (s *Site) record() (r record, ok bool) { return readRecord(s.home) }
+
+func readRecord(home config.Home) (r record, ok bool) {
+	text, err := os.ReadFile(recordFile(home))
 	if err != nil || json.Unmarshal(text, &r) != nil {
 		return record{}, false
 	}

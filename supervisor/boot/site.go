@@ -101,7 +101,7 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, tra
 		return err
 	}
 	s.ready = p
-	return s.writeRecord(record{Pack: set.Pack, Toolbox: set.Toolbox, Image: p.image.Digest.String(), Kernel: p.image.Kernel, Base: p.image.Base, Missing: p.missing})
+	return s.writeRecord(record{Pack: set.Pack, Toolbox: set.Toolbox, Image: p.image.Digest.String(), Kernel: p.image.Kernel, Base: p.image.Base, BaseDigest: p.image.BaseDigest.String(), Missing: p.missing})
 }
 
 // buildToolbox installs the toolbox. If no mirror can be reached, the bare image is

@@ -121,7 +121,7 @@ func (s *Machine) AutoStart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.settings.AutoStart && s.status.State == Stopped && s.op == nil && !s.closing {
-		s.begin(Start, CauseAutoStart)
+		s.begin(Start, CauseAutoStart, nil)
 	}
 }
 
@@ -140,6 +140,17 @@ func (s *Machine) Reset(ctx context.Context, by Cause) error { return s.do(ctx, 
 // packs and settings are kept. Nothing is started automatically until Start or
 // Provision is called.
 func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by) }
+
+// Offline stops the guest, does some work that has the disk to itself, and starts the guest again if
+// one ran. The context of the work ends with ctx, and when a Stop, Reset or Remove interrupts it.
+func (s *Machine) Offline(ctx context.Context, by Cause, work func(context.Context) error) error {
+	return s.doWork(ctx, Offline, by, func(op context.Context) error {
+		both, cancel := context.WithCancelCause(op)
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		return work(both)
+	})
+}
 
 // Exec starts a command as the guest's root, and before it the guest if
 // necessary. See engine.Room.

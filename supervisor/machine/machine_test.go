@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -219,5 +220,63 @@ func TestCloseInterruptsAStart(t *testing.T) {
 		if _, err := w.Next(t.Context(), w.Status().Revision); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("Next after Close: %v", err)
 		}
+	})
+}
+
+func TestOffline(t *testing.T) {
+	inWorld(t, `{}`, provisioned, func(t *testing.T, w *world) {
+		broken := fault.Newf(fault.Rejected, "copy", "", "no space")
+		for _, ran := range []bool{false, true} {
+			rest := machine.Stopped
+			if ran {
+				w.must(w.Start(t.Context(), by))
+				rest = machine.Running
+			}
+			for _, want := range []error{nil, broken} {
+				var command error
+				done := make(chan struct{}, 1)
+				err := w.Offline(t.Context(), by, func(ctx context.Context) error {
+					w.wantState(machine.Provisioning)
+					if _, ok := w.Peek(); ok {
+						t.Error("a guest runs")
+					}
+					go func() {
+						command = w.command(context.Background(), machine.Exec)
+						done <- struct{}{}
+					}()
+					time.Sleep(time.Minute)
+					return want
+				})
+				if !errors.Is(err, want) {
+					t.Errorf("Offline: %v, want %v", err, want)
+				}
+				<-done
+				if command != nil {
+					t.Errorf("a command that waited: %v", command)
+				}
+				if !ran {
+					w.must(w.Stop(t.Context(), by))
+				}
+				w.wantState(rest)
+			}
+		}
+		// Its caller and a stop end the work.
+		for _, end := range []func(context.CancelFunc){
+			func(cancel context.CancelFunc) { cancel() },
+			func(context.CancelFunc) { go func() { _ = w.Stop(context.Background(), by) }() },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			err := w.Offline(ctx, by, func(ctx context.Context) error {
+				end(cancel)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			if err == nil {
+				t.Error("Offline worked")
+			}
+			cancel()
+		}
+		w.must(w.Stop(t.Context(), by))
+		w.wantState(machine.Stopped)
 	})
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ type operation struct {
 	resumes bool // a guest ran, which a Reset starts again
 	silent  bool // it was silent
 	unfit   bool // the last check found that this computer cannot run machines
+	// work is that of an Offline, and outcome its error, which is not one of the machine.
+	work    func(context.Context) error
+	outcome error
 	context context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
@@ -39,6 +43,11 @@ func (i interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.
 
 // do carries a command out and returns when it is done.
 func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
+	return s.doWork(ctx, c, by, nil)
+}
+
+// doWork is do with the work of an Offline.
+func (s *Machine) doWork(ctx context.Context, c Command, by Cause, work func(context.Context) error) error {
 	for {
 		s.mu.Lock()
 		if s.closing && by != CauseClose {
@@ -54,13 +63,15 @@ func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
 			err = s.refusal(c)
 		case reply == begin:
 			if err = s.mayBegin(by); err == nil {
-				op, reply = s.begin(c, by), join
+				op, reply = s.begin(c, by, work), join
 			}
 		case reply == interrupt:
 			op.cancel(interrupted{c})
 		}
 		s.mu.Unlock()
 		switch {
+		case reply == join && work != nil:
+			return s.await(context.WithoutCancel(ctx), c, op) // the work knows of ctx
 		case reply == join:
 			return s.await(ctx, c, op)
 		case reply == already || err != nil:
@@ -109,11 +120,11 @@ func errClosed(op string) error {
 }
 
 // begin starts an operation. The mutex is held, and there is none.
-func (s *Machine) begin(c Command, by Cause) *operation {
+func (s *Machine) begin(c Command, by Cause, work func(context.Context) error) *operation {
 	if c == Exec {
 		c = Start
 	}
-	op := &operation{command: c, cause: by, done: make(chan struct{}), resumes: s.guest != nil, silent: s.status.State == Unresponsive}
+	op := &operation{command: c, cause: by, work: work, done: make(chan struct{}), resumes: s.guest != nil, silent: s.status.State == Unresponsive}
 	ctx, cancel := context.WithCancelCause(s.life)
 	limited, release := context.WithTimeout(ctx, operationLimit)
 	op.context, op.cancel = limited, func(cause error) { cancel(cause); release() }
@@ -129,7 +140,7 @@ func (s *Machine) firstState(c Command) State {
 	switch state := s.status.State; {
 	case c == Stop, c == Remove, s.guest != nil:
 		return Stopping
-	case c == Reset, c == Provision, state == SetupRequired, state == NotProvisioned:
+	case c == Reset, c == Provision, c == Offline, state == SetupRequired, state == NotProvisioned:
 		return Provisioning
 	}
 	return Starting
@@ -144,7 +155,7 @@ func (s *Machine) carryOut(op *operation) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	op.err = err
+	op.err = cmp.Or(op.outcome, err)
 	s.op, s.status.Operation = nil, ""
 	s.count(op, end)
 	if err != nil {
@@ -200,6 +211,11 @@ func (s *Machine) steps(op *operation) (State, error) {
 		return s.atRest(), nil
 	case Remove:
 		return NotProvisioned, s.backend.Remove(op.context)
+	case Offline:
+		s.enter(op, Provisioning)
+		if op.outcome = op.work(op.context); !op.resumes {
+			return s.atRest(), nil
+		}
 	case Reset:
 		s.enter(op, Provisioning)
 		if err := s.backend.Reset(op.context); err != nil {

@@ -27,9 +27,10 @@ const (
 	Start     Command = "start"
 	Stop      Command = "stop"
 	Restart   Command = "restart"
-	Reset     Command = "reset"  // begin with an empty data disk; the workspace is kept
-	Remove    Command = "remove" // disk and images go; the workspace is kept
-	Exec      Command = "exec"   // run a command in the guest
+	Reset     Command = "reset"   // begin with an empty data disk; the workspace is kept
+	Remove    Command = "remove"  // disk and images go; the workspace is kept
+	Exec      Command = "exec"    // run a command in the guest
+	Offline   Command = "offline" // do something while no guest runs
 )
 
 // answer is how a command is handled in a state.
@@ -48,15 +49,15 @@ const (
 // in progress serves it already.
 func answerTo(c Command, s State) answer {
 	return map[State]map[Command]answer{
-		SetupRequired:  {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: refuse, Remove: begin, Exec: refuse},
-		NotProvisioned: {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: refuse, Remove: begin, Exec: refuse},
-		Provisioning:   {Provision: wait, Start: wait, Stop: interrupt, Restart: wait, Reset: interrupt, Remove: interrupt, Exec: wait},
-		Stopped:        {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: begin, Remove: begin, Exec: begin},
-		Starting:       {Provision: wait, Start: wait, Stop: interrupt, Restart: wait, Reset: interrupt, Remove: interrupt, Exec: wait},
-		Running:        {Provision: already, Start: already, Stop: begin, Restart: begin, Reset: begin, Remove: begin, Exec: already},
-		Unresponsive:   {Provision: begin, Start: begin, Stop: begin, Restart: begin, Reset: begin, Remove: begin, Exec: refuse},
-		Stopping:       {Provision: wait, Start: wait, Stop: wait, Restart: wait, Reset: wait, Remove: wait, Exec: wait},
-		Failed:         {Provision: begin, Start: begin, Stop: begin, Restart: begin, Reset: begin, Remove: begin, Exec: begin},
+		SetupRequired:  {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: refuse, Remove: begin, Exec: refuse, Offline: begin},
+		NotProvisioned: {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: refuse, Remove: begin, Exec: refuse, Offline: begin},
+		Provisioning:   {Provision: wait, Start: wait, Stop: interrupt, Restart: wait, Reset: interrupt, Remove: interrupt, Exec: wait, Offline: wait},
+		Stopped:        {Provision: begin, Start: begin, Stop: already, Restart: begin, Reset: begin, Remove: begin, Exec: begin, Offline: begin},
+		Starting:       {Provision: wait, Start: wait, Stop: interrupt, Restart: wait, Reset: interrupt, Remove: interrupt, Exec: wait, Offline: wait},
+		Running:        {Provision: already, Start: already, Stop: begin, Restart: begin, Reset: begin, Remove: begin, Exec: already, Offline: begin},
+		Unresponsive:   {Provision: begin, Start: begin, Stop: begin, Restart: begin, Reset: begin, Remove: begin, Exec: refuse, Offline: begin},
+		Stopping:       {Provision: wait, Start: wait, Stop: wait, Restart: wait, Reset: wait, Remove: wait, Exec: wait, Offline: wait},
+		Failed:         {Provision: begin, Start: begin, Stop: begin, Restart: begin, Reset: begin, Remove: begin, Exec: begin, Offline: begin},
 	}[s][c]
 }
 
@@ -64,6 +65,8 @@ func answerTo(c Command, s State) answer {
 // its caller can join it.
 func (c Command) serves(asked Command) bool {
 	switch asked {
+	case Offline:
+		return false // each caller has its own work
 	case c:
 		return true
 	case Start, Exec:

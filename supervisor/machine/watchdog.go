@@ -83,7 +83,7 @@ func (s *Machine) revive(c Command, age time.Duration) {
 		s.failures.count++
 	}
 	if s.settings.AutoRestart && !s.closing && s.failures.allow() {
-		s.begin(c, CauseWatchdog)
+		s.begin(c, CauseWatchdog, nil)
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *Machine) heard(g Guest, now time.Time) {
 		s.set(Running, CauseWatchdog, nil)
 	}
 	if at := s.idleStop(); !at.IsZero() && !now.Before(at) {
-		s.begin(Stop, CauseIdle)
+		s.begin(Stop, CauseIdle, nil)
 	}
 }
 
