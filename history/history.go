@@ -2,19 +2,29 @@
 //
 // A checkpoint is a Merkle tree in a content store. It has names, modes, times of files,
 // contents and links. It has no owners, extended attributes and times of folders, and a
-// file with several names becomes several files when it is restored.
+// file with several names becomes several files when it is restored. Nothing is synced: after a power
+// loss, the latest checkpoints may be damaged, which Verify finds.
 package history
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"io"
-	"iter"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"osaurus-sandbox/history/store"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/internal/queue"
 )
+
+const op = "use history"
 
 // Digest names a tree or a content. The zero Digest is the tree without entries.
 type Digest = store.Digest
@@ -34,11 +44,13 @@ type Options struct {
 // History is a store of checkpoints. Its methods may be called concurrently; those of one
 // key wait for each other. One process at a time may open it.
 type History struct {
+	dir     string
 	store   *store.Store
 	options Options
+	keys    queue.Queues[string]
 }
 
-// Checkpoint is a folder at one time.
+// Checkpoint is a folder at one time. Counts are of what was looked at.
 type Checkpoint struct {
 	Tree  Digest
 	Files int   // of every kind, without folders
@@ -54,9 +66,62 @@ type Note struct {
 	Why  string
 }
 
-// Open opens or makes a history in a folder. It removes what a killed process left.
+// Open opens or makes a history in a folder. It removes what a killed process was writing.
 func Open(dir string, options Options) (*History, error) {
-	return nil, errUnfinished
+	s, err := store.Open(dir, options.MaxBytes)
+	return &History{dir: dir, store: s, options: options}, err
+}
+
+// head is what is known of a key's last checkpoint.
+type head struct {
+	Key     string
+	Tree    Digest
+	Scanned time.Time // when the scan of the whole folder began
+}
+
+// Names of files of a key, below the store's folder.
+const (
+	heads    = "heads"
+	journals = "journals"
+)
+
+func fileOf(kind, key string) string {
+	return filepath.Join(kind, Digest(sha256.Sum256([]byte(key))).String())
+}
+
+// load reads a file of a key, and reports whether there is a valid one.
+func (h *History) load(kind, key string, v any) bool {
+	data, err := os.ReadFile(filepath.Join(h.dir, fileOf(kind, key)))
+	return err == nil && json.Unmarshal(data, v) == nil
+}
+
+func (h *History) save(kind, key string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fault.Wrap("write history", key, err)
+	}
+	return h.store.WriteFile(fileOf(kind, key), data)
+}
+
+func (h *History) drop(kind, key string) error {
+	if err := os.Remove(filepath.Join(h.dir, fileOf(kind, key))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.Wrap("change history", key, err)
+	}
+	return nil
+}
+
+// each calls f with the files of all keys that are valid.
+func each[T any](h *History, kind string, f func(T) error) error {
+	paths, err := filepath.Glob(filepath.Join(h.dir, kind, "*"))
+	for _, path := range paths {
+		var v T
+		if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &v) == nil {
+			if err := f(v); err != nil {
+				return err
+			}
+		}
+	}
+	return err
 }
 
 // Checkpoint records the folder root under a key, which names the folder from one time to the
@@ -67,78 +132,174 @@ func Open(dir string, options Options) (*History, error) {
 // It follows no links. Files that change meanwhile are read twice, then noted: their content may be of
 // several times.
 func (h *History) Checkpoint(ctx context.Context, key string, root *os.Root, paths ...string) (Checkpoint, error) {
-	return Checkpoint{}, errUnfinished
+	give, err := h.keys.Take(ctx, key, nil)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	defer give()
+	return h.checkpoint(ctx, key, root, "", paths)
+}
+
+// checkpoint is Checkpoint for who has the turn of the key. It removes files with the name temp.
+func (h *History) checkpoint(ctx context.Context, key string, root *os.Root, temp string, paths []string) (Checkpoint, error) {
+	selected, err := parsePaths(paths)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return Checkpoint{}, fault.Wrap("open folder", root.Name(), err)
+	}
+	defer dir.Close()
+	var last head
+	there := h.load(heads, key, &last)
+	now := head{Key: key, Scanned: time.Now()}
+	s := scan{h: h, ctx: ctx, batch: h.store.Begin(), paths: selected, temp: temp, trusted: last.Scanned.Add(-racy).UnixNano()}
+	var kind Kind
+	now.Tree, kind, err = s.folder(dir, "", last.Tree, 0)
+	if err == nil && kind != Folder {
+		err = fault.Newf(fault.Rejected, "keep folder", root.Name(), "it has more than %d files", maxNames).Advise("Move some of them into folders.")
+	}
+	if len(selected) > 0 && there {
+		now.Scanned = last.Scanned
+	}
+	if err == nil && (!there || now.Tree != last.Tree || s.out.Read > 0) {
+		err = h.save(heads, key, now)
+	}
+	s.batch.End(err == nil)
+	s.out.Tree = now.Tree
+	return s.out, err
 }
 
 // Head returns the tree of the key's last checkpoint, or false if there is none.
-func (h *History) Head(key string) (Digest, bool) { return Digest{}, false }
+func (h *History) Head(key string) (Digest, bool) {
+	var last head
+	return last.Tree, h.load(heads, key, &last)
+}
 
-// Forget removes a key. Its last tree is kept no longer by Prune.
-func (h *History) Forget(key string) error { return errUnfinished }
+// Forget removes a key. Prune no longer keeps its last tree.
+func (h *History) Forget(ctx context.Context, key string) error {
+	give, err := h.keys.Take(ctx, key, nil)
+	if err != nil {
+		return err
+	}
+	defer give()
+	return errors.Join(h.drop(heads, key), h.drop(journals, key))
+}
 
 // Tree returns the entries of a folder's tree, sorted by name.
-func (h *History) Tree(ctx context.Context, tree Digest) ([]Entry, error) { return nil, errUnfinished }
+func (h *History) Tree(tree Digest) ([]Entry, error) {
+	if tree == (Digest{}) {
+		return nil, nil
+	}
+	data, err := h.store.Read(tree)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTree(string(data))
+}
 
 // Find returns the entry at a slash-separated path below a tree. The error is of kind NotFound
 // if there is none.
-func (h *History) Find(ctx context.Context, tree Digest, path string) (Entry, error) {
-	return Entry{}, errUnfinished
+func (h *History) Find(tree Digest, path string) (e Entry, err error) {
+	e = Entry{Kind: Folder, Content: tree}
+	for name := range strings.SplitSeq(path, "/") {
+		var entries []Entry
+		if e.Kind == Folder {
+			if entries, err = h.Tree(e.Content); err != nil {
+				return Entry{}, err
+			}
+		}
+		if e = entryOf(entries, name); e.Kind == 0 {
+			return e, fault.Newf(fault.NotFound, "find", path, "it is not in this checkpoint")
+		}
+	}
+	return e, nil
 }
 
-// Content opens the content of a file, or the target of a link. Read fails where the content is
-// damaged. The zero Entry has no content.
-func (h *History) Content(e Entry) (io.ReadCloser, error) { return nil, errUnfinished }
-
-// Diff yields the changes from one tree to another: folders before their contents, names in the order
-// of their bytes. With paths, only changes at or below them. The last pair has the error, if any.
-func (h *History) Diff(ctx context.Context, from, to Digest, paths ...string) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) { yield(Change{}, errUnfinished) }
-}
-
-// Lines compares the contents of a change.
-func (h *History) Lines(ctx context.Context, c Change) (Lines, error) { return Lines{}, errUnfinished }
-
-// Restored is what Restore did.
-type Restored struct {
-	Before  Checkpoint // the folder before, under the same key: restore this to redo
-	Changes []Change   // at most maxChanges
-	Changed int        // number of changes
-	Notes   []Note     // files that were left alone
-}
-
-// Restore brings a folder, or only paths in it, to a tree. It changes only files that differ, each
-// atomically, and follows no links. Files that no checkpoint keeps are left alone, as are those that
-// somebody changes meanwhile. If it fails, it goes back to what was before. If the process is killed, or
-// going back fails, the restore is Pending.
-func (h *History) Restore(ctx context.Context, key string, root *os.Root, to Digest, paths []string, report progress.Func) (Restored, error) {
-	return Restored{}, errUnfinished
-}
-
-// Pending returns the keys of restores that did not end.
-func (h *History) Pending() ([]string, error) { return nil, errUnfinished }
-
-// Resume finishes the pending restore of a key. It does nothing if there is none.
-func (h *History) Resume(ctx context.Context, key string, root *os.Root, report progress.Func) (Restored, error) {
-	return Restored{}, errUnfinished
-}
-
-// Prune deletes what only other trees than keep hold. It keeps the last checkpoint of each
-// key and pending restores as well. Checkpoints may be made meanwhile.
-func (h *History) Prune(ctx context.Context, keep []Digest) (objects int, bytes int64, err error) {
-	return 0, 0, errUnfinished
+// Content opens the content of a file, or the target of a link; other kinds have none. At the end of
+// each damaged part, Read fails.
+func (h *History) Content(e Entry) (io.ReadCloser, error) {
+	if e.Kind == File {
+		return h.store.Open(e.Content, e.Size)
+	}
+	return io.NopCloser(strings.NewReader(e.Target)), nil
 }
 
 // Used returns the bytes of all objects.
-func (h *History) Used() (int64, error) { return 0, errUnfinished }
+func (h *History) Used() (int64, error) { return h.store.Used() }
 
-// Verify reads everything and returns the damaged objects. It moves them out of the way, and the next
-// checkpoint of each key reads and stores everything again.
-func (h *History) Verify(ctx context.Context, report progress.Func) (damaged []Digest, err error) {
-	return nil, errUnfinished
+// Prune deletes what only other trees than those of keep hold, and returns the number of objects and
+// bytes. It keeps the last checkpoint of each key and pending restores as well. Checkpoints may be made
+// meanwhile. What they hold stays, until they have returned and keep is called again: keep should wait for
+// callers who have not yet noted a checkpoint's tree.
+func (h *History) Prune(ctx context.Context, keep func() ([]Digest, error)) (objects int, bytes int64, err error) {
+	return h.store.Sweep(ctx, func(used map[Digest]bool) error {
+		trees, err := keep()
+		if err != nil {
+			return err
+		}
+		err = each(h, heads, func(last head) error {
+			trees = append(trees, last.Tree)
+			return nil
+		})
+		err = errors.Join(err, each(h, journals, func(j journal) error {
+			trees = append(trees, j.To, j.Before)
+			return nil
+		}))
+		seen := map[Digest]bool{}
+		for _, tree := range trees {
+			err = errors.Join(err, h.mark(ctx, tree, used, seen))
+		}
+		return err
+	})
 }
 
-// Copy copies what is in the folder from to the empty folder to. It shares blocks where the file
-// system can. Special files are left out. If it fails, to is empty again.
-func Copy(ctx context.Context, from, to *os.Root, report progress.Func) error { return errUnfinished }
+// mark adds all objects of a tree to used. It passes over damaged ones, which nobody can restore.
+// A tree's bytes may also be an agent's file, so trees are remembered apart, in seen.
+func (h *History) mark(ctx context.Context, tree Digest, used, seen map[Digest]bool) error {
+	if err := context.Cause(ctx); err != nil || seen[tree] {
+		return err
+	}
+	seen[tree], used[tree] = true, true
+	entries, err := h.Tree(tree)
+	err = unlessLost(err)
+	for _, e := range entries {
+		switch e.Kind {
+		case Folder:
+			err = errors.Join(err, h.mark(ctx, e.Content, used, seen))
+		case File:
+			used[e.Content] = true
+			chunks, listErr := h.store.Chunks(e.Content, e.Size)
+			err = errors.Join(err, unlessLost(listErr))
+			for _, d := range chunks {
+				used[d] = true
+			}
+		}
+	}
+	return err
+}
 
-var errUnfinished = fault.Newf(fault.Unavailable, "use history", "", "it is being written")
+func unlessLost(err error) error {
+	if errors.Is(err, store.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Verify reads everything and returns the damaged objects. It moves them away, and the next
+// checkpoint of each key reads and stores everything again.
+func (h *History) Verify(ctx context.Context, report progress.Func) (damaged []Digest, err error) {
+	damaged, err = h.store.Verify(ctx, report)
+	if len(damaged) == 0 {
+		return nil, err
+	}
+	return damaged, errors.Join(err, each(h, heads, func(last head) error {
+		give, err := h.keys.Take(ctx, last.Key, nil)
+		if err != nil {
+			return err
+		}
+		defer give()
+		return h.drop(heads, last.Key)
+	}))
+}

@@ -37,23 +37,11 @@ func Reflink(from *os.File, to *os.Root, name string) error {
 // data.
 func Extents(f *os.File, size int64) (list []Extent, err error) {
 	for at := int64(0); at < size; {
-		begin, err := f.Seek(at, seekData)
-		switch {
-		case errors.Is(err, unix.ENXIO): // only a hole follows
-			return list, nil
-		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTSUP):
-			return append(list, Extent{at, size - at}), nil
-		case err != nil:
-			return nil, err
-		case begin >= size:
-			return list, nil
+		begin, end, err := NextData(f, at, size)
+		if err != nil || begin == end {
+			return list, err
 		}
-		end, err := f.Seek(begin, seekHole)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, Extent{begin, min(end, size) - begin})
-		at = end
+		list, at = append(list, Extent{begin, end - begin}), end
 	}
 	return list, nil
 }

@@ -21,5 +21,8 @@ func reflink(from *os.File, to *os.Root, name string) error {
 	return to.Chmod(name, 0o600)
 }
 
+// share fails: APFS shares whole files alone.
+func share(dst *os.File, at int64, src *os.File, off, n, size int64) error { return unix.ENOTSUP }
+
 // Sync writes everything of the file system of a folder to its disk. On macOS that is everything.
 func Sync(string) error { return unix.Sync() }

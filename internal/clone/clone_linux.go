@@ -21,6 +21,17 @@ func reflink(from *os.File, to *os.Root, name string) error {
 	return nil
 }
 
+// share makes dst share blocks of src, which has this size. It fails unless at and off are at the
+// beginning of a block, and off+n as well or at the end.
+func share(dst *os.File, at int64, src *os.File, off, n, size int64) error {
+	if n == size-off {
+		n = 0 // up to the end
+	}
+	return unix.IoctlFileCloneRange(int(dst.Fd()), &unix.FileCloneRange{
+		Src_fd: int64(src.Fd()), Src_offset: uint64(off), Src_length: uint64(n), Dest_offset: uint64(at),
+	})
+}
+
 // Sync writes everything of the file system of a folder to its disk.
 func Sync(dir string) error {
 	f, err := os.Open(dir)

@@ -1,0 +1,382 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
+)
+
+// maxChanges is how many changes Restore lists. It makes all of them.
+const maxChanges = 10_000
+
+// Reasons to leave a file alone.
+const (
+	whyNotKept = "no checkpoint keeps it"
+	whyChanged = "it was changed meanwhile"
+	whyInside  = "it has files that no checkpoint keeps, or new ones"
+)
+
+// Restored is what Restore did.
+type Restored struct {
+	Before  Checkpoint // the folder before, under the same key: restore this to redo
+	Changes []Change   // at most maxChanges
+	Changed int        // number of changes
+	Notes   []Note     // files that were left alone, at most maxNotes
+}
+
+// journal is a restore that has not ended.
+type journal struct {
+	Key        string
+	To, Before Digest
+	Paths      [][]byte // JSON's strings cannot hold all paths
+	Temp       string   // name of temporary files
+}
+
+func (j *journal) paths() (paths []string) {
+	for _, p := range j.Paths {
+		paths = append(paths, string(p))
+	}
+	return paths
+}
+
+// Restore brings a folder, or only paths in it, to a tree. It changes only files that differ, each
+// atomically, and follows no links. Files that no checkpoint keeps are left alone, as are those that
+// somebody changes meanwhile. If it fails, it goes back to what was before. If the process is killed, or
+// going back fails, the restore is Pending.
+func (h *History) Restore(ctx context.Context, key string, root *os.Root, to Digest, paths []string, report progress.Func) (Restored, error) {
+	give, err := h.keys.Take(ctx, key, nil)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer give()
+	var old journal
+	h.load(journals, key, &old)
+	j := journal{Key: key, To: to, Temp: cmp.Or(old.Temp, ".osaurus-restore-"+rand.Text())}
+	for _, p := range paths {
+		j.Paths = append(j.Paths, []byte(p))
+	}
+	return h.restore(ctx, j, root, report)
+}
+
+// Pending returns the keys of restores that did not end.
+func (h *History) Pending() (keys []string, err error) {
+	return keys, each(h, journals, func(j journal) error {
+		keys = append(keys, j.Key)
+		return nil
+	})
+}
+
+// Resume finishes the pending restore of a key. It does nothing if there is none.
+func (h *History) Resume(ctx context.Context, key string, root *os.Root, report progress.Func) (Restored, error) {
+	give, err := h.keys.Take(ctx, key, nil)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer give()
+	var j journal
+	if !h.load(journals, key, &j) {
+		return Restored{}, nil
+	}
+	return h.restore(ctx, j, root, report)
+}
+
+func (h *History) restore(ctx context.Context, j journal, root *os.Root, report progress.Func) (out Restored, err error) {
+	paths, err := parsePaths(j.paths())
+	if err != nil {
+		return out, err
+	}
+	now, err := h.checkpoint(ctx, j.Key, root, j.Temp, paths)
+	if err != nil {
+		return out, err
+	}
+	out.Before = now
+	out.Before.Tree = cmp.Or(j.Before, now.Tree)
+	j.Before = out.Before.Tree
+	for _, p := range paths {
+		_, err := h.Find(j.To, p)
+		if _, nowErr := h.Find(now.Tree, p); err != nil && nowErr != nil {
+			return out, err
+		}
+	}
+	if err := h.save(journals, j.Key, j); err != nil {
+		return out, err
+	}
+	meter := report.Start("restore files", 0, 0)
+	defer meter.Finish()
+	r := restorer{h: h, ctx: ctx, temp: j.Temp, paths: paths, meter: meter, out: &out, left: map[string]bool{}}
+	if err = r.folder(root, "", now.Tree, j.To); err != nil {
+		to := j.To
+		j.To, r.ctx, r.back = now.Tree, context.WithoutCancel(ctx), true
+		_ = h.save(journals, j.Key, j) // the disk may be full; then Resume goes on instead
+		err = fault.Wrap("restore", cmp.Or(r.failed, j.Key), err)
+		if backErr := r.folder(root, "", to, now.Tree); backErr != nil {
+			return out, fault.Wrap("go back after", j.Key, errors.Join(err, backErr)).Advise("Make room on the disk, and restore again.")
+		}
+		out.Changes, out.Changed = nil, 0
+	}
+	return out, errors.Join(err, h.drop(journals, j.Key))
+}
+
+// restorer changes a folder from one tree to another.
+type restorer struct {
+	h     *History
+	ctx   context.Context
+	temp  string
+	paths selection
+	meter *progress.Meter
+	out   *Restored
+	left  map[string]bool // paths that were left alone
+	back  bool            // after an error: any part may have been done
+
+	failed string // the path of the first error
+}
+
+// folder makes the changes in a folder: first what goes, since that frees space and names that differ
+// only in capitals.
+func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
+	if err := context.Cause(r.ctx); err != nil {
+		return err
+	}
+	now, err := r.h.Tree(from)
+	if err != nil {
+		return err
+	}
+	want, err := r.h.Tree(to)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(dir *os.Root, path string, x, y Entry) error{r.remove, r.create} {
+		for x, y := range merge(now, want) {
+			at := join(path, cmp.Or(x.Name, y.Name))
+			inside, above := r.paths.has(at)
+			if what(x, y) == "" && subtree(x) == subtree(y) || !inside && !above || r.left[at] {
+				continue
+			}
+			if x.Kind != 0 && !x.Kind.Kept() || y.Kind != 0 && !y.Kind.Kept() {
+				r.leave(at, whyNotKept)
+				continue
+			}
+			err := step(dir, at, x, y)
+			if errors.Is(err, errMoved) {
+				r.leave(at, whyChanged)
+			} else if err != nil {
+				r.failed = cmp.Or(r.failed, at)
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *restorer) leave(path, why string) {
+	if r.left[path] = true; len(r.out.Notes) < maxNotes {
+		r.out.Notes = append(r.out.Notes, Note{path, why})
+	}
+}
+
+// done lists a change.
+func (r *restorer) done(path string, x, y Entry) {
+	if r.back {
+		return
+	}
+	if r.out.Changed++; len(r.out.Changes) < maxChanges {
+		r.out.Changes = append(r.out.Changes, Change{path, what(x, y), x, y})
+	}
+}
+
+// ready reports whether x is there, to become y. When it goes back, any other file may be there too, or y
+// itself, which stays. Otherwise, the error is errMoved.
+func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
+	info, err := dir.Lstat(cmp.Or(x.Name, y.Name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	switch {
+	case r.back && is(dir, info, y) && (y.Kind != File || info.Mode()&validMode == y.Mode):
+		return false, nil
+	case r.back || is(dir, info, x):
+		return true, nil
+	}
+	return false, errMoved
+}
+
+// is reports whether a file is the one of an entry.
+func is(dir *os.Root, info fs.FileInfo, e Entry) bool {
+	if info == nil || e.Kind == 0 {
+		return info == nil && e.Kind == 0
+	}
+	switch e.Kind {
+	case File:
+		return info.Mode().IsRegular() && info.Size() == e.Size && info.ModTime().UnixNano() == e.Mtime && info.Sys().(*syscall.Stat_t).Ino == e.Inode
+	case Link:
+		target, err := dir.Readlink(e.Name)
+		return err == nil && target == e.Target
+	}
+	return info.IsDir()
+}
+
+// remove removes what is not in the tree, or is of another kind there.
+func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
+	if inside, _ := r.paths.has(path); x.Kind == 0 || x.Kind == y.Kind || !inside && x.Kind != Folder {
+		return nil
+	}
+	var openable *os.Root
+	if x.Kind == Folder {
+		sub, _, err := openFolder(dir, x.Name)
+		if errors.Is(err, errMoved) && r.back {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		openable = sub
+		if err := sub.Chmod(".", x.Mode|0o700); err != nil {
+			return err
+		}
+		if err := r.folder(sub, path, x.Content, Digest{}); err != nil {
+			return err
+		}
+		if inside, _ := r.paths.has(path); !inside {
+			return sub.Chmod(".", x.Mode)
+		}
+	} else if ready, err := r.ready(dir, x, Entry{}); !ready {
+		return err
+	}
+	err := dir.Remove(x.Name)
+	switch {
+	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST):
+		r.leave(path, whyInside)
+		return openable.Chmod(".", x.Mode)
+	case errors.Is(err, fs.ErrNotExist) || err == nil:
+		r.done(path, x, Entry{})
+		return nil
+	}
+	return err
+}
+
+// create makes what is new or different in the tree.
+func (r *restorer) create(dir *os.Root, path string, x, y Entry) error {
+	inside, _ := r.paths.has(path)
+	switch {
+	case y.Kind == Folder:
+		return r.createFolder(dir, path, x, y, inside)
+	case y.Kind == 0 || !inside:
+		return nil
+	case x.Kind != y.Kind:
+		x = Entry{} // it was removed
+	}
+	ready, err := r.ready(dir, x, y)
+	if !ready {
+		return err
+	}
+	if what(x, y) == Mode && !r.back {
+		err = chmod(dir, x, y.Mode)
+	} else if y.Kind == Link {
+		_ = dir.Remove(r.temp)
+		err = dir.Symlink(y.Target, r.temp)
+	} else {
+		err = r.write(dir, y)
+	}
+	if err == nil && (what(x, y) != Mode || r.back) {
+		err = dir.Rename(r.temp, y.Name)
+	}
+	if err != nil {
+		_ = dir.Remove(r.temp)
+		return err
+	}
+	r.done(path, x, y)
+	return nil
+}
+
+func (r *restorer) createFolder(dir *os.Root, path string, x, y Entry, inside bool) error {
+	if x.Kind != Folder {
+		err := dir.Mkdir(y.Name, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		r.done(path, Entry{}, y)
+	} else if inside && x.Mode != y.Mode {
+		r.done(path, x, y)
+	}
+	sub, info, err := openFolder(dir, y.Name)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	mode := y.Mode
+	if x.Kind == Folder && !inside {
+		mode = x.Mode
+	}
+	if subtree(x) != y.Content {
+		if info.Mode()&0o700 != 0o700 {
+			if err := sub.Chmod(".", info.Mode()&validMode|0o700); err != nil {
+				return err
+			}
+		}
+		if err := r.folder(sub, path, subtree(x), y.Content); err != nil {
+			return err
+		}
+	}
+	return sub.Chmod(".", mode)
+}
+
+// openFolder opens a folder that is no link.
+func openFolder(dir *os.Root, name string) (*os.Root, fs.FileInfo, error) {
+	info, err := dir.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		err = errMoved
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	sub, err := dir.OpenRoot(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := sub.Stat(".")
+	if err != nil || !os.SameFile(info, now) {
+		sub.Close()
+		return nil, nil, cmp.Or(err, errMoved)
+	}
+	return sub, info, nil
+}
+
+// chmod changes the mode of a file, if it is still that of an entry.
+func chmod(dir *os.Root, e Entry, mode fs.FileMode) error {
+	f, err := dir.OpenFile(e.Name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !is(dir, info, e) {
+		return cmp.Or(err, errMoved)
+	}
+	return f.Chmod(mode)
+}
+
+// write writes the content of a file to a temporary one.
+func (r *restorer) write(dir *os.Root, e Entry) error {
+	_ = dir.Remove(r.temp)
+	f, err := dir.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = r.h.store.Write(r.ctx, f, e.Content, e.Size, r.meter)
+	if err == nil {
+		err = f.Chmod(e.Mode)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	mtime := time.Unix(0, e.Mtime)
+	return dir.Chtimes(r.temp, mtime, mtime)
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"osaurus-sandbox/internal/progress"
+)
+
+// digest is the inverse of object.
+func digest(path string) (Digest, error) {
+	return ParseDigest(filepath.Base(filepath.Dir(path)) + filepath.Base(path))
+}
+
+// Sweep deletes the objects that mark does not keep, and returns their number and bytes. Objects of
+// batches that run at any time between the call of mark and its end stay. If mark fails, so do all.
+func (s *Store) Sweep(ctx context.Context, mark func(keep map[Digest]bool) error) (objects int, bytes int64, err error) {
+	s.sweeper.Lock()
+	defer s.sweeper.Unlock()
+	s.mu.Lock()
+	s.sweeping = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, d := range s.late {
+			s.unpinLocked(d)
+		}
+		s.sweeping, s.late = false, nil
+	}()
+	keep := map[Digest]bool{}
+	if err := mark(keep); err != nil {
+		return 0, 0, err
+	}
+	err = s.each(func(path string, info fs.FileInfo) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		d, err := digest(path)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil && (keep[d] || s.pins[d] > 0) {
+			return nil
+		}
+		if err := s.deleteLocked(path); err != nil {
+			return err
+		}
+		objects, bytes = objects+1, bytes+info.Size()
+		return nil
+	})
+	return objects, bytes, err
+}
+
+// Verify reads all objects and returns those that are damaged, which it moves away: when the same
+// content is put again, it is stored again.
+func (s *Store) Verify(ctx context.Context, report progress.Func) (damaged []Digest, err error) {
+	used, err := s.Used()
+	if err != nil {
+		return nil, err
+	}
+	meter := report.Start("verify history", 0, used)
+	defer meter.Finish()
+	err = s.each(func(path string, info fs.FileInfo) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		d, err := digest(path)
+		if err != nil {
+			return nil // no object
+		}
+		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // swept meanwhile
+		}
+		hash := sha256.New()
+		if err == nil {
+			_, err = io.Copy(hash, f)
+			f.Close()
+		}
+		meter.Add(info.Size())
+		if err == nil && Digest(hash.Sum(nil)) == d {
+			return nil
+		}
+		damaged = append(damaged, d)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.used >= 0 {
+			s.used -= info.Size()
+		}
+		return os.Rename(path, filepath.Join(s.path("damaged"), d.String()))
+	})
+	return damaged, err
+}
