@@ -82,14 +82,11 @@ func (h *History) Diff(ctx context.Context, from, to Digest, paths ...string) it
 
 // diff reports whether to go on.
 func (h *History) diff(ctx context.Context, path string, from, to Digest, paths selection, yield func(Change) bool) (bool, error) {
-	if err := context.Cause(ctx); err != nil {
-		return false, err
-	}
-	before, err := h.Tree(from)
+	before, err := h.Tree(ctx, from)
 	if err != nil {
 		return false, err
 	}
-	after, err := h.Tree(to)
+	after, err := h.Tree(ctx, to)
 	if err != nil {
 		return false, err
 	}
@@ -119,9 +116,12 @@ func subtree(e Entry) Digest {
 }
 
 // Lines compares the contents of a change.
-func (h *History) Lines(c Change) (Lines, error) {
+func (h *History) Lines(ctx context.Context, c Change) (Lines, error) {
 	if max(c.Before.Size, c.After.Size) > maxText {
 		return Lines{TooLarge: true}, nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return Lines{}, err
 	}
 	var texts [2][]byte
 	for i, e := range []Entry{c.Before, c.After} {

@@ -177,9 +177,9 @@ func (h *History) Head(key string) (Digest, bool) {
 	return last.Tree, h.load(heads, key, &last)
 }
 
-// Forget removes a key. Prune no longer keeps its last tree.
-func (h *History) Forget(ctx context.Context, key string) error {
-	give, err := h.keys.Take(ctx, key, nil)
+// Forget removes a key, also its pending restore. Prune no longer keeps its last tree.
+func (h *History) Forget(key string) error {
+	give, err := h.keys.Take(context.Background(), key, nil)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,10 @@ func (h *History) Forget(ctx context.Context, key string) error {
 }
 
 // Tree returns the entries of a folder's tree, sorted by name.
-func (h *History) Tree(tree Digest) ([]Entry, error) {
+func (h *History) Tree(ctx context.Context, tree Digest) ([]Entry, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
 	if tree == (Digest{}) {
 		return nil, nil
 	}
@@ -201,12 +204,12 @@ func (h *History) Tree(tree Digest) ([]Entry, error) {
 
 // Find returns the entry at a slash-separated path below a tree. The error is of kind NotFound
 // if there is none.
-func (h *History) Find(tree Digest, path string) (e Entry, err error) {
+func (h *History) Find(ctx context.Context, tree Digest, path string) (e Entry, err error) {
 	e = Entry{Kind: Folder, Content: tree}
 	for name := range strings.SplitSeq(path, "/") {
 		var entries []Entry
 		if e.Kind == Folder {
-			if entries, err = h.Tree(e.Content); err != nil {
+			if entries, err = h.Tree(ctx, e.Content); err != nil {
 				return Entry{}, err
 			}
 		}
@@ -258,11 +261,11 @@ func (h *History) Prune(ctx context.Context, keep func() ([]Digest, error)) (obj
 // mark adds all objects of a tree to used. It passes over damaged ones, which nobody can restore.
 // A tree's bytes may also be an agent's file, so trees are remembered apart, in seen.
 func (h *History) mark(ctx context.Context, tree Digest, used, seen map[Digest]bool) error {
-	if err := context.Cause(ctx); err != nil || seen[tree] {
-		return err
+	if seen[tree] {
+		return nil
 	}
 	seen[tree], used[tree] = true, true
-	entries, err := h.Tree(tree)
+	entries, err := h.Tree(ctx, tree)
 	err = unlessLost(err)
 	for _, e := range entries {
 		switch e.Kind {

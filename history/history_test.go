@@ -230,8 +230,8 @@ func againstModel(t *testing.T, seed uint64) {
 // onlyPath restores one path. It reports whether all was restored.
 func onlyPath(t *testing.T, h *history.History, r *os.Root, to history.Digest, path string) bool {
 	now, _ := h.Head("home")
-	_, nowErr := h.Find(now, path)
-	_, thenErr := h.Find(to, path)
+	_, nowErr := h.Find(t.Context(), now, path)
+	_, thenErr := h.Find(t.Context(), to, path)
 	done, err := h.Restore(t.Context(), "home", r, to, []string{path}, nil)
 	if (err != nil) != (nowErr != nil && thenErr != nil) {
 		t.Fatal(nowErr, thenErr, err)

@@ -101,8 +101,8 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 	out.Before.Tree = cmp.Or(j.Before, now.Tree)
 	j.Before = out.Before.Tree
 	for _, p := range paths {
-		_, err := h.Find(j.To, p)
-		if _, nowErr := h.Find(now.Tree, p); err != nil && nowErr != nil {
+		_, err := h.Find(ctx, j.To, p)
+		if _, nowErr := h.Find(ctx, now.Tree, p); err != nil && nowErr != nil {
 			return out, err
 		}
 	}
@@ -142,14 +142,11 @@ type restorer struct {
 // folder makes the changes in a folder: first what goes, since that frees space and names that differ
 // only in capitals.
 func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
-	if err := context.Cause(r.ctx); err != nil {
-		return err
-	}
-	now, err := r.h.Tree(from)
+	now, err := r.h.Tree(r.ctx, from)
 	if err != nil {
 		return err
 	}
-	want, err := r.h.Tree(to)
+	want, err := r.h.Tree(r.ctx, to)
 	if err != nil {
 		return err
 	}

@@ -62,11 +62,7 @@ func (c *Checkpoints) pruneNow(ctx context.Context) error {
 	}
 	limit := c.budget() * used / ofBudget
 	for {
-		keep, err := c.referred(ctx)
-		if err != nil {
-			return err
-		}
-		if _, _, err := c.History.Prune(ctx, keep); err != nil {
+		if _, _, err := c.History.Prune(ctx, func() ([]history.Digest, error) { return c.referred(ctx) }); err != nil {
 			return err
 		}
 		size, err := c.History.Used()
