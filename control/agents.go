@@ -75,6 +75,7 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 			return err
 		}
 		s.Lines.Forget(agent.ID)
+		s.Checkpoints.Forget(agent.ID)
 		s.Prompts.Forget(agent.ID)
 		s.Flows.Forget(agent.ID)
 		s.Policies.EndSession(agent.ID)
@@ -159,12 +160,14 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 	if start.Root {
 		n.action = "exec.room-root"
 	}
-	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+	run := func(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 		lent, err := s.lend(ctx, agent, start.Secrets)
 		if err != nil {
 			return nil, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
 		return s.Agents.Room(string(agent.ID)).Exec(ctx, cmd) // by id: the name may be another agent's by now
-	})
+	}
+	_, err = s.undoable(ctx, agent, "exec", s.typed(ctx, agent, start.Line, start.Args), func() error { return s.exec(ctx, n, start, stream, run) })
+	return err
 }

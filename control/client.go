@@ -47,6 +47,7 @@ type Client struct {
 	Prompts  controlpbconnect.PromptsClient
 	Network  controlpbconnect.NetworkClient
 	Tools    controlpbconnect.ToolsClient
+	History  controlpbconnect.HistoryClient
 	Plugins  controlpbconnect.PluginsClient
 	Installs controlpbconnect.InstallsClient
 	// Registrations is for plugins that agents write.
@@ -152,6 +153,7 @@ func newClient(home config.Home, name string) *Client {
 		Prompts:       controlpbconnect.NewPromptsClient(client, baseURL, options),
 		Network:       controlpbconnect.NewNetworkClient(client, baseURL, options),
 		Tools:         controlpbconnect.NewToolsClient(client, baseURL, options),
+		History:       controlpbconnect.NewHistoryClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		Backups:       controlpbconnect.NewBackupsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),

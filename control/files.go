@@ -41,7 +41,8 @@ func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[co
 				}
 			}
 		}()
-		return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in)
+		_, err := s.undoable(ctx, agent, "cp", to.Path, func() error { return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in) })
+		return err
 	})
 	return &controlpb.CopyInResponse{}, err
 }

@@ -59,13 +59,17 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	default:
 		n.args = cmd.Args
 	}
-	job, err := answered(ctx, s.service, n, func() (engine.Job, error) {
+	job, err := answered(ctx, s.service, n, func() (job engine.Job, err error) {
 		lent, err := s.lend(ctx, agent, r.Secrets)
 		if err != nil {
 			return engine.Job{}, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		return room.StartJob(ctx, cmd)
+		_, err = s.undoable(ctx, agent, "job", s.typed(ctx, agent, r.Line, r.Args), func() (err error) {
+			job, err = room.StartJob(ctx, cmd)
+			return err
+		})
+		return job, err
 	})
 	return &controlpb.StartJobResponse{Job: jobProto(agent, job)}, err
 }

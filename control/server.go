@@ -23,6 +23,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/checkpoints"
 	"osaurus-sandbox/supervisor/egress"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
@@ -60,9 +61,11 @@ type Backing struct {
 	Sources   *source.Client
 	Artifacts *artifacts.Artifacts
 	Snapshots *snapshots.Snapshots
-	Events    *events.Journal
-	Audit     *audit.Log
-	Log       *slog.Logger
+	// Checkpoints are what calls changed in agents' homes.
+	Checkpoints *checkpoints.Checkpoints
+	Events      *events.Journal
+	Audit       *audit.Log
+	Log         *slog.Logger
 	// Program is this program's release and revision.
 	Program string
 	// Close ends the sandbox, for Quit, even if its context ends. It may be called more
@@ -112,6 +115,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewInstallsHandler(installService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewBackupsHandler(backupService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewHistoryHandler(historyService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = &http.Server{
 		Handler: s.handler, Protocols: protocols(), HTTP2: http2(),

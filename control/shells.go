@@ -39,6 +39,10 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 	if err != nil {
 		return nil, err
 	}
+	agent, err := s.Agents.Get(r.Agent)
+	if err != nil {
+		return nil, err
+	}
 	n.subject, n.strict = n.subject+": "+r.Command, true
 	call, err := optional(r.Call, config.ParseCallID)
 	if err != nil {
@@ -48,8 +52,12 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		Shell:   engine.Shell{Session: id, Env: r.Env, Dir: r.Dir},
 		Command: r.Command, Stdin: r.Stdin, Timeout: r.Timeout.AsDuration(), Call: call,
 	}
-	result, err := answered(ctx, s.service, n, func() (engine.ShellResult, error) {
-		return room.RunShell(ctx, cmd)
+	result, err := answered(ctx, s.service, n, func() (result engine.ShellResult, err error) {
+		_, err = s.undoable(ctx, agent, "session", r.Command, func() (err error) {
+			result, err = room.RunShell(ctx, cmd)
+			return err
+		})
+		return result, err
 	})
 	if err != nil {
 		return nil, err

@@ -80,12 +80,22 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 	}
 	err = s.onRecord(ctx, r.Agent, "tool.call", r.Tool, func(agent agents.Agent) error {
 		call := tools.Call{Agent: toolhost.AgentOf(agent), Turn: r.Turn, Session: session, Tell: tell}
-		answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
-		envelope = &answer
-		if answer.Failure != nil {
-			return fault.New(answer.Failure.Kind, "call", r.Tool, answer.Failure)
+		run := func() error {
+			answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
+			envelope = &answer
+			if answer.Failure != nil {
+				return fault.New(answer.Failure.Kind, "call", r.Tool, answer.Failure)
+			}
+			return nil
 		}
-		return nil
+		if t, known := s.Tools.Get(agent.ID, r.Tool); !known || t.Hints.ReadOnly || t.NoCheckpoint {
+			return run()
+		}
+		warning, err := s.undoable(ctx, agent, r.Tool, toolSummary(r.Arguments), run)
+		if warning != "" {
+			envelope.Warnings = append(envelope.Warnings, warning)
+		}
+		return err
 	})
 	if envelope == nil {
 		return err

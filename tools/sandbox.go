@@ -25,6 +25,7 @@ type Host struct {
 	Rooms     Rooms
 	Secrets   Secrets
 	Artifacts Artifacts
+	History   History
 	// Installer is shared with plugin installs, so that an agent has one install at a time.
 	Installer *Installer
 }
@@ -34,5 +35,6 @@ func Sandbox(b Host) []Tool {
 	return append(installTools(b.Installer),
 		newRead(b.Rooms), newSearch(b.Rooms), newWrite(b.Rooms), newEdit(b.Rooms), newExec(b.Rooms), newProcess(b.Rooms),
 		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Rooms, b.Artifacts),
+		newHistory(b.History), newUndo(b.History),
 	)
 }

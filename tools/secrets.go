@@ -61,7 +61,7 @@ type secretSetOut struct {
 // newSecretSet makes sandbox_secret_set.
 func newSecretSet(store Secrets) Tool {
 	return Define(Spec{
-		Name: "sandbox_secret_set", Title: "Store a secret", Gate: Exec, Budget: AskTime,
+		Name: "sandbox_secret_set", Title: "Store a secret", Gate: Exec, Budget: AskTime, NoCheckpoint: true,
 		Hints:       Hints{Destructive: true, Idempotent: true},
 		Description: `Store a secret. Without value a person is asked for it, and it is stored without being shown to you. Your programs read it with: osaurus-host secrets get NAME`,
 	}, func(ctx context.Context, c *Call, in secretSetIn) (secretSetOut, error) {

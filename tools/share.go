@@ -34,7 +34,7 @@ type shareIn struct {
 // newShare makes share_artifact.
 func newShare(rooms Rooms, artifacts Artifacts) Tool {
 	return inRoom(rooms, Spec{
-		Name: "share_artifact", Title: "Hand a file over to the person", Gate: Exec, Budget: shareTime + bootTime,
+		Name: "share_artifact", Title: "Hand a file over to the person", Gate: Exec, NoCheckpoint: true, Budget: shareTime + bootTime,
 		Description: `Hand a result over to the person: a copy of a file or a small folder of yours (path), or a text (content and filename). It is kept on their computer, ` +
 			`as it is now: share it again when you have changed it.`,
 	}, func(ctx context.Context, c *Call, in shareIn) (Artifact, error) {

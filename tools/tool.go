@@ -32,6 +32,9 @@ type Spec struct {
 	Lean bool
 	// Counted tools run commands, which are limited per turn.
 	Counted bool
+	// NoCheckpoint says that calls need no checkpoint of the home: they do not change it, or make
+	// their own.
+	NoCheckpoint bool
 	// Budget bounds the time of a call, including all waits.
 	Budget time.Duration
 }

@@ -190,6 +190,10 @@ func known(ctx context.Context, client *control.Client, word, owner string) []st
 	case "JOB":
 		r, _ := client.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: owner})
 		return offers(r.GetJobs(), func(j *controlpb.Job) string { return described(j.Id, j.Command) })
+	case "CALL":
+		list, _ := collect(control.Messages(client.History.List(ctx, &controlpb.ListHistoryRequest{Agent: owner})), (*controlpb.ListHistoryResponse).GetCall)
+		list = slices.DeleteFunc(list, func(h *controlpb.HistoryCall) bool { return !h.Changed })
+		return offers(list, func(h *controlpb.HistoryCall) string { return described(fmt.Sprint(h.Call), h.Tool+" "+h.Summary) })
 	case "TOOL":
 		r, _ := client.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: owner})
 		return offers(r.GetTools(), func(t *controlpb.Tool) string { return described(t.Name, t.Title) })

@@ -133,7 +133,7 @@ func newRoot(c console) *cobra.Command {
 		{"Agents and their commands", []*cobra.Command{newAgent(), newExec(), newShell(), newForward(), newNetwork(), newCp(), newSession(), newJob(), newPs(), newTop()}},
 		{"Tools, plugins, apps", []*cobra.Command{newTool(), newPlugin(), newMCP(), newArtifacts()}},
 		{"What agents ask for and keep", []*cobra.Command{newSecret(), newPrompt(), newMemory(), newTask()}},
-		{"What happened", []*cobra.Command{newEvents(), newLogs(), newAudit()}},
+		{"What happened, and undoing it", []*cobra.Command{newHistory(), newDiff(), newUndo(), newRedo(), newVerify(), newEvents(), newLogs(), newAudit()}},
 		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(), newPack()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})

@@ -19,3 +19,4 @@ package controlpb
 //go:generate sh ../../scripts/protoc installs.proto
 //go:generate sh ../../scripts/protoc artifacts.proto
 //go:generate sh ../../scripts/protoc backups.proto
+//go:generate sh ../../scripts/protoc history.proto

@@ -26,6 +26,7 @@ import (
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
+	"osaurus-sandbox/supervisor/checkpoints"
 	"osaurus-sandbox/supervisor/egress"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
@@ -176,6 +177,9 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.closes(d.api.Agents.Close)
+	if err := d.openHistory(ctx); err != nil {
+		return err
+	}
 	d.makeEgress()
 	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
 	d.closes(d.api.Sessions.Close)
@@ -193,9 +197,25 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.closes(d.api.Snapshots.Close)
 	d.tools = toolhost.Options{
 		Agents: d.api.Agents, Sessions: d.api.Sessions, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
-		Installer: toolhost.NewInstaller(d.api.Agents), Log: d.api.Log,
+		Checkpoints: d.api.Checkpoints,
+		Installer:   toolhost.NewInstaller(d.api.Agents), Log: d.api.Log,
 	}
 	d.api.Tools = toolhost.New(d.tools)
+	return nil
+}
+
+// openHistory opens the checkpoints of agents' homes.
+func (d *daemon) openHistory(ctx context.Context) error {
+	settings := func() config.History { return d.api.Sandbox.Settings().History }
+	kept, err := checkpoints.OpenStore(d.Home, settings())
+	if err != nil {
+		return err
+	}
+	d.api.Checkpoints, err = checkpoints.Open(ctx, checkpoints.Options{DB: d.db, History: kept, Agents: d.api.Agents, Settings: settings, Log: d.api.Log})
+	if err != nil {
+		return err
+	}
+	d.closes(d.api.Checkpoints.Close)
 	return nil
 }
 

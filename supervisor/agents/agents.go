@@ -63,10 +63,8 @@ type Options struct {
 	// PrepareTrust is called before an agent's room is used, so that Trust has what the room needs.
 	// It may wait for a moment. It may be nil.
 	PrepareTrust func(context.Context, Agent)
-	// Made is called when a room was made or may have been, before anything runs in it. It may be nil.
-	Made   func(context.Context, *machine.Lease, Agent)
-	Record events.Recorder
-	Log    *slog.Logger
+	Record       events.Recorder
+	Log          *slog.Logger
 }
 
 // Agents are the agents of a home. The methods may be called by many

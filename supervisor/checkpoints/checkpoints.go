@@ -57,7 +57,7 @@ func OpenStore(at config.Home, settings config.History) (*history.History, error
 	if err != nil {
 		return nil, err
 	}
-	return history.Open(dir, history.Options{MaxBytes: int64(settings.MaxMB) << 20, MaxFile: maxFile, Caches: caches()})
+	return history.Open(dir, history.Options{MaxBytes: int64(settings.MaxMB) << 20, MaxFile: maxFile, Caches: history.DefaultCaches()})
 }
 
 // Options configure Checkpoints.
@@ -156,7 +156,7 @@ func (c *Checkpoints) Forget(id config.AgentID) {
 	c.mu.Lock()
 	delete(c.states, id)
 	c.mu.Unlock()
-	if err := c.History.Forget(homeKey(id)); err != nil {
+	if err := c.History.Forget(c.life, homeKey(id)); err != nil {
 		c.Log.Warn("the last checkpoint of a deleted agent is left", "agent", id, "error", err)
 	}
 }
@@ -234,7 +234,7 @@ func (c *Checkpoints) resume(ctx context.Context) error {
 		id, ok := strings.CutPrefix(key, homeKeys)
 		agent, missing := c.Agents.Get(id)
 		if !ok || missing != nil {
-			err = errors.Join(err, c.History.Forget(key))
+			err = errors.Join(err, c.History.Forget(ctx, key))
 			continue
 		}
 		dir, failed := c.Agents.OpenHome(agent)
@@ -254,5 +254,3 @@ func (c *Checkpoints) take(ctx context.Context, id config.AgentID) (give func(),
 	}
 	return give, nil
 }
-
-func caches() []string { return []string{".cache", "__pycache__"} }

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/clone"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -14,7 +16,7 @@ import (
 const madePlugins = "plugins"
 
 // Fork fills the home of a new agent with that of another, as it is now, or as it was after a call if
-// that is not 0.
+// that is not 0. If it fails, a part may be there: delete the new agent.
 func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int64, report progress.Func) (err error) {
 	var tree history.Digest
 	if call != 0 {
@@ -40,7 +42,10 @@ func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int6
 	}
 	defer old.Close()
 	if err := fresh.Remove(madePlugins); err != nil && !errors.Is(err, os.ErrNotExist) {
-		c.Log.Warn("the home of a new agent is not empty", "agent", to.Name, "error", err) // Copy refuses it
+		return fault.New(fault.Rejected, "fork agent", string(to.Name), err).Advise("Fork to an agent whose home is empty.")
 	}
-	return history.Copy(ctx, old, fresh, report)
+	meter := report.Start("copy "+string(from.Name), 0, 0)
+	defer meter.Finish()
+	_, err = clone.Tree(ctx, old, fresh, meter.Add)
+	return err
 }

@@ -63,7 +63,9 @@ func (c *Checkpoints) Undo(ctx context.Context, agent agents.Agent, r Request, r
 	defer c.pruning.Unlock()
 	now, err := c.now(ctx, agent)
 	if err != nil {
-		return u, fault.Wrap(op, string(agent.Name), err)
+		c.Log.Warn("nothing can be undone", "agent", agent.Name, "error", err) // it may name paths that agents must not know
+		return u, fault.Newf(fault.Unavailable, op, string(agent.Name), "there is no checkpoint of the home as it is now").
+			Advise("See osaurus-sandbox logs. If there is no room for it: osaurus-sandbox config set history.maxMB=…")
 	}
 	if err := c.idle(op, agent, r.Force); err != nil {
 		return u, err
@@ -198,7 +200,7 @@ func (c *Checkpoints) sort(ctx context.Context, before, after, now history.Diges
 			}
 			continue
 		}
-		cur, err := c.History.Find(ctx, now, change.Path)
+		cur, err := c.History.Find(now, change.Path)
 		if err != nil && fault.KindOf(err) != fault.NotFound {
 			return nil, nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/artifacts"
+	"osaurus-sandbox/supervisor/checkpoints"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/sessions"
@@ -20,11 +21,12 @@ const by machine.Cause = "a tool"
 
 // Options configure the tools.
 type Options struct {
-	Agents    *agents.Agents
-	Sessions  *sessions.Manager
-	Vault     *vault.Vault
-	Prompts   *prompts.Broker
-	Artifacts *artifacts.Artifacts
+	Agents      *agents.Agents
+	Sessions    *sessions.Manager
+	Vault       *vault.Vault
+	Prompts     *prompts.Broker
+	Artifacts   *artifacts.Artifacts
+	Checkpoints *checkpoints.Checkpoints
 	// Installer installs packages, for tools and for plugins: see NewInstaller.
 	Installer *tools.Installer
 	Log       *slog.Logger
@@ -37,7 +39,7 @@ func NewInstaller(a *agents.Agents) *tools.Installer {
 
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
-	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Host{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: o.Artifacts})...)
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Host{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: o.Artifacts, History: past{o}})...)
 	r.Starting = func(a tools.Agent) tools.Starting { return starting{o.Agents.Machines.For(a.ID)} }
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))

@@ -11,7 +11,7 @@ import (
 // cases are all calls, in the order in which they are made: some build on those
 // before them.
 func cases() []Case {
-	return slices.Concat(readCases(), searchCases(), writeCases(), editCases(), execCases(), sessionCases(), processCases(), installCases(), codeCases(), shareCases(), secretCases(), pluginCases(), callCases())
+	return slices.Concat(readCases(), searchCases(), writeCases(), editCases(), execCases(), sessionCases(), processCases(), installCases(), codeCases(), shareCases(), secretCases(), historyCases(), pluginCases(), callCases())
 }
 
 func readCases() []Case {

@@ -94,3 +94,12 @@ func secretCases() []Case {
 			}},
 	}
 }
+
+func historyCases() []Case {
+	undo := func(name, args string) Case { return Case{Name: name, Tool: "sandbox_undo", Args: args, Wrong: true} }
+	return []Case{
+		{Name: "List what calls changed, before there are any", Tool: "sandbox_history", Args: `{}`},
+		undo("Undo a call, before there are any", `{}`),
+		undo("Undo a call that was never made", `{"call":99}`),
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/supervisor/artifacts"
 	"osaurus-sandbox/supervisor/audit"
 	"osaurus-sandbox/supervisor/boot"
+	"osaurus-sandbox/supervisor/checkpoints"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/pluginhost"
@@ -67,8 +68,12 @@ func New(t testing.TB, o Options) *World {
 	shells := sessions.New(sessions.Options{DB: db, Agents: w.Agents, Record: hosttest.Discard{}, Log: log})
 	shelf, err := artifacts.Open(ctx, artifacts.Options{Home: o.Home, DB: db, Record: hosttest.Discard{}})
 	check(err)
+	kept, err := checkpoints.OpenStore(o.Home, config.Defaults().History)
+	check(err)
+	past, err := checkpoints.Open(ctx, checkpoints.Options{DB: db, History: kept, Agents: w.Agents, Settings: func() config.History { return config.Defaults().History }, Log: log})
+	check(err)
 	host := toolhost.Options{
-		Agents: w.Agents, Sessions: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolhost.NewInstaller(w.Agents), Log: log,
+		Checkpoints: past, Agents: w.Agents, Sessions: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolhost.NewInstaller(w.Agents), Log: log,
 	}
 	w.Tools = toolhost.New(host)
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
@@ -81,6 +86,7 @@ func New(t testing.TB, o Options) *World {
 		plugins.Close()
 		w.Prompts.Close()
 		shells.Close()
+		past.Close()
 		keys.Close()
 		if err := errors.Join(home.Close(), shelf.Close()); err != nil {
 			t.Error(err)

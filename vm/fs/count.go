@@ -48,6 +48,10 @@ func (u *usage) countLocked() {
 		defer u.mu.Unlock()
 		now := time.Now()
 		u.walking, u.nextWalk = false, now.Add(max(countPause, countShare*now.Sub(start)))
+		if u.again {
+			u.again, u.nextWalk = false, time.Time{}
+			defer u.countLocked()
+		}
 		switch {
 		case errors.Is(err, errTooDeep):
 			u.rules.log.Warn("a subtree is too deep to be counted and is taken for full", "subtree", u.path)

@@ -48,6 +48,8 @@ type usage struct {
 	grownFiles  int64
 	moved       bool // something was moved since then
 	everCounted bool
+	recounts    int64 // of the subtree
+	again       bool  // walk once more when the walk ends
 }
 
 // tracked is a file that is open or being changed.
@@ -62,12 +64,16 @@ func newUsage(r *rules, path string) *usage {
 	return &usage{rules: r, path: path, tracked: map[identity]*tracked{}}
 }
 
-// limit sets the limits and starts a first walk if there was none.
-func (u *usage) limit(bytes, files int64) {
+// limit sets the limits and starts a first walk if there was none, and another when recounts differs
+// from before: the host has changed the contents.
+func (u *usage) limit(bytes, files, recounts int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.maxBytes, u.maxFiles = bytes, files
-	if !u.everCounted {
+	if recounts != u.recounts {
+		u.recounts, u.nextWalk, u.again = recounts, time.Time{}, u.walking
+	}
+	if u.nextWalk.IsZero() || !u.everCounted {
 		u.countLocked()
 	}
 }

@@ -242,6 +242,13 @@ func TestHostChangesUsage(t *testing.T) {
 	l.settled()
 	want(t, "write", l.write(f.Fh, 0, make([]byte, 600*kib), 0), nil)
 	l.exact()
+
+	// A recount needs no refusal, and waits for no pause.
+	l.host("home/b", string(make([]byte, 300*kib)))
+	l.dev.share.Subtrees.Recount("home")
+	must(l.walk("home"))(t)
+	l.settled()
+	l.exact()
 }
 
 // A failed walk must be repeated, and a folder that is removed meanwhile must not fail it.

@@ -114,7 +114,7 @@ func (r *rules) compile(list *[]vm.Subtree) *zone {
 					u = newUsage(r, t.Path)
 					r.usages[t.Path] = u
 				}
-				u.limit(t.MaxBytes, t.MaxFiles)
+				u.limit(t.MaxBytes, t.MaxFiles, t.Recounts)
 			}
 			z.owner, z.usage = fuse.Owner{Uid: t.UID, Gid: t.GID}, u
 			z.inside.owner, z.inside.usage = z.owner, u

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
+)
+
+func newHistory() *cobra.Command {
+	limit := uint32(20)
+	return daemonCommand("history AGENT", `List what each call changed in an agent's home
+
+Lists the last calls of tools and commands, newest first, with the files and lines that each added and removed. What changed between
+calls, by jobs and shells, is a row of its own.`,
+		`  osaurus-sandbox history alice
+  osaurus-sandbox history alice --limit 100 --json`, func(ctx context.Context, c *call) error {
+			colours := paintFor(c.out)
+			answers := control.Messages(c.History.List(ctx, &controlpb.ListHistoryRequest{Agent: c.args[0], Limit: limit}))
+			return replyRows(c, answers, (*controlpb.ListHistoryResponse).GetCall, "CALL\tWHEN\tFILES\tLINES\tTOOL\tSUMMARY", func(h *controlpb.HistoryCall) []any {
+				tool := h.Tool
+				if tool == "" {
+					tool = "(between calls)"
+				}
+				return []any{h.Call, when(h.Began), filesText(h), linesText(h), tool, safef("%s", h.Summary) + callNote(colours, h)}
+			})
+		},
+		withFlag(&limit, "limit, n", "how many calls to list"))
+}
+
+// filesText returns how many files a call added, changed and removed.
+func filesText(h *controlpb.HistoryCall) string {
+	if !h.Counted {
+		return ""
+	}
+	var parts []string
+	for _, n := range []struct {
+		sign  string
+		count int64
+	}{{"+", h.Added}, {"~", h.Modified}, {"-", h.Removed}} {
+		if n.count > 0 {
+			parts = append(parts, fmt.Sprint(n.sign, n.count))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func linesText(h *controlpb.HistoryCall) string {
+	if !h.Counted || h.LinesAdded+h.LinesRemoved == 0 {
+		return ""
+	}
+	return fmt.Sprintf("+%d -%d", h.LinesAdded, h.LinesRemoved)
+}
+
+// callNote says what else is to know of a call.
+func callNote(colours paint, h *controlpb.HistoryCall) safe {
+	switch {
+	case h.Undone != 0:
+		return " " + colours.busy(fmt.Sprintf("[undone by %d]", h.Undone))
+	case h.Ended == nil:
+		return " " + colours.busy("[running]")
+	case h.Trouble != "":
+		return " " + colours.bad("[cannot be undone: "+h.Trouble+"]")
+	case h.Outcome != "ok":
+		return " " + colours.bad("["+h.Outcome+"]")
+	}
+	return ""
+}
+
+func newDiff() *cobra.Command {
+	var stat bool
+	return daemonCommand("diff AGENT [CALL] [PATH...]", `Show what calls changed in an agent's home
+
+Shows the changes of one call, by default the last that changed something. 3..7 is from before call 3 to after call 7, and 3.. from
+before call 3 until now. On a terminal it is shown in $PAGER.`,
+		`  osaurus-sandbox diff alice
+  osaurus-sandbox diff alice 7 src --stat
+  osaurus-sandbox diff alice 3..`, func(ctx context.Context, c *call) error {
+			first, last, paths, err := callsAndPaths(c.args[1:])
+			if err != nil {
+				return err
+			}
+			answers := control.Messages(c.History.Diff(ctx, &controlpb.DiffHistoryRequest{Agent: c.args[0], First: first, Last: last, Paths: paths, Text: !stat}))
+			if c.json {
+				return replyEach(c, answers, nil)
+			}
+			colours := paintFor(c.out)
+			return paged(ctx, c, func(w io.Writer) error {
+				for answer, err := range answers {
+					if err != nil {
+						return err
+					}
+					if err := printChange(w, colours, answer.Change, !stat); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+		withFlag(&stat, "stat", "only count the lines of each file"))
+}
+
+// callsAndPaths splits the arguments after AGENT: a call or a range of calls, and paths. A path that looks
+// like a call is written ./7.
+func callsAndPaths(args []string) (first, last int64, paths []string, err error) {
+	if len(args) == 0 {
+		return 0, 0, nil, nil
+	}
+	from, to, isRange := strings.Cut(args[0], "..")
+	first, err = strconv.ParseInt(from, 10, 64)
+	switch {
+	case err != nil || first < 1:
+		return 0, 0, args, nil
+	case isRange && to == "":
+		last = -1
+	case isRange:
+		if last, err = strconv.ParseInt(to, 10, 64); err != nil || last < first {
+			return 0, 0, nil, fault.Newf(fault.InvalidArgs, "read calls", args[0], "not two numbers of calls, the smaller first").Advise("Try 3..7, or 3.. until now.")
+		}
+	}
+	return first, last, args[1:], nil
+}
+
+// printChange prints how a file has changed, with its lines if text is set.
+func printChange(w io.Writer, colours paint, f *controlpb.FileChange, text bool) error {
+	sign := map[string]safe{"added": colours.good("A"), "removed": colours.bad("D"), "mode": colours.busy("T")}[f.What]
+	if sign == "" {
+		sign = colours.busy("M")
+	}
+	var more []string
+	switch {
+	case f.What == "mode" || f.What == "modified" && f.BeforeMode != f.AfterMode:
+		more = append(more, f.BeforeMode+" → "+f.AfterMode)
+	case f.LinesAdded+f.LinesRemoved > 0:
+		more = append(more, fmt.Sprintf("+%d -%d", f.LinesAdded, f.LinesRemoved))
+	}
+	if f.Binary || f.TooLarge {
+		more = append(more, fmt.Sprintf("%d → %d bytes", f.BeforeSize, f.AfterSize))
+	}
+	if strings.HasPrefix(f.AfterMode+f.BeforeMode, "d") {
+		more = append(more, "folder")
+	}
+	if err := writef(w, "%s %s  %s\n", sign, f.Path, strings.Join(more, ", ")); err != nil || !text || f.Diff == "" {
+		return err
+	}
+	for line := range strings.Lines(f.Diff) {
+		shown := lines(strings.TrimSuffix(line, "\n"))
+		switch {
+		case strings.HasPrefix(line, "+"):
+			shown = colours.good(string(shown))
+		case strings.HasPrefix(line, "-"):
+			shown = colours.bad(string(shown))
+		case strings.HasPrefix(line, "@"):
+			shown = colours.busy(string(shown))
+		}
+		if err := writef(w, "%s\n", shown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newUndo() *cobra.Command {
+	var all, force bool
+	return daemonCommand("undo AGENT [CALL] [PATH...]", `Bring back what was in an agent's home before a call
+
+Undoes the changes of one call, by default the last that changed something, and leaves those of other calls. It is refused if the same
+files were changed again since: then --all-since brings back everything as it was before the call. An undo is a call of its own: see it
+with history, and take it back with redo. Installed packages, and other files outside of the home, stay as they are.`,
+		`  osaurus-sandbox undo alice
+  osaurus-sandbox undo alice 7 src/main.go
+  osaurus-sandbox undo alice 7 --all-since`, func(ctx context.Context, c *call) error {
+			first, last, paths, err := callsAndPaths(c.args[1:])
+			if err != nil {
+				return err
+			}
+			if last != 0 {
+				return fault.Newf(fault.InvalidArgs, "undo calls", c.args[1], "only one call can be undone").Advise("Use --all-since to undo everything since a call.")
+			}
+			return restoreHome(ctx, c, &controlpb.UndoRequest{Agent: c.args[0], Call: first, Paths: paths, AllSince: all, Force: force})
+		},
+		withFlag(&all, "all-since", "bring back everything as it was before the call"),
+		withFlag(&force, "force", "undo even while calls run, and programs have the files open"))
+}
+
+func newRedo() *cobra.Command {
+	var force bool
+	return daemonCommand("redo AGENT", "Take back the last undo",
+		`  osaurus-sandbox redo alice`, func(ctx context.Context, c *call) error {
+			return restoreHome(ctx, c, &controlpb.UndoRequest{Agent: c.args[0], Redo: true, Force: force})
+		},
+		withFlag(&force, "force", "redo even while calls run, and programs have the files open"))
+}
+
+func restoreHome(ctx context.Context, c *call, r *controlpb.UndoRequest) error {
+	answer, err := c.History.Undo(ctx, r)
+	return reply(c, answer, err, func(w io.Writer, u *controlpb.UndoResponse) error {
+		colours := paintFor(w)
+		for _, change := range u.Changes {
+			if err := printChange(w, colours, change, false); err != nil {
+				return err
+			}
+		}
+		if more := int(u.Changed) - len(u.Changes); more > 0 {
+			_ = writef(w, "… and %s\n", plural(more, "other"))
+		}
+		for _, left := range u.Left {
+			_ = writef(c.err, "left alone: %s: %s\n", left.Path, left.Why)
+		}
+		tool := u.Of.Tool
+		if tool == "" {
+			tool = "between calls"
+		}
+		return writef(w, "undid call %d (%s): this is call %d\n", u.Of.Call, strings.TrimSpace(tool+" "+u.Of.Summary), u.Call.Call)
+	})
+}
+
+func newVerify() *cobra.Command {
+	return daemonCommand("verify", `Check that no checkpoint is damaged
+
+Reads all checkpoints of all agents. If some are damaged, it names the calls that cannot be undone as a whole, and the exit code is
+that of an error.`,
+		`  osaurus-sandbox verify`, func(ctx context.Context, c *call) error {
+			answer, err := c.History.Verify(ctx, &controlpb.VerifyHistoryRequest{})
+			err = reply(c, answer, err, func(w io.Writer, v *controlpb.VerifyHistoryResponse) error {
+				for _, hurt := range v.Calls {
+					if err := writef(w, "%s: call %d: %s\n", hurt.Agent, hurt.Call, printable.Clip(hurt.Path)); err != nil {
+						return err
+					}
+				}
+				if len(v.Objects) > 0 {
+					return nil
+				}
+				return writef(w, "whole\n")
+			})
+			if err == nil && len(answer.Objects) > 0 {
+				return fault.Newf(fault.Execution, "verify", "checkpoints", "%s damaged, and set aside: %s", plural(len(answer.Objects), "object"), strings.Join(answer.Objects[:min(len(answer.Objects), 3)], ", ")).
+					Advise("Check the disk. The next checkpoint of each home stores what is missing again.")
+			}
+			return err
+		})
+}
