@@ -53,7 +53,7 @@ func (r *Review) Accept(ctx context.Context, sel Selection) (*Report, error) {
 // refuse says why a change is not accepted, or "".
 func (s *scan) refuse(c chosen, sel Selection) string {
 	switch {
-	case c.Conflict != "" && !sel.AcceptConflicts:
+	case c.broken, c.Conflict != "" && !sel.AcceptConflicts:
 		return c.Conflict
 	case c.Conflict != "" && c.hunks != nil:
 		return "a conflict is accepted as a whole or not at all"

@@ -11,7 +11,7 @@ import (
 
 // RecordBases remembers the real content of what the agent has changed since the last
 // time, where the real file is clearly older than the change, and where there is none.
-// Call it after each tool call: later, a file that was replaced looks younger.
+// It goes on with the others when one fails. Call it after each tool call: later, a file that was replaced looks younger.
 func (r *Review) RecordBases(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -19,6 +19,7 @@ func (r *Review) RecordBases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed error // the first
 	for path, e := range s.entries {
 		if s.ignore.ignored(path, s.folder(e)) && !inGit(path) {
 			continue
@@ -29,18 +30,15 @@ func (r *Review) RecordBases(ctx context.Context) error {
 			return fault.Wrap("look up base", path, err)
 		}
 		seen, err := s.real.look(path)
-		if err != nil {
-			return err
-		}
-		if seen.info == nil && s.folder(e) || seen.info != nil && (seen.Kind == Folder || seen.Kind == Other || !older(seen.info, e.Born)) {
+		if err != nil || seen.info == nil && s.folder(e) || seen.info != nil && (seen.Kind == Folder || seen.Kind == Other || !older(seen.info, e.Born)) {
 			continue
 		}
-		if seen, err = s.real.read(path); err != nil {
-			return err
+		if seen, err = s.real.read(path); err == nil {
+			err = s.remember(ctx, path, seen.Version, func() (io.ReadCloser, error) { return s.openReal(path) })
 		}
-		if err := s.remember(ctx, path, seen.Version, func() (io.ReadCloser, error) { return s.openReal(path) }); err != nil {
-			return fault.Wrap("remember base", path, err)
+		if err != nil && failed == nil {
+			failed = fault.Wrap("remember base", path, err)
 		}
 	}
-	return nil
+	return failed
 }

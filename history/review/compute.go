@@ -1,7 +1,6 @@
 package review
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -111,7 +110,7 @@ func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
 
 // changes examines what the paths cover. Without any that is all but what is ignored.
 func (s *scan) changes(ctx context.Context, paths []string) ([]*change, *Changes, error) {
-	var list []*change
+	var list, apart []*change
 	out := &Changes{Changes: []Change{}}
 	kept := 0 // bytes of texts
 	paths = slices.Clone(paths)
@@ -135,8 +134,8 @@ func (s *scan) changes(ctx context.Context, paths []string) ([]*change, *Changes
 			continue
 		}
 		c, err := s.examine(ctx, e)
-		if err != nil {
-			return nil, nil, err
+		if err != nil { // it is being written, or may not be read
+			c = &change{Change: Change{Path: name, Type: Modified, Conflict: err.Error()}, broken: true}
 		}
 		if c == nil {
 			continue
@@ -147,17 +146,13 @@ func (s *scan) changes(ctx context.Context, paths []string) ([]*change, *Changes
 		} else {
 			c.real.text, c.text = nil, nil
 		}
-		list = append(list, c)
-	}
-	slices.SortStableFunc(list, func(a, b *change) int {
-		if a.Git != b.Git {
-			if a.Git {
-				return 1
-			}
-			return -1
+		if c.Git {
+			apart = append(apart, c)
+		} else {
+			list = append(list, c)
 		}
-		return cmp.Compare(a.Path, b.Path)
-	})
+	}
+	list = append(list, apart...)
 	findRenames(list)
 	return list, out, nil
 }
@@ -196,6 +191,8 @@ type change struct {
 	real  sighting
 	upper Version
 	text  []byte
+	// broken changes could not be examined, and are never taken.
+	broken bool
 }
 
 // hunks returns none without the texts.

@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"maps"
 	"slices"
@@ -97,6 +98,9 @@ func (s *scan) expand() error {
 
 func (s *scan) hide(dir string, by Entry) error {
 	names, err := s.real.names(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // it cannot be removed either
+	}
 	if err != nil {
 		return err
 	}

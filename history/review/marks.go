@@ -16,7 +16,7 @@ var hostRuns = []struct{ by, patterns string }{
 	{"editors run tasks and tools that it names", ".vscode/ *.code-workspace .idea/ .vimrc .nvimrc .exrc .nvim.lua .dir-locals.el .sublime-project .zed/ .fleet/"},
 	{"agents on the host take instructions and commands from it", ".claude/ .cursor/ .mcp.json agents.md claude.md"},
 	{"package managers run its scripts", "package.json setup.py setup.cfg pyproject.toml build.rs cargo.toml *.gemspec gemfile composer.json podfile package.swift *.podspec"},
-	{"build tools run what it says", "makefile *.mk justfile .justfile taskfile.y*ml rakefile *.gradle *.gradle.kts gradlew* mvnw* pom.xml cmakelists.txt *.cmake meson.build build.zig *.bazel bazel workspace configure *.pro sconstruct magefile.go"},
+	{"build tools run what it says", "*makefile *.mk justfile .justfile taskfile.y*ml rakefile *.gradle *.gradle.kts gradlew* mvnw* pom.xml cmakelists.txt *.cmake meson.build build.zig *.bazel bazel workspace configure *.pro sconstruct magefile.go"},
 	{"test and lint tools run it", "conftest.py tox.ini noxfile.py *.config.js *.config.ts *.config.mjs *.config.cjs .eslintrc* .prettierrc* jest.config.*"},
 	{"git or its hooks run it", ".pre-commit-config.y*ml .husky/ lefthook.y*ml .gitmodules .gitattributes .githooks/ .gitconfig hooks/"},
 	{"continuous integration runs it, with its secrets", ".github/ .gitlab-ci.yml .gitlab/ .circleci/ .travis.yml jenkinsfile azure-pipelines.yml .buildkite/ .drone.yml"},

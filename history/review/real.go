@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -38,19 +37,13 @@ func newReal(root *os.Root) (*realFolder, error) {
 	r := &realFolder{root: root}
 	names, err := r.names(".")
 	for _, name := range names {
-		other := strings.Map(func(c rune) rune {
-			if unicode.IsUpper(c) {
-				return unicode.ToLower(c)
-			}
-			return unicode.ToUpper(c)
-		}, name)
-		one, err1 := root.Lstat(name)
-		two, err2 := root.Lstat(other)
-		if other != name && err1 == nil {
-			if err2 == nil && os.SameFile(one, two) && !slices.Contains(names, other) {
+		for _, other := range []string{strings.ToUpper(name), strings.ToLower(name)} {
+			one, err1 := root.Lstat(name)
+			two, err2 := root.Lstat(other)
+			if err1 == nil && err2 == nil && os.SameFile(one, two) && !slices.Contains(names, other) {
 				r.exact = map[string][]string{}
+				return r, nil
 			}
-			break
 		}
 	}
 	return r, err

@@ -25,7 +25,9 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return report, fault.Wrap("reject", c.Path, err)
 		}
-		if c.Before.Kind == Other {
+		if c.broken {
+			report.leave(c.Path, c.Conflict)
+		} else if c.Before.Kind == Other {
 			report.leave(c.Path, "it is no file, folder or link")
 		} else if err := s.reject(ctx, c); err != nil {
 			report.leave(c.Path, err.Error())

@@ -340,11 +340,14 @@ func (w *world) seen() map[string]string {
 }
 
 // has lists the real folder.
-func (w *world) has() map[string]string {
+func (w *world) has() map[string]string { return tree(w.t, w.dir) }
+
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	must(w.t, filepath.WalkDir(w.dir, func(at string, _ fs.DirEntry, err error) error {
-		if name, _ := filepath.Rel(w.dir, at); err == nil && name != "." {
-			all[name] = realEntry(w.t, w.dir, name)
+	must(t, filepath.WalkDir(dir, func(at string, _ fs.DirEntry, err error) error {
+		if name, _ := filepath.Rel(dir, at); err == nil && name != "." {
+			all[name] = realEntry(t, dir, name)
 		}
 		return err
 	}))

@@ -1,0 +1,360 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Nothing is written through a link, wherever one is put while Accept runs.
+func TestLinksAreNotFollowed(t *testing.T) {
+	for _, point := range []string{"journal", "written", "ready", "removed", "placed"} {
+		w := newWorld(t)
+		outside := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(outside, "a"), []byte("outside\n"), 0o600))
+		w.host("other/a", "other\n", 0o644)
+		w.host("d/a", "old\n", 0o644)
+		w.host("d/e/a", "old\n", 0o644)
+		w.host("k", "old\n", 0o644)
+		w.agent("d/a", "new\n", 0o644)
+		w.agent("d/e/a", "new\n", 0o644)
+		w.agentRemove("k")
+		w.agentFolder("k")
+		swapped := false
+		w.reached = func(at string) {
+			if at != point || swapped {
+				return
+			}
+			swapped = true
+			must(t, os.Rename(filepath.Join(w.dir, "d/e"), filepath.Join(w.dir, "d/real")))
+			must(t, os.Symlink("../other", filepath.Join(w.dir, "d/e")))
+			must(t, os.Rename(filepath.Join(w.dir, "d/a"), filepath.Join(w.dir, "d/b")))
+			must(t, os.Symlink(filepath.Join(outside, "a"), filepath.Join(w.dir, "d/a")))
+		}
+		report := w.try(Selection{})
+		if !swapped {
+			t.Fatalf("%s is never reached", point)
+		}
+		if len(report.Left) == 0 && point == "journal" {
+			t.Errorf("%s: %+v", point, report)
+		}
+		for _, at := range []string{filepath.Join(outside, "a"), filepath.Join(w.dir, "other/a")} {
+			if data, err := os.ReadFile(at); err != nil || string(data) == "new\n" {
+				t.Errorf("%s: %s is %q, %v", point, at, data, err)
+			}
+		}
+		temps, err := filepath.Glob(filepath.Join(w.dir, "*/.osaurus*"))
+		must(t, err)
+		if len(temps) > 0 {
+			t.Errorf("%s: %q are left", point, temps)
+		}
+	}
+}
+
+// A guest that lies about what it listed, or what a file holds, is refused.
+func TestHostileUpper(t *testing.T) {
+	for name, list := range map[string][]Entry{
+		"absolute": {{Path: "/etc/passwd", Kind: File}}, "climbs": {{Path: "a/../../b", Kind: File}}, "dot": {{Path: ".", Kind: Folder}}, "empty": {{Path: "", Kind: Folder}},
+		"slash": {{Path: "a/", Kind: Folder}}, "zero": {{Path: "a\x00b", Kind: File}}, "twice": {{Path: "a", Kind: File}, {Path: "a", Kind: Whiteout}},
+		"in a file": {{Path: "a/b", Kind: File}, {Path: "a", Kind: File}}, "in a link": {{Path: "l", Kind: Symlink, Target: "x"}, {Path: "l/x/y", Kind: File}},
+		"in a whiteout": {{Path: "a", Kind: Whiteout}, {Path: "a/b", Kind: File}}, "long name": {{Path: strings.Repeat("x", 256), Kind: File}},
+		"deep": {{Path: strings.Repeat("x/", 300) + "x", Kind: File}}, "negative": {{Path: "a", Kind: File, Size: -1}}, "huge": {{Path: "a", Kind: File, Size: 1 << 60}},
+		"no target": {{Path: "a", Kind: Symlink}}, "target": {{Path: "a", Kind: File, Target: "b"}}, "unknown": {{Path: "a", Kind: "door"}}, "nothing": {{Path: "a"}},
+	} {
+		w := newWorld(t)
+		w.Upper = fixed{list, nil}
+		if out, err := w.Compute(t.Context(), Query{}); err == nil {
+			t.Errorf("%s: %+v", name, out)
+		}
+	}
+	w := newWorld(t)
+	w.Upper = fixed{[]Entry{{Path: "a", Kind: File, Size: 3}}, strings.NewReader("four")}
+	if c := w.compute().Changes; len(c) != 1 || c[0].Conflict == "" {
+		t.Errorf("a file longer than listed is taken: %+v", c)
+	}
+	if report := w.try(Selection{AcceptConflicts: true}); len(report.Left) != 1 || len(w.has()) != 0 {
+		t.Errorf("a file longer than listed is taken: %+v", report)
+	}
+	w.Upper = fixed{make([]Entry, 1), nil}
+	endless := func(yield func(Entry, error) bool) {
+		for i := 0; yield(Entry{Path: fmt.Sprint(i), Kind: File}, nil); i++ {
+		}
+	}
+	w.Upper = stream{endless}
+	if _, err := w.Compute(t.Context(), Query{}); err == nil {
+		t.Error("an endless list is taken")
+	}
+}
+
+type fixed struct {
+	list []Entry
+	data io.Reader
+}
+
+func (f fixed) List(context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for _, e := range f.list {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f fixed) Open(context.Context, string) (io.ReadCloser, error) { return io.NopCloser(f.data), nil }
+
+type stream struct{ list iter.Seq2[Entry, error] }
+
+func (s stream) List(context.Context) iter.Seq2[Entry, error]        { return s.list }
+func (s stream) Open(context.Context, string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
+
+// FuzzListing checks that what passes stays inside of the folder.
+func FuzzListing(f *testing.F) {
+	f.Add("a/b\na\x00../b", uint8(1))
+	f.Add("/\n..\n.\n", uint8(4))
+	f.Fuzz(func(t *testing.T, text string, kind uint8) {
+		l := &listing{entries: map[string]Entry{}}
+		for path := range strings.SplitSeq(text, "\n") {
+			k := []Kind{File, Folder, Symlink, Other, Whiteout, Opaque, "x", Nothing}[kind%8]
+			if err := l.add(Entry{Path: path, Kind: k, Target: map[bool]string{true: "t"}[k == Symlink]}); err == nil && !filepath.IsLocal(path) {
+				t.Errorf("%q passes", path)
+			}
+			kind /= 2
+		}
+		_ = l.nested()
+	})
+}
+
+// What the agent changes after the review is not accepted.
+func TestSwappedAfterReview(t *testing.T) {
+	w := newWorld(t)
+	w.host("a", numbered(40), 0o644)
+	w.agent("a", strings.Replace(numbered(40), "line 3\n", "good\n", 1), 0o644)
+	w.agent("b", "good\n", 0o644)
+	out := w.compute()
+	w.agent("a", strings.Replace(numbered(40), "line 3\n", "evil\n", 1), 0o644)
+	w.agent("b", "evil\n", 0o644)
+	want := w.has()
+	report := w.try2(Pick{Path: "a", ID: out.Changes[0].ID, Hunks: []int{1}}, Pick{Path: "b", ID: out.Changes[1].ID})
+	if len(report.Done) != 0 || len(report.Left) != 2 {
+		t.Errorf("%+v", report)
+	}
+	equalMaps(t, "real", w.has(), want)
+	// Between its look and the write, too.
+	w.reached = func(at string) {
+		if at == "journal" {
+			w.entries["b"].data = []byte("more evil\n")
+			w.entries["b"].Mode = 0o777
+			w.content, w.bases = map[string][]byte{}, map[string]Version{}
+		}
+	}
+	out = w.compute()
+	w.Upper = slowUpper{upper{w}}
+	if report = w.try2(Pick{Path: "b", ID: out.Changes[1].ID}); w.has()["b"] != "" && w.has()["b"] != show(File, 0o644, "evil\n") {
+		t.Errorf("%+v %q", report, w.has()["b"])
+	}
+}
+
+// slowUpper has no text in memory when Accept writes: files are reopened.
+type slowUpper struct{ upper }
+
+func (w *world) try2(picks ...Pick) *Report {
+	w.t.Helper()
+	report, err := w.Accept(w.t.Context(), Selection{Picks: picks})
+	must(w.t, err)
+	return report
+}
+
+// A file that is too long for a text and changes while it is accepted is not accepted.
+func TestLongFileChangesMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.agent("a", strings.Repeat("x", maxText+1), 0o644)
+	w.reached = func(at string) {
+		if at == "journal" {
+			w.entries["a"].data = []byte(strings.Repeat("y", maxText+1))
+		}
+	}
+	if report := w.try(Selection{}); len(report.Left) != 1 || len(w.has()) != 0 {
+		t.Errorf("%+v", report)
+	}
+	w.reached = nil
+	w.accept()
+	equalMaps(t, "real", w.has(), w.seen())
+}
+
+func TestOutsideLinks(t *testing.T) {
+	for target, out := range map[string]bool{
+		"a": false, "../a": false, "../../a": true, "/a": true, "..": false, "../..": true, "b/../a": true, ".hidden": false, "./a": false, "b/c": false, "..a": false, "../.git/hooks": true,
+	} {
+		if got := leadsOut("d/link", target); got != out {
+			t.Errorf("d/link -> %s leads out: %v", target, got)
+		}
+	}
+	w := newWorld(t)
+	must(t, w.Symlink(t.Context(), "/etc", "out"))
+	must(t, w.Symlink(t.Context(), "x", "in"))
+	if report := w.try(Selection{}); len(report.Left) != 1 || report.Left[0].Path != "out" {
+		t.Errorf("%+v", report)
+	}
+	if report := w.try(Selection{OutsideLinks: true}); len(report.Left) != 0 {
+		t.Errorf("%+v", report)
+	}
+	equalMaps(t, "real", w.has(), w.seen())
+}
+
+// What is in a .git is shown apart, and accepted only by name.
+func TestGitIsApart(t *testing.T) {
+	w := newWorld(t)
+	w.host("sub/.git/config", "[core]\n", 0o644)
+	w.agent("sub/.git/config", "[core]\n\tfsmonitor = evil\n", 0o644)
+	must(t, w.Mkdir(t.Context(), ".GIT", 0o755))
+	w.agent(".GIT/x", "x", 0o644)
+	w.agent(".gi\u200ct", "gitdir: /tmp\n", 0o644)
+	w.agent("sub/zzz", "z", 0o644)
+	out := w.compute()
+	if len(out.Changes) != 5 || out.Changes[0].Path != "sub/zzz" || !out.Changes[1].Git || !out.Changes[4].Git {
+		t.Errorf("%+v", out.Changes)
+	}
+	w.accept("sub")
+	w.accept()
+	w.try(Selection{}, ".")
+	if got := w.has(); len(got) != 4 || got["sub/.git/config"] != show(File, 0o644, "[core]\n") {
+		t.Errorf("%q", got)
+	}
+	w.accept("sub/.git")
+	if got := w.has()["sub/.git/config"]; !strings.Contains(got, "evil") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	w := newWorld(t)
+	w.host("was", "x", 0o755)
+	for _, name := range []string{".envrc", "a/.vscode/tasks.json", "package.json", "x/GNUmakefile", "Makefile", "build.rs", ".github/workflows/x.yml", ".husky/pre-commit", "Dockerfile", "conftest.py", "app.gradle", "plain", "src/main.go", "program", "was"} {
+		if dir := parent(name); dir != "." {
+			for _, at := range []string{parent(dir), dir} {
+				if w.kind(at) == Nothing {
+					w.agentFolder(at)
+				}
+			}
+		}
+		w.agent(name, "y", map[bool]os.FileMode{true: 0o755, false: 0o644}[name == "program" || name == "was"])
+	}
+	for _, c := range w.compute().Changes {
+		plain := c.Path == "plain" || c.Path == "src/main.go" || c.Path == "was" || c.Path == "a" || c.Path == "src" || c.Path == "x"
+		if (c.Runs == "") != plain {
+			t.Errorf("%s: %q", c.Path, c.Runs)
+		}
+	}
+}
+
+// Both sides changed the same lines: the person decides.
+func TestConflicts(t *testing.T) {
+	w := newWorld(t)
+	w.host("a", "base\n", 0o644)
+	w.agent("a", "agent\n", 0o644)
+	w.host("a", "host\n", 0o644)
+	report := w.try(Selection{}, "a")
+	if len(report.Left) != 1 || !strings.Contains(report.Left[0].Reason, "both") || w.has()["a"] != show(File, 0o644, "host\n") {
+		t.Errorf("%+v", report)
+	}
+	if c := w.compute().Changes[0]; c.Conflict == "" || !c.BaseKnown || len(c.Hunks) != 1 {
+		t.Errorf("%+v", c)
+	}
+	old := w.compute().Changes[0].ID
+	w.host("a", "host again\n", 0o644)
+	sel := Selection{AcceptConflicts: true, Picks: []Pick{{Path: "a", ID: old}}}
+	if report := w.try(sel); len(report.Left) != 1 {
+		t.Errorf("a version that nobody has seen is overwritten: %+v", report)
+	}
+	sel.Picks[0].ID = ""
+	if report := w.try(sel); len(report.Left) != 0 || w.has()["a"] != show(File, 0o644, "agent\n") {
+		t.Errorf("%+v", report)
+	}
+	if out := w.compute(); len(out.Changes) != 0 {
+		t.Errorf("%+v", out)
+	}
+	// Without a base, a real file that is not clearly older is a conflict.
+	w.host("b", "b\n", 0o644)
+	must(t, w.WriteFile(t.Context(), "b", 0o644, strings.NewReader("agent\n")))
+	w.host("b", "host\n", 0o644)
+	must(t, w.RecordBases(t.Context()))
+	if report := w.try(Selection{}, "b"); len(report.Left) != 1 || !strings.Contains(report.Left[0].Reason, "not known") {
+		t.Errorf("%+v", report)
+	}
+	now := time.Now()
+	info, err := os.Stat(filepath.Join(w.dir, "b"))
+	must(t, err)
+	if older(info, now.Add(clockMargin/2)) || older(info, time.Time{}) || !older(info, now.Add(2*clockMargin)) {
+		t.Error("the margin of the clocks is wrong")
+	}
+}
+
+func TestRenames(t *testing.T) {
+	w := newWorld(t)
+	w.host("from", numbered(5), 0o644)
+	w.agentRemove("from")
+	w.agent("to", numbered(5), 0o644)
+	if c := w.compute("to").Changes; len(c) != 1 || c[0].RenamedFrom != "" {
+		t.Errorf("%+v", c)
+	}
+	if c := w.compute().Changes; len(c) != 2 || c[1].RenamedFrom != "from" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A new folder comes along with a file in it that is named.
+func TestFoldersOnTheWay(t *testing.T) {
+	w := newWorld(t)
+	w.agentFolder("a")
+	w.agentFolder("a/b")
+	w.agent("a/b/c", "c", 0o644)
+	w.agent("a/d", "d", 0o644)
+	w.accept("a/b/c")
+	if got := w.has(); len(got) != 3 || got["a/b/c"] == "" {
+		t.Errorf("%q", got)
+	}
+	if report := w.try(Selection{}, "nothing"); len(report.Left) != 1 {
+		t.Errorf("%+v", report)
+	}
+	if _, err := w.Accept(t.Context(), Selection{Picks: []Pick{{Path: "a/d", Hunks: []int{2}}}}); err == nil {
+		t.Error("a hunk that is not there is accepted")
+	}
+}
+
+// One side's mode and the other's text, or two parts of a text, are brought together.
+func TestModesMerge(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"agent's mode", "host's mode", "both"} {
+		w.host(name, numbered(30), 0o644)
+	}
+	hosts := strings.Replace(numbered(30), "line 2\n", "host\n", 1)
+	agents := strings.Replace(numbered(30), "line 25\n", "agent\n", 1)
+	w.agent("agent's mode", numbered(30), 0o755)
+	w.host("agent's mode", hosts, 0o644)
+	w.agent("host's mode", agents, 0o644)
+	w.host("host's mode", numbered(30), 0o755)
+	w.agent("both", agents, 0o755)
+	w.host("both", hosts, 0o644)
+	if report := w.accept(); len(report.Done) != 3 || !report.Done[0].Merged || !report.Done[1].Merged || !report.Done[2].Merged {
+		t.Errorf("%+v", report)
+	}
+	equalMaps(t, "real", w.has(), map[string]string{
+		"agent's mode": show(File, 0o755, hosts), "host's mode": show(File, 0o755, agents), "both": show(File, 0o755, strings.Replace(hosts, "line 25\n", "agent\n", 1)),
+	})
+	if out := w.compute(); len(out.Changes) != 0 {
+		t.Errorf("%+v", out.Changes)
+	}
+	w.agent("both", numbered(30), 0o600)
+	w.host("both", numbered(30), 0o640)
+	if report := w.try(Selection{}); len(report.Left) != 1 || !strings.Contains(report.Left[0].Reason, "mode") {
+		t.Errorf("%+v", report)
+	}
+}

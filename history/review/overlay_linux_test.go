@@ -1,0 +1,223 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/smalldisk"
+)
+
+// overlay is the kernel's overlay over a real folder.
+type overlay struct{ upper, merged string }
+
+func (o overlay) at(name string) string { return filepath.Join(o.merged, name) }
+
+// List reads the upper layer as the guest does.
+func (o overlay) List(context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		_ = filepath.WalkDir(o.upper, func(at string, d fs.DirEntry, err error) error {
+			name, _ := filepath.Rel(o.upper, at)
+			if err != nil || name == "." {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			e := Entry{Path: name, Kind: Other, Mode: info.Mode().Perm(), Size: info.Size(), Modified: info.ModTime(), Born: time.Now().Add(time.Hour)}
+			switch mode := info.Mode(); {
+			case mode.IsRegular():
+				e.Kind = File
+			case mode.IsDir():
+				e.Kind = Folder
+				value := make([]byte, 1)
+				for _, attr := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
+					if n, err := unix.Lgetxattr(at, attr, value); err == nil && n == 1 && value[0] == 'y' {
+						e.Kind = Opaque
+					}
+				}
+			case mode&fs.ModeSymlink != 0:
+				e.Kind = Symlink
+				if e.Target, err = os.Readlink(at); err != nil {
+					return err
+				}
+			case mode&fs.ModeCharDevice != 0 && info.Sys().(*syscall.Stat_t).Rdev == 0:
+				e.Kind = Whiteout
+			}
+			if !yield(e, nil) {
+				return fs.SkipAll
+			}
+			return nil
+		})
+	}
+}
+
+func (o overlay) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	return os.Open(filepath.Join(o.upper, name))
+}
+
+func (o overlay) WriteFile(_ context.Context, name string, mode fs.FileMode, content io.Reader) error {
+	data, err := io.ReadAll(content)
+	_ = os.Remove(o.at(name))
+	return errors.Join(err, os.WriteFile(o.at(name), data, 0o600), os.Chmod(o.at(name), mode))
+}
+
+func (o overlay) Symlink(_ context.Context, target, name string) error {
+	_ = os.Remove(o.at(name))
+	return os.Symlink(target, o.at(name))
+}
+
+func (o overlay) Mkdir(_ context.Context, name string, mode fs.FileMode) error {
+	return errors.Join(os.Mkdir(o.at(name), 0o700), os.Chmod(o.at(name), mode))
+}
+
+func (o overlay) Chmod(_ context.Context, name string, mode fs.FileMode) error {
+	return os.Chmod(o.at(name), mode)
+}
+func (o overlay) Remove(_ context.Context, name string) error { return os.Remove(o.at(name)) }
+
+// mountOverlay puts an overlay over the real folder of a world.
+func mountOverlay(t *testing.T, w *world, dir string) overlay {
+	t.Helper()
+	o := overlay{filepath.Join(dir, "upper"), filepath.Join(dir, "merged")}
+	work := filepath.Join(dir, "work")
+	for _, d := range []string{o.upper, o.merged, work} {
+		must(t, os.Mkdir(d, 0o755))
+	}
+	options := "lowerdir=" + w.dir + ",upperdir=" + o.upper + ",workdir=" + work + ",redirect_dir=off,metacopy=off"
+	if os.Geteuid() != 0 || unix.Mount("overlay", o.merged, "overlay", 0, options) != nil {
+		must(t, unix.Mount("overlay", o.merged, "overlay", 0, options+",userxattr"))
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(o.merged, unix.MNT_DETACH)) })
+	w.Upper, w.View = o, o
+	return o
+}
+
+// Random work of an agent in the kernel's overlay is accepted, or rejected, as a whole.
+func TestOverlay(t *testing.T) {
+	smalldisk.Run(t, "64m", func(d *smalldisk.Disk) {
+		for seed := range uint64(40) {
+			r := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // repeatable
+			dir := filepath.Join(d.Dir, fmt.Sprint(seed))
+			w := worldIn(t, dir)
+			for _, name := range []string{"a", "b", "d/a", "d/b", "d/e/a", "d/e/f/b", "g/h"} {
+				w.host(name, name+"\n", 0o644)
+			}
+			must(t, os.Symlink("a", filepath.Join(w.dir, "d/link")))
+			o := mountOverlay(t, w, dir)
+			for range 15 {
+				script := randomScript(r)
+				cmd := exec.Command("sh", "-c", script)
+				cmd.Dir = o.merged
+				_ = cmd.Run() // many things are not possible
+			}
+			want := tree(t, o.merged)
+			real := w.has()
+			if r.IntN(3) > 0 {
+				if report := w.accept(); len(report.Left) > 0 {
+					t.Errorf("seed %d: left: %+v", seed, report.Left)
+				}
+				equalMaps(t, fmt.Sprintf("seed %d: real", seed), w.has(), want)
+			} else {
+				if report := w.reject(); len(report.Left) > 0 {
+					t.Errorf("seed %d: left: %+v", seed, report.Left)
+				}
+				equalMaps(t, fmt.Sprintf("seed %d: real", seed), w.has(), real)
+				equalMaps(t, fmt.Sprintf("seed %d: room", seed), tree(t, o.merged), real)
+			}
+			if out := w.compute(); len(out.Changes) != 0 {
+				t.Errorf("seed %d: still changed: %+v", seed, out.Changes)
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}
+
+func randomScript(r *rand.Rand) string {
+	names := []string{"a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "d/e/f/b", "g", "g/h", "new", "new/a", "d/new"}
+	one, two := names[r.IntN(len(names))], names[r.IntN(len(names))]
+	return []string{
+		"rm -rf " + one, "mv " + one + " " + two, "mkdir " + one, "rm -rf " + one + " && mkdir " + one, "echo $$ > " + one, "echo more >> " + one,
+		"chmod 700 " + one, "ln -sf x " + one, "rm -rf " + one + " && echo file > " + one, "cp -r " + one + " " + two, "touch " + one,
+	}[r.IntN(11)]
+}
+
+// An agent edits ten files of this repository. Three hunks are accepted, and the rest
+// rejected: git shows just those.
+func TestThisRepository(t *testing.T) {
+	top, err := exec.Command("git", "-c", "safe.directory=*", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		t.Skip("not a git repository")
+	}
+	smalldisk.Run(t, "256m", func(d *smalldisk.Disk) {
+		w := worldIn(t, d.Dir)
+		git := func(args ...string) string {
+			cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "core.autocrlf=false"}, args...)...)
+			cmd.Dir = w.dir
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %v\n%s", args, err, out)
+			}
+			return string(out)
+		}
+		archive := exec.Command("sh", "-c", "git -c safe.directory='*' archive HEAD | tar -x -C "+w.dir)
+		archive.Dir = strings.TrimSpace(string(top))
+		if out, err := archive.CombinedOutput(); err != nil {
+			t.Fatal(err, string(out))
+		}
+		git("init", "-q")
+		git("add", "-A")
+		git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all")
+		o := mountOverlay(t, w, d.Dir)
+		files := strings.Fields(git("ls-files", "network/*.go"))[:10]
+		for _, name := range files {
+			data, err := os.ReadFile(o.at(name))
+			must(t, err)
+			lines := strings.SplitAfter(string(data), "\n")
+			lines[1] = "// first\n" + lines[1]
+			lines = append(lines, "// last\n")
+			must(t, os.WriteFile(o.at(name), []byte(strings.Join(lines, "")), 0o644))
+		}
+		out := w.compute()
+		if len(out.Changes) != len(files) {
+			t.Fatalf("%d changes", len(out.Changes))
+		}
+		picks := []Pick{{Path: files[0], Hunks: []int{1}, ID: out.Changes[0].ID}, {Path: files[4], Hunks: []int{2}, ID: out.Changes[4].ID}, {Path: files[9], Hunks: []int{2}}}
+		if report := w.try(Selection{Picks: picks}); len(report.Left) > 0 {
+			t.Fatalf("%+v", report)
+		}
+		if report := w.reject(); len(report.Left) > 0 || len(report.Done) != 10 {
+			t.Fatalf("%+v", report)
+		}
+		if out := w.compute(); len(out.Changes) != 0 {
+			t.Errorf("%+v", out)
+		}
+		diff := git("diff")
+		if strings.Count(diff, "\n+// first\n") != 1 || strings.Count(diff, "\n+// last\n") != 2 || strings.Count(diff, "\n@@") != 3 || strings.Count(diff, "\n-")-strings.Count(diff, "\n---") != 0 {
+			t.Errorf("%s", diff)
+		}
+		for _, name := range files {
+			seen, err := os.ReadFile(o.at(name))
+			must(t, err)
+			if data, err := os.ReadFile(filepath.Join(w.dir, name)); err != nil || string(data) != string(seen) {
+				t.Errorf("the agent sees another %s: %v", name, err)
+			}
+		}
+	})
+}
