@@ -30,7 +30,7 @@ func (r *Review) Accept(ctx context.Context, sel Selection) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, report, err := s.choose(ctx, sel)
+	all, report, err := s.choose(ctx, sel, func(c *change) bool { return c.After.Kind == Folder && c.Before.Kind == Nothing })
 	if err != nil {
 		return nil, err
 	}

@@ -321,11 +321,27 @@ func TestFoldersOnTheWay(t *testing.T) {
 	if got := w.has(); len(got) != 3 || got["a/b/c"] == "" {
 		t.Errorf("%q", got)
 	}
+	w.reject(Pick{Path: "a/d"})
+	if w.kind("a/d") != Nothing || w.kind("a/b/c") != File {
+		t.Errorf("%q", w.seen())
+	}
+	w.agentRemove("a")
+	if report := w.reject(Pick{Path: "a/b/c"}); len(report.Left) != 0 || len(report.Done) != 3 {
+		t.Errorf("%+v", report)
+	}
+	equalMaps(t, "room", w.seen(), w.has())
+	w.agent("a/d", "d", 0o644)
 	if report := w.try(Selection{}, "nothing"); len(report.Left) != 1 {
 		t.Errorf("%+v", report)
 	}
 	if _, err := w.Accept(t.Context(), Selection{Picks: []Pick{{Path: "a/d", Hunks: []int{2}}}}); err == nil {
 		t.Error("a hunk that is not there is accepted")
+	}
+	if _, err := w.Accept(t.Context(), Selection{Picks: []Pick{{Path: "a", Hunks: []int{1}}}}); err == nil {
+		t.Error("a hunk of a folder is accepted")
+	}
+	if report := w.try2(Pick{Path: "./a//d", ID: "other"}); len(report.Left) != 1 || w.has()["a/d"] != "" {
+		t.Errorf("another version is accepted: %+v", report)
 	}
 }
 

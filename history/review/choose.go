@@ -17,45 +17,46 @@ type chosen struct {
 }
 
 // choose looks again, and finds what the selection covers. What it cannot take is in the report.
-func (s *scan) choose(ctx context.Context, sel Selection) ([]chosen, *Report, error) {
+// Needed tells of a folder on the way to a pick whether it comes along.
+func (s *scan) choose(ctx context.Context, sel Selection, needed func(*change) bool) ([]chosen, *Report, error) {
 	var paths []string
 	for _, p := range sel.Picks {
 		paths = append(paths, path.Clean(p.Path))
 	}
-	look := paths
-	for _, p := range paths { // new folders on the way come along
-		for dir := parent(p); dir != "."; dir = parent(dir) {
-			look = append(look, dir)
+	ways := map[string]bool{}
+	for _, p := range paths {
+		for dir := parent(p); dir != "." && dir != "/"; dir = parent(dir) {
+			ways[dir] = true
 		}
 	}
-	all, _, err := s.changes(ctx, look)
+	all, _, err := s.changes(ctx, paths, ways)
 	if err != nil {
 		return nil, nil, err
 	}
 	report := &Report{Done: []Outcome{}, Left: []Outcome{}}
 	var list []chosen
 	for _, c := range all {
-		var pick *Pick
-		for i := range sel.Picks {
-			if covers(paths[i], c.Path) && (pick == nil || len(paths[i]) >= len(path.Clean(pick.Path))) {
-				pick = &sel.Picks[i]
+		pick := -1 // the nearest
+		for i, p := range paths {
+			if covers(p, c.Path) && (pick < 0 || len(p) >= len(paths[pick])) {
+				pick = i
 			}
 		}
-		way := c.After.Kind == Folder && c.Before.Kind == Nothing && slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(p, c.Path+"/") })
-		if pick == nil && len(paths) > 0 && !way || (c.Git || c.Ignored) && !way && !s.named(paths, c.Path) {
+		way := ways[c.Path] && needed(c)
+		if pick < 0 && len(paths) > 0 && !way || (c.Git || c.Ignored) && !way && !s.named(paths, c.Path) {
 			continue
 		}
 		one := chosen{change: c}
-		if pick != nil && pick.Path == c.Path {
-			agent, _, _ := strings.Cut(pick.ID, ".")
-			now, _, _ := strings.Cut(c.ID, ".")
-			if pick.ID != "" && (agent != now || pick.ID != c.ID && (len(pick.Hunks) > 0 || c.Conflict != "")) {
+		if pick >= 0 && paths[pick] == c.Path {
+			if !same(sel.Picks[pick], c) {
 				report.leave(c.Path, errChanged.Error())
 				continue
 			}
-			if err := one.pickHunks(pick.Hunks); err != nil {
+			if err := one.pickHunks(sel.Picks[pick].Hunks); err != nil {
 				return nil, nil, err
 			}
+		} else if pick >= 0 && len(sel.Picks[pick].Hunks) > 0 {
+			return nil, nil, fault.Newf(fault.InvalidArgs, "select hunk", paths[pick], "it has no hunks").Advise("Name a changed text file.")
 		}
 		list = append(list, one)
 	}
@@ -65,6 +66,14 @@ func (s *scan) choose(ctx context.Context, sel Selection) ([]chosen, *Report, er
 		}
 	}
 	return list, report, nil
+}
+
+// same reports whether a change is the reviewed one. What somebody on the host changed since
+// matters only where hunks are numbered and where it would be overwritten.
+func same(pick Pick, c *change) bool {
+	agent, _, _ := strings.Cut(pick.ID, ".")
+	now, _, _ := strings.Cut(c.ID, ".")
+	return pick.ID == "" || agent == now && (pick.ID == c.ID || len(pick.Hunks) == 0 && c.Conflict == "")
 }
 
 func (r *Report) leave(path, reason string) {

@@ -89,7 +89,7 @@ func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, out, err := s.changes(ctx, q.Paths)
+	list, out, err := s.changes(ctx, q.Paths, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
 	return out, nil
 }
 
-// changes examines what the paths cover. Without any that is all but what is ignored.
-func (s *scan) changes(ctx context.Context, paths []string) ([]*change, *Changes, error) {
+// changes examines what the paths cover, and ways. Without paths that is all but what is ignored.
+func (s *scan) changes(ctx context.Context, paths []string, ways map[string]bool) ([]*change, *Changes, error) {
 	var list, apart []*change
 	out := &Changes{Changes: []Change{}}
 	kept := 0 // bytes of texts
@@ -123,14 +123,14 @@ func (s *scan) changes(ctx context.Context, paths []string) ([]*change, *Changes
 			return nil, nil, fault.Wrap("review changes", "", err)
 		}
 		ignored := s.ignore.ignored(name, s.folder(e)) && !inGit(name)
-		if ignored && !s.named(paths, name) {
+		if ignored && !ways[name] && !s.named(paths, name) {
 			if e.Kind == File || e.Kind == Whiteout {
 				out.Ignored++
 				out.IgnoredBytes += e.Size
 			}
 			continue
 		}
-		if len(paths) > 0 && !slices.ContainsFunc(paths, func(p string) bool { return covers(p, name) }) {
+		if len(paths) > 0 && !ways[name] && !slices.ContainsFunc(paths, func(p string) bool { return covers(p, name) }) {
 			continue
 		}
 		c, err := s.examine(ctx, e)

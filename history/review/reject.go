@@ -17,7 +17,7 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, report, err := s.choose(ctx, sel)
+	list, report, err := s.choose(ctx, sel, func(c *change) bool { return c.Before.Kind == Folder && c.upper.Kind == Nothing })
 	if err != nil {
 		return nil, err
 	}
