@@ -104,7 +104,7 @@ func (s historyService) Diff(ctx context.Context, r *controlpb.DiffHistoryReques
 		}
 		p := changeProto(change)
 		if change.What != history.Mode {
-			lines, err := s.Checkpoints.History.Lines(change.Change)
+			lines, err := s.Checkpoints.History.Lines(ctx, change.Change)
 			if err != nil {
 				return err
 			}

@@ -156,7 +156,7 @@ func (c *Checkpoints) Forget(id config.AgentID) {
 	c.mu.Lock()
 	delete(c.states, id)
 	c.mu.Unlock()
-	if err := c.History.Forget(c.life, homeKey(id)); err != nil {
+	if err := c.History.Forget(homeKey(id)); err != nil {
 		c.Log.Warn("the last checkpoint of a deleted agent is left", "agent", id, "error", err)
 	}
 }
@@ -234,7 +234,7 @@ func (c *Checkpoints) resume(ctx context.Context) error {
 		id, ok := strings.CutPrefix(key, homeKeys)
 		agent, missing := c.Agents.Get(id)
 		if !ok || missing != nil {
-			err = errors.Join(err, c.History.Forget(ctx, key))
+			err = errors.Join(err, c.History.Forget(key))
 			continue
 		}
 		dir, failed := c.Agents.OpenHome(agent)

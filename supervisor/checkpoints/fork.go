@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"osaurus-sandbox/history"
-	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
@@ -16,7 +15,7 @@ import (
 const madePlugins = "plugins"
 
 // Fork fills the home of a new agent with that of another, as it is now, or as it was after a call if
-// that is not 0. If it fails, a part may be there: delete the new agent.
+// that is not 0. If it fails, the home is empty again.
 func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int64, report progress.Func) (err error) {
 	var tree history.Digest
 	if call != 0 {
@@ -44,8 +43,5 @@ func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int6
 	if err := fresh.Remove(madePlugins); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fault.New(fault.Rejected, "fork agent", string(to.Name), err).Advise("Fork to an agent whose home is empty.")
 	}
-	meter := report.Start("copy "+string(from.Name), 0, 0)
-	defer meter.Finish()
-	_, err = clone.Tree(ctx, old, fresh, meter.Add)
-	return err
+	return history.Copy(ctx, old, fresh, report)
 }

@@ -81,7 +81,7 @@ func (c *Checkpoints) counted(ctx context.Context, call Call) (Call, error) {
 			n.Modified++
 		}
 		if compared++; compared <= maxCompared && change.What != history.Mode {
-			lines, err := c.History.Lines(change.Change)
+			lines, err := c.History.Lines(ctx, change.Change)
 			if err != nil {
 				return call, err
 			}

@@ -200,7 +200,7 @@ func (c *Checkpoints) sort(ctx context.Context, before, after, now history.Diges
 			}
 			continue
 		}
-		cur, err := c.History.Find(now, change.Path)
+		cur, err := c.History.Find(ctx, now, change.Path)
 		if err != nil && fault.KindOf(err) != fault.NotFound {
 			return nil, nil, err
 		}

@@ -38,7 +38,7 @@ func (c *Checkpoints) Verify(ctx context.Context, report progress.Func) (d Damag
 	for _, call := range calls {
 		for _, side := range []trees{call.before, call.after} {
 			for _, tree := range side {
-				if at := search.in(tree); at != "" {
+				if at := search.in(ctx, tree); at != "" {
 					d.Calls = append(d.Calls, Hurt{call.Agent, call.Number, at})
 				}
 			}
@@ -56,19 +56,19 @@ type damaged struct {
 }
 
 // in returns the path of the first damaged file in a tree, "." for the tree itself, or "".
-func (d damaged) in(tree history.Digest) (at string) {
+func (d damaged) in(ctx context.Context, tree history.Digest) (at string) {
 	if at, known := d.found[tree]; known {
 		return at
 	}
 	defer func() { d.found[tree] = at }()
-	entries, err := d.history.Tree(tree)
+	entries, err := d.history.Tree(ctx, tree)
 	if err != nil {
 		return "."
 	}
 	for _, e := range entries {
 		switch {
 		case e.Kind == history.Folder:
-			if at := d.in(e.Content); at != "" {
+			if at := d.in(ctx, e.Content); at != "" {
 				return path.Join(e.Name, at)
 			}
 		case e.Kind == history.File && d.content(e):
