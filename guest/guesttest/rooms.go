@@ -3,6 +3,7 @@ package guesttest
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -34,6 +35,8 @@ type Suite struct {
 	// NewToken makes a new bridge token for a user and revokes the old one. The bridge's config key
 	// "who" returns the user.
 	NewToken func(user config.LinuxUser, uid uint32) string
+	// Serve serves folders to mount.
+	Serve Serve
 	// DistributionOnly skips cases that depend only on the kernel and the guest program, not on the
 	// distribution or the share.
 	DistributionOnly bool
@@ -128,6 +131,12 @@ func (a *agent) command(ctx context.Context, t *testing.T, c engine.Command) (st
 // begin starts a script as the agent and ends it with the test.
 func (a *agent) begin(ctx context.Context, t *testing.T, script string) engine.Process {
 	t.Helper()
+	return a.beginTo(ctx, t, io.Discard, script)
+}
+
+// beginTo is begin with a writer that gets the output, too.
+func (a *agent) beginTo(ctx context.Context, t *testing.T, to io.Writer, script string) engine.Process {
+	t.Helper()
 	ready := newWaiter("ready")
 	ctx, cancel := context.WithCancel(ctx)
 	in, hold, err := os.Pipe()
@@ -135,7 +144,7 @@ func (a *agent) begin(ctx context.Context, t *testing.T, script string) engine.P
 		t.Fatal(err)
 	}
 	p, err := a.room().Exec(ctx, engine.Command{
-		Args: sh("echo ready; " + script), Stdin: in, Stdout: ready, Stderr: ready, Env: []string{"TOKEN=" + secret}, Grace: time.Second,
+		Args: sh("echo ready; " + script), Stdin: in, Stdout: io.MultiWriter(ready, to), Stderr: io.MultiWriter(ready, to), Env: []string{"TOKEN=" + secret}, Grace: time.Second,
 	})
 	if err != nil {
 		cancel()
@@ -182,6 +191,7 @@ func RunRooms(t *testing.T, s *Suite) {
 	cases("Shells", slices.Concat(shellCases(), unless(s.DistributionOnly, jobCases)))
 	cases("Attack", attackCases())
 	cases("Network", slices.Concat(networkCases(), unless(s.DistributionOnly, moreNetworkCases)))
+	cases("Mounts", mountCases())
 	cases("Bridge", slices.Concat(bridgeCases(), unless(s.DistributionOnly, moreBridgeCases)))
 	if s.DistributionOnly {
 		return

@@ -110,8 +110,12 @@ func newFS(kind string, attributes int, options ...string) (int, error) {
 	}
 	defer unix.Close(f)
 	for _, o := range options {
-		key, value, _ := strings.Cut(o, "=")
-		if err := unix.FsconfigSetString(f, key, value); err != nil {
+		key, value, ok := strings.Cut(o, "=")
+		set := func() error { return unix.FsconfigSetFlag(f, key) }
+		if ok {
+			set = func() error { return unix.FsconfigSetString(f, key, value) }
+		}
+		if err := set(); err != nil {
 			return -1, fmt.Errorf("%s with %s: %w", kind, o, err)
 		}
 	}

@@ -59,6 +59,10 @@ func (s *Service) enter(c net.Conn, to entries) {
 		return
 	}
 	err = s.admit(h.Key)
+	if err == nil && h.Mount != "" {
+		s.mounts.Offer(h.Mount, c)
+		return
+	}
 	if err == nil && h.User != "" {
 		if err = s.files.Hand(context.Background(), h.User, c); err == nil {
 			_ = c.Close() // the worker has a copy

@@ -48,7 +48,11 @@ func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.R
 		return nil, err
 	}
 	s.leave(r.User)
-	return &guestpb.RemoveResponse{}, s.manager.Remove(ctx, r.User, r.Layer)
+	err := s.manager.Remove(ctx, r.User, r.Layer)
+	if err == nil && r.Layer {
+		err = s.manager.DiscardReviews(r.User)
+	}
+	return &guestpb.RemoveResponse{}, err
 }
 
 func (s rooms) Usage(_ context.Context, r *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/job"
+	"osaurus-sandbox/guest/mount"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
@@ -47,6 +48,7 @@ type Service struct {
 	shells    *shell.Manager
 	jobs      *job.Manager
 	files     *files.Manager
+	mounts    *mount.Manager
 	rootLog   func() (string, error) // creates the folder for logs of root's jobs, once
 	version   string
 
@@ -72,6 +74,7 @@ func New(system System, processes *process.Manager, rooms *room.Manager, logs, v
 	s.rootLog = sync.OnceValues(func() (string, error) {
 		return logs, errors.Join(os.RemoveAll(logs), os.MkdirAll(logs, 0o700))
 	})
+	s.mounts = mount.NewManager(rooms)
 	s.files = files.NewManager(files.Options{Processes: processes, Find: s.fileRoom})
 	return s
 }
@@ -82,11 +85,11 @@ func (s *Service) Close() {
 	s.jobs.Close()
 }
 
-// leave ends a user's shells, jobs and file worker. It does not wait for processes that hang on a
+// leave ends a user's shells, jobs, file worker and mounts. It does not wait for processes that hang on a
 // share: removing their room reports those.
 func (s *Service) leave(user string) {
 	var all sync.WaitGroup
-	for _, forget := range []func(string){s.shells.Forget, s.jobs.Forget, s.files.Forget} {
+	for _, forget := range []func(string){s.shells.Forget, s.jobs.Forget, s.files.Forget, s.mounts.Leave} {
 		all.Go(func() { forget(user) })
 	}
 	left := make(chan struct{})
@@ -108,6 +111,7 @@ func (s *Service) Serve(l net.Listener) error {
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
 	ServePorts(mux, s.dial)
+	mux.Handle(guestpbconnect.NewMountsHandler(mounts{s.mounts, s.find}, options()...))
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: protocol.Protocols(), HTTP2: protocol.HTTP2(), MaxHeaderBytes: protocol.MaxHeaders,
 	}

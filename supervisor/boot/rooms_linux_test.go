@@ -3,6 +3,7 @@ package boot_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/toolstest"
 	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/fs"
 	"osaurus-sandbox/vm/image"
 	"osaurus-sandbox/vm/image/disk"
 	"osaurus-sandbox/vm/image/pack"
@@ -68,7 +70,7 @@ func TestRooms(t *testing.T) {
 			})
 			guesttest.RunRooms(t, &guesttest.Suite{
 				Client: h.guest.Client, Workspace: h.workspace, Chown: h.own, NewToken: h.mint, Intruder: intruder(t, p.Manifest.Arch), Server: greeterAt().String(), ServerName: fmt.Sprintf("%s:%d", greeterName, greeterAt().Port()),
-				Join: func(user config.LinuxUser) netip.Addr { return h.join(t, user) }, DistributionOnly: c.spared,
+				Join: func(user config.LinuxUser) netip.Addr { return h.join(t, user) }, DistributionOnly: c.spared, Serve: served,
 				Restart: func(t *testing.T) *guest.Client {
 					h.shutdown(t)
 					h.boot(t)
@@ -86,6 +88,17 @@ func TestRooms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// served serves a folder to mount in a room.
+func served(t *testing.T, folder string, readOnly bool, uid uint32) func(context.Context, io.ReadWriteCloser) error {
+	t.Helper()
+	s, err := fs.New(vm.Share{Path: folder, ReadOnly: readOnly}, fs.Options{UID: uid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Serve
 }
 
 // home has the state that outlives a guest.

@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -27,7 +25,7 @@ func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.
 		Atime: uint64(info.Atime.Sec), Atimensec: info.Atime.Nsec,
 		Mtime: uint64(info.Mtime.Sec), Mtimensec: info.Mtime.Nsec,
 		Ctime: uint64(info.Ctime.Sec), Ctimensec: info.Ctime.Nsec,
-		Mode:  info.kind() | s.shownMode(uint32(info.Mode)),
+		Mode:  info.kind() | s.shownMode(info.Mode),
 		Nlink: info.Nlink,
 		Owner: s.owner(z, caller),
 	}
@@ -115,7 +113,7 @@ func (s *session) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrO
 		if n.kind == unix.S_IFLNK {
 			return fuse.Status(unix.EOPNOTSUPP)
 		}
-		if err := unix.Chmod(procPath(d), s.hostMode(uint32(info.Mode), mode)); err != nil {
+		if err := d.chmod(s.hostMode(info.Mode, mode)); err != nil {
 			return status(err)
 		}
 	}
@@ -165,18 +163,17 @@ func setTimes(d *descriptor, in *fuse.SetAttrIn) error {
 	if in.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) == 0 {
 		return nil
 	}
-	ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}
-	set := func(t *unix.Timespec, given, now uint32, sec uint64, nsec uint32) {
+	at := func(given, now uint32, sec uint64, nsec uint32) *fileTime {
 		switch {
 		case in.Valid&now != 0:
-			t.Nsec = unix.UTIME_NOW
+			t := time.Now()
+			return &fileTime{t.Unix(), uint32(t.Nanosecond())}
 		case in.Valid&given != 0:
-			*t = unix.Timespec{Sec: int64(sec), Nsec: int64(min(nsec, uint32(time.Second-1)))}
+			return &fileTime{int64(sec), min(nsec, uint32(time.Second-1))}
 		}
+		return nil
 	}
-	set(&ts[0], fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
-	set(&ts[1], fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
-	return unix.UtimesNanoAt(d.fd, "", ts[:], unix.AT_EMPTY_PATH)
+	return d.utimes(at(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec), at(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec))
 }
 
 // retry repeats f while a signal interrupts it.
@@ -195,16 +192,16 @@ func (s *session) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsO
 	if err != nil {
 		return status(err)
 	}
-	var host unix.Statfs_t
-	if err := unix.Fstatfs(s.dev.root.fd, &host); err != nil {
+	host, err := s.dev.root.space()
+	if err != nil {
 		return status(err)
 	}
-	block := max(host.Frsize, 1)
-	available := uint64(max(0, availableBytes(&host)-s.dev.floor.min) / block)
+	block := int64(host.size)
+	available := uint64(max(0, host.availableBytes()-s.dev.floor.min) / block)
 	*out = fuse.StatfsOut{
-		Blocks: host.Blocks, Bfree: available, Bavail: available,
-		Files: host.Files, Ffree: min(host.Ffree, uint64(max(0, s.dev.floor.spareFiles(&host)))),
-		Bsize: uint32(host.Bsize), Frsize: uint32(block), NameLen: maxName,
+		Blocks: host.blocks, Bfree: available, Bavail: available,
+		Files: host.files, Ffree: min(host.freeFiles, uint64(max(0, s.dev.floor.spareFiles(&host)))),
+		Bsize: uint32(block), Frsize: uint32(block), NameLen: maxName,
 	}
 	u := s.zone(n).usage
 	if u == nil {

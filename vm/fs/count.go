@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -75,7 +73,7 @@ func (u *usage) countLocked() {
 
 // count walks the subtree. os.Root keeps it inside the share if folders are renamed meanwhile.
 func (u *usage) count(share *descriptor) (bytes, files int64, err error) {
-	root, err := os.OpenRoot(procPath(share))
+	root, err := share.root()
 	if err != nil {
 		return 0, 0, err
 	}

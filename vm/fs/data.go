@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -26,7 +24,7 @@ func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 }
 
 func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {
-	n, err := vectored(dst, r.off, func(v [][]byte, off int64) (int, error) { return unix.Preadv(r.h.file.fd, v, off) })
+	n, err := vectored(dst, r.off, r.h.file.preadv)
 	return n, partly(n, err)
 }
 
@@ -90,18 +88,15 @@ func (s *session) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (ui
 	}
 	// Append only if O_APPEND is set and this is not the write-back of a mapped page, which has an
 	// offset.
-	flags := 0
-	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
-		flags = unix.RWF_APPEND
-	}
+	appends := in.Flags&linuxAppend != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0
 	at := int64(in.Offset)
-	if flags != 0 {
+	if appends {
 		at = atEnd
 	}
 	var n int
 	err := s.grow(in.Fh, at, int64(size), func(h *handle) (err error) {
 		n, err = vectored(data, int64(in.Offset), func(v [][]byte, off int64) (int, error) {
-			return unix.Pwritev2(h.file.fd, v, off, flags)
+			return h.file.pwritev(v, off, appends)
 		})
 		return err
 	})
@@ -135,18 +130,4 @@ func (s *session) grow(fh uint64, off, size int64, f func(*handle) error) error 
 	}
 	defer u.settle(t, h.file, size)
 	return f(h)
-}
-
-// overwrites reports whether a write that was refused with err only replaces existing data. A quota
-// has counted that data already. The host's free space stays the same only on file systems that
-// write in place.
-func overwrites(file *descriptor, off, size int64, err error) bool {
-	var s unix.Statfs_t
-	inPlace := err == unix.EDQUOT ||
-		unix.Fstatfs(file.fd, &s) == nil && (s.Type == unix.EXT4_SUPER_MAGIC || s.Type == unix.TMPFS_MAGIC)
-	if !inPlace {
-		return false
-	}
-	hole, err := unix.Seek(file.fd, off, unix.SEEK_HOLE)
-	return err == nil && hole >= off+size
 }

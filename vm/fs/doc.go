@@ -1,8 +1,12 @@
-// Package fs is a virtio-fs device served by this process: it shows one folder of the host to a guest, and nothing else of the host.
+// Package fs serves a folder of the host to a guest by FUSE, and nothing else of the host.
 //
-// go-fuse speaks the FUSE protocol ([fuse.ProtocolServer]). This package checks each request before
-// go-fuse sees it (request.go), moves it between the virtqueue and go-fuse (device.go), and
-// implements the file system (session.go and the other files).
+// Requests come over a stream (stream.go) or from a virtqueue (package virtiofs). Each is checked
+// (request.go) before it is parsed: by go-fuse for virtqueues, by protocol.go for streams, which is
+// portable. The rest is the file system (session.go and the other files). What systems differ in is
+// in host_linux.go and host_darwin.go.
+//
+// On macOS, a file that was removed cannot be opened again, times have microseconds, there are no
+// quotas, and holes, reservations and copies on the host are not served.
 //
 // # What a request can reach
 //

@@ -1,22 +1,33 @@
-//go:build linux
-
 package fs
 
 import (
-	"math"
-
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+)
+
+// The guest's flags have Linux's numbers.
+const (
+	linuxAccess, linuxExclusive, linuxTruncate, linuxAppend = 0o3, 0o200, 0o1000, 0o2000
+	linuxDSync, linuxSync                                   = 0o10000, 0o4010000
+
+	renameNoReplace, renameExchange = 1, 2
 )
 
 // openFlags returns the open flags for the host. O_APPEND is left out because each WRITE has the
 // current value, and O_TRUNC because the file must be checked first.
 func openFlags(flags uint32) (host int, writable bool, err error) {
-	access := int(flags) & unix.O_ACCMODE
-	if access == unix.O_ACCMODE {
+	access := int(flags) & linuxAccess
+	if access == linuxAccess {
 		return 0, false, unix.EINVAL
 	}
-	return access | int(flags)&(unix.O_SYNC|unix.O_DSYNC), access != unix.O_RDONLY, nil
+	host = access // the same everywhere
+	switch flags & linuxSync {
+	case linuxSync:
+		host |= unix.O_SYNC
+	case linuxDSync:
+		host |= unix.O_DSYNC
+	}
+	return host, access != unix.O_RDONLY, nil
 }
 
 func (s *session) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
@@ -36,7 +47,7 @@ func (s *session) open(n *node, flags, user uint32, out *fuse.OpenOut) error {
 		return unix.EISDIR
 	case n.kind != unix.S_IFREG:
 		return unix.ELOOP
-	case s.dev.share.ReadOnly && (writable || flags&unix.O_TRUNC != 0):
+	case s.dev.share.ReadOnly && (writable || flags&linuxTruncate != 0):
 		return unix.EROFS
 	}
 	if err := s.mayOpen(user); err != nil {
@@ -47,7 +58,7 @@ func (s *session) open(n *node, flags, user uint32, out *fuse.OpenOut) error {
 	if err != nil {
 		return err
 	}
-	if flags&unix.O_TRUNC != 0 {
+	if flags&linuxTruncate != 0 {
 		if writable {
 			err = s.resize(n, d, 0)
 		} else {
@@ -61,7 +72,7 @@ func (s *session) open(n *node, flags, user uint32, out *fuse.OpenOut) error {
 	if out.Fh, err = s.openHandle(n, d, writable, user); err != nil {
 		return err
 	}
-	if s.cacheHolds(n, &info) && flags&unix.O_TRUNC == 0 {
+	if s.cacheHolds(n, &info) && flags&linuxTruncate == 0 {
 		out.OpenFlags |= fuse.FOPEN_KEEP_CACHE
 	}
 	return nil
@@ -89,7 +100,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		if err != nil {
 			return err
 		}
-		if err = d.stat(&info); err == nil && uint32(info.Mode)&modeBits != mode {
+		if err = d.stat(&info); err == nil && info.Mode&modeBits != mode {
 			// Undo this process's umask.
 			if err = unix.Fchmod(d.fd, mode); err == nil {
 				err = d.stat(&info)
@@ -97,7 +108,7 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 		}
 		return err
 	})
-	if err == unix.EEXIST && in.Flags&unix.O_EXCL == 0 {
+	if err == unix.EEXIST && in.Flags&linuxExclusive == 0 {
 		n, err := s.lookup(parent, dir, name, &in.Caller, &out.EntryOut)
 		if err == nil {
 			if err = s.open(n, in.Flags, in.Uid, &out.OpenOut); err != nil {
@@ -134,65 +145,9 @@ func (s *session) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	}
 	defer h.file.release()
 	if in.FsyncFlags&fsyncDataOnly != 0 {
-		return status(unix.Fdatasync(h.file.fd))
+		return status(h.file.syncData())
 	}
 	return status(unix.Fsync(h.file.fd))
 }
 
 func (s *session) FsyncDir(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return s.Fsync(c, in) }
-
-// Fallocate implements fuse.RawFileSystem. It reserves space, punches a hole or writes zeros.
-func (s *session) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	size := int64(in.Length)
-	switch in.Mode {
-	case 0, unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_ZERO_RANGE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE:
-	case unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE:
-		size = 0
-	default:
-		return fuse.Status(unix.EOPNOTSUPP)
-	}
-	if in.Offset > math.MaxInt64 || in.Length == 0 || in.Length > math.MaxInt64-in.Offset {
-		return fuse.EINVAL
-	}
-	return status(s.grow(in.Fh, int64(in.Offset), size, func(h *handle) error {
-		return retry(func() error { return unix.Fallocate(h.file.fd, in.Mode, int64(in.Offset), int64(in.Length)) })
-	}))
-}
-
-// Lseek implements fuse.RawFileSystem for SEEK_DATA and SEEK_HOLE. The guest's kernel handles the
-// rest.
-func (s *session) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	h, err := s.handle(in.Fh)
-	if err != nil {
-		return status(err)
-	}
-	defer h.file.release()
-	if in.Whence != unix.SEEK_DATA && in.Whence != unix.SEEK_HOLE || h.node.kind != unix.S_IFREG {
-		return fuse.EINVAL
-	}
-	off, err := unix.Seek(h.file.fd, int64(in.Offset), int(in.Whence))
-	out.Offset = uint64(off)
-	return status(err)
-}
-
-// maxCopy bounds one COPY_FILE_RANGE, so that it is answered soon.
-const maxCopy = 64 << 20
-
-func (s *session) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	if in.OffIn > math.MaxInt64-maxCopy || in.OffOut > math.MaxInt64-maxCopy || in.Flags != 0 {
-		return 0, fuse.EINVAL
-	}
-	src, err := s.handle(in.FhIn)
-	if err != nil {
-		return 0, status(err)
-	}
-	defer src.file.release()
-	size := int64(min(in.Len, maxCopy))
-	var n int
-	err = s.grow(in.FhOut, int64(in.OffOut), size, func(dst *handle) (err error) {
-		from, to := int64(in.OffIn), int64(in.OffOut)
-		n, err = unix.CopyFileRange(src.file.fd, &from, dst.file.fd, &to, int(size), 0)
-		return err
-	})
-	return uint32(max(n, 0)), partly(n, err)
-}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -37,11 +35,11 @@ func (f *floor) take(root *descriptor, bytes, files int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := time.Now(); f.spare < bytes || f.files < files || now.Sub(f.asked) > floorAge {
-		var s unix.Statfs_t
-		if err := unix.Fstatfs(root.fd, &s); err != nil {
+		s, err := root.space()
+		if err != nil {
 			return err
 		}
-		f.spare, f.files, f.asked = availableBytes(&s)-f.min, f.spareFiles(&s), now
+		f.spare, f.files, f.asked = s.availableBytes()-f.min, f.spareFiles(&s), now
 	}
 	if f.spare < bytes || f.files < files {
 		return unix.ENOSPC
@@ -51,15 +49,12 @@ func (f *floor) take(root *descriptor, bytes, files int64) error {
 }
 
 // spareFiles is how many files a disk can have free bytes above the floor.
-func (f *floor) spareFiles(s *unix.Statfs_t) int64 {
+func (f *floor) spareFiles(s *diskSpace) int64 {
 	switch {
-	case s.Files == 0: // a file system without a fixed number of inodes
+	case s.files == 0:
 		return math.MaxInt64
 	case f.min == 0:
-		return int64(s.Ffree)
+		return int64(s.freeFiles)
 	}
-	return int64(s.Ffree) - int64(s.Files/floorFiles)
+	return int64(s.freeFiles) - int64(s.files/floorFiles)
 }
-
-// availableBytes returns the free bytes for unprivileged users.
-func availableBytes(s *unix.Statfs_t) int64 { return int64(s.Bavail) * s.Frsize }

@@ -1,22 +1,9 @@
-//go:build linux
-
 package fs
 
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
-
-// listingSize is the read buffer of an open folder.
-const listingSize = 8 << 10
-
-// listing holds entries that were read from a folder but not yet returned. Guarded by its handle's
-// mu.
-type listing struct {
-	buf  []byte // whole buffer
-	rest []byte // entries in it
-	off  int64  // the host's position of rest, which is also the guest's
-}
 
 func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n, err := s.node(in.NodeId)
@@ -60,8 +47,7 @@ func (s *session) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirE
 	}))
 }
 
-// list calls add for the entries from in.Offset on, until add returns false. Offsets are the
-// host's, which stay valid while the folder changes.
+// list calls add for the entries from in.Offset on, until add returns false.
 func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) error {
 	h, err := s.handle(in.Fh)
 	if err != nil {
@@ -76,33 +62,21 @@ func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) e
 	l := &h.listing
 	// At the start, what was read before may be long out of date.
 	if off := int64(in.Offset); off != l.off || off == 0 {
-		if _, err := unix.Seek(h.file.fd, off, unix.SEEK_SET); err != nil {
+		if err := l.seek(h.file, off); err != nil {
 			return err
 		}
-		l.rest, l.off = nil, off
+		l.off = off
 	}
 	for {
-		for len(l.rest) > 0 {
-			var e fuse.DirEntry
-			n := e.Parse(l.rest)
-			e.Ino = s.shownIno(identity{dev: h.node.identity.dev, ino: e.Ino})
-			if shown(h.file, &e) && !add(h, e) {
-				return nil
-			}
-			l.rest, l.off = l.rest[n:], int64(e.Off)
-		}
-		if l.buf == nil {
-			l.buf = make([]byte, listingSize)
-		}
-		n, err := unix.ReadDirent(h.file.fd, l.buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n == 0 {
-			l.buf = nil
+		e, ok, err := l.next(h.file)
+		if err != nil || !ok {
 			return err
 		}
-		l.rest = l.buf[:n]
+		e.Ino = s.shownIno(identity{dev: h.node.identity.dev, ino: e.Ino})
+		if shown(h.file, &e) && !add(h, e) {
+			return nil
+		}
+		l.take(&e)
 	}
 }
 

@@ -50,11 +50,16 @@ func FuzzRequest(f *testing.F) {
 		if err := os.Mkdir(share, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		var s unix.Statfs_t
-		if err := unix.Statfs(share, &s); err != nil {
+		folder, err := os.Open(share)
+		if err != nil {
 			t.Fatal(err)
 		}
-		c := newClient(t, vm.Share{Path: share, MinFree: max(0, availableBytes(&s)-fuzzSpace), Subtrees: subtrees(t, vm.Subtree{Path: "dir", UID: 1, MaxBytes: fuzzSpace, MaxFiles: 100})}, Options{Files: minFiles})
+		defer folder.Close()
+		s, err := newDescriptor(int(folder.Fd())).space()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newClient(t, vm.Share{Path: share, MinFree: max(0, s.availableBytes()-fuzzSpace), Subtrees: subtrees(t, vm.Subtree{Path: "dir", UID: 1, MaxBytes: fuzzSpace, MaxFiles: 100})}, Options{Files: minFiles})
 		c.host("dir/file", "text")
 		if err := os.Symlink(out.dir, filepath.Join(share, "escape")); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -140,11 +138,9 @@ type stamp struct {
 // than Linux's coarsest clock tick for file times.
 const settled = int64(20 * time.Millisecond)
 
-func nanos(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
-
 // cacheHolds reports whether the guest's cached pages of a file are still valid.
 func (s *session) cacheHolds(n *node, info *fileInfo) bool {
-	now := stamp{info.Size, nanos(info.Mtime), nanos(info.Ctime), time.Now().UnixNano()}
+	now := stamp{info.Size, info.Mtime.nanos(), info.Ctime.nanos(), time.Now().UnixNano()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := n.stamp

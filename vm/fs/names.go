@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -84,7 +82,7 @@ func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.
 			return err
 		}
 		err := statAt(dir, name, &info)
-		if err != nil || info.kind() == unix.S_IFLNK || uint32(info.Mode)&modeBits == mode {
+		if err != nil || info.kind() == unix.S_IFLNK || info.Mode&modeBits == mode {
 			return err
 		}
 		return s.setMode(dir, name, mode, &info)
@@ -97,12 +95,12 @@ func (s *session) makeIn(in *fuse.InHeader, name string, mode uint32, out *fuse.
 
 // setMode sets the mode of a new file.
 func (s *session) setMode(dir *descriptor, name string, mode uint32, info *fileInfo) error {
-	d, err := openAt(dir, name, unix.O_PATH, 0)
+	d, err := openAt(dir, name, oPath, 0)
 	if err != nil {
 		return err
 	}
 	defer d.release()
-	if err := unix.Chmod(procPath(d), mode); err != nil {
+	if err := d.chmod(mode); err != nil {
 		return err
 	}
 	return d.stat(info)
@@ -147,7 +145,9 @@ func (s *session) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *f
 	}
 	mode := s.hostMode(0, in.Mode)
 	return s.makeIn(&in.InHeader, name, mode, out, func(dir *descriptor) error {
-		return unix.Mknodat(dir.fd, name, unix.S_IFREG|mode, 0)
+		d, err := openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, mode)
+		d.release()
+		return err
 	})
 }
 
@@ -170,14 +170,8 @@ func (s *session) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.S
 	if n.kind != unix.S_IFLNK {
 		return nil, fuse.EINVAL
 	}
-	var info fileInfo
-	d, err := s.path(n, &info)
-	if err != nil {
-		return nil, status(err)
-	}
-	defer d.release()
 	b := make([]byte, maxTarget+1)
-	size, err := unix.Readlinkat(d.fd, "", b)
+	size, err := s.target(n, b)
 	return b[:max(size, 0)], status(err)
 }
 
@@ -203,15 +197,7 @@ func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	if err := s.mayAdd(u, 0); err != nil {
 		return status(err)
 	}
-	var info fileInfo
-	d, err := s.path(n, &info)
-	if err != nil {
-		return status(err)
-	}
-	defer d.release()
-	if err := u.changing(dir, func() error {
-		return unix.Linkat(unix.AT_FDCWD, procPath(d), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
-	}); err != nil {
+	if err := u.changing(dir, func() error { return s.link(n, dir, name) }); err != nil {
 		return status(err)
 	}
 	_, err = s.lookup(parent, dir, name, &in.Caller, out)
@@ -240,7 +226,7 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 	defer func() { d.release() }() // after names is unlocked: freeing the file may take long
 	defer zone.usage.lockNames()()
 	var info fileInfo
-	d, err = openAt(dir, name, unix.O_PATH, 0)
+	d, err = openAt(dir, name, oPath, 0)
 	if err != nil {
 		return status(err)
 	}
@@ -261,7 +247,7 @@ func (s *session) remove(in *fuse.InHeader, name string, flags int) fuse.Status 
 }
 
 func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
-	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+	if in.Flags&^(renameNoReplace|renameExchange) != 0 {
 		return fuse.EINVAL
 	}
 	from, fromDir, err := s.at(in.NodeId, oldName)
@@ -280,7 +266,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	}
 	u := fromZone.usage
 	defer u.lockNames()()
-	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
+	exchange := in.Flags&renameExchange != 0
 	taken := exchange
 	var moved, replaced fileInfo
 	var victim *descriptor
@@ -288,7 +274,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 		if err := statAt(fromDir, oldName, &moved); err != nil {
 			return status(err)
 		}
-		if d, err := openAt(toDir, newName, unix.O_PATH, 0); err == nil {
+		if d, err := openAt(toDir, newName, oPath, 0); err == nil {
 			defer d.release()
 			taken = true
 			if d.stat(&replaced) == nil && replaced.identity() != moved.identity() {
@@ -310,7 +296,7 @@ func (s *session) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName 
 	}
 	if err := u.changing(fromDir, func() error {
 		return u.changing(toDir, func() error {
-			return unix.Renameat2(fromDir.fd, oldName, toDir.fd, newName, uint(in.Flags))
+			return renameAt(fromDir, oldName, toDir, newName, in.Flags)
 		})
 	}); err != nil {
 		return status(err)

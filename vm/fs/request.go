@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -69,6 +67,10 @@ const (
 	fuseMajor, fuseMinMinor = 7, 31
 )
 
+// maxCachedRead is the largest READ that is served on the queue's goroutine: the size of Linux's
+// read-ahead. Copying more would delay other requests.
+const maxCachedRead = 128 << 10
+
 // operation describes the requests of an opcode.
 type operation struct {
 	size   uintptr // of the fixed part; zero for an opcode that is not served
@@ -127,8 +129,6 @@ func (op opcode) operation() operation {
 	return operations[op]
 }
 
-func (op opcode) isXAttr() bool { return op >= opSetXAttr && op <= opRemoveXAttr }
-
 // slow reports whether a request may wait for the host's disk or free much space, as shortening a
 // file does. It reads arguments that the guest may still change, which only delays the guest. CREATE
 // is not slow, although it may truncate a file: creat(2) asks for that with each new file.
@@ -137,7 +137,7 @@ func slow(op opcode, request [][]byte) bool {
 	case opSetAttr:
 		return argument[fuse.SetAttrIn](request).Valid&fuse.FATTR_SIZE != 0
 	case opOpen:
-		return argument[fuse.OpenIn](request).Flags&unix.O_TRUNC != 0
+		return argument[fuse.OpenIn](request).Flags&linuxTruncate != 0
 	}
 	return op.operation().slow
 }
@@ -191,7 +191,7 @@ func refuse(h header, errno unix.Errno, reply [][]byte, space int) int {
 	}
 	var b [outHeaderSize]byte
 	binary.LittleEndian.PutUint32(b[:], uint32(outHeaderSize))
-	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(errno)))
+	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(linuxErrno(errno))))
 	binary.LittleEndian.PutUint64(b[8:], h.unique)
 	scatter(reply, b[:])
 	return outHeaderSize

@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -88,7 +86,7 @@ func (s *session) check(dir *descriptor, n *node, now time.Time) (*descriptor, e
 	var err error
 	if path != nil {
 		err = statAt(dir, name, &info)
-	} else if path, err = openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+	} else if path, err = openAt(dir, name, oFolder, 0); err == nil {
 		err = path.stat(&info)
 	}
 	if err == nil && info.identity() != n.identity {
@@ -131,7 +129,7 @@ func (s *session) openNode(n *node, flags int, info *fileInfo) (*descriptor, err
 		return nil, err
 	}
 	defer dir.release()
-	if flags&unix.O_PATH == 0 {
+	if flags != oPath {
 		// Do not wait if the host's user has put a pipe there.
 		flags |= unix.O_NONBLOCK | unix.O_NOCTTY
 	}
@@ -160,11 +158,9 @@ func (s *session) openFile(n *node, flags int, info *fileInfo) (*descriptor, err
 		return nil, err
 	}
 	defer held.release()
-	fd, err := unix.Open(procPath(held), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
+	if d, err = held.reopen(flags | unix.O_NONBLOCK | unix.O_NOCTTY); err != nil {
 		return nil, err
 	}
-	d = newDescriptor(fd)
 	return d, d.stat(info)
 }
 
@@ -181,7 +177,7 @@ func (s *session) path(n *node, info *fileInfo) (*descriptor, error) {
 		}
 		return d, err
 	}
-	return s.openNode(n, unix.O_PATH, info)
+	return s.openNode(n, oPath, info)
 }
 
 // held returns a descriptor of a node's file if there is one that needs no name: of an open or

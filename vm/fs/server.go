@@ -1,14 +1,11 @@
-//go:build linux
-
 package fs
 
 import (
 	"cmp"
-	"io"
-	"log"
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -43,8 +40,6 @@ type Options struct {
 	Files int
 	// UID is the owner of all files outside of subtrees, under OwnershipSubtree, and their group.
 	UID uint32
-	// NoXAttr refuses extended attributes, so that the guest's kernel stops asking for them.
-	NoXAttr bool
 	// Log receives messages for the host's user. Nil discards them.
 	Log *slog.Logger
 	// Wrap, if not nil, changes what the share answers: see appletest.
@@ -55,7 +50,6 @@ type Options struct {
 type Server struct {
 	share  vm.Share
 	files  int
-	plain  bool // no extended attributes
 	log    *slog.Logger
 	wrap   func(fuse.RawFileSystem) fuse.RawFileSystem
 	root   *descriptor
@@ -63,6 +57,8 @@ type Server struct {
 	floor  floor
 	memory budget // of maxInFlight
 	slow   budget // of maxSlow
+	// streamed says that Serve serves it.
+	streamed atomic.Bool
 
 	mu     sync.Mutex
 	cur    *session // nil if not mounted
@@ -84,7 +80,7 @@ func New(share vm.Share, opts Options) (*Server, error) {
 		}
 		opts.Files = int(min(limit.Cur/4, defaultFiles))
 	}
-	fd, err := unix.Open(share.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(share.Path, oFolder|unix.O_CLOEXEC, 0)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR:
@@ -92,7 +88,7 @@ func New(share vm.Share, opts Options) (*Server, error) {
 	default:
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
-	d := &Server{share: share, files: max(opts.Files, minFiles), plain: opts.NoXAttr, log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
+	d := &Server{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
 	if d.wrap = opts.Wrap; d.wrap == nil {
 		d.wrap = func(fs fuse.RawFileSystem) fuse.RawFileSystem { return fs }
 	}
@@ -218,11 +214,7 @@ func (d *Server) serve(h header, request [][]byte, length int, reply [][]byte, s
 	if o := h.op.operation(); o.size > 0 && !o.silent && space < outHeaderSize {
 		return 0 // no space for a reply
 	}
-	errno := check(h.op, request, length, d.share.ReadOnly)
-	if h.op.isXAttr() && d.plain {
-		errno = unix.ENOSYS // the guest's kernel remembers that
-	}
-	if errno != 0 {
+	if errno := check(h.op, request, length, d.share.ReadOnly); errno != 0 {
 		return refuse(h, errno, reply, space)
 	}
 	// Copy the request, so that the guest cannot change names after they were checked. Only the
@@ -249,35 +241,6 @@ func (d *Server) serve(h header, request [][]byte, length int, reply [][]byte, s
 		return refuse(h, unix.Errno(st), reply, space)
 	}
 	return n
-}
-
-// newProtocol returns go-fuse's half of a session.
-func newProtocol(s *session) *fuse.ProtocolServer {
-	extra := uint64(fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO |
-		// There are no set-user-ID bits to clear, so this is free and saves the guest a GETXATTR
-		// for each write.
-		fuse.CAP_HANDLE_KILLPRIV_V2)
-	var disabled uint64
-	if s.policy != vm.OwnershipSubtree {
-		// Attributes expire at once, so this would ask at each read. Cached data is checked at open
-		// instead.
-		disabled = fuse.CAP_AUTO_INVAL_DATA
-	}
-	return fuse.NewProtocolServer(s.dev.wrap(s), &fuse.MountOptions{
-		MaxWrite:      maxData,
-		MaxReadAhead:  maxData,
-		MaxBackground: maxBackground,
-		// A link's target never changes. But without birth times, a new link may be taken for an
-		// old one.
-		EnableSymlinkCaching: s.dev.rules.root.born != 0,
-		ExtraCapabilities:    extra,
-		DisabledCapabilities: disabled,
-		Logger:               log.New(io.Discard, "", 0), // discarded: the guest could flood the log
-		PanicHandler: func(r any) fuse.Status {
-			s.dev.panicked(r)
-			return fuse.EIO
-		},
-	})
 }
 
 // budget is a shared amount that users take and give back.

@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -36,7 +34,7 @@ type session struct {
 	fuse.RawFileSystem
 	dev      *Server
 	policy   vm.Ownership
-	protocol *fuse.ProtocolServer
+	protocol handler
 	requests sync.WaitGroup // in progress; Add only under Server.mu while it is current
 
 	nameTTL, attrTTL time.Duration
@@ -54,6 +52,11 @@ type session struct {
 }
 
 var _ fuse.RawFileSystem = (*session)(nil)
+
+// handler parses requests, calls the session and encodes replies.
+type handler interface {
+	HandleRequest(request, reply [][]byte) (int, fuse.Status)
+}
 
 // identity identifies a file, even if its inode number was used before.
 type identity struct {

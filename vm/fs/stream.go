@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -27,6 +25,7 @@ const (
 // requests.
 func (d *Server) Serve(ctx context.Context, stream io.ReadWriteCloser) error {
 	s := &streamServer{server: d, stream: stream}
+	d.streamed.Store(true)
 	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	err := s.run()
 	stop()

@@ -1,5 +1,3 @@
-//go:build linux
-
 package fs
 
 import (
@@ -10,10 +8,6 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
-
-// maxCachedRead is the largest READ that is served on the queue's goroutine: the size of Linux's
-// read-ahead. Copying more would delay other requests.
-const maxCachedRead = 128 << 10
 
 // HandleCached serves a READ if all its data is in the host's page cache, and reports whether it
 // did. That saves waking a goroutine, which costs more than the read.

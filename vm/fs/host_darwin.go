@@ -1,0 +1,190 @@
+package fs
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// oPath opens a file of any kind, or a link itself, to look at it and change its attributes.
+	oPath = unix.O_EVTONLY | unix.O_SYMLINK
+	// oFolder opens a folder to resolve names in it.
+	oFolder = unix.O_RDONLY | unix.O_DIRECTORY
+)
+
+// openAt opens a file in dir without following links. Name is one component.
+func openAt(dir *descriptor, name string, flags int, mode uint32) (d *descriptor, err error) {
+	if flags&unix.O_SYMLINK == 0 {
+		flags |= unix.O_NOFOLLOW_ANY
+	}
+	err = retry(func() error {
+		fd, err := unix.Openat(dir.fd, name, flags|unix.O_CLOEXEC, mode)
+		if err == nil {
+			d = newDescriptor(fd)
+		}
+		return err
+	})
+	return d, err
+}
+
+// probe fails if the host lacks a system call that shares need.
+func probe(*descriptor) error { return nil }
+
+// statAt is lstat for a name in a folder.
+func statAt(dir *descriptor, name string, info *fileInfo) error {
+	var st unix.Stat_t
+	err := retry(func() error { return unix.Fstatat(dir.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	info.set(&st)
+	return err
+}
+
+// stat is fstat for a descriptor.
+func (d *descriptor) stat(info *fileInfo) error {
+	var st unix.Stat_t
+	err := unix.Fstat(d.fd, &st)
+	info.set(&st)
+	return err
+}
+
+func (i *fileInfo) set(st *unix.Stat_t) {
+	at := func(t unix.Timespec) fileTime { return fileTime{t.Sec, uint32(t.Nsec)} }
+	*i = fileInfo{
+		uint64(uint32(st.Dev)), st.Ino, uint64(st.Size), uint64(st.Blocks), uint32(st.Mode), uint32(st.Nlink), uint32(st.Blksize),
+		at(st.Atim), at(st.Mtim), at(st.Ctim), at(st.Btim),
+	}
+}
+
+// chmod changes the mode of the file of any descriptor.
+func (d *descriptor) chmod(mode uint32) error { return unix.Fchmod(d.fd, mode) }
+
+// reopen would open a file without a name, which macOS cannot.
+func (d *descriptor) reopen(int) (*descriptor, error) { return nil, unix.ESTALE }
+
+// root would open a folder to count it. Mounts have no quota.
+func (d *descriptor) root() (*os.Root, error) { return nil, unix.ENOTSUP }
+
+// utimes sets the times of the file of any descriptor, to microseconds. A nil time stays.
+func (d *descriptor) utimes(access, modified *fileTime) error {
+	var info fileInfo
+	if err := d.stat(&info); err != nil {
+		return err
+	}
+	tv := [2]unix.Timeval{}
+	for i, t := range []*fileTime{access, modified} {
+		if t == nil {
+			t = []*fileTime{&info.Atime, &info.Mtime}[i]
+		}
+		tv[i] = unix.NsecToTimeval(t.nanos())
+	}
+	return unix.Futimes(d.fd, tv[:])
+}
+
+// link gives the file of a node another name. Another file may have come to its place meanwhile: then
+// that name is removed.
+func (s *session) link(n *node, dir *descriptor, name string) error {
+	from, old, err := s.place(n)
+	if err != nil {
+		return err
+	}
+	defer from.release()
+	if err := unix.Linkat(from.fd, old, dir.fd, name, 0); err != nil {
+		return stale(err)
+	}
+	var info fileInfo
+	if err := statAt(dir, name, &info); err != nil || info.identity() != n.identity {
+		_ = unix.Unlinkat(dir.fd, name, 0)
+		return unix.ESTALE
+	}
+	return nil
+}
+
+// target reads a link.
+func (s *session) target(n *node, b []byte) (int, error) {
+	dir, name, err := s.place(n)
+	if err != nil {
+		return 0, err
+	}
+	defer dir.release()
+	size, err := unix.Readlinkat(dir.fd, name, b)
+	if err != nil {
+		return 0, stale(err)
+	}
+	var info fileInfo
+	if err := statAt(dir, name, &info); err != nil || info.identity() != n.identity {
+		return 0, unix.ESTALE
+	}
+	return size, nil
+}
+
+// renameAt renames a file. The flags are Linux's, which FUSE has.
+func renameAt(from *descriptor, old string, to *descriptor, name string, flags uint32) error {
+	var own uint32
+	if flags&renameNoReplace != 0 {
+		own |= unix.RENAME_EXCL
+	}
+	if flags&renameExchange != 0 {
+		own |= unix.RENAME_SWAP
+	}
+	return unix.RenameatxNp(from.fd, old, to.fd, name, own)
+}
+
+func (d *descriptor) syncData() error { return unix.Fsync(d.fd) }
+
+// space returns the space of the file system of a descriptor.
+func (d *descriptor) space() (diskSpace, error) {
+	var s unix.Statfs_t
+	err := unix.Fstatfs(d.fd, &s)
+	return diskSpace{uint64(max(s.Bsize, 1)), s.Blocks, s.Bavail, s.Files, s.Ffree}, err
+}
+
+// pwritev writes at an offset, or at the end of the file, which another program may move meanwhile.
+func (d *descriptor) pwritev(v [][]byte, off int64, atEnd bool) (total int, err error) {
+	if atEnd {
+		var info fileInfo
+		if err := d.stat(&info); err != nil {
+			return 0, err
+		}
+		off = int64(info.Size)
+	}
+	for _, b := range v {
+		n, err := unix.Pwrite(d.fd, b, off+int64(total))
+		if total += max(n, 0); err != nil || n < len(b) {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func (d *descriptor) preadv(v [][]byte, off int64) (total int, err error) {
+	for _, b := range v {
+		n, err := unix.Pread(d.fd, b, off+int64(total))
+		if total += max(n, 0); err != nil || n < len(b) {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// HandleCached serves no READ: macOS does not say what is in its page cache.
+func (d *Server) HandleCached(Request) (n int, ok bool) { return 0, false }
+
+// overwrites reports whether a write only replaces existing data. macOS has no quota that a mount
+// needs it for.
+func overwrites(*descriptor, int64, int64, error) bool { return false }
+
+// linuxErrno returns the number that Linux has for an error.
+func linuxErrno(e unix.Errno) unix.Errno {
+	const same = unix.ERANGE // up to there, but for EDEADLK, both systems have the numbers of Unix
+	if e <= same && e != unix.EDEADLK {
+		return e
+	}
+	linux := map[unix.Errno]unix.Errno{
+		unix.EDEADLK: 35, unix.EAGAIN: 11, unix.ENAMETOOLONG: 36, unix.ENOSYS: 38, unix.ENOTEMPTY: 39, unix.ELOOP: 40, unix.ENODATA: 61, unix.ENOATTR: 61,
+		unix.EPROTO: 71, unix.EOVERFLOW: 75, unix.EILSEQ: 84, unix.ENOTSUP: 95, unix.EOPNOTSUPP: 95, unix.ESTALE: 116, unix.EDQUOT: 122,
+	}
+	if n, ok := linux[e]; ok {
+		return n
+	}
+	return unix.EIO
+}
