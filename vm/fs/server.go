@@ -59,6 +59,7 @@ type Server struct {
 	slow   budget // of maxSlow
 	// streamed says that Serve serves it.
 	streamed atomic.Bool
+	serving  sync.Mutex
 
 	mu     sync.Mutex
 	cur    *session // nil if not mounted

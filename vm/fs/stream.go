@@ -22,10 +22,12 @@ const (
 
 // Serve answers the FUSE requests of one mount until the stream or ctx ends, and closes the stream.
 // Each request and reply begins with its length. It returns nil if the stream ended between two
-// requests.
+// requests. A second call waits for the first.
 func (d *Server) Serve(ctx context.Context, stream io.ReadWriteCloser) error {
 	s := &streamServer{server: d, stream: stream}
 	d.streamed.Store(true)
+	d.serving.Lock()
+	defer d.serving.Unlock()
 	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	err := s.run()
 	stop()

@@ -102,7 +102,7 @@ func TestOverStream(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"InvalidNames": TestInvalidNames, "SwappedLinks": TestSwappedLinks, "FolderMovedOut": TestFolderMovedOut,
 		"KindsOfFiles": TestKindsOfFiles, "ReadOnly": TestReadOnly, "Depth": TestDepth,
-		"Append": TestAppend, "KeepCache": TestKeepCache, "RenamedFolder": TestRenamedFolder, "OpenReplaced": TestOpenReplaced, "BigFolder": TestBigFolder,
+		"Append": TestAppend, "KeepCache": TestKeepCache, "RenamedFolder": TestRenamedFolder, "OpenReplaced": TestOpenReplaced,
 		"SubtreeOwners": TestSubtreeOwners, "Modes": TestOwnersAndModesOnTheHost, "ByteLimit": TestByteLimit, "RemovedButOpen": TestRemovedButOpen,
 		"RemovedButKnown": TestRemovedButKnown, "RemovedFolder": TestRemovedButOpenFolder, "SymlinkCaching": TestSymlinkCaching,
 	} {
