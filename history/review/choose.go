@@ -19,16 +19,15 @@ type chosen struct {
 // choose looks again, and finds what the selection covers. What it cannot take is in the report.
 // Needed tells of a folder on the way to a pick whether it comes along.
 func (s *scan) choose(ctx context.Context, sel Selection, needed func(*change) bool) ([]chosen, *Report, error) {
-	var paths []string
-	for _, p := range sel.Picks {
-		paths = append(paths, path.Clean(p.Path))
-	}
+	var names []string
 	ways := map[string]bool{}
-	for _, p := range paths {
-		for dir := parent(p); dir != "." && dir != "/"; dir = parent(dir) {
+	for _, p := range sel.Picks {
+		names = append(names, p.Path)
+		for dir := parent(path.Clean(p.Path)); dir != "." && !ways[dir]; dir = parent(dir) {
 			ways[dir] = true
 		}
 	}
+	paths, used := newPathSet(names), map[string]bool{}
 	all, _, err := s.changes(ctx, paths, ways)
 	if err != nil {
 		return nil, nil, err
@@ -36,33 +35,35 @@ func (s *scan) choose(ctx context.Context, sel Selection, needed func(*change) b
 	report := &Report{Done: []Outcome{}, Left: []Outcome{}}
 	var list []chosen
 	for _, c := range all {
-		pick := -1 // the nearest
-		for i, p := range paths {
-			if covers(p, c.Path) && (pick < 0 || len(p) >= len(paths[pick])) {
-				pick = i
-			}
-		}
+		covering := paths.covering(c.Path)
 		way := ways[c.Path] && needed(c)
-		if pick < 0 && len(paths) > 0 && !way || (c.Git || c.Ignored) && !way && !s.named(paths, c.Path) {
+		if len(covering) == 0 && len(paths) > 0 && !way || (c.Git || c.Ignored) && !way && !s.named(paths, c.Path) {
 			continue
 		}
+		for _, p := range covering {
+			used[p] = true
+		}
 		one := chosen{change: c}
-		if pick >= 0 && paths[pick] == c.Path {
-			if !same(sel.Picks[pick], c) {
+		if len(covering) > 0 {
+			pick := sel.Picks[paths[covering[0]]]
+			switch {
+			case covering[0] == c.Path && !same(pick, c):
 				report.leave(c.Path, errChanged.Error())
 				continue
+			case covering[0] == c.Path:
+				err = one.pickHunks(pick.Hunks)
+			case len(pick.Hunks) > 0:
+				err = fault.Newf(fault.InvalidArgs, "select hunk", pick.Path, "it has no hunks").Advise("Name a changed text file.")
 			}
-			if err := one.pickHunks(sel.Picks[pick].Hunks); err != nil {
+			if err != nil {
 				return nil, nil, err
 			}
-		} else if pick >= 0 && len(sel.Picks[pick].Hunks) > 0 {
-			return nil, nil, fault.Newf(fault.InvalidArgs, "select hunk", paths[pick], "it has no hunks").Advise("Name a changed text file.")
 		}
 		list = append(list, one)
 	}
-	for i, p := range paths {
-		if !slices.ContainsFunc(list, func(c chosen) bool { return covers(p, c.Path) }) && !slices.ContainsFunc(report.Left, func(o Outcome) bool { return covers(p, o.Path) }) {
-			report.leave(sel.Picks[i].Path, "there is no change")
+	for _, name := range names {
+		if !used[path.Clean(name)] {
+			report.leave(name, "there is no change")
 		}
 	}
 	return list, report, nil

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"osaurus-sandbox/internal/diff"
@@ -89,7 +88,7 @@ func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, out, err := s.changes(ctx, q.Paths, nil)
+	list, out, err := s.changes(ctx, newPathSet(q.Paths), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -109,14 +108,10 @@ func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
 }
 
 // changes examines what the paths cover, and ways. Without paths that is all but what is ignored.
-func (s *scan) changes(ctx context.Context, paths []string, ways map[string]bool) ([]*change, *Changes, error) {
+func (s *scan) changes(ctx context.Context, paths pathSet, ways map[string]bool) ([]*change, *Changes, error) {
 	var list, apart []*change
 	out := &Changes{Changes: []Change{}}
 	kept := 0 // bytes of texts
-	paths = slices.Clone(paths)
-	for i := range paths {
-		paths[i] = path.Clean(paths[i])
-	}
 	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[name]
 		if err := ctx.Err(); err != nil {
@@ -130,7 +125,7 @@ func (s *scan) changes(ctx context.Context, paths []string, ways map[string]bool
 			}
 			continue
 		}
-		if len(paths) > 0 && !ways[name] && !slices.ContainsFunc(paths, func(p string) bool { return covers(p, name) }) {
+		if len(paths) > 0 && !ways[name] && len(paths.covering(name)) == 0 {
 			continue
 		}
 		c, err := s.examine(ctx, e)
@@ -159,15 +154,36 @@ func (s *scan) changes(ctx context.Context, paths []string, ways map[string]bool
 
 // named reports whether a path that is accepted only by name is: by one of the paths
 // that is in a .git, or ignored, itself.
-func (s *scan) named(paths []string, path string) bool {
-	git := inGit(path)
-	return slices.ContainsFunc(paths, func(p string) bool {
-		return covers(p, path) && (git && inGit(p) || !git && s.ignore.ignored(p, p != path || s.folder(s.entries[p])))
+func (s *scan) named(paths pathSet, name string) bool {
+	git := inGit(name)
+	return slices.ContainsFunc(paths.covering(name), func(p string) bool {
+		return git && inGit(p) || !git && s.ignore.ignored(p, p != name || s.folder(s.entries[p]))
 	})
 }
 
-func covers(p, path string) bool {
-	return p == "." || p == path || strings.HasPrefix(path, p+"/")
+// pathSet holds clean paths and their places in a list.
+type pathSet map[string]int
+
+func newPathSet(list []string) pathSet {
+	set := pathSet{}
+	for i, p := range list {
+		set[path.Clean(p)] = i
+	}
+	return set
+}
+
+// covering returns those that are a path or above it, the nearest first.
+func (s pathSet) covering(name string) []string {
+	var list []string
+	for at := name; len(s) > 0; at = parent(at) {
+		if _, ok := s[at]; ok {
+			list = append(list, at)
+		}
+		if at == "." {
+			break
+		}
+	}
+	return list
 }
 
 func findRenames(list []*change) {

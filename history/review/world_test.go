@@ -99,7 +99,7 @@ func (u upper) List(context.Context) iter.Seq2[Entry, error] {
 // changedSince looks at the host's changes of a path and below it.
 func (w *world) changedSince(name string, tick int) bool {
 	for at, when := range w.touched {
-		if when > tick && covers(name, at) {
+		if when > tick && (name == at || strings.HasPrefix(at, name+"/")) {
 			return true
 		}
 	}
