@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -299,4 +300,26 @@ func TestUnchanged(t *testing.T) {
 		t.Fatal(c, err)
 	}
 	same(t, look(t, store), before)
+	heads, err := filepath.Glob(filepath.Join(store, "heads", "*"))
+	if err != nil || len(heads) != 1 {
+		t.Fatal(heads, err)
+	}
+	data, err := os.ReadFile(heads[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head map[string]any
+	if err := json.Unmarshal(data, &head); err != nil {
+		t.Fatal(err)
+	}
+	head["Scanned"] = time.Unix(0, 0) // before all files were changed
+	if data, err = json.Marshal(head); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(heads[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.Checkpoint(t.Context(), "home", r); err != nil || c.Tree != first.Tree || c.Read != 50 {
+		t.Fatal(c, err)
+	}
 }
