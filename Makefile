@@ -131,11 +131,11 @@ check-darwin: ## type-check the macOS code, on both architectures, without a Mac
 lint-darwin: ## run compiler, vet and staticcheck for macOS, without a Mac
 	$(GO) run -trimpath ./internal/darwincheck tools
 
-standin: ## run the macOS driver over a stand-in for vz, with real arm64 kernels
-	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz ./vm/child
+standin: export VZ_STANDIN_RUDE = mute,disconnect,stop
+standin: ## run the macOS driver over a rude stand-in for vz, with real arm64 kernels
+	VZ_STANDIN_RUDE=disconnect,stop $(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz ./vm/child
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
-	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestRooms$$/^Alpine$$' ./supervisor/boot
-	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestGateway$$/^AlpineARM64$$' ./supervisor/boot
+	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestRooms$$/^Alpine$$|^TestGateway$$/^AlpineARM64$$' ./supervisor/boot
 
 faults: guest-programs ## kill everything at every moment, and 50 VMs while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test $(RACE) -v -timeout 60m ./supervisor/e2e

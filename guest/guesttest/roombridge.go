@@ -17,12 +17,8 @@ import (
 func bridgeCases() []roomCase {
 	return []roomCase{
 		{"Asks", bridgeAsks}, {"Files", bridgeFiles}, {"Replacing", bridgeReplacing}, {"NetworkNone", bridgeWithoutNetwork}, {"WithoutKey", bridgeWithoutKey},
+		{"StolenToken", bridgeStolen}, {"RootOfRoom", bridgeRoomRoot}, {"NewToken", bridgeNewToken},
 	}
-}
-
-// moreBridgeCases depend on PID 1 and the host only.
-func moreBridgeCases() []roomCase {
-	return []roomCase{{"StolenToken", bridgeStolen}, {"RootOfRoom", bridgeRoomRoot}, {"NewToken", bridgeNewToken}}
 }
 
 // The suite's server answers with the user that it takes the caller for.

@@ -19,7 +19,7 @@ import (
 
 // lifeCases check a room's environment.
 func lifeCases() []roomCase {
-	return []roomCase{{"Login", login}, {"Terminal", terminal}, {"Programs", ordinaryPrograms}}
+	return []roomCase{{"Login", login}, {"Terminal", terminal}, {"Programs", ordinaryPrograms}, {"Together", shareFolder}}
 }
 
 // moreLifeCases depend on PID 1 only, not on the distribution.
@@ -53,6 +53,24 @@ func login(ctx context.Context, t *testing.T, alice, _ *agent) {
 	want = "CapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\nCapAmb:0000000000000000\nNoNewPrivs:1\nSeccomp:2"
 	if out != want {
 		t.Errorf("an agent's process has\n%s", out)
+	}
+}
+
+// shareFolder lets two agents write to the shared folder right after one another. Where the guest has
+// cached one as the owner, the other must not be refused.
+func shareFolder(ctx context.Context, t *testing.T, alice, bob *agent) {
+	const dir = "/workspace/shared"
+	for i, a := range []*agent{alice, bob, alice, bob} {
+		script := fmt.Sprintf("cd %s && ls -la >/dev/null && cat together-* && echo %d >together-%d && mkdir d%d && rmdir d%d", dir, i, i, i, i)
+		if i == 0 {
+			script = "echo >" + dir + "/together-0"
+		}
+		if out, exit := a.run(ctx, t, script); exit.Status() != 0 {
+			t.Errorf("%s, at turn %d: %+v %s", a.User, i, exit, out)
+		}
+	}
+	if out, exit := bob.run(ctx, t, "rm "+dir+"/together-*"); exit.Status() != 0 {
+		t.Errorf("bob removes what alice has made: %+v %s", exit, out)
 	}
 }
 

@@ -167,12 +167,6 @@ const roomPatience = 10 * time.Minute
 // needs ls, find, ln, cp, chmod, mkdir, id and seq.
 func RunRooms(t *testing.T, s *Suite) {
 	ctx := bounded(t)
-	if err := os.MkdirAll(filepath.Join(s.Workspace, "shared"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(s.Workspace, "shared"), 0o777); err != nil {
-		t.Fatal(err)
-	}
 	a, b := s.agent(ctx, t, alice, 2001), s.agent(ctx, t, bob, 2002)
 	cases := func(name string, list []roomCase) {
 		t.Run(name, func(t *testing.T) {
@@ -188,15 +182,15 @@ func RunRooms(t *testing.T, s *Suite) {
 		})
 	}
 	cases("Room", slices.Concat(lifeCases(), unless(s.DistributionOnly, moreLifeCases)))
-	cases("Shells", slices.Concat(shellCases(), unless(s.DistributionOnly, jobCases)))
+	cases("Shells", shellCases())
 	cases("Attack", attackCases())
 	cases("Network", slices.Concat(networkCases(), unless(s.DistributionOnly, moreNetworkCases)))
 	cases("Mounts", mountCases())
-	cases("Bridge", slices.Concat(bridgeCases(), unless(s.DistributionOnly, moreBridgeCases)))
+	cases("Bridge", bridgeCases())
+	cases("Plugin", pluginCases())
 	if s.DistributionOnly {
 		return
 	}
-	cases("Plugin", pluginCases())
 	cases("Stop", stopCases())
 	cases("Hog", hogCases())
 	cases("Layer", layerCases())

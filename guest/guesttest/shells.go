@@ -10,16 +10,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// shellCases check persistent shells, which depend on the distribution's bash.
+// shellCases check persistent shells and jobs.
 func shellCases() []roomCase {
 	return []roomCase{
-		{"Shell", shellInRoom}, {"ShellsApart", shellsApart}, {"SpoolLinks", spoolLinks},
+		{"Shell", shellInRoom}, {"ShellsApart", shellsApart}, {"SpoolLinks", spoolLinks}, {"JobLogs", jobLogs}, {"EndWithTheRoom", endWithTheRoom},
 	}
-}
-
-// jobCases check jobs. They do not depend on the distribution.
-func jobCases() []roomCase {
-	return []roomCase{{"JobLogs", jobLogs}, {"EndWithTheRoom", endWithTheRoom}}
 }
 
 // shell runs a command in the agent's session.

@@ -125,7 +125,11 @@ func newHome(t testing.TB, i image.Image, ownership vm.Ownership) *home {
 	if err := disk.Create(h.data, dataSize); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(h.workspace, "agents"), 0o755); err != nil {
+	can, err := driver().Capabilities(t.Context(), native())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := boot.MakeFolders(folder, can); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -203,6 +207,7 @@ func (h *home) boot(t testing.TB) {
 		CPUs: 2, Memory: 2 << 30, DataDisk: h.data, Network: h.network,
 		Shares: []boot.Share{
 			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
+			{Share: vm.Share{Tag: "shared", Path: h.folder.SharedFolder(), Ownership: supported(t, vm.OwnershipEverybody)}, MountPoint: guest.SharedDir},
 			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: supported(t, vm.OwnershipEverybody)}, MountPoint: "/output"},
 			{Share: vm.Share{Tag: "input", Path: t.TempDir(), ReadOnly: true}, MountPoint: "/mnt/input"},
 		},

@@ -15,6 +15,7 @@ const (
 	// has stopped, and then answers that it succeeded. Apple's documentation of
 	// connectToPort: "If the guest operating system doesn't listen for connections to the
 	// specified port, this method does nothing." It does not order its answers and stops.
+	// The driver bears maxMute such attempts at one machine, and more than twice that.
 	rudeMute = "mute"
 	// rudeDisconnect disconnects the NIC of a machine that runs, as
 	// virtualMachine:networkDevice:attachmentWasDisconnectedWithError: of
@@ -28,6 +29,7 @@ const (
 	rudeStop = "stop"
 
 	failedStops = 2
+	maxMute     = 16
 )
 
 func rude(fault string) bool {
@@ -56,7 +58,7 @@ func (v *VirtioSocketDevice) mute() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.attempts++
-	return rude(rudeMute) && v.attempts%2 == 1
+	return rude(rudeMute) && v.attempts%2 == 1 && v.attempts < 2*maxMute
 }
 
 // lateSuccess waits until the machine has stopped and returns a connection to nobody.
