@@ -173,6 +173,32 @@ func TestDamaged(t *testing.T) {
 	same(t, look(t, dir), first)
 }
 
+// TestTreeLost restores checkpoints of which a tree is missing.
+func TestTreeLost(t *testing.T) {
+	dir, kept := t.TempDir(), t.TempDir()
+	h, r := open(t, kept, history.Options{}), root(t, dir)
+	fill(t, dir, "one")
+	old := checkpoint(t, h, r)
+	sub, err := h.Find(t.Context(), old.Tree, "folder4")
+	must(t, err)
+	empty(t, dir)
+	fill(t, dir, "two")
+	must(t, os.RemoveAll(filepath.Join(dir, "folder4")))
+	second := look(t, dir)
+	for _, d := range []history.Digest{sub.Content, old.Tree} {
+		name := d.String()
+		must(t, os.Remove(filepath.Join(kept, "objects", name[:2], name[2:])))
+		_, err = h.Restore(t.Context(), "home", r, old.Tree, nil, nil)
+		if fault.KindOf(err) != fault.NotFound || !strings.Contains(err.Error(), name) {
+			t.Fatal(err)
+		}
+		same(t, look(t, dir), second)
+		if pending, err := h.Pending(); err != nil || len(pending) > 0 {
+			t.Fatal(pending, err)
+		}
+	}
+}
+
 // TestBudget makes a checkpoint that needs more than there is.
 func TestBudget(t *testing.T) {
 	dir, kept := t.TempDir(), t.TempDir()

@@ -143,6 +143,9 @@ type restorer struct {
 // only in capitals.
 func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
 	now, err := r.h.Tree(r.ctx, from)
+	if r.back {
+		err = unlessLost(err) // then nothing of it was made
+	}
 	if err != nil {
 		return err
 	}
@@ -236,8 +239,10 @@ func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
 		}
 		defer sub.Close()
 		openable = sub
-		if err := sub.Chmod(".", x.Mode|0o700); err != nil {
-			return err
+		if x.Mode&0o700 != 0o700 {
+			if err := sub.Chmod(".", x.Mode|0o700); err != nil {
+				return err
+			}
 		}
 		if err := r.folder(sub, path, x.Content, Digest{}); err != nil {
 			return err
@@ -322,6 +327,9 @@ func (r *restorer) createFolder(dir *os.Root, path string, x, y Entry, inside bo
 		if err := r.folder(sub, path, subtree(x), y.Content); err != nil {
 			return err
 		}
+	}
+	if info, err := sub.Stat("."); err != nil || info.Mode()&validMode == mode { // others' folders may stay as they are
+		return err
 	}
 	return sub.Chmod(".", mode)
 }
