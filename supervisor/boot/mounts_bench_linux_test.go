@@ -20,15 +20,15 @@ import (
 )
 
 // mountRounds is beside the first round, which warms up.
-const mountRounds = 3
+const mountRounds = 2
 
 // mountSteps are what a mount and the home on VirtioFS, of one server, are compared with. Each runs in
 // an empty cache, the reads in what the writes before them left.
 func mountSteps() [][2]string {
 	return [][2]string{
-		{"write", "dd if=/dev/zero of=big bs=1M count=64 2>/dev/null"},
+		{"write", "dd if=/dev/zero of=big bs=1M count=16 2>/dev/null"},
 		{"read", "dd if=big of=/dev/null bs=1M 2>/dev/null"},
-		{"create", "mkdir d; i=0; while [ $i -lt 400 ]; do echo $i > d/f$i; i=$((i+1)); done"},
+		{"create", "mkdir d; i=0; while [ $i -lt 200 ]; do echo $i > d/f$i; i=$((i+1)); done"},
 		{"list", "ls -lR d > /dev/null; ls -lR d > /dev/null; find d -size +9 > /dev/null"},
 		{"open", "for i in 1 2; do cat d/* > /dev/null; done"},
 		{"remove", "rm -r d big"},
