@@ -35,6 +35,8 @@ type (
 	SessionID string
 	// CallID identifies a command of a session, to cancel it. The caller chooses it.
 	CallID string
+	// SnapshotName names a snapshot of an agent's room: "with-postgres".
+	SnapshotName string
 	// JobID identifies a background command: 128 random bits.
 	JobID string
 )
@@ -69,9 +71,10 @@ var (
 	// 64 bytes hold every usual id of a conversation.
 	sessionID = rule{"session id", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`), 64,
 		"1 to 64 letters, digits, dots, dashes and underscores, and starts with a letter or digit"}
-	mountName = rule{"mount name", sessionID.pattern, sessionID.max, sessionID.allowed}
-	callID    = rule{"call id", sessionID.pattern, sessionID.max, sessionID.allowed}
-	jobID     = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
+	mountName    = rule{"mount name", sessionID.pattern, sessionID.max, sessionID.allowed}
+	callID       = rule{"call id", sessionID.pattern, sessionID.max, sessionID.allowed}
+	jobID        = rule{"job id", regexp.MustCompile(`^[0-9a-f]{32}$`), 32, "the id that the job was started with: 32 hexadecimal digits"}
+	snapshotName = rule{"snapshot name", pluginID.pattern, pluginID.max, pluginID.allowed}
 )
 
 func parseName[T ~string](r rule, name string) (T, error) {
@@ -113,6 +116,11 @@ func ParseMountName(name string) (MountName, error) { return parseName[MountName
 
 // ParseSessionID parses the id of an agent's persistent shell.
 func ParseSessionID(id string) (SessionID, error) { return parseName[SessionID](sessionID, id) }
+
+// ParseSnapshotName parses the name of a snapshot.
+func ParseSnapshotName(name string) (SnapshotName, error) {
+	return parseName[SnapshotName](snapshotName, name)
+}
 
 // ParseCallID parses the id of a command of a session.
 func ParseCallID(id string) (CallID, error) { return parseName[CallID](callID, id) }

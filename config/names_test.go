@@ -22,6 +22,7 @@ func TestNames(t *testing.T) {
 		{what: "PackageName", parse: check(parsePackageName), good: []string{"g++", "py3-pip", "libstdc++6"}, bad: []string{"a=1", "a@edge", "!a", as(129)}},
 		{what: "MountName", parse: check(ParseMountName), good: []string{"app", "My.App_2"}, bad: []string{"..", ".git", "a/b", as(65)}},
 		{what: "SessionID", parse: check(ParseSessionID), good: []string{"default", "system", "Chat_1.2", "0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e", as(64)}, bad: []string{"_a", "a/b", "a:b", as(65)}},
+		{what: "SnapshotName", parse: check(ParseSnapshotName), good: []string{"clean", "v1.2_b-c", "before-install-20261127-120000", as(64)}, bad: []string{"A", "a/b", "a:b", as(65)}},
 		{what: "CallID", parse: check(ParseCallID), good: []string{"1", as(64)}, bad: []string{"-x", "a/b", as(65)}},
 		{what: "JobID", parse: check(ParseJobID), good: []string{as(32), "0123456789abcdef0123456789abcdef"}, bad: []string{as(31), as(33), strings.Repeat("A", 32), strings.Repeat("g", 32)}},
 		{what: "PackRef", parse: check(ParsePackRef), good: []string{"auto", "debian", "/srv/pack.tar.zst"}, bad: []string{"./a", "/a/../b", "/a/", "/a\x00"}},

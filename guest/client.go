@@ -65,6 +65,7 @@ type Client struct {
 	rpc       guestpbconnect.GuestClient
 	commands  guestpbconnect.GuestClient // for commands without input
 	rooms     guestpbconnect.RoomsClient
+	snapshots guestpbconnect.SnapshotsClient
 	shells    guestpbconnect.ShellsClient
 	jobs      guestpbconnect.JobsClient
 	ports     guestpbconnect.PortsClient
@@ -128,6 +129,7 @@ func newClient(m Machine, key protocol.Key) *Client {
 	return &Client{
 		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
 		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
+		snapshots: guestpbconnect.NewSnapshotsClient(web, base, opts),
 		shells:    guestpbconnect.NewShellsClient(web, base, opts),
 		ports:     guestpbconnect.NewPortsClient(web, base, opts),
 		mounts:    guestpbconnect.NewMountsClient(web, base, opts),

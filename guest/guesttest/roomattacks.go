@@ -212,7 +212,7 @@ func attackLayers(ctx context.Context, t *testing.T, alice, bob *agent) {
 		t.Fatal(out)
 	}
 	hidden(ctx, t, bob,
-		"cat /run/osaurus/data/rooms/agent-alice/tmp/layer-secret", "cat /run/osaurus/data/rooms/agent-alice/upper/etc/layer-secret",
+		"cat /run/osaurus/data/rooms/agent-alice/tmp/layer-secret", "cat /run/osaurus/data/rooms/.layers/*/etc/layer-secret",
 		"ls /run/osaurus/data", "cat /etc/layer-secret", "cat /tmp/layer-secret", "cat /../../etc/layer-secret", "ls /run/osaurus/base /base /data /newroot")
 	if out, _ := bob.asRoot(ctx, t, "find / -name layer-secret 2>/dev/null; echo end"); out != "end" {
 		t.Errorf("bob finds %s", out)

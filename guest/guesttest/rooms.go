@@ -193,6 +193,7 @@ func RunRooms(t *testing.T, s *Suite) {
 	}
 	cases("Stop", stopCases())
 	cases("Hog", hogCases())
+	cases("Snapshots", snapshotCases())
 	cases("Layer", layerCases())
 }
 

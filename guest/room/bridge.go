@@ -5,6 +5,7 @@ package room
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -102,7 +103,7 @@ func (b *builder) bridge() error {
 		if err := b.bindFolder(bridgeTokens(b.Files), protocol.TokenDir, sealed); err != nil {
 			return err
 		}
-		if err := b.link(protocol.BridgeSocket, olderSocket); err != nil {
+		if err := b.link(protocol.BridgeSocket, olderSocket); err != nil && !errors.Is(err, fs.ErrExist) { // /tmp can be an earlier room's
 			b.warn("cannot link %s: %v", olderSocket, err)
 		}
 	}

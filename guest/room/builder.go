@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/protocol"
 )
 
@@ -66,9 +67,8 @@ func (b *builder) make() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	layer := "lowerdir=" + b.Base + ",upperdir=" + b.Layer + "/upper,workdir=" + b.Layer + "/work"
-	if err := unix.Mount("overlay", point, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layer); err != nil {
-		return fmt.Errorf("mount the layer: %w", err)
+	if err := mountRoot(point, append(b.Lower, b.Base), b.Upper, b.Layer+"/work"); err != nil {
+		return err
 	}
 	var err error
 	if b.root, err = unix.Open(point, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
@@ -86,6 +86,15 @@ func (b *builder) make() error {
 		}
 	}
 	return b.enter()
+}
+
+// mountRoot mounts a room's root: its frozen layers and the base, the top one first, below the layer
+// that it writes to.
+func mountRoot(at string, lower []string, upper, work string) error {
+	if err := unix.Mount("overlay", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layers.MountOptions(lower, upper, work)); err != nil {
+		return fmt.Errorf("mount the layers: %w", err)
+	}
+	return nil
 }
 
 // enter makes the new root the only one.

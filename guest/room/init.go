@@ -87,7 +87,7 @@ func (r *Room) open(line *os.File, o Options) error {
 func (r *Room) plan(to io.Writer, o Options) error {
 	err := json.NewEncoder(to).Encode(plan{
 		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
-		Base: o.Base, Layer: r.layer, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Bridge: r.bridgeFiles.socket != nil,
+		Base: o.Base, Layer: r.layer, Upper: r.upper, Lower: r.lower, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Bridge: r.bridgeFiles.socket != nil,
 	})
 	if err != nil {
 		return fmt.Errorf("send the plan to the first process: %w", err)
@@ -120,10 +120,12 @@ type plan struct {
 	UID      uint32
 	Home     string
 	Hostname string
-	Memory   uint64 // limit in bytes
-	Base     string // the read-only base of the guest
-	Layer    string // the room's own folder on the data disk
-	Files    string // the guest's folder for this room, in memory
+	Memory   uint64   // limit in bytes
+	Base     string   // the read-only base of the guest
+	Layer    string   // the room's own folder on the data disk
+	Upper    string   // the layer that the room writes to
+	Lower    []string // its frozen layers, the top one first
+	Files    string   // the guest's folder for this room, in memory
 	// Resolvers is the guest's resolv.conf and Shim its bridge client. Both are mounted over files
 	// of the room.
 	Resolvers, Shim string

@@ -24,10 +24,15 @@ func (r *Room) folders(m *Manager) error {
 		return fault.Newf(fault.Rejected, op, name, "its layer belongs to user id %d, not %d", uid, r.spec.Uid).
 			Advise("Remove the room with its layer first.")
 	}
-	if err := m.discard(filepath.Join(r.layer, "tmp")); err != nil {
-		return fault.New(fault.Execution, op, name, err)
+	if !r.keepTemporary {
+		if err := m.discard(filepath.Join(r.layer, "tmp")); err != nil {
+			return fault.New(fault.Execution, op, name, err)
+		}
 	}
 	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.recordBase(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
+	if err == nil {
+		err = m.openLayers(r)
+	}
 	for _, f := range r.parts() {
 		path := filepath.Join(r.layer, f.name)
 		err = errors.Join(err, os.MkdirAll(path, f.mode), os.Chmod(path, f.mode), os.Chown(path, f.owner, f.owner))
@@ -81,7 +86,7 @@ type part struct {
 }
 
 func (r *Room) parts() []part {
-	list := []part{{"upper", 0o755, 0}, {"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"jobs", 0o755, 0}, {"heavy", 0o755, 0}}
+	list := []part{{"work", 0o700, 0}, {"tmp", 0o777 | os.ModeSticky, 0}, {"jobs", 0o755, 0}, {"heavy", 0o755, 0}}
 	for _, where := range heavy() {
 		list = append(list, part{"heavy/" + where, 0o755, int(r.spec.Uid)})
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/relay"
@@ -48,6 +49,7 @@ type Options struct {
 // Manager creates, changes and removes rooms.
 type Manager struct {
 	opts    Options
+	layers  *layers.Store
 	prepare func() error // once
 
 	mu      sync.Mutex
@@ -57,6 +59,7 @@ type Manager struct {
 // NewManager returns a manager without rooms.
 func NewManager(o Options) *Manager {
 	m := &Manager{opts: o, entries: map[string]*entry{}}
+	m.layers = &layers.Store{Data: o.Data, Base: o.Base, Discard: m.discard, Own: setProject}
 	m.prepare = sync.OnceValue(m.setUp)
 	return m
 }
@@ -75,7 +78,7 @@ func (m *Manager) setUp() error {
 	return errors.Join(
 		prepareGroups(group(m.opts.Cgroup)),
 		os.MkdirAll(m.opts.Data, 0o700), os.Chmod(m.opts.Data, 0o700), // agents get here only through their mounts
-		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep())
+		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep(), m.layers.Collect(nil))
 }
 
 // namespaceLimit must be 0, so that rooms cannot create user namespaces.
@@ -182,6 +185,9 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 	if r.anew, err = m.discardOutdated(r.layer); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err).Advise("If the data disk is full or damaged, reset it.")
 	}
+	if old := e.room.Load(); old != nil {
+		r.keepTemporary = old.keepTemporary && !r.anew
+	}
 	if err := r.folders(m); err != nil {
 		return nil, err
 	}
@@ -189,6 +195,8 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
+	r.keepTemporary = false
+	m.tidyLayers(spec.User)
 	return r, nil
 }
 
@@ -263,6 +271,7 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 		if err := m.discard(filepath.Join(m.opts.Data, user)); err != nil {
 			return fault.New(fault.Execution, op, user, err)
 		}
+		m.tidyLayers(user)
 	}
 	_ = os.RemoveAll(filepath.Join(m.opts.Run, user))
 	e.gone = true

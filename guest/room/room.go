@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
@@ -26,8 +27,11 @@ import (
 // descriptors, since commands may still use them.
 type Room struct {
 	spec        *guestpb.Room
-	layer       string // folder on the data disk
-	files       string // the guest's folder for the room, in memory
+	layer       string      // folder on the data disk
+	mounted     []layers.ID // what its root is made of
+	upper       string      // folder of the layer that it writes to
+	lower       []string    // folders of its frozen layers, the top one first
+	files       string      // the guest's folder for the room, in memory
 	bridgeFiles bridgeFiles
 	disk        *os.File
 	group       group
@@ -44,6 +48,8 @@ type Room struct {
 	lacks       []string
 	starts      chan struct{} // semaphore of maxStarts
 	plugins     *pluginNetworks
+
+	keepTemporary bool // the room was made again, and /tmp stays
 
 	trusted   bool // the gateway's certificate is in the system's bundle
 	unsettled bool // its network may differ from the spec

@@ -109,6 +109,7 @@ func (s *Service) Serve(l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
+	mux.Handle(guestpbconnect.NewSnapshotsHandler(snapshots{s.rooms, s.leave, s.files.Forget}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
 	ServePorts(mux, s.dial)
 	mux.Handle(guestpbconnect.NewMountsHandler(mounts{s.mounts, s.find}, options()...))

@@ -25,6 +25,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// RoomsName is the fully-qualified name of the Rooms service.
 	RoomsName = "osaurus.guest.v1.Rooms"
+	// SnapshotsName is the fully-qualified name of the Snapshots service.
+	SnapshotsName = "osaurus.guest.v1.Snapshots"
 	// PortsName is the fully-qualified name of the Ports service.
 	PortsName = "osaurus.guest.v1.Ports"
 )
@@ -49,6 +51,18 @@ const (
 	RoomsUsageProcedure = "/osaurus.guest.v1.Rooms/Usage"
 	// RoomsProcessesProcedure is the fully-qualified name of the Rooms's Processes RPC.
 	RoomsProcessesProcedure = "/osaurus.guest.v1.Rooms/Processes"
+	// SnapshotsCreateProcedure is the fully-qualified name of the Snapshots's Create RPC.
+	SnapshotsCreateProcedure = "/osaurus.guest.v1.Snapshots/Create"
+	// SnapshotsListProcedure is the fully-qualified name of the Snapshots's List RPC.
+	SnapshotsListProcedure = "/osaurus.guest.v1.Snapshots/List"
+	// SnapshotsDiffProcedure is the fully-qualified name of the Snapshots's Diff RPC.
+	SnapshotsDiffProcedure = "/osaurus.guest.v1.Snapshots/Diff"
+	// SnapshotsRestoreProcedure is the fully-qualified name of the Snapshots's Restore RPC.
+	SnapshotsRestoreProcedure = "/osaurus.guest.v1.Snapshots/Restore"
+	// SnapshotsDeleteProcedure is the fully-qualified name of the Snapshots's Delete RPC.
+	SnapshotsDeleteProcedure = "/osaurus.guest.v1.Snapshots/Delete"
+	// SnapshotsForkProcedure is the fully-qualified name of the Snapshots's Fork RPC.
+	SnapshotsForkProcedure = "/osaurus.guest.v1.Snapshots/Fork"
 	// PortsConnectProcedure is the fully-qualified name of the Ports's Connect RPC.
 	PortsConnectProcedure = "/osaurus.guest.v1.Ports/Connect"
 )
@@ -287,6 +301,238 @@ func (UnimplementedRoomsHandler) Usage(context.Context, *guestpb.UsageRequest) (
 
 func (UnimplementedRoomsHandler) Processes(context.Context, *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Processes is not implemented"))
+}
+
+// SnapshotsClient is a client for the osaurus.guest.v1.Snapshots service.
+type SnapshotsClient interface {
+	Create(context.Context, *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error)
+	List(context.Context, *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error)
+	// Diff lists what has changed since a snapshot.
+	Diff(context.Context, *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error)
+	// Restore makes the room's root what it was. What it is now becomes an automatic snapshot.
+	Restore(context.Context, *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error)
+	Delete(context.Context, *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error)
+	// Fork gives a new user, who has no room yet, the root of another one as it is now. Neither can change
+	// the other's.
+	Fork(context.Context, *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error)
+}
+
+// NewSnapshotsClient constructs a client for the osaurus.guest.v1.Snapshots service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) SnapshotsClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	snapshotsMethods := guestpb.File_rooms_proto.Services().ByName("Snapshots").Methods()
+	return &snapshotsClient{
+		create: connect.NewClient[guestpb.CreateSnapshotRequest, guestpb.CreateSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsCreateProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Create")),
+			connect.WithClientOptions(opts...),
+		),
+		list: connect.NewClient[guestpb.ListSnapshotsRequest, guestpb.ListSnapshotsResponse](
+			httpClient,
+			baseURL+SnapshotsListProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("List")),
+			connect.WithClientOptions(opts...),
+		),
+		diff: connect.NewClient[guestpb.DiffSnapshotRequest, guestpb.DiffSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsDiffProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Diff")),
+			connect.WithClientOptions(opts...),
+		),
+		restore: connect.NewClient[guestpb.RestoreSnapshotRequest, guestpb.RestoreSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsRestoreProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Restore")),
+			connect.WithClientOptions(opts...),
+		),
+		delete: connect.NewClient[guestpb.DeleteSnapshotRequest, guestpb.DeleteSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsDeleteProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Delete")),
+			connect.WithClientOptions(opts...),
+		),
+		fork: connect.NewClient[guestpb.ForkRoomRequest, guestpb.ForkRoomResponse](
+			httpClient,
+			baseURL+SnapshotsForkProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Fork")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// snapshotsClient implements SnapshotsClient.
+type snapshotsClient struct {
+	create  *connect.Client[guestpb.CreateSnapshotRequest, guestpb.CreateSnapshotResponse]
+	list    *connect.Client[guestpb.ListSnapshotsRequest, guestpb.ListSnapshotsResponse]
+	diff    *connect.Client[guestpb.DiffSnapshotRequest, guestpb.DiffSnapshotResponse]
+	restore *connect.Client[guestpb.RestoreSnapshotRequest, guestpb.RestoreSnapshotResponse]
+	delete  *connect.Client[guestpb.DeleteSnapshotRequest, guestpb.DeleteSnapshotResponse]
+	fork    *connect.Client[guestpb.ForkRoomRequest, guestpb.ForkRoomResponse]
+}
+
+// Create calls osaurus.guest.v1.Snapshots.Create.
+func (c *snapshotsClient) Create(ctx context.Context, req *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error) {
+	response, err := c.create.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// List calls osaurus.guest.v1.Snapshots.List.
+func (c *snapshotsClient) List(ctx context.Context, req *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
+	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Diff calls osaurus.guest.v1.Snapshots.Diff.
+func (c *snapshotsClient) Diff(ctx context.Context, req *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
+	response, err := c.diff.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Restore calls osaurus.guest.v1.Snapshots.Restore.
+func (c *snapshotsClient) Restore(ctx context.Context, req *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error) {
+	response, err := c.restore.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Delete calls osaurus.guest.v1.Snapshots.Delete.
+func (c *snapshotsClient) Delete(ctx context.Context, req *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Fork calls osaurus.guest.v1.Snapshots.Fork.
+func (c *snapshotsClient) Fork(ctx context.Context, req *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
+	response, err := c.fork.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SnapshotsHandler is an implementation of the osaurus.guest.v1.Snapshots service.
+type SnapshotsHandler interface {
+	Create(context.Context, *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error)
+	List(context.Context, *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error)
+	// Diff lists what has changed since a snapshot.
+	Diff(context.Context, *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error)
+	// Restore makes the room's root what it was. What it is now becomes an automatic snapshot.
+	Restore(context.Context, *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error)
+	Delete(context.Context, *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error)
+	// Fork gives a new user, who has no room yet, the root of another one as it is now. Neither can change
+	// the other's.
+	Fork(context.Context, *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error)
+}
+
+// NewSnapshotsHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	snapshotsMethods := guestpb.File_rooms_proto.Services().ByName("Snapshots").Methods()
+	snapshotsCreateHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsCreateProcedure,
+		svc.Create,
+		connect.WithSchema(snapshotsMethods.ByName("Create")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsListHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsListProcedure,
+		svc.List,
+		connect.WithSchema(snapshotsMethods.ByName("List")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsDiffHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsDiffProcedure,
+		svc.Diff,
+		connect.WithSchema(snapshotsMethods.ByName("Diff")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsRestoreHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsRestoreProcedure,
+		svc.Restore,
+		connect.WithSchema(snapshotsMethods.ByName("Restore")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsDeleteHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsDeleteProcedure,
+		svc.Delete,
+		connect.WithSchema(snapshotsMethods.ByName("Delete")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsForkHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsForkProcedure,
+		svc.Fork,
+		connect.WithSchema(snapshotsMethods.ByName("Fork")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/osaurus.guest.v1.Snapshots/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case SnapshotsCreateProcedure:
+			snapshotsCreateHandler.ServeHTTP(w, r)
+		case SnapshotsListProcedure:
+			snapshotsListHandler.ServeHTTP(w, r)
+		case SnapshotsDiffProcedure:
+			snapshotsDiffHandler.ServeHTTP(w, r)
+		case SnapshotsRestoreProcedure:
+			snapshotsRestoreHandler.ServeHTTP(w, r)
+		case SnapshotsDeleteProcedure:
+			snapshotsDeleteHandler.ServeHTTP(w, r)
+		case SnapshotsForkProcedure:
+			snapshotsForkHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedSnapshotsHandler returns CodeUnimplemented from all methods.
+type UnimplementedSnapshotsHandler struct{}
+
+func (UnimplementedSnapshotsHandler) Create(context.Context, *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Create is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) List(context.Context, *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.List is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Diff(context.Context, *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Diff is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Restore(context.Context, *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Restore is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Delete(context.Context, *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Delete is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Fork(context.Context, *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Fork is not implemented"))
 }
 
 // PortsClient is a client for the osaurus.guest.v1.Ports service.

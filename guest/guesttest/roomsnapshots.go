@@ -1,0 +1,167 @@
+package guesttest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
+)
+
+// snapshotCases check the snapshots and forks of rooms' roots.
+func snapshotCases() []roomCase {
+	return []roomCase{{"Restore", restoreSnapshot}, {"Running", snapshotOfRunning}, {"Fork", forkRoom}}
+}
+
+// root runs a script as the root of the room.
+func (a *agent) root(ctx context.Context, t *testing.T, script string) string {
+	t.Helper()
+	out, exit := a.asRoot(ctx, t, "set -e; "+script)
+	if exit.Status() != 0 {
+		t.Fatalf("%s: %s", script, out)
+	}
+	return out
+}
+
+// snapshot makes a snapshot.
+func (a *agent) snapshot(ctx context.Context, t *testing.T, name config.SnapshotName) {
+	t.Helper()
+	if _, err := a.suite.Client.CreateSnapshot(ctx, a.User, name, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restoreSnapshot changes a root as an installation does, and goes back and forth.
+func restoreSnapshot(ctx context.Context, t *testing.T, _, bob *agent) {
+	c := bob.suite.Client
+	const state = "{ cat /tmp/kept; cat /opt/tool/* /etc/tool.conf; ls -d /opt/tool/* /etc/motd.tool; } 2>/dev/null || true"
+	bob.root(ctx, t, "mkdir -p /opt/tool; echo 1 > /opt/tool/version; echo one > /etc/tool.conf; echo > /etc/motd.tool; echo kept > /tmp/kept")
+	first := bob.root(ctx, t, state)
+	bob.snapshot(ctx, t, "first")
+	if _, err := c.CreateSnapshot(ctx, bob.User, "first", false); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	for range 2 { // nothing has changed since
+		if s, made, err := c.AutoSnapshot(ctx, bob.User, "before-install"); made || err != nil {
+			t.Fatalf("without a change: %+v %v", s, err)
+		}
+	}
+	bob.root(ctx, t, "rm -r /opt/tool; mkdir /opt/tool; echo 2 > /opt/tool/two; echo two > /etc/tool.conf; rm /etc/motd.tool")
+	second := bob.root(ctx, t, state)
+	list, more, err := c.DiffSnapshot(ctx, bob.User, "first")
+	want := []engine.PathChange{
+		{Path: "/etc/motd.tool", Kind: engine.PathDeleted}, {Path: "/etc/tool.conf", Kind: engine.PathChanged},
+		{Path: "/opt/tool/two", Kind: engine.PathAdded}, {Path: "/opt/tool/version", Kind: engine.PathDeleted},
+	}
+	if err != nil || more || !slices.Equal(list, want) {
+		t.Errorf("changed: %v %v, want %v", list, err, want)
+	}
+	auto, made, err := c.AutoSnapshot(ctx, bob.User, "before-install")
+	if !made || err != nil || !strings.HasPrefix(auto.Name, "before-install-") {
+		t.Fatalf("with a change: %+v %v", auto, err)
+	}
+	bob.root(ctx, t, "echo three > /etc/tool.conf")
+	third := bob.root(ctx, t, state)
+
+	before, err := c.RestoreSnapshot(ctx, bob.User, "first", false)
+	if err != nil || before == nil {
+		t.Fatalf("restore: %v %v", before, err)
+	}
+	for _, step := range []struct {
+		name  string
+		state string
+	}{{"", first}, {auto.Name, second}, {before.Name, third}, {"first", first}} {
+		if step.name != "" {
+			if again, err := c.RestoreSnapshot(ctx, bob.User, config.SnapshotName(step.name), false); err != nil || again != nil {
+				t.Fatalf("restore %s: %v %v", step.name, again, err)
+			}
+		}
+		if got := bob.root(ctx, t, state); got != step.state {
+			t.Errorf("after restoring %s: %q, want %q", step.name, got, step.state)
+		}
+	}
+	if err := c.DeleteSnapshot(ctx, bob.User, config.SnapshotName(auto.Name)); err != nil {
+		t.Error(err)
+	}
+	// The layers of the two that are left are merged in the background.
+	eventually(ctx, t, func() bool {
+		return output(ctx, t, c, "tr , '\\n' < /run/osaurus/data/rooms/"+string(bob.User)+"/stack.json | grep -c uid") == "2"
+	})
+	if _, err := c.RestoreSnapshot(ctx, bob.User, config.SnapshotName(before.Name), false); err != nil {
+		t.Fatal(err)
+	}
+	if got := bob.root(ctx, t, state); got != third {
+		t.Errorf("from merged layers: %q, want %q", got, third)
+	}
+	if _, err := c.RestoreSnapshot(ctx, bob.User, "none", false); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("none: %v", err)
+	}
+	if use, err := c.RoomUsages(ctx, bob.User); err != nil || use[0].DiskFiles < 10 {
+		t.Errorf("frozen layers do not count: %+v %v", use, err)
+	}
+	if err := c.ResetRoom(ctx, bob.User); err != nil {
+		t.Fatal(err)
+	}
+	bob.ensure(ctx, t)
+	if list, err := c.ListSnapshots(ctx, bob.User); err != nil || len(list) > 0 {
+		t.Errorf("after a reset: %v %v", list, err)
+	}
+}
+
+// snapshotOfRunning refuses to end programs unless it is told to.
+func snapshotOfRunning(ctx context.Context, t *testing.T, _, bob *agent) {
+	bob.root(ctx, t, "echo running > /etc/mark")
+	p := bob.begin(ctx, t, "exec sleep 1000")
+	c := bob.suite.Client
+	if _, err := c.CreateSnapshot(ctx, bob.User, "running", false); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sleep (pid ") {
+		t.Errorf("while a program runs: %v", err)
+	}
+	if _, err := c.CreateSnapshot(ctx, bob.User, "running", true); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Wait(); err == nil {
+		t.Error("the program went on")
+	}
+	if got := bob.root(ctx, t, "cat /etc/mark"); got != "running" {
+		t.Error(got)
+	}
+}
+
+// forkRoom gives a third agent the root of bob. A restart of the machine comes in between.
+func forkRoom(ctx context.Context, t *testing.T, _, bob *agent) {
+	c := bob.suite.Client
+	carol := bob.suite.describe(t, "carol", 2003)
+	carol.token = bob.suite.NewToken(carol.User, carol.UID)
+	bob.root(ctx, t, "mkdir /opt/shared; echo both > /opt/shared/file; touch /opt/shared/own; chown "+string(bob.User)+" /opt/shared/own")
+	if err := c.ForkRoom(ctx, bob.User, carol.User, carol.UID, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ForkRoom(ctx, bob.User, carol.User, carol.UID, false); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a second time: %v", err)
+	}
+	carol.ensure(ctx, t)
+	bob.ensure(ctx, t)
+	carol.root(ctx, t, "echo carol >> /opt/shared/file")
+	bob.root(ctx, t, "echo bob >> /opt/shared/file")
+	for a, want := range map[*agent]string{bob: "both\nbob", carol: "both\ncarol"} {
+		if got := a.root(ctx, t, "cat /opt/shared/file"); got != want {
+			t.Errorf("%s: %q", a.User, got)
+		}
+		if out, exit := a.run(ctx, t, "echo mine > /opt/shared/own && ls -n /opt/shared/own"); exit.Status() != 0 {
+			t.Errorf("%s does not own its file: %s", a.User, out)
+		}
+	}
+	if err := c.ResetRoom(ctx, bob.User); err != nil {
+		t.Fatal(err)
+	}
+	if got := carol.root(ctx, t, "cat /opt/shared/file"); got != "both\ncarol" {
+		t.Errorf("after bob's reset: %q", got)
+	}
+	bob.ensure(ctx, t)
+	if err := c.RemoveRoom(ctx, carol.User, true); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,403 @@
+//go:build linux
+
+package layers
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/fault"
+)
+
+// world is a store with the room of one user, whose root the kernel merges.
+type world struct {
+	*testing.T
+	*Store
+	point  string
+	random *rand.Rand
+}
+
+const (
+	user = "agent-alice"
+	uid  = 2001
+)
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount overlays")
+	}
+	dir := t.TempDir()
+	w := &world{
+		T: t, Store: &Store{Data: filepath.Join(dir, "rooms"), Base: filepath.Join(dir, "base"), Discard: os.RemoveAll, Own: func(string, uint32) error { return nil }},
+		point: filepath.Join(dir, "root"), random: rand.New(rand.NewPCG(seed, 0)),
+	}
+	for _, dir := range []string{w.Base, w.point, filepath.Join(w.Data, user, "work")} {
+		w.must(os.MkdirAll(dir, 0o755))
+	}
+	for range 40 {
+		w.change(w.Base)
+	}
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) open() *Stack {
+	w.Helper()
+	st, err := w.Open(user, uid)
+	w.must(err)
+	return st
+}
+
+// with mounts the root of a stack, or what a snapshot has, for a moment.
+func (w *world) with(lower []ID, upper ID, do func(root string)) {
+	w.Helper()
+	top, work := w.Path(upper), filepath.Join(w.Data, user, "work")
+	if upper == "" {
+		top, work = w.TempDir(), w.TempDir()
+	}
+	if err := unix.Mount("overlay", w.point, "overlay", 0, MountOptions(append(w.Paths(lower), w.Base), top, work)); err != nil {
+		w.Skipf("no overlays of this file system: %v", err)
+	}
+	defer func() { w.must(unix.Unmount(w.point, 0)) }()
+	do(w.point)
+}
+
+// change does something at random to a tree. Most of it fails because of what is there.
+func (w *world) change(root string) {
+	names := []string{"a", "b", "c", "d"}
+	path := func() string {
+		parts := []string{root}
+		for range 1 + w.random.IntN(3) {
+			parts = append(parts, names[w.random.IntN(len(names))])
+		}
+		return filepath.Join(parts...)
+	}
+	at, other := path(), path()
+	switch w.random.IntN(13) {
+	case 0, 1, 2:
+		if f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644); err == nil {
+			_, err = fmt.Fprint(f, w.random.Uint64())
+			w.must(errors.Join(err, f.Close()))
+		}
+	case 3, 4:
+		_ = os.MkdirAll(at, 0o755)
+	case 5:
+		_ = os.RemoveAll(at)
+	case 6: // leaves an opaque folder
+		if os.RemoveAll(at) == nil && os.Mkdir(at, 0o700) == nil {
+			_ = os.WriteFile(filepath.Join(at, "a"), []byte("new"), 0o600)
+		}
+	case 7:
+		_ = os.Rename(at, other)
+	case 8:
+		_ = os.Link(at, other)
+	case 9:
+		_ = os.Symlink(names[w.random.IntN(len(names))], at)
+	case 10:
+		_ = unix.Mknod(at, unix.S_IFSOCK|0o600, 0) // opening it waits for nobody
+		_ = unix.Lsetxattr(at, "user.osaurus", fmt.Append(nil, w.random.Uint64()), 0)
+	case 11:
+		_ = os.Lchown(at, 1000+w.random.IntN(3), 1000)
+	case 12:
+		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			_ = os.Chmod(at, fs.FileMode(0o700+w.random.IntN(0o77)))
+		}
+	}
+}
+
+// hidden is between what Diff compares and what it does not: links and extended attributes.
+const hidden = " | "
+
+// look describes everything in a tree, as a program in the room sees it.
+func (w *world) look(root string) map[string]string {
+	w.Helper()
+	seen, links := map[string]string{}, map[uint64]string{}
+	w.must(filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st, name := info.Sys().(*syscall.Stat_t), strings.TrimPrefix(path, root)
+		about := fmt.Sprint(info.Mode(), st.Uid, st.Gid)
+		if !d.IsDir() {
+			if links[st.Ino] == "" {
+				links[st.Ino] = name
+			}
+			about += fmt.Sprint(" ", info.ModTime().UnixNano(), info.Size())
+		}
+		if info.Mode().IsRegular() {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			about += fmt.Sprintf(" %x", sha256.Sum256(text))
+		}
+		if target, err := os.Readlink(path); err == nil {
+			about += " -> " + target
+		}
+		about += hidden
+		if !d.IsDir() {
+			about += fmt.Sprint(st.Nlink, links[st.Ino])
+		}
+		value := make([]byte, 100)
+		if n, err := unix.Lgetxattr(path, "user.osaurus", value); err == nil {
+			about += " " + string(value[:n])
+		}
+		if name != "" {
+			seen[name] = about
+		}
+		return nil
+	}))
+	return seen
+}
+
+// freeze ends the layer that is written to, as a snapshot does.
+func (w *world) freeze(st *Stack) {
+	st.Freeze(Layer{UID: uid, Bytes: w.Size(st.Upper)})
+	w.must(w.Write(user, st))
+}
+
+func (w *world) merge() (n int) {
+	w.Helper()
+	for {
+		more, err := w.Merge(user, func() (func(), error) { return func() {}, nil })
+		w.must(err)
+		if !more {
+			return n
+		}
+		n++
+	}
+}
+
+// TestRandomTrees compares merged layers with what the kernel shows of them, and differences with those
+// of what it shows.
+func TestRandomTrees(t *testing.T) {
+	merged := 0
+	for seed := range uint64(12) {
+		w := newWorld(t, seed)
+		known := map[string]map[string]string{}
+		for n := range 7 {
+			st := w.open()
+			w.with(st.Lower, st.Upper, func(root string) {
+				for range 15 {
+					w.change(root)
+				}
+				known[fmt.Sprint("s", n)] = w.look(root)
+			})
+			w.freeze(st)
+			if w.random.IntN(3) > 0 {
+				st.Add(fmt.Sprint("s", n), false, time.Now())
+			} else {
+				delete(known, fmt.Sprint("s", n))
+			}
+			w.must(w.Write(user, st))
+		}
+		st := w.open()
+		var now map[string]string
+		w.with(st.Lower, st.Upper, func(root string) {
+			for range 15 {
+				w.change(root)
+			}
+			now = w.look(root)
+		})
+		for round := range 2 {
+			for _, s := range st.Snapshots {
+				w.with(s.Layers, "", func(root string) { w.same(fmt.Sprint(seed, s.Name, round), w.look(root), known[s.Name]) })
+				list, more, err := w.Diff(st, s)
+				if want := differences(known[s.Name], now); err != nil || more || !slices.Equal(list, want) {
+					t.Errorf("seed %d: since %s: %v, want %v (%v)", seed, s.Name, list, want, err)
+				}
+			}
+			w.with(st.Lower, st.Upper, func(root string) { w.same(fmt.Sprint(seed, " now"), w.look(root), now) })
+			if round == 0 {
+				if len(st.Snapshots) > 0 {
+					w.must(st.Delete(st.Snapshots[w.random.IntN(len(st.Snapshots))].Name))
+					w.must(w.Write(user, st))
+				}
+				merged += w.merge()
+				w.must(w.Collect(nil))
+				st = w.open()
+			}
+		}
+		have, err := os.ReadDir(filepath.Join(w.Data, folder))
+		if w.must(err); len(have) != len(st.all()) {
+			t.Errorf("%d folders of %d layers", len(have), len(st.all()))
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if merged < 12 {
+		t.Errorf("only %d layers were merged", merged)
+	}
+}
+
+func (w *world) same(what string, got, want map[string]string) {
+	w.Helper()
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		if got[path] != want[path] {
+			w.Errorf("%s: %s is %q, not %q", what, path, got[path], want[path])
+		}
+	}
+	for path := range got {
+		if want[path] == "" {
+			w.Errorf("%s: %s should not be there: %q", what, path, got[path])
+		}
+	}
+}
+
+// differences is Diff for two looks.
+func differences(before, after map[string]string) (list []Change) {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	cut := func(about string) string { return strings.Split(about, hidden)[0] }
+	for _, path := range slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	}) {
+		was, is := before[path], after[path]
+		change := Change{Path: path, Folder: strings.HasPrefix(is, "d"), Kind: Changed}
+		above := filepath.Dir(path)
+		switch {
+		case cut(was) == cut(is) || above != "/" && (!strings.HasPrefix(before[above], "d") || !strings.HasPrefix(after[above], "d")):
+			continue // or it is in a folder that was added or deleted
+		case was == "":
+			change.Kind = Added
+		case is == "":
+			change.Folder, change.Kind = strings.HasPrefix(was, "d"), Deleted
+		}
+		list = append(list, change)
+	}
+	return list
+}
+
+// TestStackIsSwitchedAtOnce ends between any two steps of a freeze, and opens what is left.
+func TestStackIsSwitchedAtOnce(t *testing.T) {
+	w := newWorld(t, 0)
+	old := filepath.Join(w.Data, user, oldUpper)
+	w.must(os.Mkdir(old, 0o755))
+	w.must(os.WriteFile(filepath.Join(old, "before"), nil, 0o644)) // of a room without a stack file
+	st := w.open()
+	w.must(os.Rename(w.Path(st.Upper), old)) // killed before it was moved
+	st = w.open()
+	if _, err := os.Stat(filepath.Join(w.Path(st.Upper), "before")); err != nil {
+		t.Fatal(err)
+	}
+	upper := st.Upper
+	st.Freeze(Layer{UID: uid})
+	w.must(w.Collect(nil)) // killed before the stack was written
+	if is := w.open(); is.Upper != upper || len(is.Lower) > 0 {
+		t.Errorf("not the old stack: %+v", is)
+	}
+	w.must(w.Write(user, st))
+	w.must(w.Collect(nil)) // killed before the new upper layer was made
+	if is := w.open(); is.Upper != st.Upper || !slices.Equal(is.Lower, []ID{upper}) {
+		t.Errorf("not the new stack: %+v", is)
+	}
+	if changed, err := w.Changed(st); changed || err != nil {
+		t.Errorf("the new layer is not empty: %v", err)
+	}
+	w.must(os.Mkdir(w.Path("half"), 0o755)) // a merge that was killed
+	w.must(w.Collect([]ID{"mounted"}))
+	if _, err := os.Stat(w.Path("half")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half a layer is left: %v", err)
+	}
+	w.must(os.RemoveAll(w.Path(upper)))
+	if _, err := w.Open(user, uid); err == nil {
+		t.Error("a frozen layer that is missing was not noticed")
+	}
+	w.must(os.WriteFile(filepath.Join(w.Data, user, stackFile), []byte("{"), 0o600))
+	if err := w.Collect(nil); err == nil {
+		t.Error("layers were discarded although a stack cannot be read")
+	}
+	if _, err := os.Stat(w.Path(st.Upper)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMountedAndSharedLayersStay keeps layers that a running room or another room uses.
+func TestMountedAndSharedLayersStay(t *testing.T) {
+	w := newWorld(t, 1)
+	st := w.open()
+	for n := range 3 {
+		w.must(os.WriteFile(filepath.Join(w.Path(st.Upper), fmt.Sprint(n)), nil, 0o644))
+		w.freeze(st)
+		st = w.open()
+	}
+	mounted := append(slices.Clone(st.Lower), st.Upper)
+	fork, _, unpin, err := w.Fork(st, 2002)
+	w.must(err)
+	w.must(w.WriteAt(filepath.Join(w.Data, "agent-bob"), fork))
+	unpin()
+	if n := w.merge(); n != 0 {
+		t.Errorf("%d layers were merged that another room has", n)
+	}
+	w.must(os.RemoveAll(filepath.Join(w.Data, "agent-bob")))
+	if n := w.merge(); n != 2 {
+		t.Errorf("%d layers were merged, not 2", n)
+	}
+	w.must(w.Collect(mounted))
+	for _, id := range mounted {
+		if _, err := os.Stat(w.Path(id)); err != nil {
+			t.Errorf("a mounted layer: %v", err)
+		}
+	}
+	if _, err := os.Stat(w.Path(fork.Upper)); err == nil {
+		t.Error("a layer that nobody has is left")
+	}
+}
+
+func TestSnapshotLimits(t *testing.T) {
+	st, now := &Stack{Upper: "u"}, time.Now()
+	for n := range maxSnapshots {
+		name := fmt.Sprint("s", n)
+		if err := st.May(name, false); err != nil {
+			t.Fatal(err)
+		}
+		st.Add(name, false, now)
+	}
+	if err := st.May("more", false); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("one more: %v", err)
+	}
+	if err := st.May("s1", true); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("the same name: %v", err)
+	}
+	var names []string
+	for range maxAutomatic + 2 {
+		name := st.Automatic("before-install", now)
+		if err := st.May(name, true); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+		st.Add(name, true, now)
+	}
+	var kept []string
+	for _, s := range st.Snapshots[maxSnapshots:] {
+		kept = append(kept, s.Name)
+	}
+	if want := names[2:]; !slices.Equal(kept, want) {
+		t.Errorf("kept %q, not %q", kept, want)
+	}
+}
