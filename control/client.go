@@ -35,21 +35,23 @@ const (
 // are *fault.Error, as in the daemon.
 type Client struct {
 	controlpbconnect.SandboxClient
-	Agents   controlpbconnect.AgentsClient
-	Shells   controlpbconnect.ShellsClient
-	Jobs     controlpbconnect.JobsClient
-	Files    controlpbconnect.FilesClient
-	Ports    controlpbconnect.PortsClient
-	Memory   controlpbconnect.MemoryClient
-	Tasks    controlpbconnect.TasksClient
-	Topics   controlpbconnect.TopicsClient
-	Secrets  controlpbconnect.SecretsClient
-	Prompts  controlpbconnect.PromptsClient
-	Network  controlpbconnect.NetworkClient
-	Tools    controlpbconnect.ToolsClient
-	History  controlpbconnect.HistoryClient
-	Plugins  controlpbconnect.PluginsClient
-	Installs controlpbconnect.InstallsClient
+	Agents controlpbconnect.AgentsClient
+	// Snapshots are what agents have changed outside of their homes.
+	Snapshots controlpbconnect.SnapshotsClient
+	Shells    controlpbconnect.ShellsClient
+	Jobs      controlpbconnect.JobsClient
+	Files     controlpbconnect.FilesClient
+	Ports     controlpbconnect.PortsClient
+	Memory    controlpbconnect.MemoryClient
+	Tasks     controlpbconnect.TasksClient
+	Topics    controlpbconnect.TopicsClient
+	Secrets   controlpbconnect.SecretsClient
+	Prompts   controlpbconnect.PromptsClient
+	Network   controlpbconnect.NetworkClient
+	Tools     controlpbconnect.ToolsClient
+	History   controlpbconnect.HistoryClient
+	Plugins   controlpbconnect.PluginsClient
+	Installs  controlpbconnect.InstallsClient
 	// Registrations is for plugins that agents write.
 	Registrations controlpbconnect.RegistrationsClient
 	Artifacts     controlpbconnect.ArtifactsClient
@@ -142,6 +144,7 @@ func newClient(home config.Home, name string) *Client {
 	return &Client{
 		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
+		Snapshots:     controlpbconnect.NewSnapshotsClient(client, baseURL, options),
 		Shells:        controlpbconnect.NewShellsClient(client, baseURL, options),
 		Jobs:          controlpbconnect.NewJobsClient(client, baseURL, options),
 		Files:         controlpbconnect.NewFilesClient(client, baseURL, options),

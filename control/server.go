@@ -99,6 +99,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc := http.NewServeMux()
 	rpc.Handle(controlpbconnect.NewSandboxHandler(service{s}, options))
 	rpc.Handle(controlpbconnect.NewAgentsHandler(agentService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewSnapshotsHandler(snapshotService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewShellsHandler(shellService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewJobsHandler(jobService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewFilesHandler(fileService{service{s}}, options))

@@ -38,6 +38,10 @@ const (
 // Installer installs packages in agents' rooms. It runs one install per agent at a time, because
 // package managers lock their database.
 type Installer struct {
+	// Snapshot, if not nil, is called before system packages are installed, so that the room can be
+	// restored. An install goes on without it. It is set before the first install.
+	Snapshot func(ctx context.Context, a Agent) error
+
 	rooms func(Agent) engine.Executor
 	queue queue.Queues[config.AgentID]
 
@@ -86,6 +90,11 @@ func (i *Installer) Install(ctx context.Context, c *Call, m packages.Manager, na
 		return Installed{}, fault.Wrap("wait for the agent's other installs", string(c.Name), err)
 	}
 	defer release()
+	if i.Snapshot != nil && (m == packages.APK || m == packages.APT) {
+		if err := i.Snapshot(ctx, c.Agent); err != nil {
+			c.Warn("There is no snapshot from before this install: %v", err)
+		}
+	}
 	return (&install{Installer: i, call: c, manager: m, specs: specs}).do(ctx)
 }
 

@@ -178,6 +178,9 @@ func known(ctx context.Context, client *control.Client, word, owner string) []st
 	case "AGENT":
 		r, _ := client.Agents.List(ctx, &controlpb.ListAgentsRequest{})
 		return offers(r.GetAgents(), (*controlpb.Agent).GetName)
+	case "SNAPSHOT":
+		r, _ := client.Snapshots.List(ctx, &controlpb.ListAgentSnapshotsRequest{Agent: owner})
+		return offers(r.GetSnapshots(), (*controlpb.AgentSnapshot).GetName)
 	case "RULE":
 		r, _ := client.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: owner})
 		own := slices.DeleteFunc(r.GetRules(), func(rule *controlpb.NetworkRule) bool { return rule.Source != "agent" })

@@ -800,6 +800,134 @@ func (*ResetAgentResponse) Descriptor() ([]byte, []int) {
 	return file_agents_proto_rawDescGZIP(), []int{14}
 }
 
+type ForkAgentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                                                                   // of the new agent
+	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`                                                                                  // end what runs in the agent's room; otherwise the call is refused if something does
+	Secrets       bool                   `protobuf:"varint,4,opt,name=secrets,proto3" json:"secrets,omitempty"`                                                                            // copy its secrets too, and those of its plugins
+	Settings      map[string]string      `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // other settings of the new agent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkAgentRequest) Reset() {
+	*x = ForkAgentRequest{}
+	mi := &file_agents_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkAgentRequest) ProtoMessage() {}
+
+func (x *ForkAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agents_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkAgentRequest.ProtoReflect.Descriptor instead.
+func (*ForkAgentRequest) Descriptor() ([]byte, []int) {
+	return file_agents_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ForkAgentRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ForkAgentRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ForkAgentRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+func (x *ForkAgentRequest) GetSecrets() bool {
+	if x != nil {
+		return x.Secrets
+	}
+	return false
+}
+
+func (x *ForkAgentRequest) GetSettings() map[string]string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+type ForkAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Copied        uint64                 `protobuf:"varint,1,opt,name=copied,proto3" json:"copied,omitempty"` // bytes of the home folder so far
+	Agent         *Agent                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`    // in the last message
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkAgentResponse) Reset() {
+	*x = ForkAgentResponse{}
+	mi := &file_agents_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkAgentResponse) ProtoMessage() {}
+
+func (x *ForkAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agents_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkAgentResponse.ProtoReflect.Descriptor instead.
+func (*ForkAgentResponse) Descriptor() ([]byte, []int) {
+	return file_agents_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ForkAgentResponse) GetCopied() uint64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
+}
+
+func (x *ForkAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
 type AgentUsageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // empty: all
@@ -809,7 +937,7 @@ type AgentUsageRequest struct {
 
 func (x *AgentUsageRequest) Reset() {
 	*x = AgentUsageRequest{}
-	mi := &file_agents_proto_msgTypes[15]
+	mi := &file_agents_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +949,7 @@ func (x *AgentUsageRequest) String() string {
 func (*AgentUsageRequest) ProtoMessage() {}
 
 func (x *AgentUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agents_proto_msgTypes[15]
+	mi := &file_agents_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +962,7 @@ func (x *AgentUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentUsageRequest.ProtoReflect.Descriptor instead.
 func (*AgentUsageRequest) Descriptor() ([]byte, []int) {
-	return file_agents_proto_rawDescGZIP(), []int{15}
+	return file_agents_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AgentUsageRequest) GetAgent() string {
@@ -857,7 +985,7 @@ type AgentUsageResponse struct {
 
 func (x *AgentUsageResponse) Reset() {
 	*x = AgentUsageResponse{}
-	mi := &file_agents_proto_msgTypes[16]
+	mi := &file_agents_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +997,7 @@ func (x *AgentUsageResponse) String() string {
 func (*AgentUsageResponse) ProtoMessage() {}
 
 func (x *AgentUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agents_proto_msgTypes[16]
+	mi := &file_agents_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1010,7 @@ func (x *AgentUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentUsageResponse.ProtoReflect.Descriptor instead.
 func (*AgentUsageResponse) Descriptor() ([]byte, []int) {
-	return file_agents_proto_rawDescGZIP(), []int{16}
+	return file_agents_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AgentUsageResponse) GetRunning() bool {
@@ -941,7 +1069,7 @@ type AgentUsage struct {
 
 func (x *AgentUsage) Reset() {
 	*x = AgentUsage{}
-	mi := &file_agents_proto_msgTypes[17]
+	mi := &file_agents_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1081,7 @@ func (x *AgentUsage) String() string {
 func (*AgentUsage) ProtoMessage() {}
 
 func (x *AgentUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agents_proto_msgTypes[17]
+	mi := &file_agents_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1094,7 @@ func (x *AgentUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentUsage.ProtoReflect.Descriptor instead.
 func (*AgentUsage) Descriptor() ([]byte, []int) {
-	return file_agents_proto_rawDescGZIP(), []int{17}
+	return file_agents_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AgentUsage) GetAgent() string {
@@ -1069,7 +1197,7 @@ type AgentProcessesRequest struct {
 
 func (x *AgentProcessesRequest) Reset() {
 	*x = AgentProcessesRequest{}
-	mi := &file_agents_proto_msgTypes[18]
+	mi := &file_agents_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1209,7 @@ func (x *AgentProcessesRequest) String() string {
 func (*AgentProcessesRequest) ProtoMessage() {}
 
 func (x *AgentProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agents_proto_msgTypes[18]
+	mi := &file_agents_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1222,7 @@ func (x *AgentProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentProcessesRequest.ProtoReflect.Descriptor instead.
 func (*AgentProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_agents_proto_rawDescGZIP(), []int{18}
+	return file_agents_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AgentProcessesRequest) GetAgent() string {
@@ -1114,7 +1242,7 @@ type AgentProcessesResponse struct {
 
 func (x *AgentProcessesResponse) Reset() {
 	*x = AgentProcessesResponse{}
-	mi := &file_agents_proto_msgTypes[19]
+	mi := &file_agents_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1254,7 @@ func (x *AgentProcessesResponse) String() string {
 func (*AgentProcessesResponse) ProtoMessage() {}
 
 func (x *AgentProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agents_proto_msgTypes[19]
+	mi := &file_agents_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1267,7 @@ func (x *AgentProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentProcessesResponse.ProtoReflect.Descriptor instead.
 func (*AgentProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_agents_proto_rawDescGZIP(), []int{19}
+	return file_agents_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AgentProcessesResponse) GetProcesses() []*AgentProcess {
@@ -1172,7 +1300,7 @@ type AgentProcess struct {
 
 func (x *AgentProcess) Reset() {
 	*x = AgentProcess{}
-	mi := &file_agents_proto_msgTypes[20]
+	mi := &file_agents_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1312,7 @@ func (x *AgentProcess) String() string {
 func (*AgentProcess) ProtoMessage() {}
 
 func (x *AgentProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_agents_proto_msgTypes[20]
+	mi := &file_agents_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1325,7 @@ func (x *AgentProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentProcess.ProtoReflect.Descriptor instead.
 func (*AgentProcess) Descriptor() ([]byte, []int) {
-	return file_agents_proto_rawDescGZIP(), []int{20}
+	return file_agents_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AgentProcess) GetAgent() string {
@@ -1310,7 +1438,19 @@ const file_agents_proto_rawDesc = "" +
 	"\achanged\x18\x01 \x03(\v2\x1b.osaurus.control.v1.SettingR\achanged\")\n" +
 	"\x11ResetAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"\x14\n" +
-	"\x12ResetAgentResponse\")\n" +
+	"\x12ResetAgentResponse\"\xf7\x01\n" +
+	"\x10ForkAgentRequest\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04stop\x18\x03 \x01(\bR\x04stop\x12\x18\n" +
+	"\asecrets\x18\x04 \x01(\bR\asecrets\x12N\n" +
+	"\bsettings\x18\x05 \x03(\v22.osaurus.control.v1.ForkAgentRequest.SettingsEntryR\bsettings\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +
+	"\x11ForkAgentResponse\x12\x16\n" +
+	"\x06copied\x18\x01 \x01(\x04R\x06copied\x12/\n" +
+	"\x05agent\x18\x02 \x01(\v2\x19.osaurus.control.v1.AgentR\x05agent\")\n" +
 	"\x11AgentUsageRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"\xc2\x01\n" +
 	"\x12AgentUsageResponse\x12\x18\n" +
@@ -1350,7 +1490,7 @@ const file_agents_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12+\n" +
 	"\x03cpu\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03cpu\x12\x16\n" +
 	"\x06memory\x18\a \x01(\x04R\x06memory\x124\n" +
-	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted2\xfa\x06\n" +
+	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted2\xd1\a\n" +
 	"\x06Agents\x12Y\n" +
 	"\x06Create\x12&.osaurus.control.v1.CreateAgentRequest\x1a'.osaurus.control.v1.CreateAgentResponse\x12U\n" +
 	"\x04List\x12%.osaurus.control.v1.ListAgentsRequest\x1a&.osaurus.control.v1.ListAgentsResponse\x12S\n" +
@@ -1358,7 +1498,8 @@ const file_agents_proto_rawDesc = "" +
 	"\x06Rename\x12&.osaurus.control.v1.RenameAgentRequest\x1a'.osaurus.control.v1.RenameAgentResponse\x12Y\n" +
 	"\x06Delete\x12&.osaurus.control.v1.DeleteAgentRequest\x1a'.osaurus.control.v1.DeleteAgentResponse\x12P\n" +
 	"\x03Set\x12#.osaurus.control.v1.SetAgentRequest\x1a$.osaurus.control.v1.SetAgentResponse\x12V\n" +
-	"\x05Reset\x12%.osaurus.control.v1.ResetAgentRequest\x1a&.osaurus.control.v1.ResetAgentResponse\x12M\n" +
+	"\x05Reset\x12%.osaurus.control.v1.ResetAgentRequest\x1a&.osaurus.control.v1.ResetAgentResponse\x12U\n" +
+	"\x04Fork\x12$.osaurus.control.v1.ForkAgentRequest\x1a%.osaurus.control.v1.ForkAgentResponse0\x01\x12M\n" +
 	"\x04Exec\x12\x1f.osaurus.control.v1.ExecRequest\x1a .osaurus.control.v1.ExecResponse(\x010\x01\x12V\n" +
 	"\x05Usage\x12%.osaurus.control.v1.AgentUsageRequest\x1a&.osaurus.control.v1.AgentUsageResponse\x12b\n" +
 	"\tProcesses\x12).osaurus.control.v1.AgentProcessesRequest\x1a*.osaurus.control.v1.AgentProcessesResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
@@ -1375,7 +1516,7 @@ func file_agents_proto_rawDescGZIP() []byte {
 	return file_agents_proto_rawDescData
 }
 
-var file_agents_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_agents_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_agents_proto_goTypes = []any{
 	(*Agent)(nil),                  // 0: osaurus.control.v1.Agent
 	(*CreateAgentRequest)(nil),     // 1: osaurus.control.v1.CreateAgentRequest
@@ -1392,62 +1533,69 @@ var file_agents_proto_goTypes = []any{
 	(*SetAgentResponse)(nil),       // 12: osaurus.control.v1.SetAgentResponse
 	(*ResetAgentRequest)(nil),      // 13: osaurus.control.v1.ResetAgentRequest
 	(*ResetAgentResponse)(nil),     // 14: osaurus.control.v1.ResetAgentResponse
-	(*AgentUsageRequest)(nil),      // 15: osaurus.control.v1.AgentUsageRequest
-	(*AgentUsageResponse)(nil),     // 16: osaurus.control.v1.AgentUsageResponse
-	(*AgentUsage)(nil),             // 17: osaurus.control.v1.AgentUsage
-	(*AgentProcessesRequest)(nil),  // 18: osaurus.control.v1.AgentProcessesRequest
-	(*AgentProcessesResponse)(nil), // 19: osaurus.control.v1.AgentProcessesResponse
-	(*AgentProcess)(nil),           // 20: osaurus.control.v1.AgentProcess
-	nil,                            // 21: osaurus.control.v1.CreateAgentRequest.SettingsEntry
-	nil,                            // 22: osaurus.control.v1.SetAgentRequest.SettingsEntry
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
-	(*Setting)(nil),                // 24: osaurus.control.v1.Setting
-	(*durationpb.Duration)(nil),    // 25: google.protobuf.Duration
-	(*ExecRequest)(nil),            // 26: osaurus.control.v1.ExecRequest
-	(*ExecResponse)(nil),           // 27: osaurus.control.v1.ExecResponse
+	(*ForkAgentRequest)(nil),       // 15: osaurus.control.v1.ForkAgentRequest
+	(*ForkAgentResponse)(nil),      // 16: osaurus.control.v1.ForkAgentResponse
+	(*AgentUsageRequest)(nil),      // 17: osaurus.control.v1.AgentUsageRequest
+	(*AgentUsageResponse)(nil),     // 18: osaurus.control.v1.AgentUsageResponse
+	(*AgentUsage)(nil),             // 19: osaurus.control.v1.AgentUsage
+	(*AgentProcessesRequest)(nil),  // 20: osaurus.control.v1.AgentProcessesRequest
+	(*AgentProcessesResponse)(nil), // 21: osaurus.control.v1.AgentProcessesResponse
+	(*AgentProcess)(nil),           // 22: osaurus.control.v1.AgentProcess
+	nil,                            // 23: osaurus.control.v1.CreateAgentRequest.SettingsEntry
+	nil,                            // 24: osaurus.control.v1.SetAgentRequest.SettingsEntry
+	nil,                            // 25: osaurus.control.v1.ForkAgentRequest.SettingsEntry
+	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
+	(*Setting)(nil),                // 27: osaurus.control.v1.Setting
+	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
+	(*ExecRequest)(nil),            // 29: osaurus.control.v1.ExecRequest
+	(*ExecResponse)(nil),           // 30: osaurus.control.v1.ExecResponse
 }
 var file_agents_proto_depIdxs = []int32{
-	23, // 0: osaurus.control.v1.Agent.created:type_name -> google.protobuf.Timestamp
-	24, // 1: osaurus.control.v1.Agent.settings:type_name -> osaurus.control.v1.Setting
-	21, // 2: osaurus.control.v1.CreateAgentRequest.settings:type_name -> osaurus.control.v1.CreateAgentRequest.SettingsEntry
+	26, // 0: osaurus.control.v1.Agent.created:type_name -> google.protobuf.Timestamp
+	27, // 1: osaurus.control.v1.Agent.settings:type_name -> osaurus.control.v1.Setting
+	23, // 2: osaurus.control.v1.CreateAgentRequest.settings:type_name -> osaurus.control.v1.CreateAgentRequest.SettingsEntry
 	0,  // 3: osaurus.control.v1.CreateAgentResponse.agent:type_name -> osaurus.control.v1.Agent
 	0,  // 4: osaurus.control.v1.ListAgentsResponse.agents:type_name -> osaurus.control.v1.Agent
 	0,  // 5: osaurus.control.v1.ShowAgentResponse.agent:type_name -> osaurus.control.v1.Agent
 	0,  // 6: osaurus.control.v1.RenameAgentResponse.agent:type_name -> osaurus.control.v1.Agent
-	22, // 7: osaurus.control.v1.SetAgentRequest.settings:type_name -> osaurus.control.v1.SetAgentRequest.SettingsEntry
-	24, // 8: osaurus.control.v1.SetAgentResponse.changed:type_name -> osaurus.control.v1.Setting
-	23, // 9: osaurus.control.v1.AgentUsageResponse.time:type_name -> google.protobuf.Timestamp
-	17, // 10: osaurus.control.v1.AgentUsageResponse.agents:type_name -> osaurus.control.v1.AgentUsage
-	25, // 11: osaurus.control.v1.AgentUsage.cpu:type_name -> google.protobuf.Duration
-	23, // 12: osaurus.control.v1.AgentUsage.since:type_name -> google.protobuf.Timestamp
-	20, // 13: osaurus.control.v1.AgentProcessesResponse.processes:type_name -> osaurus.control.v1.AgentProcess
-	25, // 14: osaurus.control.v1.AgentProcess.cpu:type_name -> google.protobuf.Duration
-	23, // 15: osaurus.control.v1.AgentProcess.started:type_name -> google.protobuf.Timestamp
-	1,  // 16: osaurus.control.v1.Agents.Create:input_type -> osaurus.control.v1.CreateAgentRequest
-	3,  // 17: osaurus.control.v1.Agents.List:input_type -> osaurus.control.v1.ListAgentsRequest
-	5,  // 18: osaurus.control.v1.Agents.Show:input_type -> osaurus.control.v1.ShowAgentRequest
-	7,  // 19: osaurus.control.v1.Agents.Rename:input_type -> osaurus.control.v1.RenameAgentRequest
-	9,  // 20: osaurus.control.v1.Agents.Delete:input_type -> osaurus.control.v1.DeleteAgentRequest
-	11, // 21: osaurus.control.v1.Agents.Set:input_type -> osaurus.control.v1.SetAgentRequest
-	13, // 22: osaurus.control.v1.Agents.Reset:input_type -> osaurus.control.v1.ResetAgentRequest
-	26, // 23: osaurus.control.v1.Agents.Exec:input_type -> osaurus.control.v1.ExecRequest
-	15, // 24: osaurus.control.v1.Agents.Usage:input_type -> osaurus.control.v1.AgentUsageRequest
-	18, // 25: osaurus.control.v1.Agents.Processes:input_type -> osaurus.control.v1.AgentProcessesRequest
-	2,  // 26: osaurus.control.v1.Agents.Create:output_type -> osaurus.control.v1.CreateAgentResponse
-	4,  // 27: osaurus.control.v1.Agents.List:output_type -> osaurus.control.v1.ListAgentsResponse
-	6,  // 28: osaurus.control.v1.Agents.Show:output_type -> osaurus.control.v1.ShowAgentResponse
-	8,  // 29: osaurus.control.v1.Agents.Rename:output_type -> osaurus.control.v1.RenameAgentResponse
-	10, // 30: osaurus.control.v1.Agents.Delete:output_type -> osaurus.control.v1.DeleteAgentResponse
-	12, // 31: osaurus.control.v1.Agents.Set:output_type -> osaurus.control.v1.SetAgentResponse
-	14, // 32: osaurus.control.v1.Agents.Reset:output_type -> osaurus.control.v1.ResetAgentResponse
-	27, // 33: osaurus.control.v1.Agents.Exec:output_type -> osaurus.control.v1.ExecResponse
-	16, // 34: osaurus.control.v1.Agents.Usage:output_type -> osaurus.control.v1.AgentUsageResponse
-	19, // 35: osaurus.control.v1.Agents.Processes:output_type -> osaurus.control.v1.AgentProcessesResponse
-	26, // [26:36] is the sub-list for method output_type
-	16, // [16:26] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	24, // 7: osaurus.control.v1.SetAgentRequest.settings:type_name -> osaurus.control.v1.SetAgentRequest.SettingsEntry
+	27, // 8: osaurus.control.v1.SetAgentResponse.changed:type_name -> osaurus.control.v1.Setting
+	25, // 9: osaurus.control.v1.ForkAgentRequest.settings:type_name -> osaurus.control.v1.ForkAgentRequest.SettingsEntry
+	0,  // 10: osaurus.control.v1.ForkAgentResponse.agent:type_name -> osaurus.control.v1.Agent
+	26, // 11: osaurus.control.v1.AgentUsageResponse.time:type_name -> google.protobuf.Timestamp
+	19, // 12: osaurus.control.v1.AgentUsageResponse.agents:type_name -> osaurus.control.v1.AgentUsage
+	28, // 13: osaurus.control.v1.AgentUsage.cpu:type_name -> google.protobuf.Duration
+	26, // 14: osaurus.control.v1.AgentUsage.since:type_name -> google.protobuf.Timestamp
+	22, // 15: osaurus.control.v1.AgentProcessesResponse.processes:type_name -> osaurus.control.v1.AgentProcess
+	28, // 16: osaurus.control.v1.AgentProcess.cpu:type_name -> google.protobuf.Duration
+	26, // 17: osaurus.control.v1.AgentProcess.started:type_name -> google.protobuf.Timestamp
+	1,  // 18: osaurus.control.v1.Agents.Create:input_type -> osaurus.control.v1.CreateAgentRequest
+	3,  // 19: osaurus.control.v1.Agents.List:input_type -> osaurus.control.v1.ListAgentsRequest
+	5,  // 20: osaurus.control.v1.Agents.Show:input_type -> osaurus.control.v1.ShowAgentRequest
+	7,  // 21: osaurus.control.v1.Agents.Rename:input_type -> osaurus.control.v1.RenameAgentRequest
+	9,  // 22: osaurus.control.v1.Agents.Delete:input_type -> osaurus.control.v1.DeleteAgentRequest
+	11, // 23: osaurus.control.v1.Agents.Set:input_type -> osaurus.control.v1.SetAgentRequest
+	13, // 24: osaurus.control.v1.Agents.Reset:input_type -> osaurus.control.v1.ResetAgentRequest
+	15, // 25: osaurus.control.v1.Agents.Fork:input_type -> osaurus.control.v1.ForkAgentRequest
+	29, // 26: osaurus.control.v1.Agents.Exec:input_type -> osaurus.control.v1.ExecRequest
+	17, // 27: osaurus.control.v1.Agents.Usage:input_type -> osaurus.control.v1.AgentUsageRequest
+	20, // 28: osaurus.control.v1.Agents.Processes:input_type -> osaurus.control.v1.AgentProcessesRequest
+	2,  // 29: osaurus.control.v1.Agents.Create:output_type -> osaurus.control.v1.CreateAgentResponse
+	4,  // 30: osaurus.control.v1.Agents.List:output_type -> osaurus.control.v1.ListAgentsResponse
+	6,  // 31: osaurus.control.v1.Agents.Show:output_type -> osaurus.control.v1.ShowAgentResponse
+	8,  // 32: osaurus.control.v1.Agents.Rename:output_type -> osaurus.control.v1.RenameAgentResponse
+	10, // 33: osaurus.control.v1.Agents.Delete:output_type -> osaurus.control.v1.DeleteAgentResponse
+	12, // 34: osaurus.control.v1.Agents.Set:output_type -> osaurus.control.v1.SetAgentResponse
+	14, // 35: osaurus.control.v1.Agents.Reset:output_type -> osaurus.control.v1.ResetAgentResponse
+	16, // 36: osaurus.control.v1.Agents.Fork:output_type -> osaurus.control.v1.ForkAgentResponse
+	30, // 37: osaurus.control.v1.Agents.Exec:output_type -> osaurus.control.v1.ExecResponse
+	18, // 38: osaurus.control.v1.Agents.Usage:output_type -> osaurus.control.v1.AgentUsageResponse
+	21, // 39: osaurus.control.v1.Agents.Processes:output_type -> osaurus.control.v1.AgentProcessesResponse
+	29, // [29:40] is the sub-list for method output_type
+	18, // [18:29] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_agents_proto_init() }
@@ -1462,7 +1610,7 @@ func file_agents_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agents_proto_rawDesc), len(file_agents_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3,6 +3,7 @@ package controlpb
 
 //go:generate sh ../../scripts/protoc control.proto
 //go:generate sh ../../scripts/protoc agents.proto
+//go:generate sh ../../scripts/protoc agentsnapshots.proto
 //go:generate sh ../../scripts/protoc agentshells.proto
 //go:generate sh ../../scripts/protoc agentjobs.proto
 //go:generate sh ../../scripts/protoc agentfiles.proto

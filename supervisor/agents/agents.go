@@ -86,6 +86,8 @@ type Agents struct {
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
+	// reserved are the names of agents that are being made, with their uids.
+	reserved map[config.AgentName]uint32
 
 	changed notify.Notifier // rung with every change of an agent
 }
@@ -110,7 +112,7 @@ type made struct {
 func Open(ctx context.Context, o Options) (*Agents, error) {
 	a := &Agents{
 		Options: o, rows: registry{o.DB},
-		byName: map[config.AgentName]*member{}, remains: map[config.LinuxUser]bool{},
+		byName: map[config.AgentName]*member{}, remains: map[config.LinuxUser]bool{}, reserved: map[config.AgentName]uint32{},
 	}
 	if err := a.openWorkspace(); err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		a.remains[user] = true
 	}
 	a.keepMap()
-	if err := a.sweepFolders(); err != nil {
+	if err := a.sweepFolders(aside, forking); err != nil {
 		a.Log.Warn("folders of deleted agents are left", "error", err)
 	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))

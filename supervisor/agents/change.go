@@ -108,6 +108,9 @@ func (a *Agents) mayBe(op string, agent Agent) error {
 	refuse := func(why, advice string) error {
 		return fault.New(fault.Rejected, op, string(agent.Name), errors.New(why)).Advise(advice)
 	}
+	if uid, making := a.reserved[agent.Name]; making && uid != agent.UID {
+		return refuse("an agent of that name is being made", "Choose another name, or wait.")
+	}
 	others := 0
 	for _, m := range a.byName {
 		switch {

@@ -166,11 +166,11 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	}
 	err = a.setAside(agent)
 	end()
-	return errors.Join(err, a.sweepFolders())
+	return errors.Join(err, a.sweepFolders(aside))
 }
 
-// sweepFolders removes all folders that were set aside, by this or an earlier daemon.
-func (a *Agents) sweepFolders() error {
+// sweepFolders removes all folders with one of the prefixes.
+func (a *Agents) sweepFolders(prefixes ...string) error {
 	a.sweeping.Lock()
 	defer a.sweeping.Unlock()
 	list, err := fs.ReadDir(a.root.FS(), homes)
@@ -178,7 +178,7 @@ func (a *Agents) sweepFolders() error {
 		return nil
 	}
 	for _, entry := range list {
-		if strings.HasPrefix(entry.Name(), aside) {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(entry.Name(), prefix) }) {
 			err = errors.Join(err, remove(a.root, path.Join(homes, entry.Name())))
 		}
 	}

@@ -107,15 +107,16 @@ type Guest struct {
 	terminals *terminals
 	gateway   *network.Gateway // of a wire without a guest
 
-	mu     sync.Mutex
-	rooms  map[config.LinuxUser]engine.RoomConfig
-	tokens map[config.LinuxUser]string
-	asked  []string // requests about rooms, in order
-	when   func(string)
-	refuse error // the error of requests about rooms
-	mute   error // the error of all requests
-	runs   map[*command]bool
-	ended  map[config.LinuxUser]chan struct{} // closed with the room
+	mu        sync.Mutex
+	rooms     map[config.LinuxUser]engine.RoomConfig
+	tokens    map[config.LinuxUser]string
+	asked     []string // requests about rooms, in order
+	when      func(string)
+	refuse    error // the error of requests about rooms
+	mute      error // the error of all requests
+	runs      map[*command]bool
+	ended     map[config.LinuxUser]chan struct{} // closed with the room
+	snapshots map[config.LinuxUser][]engine.Snapshot
 }
 
 var _ machine.Guest = (*Guest)(nil)

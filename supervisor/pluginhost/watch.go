@@ -54,7 +54,7 @@ func (w *watch) close() {
 func (b *Host) Note(e events.Event) {
 	id := config.AgentID(e.Fields["id"])
 	switch e.Kind {
-	case agents.Reset:
+	case agents.Reset, agents.Restored:
 		b.Installer.Reset(id)
 		b.watch.changed.Notify()
 	case agents.Deleted:

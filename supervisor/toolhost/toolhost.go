@@ -34,7 +34,11 @@ type Options struct {
 
 // NewInstaller returns what installs packages in the rooms of a home's agents.
 func NewInstaller(a *agents.Agents) *tools.Installer {
-	return tools.NewInstaller(func(agent tools.Agent) engine.Executor { return a.Room(string(agent.ID)) })
+	i := tools.NewInstaller(func(agent tools.Agent) engine.Executor { return a.Room(string(agent.ID)) })
+	i.Snapshot = func(ctx context.Context, agent tools.Agent) error {
+		return a.AutoSnapshot(ctx, string(agent.ID), agents.BeforeInstall, by)
+	}
+	return i
 }
 
 // New returns the tools of a home.

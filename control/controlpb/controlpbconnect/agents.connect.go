@@ -49,6 +49,8 @@ const (
 	AgentsSetProcedure = "/osaurus.control.v1.Agents/Set"
 	// AgentsResetProcedure is the fully-qualified name of the Agents's Reset RPC.
 	AgentsResetProcedure = "/osaurus.control.v1.Agents/Reset"
+	// AgentsForkProcedure is the fully-qualified name of the Agents's Fork RPC.
+	AgentsForkProcedure = "/osaurus.control.v1.Agents/Fork"
 	// AgentsExecProcedure is the fully-qualified name of the Agents's Exec RPC.
 	AgentsExecProcedure = "/osaurus.control.v1.Agents/Exec"
 	// AgentsUsageProcedure is the fully-qualified name of the Agents's Usage RPC.
@@ -77,6 +79,9 @@ type AgentsClient interface {
 	Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error)
 	// Reset ends the agent's programs and undoes its changes outside its home folder.
 	Reset(context.Context, *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error)
+	// Fork creates an agent with the settings of another one, a copy of its home folder and the same root:
+	// see Snapshots. It reports progress and then the agent. If it fails or is cancelled, nothing is left.
+	Fork(context.Context, *controlpb.ForkAgentRequest) (*connect.ServerStreamForClient[controlpb.ForkAgentResponse], error)
 	// Exec runs one command as an agent, in its room. It starts the guest if need
 	// be. The messages are those of Sandbox.Exec; Sandbox.Signal reaches it too.
 	Exec(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
@@ -139,6 +144,12 @@ func NewAgentsClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 			connect.WithSchema(agentsMethods.ByName("Reset")),
 			connect.WithClientOptions(opts...),
 		),
+		fork: connect.NewClient[controlpb.ForkAgentRequest, controlpb.ForkAgentResponse](
+			httpClient,
+			baseURL+AgentsForkProcedure,
+			connect.WithSchema(agentsMethods.ByName("Fork")),
+			connect.WithClientOptions(opts...),
+		),
 		exec: connect.NewClient[controlpb.ExecRequest, controlpb.ExecResponse](
 			httpClient,
 			baseURL+AgentsExecProcedure,
@@ -169,6 +180,7 @@ type agentsClient struct {
 	delete    *connect.Client[controlpb.DeleteAgentRequest, controlpb.DeleteAgentResponse]
 	set       *connect.Client[controlpb.SetAgentRequest, controlpb.SetAgentResponse]
 	reset     *connect.Client[controlpb.ResetAgentRequest, controlpb.ResetAgentResponse]
+	fork      *connect.Client[controlpb.ForkAgentRequest, controlpb.ForkAgentResponse]
 	exec      *connect.Client[controlpb.ExecRequest, controlpb.ExecResponse]
 	usage     *connect.Client[controlpb.AgentUsageRequest, controlpb.AgentUsageResponse]
 	processes *connect.Client[controlpb.AgentProcessesRequest, controlpb.AgentProcessesResponse]
@@ -237,6 +249,11 @@ func (c *agentsClient) Reset(ctx context.Context, req *controlpb.ResetAgentReque
 	return nil, err
 }
 
+// Fork calls osaurus.control.v1.Agents.Fork.
+func (c *agentsClient) Fork(ctx context.Context, req *controlpb.ForkAgentRequest) (*connect.ServerStreamForClient[controlpb.ForkAgentResponse], error) {
+	return c.fork.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // Exec calls osaurus.control.v1.Agents.Exec.
 func (c *agentsClient) Exec(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error) {
 	return c.exec.CallBidiStreamSimple(ctx)
@@ -280,6 +297,9 @@ type AgentsHandler interface {
 	Set(context.Context, *controlpb.SetAgentRequest) (*controlpb.SetAgentResponse, error)
 	// Reset ends the agent's programs and undoes its changes outside its home folder.
 	Reset(context.Context, *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error)
+	// Fork creates an agent with the settings of another one, a copy of its home folder and the same root:
+	// see Snapshots. It reports progress and then the agent. If it fails or is cancelled, nothing is left.
+	Fork(context.Context, *controlpb.ForkAgentRequest, *connect.ServerStream[controlpb.ForkAgentResponse]) error
 	// Exec runs one command as an agent, in its room. It starts the guest if need
 	// be. The messages are those of Sandbox.Exec; Sandbox.Signal reaches it too.
 	Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
@@ -338,6 +358,12 @@ func NewAgentsHandler(svc AgentsHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(agentsMethods.ByName("Reset")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentsForkHandler := connect.NewServerStreamHandlerSimple(
+		AgentsForkProcedure,
+		svc.Fork,
+		connect.WithSchema(agentsMethods.ByName("Fork")),
+		connect.WithHandlerOptions(opts...),
+	)
 	agentsExecHandler := connect.NewBidiStreamHandler(
 		AgentsExecProcedure,
 		svc.Exec,
@@ -372,6 +398,8 @@ func NewAgentsHandler(svc AgentsHandler, opts ...connect.HandlerOption) (string,
 			agentsSetHandler.ServeHTTP(w, r)
 		case AgentsResetProcedure:
 			agentsResetHandler.ServeHTTP(w, r)
+		case AgentsForkProcedure:
+			agentsForkHandler.ServeHTTP(w, r)
 		case AgentsExecProcedure:
 			agentsExecHandler.ServeHTTP(w, r)
 		case AgentsUsageProcedure:
@@ -413,6 +441,10 @@ func (UnimplementedAgentsHandler) Set(context.Context, *controlpb.SetAgentReques
 
 func (UnimplementedAgentsHandler) Reset(context.Context, *controlpb.ResetAgentRequest) (*controlpb.ResetAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Reset is not implemented"))
+}
+
+func (UnimplementedAgentsHandler) Fork(context.Context, *controlpb.ForkAgentRequest, *connect.ServerStream[controlpb.ForkAgentResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Agents.Fork is not implemented"))
 }
 
 func (UnimplementedAgentsHandler) Exec(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/progress"
+)
+
+// stopUsage is the help of --stop.
+const stopUsage = "end what runs in the agent's room, instead of refusing"
+
+func newAgentSnapshot() *cobra.Command {
+	return noun("snapshot", `Freeze and restore what an agent installed
+
+A snapshot keeps what an agent has installed or changed outside its home folder. One is made before packages are installed, unless
+something runs in the room; the last few of these are kept.`,
+		`  osaurus-sandbox snapshot create alice with-postgres
+  osaurus-sandbox snapshot diff alice with-postgres
+  osaurus-sandbox snapshot restore alice with-postgres`,
+		newAgentSnapshotCreate(), newAgentSnapshotList(), newAgentSnapshotDiff(), newAgentSnapshotRestore(), newAgentSnapshotDelete())
+}
+
+func newAgentSnapshotCreate() *cobra.Command {
+	r := &controlpb.CreateAgentSnapshotRequest{}
+	return daemonCommand("create AGENT NAME", `Freeze what an agent has installed so far
+
+Nothing may run in the agent's room meanwhile, also no shell. Files in /tmp stay.`,
+		`  osaurus-sandbox snapshot create alice with-postgres
+  osaurus-sandbox snapshot create alice with-postgres --stop`, func(ctx context.Context, c *call) error {
+			r.Agent, r.Name = c.args[0], c.args[1]
+			answer, err := c.Snapshots.Create(ctx, r)
+			return reply(c, answer.GetSnapshot(), err, nil)
+		}, withFlag(&r.Stop, "stop", stopUsage))
+}
+
+func newAgentSnapshotList() *cobra.Command {
+	return daemonCommand("list AGENT", "List the snapshots of an agent",
+		`  osaurus-sandbox snapshot list alice`, func(ctx context.Context, c *call) error {
+			r, err := c.Snapshots.List(ctx, &controlpb.ListAgentSnapshotsRequest{Agent: c.args[0]})
+			return replyTable(c, r, err, "NAME\tMADE\tCHANGED\tBY\tNOTE", r.GetSnapshots(), func(s *controlpb.AgentSnapshot) []any {
+				by, note := "person", ""
+				if s.Automatic {
+					by = "itself"
+				}
+				if s.Current {
+					note = "nothing has changed since"
+				}
+				return []any{printable.Clip(s.Name), when(s.Made), bytesText(s.Bytes), by, note}
+			})
+		})
+}
+
+func newAgentSnapshotDiff() *cobra.Command {
+	return daemonCommand("diff AGENT SNAPSHOT", `Show what an agent has changed since a snapshot
+
+Each line is a path with + (added), ~ (changed) or - (deleted). A path with a slash at the end is a folder with everything in it.`,
+		`  osaurus-sandbox snapshot diff alice with-postgres
+  osaurus-sandbox snapshot diff alice with-postgres --json | jq -r .changes[].path`, func(ctx context.Context, c *call) error {
+			r, err := c.Snapshots.Diff(ctx, &controlpb.DiffAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
+			return reply(c, r, err, func(w io.Writer, r *controlpb.DiffAgentSnapshotResponse) error {
+				for _, change := range r.Changes {
+					sign := map[string]string{"added": "+", "changed": "~", "deleted": "-"}[change.Kind]
+					if err := writef(w, "%s %s\n", sign, printable.Text(change.Path)); err != nil {
+						return err
+					}
+				}
+				if r.Truncated {
+					return writef(c.err, "There are more.\n")
+				}
+				return nil
+			})
+		})
+}
+
+func newAgentSnapshotRestore() *cobra.Command {
+	r := &controlpb.RestoreAgentSnapshotRequest{}
+	return daemonCommand("restore AGENT SNAPSHOT", `Go back to a snapshot
+
+What the agent has installed or changed outside its home folder becomes what it was. What it is now is kept as an automatic
+snapshot, so that you can undo this. Its home folder stays as it is.`,
+		`  osaurus-sandbox snapshot restore alice with-postgres
+  osaurus-sandbox snapshot restore alice before-install-20261127-140000 --stop`, func(ctx context.Context, c *call) error {
+			r.Agent, r.Name = c.args[0], c.args[1]
+			answer, err := c.Snapshots.Restore(ctx, r)
+			return reply(c, answer, err, func(w io.Writer, answer *controlpb.RestoreAgentSnapshotResponse) error {
+				if answer.Before == nil {
+					return nil
+				}
+				return writef(w, "To undo this: osaurus-sandbox snapshot restore %s %s\n", r.Agent, printable.Clip(answer.Before.Name))
+			})
+		}, withFlag(&r.Stop, "stop", stopUsage))
+}
+
+func newAgentSnapshotDelete() *cobra.Command {
+	return daemonCommand("delete AGENT SNAPSHOT", `Delete a snapshot
+
+The agent's files stay as they are now. Space is freed when no other snapshot and no fork needs it.`,
+		`  osaurus-sandbox snapshot delete alice with-postgres`, func(ctx context.Context, c *call) error {
+			_, err := c.Snapshots.Delete(ctx, &controlpb.DeleteAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
+			return reply(c, map[string]string{"agent": c.args[0], "snapshot": c.args[1]}, err, nil)
+		}, asks(func(args []string) (string, string) {
+			return "delete snapshot " + args[1], "You will not be able to go back to it."
+		}))
+}
+
+func newAgentFork() *cobra.Command {
+	r := &controlpb.ForkAgentRequest{}
+	return daemonCommand("fork AGENT NAME [KEY=VALUE...]", `Create an agent that has what another one has
+
+The new agent has the other's settings, a copy of its home folder, and what it installed or changed outside of that. From then on
+neither sees the other's changes. It has no secrets unless you use --secrets, and no plugins; install these again, and also what is
+in ~/.venv, ~/.cache and ~/.osaurus/node_workspace. If you interrupt it, nothing is left.`,
+		`  osaurus-sandbox agent fork alice bob
+  osaurus-sandbox agent fork alice bob network=none --stop`, func(ctx context.Context, c *call) (err error) {
+			r.Agent, r.Name = c.args[0], c.args[1]
+			if r.Settings, err = assignments(c.args[2:]); err != nil {
+				return err
+			}
+			agent, show := (*controlpb.Agent)(nil), showProgress(c.err)
+			for m, failed := range control.Messages(c.Agents.Fork(ctx, r)) {
+				if err = failed; err != nil {
+					break
+				}
+				agent = m.Agent
+				show(progress.Event{Step: "copy the home folder", Done: int64(m.Copied), Finished: m.Agent != nil})
+			}
+			return reply(c, agent, err, printAgent)
+		},
+		withFlag(&r.Stop, "stop", stopUsage), withFlag(&r.Secrets, "secrets", "copy its secrets too, except those that are bound to hosts"))
+}
