@@ -192,7 +192,8 @@ func TestNothingIsObeyed(t *testing.T) {
 	// Arguments for each command. A command that is in neither map fails the test.
 	args := map[string][]string{
 		"agent create": {"alice"}, "agent delete": {"alice", "--yes"}, "agent list": {}, "agent rename": {"alice", "bob"}, "agent reset": {"alice", "--yes"},
-		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "artifacts list": {}, "config set": {"autoRestart=true"},
+		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "history": {"alice"}, "diff": {"alice", "7"}, "undo": {"alice", "7", "a"}, "redo": {"alice"}, "verify": {},
+		"artifacts list": {}, "config set": {"autoRestart=true"},
 		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
 		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "network allow": {"alice", "example.org"}, "network deny": {"alice", "example.org"}, "network explain": {"alice", "example.org"},
@@ -216,7 +217,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"service uninstall": "of this computer", "version": "of this program", "down": "waits for a daemon's end", "remove": "waits for a daemon's end", "reset": "waits for a guest's end",
 	}
 	// These print several lines on purpose.
-	several := []string{"tool describe", "tool call", "plugin diff", "session show"}
+	several := []string{"diff", "tool describe", "tool call", "plugin diff", "session show"}
 	for _, fails := range []bool{false, true} {
 		home := config.Home(filepath.Join(t.TempDir(), "h"))
 		t.Setenv(config.HomeVariable, string(home))

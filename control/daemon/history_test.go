@@ -154,5 +154,7 @@ func TestUndoWhileACommandRuns(t *testing.T) {
 	}
 	cancel()
 	<-p.Done()
-	timetest.Eventually(t, "it has ended", func() bool { return strings.HasPrefix(alice.history()[1], "2 exec: sleep 1000 (") && !strings.Contains(alice.history()[1], "()") })
+	timetest.Eventually(t, "it has ended", func() bool {
+		return strings.HasPrefix(alice.history()[1], "2 exec: sleep 1000 (") && !strings.Contains(alice.history()[1], "()")
+	})
 }

@@ -32,9 +32,11 @@ type world struct {
 	alice    agents.Agent
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB) *world { return newWorldIn(t, config.Home(filepath.Join(t.TempDir(), "home"))) }
+
+func newWorldIn(t testing.TB, dir config.Home) *world {
 	w := &world{t: t, backend: &hosttest.Backend{}, settings: config.Defaults().History}
-	w.Home = hosttest.OpenHome(t, config.Home(filepath.Join(t.TempDir(), "home")), w.backend, agents.Options{Record: hosttest.Discard{}})
+	w.Home = hosttest.OpenHome(t, dir, w.backend, agents.Options{Record: hosttest.Discard{}})
 	t.Cleanup(func() { w.must(w.Home.Close()) })
 	w.alice = w.create("alice")
 	w.open()

@@ -47,6 +47,7 @@ type World struct {
 	Agents  *agents.Agents
 	Prompts *prompts.Broker
 	Tools   *tools.Registry
+	History *checkpoints.Checkpoints
 }
 
 // New returns a world that is closed at the end of the test.
@@ -75,7 +76,7 @@ func New(t testing.TB, o Options) *World {
 	host := toolhost.Options{
 		Checkpoints: past, Agents: w.Agents, Sessions: shells, Vault: keys, Prompts: w.Prompts, Artifacts: shelf, Installer: toolhost.NewInstaller(w.Agents), Log: log,
 	}
-	w.Tools = toolhost.New(host)
+	w.Tools, w.History = toolhost.New(host), past
 	recipes, err := library.Open(library.Options{Home: o.Home, Now: time.Now})
 	check(err)
 	plugins := pluginhost.Open(pluginhost.Options{
