@@ -22,7 +22,7 @@ func promptProto(p prompts.Prompt) *controlpb.Prompt {
 	return &controlpb.Prompt{
 		Id: string(p.ID), Agent: agent, Kind: string(p.Kind()), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
 		Asked: moment(p.Asked), Deadline: moment(p.Deadline), State: string(p.State), Ended: moment(p.Ended), Cause: p.Cause,
-		Network: p.Network, Choice: string(p.Choice),
+		Network: p.Network, Approval: p.Approval, Choice: string(p.Choice),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ func newPrompt() *cobra.Command {
 	return noun("prompt", `Answer what agents and apps ask you for
 
 An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. So does an agent whose setting
-network is ask, before it connects to what no rule names. You can answer once, from any terminal. A secret goes into the secret
+network is ask, before it connects to what no rule names, and one that wants a folder of this computer. You can answer once, from any terminal. A secret goes into the secret
 store and nowhere else. The program that asks wrote the text of a prompt: do not trust it.`,
 		`  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
@@ -45,6 +46,8 @@ func newPromptList() *cobra.Command {
 // askedFor describes what a prompt asks for.
 func askedFor(p *controlpb.Prompt) string {
 	switch {
+	case p.Approval != "":
+		return "approval, " + p.Approval
 	case p.Network != "" && p.Plugin != "":
 		return "the network, to connect its plugin " + p.Plugin + " to " + p.Network
 	case p.Network != "":
@@ -95,7 +98,8 @@ On a terminal, you type a secret, which is not shown. Otherwise it is read from 
 into the secret store and nowhere else.
 
 Answer a prompt for the network with once, session (until the daemon ends), always (adds a rule), no, or never
-(adds a rule that denies). Once and no count for two minutes, so that the agent can try again and does not ask again at once.`,
+(adds a rule that denies). Once and no count for two minutes, so that the agent can try again and does not ask again at once.
+Answer a prompt for a folder, or for changes to one, with yes or no.`,
 		`  osaurus-sandbox prompt answer
   pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e
   osaurus-sandbox prompt answer 2b7d0a11 always`, func(ctx context.Context, c *call) error {
@@ -108,12 +112,12 @@ Answer a prompt for the network with once, session (until the daemon ends), alwa
 			}
 			answer := &controlpb.AnswerPromptRequest{Id: p.Id, Choice: c.arg(1)}
 			switch {
-			case p.Network != "" && answer.Choice == "":
-				answer.Choice, err = readChoice(ctx, c.console)
-			case p.Network == "" && answer.Choice != "":
+			case p.Kind != string(prompts.KindSecret) && answer.Choice == "":
+				answer.Choice, err = readChoice(ctx, c.console, prompts.Kind(p.Kind))
+			case p.Kind == string(prompts.KindSecret) && answer.Choice != "":
 				err = fault.Newf(fault.InvalidArgs, "answer prompt", p.Id, "it asks for a secret, which does not belong on a command line").
 					Advise("Type it when asked: osaurus-sandbox prompt answer " + p.Id)
-			case p.Network == "":
+			case p.Kind == string(prompts.KindSecret):
 				var value secrets.Value
 				value, err = readSecret(ctx, c.console, askedFor(p)+" of agent "+p.Agent)
 				answer.Value = value.Reveal()
@@ -126,14 +130,14 @@ Answer a prompt for the network with once, session (until the daemon ends), alwa
 		})
 }
 
-// readChoice reads an answer to a prompt for the network.
-func readChoice(ctx context.Context, con console) (string, error) {
+// readChoice reads an answer to a prompt of a kind.
+func readChoice(ctx context.Context, con console, kind prompts.Kind) (string, error) {
 	if canAsk(con) {
-		writef(con.err, "once, session, always, no or never? ")
+		writef(con.err, "%s? ", fmt.Sprint(kind.Choices()))
 	}
 	text, err := typedLine(ctx, bufio.NewReader(con.in))
 	if err != nil && text == "" {
-		return "", fault.Newf(fault.UserDenied, "read answer", "", "nothing was typed").Advise("Write it as an argument: osaurus-sandbox prompt answer PROMPT once")
+		return "", fault.Newf(fault.UserDenied, "read answer", "", "nothing was typed").Advise("Write it as an argument: osaurus-sandbox prompt answer PROMPT no")
 	}
 	choice, err := prompts.ParseChoice(strings.TrimSpace(text))
 	return string(choice), err
@@ -169,7 +173,10 @@ func replySettled(c *call, done string, taken bool, p *controlpb.Prompt, err err
 			Advise("See `osaurus-sandbox prompt list`.")
 	}
 	return reply(c, p, err, func(w io.Writer, p *controlpb.Prompt) error {
-		if p.Network != "" {
+		switch {
+		case p.Approval != "":
+			return writef(w, "%s: agent %s %s\n", done, p.Agent, p.Approval)
+		case p.Network != "":
 			return writef(w, "%s: agent %s to %s\n", done, p.Agent, p.Network)
 		}
 		return writef(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)

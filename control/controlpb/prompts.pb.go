@@ -29,7 +29,7 @@ type Prompt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`   // its name, or its id if it was deleted; @host: a secret of this host
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`     // "secret" or "network"
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`     // secret, network, folder (to mount one) or review (to accept changes to one)
 	Secret        string                 `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"` // name of the secret
 	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"` // that the secret is for, or that connects; empty: the agent itself
 	Text          string                 `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`     // from the asking program; do not trust it
@@ -37,9 +37,10 @@ type Prompt struct {
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	State         string                 `protobuf:"bytes,9,opt,name=state,proto3" json:"state,omitempty"` // waiting, answered, cancelled or expired
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`
-	Cause         string                 `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`     // who ended it
-	Network       string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"` // the destination that the agent wants to reach: api.example.org:443
-	Choice        string                 `protobuf:"bytes,13,opt,name=choice,proto3" json:"choice,omitempty"`   // how a prompt of kind network was answered
+	Cause         string                 `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`       // who ended it
+	Network       string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`   // the destination that the agent wants to reach: api.example.org:443
+	Choice        string                 `protobuf:"bytes,13,opt,name=choice,proto3" json:"choice,omitempty"`     // how a prompt of another kind than secret was answered
+	Approval      string                 `protobuf:"bytes,14,opt,name=approval,proto3" json:"approval,omitempty"` // what the agent wants to do, in a prompt of kind folder or review
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -161,6 +162,13 @@ func (x *Prompt) GetNetwork() string {
 func (x *Prompt) GetChoice() string {
 	if x != nil {
 		return x.Choice
+	}
+	return ""
+}
+
+func (x *Prompt) GetApproval() string {
+	if x != nil {
+		return x.Approval
 	}
 	return ""
 }
@@ -338,7 +346,7 @@ type AnswerPromptRequest struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // the secret
 	// Of a prompt of kind network: once, session (until the daemon ends), always
-	// (adds a rule), no, or never (adds a rule).
+	// (adds a rule), no, or never (adds a rule). Of kind folder or review: yes or no.
 	Choice        string `protobuf:"bytes,3,opt,name=choice,proto3" json:"choice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -548,7 +556,7 @@ var File_prompts_proto protoreflect.FileDescriptor
 
 const file_prompts_proto_rawDesc = "" +
 	"\n" +
-	"\rprompts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x03\n" +
+	"\rprompts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n" +
 	"\x06Prompt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -563,7 +571,8 @@ const file_prompts_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
 	"\x05cause\x18\v \x01(\tR\x05cause\x12\x18\n" +
 	"\anetwork\x18\f \x01(\tR\anetwork\x12\x16\n" +
-	"\x06choice\x18\r \x01(\tR\x06choice\"*\n" +
+	"\x06choice\x18\r \x01(\tR\x06choice\x12\x1a\n" +
+	"\bapproval\x18\x0e \x01(\tR\bapproval\"*\n" +
 	"\x12ListPromptsRequest\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\bR\x05ended\"K\n" +
 	"\x13ListPromptsResponse\x124\n" +

@@ -3,10 +3,12 @@ package prompts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -46,7 +48,7 @@ type waiting struct {
 	Prompt
 	turn chan struct{}                       // holds a token: the right to end it
 	done chan struct{}                       // closed when it has ended
-	keep func(context.Context, Choice) error // of a prompt for network access
+	keep func(context.Context, Choice) error // of a prompt that is not for a secret
 }
 
 // New returns a broker without prompts.
@@ -85,6 +87,17 @@ func (b *Broker) AskNetwork(ctx context.Context, q NetworkQuestion, by machine.C
 	p := Prompt{Secret: secrets.Key{Agent: q.Agent, Plugin: q.Plugin}, Name: q.Name, Network: q.Network}
 	p, err := b.ask(ctx, &waiting{Prompt: p, keep: q.Keep}, UsualWait, by)
 	return p.Choice, err
+}
+
+// AskApproval asks for an approval, and returns when it is given and kept. Its errors are those of
+// Ask, and fault.UserDenied for a no.
+func (b *Broker) AskApproval(ctx context.Context, a Approval, by machine.Cause) error {
+	if a.What, a.Text = readable(a.What), readable(a.Text); a.What == "" || len(a.What) > maxApproval || utf8.RuneCountInString(a.Text) > MaxText {
+		return fault.Newf(fault.InvalidArgs, "ask for", "an approval", "the text is too long").Advise(fmt.Sprintf("Say it in %d characters.", MaxText))
+	}
+	p := Prompt{Secret: secrets.Key{Agent: a.Agent}, Name: a.Name, Approval: a.What, Text: a.Text, approves: a.Kind}
+	_, err := b.ask(ctx, &waiting{Prompt: p, keep: a.Keep}, UsualWait, by)
+	return err
 }
 
 // ask adds a prompt and returns when it has ended.
@@ -139,17 +152,17 @@ func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by mach
 	}
 	return b.settle(ctx, id, Answered, by, func(ctx context.Context, w *waiting) error {
 		if w.Kind() != KindSecret {
-			return otherKind(id, "it asks for network access, not for a secret", "Answer once, session, always, no or never.")
+			return otherKind(id, "it does not ask for a secret", w.Kind())
 		}
 		return b.Keep(ctx, w.Secret, value)
 	})
 }
 
-// Choose answers a prompt for network access like Answer.
+// Choose answers a prompt that is not for a secret like Answer.
 func (b *Broker) Choose(ctx context.Context, id ID, c Choice, by machine.Cause) (Prompt, bool, error) {
 	return b.settle(ctx, id, Answered, by, func(ctx context.Context, w *waiting) error {
-		if w.Kind() != KindNetwork {
-			return otherKind(id, "it asks for a secret, not for network access", "Answer with the secret.")
+		if !slices.Contains(w.Kind().Choices(), c) {
+			return otherKind(id, "it asks for something else", w.Kind())
 		}
 		if err := w.keep(ctx, c); err != nil {
 			return err
@@ -161,7 +174,11 @@ func (b *Broker) Choose(ctx context.Context, id ID, c Choice, by machine.Cause) 
 	})
 }
 
-func otherKind(id ID, why, advice string) error {
+func otherKind(id ID, why string, asked Kind) error {
+	advice := "Answer with the secret."
+	if list := asked.Choices(); len(list) > 0 {
+		advice = fmt.Sprintf("Answer one of %s.", list)
+	}
 	return fault.New(fault.InvalidArgs, "answer prompt", string(id), errors.New(why)).Advise(advice)
 }
 
@@ -309,7 +326,7 @@ func (b *Broker) all() []*waiting {
 func (b *Broker) note(p Prompt) {
 	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID)}
 	for name, value := range map[string]string{
-		"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), "network": p.Network, "choice": string(p.Choice),
+		"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), "network": p.Network, "approval": p.Approval, "choice": string(p.Choice),
 	} {
 		if value != "" {
 			fields[name] = value

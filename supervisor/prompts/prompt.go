@@ -1,4 +1,4 @@
-// Package prompts asks people for secrets and for network access, and waits for their answers.
+// Package prompts asks people for secrets, network access and approvals, and waits for their answers.
 package prompts
 
 import (
@@ -33,6 +33,8 @@ const (
 	maxWaiting = 8
 	// maxNetwork bounds a destination in bytes: a name has 253 at most.
 	maxNetwork = 400
+	// maxApproval bounds what is to be approved in bytes: a path on this computer and one in a room.
+	maxApproval = 6000
 	// maxEnded is how many ended prompts are kept, for late answers.
 	maxEnded = 100
 )
@@ -80,9 +82,22 @@ type Kind string
 const (
 	KindSecret  Kind = "secret"
 	KindNetwork Kind = "network"
+	KindFolder  Kind = "folder" // to mount one
+	KindReview  Kind = "review" // to accept changes to one
 )
 
-// Choice is an answer to a prompt for network access.
+// Choices returns the answers to a prompt of the kind, none for a secret.
+func (k Kind) Choices() []Choice {
+	switch k {
+	case KindNetwork:
+		return []Choice{Once, Session, Always, No, Never}
+	case KindFolder, KindReview:
+		return []Choice{Yes, No}
+	}
+	return nil
+}
+
+// Choice is an answer to a prompt that is not for a secret.
 type Choice string
 
 const (
@@ -91,15 +106,17 @@ const (
 	Always  Choice = "always"  // adds a rule
 	No      Choice = "no"
 	Never   Choice = "never" // adds a rule
+	Yes     Choice = "yes"   // approves
 )
 
-// ParseChoice parses an answer to a prompt for network access.
+// ParseChoice parses an answer to a prompt that is not for a secret.
 func ParseChoice(text string) (Choice, error) {
 	switch c := Choice(text); c {
-	case Once, Session, Always, No, Never:
+	case Once, Session, Always, No, Never, Yes:
 		return c, nil
 	}
-	return "", fault.Newf(fault.InvalidArgs, "read answer", fmt.Sprintf("%.40q", text), "not allowed").Advise("Answer once, session, always, no or never.")
+	return "", fault.Newf(fault.InvalidArgs, "read answer", fmt.Sprintf("%.40q", text), "not allowed").
+		Advise("Answer once, session, always, no or never for the network, else yes or no.")
 }
 
 // Allows reports whether the agent may connect.
@@ -112,6 +129,18 @@ type NetworkQuestion struct {
 	Name    config.AgentName
 	Network string // for people: "api.example.org:443"
 	// Keep stores a choice. If it fails, the prompt keeps waiting.
+	Keep func(context.Context, Choice) error
+}
+
+// Approval is something that an agent may do only if a person approves.
+type Approval struct {
+	Agent config.AgentID
+	Name  config.AgentName
+	Kind  Kind
+	What  string // for people: "to mount /home/me/app"
+	// Text is the agent's reason.
+	Text string
+	// Keep does what was approved, or nothing for No. If it fails, the prompt keeps waiting.
 	Keep func(context.Context, Choice) error
 }
 
@@ -158,13 +187,15 @@ type Prompt struct {
 	ID              ID
 	Secret          secrets.Key // without a name if Network is set
 	Network         string      // the destination, in a prompt for network access
-	Choice          Choice      // how that was answered
+	Approval        string      // what is to be approved, in a prompt for an approval
+	Choice          Choice      // how those two were answered
 	Name            config.AgentName
 	Text            string
 	Asked, Deadline time.Time
 	State           State
 	Ended           time.Time // unless it waits
 	Cause           string    // of its state
+	approves        Kind      // with Approval
 }
 
 // Kind returns what the prompt asks for.
@@ -172,11 +203,11 @@ func (p Prompt) Kind() Kind {
 	if p.Network != "" {
 		return KindNetwork
 	}
-	return KindSecret
+	return cmp.Or(p.approves, KindSecret)
 }
 
 // Subject returns what the prompt asks for as a text for errors and the audit.
-func (p Prompt) Subject() string { return cmp.Or(p.Network, p.Secret.String()) }
+func (p Prompt) Subject() string { return cmp.Or(p.Network, p.Approval, p.Secret.String()) }
 
 // Err returns the result of Ask: nil if the prompt was answered.
 func (p Prompt) Err() error {
@@ -184,6 +215,10 @@ func (p Prompt) Err() error {
 	switch p.State {
 	case Cancelled:
 		return fault.Newf(fault.UserDenied, op, p.Subject(), "it was cancelled: %s", p.Cause).Advise("Do without it, or ask what it is needed for first.")
+	case Answered:
+		if p.approves != "" && p.Choice != Yes {
+			return fault.Newf(fault.UserDenied, op, p.Subject(), "the answer is %s", p.Choice).Advise("Do without it, or ask what speaks against it.")
+		}
 	case Expired:
 		return fault.Newf(fault.Timeout, op, p.Subject(), "nobody has answered").Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
 	}

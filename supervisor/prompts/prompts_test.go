@@ -351,3 +351,53 @@ func TestNetwork(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An approval is a yes that was kept. All else is a refusal.
+func TestApproval(t *testing.T) {
+	r := newRig(t)
+	full := fault.Newf(fault.Rejected, "mount", "it", "too many")
+	ask := func(choice prompts.Choice, keep error) (error, error) {
+		done := make(chan error, 1)
+		go func() {
+			done <- r.AskApproval(t.Context(), prompts.Approval{
+				Agent: alice, Name: "alice", Kind: prompts.KindFolder, What: "to mount \x1b[2J/src", Text: "to build\x07 it",
+				Keep: func(_ context.Context, c prompts.Choice) error {
+					if c != choice {
+						t.Errorf("%s is kept", c)
+					}
+					return keep
+				},
+			}, "a tool")
+		}()
+		timetest.Eventually(t, "it is asked", func() bool { return len(r.List()) == 1 })
+		p := r.List()[0]
+		if p.Kind() != prompts.KindFolder || p.Approval != "to mount ·[2J/src" || p.Text != "to build· it" || p.Subject() != p.Approval {
+			t.Errorf("%+v", p)
+		}
+		for _, wrong := range []prompts.Choice{prompts.Once, prompts.Always, prompts.Never} {
+			if _, taken, err := r.Choose(t.Context(), p.ID, wrong, "me"); taken || fault.KindOf(err) != fault.InvalidArgs {
+				t.Errorf("%s: %v, %v", wrong, taken, err)
+			}
+		}
+		if _, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me"); taken || fault.KindOf(err) != fault.InvalidArgs || r.storeHas() != "" {
+			t.Errorf("a secret as an answer: %v, %v", taken, err)
+		}
+		_, _, err := r.Choose(t.Context(), p.ID, choice, "me")
+		if err != nil {
+			r.Cancel(t.Context(), p.ID, "me")
+		}
+		return <-done, err
+	}
+	if asked, err := ask(prompts.Yes, nil); asked != nil || err != nil {
+		t.Errorf("yes: %v, %v", asked, err)
+	}
+	if asked, err := ask(prompts.No, nil); fault.KindOf(asked) != fault.UserDenied || err != nil {
+		t.Errorf("no: %v, %v", asked, err)
+	}
+	if asked, err := ask(prompts.Yes, full); fault.KindOf(asked) != fault.UserDenied || !errors.Is(err, full) {
+		t.Errorf("what cannot be kept: %v, %v", asked, err)
+	}
+	if err := r.AskApproval(t.Context(), prompts.Approval{Agent: alice, What: "it", Text: strings.Repeat("x", prompts.MaxText+1)}, "x"); fault.KindOf(err) != fault.InvalidArgs {
+		t.Errorf("a long text: %v", err)
+	}
+}

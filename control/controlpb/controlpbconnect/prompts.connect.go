@@ -53,7 +53,7 @@ type PromptsClient interface {
 	// Watch returns the waiting prompts, oldest first, now and after each change.
 	Watch(context.Context, *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
 	// Answer answers a prompt. A secret goes into the secret store and nowhere else. If it cannot be
-	// stored, or the rule that an answer about the network adds, the prompt keeps waiting.
+	// stored, or what an answer brings about fails, the prompt keeps waiting.
 	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error)
 	// Cancel refuses: the asking program gets user_denied, or no connection this time.
 	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error)
@@ -144,7 +144,7 @@ type PromptsHandler interface {
 	// Watch returns the waiting prompts, oldest first, now and after each change.
 	Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error
 	// Answer answers a prompt. A secret goes into the secret store and nowhere else. If it cannot be
-	// stored, or the rule that an answer about the network adds, the prompt keeps waiting.
+	// stored, or what an answer brings about fails, the prompt keeps waiting.
 	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error)
 	// Cancel refuses: the asking program gets user_denied, or no connection this time.
 	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error)
