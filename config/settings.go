@@ -36,6 +36,8 @@ type Settings struct {
 	MCP MCP
 	// History configures the checkpoints of agents' homes.
 	History History
+	// Mounts configures the mounting of folders of this computer.
+	Mounts Mounts
 }
 
 // The bounds of the settings.
@@ -76,6 +78,7 @@ func Defaults() Settings {
 		Inference: inferenceDefaults(),
 		MCP:       MCP{Origins: []WebOrigin{}},
 		History:   historyDefaults(),
+		Mounts:    Mounts{Never: []HostFolder{}},
 	}
 }
 
@@ -97,7 +100,7 @@ func fields() table[Settings] {
 		listField("mirrors", "Alpine's package mirrors, tried in this order", mirrorAllowed, parseMirrorURL, func(s *Settings) *[]MirrorURL { return &s.Mirrors }),
 		listField("toolbox", "packages that are added to an Alpine guest", packageName.allowed, parsePackageName, func(s *Settings) *[]PackageName { return &s.Toolbox }),
 		live(textField("secrets", "where secrets are kept", secretStoreAllowed, parseSecretStore, func(s *Settings) *SecretStore { return &s.Secrets })),
-	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields(), historyFields())...)
+	}, slices.Concat(bridgeFields(), inferenceFields(), mcpFields(), historyFields(), mountFields())...)
 }
 
 // Keys returns the keys for File.Set in display order.

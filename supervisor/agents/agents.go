@@ -63,8 +63,10 @@ type Options struct {
 	// PrepareTrust is called before an agent's room is used, so that Trust has what the room needs.
 	// It may wait for a moment. It may be nil.
 	PrepareTrust func(context.Context, Agent)
-	Record       events.Recorder
-	Log          *slog.Logger
+	// Made is called when a room was made or may have been, before anything runs in it. It may be nil.
+	Made   func(context.Context, *machine.Lease, Agent)
+	Record events.Recorder
+	Log    *slog.Logger
 }
 
 // Agents are the agents of a home. The methods may be called by many

@@ -124,6 +124,9 @@ func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error 
 	for _, what := range ensured.Lacks {
 		a.Log.Warn("an agent's room lacks something", "agent", agent.Name, "lacks", what)
 	}
+	if a.Made != nil {
+		a.Made(ctx, l, agent)
+	}
 	a.setMade(m, made{l.Guest, room})
 	return nil
 }

@@ -1,0 +1,101 @@
+package mounts
+
+import (
+	"context"
+	"fmt"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/history/review"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/tools"
+)
+
+// byTool is the cause of what agents ask for.
+const byTool machine.Cause = "a tool"
+
+// Request implements tools.Mounts: a person decides. What may not be mounted is refused before that. The rules
+// apply again when the person agrees.
+func (m *Mounts) Request(ctx context.Context, a tools.Agent, r tools.FolderRequest) (tools.MountedFolder, error) {
+	n := New{Folder: r.Path, Mode: r.Mode, For: r.For}
+	root, folder, err := m.Rules.Open(n.Folder, false)
+	if err != nil {
+		return tools.MountedFolder{}, err
+	}
+	_ = root.Close()
+	wanted, err := n.mount(a.ID, a.Home, folder)
+	if err != nil {
+		return tools.MountedFolder{}, err
+	}
+	what := fmt.Sprintf("to mount %q in mode %s", folder, wanted.Mode)
+	if n.For > 0 {
+		what += " for " + n.For.String()
+	}
+	var made Now
+	err = m.Prompts.AskApproval(ctx, prompts.Approval{
+		Agent: a.ID, Name: a.Name, Kind: prompts.KindFolder, What: what, Text: r.Why,
+		Keep: func(ctx context.Context, c prompts.Choice) (err error) {
+			if c == prompts.Yes {
+				n.Folder, n.Ask = folder, wanted.Mode == guest.MountReview
+				made, err = m.Mount(ctx, string(a.ID), n, byTool)
+			}
+			return err
+		},
+	}, byTool)
+	if err != nil {
+		return tools.MountedFolder{}, err
+	}
+	return tools.MountedFolder{Name: string(made.Name), Path: made.At, Mode: string(made.Mode), Until: made.Until}, nil
+}
+
+// Submit implements tools.Mounts: the agent says that it is done. A person is asked if the mount says so. What a
+// person approves is what there was when the agent submitted it.
+func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string) (s tools.Submitted, err error) {
+	list, _, err := m.Review(ctx, string(a.ID), name, review.Query{}, Decision{})
+	if err != nil {
+		return s, err
+	}
+	e, err := m.find(string(a.ID), name)
+	if err != nil {
+		return s, err
+	}
+	var d Decision
+	added, gone := 0, 0
+	for _, c := range list {
+		if c.Left != "" {
+			s.Left = append(s.Left, tools.LeftChange{Path: c.Path, Reason: c.Left})
+			continue
+		}
+		d.Picks = append(d.Picks, review.Pick{Path: c.Path, ID: c.ID})
+		added, gone = added+c.LinesAdded, gone+c.LinesGone
+	}
+	s.Changes = len(list)
+	m.note(SubmitEvent, byTool, e, map[string]string{"changes": fmt.Sprint(len(list)), "detail": summary})
+	if !e.Ask || len(d.Picks) == 0 {
+		return s, nil
+	}
+	s.Asked = true
+	what := fmt.Sprintf("to write %d changes (+%d, -%d lines) to %q", len(d.Picks), added, gone, e.Folder)
+	if len(s.Left) > 0 {
+		what += fmt.Sprintf("; %d more are left for you", len(s.Left))
+	}
+	err = m.Prompts.AskApproval(ctx, prompts.Approval{
+		Agent: a.ID, Name: a.Name, Kind: prompts.KindReview, What: what + fmt.Sprintf(". See them: osaurus-sandbox review %s %s", a.Name, e.Name), Text: summary,
+		Keep: func(ctx context.Context, c prompts.Choice) error {
+			if c != prompts.Yes {
+				return nil
+			}
+			report, err := m.Accept(ctx, string(a.ID), name, d, "the answer to a prompt")
+			if report != nil {
+				s.Accepted = len(report.Done)
+				for _, o := range report.Left {
+					s.Left = append(s.Left, tools.LeftChange{Path: o.Path, Reason: o.Reason})
+				}
+			}
+			return err
+		},
+	}, byTool)
+	return s, err
+}
+
+var _ tools.Mounts = (*Mounts)(nil)

@@ -1,0 +1,238 @@
+package mounts
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/boot"
+	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/vm"
+	"osaurus-sandbox/vm/fs"
+)
+
+// Guest is what mounts ask of a guest: see guest.Client.
+type Guest interface {
+	Mount(ctx context.Context, user config.LinuxUser, m guest.RoomMount, serve func(context.Context, io.ReadWriteCloser) error) (Attached, error)
+	MountChanges(ctx context.Context, user config.LinuxUser, name config.MountName) iter.Seq2[guest.MountChange, error]
+	ReadMountChange(ctx context.Context, user config.LinuxUser, name config.MountName, path string) (io.ReadCloser, error)
+	ForgetMount(ctx context.Context, user config.LinuxUser, name config.MountName) error
+}
+
+// Attached is a mount in a guest: see guest.Mounted.
+type Attached interface {
+	Done() <-chan struct{}
+	Unmount(ctx context.Context, force bool) error
+	Close()
+}
+
+// realGuest is a Guest that is a virtual machine's.
+type realGuest struct{ *guest.Client }
+
+func (g realGuest) Mount(ctx context.Context, user config.LinuxUser, m guest.RoomMount, serve func(context.Context, io.ReadWriteCloser) error) (Attached, error) {
+	mounted, err := g.Client.Mount(ctx, user, m, serve)
+	if err != nil {
+		return nil, err
+	}
+	return mounted, nil
+}
+
+func guestOf(g machine.Guest) (Guest, bool) {
+	real, ok := g.(*boot.Guest)
+	if !ok {
+		return nil, false
+	}
+	return realGuest{real.Client}, true
+}
+
+// entry is a mount and what serves it.
+type entry struct {
+	Mount
+	of *Mounts
+
+	work     sync.Mutex  // held to mount and to unmount, which asks the guest
+	touching atomic.Bool // see Touched
+
+	mu     sync.Mutex // held for moments only
+	root   *os.Root   // opened when it is first needed
+	in     machine.Guest
+	live   Attached // or nil
+	server *fs.Server
+	ended  bool
+	failed error // of the last attempt to mount it
+}
+
+func (e *entry) key() key { return key{e.Agent, e.Name} }
+
+func (e *entry) reviewed() bool { return e.Mode == guest.MountReview }
+
+// open returns the folder, which close closes.
+func (e *entry) open() (*os.Root, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.root != nil:
+		return e.root, nil
+	case e.ended:
+		return nil, fault.Newf(fault.NotFound, opMount, e.Folder, "the mount has ended")
+	}
+	root, folder, err := e.of.Rules.Open(e.Folder, e.All)
+	if err != nil {
+		return nil, err
+	}
+	if folder != e.Folder {
+		_ = root.Close()
+		return nil, fault.Newf(fault.Rejected, opMount, e.Folder, "it leads to %s by now", folder).Advise("Unmount it, and mount the folder that you mean.")
+	}
+	e.root = root
+	return root, nil
+}
+
+// attach mounts the folder in an agent's room, unless that is done.
+func (e *entry) attach(ctx context.Context, lease *machine.Lease, agent agents.Agent) error {
+	e.work.Lock()
+	defer e.work.Unlock()
+	if e.attachedTo(lease.Guest) {
+		return nil
+	}
+	e.release()
+	live, server, err := e.mount(ctx, lease, agent)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.in, e.live, e.server, e.failed = lease.Guest, live, server, err
+	return err
+}
+
+func (e *entry) mount(ctx context.Context, lease *machine.Lease, agent agents.Agent) (Attached, *fs.Server, error) {
+	g, ok := e.of.Guest(lease.Guest)
+	if !ok {
+		return nil, nil, fault.Newf(fault.Unavailable, opMount, e.Folder, "this kind of guest has no mounts")
+	}
+	if _, err := e.open(); err != nil {
+		return nil, nil, err
+	}
+	share := vm.Share{Tag: string(e.Name), Path: e.Folder, ReadOnly: e.Mode != guest.MountWrite, MinFree: boot.MinFree}
+	server, err := fs.New(share, fs.Options{UID: agent.UID, Log: e.of.Log})
+	if err != nil {
+		return nil, nil, err
+	}
+	live, err := g.Mount(ctx, agent.User, guest.RoomMount{Name: e.guestName(), Path: e.At, Mode: e.Mode}, server.Serve)
+	if err != nil {
+		_ = server.Close() // it has nothing to write
+		return nil, nil, err
+	}
+	return live, server, nil
+}
+
+// attached reports whether the folder is mounted.
+func (e *entry) attached() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lives()
+}
+
+// attachedTo reports whether nothing is to be done to mount the folder in a guest.
+func (e *entry) attachedTo(g machine.Guest) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ended || e.in == g && e.lives()
+}
+
+// lives is attached for a caller who has the mutex.
+func (e *entry) lives() bool {
+	if e.live == nil {
+		return false
+	}
+	select {
+	case <-e.live.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// detach unmounts the folder, with force also while programs use it.
+func (e *entry) detach(ctx context.Context, force bool) error {
+	e.work.Lock()
+	defer e.work.Unlock()
+	e.mu.Lock()
+	live := e.live
+	e.mu.Unlock()
+	if live != nil {
+		if err := live.Unmount(ctx, force); err != nil && !force {
+			return err
+		}
+	}
+	e.release()
+	return nil
+}
+
+// release ends what serves the mount. The caller has work.
+func (e *entry) release() {
+	e.mu.Lock()
+	live, server := e.live, e.server
+	e.in, e.live, e.server = nil, nil, nil
+	e.mu.Unlock()
+	if live != nil {
+		live.Close()
+		_ = server.Close()
+	}
+}
+
+// close ends the mount for good.
+func (e *entry) close() {
+	e.work.Lock()
+	defer e.work.Unlock()
+	e.release()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended = true; e.root != nil {
+		_ = e.root.Close()
+	}
+}
+
+// now returns the mount's state.
+func (e *entry) now() Now {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := Now{Mount: e.Mount, State: Waiting}
+	gone := func(why string) Now {
+		n.State = Gone
+		n.Trouble = fault.New(fault.NotFound, opMount, e.Folder, errors.New(why)).Advise("Bring it back, or unmount it: osaurus-sandbox unmount AGENT " + string(e.Name))
+		return n
+	}
+	switch there, ok := identityOf(e.Folder); {
+	case !ok:
+		return gone("the folder is not there any more")
+	case e.root != nil && !is(e.root, there):
+		return gone("another folder has taken its place")
+	case e.lives():
+		n.State = Mounted
+	case e.failed != nil:
+		n.State, n.Trouble = Failed, e.failed
+	}
+	return n
+}
+
+// is reports whether an opened folder is the one with this identity.
+func is(root *os.Root, other identity) bool {
+	list, err := ancestors(root)
+	return err == nil && list[0] == other
+}
+
+// resolved returns a path without links, or the path if it leads nowhere.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}

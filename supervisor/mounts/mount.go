@@ -1,0 +1,134 @@
+// Package mounts mounts folders of this computer in agents' rooms, and brings what agents change there to
+// people's review.
+package mounts
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/fault"
+)
+
+const (
+	// maxPerAgent bounds the mounts of an agent: as many as a room can have.
+	maxPerAgent = 16
+	// maxName leaves room for the part that guestName adds.
+	maxName = 40
+	// maxFor is the longest time of a mount that ends by itself.
+	maxFor = 366 * 24 * time.Hour
+)
+
+// State says whether an agent has a mount.
+type State string
+
+const (
+	Mounted State = "mounted"
+	Waiting State = "waiting" // for the agent's room
+	Gone    State = "gone"    // the folder is not there any more
+	Failed  State = "failed"
+)
+
+// Mount is a folder of this computer in an agent's room.
+type Mount struct {
+	Agent  config.AgentID
+	Name   config.MountName
+	Folder string // without links
+	At     string // in the room
+	Mode   guest.MountMode
+	Made   time.Time
+	Until  time.Time // zero: without end
+	Keep   bool      // outlives the daemon
+	Ask    bool      // the agent may ask a person to accept its changes
+	All    bool      // see Rules.Open
+}
+
+// Now is a mount and its state.
+type Now struct {
+	Mount
+	State   State
+	Trouble error // of Gone and Failed
+}
+
+// New describes a mount to make. Empty fields have defaults.
+type New struct {
+	Folder, Name, At, Mode string
+	For                    time.Duration // 0: without end
+	Keep, Ask, All         bool
+}
+
+// key identifies a mount.
+type key struct {
+	agent config.AgentID
+	name  config.MountName
+}
+
+// guestName returns the name of the mount in the guest. Each folder has its own, so that changes to one are
+// never shown over another.
+func (m Mount) guestName() config.MountName {
+	digest := sha256.Sum256([]byte(m.Folder))
+	return m.Name + "." + config.MountName(hex.EncodeToString(digest[:4]))
+}
+
+// expired reports whether the mount's time is over. It compares wall clocks: this computer may have slept.
+func (m Mount) expired(now time.Time) bool {
+	return !m.Until.IsZero() && !now.Round(0).Before(m.Until.Round(0))
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// mount returns the mount of an opened folder in the room of an agent with this home there.
+func (n New) mount(agent config.AgentID, home, folder string) (m Mount, err error) {
+	m = Mount{Agent: agent, Folder: folder, Made: time.Now().UTC(), Keep: n.Keep, Ask: n.Ask, All: n.All}
+	invalid := func(subject, why, advice string) (Mount, error) {
+		return Mount{}, fault.Newf(fault.InvalidArgs, opMount, subject, "%s", why).Advise(advice)
+	}
+	name := n.Name
+	if name == "" {
+		name = strings.TrimLeft(notInNames.ReplaceAllString(filepath.Base(folder), "-"), "._-")
+		name = cmp.Or(name[:min(len(name), maxName)], "folder")
+	}
+	if m.Name, err = config.ParseMountName(name); err != nil {
+		return Mount{}, err
+	}
+	m.At = cmp.Or(n.At, path.Join(guest.MountsDir, name))
+	below := func(dir string) bool { return strings.HasPrefix(m.At, dir+"/") }
+	switch m.Mode = cmp.Or(guest.MountMode(n.Mode), guest.MountReview); {
+	case len(name) > maxName:
+		return invalid(name, "the name is too long", "Choose another one: --name app")
+	case m.At != path.Clean(m.At) || strings.ContainsRune(m.At, 0) || !below(guest.MountsDir) && !below(home):
+		return invalid(m.At, "nothing can be mounted there", "Mount below "+guest.MountsDir+" or below the agent's home, "+home+".")
+	case m.Mode != guest.MountReview && m.Mode != guest.MountRead && m.Mode != guest.MountWrite:
+		return invalid(n.Mode, "not a mode", "Use review, read or write.")
+	case n.For < 0 || n.For > maxFor:
+		return invalid(n.For.String(), "not such a long time", "Use a time such as 8h, a year at most, or none.")
+	case n.For > 0:
+		m.Until = m.Made.Add(n.For)
+	}
+	return m, nil
+}
+
+// clash returns why two mounts of an agent cannot be there at once, or nil.
+func (m Mount) clash(other Mount) error {
+	refuse := func(why string) error {
+		return fault.Newf(fault.Rejected, opMount, m.Folder, "%s", why).
+			Advise("Unmount the other one first: osaurus-sandbox unmount AGENT " + string(other.Name))
+	}
+	overlap := func(a, b string) bool { return same(a, b) || within(a, b) || within(b, a) }
+	switch {
+	case strings.EqualFold(string(m.Name), string(other.Name)):
+		return refuse("the agent has a mount of the name " + string(other.Name) + " already: " + other.Folder)
+	case overlap(m.Folder, other.Folder):
+		return refuse("it overlaps with the mount " + string(other.Name) + ", of " + other.Folder)
+	case overlap(m.At, other.At):
+		return refuse(m.At + " overlaps with the mount " + string(other.Name) + ", at " + other.At)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package mounts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/guest"
+	"osaurus-sandbox/history/review"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
+	"osaurus-sandbox/supervisor/prompts"
+	"osaurus-sandbox/tools"
+)
+
+// left lists what a review leaves and why: "Makefile: …".
+func left(list []Reviewed) (left, taken []string) {
+	for _, c := range list {
+		if c.Left != "" {
+			left = append(left, c.Path)
+		} else {
+			taken = append(taken, c.Path)
+		}
+	}
+	return left, taken
+}
+
+func paths(list []review.Outcome) string {
+	var all []string
+	for _, o := range list {
+		all = append(all, o.Path)
+	}
+	return strings.Join(all, " ")
+}
+
+// What may run on this computer is accepted only if it is named, or if all that is marked is.
+func TestMarked(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.alice, New{})
+	r.set(func() { r.changes = []guest.MountChange{changed("a.txt"), changed("Makefile"), changed("b.txt")} })
+	list, _, err := r.Review(t.Context(), "alice", "app", review.Query{}, Decision{})
+	if l, taken := left(list); err != nil || fmt.Sprint(l, taken) != "[Makefile] [a.txt b.txt]" {
+		t.Fatal(l, taken, err)
+	}
+	if list, _, _ = r.Review(t.Context(), "alice", "app", review.Query{}, Decision{Marked: true}); len(list) != 3 || list[0].Left != "" {
+		t.Errorf("%+v", list)
+	}
+	report, err := r.Accept(t.Context(), "alice", "app", Decision{}, "me")
+	if err != nil || paths(report.Done) != "a.txt b.txt" || paths(report.Left) != "Makefile" || !strings.Contains(report.Left[0].Reason, "--yes-marked") {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if _, err := os.Stat(r.app + "/Makefile"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is marked was written: %v", err)
+	}
+	pick := func(d Decision, paths ...string) Decision {
+		for _, p := range paths {
+			d.Picks = append(d.Picks, review.Pick{Path: p})
+		}
+		return d
+	}
+	if report, err = r.Accept(t.Context(), "alice", "app", pick(Decision{}, "Makefile"), "me"); err != nil || paths(report.Done) != "Makefile" {
+		t.Fatalf("named: %+v, %v", report, err)
+	}
+	if text, err := os.ReadFile(r.app + "/Makefile"); err != nil || string(text) != "the agent's Makefile\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if told := r.told(); !strings.HasSuffix(told, "review.accepted of app by me; review.accepted of app by me") {
+		t.Error(told)
+	}
+	// Only what a person has seen.
+	r.set(func() { r.changes = []guest.MountChange{changed("c.txt")} })
+	report, err = r.Accept(t.Context(), "alice", "app", Decision{Selection: review.Selection{Picks: []review.Pick{{Path: "c.txt", ID: "another"}}}}, "me")
+	if err != nil || len(report.Done) != 0 || paths(report.Left) != "c.txt" {
+		t.Errorf("another than was seen: %+v, %v", report, err)
+	}
+	var out bytes.Buffer
+	if err := r.Read(t.Context(), "alice", "app", "c.txt", OfAgent, &out); err != nil || out.String() != "the agent's c.txt\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	for _, v := range []Version{OfFolder, "other"} {
+		if err := r.Read(t.Context(), "alice", "app", "c.txt", v, &out); err == nil {
+			t.Errorf("version %s was read", v)
+		}
+	}
+}
+
+func TestOnlyReviewedMountsAreReviewed(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.alice, New{Mode: "write"})
+	if _, _, err := r.Review(t.Context(), "alice", "app", review.Query{}, Decision{}); fault.KindOf(err) != fault.Rejected {
+		t.Error(err)
+	}
+	if _, _, err := r.Review(t.Context(), "bob", "app", review.Query{}, Decision{}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("another agent's mount: %v", err)
+	}
+}
+
+// Changes that nobody has decided about are not discarded unless a person says so.
+func TestUnmountWithChanges(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.alice, New{})
+	r.start(r.alice)
+	r.set(func() { r.changes = []guest.MountChange{changed("a.txt")} })
+	if _, err := r.Unmount(t.Context(), "alice", "app", false, "me"); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "--force") {
+		t.Error(err)
+	}
+	r.want("alice/app: mounted")
+	if _, err := r.Unmount(t.Context(), "alice", "app", true, "me"); err != nil || len(r.forgot) != 1 {
+		t.Error(err, r.forgot)
+	}
+	if _, err := os.Stat(r.dir.Mounts(r.alice.ID) + "/app"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	r.mount(r.alice, New{})
+	if err := r.home.Machine.Stop(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	r.set(func() {
+		for _, f := range r.mounted {
+			f.end()
+		}
+	})
+	timetest.Eventually(t, "the mount ends with the guest", func() bool { return r.live() == 0 })
+	if kept, err := r.Unmount(t.Context(), "alice", "app", false, "me"); err != nil || !kept || len(r.forgot) != 1 {
+		t.Errorf("%v, %v, %q", kept, err, r.forgot)
+	}
+}
+
+// After a tool call, the versions that its changes began with are known.
+func TestTouched(t *testing.T) {
+	r := newRig(t)
+	r.write("a.txt", "before\n")
+	r.mount(r.alice, New{})
+	r.start(r.alice)
+	c := changed("a.txt")
+	c.Made = mtime(t, r.app+"/a.txt").Add(timetest.Limit)
+	r.set(func() { r.changes = []guest.MountChange{c} })
+	b := bases{r.Mounts.dir(r.entries()[0]) + "/bases"}
+	if _, err := b.Base(t.Context(), "a.txt"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	r.Touched(r.bob.ID)
+	r.Touched(r.alice.ID)
+	timetest.Eventually(t, "the version is known", func() bool { _, err := b.Base(t.Context(), "a.txt"); return err == nil })
+	r.write("a.txt", "somebody else\n")
+	f, err := b.Open(t.Context(), "a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(f); err != nil || text.String() != "before\n" {
+		t.Errorf("%q, %v", text.String(), err)
+	}
+}
+
+func TestBases(t *testing.T) {
+	b := bases{t.TempDir() + "/bases"}
+	for _, path := range []string{"a", "a/b", strings.Repeat("x", 4000), "\xff\n"} {
+		want := review.Version{Kind: review.File, Mode: 0o755, Size: 3, Digest: [32]byte{1, 2, 3}, Target: path}
+		for range 2 {
+			want.Size++
+			if err := b.Remember(t.Context(), path, want, strings.NewReader(path)); err != nil {
+				t.Fatal(err)
+			}
+			want.Target = strings.ToValidUTF8(want.Target, "\ufffd") // of no file
+			if got, err := b.Base(t.Context(), path); err != nil || got != want {
+				t.Errorf("%+v, %v, want %+v", got, err, want)
+			}
+		}
+		if err := b.Remember(t.Context(), path, review.Version{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.Base(t.Context(), path); err != nil || got != (review.Version{}) {
+			t.Errorf("nothing: %+v, %v", got, err)
+		}
+	}
+	// A daemon that was killed between the content and its description has remembered nothing.
+	if err := b.Remember(t.Context(), "a", review.Version{Kind: review.File}, errReader{}); err == nil {
+		t.Error("a content that cannot be read was remembered")
+	}
+	if _, err := b.Base(t.Context(), "a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// An agent says that it is done, and a person accepts what there was then.
+func TestSubmit(t *testing.T) {
+	r := newRig(t)
+	who := tools.Agent{ID: r.alice.ID, Name: r.alice.Name, Home: r.alice.Home()}
+	r.mount(r.bob, New{})
+	if _, err := r.Submit(t.Context(), who, "app", "mine"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("another agent's mount: %v", err)
+	}
+	r.mount(r.alice, New{Ask: true})
+	submit := func(choice prompts.Choice) (s tools.Submitted, err error) {
+		r.set(func() { r.changes = []guest.MountChange{changed("a.txt"), changed("Makefile"), changed("b.txt")} })
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s, err = r.Submit(context.Background(), who, "app", "it works now")
+		}()
+		timetest.Eventually(t, "a person is asked", func() bool { return len(r.Prompts.List()) == 1 })
+		p := r.Prompts.List()[0]
+		if p.Kind() != prompts.KindReview || p.Text != "it works now" || !strings.HasPrefix(p.Approval, "to write 2 changes (+2, -0 lines) to ") || !strings.Contains(p.Approval, "1 more are left") {
+			t.Errorf("%+v", p)
+		}
+		// What comes after that was not seen.
+		later := changed("b.txt")
+		later.Mode = 0o755
+		r.set(func() { r.changes = []guest.MountChange{changed("a.txt"), changed("c.txt"), later} })
+		if _, _, err := r.Prompts.Choose(t.Context(), p.ID, choice, "me"); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		return s, err
+	}
+	if s, err := submit(prompts.No); fault.KindOf(err) != fault.UserDenied || s.Accepted != 0 {
+		t.Errorf("no: %+v, %v", s, err)
+	}
+	if list, err := os.ReadDir(r.app); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	s, err := submit(prompts.Yes)
+	if err != nil || s.Changes != 3 || !s.Asked || s.Accepted != 1 || len(s.Left) != 2 || s.Left[0].Path != "Makefile" || s.Left[1].Path != "b.txt" {
+		t.Errorf("yes: %+v, %v", s, err)
+	}
+	for path, there := range map[string]bool{"a.txt": true, "b.txt": false, "c.txt": false, "Makefile": false} {
+		if _, err := os.Stat(r.app + "/" + path); (err == nil) != there {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
