@@ -166,7 +166,14 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 			return nil, err
 		}
 		cmd.Env = append(cmd.Env, lent...)
-		return s.Agents.Room(string(agent.ID)).Exec(ctx, cmd) // by id: the name may be another agent's by now
+		p, err := s.Agents.Room(string(agent.ID)).Exec(ctx, cmd) // by id: the name may be another agent's by now
+		if err == nil {
+			go func() {
+				<-p.Done()
+				s.Mounts.Touched(agent.ID)
+			}()
+		}
+		return p, err
 	}
 	_, err = s.undoable(ctx, agent, "exec", s.typed(ctx, agent, start.Line, start.Args), func() error { return s.exec(ctx, n, start, stream, run) })
 	return err

@@ -56,6 +56,7 @@ type Client struct {
 	Registrations controlpbconnect.RegistrationsClient
 	Artifacts     controlpbconnect.ArtifactsClient
 	Backups       controlpbconnect.BackupsClient
+	Mounts        controlpbconnect.MountsClient
 	home          config.Home
 	transport     *http.Transport
 	end           context.CancelFunc
@@ -159,6 +160,7 @@ func newClient(home config.Home, name string) *Client {
 		History:       controlpbconnect.NewHistoryClient(client, baseURL, options),
 		Artifacts:     controlpbconnect.NewArtifactsClient(client, baseURL, options),
 		Backups:       controlpbconnect.NewBackupsClient(client, baseURL, options),
+		Mounts:        controlpbconnect.NewMountsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
 		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),

@@ -27,6 +27,7 @@ import (
 	"osaurus-sandbox/supervisor/egress"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/mounts"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/services"
 	"osaurus-sandbox/supervisor/sessions"
@@ -63,6 +64,7 @@ type Backing struct {
 	Snapshots *snapshots.Snapshots
 	// Checkpoints are what calls changed in agents' homes.
 	Checkpoints *checkpoints.Checkpoints
+	Mounts      *mounts.Mounts
 	Events      *events.Journal
 	Audit       *audit.Log
 	Log         *slog.Logger
@@ -117,6 +119,7 @@ func NewServer(b Backing) (*Server, error) {
 	rpc.Handle(controlpbconnect.NewArtifactsHandler(artifactService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewBackupsHandler(backupService{service{s}}, options))
 	rpc.Handle(controlpbconnect.NewHistoryHandler(historyService{service{s}}, options))
+	rpc.Handle(controlpbconnect.NewMountsHandler(mountService{service{s}}, options))
 	s.handler = naming(jsonLines(rpc))
 	s.http = &http.Server{
 		Handler: s.handler, Protocols: protocols(), HTTP2: http2(),

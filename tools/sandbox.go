@@ -26,6 +26,7 @@ type Host struct {
 	Secrets   Secrets
 	Artifacts Artifacts
 	History   History
+	Mounts    Mounts
 	// Installer is shared with plugin installs, so that an agent has one install at a time.
 	Installer *Installer
 }
@@ -36,5 +37,6 @@ func Sandbox(b Host) []Tool {
 		newRead(b.Rooms), newSearch(b.Rooms), newWrite(b.Rooms), newEdit(b.Rooms), newExec(b.Rooms), newProcess(b.Rooms),
 		newSecretCheck(b.Secrets), newSecretSet(b.Secrets), newCode(b.Rooms), newShare(b.Rooms, b.Artifacts),
 		newHistory(b.History), newUndo(b.History),
+		newRequestFolder(b.Mounts), newSubmitReview(b.Mounts),
 	)
 }

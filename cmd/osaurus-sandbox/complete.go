@@ -24,19 +24,18 @@ func applyUse(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		applyUse(sub)
 	}
-	if cmd.HasSubCommands() {
+	if places := placesOf(cmd.Use); cmd.HasSubCommands() && len(places.words) == 0 {
 		cmd.Args = cobra.NoArgs
 		if cmd.RunE == nil { // otherwise cobra prints help for an unknown subcommand
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	} else {
-		places := placesOf(cmd.Use)
 		cmd.Args = places.check()
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return complete(cmd, places.at(len(args)), args)
 		}
 	}
-	for _, flag := range []string{"agent", "plugin", "session", "host", "header", "query"} { // the last three have no files
+	for _, flag := range []string{"agent", "plugin", "session", "host", "header", "query", "mode"} { // those from host on have no files
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 				return complete(cmd, strings.ToUpper(flag), args)
@@ -112,7 +111,9 @@ func complete(cmd *cobra.Command, word string, args []string) ([]string, cobra.S
 	case "CLIENT":
 		return install.IDs(), directive
 	case "CHOICE":
-		return []string{"once", "session", "always", "no", "never"}, directive
+		return []string{"once", "session", "always", "no", "never", "yes"}, directive
+	case "MODE":
+		return []string{"review", "read", "write"}, directive
 	case "SET":
 		return offers(policy.Sets(), func(s policy.Set) string { return described("@"+s.Name, s.Meaning) }), directive
 	case "KEY":
@@ -206,6 +207,9 @@ func known(ctx context.Context, client *control.Client, word, owner string) []st
 	case "FROM", "TO", "REVISION":
 		r, _ := client.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: owner})
 		return offers(r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) string { return fmt.Sprint(p.Revision) })
+	case "MOUNT":
+		r, _ := client.Mounts.List(ctx, &controlpb.ListMountsRequest{Agent: owner})
+		return offers(r.GetMounts(), func(m *controlpb.Mount) string { return described(m.Name, m.Mode+", "+m.Folder) })
 	case "PROMPT":
 		r, _ := client.Prompts.List(ctx, &controlpb.ListPromptsRequest{})
 		return offers(r.GetPrompts(), func(p *controlpb.Prompt) string { return described(p.Id, askedFor(p)+", for "+p.Agent) })

@@ -130,7 +130,7 @@ func newRoot(c console) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"The sandbox", append(newMachineCommands(), newStatus(), newDoctor(), newDiagnose(), newConfig(), newSandbox(), newService(), newServe())},
-		{"Agents and their commands", []*cobra.Command{newAgent(), newAgentSnapshot(), newExec(), newShell(), newForward(), newNetwork(), newCp(), newSession(), newJob(), newPs(), newTop()}},
+		{"Agents and their commands", []*cobra.Command{newAgent(), newAgentSnapshot(), newExec(), newShell(), newForward(), newNetwork(), newCp(), newMount(), newUnmount(), newReview(), newSession(), newJob(), newPs(), newTop()}},
 		{"Tools, plugins, apps", []*cobra.Command{newTool(), newPlugin(), newMCP(), newArtifacts()}},
 		{"What agents ask for and keep", []*cobra.Command{newSecret(), newPrompt(), newMemory(), newTask()}},
 		{"What happened, and undoing it", []*cobra.Command{newHistory(), newDiff(), newUndo(), newRedo(), newVerify(), newEvents(), newLogs(), newAudit()}},

@@ -265,13 +265,21 @@ func editAgain(ctx context.Context, c console, answers *bufio.Reader) (bool, err
 	return answer == "" || answer == "y" || answer == "yes", nil
 }
 
-// runEditor runs the user's editor. Like git, it passes the variable to a shell.
+// runEditor runs the user's editor.
 func runEditor(ctx context.Context, c console, path string) error {
-	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, editor, path)
+	if err := runTool(ctx, c, "", path); err != nil {
+		return err.Advise("Set EDITOR to an editor of yours. What you wrote is in " + path + ".")
+	}
+	return nil
+}
+
+// runTool runs a program with paths, by default the user's editor. Like git, it passes the program to a shell.
+func runTool(ctx context.Context, c console, tool string, paths ...string) *fault.Error {
+	tool = cmp.Or(tool, os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", tool + ` "$@"`, tool}, paths...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out, c.err
 	if err := cmd.Run(); err != nil {
-		return fault.New(fault.Execution, "run editor", editor, err).Advise("Set EDITOR to an editor of yours. What you wrote is in " + path + ".")
+		return fault.New(fault.Execution, "run editor", tool, err).Advise("Set EDITOR to an editor of yours.")
 	}
 	return nil
 }

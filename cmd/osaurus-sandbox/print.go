@@ -178,11 +178,13 @@ func (p paint) good(text string) safe { return p.in("32", text) }
 func (p paint) bad(text string) safe  { return p.in("31", text) }
 func (p paint) busy(text string) safe { return p.in("33", text) }
 
-func (p paint) in(colour, text string) safe {
+func (p paint) in(colour, text string) safe { return p.around(colour, safef("%s", text)) }
+
+func (p paint) around(colour string, text safe) safe {
 	if !p {
-		return safef("%s", text)
+		return text
 	}
-	return "\x1b[" + safe(colour) + "m" + safef("%s", text) + "\x1b[0m"
+	return "\x1b[" + safe(colour) + "m" + text + "\x1b[0m"
 }
 
 // state colours the name of a sandbox state.

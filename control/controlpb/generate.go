@@ -21,3 +21,4 @@ package controlpb
 //go:generate sh ../../scripts/protoc artifacts.proto
 //go:generate sh ../../scripts/protoc backups.proto
 //go:generate sh ../../scripts/protoc history.proto
+//go:generate sh ../../scripts/protoc agentmounts.proto

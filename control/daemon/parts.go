@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/machine"
+	"osaurus-sandbox/supervisor/mounts"
 	"osaurus-sandbox/supervisor/pluginhost"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/supervisor/services"
@@ -169,6 +171,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.api.Agents, err = agents.Open(ctx, agents.Options{
 		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,
 		Trust: d.api.Vault.Trust,
+		Made:  func(ctx context.Context, l *machine.Lease, a agents.Agent) { d.api.Mounts.Attach(ctx, l, a) },
 		PrepareTrust: func(ctx context.Context, a agents.Agent) {
 			d.api.Vault.Prepare(ctx, slices.ContainsFunc(policy.Of(d.api.Sandbox.Settings(), a.Settings).Rules, config.NetworkRule.HTTP))
 		},
@@ -178,6 +181,9 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	}
 	d.closes(d.api.Agents.Close)
 	if err := d.openHistory(ctx); err != nil {
+		return err
+	}
+	if err := d.makeMounts(ctx); err != nil {
 		return err
 	}
 	d.makeEgress()
@@ -196,7 +202,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	})
 	d.closes(d.api.Snapshots.Close)
 	d.tools = toolhost.Options{
-		Agents: d.api.Agents, Sessions: d.api.Sessions, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts,
+		Agents: d.api.Agents, Sessions: d.api.Sessions, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts, Mounts: d.api.Mounts,
 		Checkpoints: d.api.Checkpoints,
 		Installer:   toolhost.NewInstaller(d.api.Agents), Log: d.api.Log,
 	}
@@ -217,6 +223,19 @@ func (d *daemon) openHistory(ctx context.Context) error {
 	}
 	d.closes(d.api.Checkpoints.Close)
 	return nil
+}
+
+// makeMounts makes the mounts of agents. No guest runs yet that could have some.
+func (d *daemon) makeMounts(ctx context.Context) (err error) {
+	person, _ := os.UserHomeDir() // without one, nothing is mounted
+	d.api.Mounts, err = mounts.Open(ctx, mounts.Options{
+		Rules: mounts.Rules{Home: d.Home, Person: person, Never: func() []config.HostFolder { return d.api.Sandbox.Settings().Mounts.Never }},
+		DB:    d.db, Agents: d.api.Agents, Prompts: d.api.Prompts, Record: d.diary, Log: d.api.Log,
+	})
+	if err == nil {
+		d.closes(d.api.Mounts.Close)
+	}
+	return err
 }
 
 // gateway configures the network of guests. It is used when a guest boots, after makeEgress.

@@ -27,6 +27,7 @@ type Options struct {
 	Prompts     *prompts.Broker
 	Artifacts   *artifacts.Artifacts
 	Checkpoints *checkpoints.Checkpoints
+	Mounts      tools.Mounts
 	// Installer installs packages, for tools and for plugins: see NewInstaller.
 	Installer *tools.Installer
 	Log       *slog.Logger
@@ -43,7 +44,7 @@ func NewInstaller(a *agents.Agents) *tools.Installer {
 
 // New returns the tools of a home.
 func New(o Options) *tools.Registry {
-	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Host{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: o.Artifacts, History: past{o}})...)
+	r := tools.NewRegistry(o.Log, tools.Sandbox(tools.Host{Rooms: o.Room, Secrets: keys{o}, Installer: o.Installer, Artifacts: o.Artifacts, History: past{o}, Mounts: o.Mounts})...)
 	r.Starting = func(a tools.Agent) tools.Starting { return starting{o.Agents.Machines.For(a.ID)} }
 	r.Redactor = func(ctx context.Context, a tools.Agent) tools.Redact {
 		agent, err := o.Agents.Get(string(a.ID))

@@ -13,7 +13,7 @@ import (
 // as everybody counts them who does not know the model.
 const (
 	charsPerToken = 4
-	fullTokens    = 6000
+	fullTokens    = 6600
 	leanTokens    = 3000
 	leanTools     = 12
 )

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"osaurus-sandbox/control"
+	"osaurus-sandbox/control/controlpb"
+)
+
+func newReview() *cobra.Command {
+	var stat bool
+	cmd := daemonCommand("review AGENT MOUNT [PATH...]", `See and accept what an agent changed in a mounted folder
+
+Prints the differences between the folder and what the agent made of it, on a terminal through $PAGER if that is set. Files that
+.gitignore names are counted and not shown: name them to see them. What may run on this computer is marked: hooks and settings of
+Git, Makefiles, scripts of package.json, settings of editors, and other such files.`,
+		`  osaurus-sandbox review alice app
+  osaurus-sandbox review alice app --stat
+  osaurus-sandbox review accept alice app src
+  osaurus-sandbox review accept alice app --hunks
+  osaurus-sandbox review reject alice app`, func(ctx context.Context, c *call) error {
+			answers := control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{Agent: c.args[0], Name: c.args[1], Paths: c.args[2:], Hunks: !stat}))
+			if c.json {
+				return replyEach(c, answers, nil)
+			}
+			r, err := readReview(answers)
+			if err != nil {
+				return err
+			}
+			p := paintFor(c.out)
+			return paged(ctx, c, func(w io.Writer) error {
+				if !stat {
+					for _, change := range r.changes {
+						if err := printReviewed(w, p, change); err != nil {
+							return err
+						}
+					}
+				}
+				return r.printStat(w, p)
+			})
+		}, withFlag(&stat, "stat", "print only which files, and how many lines"))
+	cmd.AddCommand(newReviewAccept(), newReviewReject(), newReviewOpen())
+	return cmd
+}
+
+// reviewed is what an agent changed.
+type reviewed struct {
+	changes []*controlpb.ReviewedChange
+	rest    *controlpb.ReviewedRest
+}
+
+func readReview(answers func(func(*controlpb.ReviewResponse, error) bool)) (r reviewed, err error) {
+	for answer, err := range answers {
+		switch {
+		case err != nil:
+			return r, err
+		case answer.Rest != nil:
+			r.rest = answer.Rest
+		default:
+			r.changes = append(r.changes, answer.Change)
+		}
+	}
+	return r, nil
+}
+
+// typeNames are the first words about changes.
+var typeNames = map[string]string{"added": "new", "modified": "changed", "deleted": "deleted", "mode": "mode", "kind": "replaced"}
+
+// notes says what is special about a change.
+func notes(c *controlpb.ReviewedChange) string {
+	var list []string
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if c.RenamedFrom != "" {
+		add("renamed from %s", c.RenamedFrom)
+	}
+	if c.Before.GetKind() != c.After.GetKind() && c.Type == "kind" {
+		add("%s instead of %s", c.After.GetKind(), c.Before.GetKind())
+	}
+	if c.Type == "mode" {
+		add("%04o instead of %04o", c.After.GetMode(), c.Before.GetMode())
+	}
+	if c.After.GetKind() == "symlink" {
+		add("link to %s", c.After.GetTarget())
+	}
+	if c.Binary {
+		add("not text, %d bytes", c.After.GetSize())
+	}
+	if c.Merged {
+		add("merged with changes in the folder")
+	}
+	if c.Conflict != "" {
+		add("CONFLICT: %s", c.Conflict)
+	}
+	if c.Runs != "" {
+		add("MARKED: %s", c.Runs)
+	}
+	if c.Git {
+		add("in a .git")
+	}
+	return strings.Join(list, "; ")
+}
+
+// printReviewed prints a change as a unified diff, below a line about the file. All lines of the diff begin
+// with a character of a diff, so that none can be mistaken for this program's.
+func printReviewed(w io.Writer, p paint, c *controlpb.ReviewedChange) error {
+	writef(w, "%s %s %s\n", p.busy(typeNames[c.Type]), c.Path, notes(c))
+	for _, h := range c.Hunks {
+		if err := printHunk(w, p, h); err != nil {
+			return err
+		}
+	}
+	return writef(w, "\n")
+}
+
+func printHunk(w io.Writer, p paint, h *controlpb.ReviewedHunk) error {
+	if h.Text == "" {
+		return writef(w, "@@ hunk %d is not shown: name the file to see it @@\n", h.Number)
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(h.Text, "\n"), "\n") {
+		text := lines(line)
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			text = p.busy(fmt.Sprintf("%s  hunk %d", line, h.Number))
+		case strings.HasPrefix(line, "+"):
+			text = p.around("32", text)
+		case strings.HasPrefix(line, "-"):
+			text = p.around("31", text)
+		}
+		if err := writef(w, "%s\n", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printStat prints a line for each change, and what is not shown.
+func (r reviewed) printStat(w io.Writer, p paint) error {
+	if len(r.changes) == 0 {
+		writef(w, "Nothing was changed.\n")
+	}
+	t := newTable(w)
+	conflicts := false
+	for _, c := range r.changes {
+		what := p.good(typeNames[c.Type])
+		if c.Left != "" {
+			what = p.bad(typeNames[c.Type])
+		}
+		conflicts = conflicts || c.Conflict != ""
+		t.row(what, c.Path, fmt.Sprintf("+%d -%d", c.LinesAdded, c.LinesGone), notes(c))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if conflicts {
+		writef(w, "Both have changed files with CONFLICT. See both: osaurus-sandbox review open. Then take the agent's with accept --conflicts, or drop them with reject.\n")
+	}
+	if n := r.rest.GetIgnored(); n > 0 {
+		return writef(w, "%s (%.1f MB) that .gitignore names not shown.\n", plural(int(n), "file"), megabytes(r.rest.IgnoredBytes))
+	}
+	return nil
+}

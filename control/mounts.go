@@ -1,0 +1,153 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/history/review"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/mounts"
+)
+
+// maxAuditedPaths bounds the paths that an audit entry names.
+const maxAuditedPaths = 100
+
+// mountService implements the service Mounts.
+type mountService struct{ service }
+
+func (s service) mountProto(m mounts.Now) *controlpb.Mount {
+	p := &controlpb.Mount{
+		Agent: string(s.Mounts.NameOf(m.Mount)), Name: string(m.Name), Folder: text(m.Folder), At: text(m.At), Mode: string(m.Mode), Made: moment(m.Made), Until: moment(m.Until),
+		Keep: m.Keep, Ask: m.Ask, State: string(m.State),
+	}
+	if m.Trouble != nil {
+		p.Trouble = printable.Text(strings.TrimSpace(m.Trouble.Error() + " " + fault.AdviceOf(m.Trouble)))
+	}
+	return p
+}
+
+// Mount mounts a folder.
+func (s mountService) Mount(ctx context.Context, r *controlpb.MountFolderRequest) (*controlpb.MountFolderResponse, error) {
+	n := mounts.New{Folder: r.Folder, Name: r.Name, At: r.At, Mode: r.Mode, For: r.For.AsDuration(), Keep: r.Keep, Ask: r.Ask, All: r.AllOfIt}
+	made, err := answeredFor(ctx, s.service, r.Agent, "mount", strings.TrimSpace(r.Folder+" "+r.Mode), func(agent agents.Agent) (mounts.Now, error) {
+		return s.Mounts.Mount(ctx, string(agent.ID), n, callerOf(ctx).cause())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &controlpb.MountFolderResponse{Mount: s.mountProto(made)}, nil
+}
+
+// Unmount ends a mount.
+func (s mountService) Unmount(ctx context.Context, r *controlpb.UnmountFolderRequest) (*controlpb.UnmountFolderResponse, error) {
+	kept, err := answeredFor(ctx, s.service, r.Agent, "unmount", r.Name, func(agent agents.Agent) (bool, error) {
+		return s.Mounts.Unmount(ctx, string(agent.ID), r.Name, r.Force, callerOf(ctx).cause())
+	})
+	return &controlpb.UnmountFolderResponse{ChangesKept: kept}, err
+}
+
+// List lists mounts.
+func (s mountService) List(_ context.Context, r *controlpb.ListMountsRequest) (*controlpb.ListMountsResponse, error) {
+	list, err := s.Mounts.List(r.Agent)
+	return &controlpb.ListMountsResponse{Mounts: protos(list, s.mountProto)}, err
+}
+
+// Review sends what an agent changed.
+func (s mountService) Review(ctx context.Context, r *controlpb.ReviewRequest, stream *connect.ServerStream[controlpb.ReviewResponse]) error {
+	list, all, err := s.Mounts.Review(ctx, r.Agent, r.Name, review.Query{Paths: protos(r.Paths, pathOf), Hunks: r.Hunks}, mounts.Decision{Marked: r.Marked, Selection: review.Selection{AcceptConflicts: r.Conflicts}})
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if err := stream.Send(&controlpb.ReviewResponse{Change: reviewedProto(c)}); err != nil {
+			return err
+		}
+	}
+	return stream.Send(&controlpb.ReviewResponse{Rest: &controlpb.ReviewedRest{Ignored: int32(all.Ignored), IgnoredBytes: all.IgnoredBytes}})
+}
+
+func reviewedProto(c mounts.Reviewed) *controlpb.ReviewedChange {
+	return &controlpb.ReviewedChange{
+		Path: pathText(c.Path), Id: c.ID, Type: string(c.Type), Before: versionProto(c.Before), After: versionProto(c.After), RenamedFrom: pathText(c.RenamedFrom),
+		Binary: c.Binary, LinesAdded: int32(c.LinesAdded), LinesGone: int32(c.LinesGone), Merged: c.Merged, Conflict: c.Conflict, Runs: c.Runs, Git: c.Git, Ignored: c.Ignored, Left: c.Left,
+		Hunks: protos(c.Hunks, func(h review.Hunk) *controlpb.ReviewedHunk {
+			return &controlpb.ReviewedHunk{Number: int32(h.Number), Text: text(h.Text)}
+		}),
+	}
+}
+
+func versionProto(v review.Version) *controlpb.FileVersion {
+	return &controlpb.FileVersion{Kind: string(v.Kind), Mode: uint32(v.Mode & fs.ModePerm), Size: v.Size, Target: text(v.Target)}
+}
+
+// pathText returns a path as UTF-8: one that is not is quoted, and so is one that looks as if it were.
+func pathText(path string) string {
+	if utf8.ValidString(path) && !strings.HasPrefix(path, `"`) {
+		return path
+	}
+	return strconv.Quote(path)
+}
+
+// pathOf is the inverse of pathText.
+func pathOf(text string) string {
+	if path, err := strconv.Unquote(text); err == nil && strings.HasPrefix(text, `"`) {
+		return path
+	}
+	return text
+}
+
+// Accept writes changes to the folder.
+func (s mountService) Accept(ctx context.Context, r *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
+	return s.decide(ctx, "review.accept", r, s.Mounts.Accept)
+}
+
+// Reject undoes changes in the agent's copy.
+func (s mountService) Reject(ctx context.Context, r *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
+	return s.decide(ctx, "review.reject", r, s.Mounts.Reject)
+}
+
+func (s mountService) decide(ctx context.Context, action string, r *controlpb.DecideRequest, do mounts.Decide) (*controlpb.DecideResponse, error) {
+	d := mounts.Decision{Marked: r.Marked, Selection: review.Selection{AcceptConflicts: r.Conflicts, OutsideLinks: r.OutsideLinks}}
+	subject := r.Name + ": "
+	for i, p := range r.Picks {
+		pick := review.Pick{Path: pathOf(p.Path), ID: p.Id}
+		for _, n := range p.Hunks {
+			pick.Hunks = append(pick.Hunks, int(n))
+		}
+		if d.Picks = append(d.Picks, pick); i < maxAuditedPaths {
+			subject += fmt.Sprintf("%q ", p.Path)
+		}
+	}
+	switch n := len(r.Picks); {
+	case n == 0:
+		subject += "everything"
+	case n > maxAuditedPaths:
+		subject += fmt.Sprintf("and %d more", n-maxAuditedPaths)
+	}
+	report, err := answeredFor(ctx, s.service, r.Agent, action, strings.TrimSpace(subject), func(agent agents.Agent) (*review.Report, error) {
+		return do(ctx, string(agent.ID), r.Name, d, callerOf(ctx).cause())
+	})
+	if err != nil {
+		return nil, err
+	}
+	decided := func(o review.Outcome) *controlpb.Decided {
+		return &controlpb.Decided{Path: pathText(o.Path), Merged: o.Merged, Reason: o.Reason}
+	}
+	return &controlpb.DecideResponse{Done: protos(report.Done, decided), Left: protos(report.Left, decided)}, nil
+}
+
+// Read sends a version of a changed file.
+func (s mountService) Read(ctx context.Context, r *controlpb.ReadVersionRequest, stream *connect.ServerStream[controlpb.ReadVersionResponse]) error {
+	return s.Mounts.Read(ctx, r.Agent, r.Name, pathOf(r.Path), mounts.Version(r.Version), inChunks(func(b []byte) error {
+		return stream.Send(&controlpb.ReadVersionResponse{Data: b})
+	}))
+}
