@@ -1,13 +1,18 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/snapshots"
 )
 
@@ -69,6 +74,71 @@ func (s backupService) Restore(ctx context.Context, r *controlpb.RestoreSnapshot
 	_ = stream.Send(&controlpb.RestoreSnapshotResponse{Snapshot: snapshotProto(staged)}) // it is restored whoever hears of it
 	_, err = s.Quit(context.WithoutCancel(ctx), &controlpb.QuitRequest{})
 	return err
+}
+
+// Export sends an agent.
+func (s backupService) Export(ctx context.Context, r *controlpb.ExportAgentRequest, stream *connect.ServerStream[controlpb.ExportAgentResponse]) error {
+	return s.onRecord(ctx, r.Agent, "agent.export", "", func(agent agents.Agent) error {
+		return s.Agents.Export(ctx, string(agent.ID), inChunks(func(b []byte) error {
+			return stream.Send(&controlpb.ExportAgentResponse{Data: b})
+		}))
+	})
+}
+
+// Import makes a new agent.
+func (s backupService) Import(ctx context.Context, stream *connect.ClientStream[controlpb.ImportAgentRequest]) (*controlpb.ImportAgentResponse, error) {
+	if !stream.Receive() || stream.Msg().GetHow() == nil {
+		return nil, fault.New(fault.InvalidArgs, "import agent", "", errors.Join(errors.New("the first message does not say how"), stream.Err())).Advise("Send `how` in the first message.")
+	}
+	how := stream.Msg().GetHow()
+	n := note{action: "agent.import", subject: how.Name, strict: true}
+	if how.Network {
+		n.detail = "with its network"
+	}
+	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
+		data := &pieces{next: func() ([]byte, error) {
+			if stream.Receive() {
+				return stream.Msg().GetData(), nil
+			}
+			return nil, cmp.Or(stream.Err(), io.EOF)
+		}}
+		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Network: how.Network}, data, callerOf(ctx).cause())
+	})
+	return &controlpb.ImportAgentResponse{Id: string(made.ID), Name: string(made.Name)}, err
+}
+
+// ExportAgent reads an agent as an archive.
+func (c *Client) ExportAgent(ctx context.Context, agent string) (io.ReadCloser, error) {
+	stream, err := c.Backups.Export(ctx, &controlpb.ExportAgentRequest{Agent: agent})
+	if err != nil {
+		return nil, err
+	}
+	return readCloser{&pieces{next: func() ([]byte, error) {
+		if stream.Receive() {
+			return stream.Msg().Data, nil
+		}
+		return nil, cmp.Or(stream.Err(), io.EOF)
+	}}, stream}, nil
+}
+
+// ImportAgent makes a new agent of an archive and returns its name.
+func (c *Client) ImportAgent(ctx context.Context, how *controlpb.ImportAgentHow, archive io.Reader) (name string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.Backups.Import(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err = stream.Send(&controlpb.ImportAgentRequest{What: &controlpb.ImportAgentRequest_How{How: how}}); err == nil {
+		_, err = io.Copy(inChunks(func(b []byte) error {
+			return stream.Send(&controlpb.ImportAgentRequest{What: &controlpb.ImportAgentRequest_Data{Data: b}})
+		}), archive)
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // with EOF, the answer has the reason
+		return "", err
+	}
+	r, err := stream.CloseAndReceive()
+	return r.GetName(), err
 }
 
 // Delete deletes a snapshot.

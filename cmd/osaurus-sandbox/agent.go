@@ -28,7 +28,7 @@ or change them. The agent's home folder is in the workspace on this computer. Co
   osaurus-sandbox exec alice -- whoami
   osaurus-sandbox agent set alice network=none limits.memoryMB=512
   osaurus-sandbox agent delete alice`,
-		newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(), newAgentDelete())
+		newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(), newAgentExport(), newAgentImport(), newAgentDelete())
 }
 
 func newAgentCreate() *cobra.Command {

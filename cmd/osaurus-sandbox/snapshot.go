@@ -139,7 +139,9 @@ func newSnapshotDelete() *cobra.Command {
 	return daemonCommand("delete NAME", "Delete a snapshot", `  osaurus-sandbox sandbox snapshot delete before-upgrade --yes`, func(ctx context.Context, c *call) error {
 		_, err := c.Backups.Delete(ctx, &controlpb.DeleteSnapshotRequest{Name: c.args[0]})
 		return reply(c, map[string]string{"snapshot": c.args[0]}, err, nil)
-	}, asks(func(args []string) (string, string) { return "delete " + args[0], "The snapshot will be gone. The sandbox stays as it is." }))
+	}, asks(func(args []string) (string, string) {
+		return "delete " + args[0], "The snapshot will be gone. The sandbox stays as it is."
+	}))
 }
 
 // backupMessage is a message of a call that makes or restores a snapshot.

@@ -1,15 +1,18 @@
 package daemon_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/homelock"
 )
 
@@ -72,6 +75,16 @@ func TestSnapshots(t *testing.T) {
 	if len(list.Snapshots) != 2 || list.Snapshots[1].Name != "before-restore" || !slices.Equal(list.Snapshots[1].Agents, []string{"alice", "bob"}) {
 		t.Errorf("snapshots: %v", list.Snapshots)
 	}
+	archive, err := client.ExportAgent(t.Context(), "alice")
+	must(err)
+	name, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentHow{Name: "carol"}, archive)
+	must(errors.Join(err, archive.Close()))
+	if b, err := os.ReadFile(filepath.Join(home.AgentHome("carol"), "file")); name != "carol" || string(b) != "one" {
+		t.Errorf("imported %s with %q, %v", name, b, err)
+	}
+	if _, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentHow{Name: "dora"}, strings.NewReader("no archive")); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("import of no archive: %v", err)
+	}
 	_, err = client.Backups.Delete(t.Context(), &controlpb.DeleteSnapshotRequest{Name: "one"})
 	must(err)
 	var actions []string
@@ -79,7 +92,7 @@ func TestSnapshots(t *testing.T) {
 		must(err)
 		actions = append(actions, r.Action+" "+r.Subject)
 	}
-	for _, want := range []string{"snapshot.create one", "snapshot.restore one", "snapshot.delete one"} {
+	for _, want := range []string{"snapshot.create one", "snapshot.restore one", "snapshot.delete one", "agent.import carol", "agent.export "} {
 		if !slices.Contains(actions, want) {
 			t.Errorf("the audit lacks %q: %q", want, actions)
 		}

@@ -239,9 +239,19 @@ func Xattrs(f *os.File) (map[string]string, error) {
 func copyXattrs(from, to *os.File) error {
 	list, err := Xattrs(from)
 	for name, value := range list {
-		err = errors.Join(err, unix.Fsetxattr(int(to.Fd()), name, []byte(value), 0))
+		err = errors.Join(err, SetXattr(to, name, value))
 	}
 	return err
+}
+
+// SetXattr sets an extended attribute of an open file. It fails with errors.ErrUnsupported on a file
+// system that has none.
+func SetXattr(f *os.File, name, value string) error {
+	err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
+	if err != nil {
+		return &fs.PathError{Op: "setxattr", Path: f.Name(), Err: err}
+	}
+	return nil
 }
 
 // mkfifo makes a pipe in a tree that only this process writes to.

@@ -5,6 +5,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -133,7 +134,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		a.remains[user] = true
 	}
 	a.keepMap()
-	if err := a.sweepFolders(aside, forking); err != nil {
+	if err := errors.Join(a.endImports(), a.sweepFolders(aside, forking)); err != nil {
 		a.Log.Warn("folders of deleted agents are left", "error", err)
 	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))

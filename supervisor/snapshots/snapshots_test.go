@@ -247,7 +247,9 @@ func TestFinish(t *testing.T) {
 	for _, step := range slices.Compact(steps) {
 		t.Run(step, func(t *testing.T) { try(t, step) })
 	}
-	t.Run("again and again", func(t *testing.T) { try(t, "describe", "aside data.ext4", "place data.ext4", "aside workspace", "place workspace", "agents", "ready") })
+	t.Run("again and again", func(t *testing.T) {
+		try(t, "describe", "aside data.ext4", "place data.ext4", "aside workspace", "place workspace", "agents", "ready")
+	})
 }
 
 // copyOf copies a home.
