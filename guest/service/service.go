@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -57,17 +58,18 @@ type Service struct {
 	booted chan struct{} // closed when System.Boot has returned
 	err    error         // what it returned
 
-	running map[uint64]*process.Child // commands by id
-	slots   *slots
+	freezing freezing
+	running  map[uint64]*process.Child // commands by id
+	slots    *slots
 }
 
 // New returns a service for a system. It starts commands with processes.
-// Logs is a folder for the logs of root's jobs; logs of earlier boots are
+// Logs is a folder at the top of the data disk for the logs of root's jobs; logs of earlier boots are
 // deleted.
 func New(system System, processes *process.Manager, rooms *room.Manager, logs, version string) *Service {
 	s := &Service{
 		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
-		running: map[uint64]*process.Child{}, slots: commandSlots(),
+		freezing: freezing{dir: filepath.Dir(logs)}, running: map[uint64]*process.Child{}, slots: commandSlots(),
 	}
 	s.shells = shell.NewManager(shell.Options{Processes: processes, Find: s.shellRoom})
 	s.jobs = job.NewManager(job.Options{Processes: processes, Find: s.jobRoom})
@@ -239,6 +241,7 @@ func (s *Service) SetTime(_ context.Context, r *guestpb.SetTimeRequest) (*guestp
 // Shutdown powers the machine off after it has been answered.
 func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
 	grace := cmp.Or(time.Duration(r.GraceNanos), protocol.DefaultGrace)
+	_, _ = s.Thaw(ctx, nil) // everything is written to it
 	// The server cancels a call's context once the answer is written.
 	context.AfterFunc(ctx, func() { s.system.PowerOff(grace) })
 	return &guestpb.ShutdownResponse{}, nil
