@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"osaurus-sandbox/internal/diff"
@@ -150,15 +149,10 @@ func Compare(name string, before, after []byte) (l Lines) {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` { // as git does
 		name = quoted
 	}
-	l.Diff = diff.Unified(name, string(before), string(after))
-	_, hunks, _ := strings.Cut(l.Diff, "\n@@")
-	for line := range strings.Lines(hunks) {
-		switch line[0] {
-		case '+':
-			l.Added++
-		case '-':
-			l.Removed++
-		}
+	for _, h := range diff.Hunks(string(before), string(after)) {
+		added, removed := h.Size()
+		l.Added, l.Removed = l.Added+added, l.Removed+removed
 	}
+	l.Diff = diff.Unified(name, string(before), string(after))
 	return l
 }

@@ -1,9 +1,9 @@
 // Package history keeps checkpoints of folders, compares them and restores them.
 //
-// A checkpoint is a Merkle tree in a content store. It has names, modes, times of files,
-// contents and links. It has no owners, extended attributes and times of folders, and a
-// file with several names becomes several files when it is restored. Nothing is synced: after a power
-// loss, the latest checkpoints may be damaged, which Verify finds.
+// A checkpoint is a Merkle tree in a content store. It keeps the names, modes and contents of files,
+// their times, folders and links. It does not keep owners, extended attributes or the times of folders,
+// and restores a file with several names as several files. Nothing is synced: after a power loss, the
+// latest checkpoints may be damaged, which Verify finds.
 package history
 
 import (
@@ -140,27 +140,21 @@ func (h *History) Checkpoint(ctx context.Context, key string, root *os.Root, pat
 	return h.checkpoint(ctx, key, root, "", paths)
 }
 
-// checkpoint is Checkpoint for who has the turn of the key. It removes files with the name temp.
+// checkpoint is Checkpoint for a caller that has taken the key. It removes files with the name temp.
 func (h *History) checkpoint(ctx context.Context, key string, root *os.Root, temp string, paths []string) (Checkpoint, error) {
 	selected, err := parsePaths(paths)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	dir, err := root.Open(".")
-	if err != nil {
-		return Checkpoint{}, fault.Wrap("open folder", root.Name(), err)
-	}
-	defer dir.Close()
 	var last head
 	there := h.load(heads, key, &last)
 	now := head{Key: key, Scanned: time.Now()}
 	s := scan{h: h, ctx: ctx, batch: h.store.Begin(), paths: selected, temp: temp, trusted: last.Scanned.Add(-racy).UnixNano()}
-	var kind Kind
-	now.Tree, kind, err = s.folder(dir, "", last.Tree, 0)
-	if err == nil && kind != Folder {
+	top, err := s.folder(root, "", Entry{Kind: Folder}, last.Tree, 0)
+	if err == nil && top.Kind != Folder {
 		err = fault.Newf(fault.Rejected, "keep folder", root.Name(), "it has more than %d files", maxNames).Advise("Move some of them into folders.")
 	}
-	if len(selected) > 0 && there {
+	if now.Tree = top.Content; len(selected) > 0 && there {
 		now.Scanned = last.Scanned
 	}
 	if err == nil && (!there || now.Tree != last.Tree || s.out.Read > 0) {
@@ -224,7 +218,8 @@ func (h *History) Find(ctx context.Context, tree Digest, path string) (e Entry, 
 // each damaged part, Read fails.
 func (h *History) Content(e Entry) (io.ReadCloser, error) {
 	if e.Kind == File {
-		return h.store.Open(e.Content, e.Size)
+		r, err := h.store.Open(e.Content, e.Size)
+		return io.NopCloser(r), err
 	}
 	return io.NopCloser(strings.NewReader(e.Target)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/internal/progress"
 )
 
@@ -165,7 +166,7 @@ func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
 				continue
 			}
 			err := step(dir, at, x, y)
-			if errors.Is(err, errMoved) {
+			if errors.Is(err, nofollow.ErrReplaced) {
 				r.leave(at, whyChanged)
 			} else if err != nil {
 				r.failed = cmp.Or(r.failed, at)
@@ -193,7 +194,7 @@ func (r *restorer) done(path string, x, y Entry) {
 }
 
 // ready reports whether x is there, to become y. When it goes back, any other file may be there too, or y
-// itself, which stays. Otherwise, the error is errMoved.
+// itself, which stays. Otherwise, the error is ErrReplaced.
 func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
 	info, err := dir.Lstat(cmp.Or(x.Name, y.Name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +206,7 @@ func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
 	case r.back || is(dir, info, x):
 		return true, nil
 	}
-	return false, errMoved
+	return false, nofollow.ErrReplaced
 }
 
 // is reports whether a file is the one of an entry.
@@ -215,7 +216,8 @@ func is(dir *os.Root, info fs.FileInfo, e Entry) bool {
 	}
 	switch e.Kind {
 	case File:
-		return info.Mode().IsRegular() && info.Size() == e.Size && info.ModTime().UnixNano() == e.Mtime && info.Sys().(*syscall.Stat_t).Ino == e.Inode
+		now := fileEntry(e.Name, info)
+		return info.Mode().IsRegular() && now.Size == e.Size && now.Mtime == e.Mtime && now.Inode == e.Inode
 	case Link:
 		target, err := dir.Readlink(e.Name)
 		return err == nil && target == e.Target
@@ -225,30 +227,17 @@ func is(dir *os.Root, info fs.FileInfo, e Entry) bool {
 
 // remove removes what is not in the tree, or is of another kind there.
 func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
-	if inside, _ := r.paths.has(path); x.Kind == 0 || x.Kind == y.Kind || !inside && x.Kind != Folder {
+	inside, _ := r.paths.has(path)
+	if x.Kind == 0 || x.Kind == y.Kind || !inside && x.Kind != Folder {
 		return nil
 	}
-	var openable *os.Root
 	if x.Kind == Folder {
-		sub, _, err := openFolder(dir, x.Name)
-		if errors.Is(err, errMoved) && r.back {
+		err := r.within(dir, path, x.Name, x.Content, Digest{}, x.Mode)
+		if r.back && errors.Is(err, nofollow.ErrReplaced) {
 			return nil
 		}
-		if err != nil {
+		if err != nil || !inside {
 			return err
-		}
-		defer sub.Close()
-		openable = sub
-		if x.Mode&0o700 != 0o700 {
-			if err := sub.Chmod(".", x.Mode|0o700); err != nil {
-				return err
-			}
-		}
-		if err := r.folder(sub, path, x.Content, Digest{}); err != nil {
-			return err
-		}
-		if inside, _ := r.paths.has(path); !inside {
-			return sub.Chmod(".", x.Mode)
 		}
 	} else if ready, err := r.ready(dir, x, Entry{}); !ready {
 		return err
@@ -257,7 +246,7 @@ func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST):
 		r.leave(path, whyInside)
-		return openable.Chmod(".", x.Mode)
+		return nil
 	case errors.Is(err, fs.ErrNotExist) || err == nil:
 		r.done(path, x, Entry{})
 		return nil
@@ -280,15 +269,13 @@ func (r *restorer) create(dir *os.Root, path string, x, y Entry) error {
 	if !ready {
 		return err
 	}
-	if what(x, y) == Mode && !r.back {
-		err = chmod(dir, x, y.Mode)
-	} else if y.Kind == Link {
-		_ = dir.Remove(r.temp)
+	_ = dir.Remove(r.temp)
+	if y.Kind == Link {
 		err = dir.Symlink(y.Target, r.temp)
 	} else {
 		err = r.write(dir, y)
 	}
-	if err == nil && (what(x, y) != Mode || r.back) {
+	if err == nil {
 		err = dir.Rename(r.temp, y.Name)
 	}
 	if err != nil {
@@ -300,77 +287,48 @@ func (r *restorer) create(dir *os.Root, path string, x, y Entry) error {
 }
 
 func (r *restorer) createFolder(dir *os.Root, path string, x, y Entry, inside bool) error {
-	if x.Kind != Folder {
-		err := dir.Mkdir(y.Name, 0o700)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+	mode := y.Mode
+	switch {
+	case x.Kind != Folder:
+		if err := dir.Mkdir(y.Name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		r.done(path, Entry{}, y)
-	} else if inside && x.Mode != y.Mode {
+	case !inside:
+		mode = x.Mode
+	case x.Mode != mode:
 		r.done(path, x, y)
 	}
-	sub, info, err := openFolder(dir, y.Name)
+	return r.within(dir, path, y.Name, subtree(x), y.Content, mode)
+}
+
+// within makes the changes in a folder, and gives it a mode.
+func (r *restorer) within(dir *os.Root, path, name string, from, to Digest, mode fs.FileMode) error {
+	sub, err := nofollow.Folder(dir, name)
 	if err != nil {
 		return err
 	}
 	defer sub.Close()
-	mode := y.Mode
-	if x.Kind == Folder && !inside {
-		mode = x.Mode
+	info, err := sub.Stat(".")
+	if err != nil {
+		return err
 	}
-	if subtree(x) != y.Content {
-		if info.Mode()&0o700 != 0o700 {
-			if err := sub.Chmod(".", info.Mode()&validMode|0o700); err != nil {
-				return err
-			}
-		}
-		if err := r.folder(sub, path, subtree(x), y.Content); err != nil {
-			return err
-		}
+	now := info.Mode() & validMode
+	if from != to && now&0o700 != 0o700 {
+		now |= 0o700
+		err = sub.Chmod(".", now)
 	}
-	if info, err := sub.Stat("."); err != nil || info.Mode()&validMode == mode { // others' folders may stay as they are
+	if err == nil && from != to {
+		err = r.folder(sub, path, from, to)
+	}
+	if err != nil || now == mode { // another user's folder may stay as it is
 		return err
 	}
 	return sub.Chmod(".", mode)
 }
 
-// openFolder opens a folder that is no link.
-func openFolder(dir *os.Root, name string) (*os.Root, fs.FileInfo, error) {
-	info, err := dir.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		err = errMoved
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	sub, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	now, err := sub.Stat(".")
-	if err != nil || !os.SameFile(info, now) {
-		sub.Close()
-		return nil, nil, cmp.Or(err, errMoved)
-	}
-	return sub, info, nil
-}
-
-// chmod changes the mode of a file, if it is still that of an entry.
-func chmod(dir *os.Root, e Entry, mode fs.FileMode) error {
-	f, err := dir.OpenFile(e.Name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !is(dir, info, e) {
-		return cmp.Or(err, errMoved)
-	}
-	return f.Chmod(mode)
-}
-
 // write writes the content of a file to a temporary one.
 func (r *restorer) write(dir *os.Root, e Entry) error {
-	_ = dir.Remove(r.temp)
 	f, err := dir.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -379,9 +337,6 @@ func (r *restorer) write(dir *os.Root, e Entry) error {
 	if err == nil {
 		err = f.Chmod(e.Mode)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
 	mtime := time.Unix(0, e.Mtime)
-	return dir.Chtimes(r.temp, mtime, mtime)
+	return errors.Join(err, f.Close(), dir.Chtimes(r.temp, mtime, mtime))
 }

@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/history/store"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 const (
@@ -38,9 +39,6 @@ const (
 // DefaultCaches returns the names of folders that programs fill again by themselves.
 func DefaultCaches() []string { return []string{".cache", "__pycache__"} }
 
-// errMoved means that a file was replaced while it was looked at.
-var errMoved = errors.New("it was replaced meanwhile")
-
 // scan makes a tree of a folder.
 type scan struct {
 	h     *History
@@ -49,123 +47,134 @@ type scan struct {
 	paths selection
 	// trusted is the ctime before which an entry of the last tree is believed.
 	trusted int64
-	temp    string // name of files that a killed restore left, to remove
+	temp    string // the name of files that a killed restore left, which are removed
 	out     Checkpoint
 }
 
-// folder makes a tree object of a folder, given its last tree. It returns the kind Excluded for
-// a cache, and TooLarge for a folder with too many names.
-func (s *scan) folder(dir *os.File, path string, last Digest, depth int) (Digest, Kind, error) {
+// folder puts the tree of a folder, given the folder's entry and its last tree. It returns the entry
+// with the tree, or one that says why the folder is not kept.
+func (s *scan) folder(dir *os.Root, path string, e Entry, last Digest, depth int) (Entry, error) {
 	if err := context.Cause(s.ctx); err != nil {
-		return Digest{}, 0, err
+		return e, err
 	}
-	names, err := dir.Readdirnames(maxNames)
-	if err != nil && err != io.EOF {
-		return Digest{}, 0, fault.Wrap("list folder", path, err)
+	names, err := list(dir)
+	if err != nil {
+		return e, fault.Wrap("list folder", path, err)
 	}
 	if len(names) == maxNames {
-		return Digest{}, TooLarge, nil
+		return s.without(e.Name, TooLarge, path, fmt.Sprintf("it has more than %d files", maxNames))
 	}
 	if depth > 0 && slices.Contains(names, cacheTag) && isCache(dir) {
-		return Digest{}, Excluded, nil
+		return s.without(e.Name, Excluded, path, "")
 	}
 	var old []byte
 	var was []Entry
 	if last != (Digest{}) {
-		if old, err = s.h.store.Read(last); err == nil { // else all is new
+		if old, err = s.h.store.Read(last); err == nil { // else everything is new
 			was, _ = decodeTree(string(old))
 		}
 	}
-	names = s.paths.names(names, path, was)
+	if inside, _ := s.paths.has(path); !inside {
+		for _, e := range was {
+			names = append(names, e.Name)
+		}
+	}
 	slices.Sort(names)
 	entries := make([]Entry, 0, len(names))
-	for _, name := range names {
-		var prev Entry
-		for len(was) > 0 && was[0].Name <= name {
-			prev, was = was[0], was[1:]
+	for _, name := range slices.Compact(names) {
+		at, prev := join(path, name), entryOf(was, name)
+		child, err := s.entry(dir, at, name, prev, depth)
+		if errors.Is(err, nofollow.ErrReplaced) {
+			child, err = s.entry(dir, at, name, prev, depth)
 		}
-		if prev.Name != name {
-			prev = Entry{}
-		}
-		e, err := s.entry(dir, join(path, name), name, prev, depth)
-		if errors.Is(err, errMoved) {
-			e, err = s.entry(dir, join(path, name), name, prev, depth)
-		}
-		if errors.Is(err, errMoved) {
-			s.note(join(path, name), errMoved.Error())
-			continue
-		}
-		if err != nil {
-			return Digest{}, 0, err
-		}
-		if e.Kind != 0 {
-			entries = append(entries, e)
+		switch {
+		case errors.Is(err, nofollow.ErrReplaced):
+			s.note(at, err.Error())
+		case err != nil:
+			return e, err
+		case child.Kind != 0:
+			entries = append(entries, child)
 		}
 	}
-	tree := appendTree(make([]byte, 0, len(old)+64), entries)
-	if old != nil && bytes.Equal(tree, old) {
-		return last, Folder, nil
+	tree := appendTree(make([]byte, 0, len(old)+fixed), entries)
+	if e.Content = last; old == nil || !bytes.Equal(tree, old) {
+		e.Content, err = s.batch.Put(tree)
 	}
-	d, err := s.batch.Put(tree)
-	return d, Folder, err
+	return e, err
 }
 
-// entry looks at a file, given its last entry. The zero Entry means that there is none.
-func (s *scan) entry(dir *os.File, path, name string, prev Entry, depth int) (Entry, error) {
+// list returns at most maxNames names.
+func list(dir *os.Root) ([]string, error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(maxNames)
+	if err == io.EOF {
+		err = nil
+	}
+	return names, err
+}
+
+// entry looks at a file, given its last entry. It returns the zero Entry if there is no file.
+func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (Entry, error) {
 	if inside, above := s.paths.has(path); !inside && !above {
 		return prev, nil
 	}
 	if name == s.temp {
-		_ = unix.Unlinkat(int(dir.Fd()), name, 0)
+		_ = dir.Remove(name)
 		return Entry{}, nil
 	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return Entry{}, nil
-		}
+	info, err := dir.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, nil
+	}
+	if err != nil {
 		return Entry{}, fault.Wrap("look at file", path, err)
 	}
-	e := Entry{Name: name}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		e.Kind, e.Mode = Folder, mode(&st)
-		return s.subfolder(dir, path, e, prev, depth+1)
+	if info.IsDir() {
+		return s.subfolder(dir, path, Entry{Name: name, Kind: Folder, Mode: info.Mode() & validMode}, prev, depth+1)
 	}
 	s.out.Files++
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		if s.h.options.MaxFile > 0 && st.Size > s.h.options.MaxFile {
-			return s.without(e, TooLarge, path, "it is too large")
+	switch info.Mode().Type() {
+	case 0:
+		if s.h.options.MaxFile > 0 && info.Size() > s.h.options.MaxFile {
+			return s.without(name, TooLarge, path, "it is too large")
 		}
-		e.Kind, e.Mode = File, mode(&st)
-		e.Size, e.Mtime, e.Ctime, e.Inode = st.Size, st.Mtim.Nano(), st.Ctim.Nano(), st.Ino
+		e := fileEntry(name, info)
 		if e.Content = prev.Content; e != prev || e.Ctime >= s.trusted {
 			s.out.Read++
-			var err error
-			if e, err = s.read(dir, path, e); err != nil || e.Kind != File {
+			if e, err = s.read(dir, path, name, info); err != nil || e.Kind != File {
 				return e, err
 			}
 		}
 		s.out.Bytes += e.Size
 		return e, nil
-	case unix.S_IFLNK:
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+	case fs.ModeSymlink:
+		target, err := dir.Readlink(name)
 		if err != nil {
-			return e, errMoved
+			return Entry{}, nofollow.ErrReplaced
 		}
-		e.Kind, e.Target, e.Size = Link, string(buf[:n]), int64(n)
-		return e, nil
+		return Entry{Name: name, Kind: Link, Target: target, Size: int64(len(target))}, nil
 	}
-	return s.without(e, Special, path, "it is no file, folder or link")
+	return s.without(name, Special, path, "it is not a file, folder or link")
 }
 
-// without returns an entry that says why a file is not kept.
-func (s *scan) without(e Entry, kind Kind, path, why string) (Entry, error) {
-	if kind != Excluded {
+// fileEntry returns the entry of a file without its content.
+func fileEntry(name string, info fs.FileInfo) Entry {
+	return Entry{
+		Name: name, Kind: File, Mode: info.Mode() & validMode, Size: info.Size(),
+		Mtime: info.ModTime().UnixNano(), Ctime: nofollow.Changed(info).UnixNano(), Inode: info.Sys().(*syscall.Stat_t).Ino,
+	}
+}
+
+// without returns the entry of a file that is not kept, and notes why.
+func (s *scan) without(name string, kind Kind, path, why string) (Entry, error) {
+	if why != "" {
 		s.note(path, why)
 	}
-	return Entry{Name: e.Name, Kind: kind}, nil
+	return Entry{Name: name, Kind: kind}, nil
 }
 
 func (s *scan) note(path, why string) {
@@ -174,113 +183,69 @@ func (s *scan) note(path, why string) {
 	}
 }
 
-func (s *scan) subfolder(dir *os.File, path string, e, prev Entry, depth int) (Entry, error) {
+func (s *scan) subfolder(dir *os.Root, path string, e, prev Entry, depth int) (Entry, error) {
 	if slices.Contains(s.h.options.Caches, e.Name) {
-		return s.without(e, Excluded, path, "")
+		return s.without(e.Name, Excluded, path, "")
 	}
 	if depth > maxDepth {
-		return s.without(e, TooDeep, path, "it is in too many folders")
+		return s.without(e.Name, TooDeep, path, "it is in too many folders")
 	}
-	sub, err := openAt(dir, e.Name, unix.O_DIRECTORY)
+	sub, err := nofollow.Folder(dir, e.Name)
+	if err == nil {
+		defer sub.Close()
+		e, err = s.folder(sub, path, e, subtree(prev), depth)
+	}
 	if errors.Is(err, fs.ErrPermission) {
-		return s.without(e, Unreadable, path, "it may not be read")
+		return s.without(e.Name, Unreadable, path, "permission denied")
 	}
-	if err != nil {
-		return e, err
-	}
-	defer sub.Close()
-	var last Digest
-	if prev.Kind == Folder {
-		last = prev.Content
-	}
-	d, kind, err := s.folder(sub, path, last, depth)
-	switch {
-	case errors.Is(err, fs.ErrPermission) && err != nil: // listed, but not entered
-		return s.without(e, Unreadable, path, "it may not be read")
-	case err != nil:
-		return e, err
-	case kind == Excluded:
-		return s.without(e, Excluded, path, "")
-	case kind == TooLarge:
-		return s.without(e, TooLarge, path, "it has too many files")
-	}
-	e.Content = d
-	return e, nil
+	return e, err
 }
 
-// read puts the content of a file. If the file changes meanwhile, it tries again once.
-func (s *scan) read(dir *os.File, path string, e Entry) (Entry, error) {
+// read puts the content of a file. If the file changes meanwhile, it tries once more.
+func (s *scan) read(dir *os.Root, path, name string, info fs.FileInfo) (Entry, error) {
 	for again := false; ; again = true {
-		f, err := openAt(dir, e.Name, 0)
+		f, err := nofollow.File(dir, name, info)
 		if errors.Is(err, fs.ErrPermission) {
-			return s.without(e, Unreadable, path, "it may not be read")
+			return s.without(name, Unreadable, path, "permission denied")
 		}
 		if err != nil {
-			return e, err
+			return Entry{}, err
 		}
-		var before, after unix.Stat_t
-		err = unix.Fstat(int(f.Fd()), &before)
-		if err == nil && before.Mode&unix.S_IFMT != unix.S_IFREG {
-			err = errMoved
+		if info, err = f.Stat(); err != nil {
+			return Entry{}, errors.Join(err, f.Close())
 		}
-		if err == nil {
-			e.Content, e.Size, err = s.batch.PutFile(s.ctx, f, before.Size)
+		content, size, err := s.batch.PutFile(s.ctx, f, info.Size())
+		after, statErr := f.Stat()
+		if err = errors.Join(err, statErr, f.Close()); err != nil {
+			return Entry{}, err
 		}
-		err = errors.Join(err, unix.Fstat(int(f.Fd()), &after), f.Close())
-		if err != nil {
-			return e, err
-		}
-		e.Mode, e.Mtime, e.Ctime, e.Inode = mode(&after), after.Mtim.Nano(), after.Ctim.Nano(), after.Ino
-		if before.Size == after.Size && e.Size == after.Size && before.Mtim == after.Mtim && before.Ctim == after.Ctim {
+		e := fileEntry(name, after)
+		changed := e != fileEntry(name, info) || e.Size != size
+		e.Content, e.Size = content, size
+		if !changed {
 			return e, nil
 		}
 		if again {
 			s.note(path, "it changed while it was read")
-			e.Ctime = 0 // to be read again
+			e.Ctime = 0 // so that it is read again
 			return e, nil
 		}
 	}
 }
 
-// openAt opens a file or folder in a folder. It follows no link and waits for no FIFO.
-func openAt(dir *os.File, name string, flags int) (*os.File, error) {
-	for {
-		fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		switch err {
-		case nil:
-			return os.NewFile(uintptr(fd), name), nil
-		case unix.EINTR:
-		case unix.ELOOP, unix.ENOTDIR, unix.ENOENT, unix.ENXIO: // a link, a file, nothing or a socket now
-			return nil, errMoved
-		default:
-			return nil, fault.Wrap("open", name, err)
-		}
-	}
-}
-
-// mode converts the mode of a file.
-func mode(st *unix.Stat_t) fs.FileMode {
-	m := fs.FileMode(st.Mode & 0o777)
-	if st.Mode&unix.S_ISUID != 0 {
-		m |= fs.ModeSetuid
-	}
-	if st.Mode&unix.S_ISGID != 0 {
-		m |= fs.ModeSetgid
-	}
-	if st.Mode&unix.S_ISVTX != 0 {
-		m |= fs.ModeSticky
-	}
-	return m
-}
-
 // isCache reports whether a folder's tag is valid.
-func isCache(dir *os.File) bool {
-	f, err := openAt(dir, cacheTag, 0)
+func isCache(dir *os.Root) bool {
+	info, err := dir.Lstat(cacheTag)
+	if err != nil {
+		return false
+	}
+	f, err := nofollow.File(dir, cacheTag, info)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, int64(len(cacheSignature))))
+	data := make([]byte, len(cacheSignature))
+	_, err = io.ReadFull(f, data)
 	return err == nil && string(data) == cacheSignature
 }
 
@@ -304,23 +269,6 @@ func (s selection) has(path string) (inside, above bool) {
 		above = above || path == "" || strings.HasPrefix(p, path+"/")
 	}
 	return inside, above
-}
-
-// names adds to the names of a folder those of its last entries that are not looked at.
-func (s selection) names(names []string, path string, was []Entry) []string {
-	if inside, _ := s.has(path); inside {
-		return names
-	}
-	names = slices.DeleteFunc(names, func(name string) bool {
-		inside, above := s.has(join(path, name))
-		return !inside && !above
-	})
-	for _, e := range was {
-		if inside, above := s.has(join(path, e.Name)); !inside && !above {
-			names = append(names, e.Name)
-		}
-	}
-	return names
 }
 
 // parsePaths checks paths of callers.

@@ -17,6 +17,9 @@ const (
 	TooDeep    Kind = 'n' // a folder below maxDepth others
 )
 
+// kinds are all of them.
+const kinds = "fdlsuxbn"
+
 // Kept reports whether the content of such entries is kept.
 func (k Kind) Kept() bool { return k == File || k == Folder || k == Link }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // usable lets the daemon fill a folder. Its mode is set when that is done.
@@ -117,7 +118,7 @@ func (s *scan) accept(ctx context.Context, j *journal, i int, c chosen) (placed 
 		text = c.part(true)
 		want = Version{Kind: File, Mode: c.Before.Mode, Size: int64(len(text)), Digest: sha256.Sum256(text)}
 	}
-	dir, err := openFolder(s.review.Real, parent(c.Path))
+	dir, err := nofollow.Folder(s.review.Real, parent(c.Path))
 	if err != nil {
 		return false, err
 	}
@@ -214,7 +215,7 @@ func (s *scan) make(ctx context.Context, dir *os.Root, temp string, c chosen, wa
 }
 
 func (s *scan) chmod(name string, mode fs.FileMode) error {
-	dir, err := openFolder(s.review.Real, name)
+	dir, err := nofollow.Folder(s.review.Real, name)
 	if err != nil {
 		return err
 	}

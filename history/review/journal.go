@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // journal names the temporary files of one Accept, so that they are found after a crash.
@@ -75,8 +76,8 @@ func (r *Review) resume() error {
 }
 
 func (r *Review) settle(j *journal, i int, name string) error {
-	dir, err := openFolder(r.Real, parent(name))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoFolder) {
+	dir, err := nofollow.Folder(r.Real, parent(name))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was made there
 	}
 	if err != nil {

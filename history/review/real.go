@@ -10,18 +10,17 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // maxText is the size up to which files have hunks and are merged: more is not read by people.
 const maxText = 2 << 20
 
 var (
-	errNoFolder = errors.New("a folder on the way to it is no folder")
-	errReplaced = errors.New("it was replaced while it was opened")
+	errNoFolder = errors.New("its folder is missing, or is not a folder")
 	errChanged  = errors.New("it has changed meanwhile: review it again")
 )
 
@@ -49,53 +48,13 @@ func newReal(root *os.Root) (*realFolder, error) {
 	return r, err
 }
 
-// openFolder opens a folder below the root. The caller closes it.
-func openFolder(root *os.Root, dir string) (*os.Root, error) {
-	at, err := root.OpenRoot(".")
-	if err != nil || dir == "." {
-		return at, err
-	}
-	for name := range strings.SplitSeq(dir, "/") {
-		next, err := enter(at, name)
-		at.Close()
-		if err != nil {
-			return nil, err
-		}
-		at = next
-	}
-	return at, nil
-}
-
-func enter(at *os.Root, name string) (*os.Root, error) {
-	seen, err := at.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !seen.IsDir() {
-		return nil, errNoFolder
-	}
-	next, err := at.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := next.Stat(".")
-	if err == nil && !os.SameFile(seen, opened) {
-		err = errReplaced
-	}
-	if err != nil {
-		next.Close()
-		return nil, err
-	}
-	return next, nil
-}
-
 // names lists a folder, or nothing if it is none.
 func (r *realFolder) names(dir string) ([]string, error) {
 	if names, ok := r.exact[dir]; ok {
 		return names, nil
 	}
-	at, err := openFolder(r.root, dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoFolder) {
+	at, err := nofollow.Folder(r.root, dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -126,8 +85,8 @@ type sighting struct {
 
 // look returns what a path is, without its content.
 func (r *realFolder) look(name string) (sighting, error) {
-	dir, err := openFolder(r.root, parent(name))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoFolder) {
+	dir, err := nofollow.Folder(r.root, parent(name))
+	if errors.Is(err, fs.ErrNotExist) {
 		return sighting{}, nil
 	}
 	if err != nil {
@@ -181,24 +140,12 @@ func (r *realFolder) read(name string) (sighting, error) {
 
 // open opens a file that was seen.
 func (r *realFolder) open(name string, seen fs.FileInfo) (*os.File, error) {
-	dir, err := openFolder(r.root, parent(name))
+	dir, err := nofollow.Folder(r.root, parent(name))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	f, err := dir.OpenFile(path.Base(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !os.SameFile(info, seen) {
-		err = errReplaced
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return nofollow.File(dir, path.Base(name), seen)
 }
 
 // digest reads a file of the given size. The text is nil if it is too long or binary.
@@ -230,11 +177,11 @@ func unchanged(a, b fs.FileInfo) bool {
 	if a.IsDir() { // what is in it may change
 		return os.SameFile(a, b)
 	}
-	return os.SameFile(a, b) && a.Mode() == b.Mode() && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && changeTime(a).Equal(changeTime(b))
+	return os.SameFile(a, b) && a.Mode() == b.Mode() && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && nofollow.Changed(a).Equal(nofollow.Changed(b))
 }
 
 // older reports whether a file was last changed clearly before a moment of the guest's clock.
 func older(info fs.FileInfo, born time.Time) bool {
 	limit := born.Add(-clockMargin)
-	return !born.IsZero() && info.ModTime().Before(limit) && changeTime(info).Before(limit)
+	return !born.IsZero() && info.ModTime().Before(limit) && nofollow.Changed(info).Before(limit)
 }

@@ -15,13 +15,11 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // ParseDigest is the inverse of String.
 func ParseDigest(text string) (d Digest, err error) {
-	if len(text) != hex.EncodedLen(len(d)) {
+	data, err := hex.DecodeString(text)
+	if err != nil || len(data) != len(d) {
 		return d, fault.Newf(fault.InvalidArgs, "parse digest", text, "not %d hexadecimal digits", hex.EncodedLen(len(d)))
 	}
-	if _, err := hex.Decode(d[:], []byte(text)); err != nil {
-		return d, fault.New(fault.InvalidArgs, "parse digest", text, err)
-	}
-	return d, nil
+	return Digest(data), nil
 }
 
 // MarshalText implements encoding.TextMarshaler.

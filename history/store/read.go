@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -54,8 +53,8 @@ func (s *Store) Chunks(content Digest, size int64) ([]Digest, error) {
 	return list, nil
 }
 
-// Open reads a content of PutFile. At the end of each damaged chunk, Read fails.
-func (s *Store) Open(content Digest, size int64) (io.ReadCloser, error) {
+// Open reads a content of PutFile. Read fails at a damaged chunk, before any of its bytes.
+func (s *Store) Open(content Digest, size int64) (io.Reader, error) {
 	chunks, err := s.Chunks(content, size)
 	return &reader{s: s, chunks: chunks, left: size}, err
 }
@@ -64,59 +63,29 @@ func (s *Store) Open(content Digest, size int64) (io.ReadCloser, error) {
 type reader struct {
 	s      *Store
 	chunks []Digest
-	left   int64 // of all chunks
-	part   int64 // left of the first
-	file   *os.File
-	hash   hash.Hash
+	left   int64  // of the chunks
+	data   []byte // of the chunk before them
 }
 
-func (r *reader) Read(p []byte) (int, error) {
-	for r.part == 0 {
-		if r.hash != nil {
-			d := r.chunks[0]
-			r.Close()
-			if d != (Digest{}) && !bytes.Equal(r.hash.Sum(nil), d[:]) {
-				return 0, unreadable(d, ErrDamaged)
-			}
-			r.chunks, r.hash = r.chunks[1:], nil
-		}
+func (r *reader) Read(p []byte) (n int, err error) {
+	for len(r.data) == 0 {
 		if len(r.chunks) == 0 {
 			return 0, io.EOF
 		}
-		if d := r.chunks[0]; d != (Digest{}) {
-			f, err := os.Open(r.s.object(d))
-			if err != nil {
-				return 0, unreadable(d, err)
-			}
-			r.file = f
+		d, size := r.chunks[0], min(r.left, ChunkSize)
+		if d == (Digest{}) {
+			r.data = make([]byte, size)
+		} else if r.data, err = r.s.Read(d); err != nil {
+			return 0, err
 		}
-		r.part, r.hash = min(r.left, ChunkSize), sha256.New()
-		r.left -= r.part
-	}
-	p = p[:min(int64(len(p)), r.part)]
-	if r.file == nil {
-		clear(p)
-	} else if n, err := io.ReadFull(r.file, p); err != nil {
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = ErrDamaged
+		if int64(len(r.data)) != size {
+			return 0, unreadable(d, ErrDamaged)
 		}
-		return n, unreadable(r.chunks[0], err)
+		r.chunks, r.left = r.chunks[1:], r.left-size
 	}
-	r.part -= int64(len(p))
-	if r.file != nil {
-		r.hash.Write(p)
-	}
-	return len(p), nil
-}
-
-// Close implements io.Closer.
-func (r *reader) Close() error {
-	f := r.file
-	r.file = nil
-	if f == nil {
-		return nil
-	}
-	return f.Close()
+	n = copy(p, r.data)
+	r.data = r.data[n:]
+	return n, nil
 }
 
 // Write writes a content of PutFile to an empty file, which must be open for reading too. It shares

@@ -22,7 +22,7 @@ const root = "../.."
 const (
 	maxFileLines     = 450
 	maxFunctionLines = 80
-	maxPackages      = 104 // of program, without tests and generated code; raise it for a new capability
+	maxPackages      = 105 // of program, without tests and generated code; raise it for a new capability
 )
 
 // order lists the top-level folders. A package imports only from its own folder and from folders further down.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/nofollow"
 )
 
 const (
@@ -124,17 +126,7 @@ func (n Node) Open(root *os.Root) (*os.File, error) {
 		_ = root.Chmod(n.Path, n.Mode().Perm()|0o400) // the next step fails if it matters
 		defer root.Chmod(n.Path, n.Mode().Perm())
 	}
-	f, err := root.OpenFile(n.Path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		if now, gone := root.Lstat(n.Path); gone != nil || !os.SameFile(now, n.FileInfo) {
-			err = errors.Join(fs.ErrNotExist, err)
-		}
-		return nil, err
-	}
-	if now, err := f.Stat(); err != nil || !os.SameFile(now, n.FileInfo) {
-		return nil, errors.Join(fs.ErrNotExist, err, f.Close())
-	}
-	return f, nil
+	return nofollow.File(root, n.Path, n.FileInfo)
 }
 
 // Sum counts the content of a tree.
