@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,11 +29,14 @@ type world struct {
 	*checkpoints.Checkpoints
 	t        testing.TB
 	backend  *hosttest.Backend
+	mu       sync.Mutex // guards settings
 	settings config.History
 	alice    agents.Agent
 }
 
-func newWorld(t testing.TB) *world { return newWorldIn(t, config.Home(filepath.Join(t.TempDir(), "home"))) }
+func newWorld(t testing.TB) *world {
+	return newWorldIn(t, config.Home(filepath.Join(t.TempDir(), "home")))
+}
 
 func newWorldIn(t testing.TB, dir config.Home) *world {
 	w := &world{t: t, backend: &hosttest.Backend{}, settings: config.Defaults().History}
@@ -40,7 +44,6 @@ func newWorldIn(t testing.TB, dir config.Home) *world {
 	t.Cleanup(func() { w.must(w.Home.Close()) })
 	w.alice = w.create("alice")
 	w.open()
-	t.Cleanup(func() { w.Checkpoints.Close() })
 	return w
 }
 
@@ -57,9 +60,23 @@ func (w *world) open() {
 	kept, err := checkpoints.OpenStore(w.Dir, w.settings)
 	w.must(err)
 	w.Checkpoints, err = checkpoints.Open(w.t.Context(), checkpoints.Options{
-		DB: w.DB, History: kept, Agents: w.Agents, Settings: func() config.History { return w.settings }, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+		DB: w.DB, History: kept, Agents: w.Agents, Settings: w.get, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	})
 	w.must(err)
+	w.t.Cleanup(w.Checkpoints.Close) // of each, also after w has another
+}
+
+// set changes the settings, which background work may read.
+func (w *world) set(change func(*config.History)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.settings)
+}
+
+func (w *world) get() config.History {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settings
 }
 
 func (w *world) must(err error) {
@@ -328,7 +345,7 @@ func TestPrune(t *testing.T) {
 	w := newWorld(t)
 	random := rand.NewChaCha8([32]byte{1})
 	block := make([]byte, 1<<20)
-	w.settings.MaxMB = 16
+	w.set(func(h *config.History) { h.MaxMB = 16 })
 	for i := range 30 {
 		_, _ = random.Read(block)
 		w.call("big="+string(block), fmt.Sprintf("small%d=x", i%3))
@@ -349,7 +366,7 @@ func TestPrune(t *testing.T) {
 // A home that cannot be kept does not keep calls from running.
 func TestWithoutRoom(t *testing.T) {
 	w := newWorld(t)
-	w.settings.MaxMB = 1
+	w.set(func(h *config.History) { h.MaxMB = 1 })
 	w.open()
 	block := make([]byte, 2<<20)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(block)
@@ -365,7 +382,7 @@ func TestWithoutRoom(t *testing.T) {
 	}
 	_, err = w.undo(checkpoints.Request{Call: 1})
 	wantFault(t, err, fault.Unavailable, "history.maxMB")
-	w.settings.Enabled = false
+	w.set(func(h *config.History) { h.Enabled = false })
 	if r := w.Begin(t.Context(), w.alice, "exec", ""); r.Warning != "" {
 		t.Error(r.Warning)
 	}
