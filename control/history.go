@@ -34,8 +34,11 @@ type historyService struct{ service }
 func (s service) undoable(ctx context.Context, agent agents.Agent, tool, summary string, do func() error) (warning string, err error) {
 	clean := s.secretsOf(ctx, agent.Name).Scrubber()
 	call := s.Checkpoints.Begin(ctx, agent, tool, checkpoints.Summary(clean.Text(summary)))
-	defer func() { call.End(string(audit.OutcomeOf(err))) }() // also if it panics
-	return call.Warning, do()
+	defer func() { // also if it panics
+		call.End(string(audit.OutcomeOf(err)))
+		warning = call.Warning
+	}()
+	return "", do()
 }
 
 // toolSummary describes the arguments of a tool: the one that says most, or all. It is not JSON, in

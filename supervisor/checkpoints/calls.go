@@ -14,8 +14,11 @@ import (
 type Running struct {
 	of   *Checkpoints // nil without history
 	call Call
-	// Warning says that the call cannot be undone. It may be empty.
+	// Warning says that the call cannot be undone. It may be empty, and is complete after End.
 	Warning string
+
+	written chan struct{} // closed when the row is written, or failed
+	failed  error
 }
 
 // maxSummary is how many characters of a call are shown.
@@ -29,41 +32,56 @@ func (c *Checkpoints) Begin(ctx context.Context, agent agents.Agent, tool, summa
 	if !c.Settings().Enabled {
 		return &Running{}
 	}
-	r := &Running{of: c, call: Call{Agent: agent.ID, Began: time.Now(), Tool: tool, Summary: summary}}
+	r := &Running{of: c, call: Call{Agent: agent.ID, Began: time.Now(), Tool: tool, Summary: summary}, written: make(chan struct{})}
 	limited, cancel := context.WithTimeout(ctx, beforeLimit)
 	defer cancel()
-	if err := c.begin(limited, agent, &r.call); err != nil {
-		r.Warning = "there is no checkpoint of the home folder, so this call cannot be undone"
-		c.Log.Warn("a call has no checkpoint", "agent", agent.Name, "tool", tool, "error", err)
+	if err := c.begin(limited, agent, r); err != nil {
+		r.lacks(err)
 	}
 	return r
 }
 
-// begin makes the checkpoints before a call and writes its row, if possible also without them.
-func (c *Checkpoints) begin(ctx context.Context, agent agents.Agent, call *Call) error {
+// lacks notes that the call cannot be undone.
+func (r *Running) lacks(err error) {
+	r.Warning = "there is no checkpoint of the home folder, so this call cannot be undone"
+	r.of.Log.Warn("a call has no checkpoint", "agent", r.call.Agent, "tool", r.call.Tool, "error", err)
+}
+
+// begin makes the checkpoints before a call. Its row is written while it runs, also without them.
+func (c *Checkpoints) begin(ctx context.Context, agent agents.Agent, r *Running) error {
 	give, err := c.take(ctx, agent.ID)
 	if err != nil {
+		close(r.written)
 		return err
 	}
-	defer give()
 	c.referring.RLock()
-	defer c.referring.RUnlock()
 	now, missing := c.snapshot(ctx, agent)
-	if call.before = now; missing != nil {
-		call.Trouble = "no checkpoint before it: " + missing.Error()
+	if r.call.before = now; missing != nil {
+		r.call.Trouble = "no checkpoint before it: " + missing.Error()
 	}
-	if err := c.settled(context.WithoutCancel(ctx), agent.ID, now, missing, call); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.states[agent.ID].running[call.Number] = call.Tool
+	ctx = context.WithoutCancel(ctx)
+	go func() { // End waits for it
+		defer close(r.written)
+		defer give()
+		defer c.referring.RUnlock()
+		if r.failed = c.settled(ctx, agent.ID, now, missing, &r.call); r.failed == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.states[agent.ID].running[r.call.Number] = r.call.Tool
+		}
+	}()
 	return missing
 }
 
 // End ends a call. Its outcome is a fault.Kind, or "ok".
 func (r *Running) End(outcome string) {
-	if r.of == nil || r.call.Number == 0 {
+	if r.of == nil {
+		return
+	}
+	if <-r.written; r.failed != nil {
+		r.lacks(r.failed)
+	}
+	if r.call.Number == 0 {
 		return
 	}
 	c, call := r.of, r.call
@@ -149,6 +167,15 @@ func (c *Checkpoints) settled(ctx context.Context, id config.AgentID, now trees,
 		}
 		call.Changed = call.before != nil && (now == nil || c.differ(ctx, call.before, now))
 		list = append(list, &call)
+	}
+	if s.last == nil && !busy { // this daemon has just begun, or had no checkpoint
+		last, err := c.rows.list(ctx, id, 1, "after != ''")
+		if err != nil {
+			return err
+		}
+		if len(last) > 0 {
+			s.last = last[0].after
+		}
 	}
 	if len(ended) == 0 && !busy && s.last != nil && now != nil && c.differ(ctx, s.last, now) {
 		moment := time.Now()

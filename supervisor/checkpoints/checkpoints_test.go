@@ -303,6 +303,10 @@ func TestKilled(t *testing.T) {
 	w.call("a=1")
 	w.Begin(t.Context(), w.alice, "exec", "")
 	w.write("a=2")
+	timetest.Eventually(t, "its row is written", func() bool {
+		n, err := w.DB.Exec(t.Context(), "test", "UPDATE history SET tool = tool WHERE call = 2")
+		return err == nil && n == 1
+	})
 	w.open()
 	w.wantCalls("2 exec +0~1-0 +1-1 interrupted", "1 exec +1~0-0 +1-0 ok")
 	_, err := w.undo(checkpoints.Request{})
