@@ -18,6 +18,9 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
+// removing defines what removes a file, a link or an empty folder, if there is one: not every rm has -d.
+const removing = `gone() { if [ -e "$1" ] || [ -L "$1" ]; then rm -f -- "$1" 2>/dev/null || rmdir -- "$1"; fi; }; `
+
 // maxScriptOutput bounds the errors of a script in a room.
 const maxScriptOutput = 4 << 10
 
@@ -61,12 +64,12 @@ var _ review.View = view{}
 
 // WriteFile implements review.View. The file is replaced by name, so that no link is followed.
 func (v view) WriteFile(ctx context.Context, file string, mode fs.FileMode, content io.Reader) error {
-	return v.run(ctx, content, `[ ! -L "$1" ] && [ ! -d "$1" ] || rm -d -- "$1"; mkdir -p -- "${1%/*}" && cat >"$1.osaurus$$" && chmod "$2" -- "$1.osaurus$$" && mv -f -- "$1.osaurus$$" "$1"`, file, octal(mode))
+	return v.run(ctx, content, `if [ -L "$1" ] || [ -d "$1" ]; then gone "$1"; fi; mkdir -p -- "${1%/*}" && cat >"$1.osaurus$$" && chmod "$2" -- "$1.osaurus$$" && mv -f -- "$1.osaurus$$" "$1"`, file, octal(mode))
 }
 
 // Symlink implements review.View.
 func (v view) Symlink(ctx context.Context, target, file string) error {
-	return v.run(ctx, nil, `rm -df -- "$1"; mkdir -p -- "${1%/*}" && ln -s -- "$2" "$1"`, file, target)
+	return v.run(ctx, nil, `gone "$1"; mkdir -p -- "${1%/*}" && ln -s -- "$2" "$1"`, file, target)
 }
 
 // Mkdir implements review.View.
@@ -81,14 +84,14 @@ func (v view) Chmod(ctx context.Context, file string, mode fs.FileMode) error {
 
 // Remove implements review.View.
 func (v view) Remove(ctx context.Context, file string) error {
-	return v.run(ctx, nil, `[ ! -e "$1" ] && [ ! -L "$1" ] || rm -df -- "$1"`, file)
+	return v.run(ctx, nil, `gone "$1"`, file)
 }
 
 // run runs a script in the room, whose first parameter is the path of a file in the mount.
 func (v view) run(ctx context.Context, stdin io.Reader, script, file string, args ...string) error {
 	var output bytes.Buffer
 	exit, err := engine.Run(ctx, v.room, engine.Command{
-		Args:  append([]string{"/bin/sh", "-c", script, "sh", path.Join(v.at, file)}, args...),
+		Args:  append([]string{"/bin/sh", "-c", removing + script, "sh", path.Join(v.at, file)}, args...),
 		Stdin: stdin, Stdout: &output, Stderr: &output, MaxOutput: maxScriptOutput,
 	})
 	if err == nil && exit.Code != 0 {
