@@ -131,9 +131,9 @@ func (s *scan) accept(ctx context.Context, j *journal, i int, c chosen) (placed 
 	case c.hunks != nil && c.Merged:
 		return true, nil // both sides still have the old base in common
 	case c.Merged: // the agent's version is no change any more
-		return true, s.remember(ctx, c.Path, c.upper, func() (io.ReadCloser, error) { return s.review.Upper.Open(ctx, c.Path) })
+		return true, s.remember(ctx, c.Path, c.upper, true)
 	}
-	return true, s.remember(ctx, c.Path, want, func() (io.ReadCloser, error) { return s.openReal(c.Path) })
+	return true, s.remember(ctx, c.Path, want, false)
 }
 
 // put makes one path what is wanted, if it still is what was seen.
@@ -141,10 +141,7 @@ func (s *scan) put(ctx context.Context, j *journal, i int, dir *os.Root, c chose
 	name, temp, ready := path.Base(c.Path), j.temp(i), j.ready(i)
 	check := func() error {
 		info, err := dir.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			info, err = nil, nil
-		}
-		if err == nil && !unchanged(info, c.real.info) {
+		if err = present(err); err == nil && !unchanged(info, c.real.info) {
 			err = errChanged
 		}
 		return err
@@ -223,29 +220,24 @@ func (s *scan) chmod(name string, mode fs.FileMode) error {
 	return dir.Chmod(".", mode)
 }
 
-// remember notes what the agent and the real folder now have in common.
-func (s *scan) remember(ctx context.Context, name string, v Version, open func() (io.ReadCloser, error)) error {
+// remember notes what the agent and the real folder now have in common: the agent's version or the
+// real one.
+func (s *scan) remember(ctx context.Context, name string, v Version, agents bool) error {
 	if v.Kind != File {
 		return s.review.Bases.Remember(ctx, name, v, nil)
 	}
-	f, err := open()
+	var f io.ReadCloser
+	var err error
+	if agents {
+		f, err = s.review.Upper.Open(ctx, name)
+	} else {
+		f, err = s.real.open(name, nil)
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	return s.review.Bases.Remember(ctx, name, v, f)
-}
-
-func (s *scan) openReal(name string) (io.ReadCloser, error) {
-	now := &realFolder{root: s.review.Real}
-	seen, err := now.look(name)
-	if err != nil {
-		return nil, err
-	}
-	if seen.Kind != File {
-		return nil, errChanged
-	}
-	return now.open(name, seen.info)
 }
 
 // reach is where tests stop.

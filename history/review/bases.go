@@ -3,7 +3,6 @@ package review
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 
 	"osaurus-sandbox/internal/fault"
@@ -34,7 +33,7 @@ func (r *Review) RecordBases(ctx context.Context) error {
 			continue
 		}
 		if seen, err = s.real.read(path); err == nil {
-			err = s.remember(ctx, path, seen.Version, func() (io.ReadCloser, error) { return s.openReal(path) })
+			err = s.remember(ctx, path, seen.Version, false)
 		}
 		if err != nil && failed == nil {
 			failed = fault.Wrap("remember base", path, err)

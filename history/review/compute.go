@@ -39,11 +39,7 @@ func (r *Review) scan(ctx context.Context) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	real, err := newReal(r.Real)
-	if err != nil {
-		return nil, err
-	}
-	s := &scan{listing: list, review: r, real: real, marks: newMarks()}
+	s := &scan{listing: list, review: r, real: newReal(r.Real), marks: newMarks()}
 	s.ignore = &ignorer{read: func(path string) string { return s.ignoreFile(ctx, path) }, rules: map[string][]rule{}, known: map[string]bool{}}
 	return s, s.expand()
 }

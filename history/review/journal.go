@@ -41,7 +41,7 @@ func (r *Review) begin(list []chosen) (*journal, error) {
 }
 
 func (r *Review) finish() error {
-	if err := os.Remove(r.Journal); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := present(os.Remove(r.Journal)); err != nil {
 		return fault.Wrap("remove journal", r.Journal, err)
 	}
 	return nil
@@ -77,23 +77,19 @@ func (r *Review) resume() error {
 
 func (r *Review) settle(j *journal, i int, name string) error {
 	dir, err := nofollow.Folder(r.Real, parent(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was made there
-	}
 	if err != nil {
-		return err
+		return present(err) // nothing was made there
 	}
 	defer dir.Close()
-	err = dir.Remove(j.temp(i))
 	if _, missing := dir.Lstat(path.Base(name)); errors.Is(missing, fs.ErrNotExist) {
-		err = errors.Join(present(err), dir.Rename(j.ready(i), path.Base(name)))
+		err = dir.Rename(j.ready(i), path.Base(name))
 	} else {
-		err = errors.Join(present(err), present(dir.Remove(j.ready(i))))
+		err = dir.Remove(j.ready(i))
 	}
-	return present(err)
+	return errors.Join(present(err), present(dir.Remove(j.temp(i))))
 }
 
-// present is the error unless it is that there is nothing.
+// present returns an error, but nil if it says that there is no file.
 func present(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

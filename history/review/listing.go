@@ -16,8 +16,7 @@ const (
 	maxEntries  = 200_000        // a large node_modules has 100,000
 	maxNames    = 64 << 20       // bytes of all paths and targets: memory
 	maxPath     = 4096           // PATH_MAX of Linux
-	maxName     = 255            // NAME_MAX of Linux
-	maxDepth    = 256            // each level costs a descriptor while it is opened
+	maxDepth    = 256            // each level is looked up for each path in it
 	maxFileSize = int64(1) << 50 // more than a data disk holds
 )
 
@@ -40,31 +39,18 @@ func (r *Review) list(ctx context.Context) (*listing, error) {
 	return l, l.nested()
 }
 
-// add takes one entry that names a path inside of the folder.
+// add takes an entry if its path names a file in the folder.
 func (l *listing) add(e Entry) error {
-	refuse := func(why string) error {
-		return fault.Newf(fault.Rejected, "list changes", "", "%.200q %s", e.Path, why).Advise("Unmount the folder and mount it again: its changes cannot be read.")
-	}
-	parts := strings.Split(e.Path, "/")
 	l.names += len(e.Path) + len(e.Target)
-	switch {
-	case len(l.entries) >= maxEntries || l.names > maxNames:
+	if len(l.entries) >= maxEntries || l.names > maxNames {
 		return fault.Newf(fault.Rejected, "list changes", "", "there are more than %d", maxEntries).Advise("Let the agent delete what it does not need, or reject it by path.")
-	case len(e.Path) > maxPath || len(parts) > maxDepth || len(e.Target) > maxPath:
-		return refuse("is too long")
-	case strings.ContainsRune(e.Path+e.Target, 0):
-		return refuse("has a zero byte")
-	case slices.ContainsFunc(parts, func(p string) bool { return p == "" || p == "." || p == ".." || len(p) > maxName }):
-		return refuse("is no path in the folder")
-	case e.Size < 0 || e.Size > maxFileSize:
-		return refuse("has an impossible size")
-	case (e.Kind == Symlink) != (e.Target != ""):
-		return refuse("is half a symlink")
-	case !slices.Contains([]Kind{File, Folder, Symlink, Other, Whiteout, Opaque}, e.Kind):
-		return refuse("has an unknown kind")
 	}
-	if _, twice := l.entries[e.Path]; twice {
-		return refuse("is listed twice")
+	_, twice := l.entries[e.Path]
+	switch {
+	case twice, len(e.Path) > maxPath, len(e.Target) > maxPath, strings.Count(e.Path, "/") >= maxDepth, strings.Contains(e.Path+e.Target, "\x00"),
+		e.Path == ".", !fs.ValidPath(strings.ToValidUTF8(e.Path, "?")), e.Size < 0, e.Size > maxFileSize,
+		(e.Kind == Symlink) != (e.Target != ""), !slices.Contains([]Kind{File, Folder, Symlink, Other, Whiteout, Opaque}, e.Kind):
+		return malformed(e.Path)
 	}
 	e.Mode &= fs.ModePerm
 	l.entries[e.Path] = e
@@ -76,11 +62,15 @@ func (l *listing) nested() error {
 	for path := range l.entries {
 		for dir := parent(path); dir != "."; dir = parent(dir) {
 			if e, ok := l.entries[dir]; ok && e.Kind != Folder && e.Kind != Opaque {
-				return fault.Newf(fault.Rejected, "list changes", "", "%.200q is in a %s", path, e.Kind).Advise("Unmount the folder and mount it again: its changes cannot be read.")
+				return malformed(path)
 			}
 		}
 	}
 	return nil
+}
+
+func malformed(path string) error {
+	return fault.Newf(fault.Rejected, "list changes", "", "the entry %.200q is malformed", path).Advise("Unmount the folder and mount it again: its changes cannot be read.")
 }
 
 // expand adds a whiteout for all that an entry hides in the real folder: everything below
@@ -104,7 +94,7 @@ func (s *scan) hide(dir string, by Entry) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for name := range names {
 		path := dir + "/" + name
 		e, listed := s.entries[path]
 		if !listed {

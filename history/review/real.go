@@ -2,14 +2,13 @@ package review
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"osaurus-sandbox/internal/fault"
@@ -27,52 +26,34 @@ var (
 // realFolder reads the real folder, never through a link.
 type realFolder struct {
 	root *os.Root
-	// names of folders, by path, where the file system ignores case. Else it is nil.
-	exact map[string][]string
+	// listed has the names in folders, by path. A file system that ignores case finds files by other
+	// names too.
+	listed map[string]map[string]bool
 }
 
-// newReal finds out whether the file system ignores case.
-func newReal(root *os.Root) (*realFolder, error) {
-	r := &realFolder{root: root}
-	names, err := r.names(".")
-	for _, name := range names {
-		for _, other := range []string{strings.ToUpper(name), strings.ToLower(name)} {
-			one, err1 := root.Lstat(name)
-			two, err2 := root.Lstat(other)
-			if err1 == nil && err2 == nil && os.SameFile(one, two) && !slices.Contains(names, other) {
-				r.exact = map[string][]string{}
-				return r, nil
-			}
-		}
-	}
-	return r, err
+func newReal(root *os.Root) *realFolder {
+	return &realFolder{root, map[string]map[string]bool{}}
 }
 
-// names lists a folder, or nothing if it is none.
-func (r *realFolder) names(dir string) ([]string, error) {
-	if names, ok := r.exact[dir]; ok {
+// names lists a folder, or nothing if it is not one.
+func (r *realFolder) names(dir string) (map[string]bool, error) {
+	if names, ok := r.listed[dir]; ok {
 		return names, nil
 	}
+	names := map[string]bool{}
 	at, err := nofollow.Folder(r.root, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err == nil {
+		defer at.Close()
+		var list []fs.DirEntry
+		list, err = fs.ReadDir(at.FS(), ".")
+		for _, e := range list {
+			names[e.Name()] = true
+		}
 	}
-	if err != nil {
+	if err = present(err); err != nil {
 		return nil, fault.Wrap("list folder", dir, err)
 	}
-	defer at.Close()
-	d, err := at.Open(".")
-	if err != nil {
-		return nil, fault.Wrap("list folder", dir, err)
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil, fault.Wrap("list folder", dir, err)
-	}
-	if r.exact != nil {
-		r.exact[dir] = names
-	}
+	r.listed[dir] = names
 	return names, nil
 }
 
@@ -85,26 +66,20 @@ type sighting struct {
 
 // look returns what a path is, without its content.
 func (r *realFolder) look(name string) (sighting, error) {
-	dir, err := nofollow.Folder(r.root, parent(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return sighting{}, nil
+	for at := name; at != "."; at = parent(at) {
+		names, err := r.names(parent(at))
+		if err != nil || !names[path.Base(at)] {
+			return sighting{}, err
+		}
 	}
+	dir, err := nofollow.Folder(r.root, parent(name))
 	if err != nil {
-		return sighting{}, fault.Wrap("look at file", name, err)
+		return sighting{}, present(err)
 	}
 	defer dir.Close()
 	info, err := dir.Lstat(path.Base(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return sighting{}, nil
-	}
 	if err != nil {
-		return sighting{}, fault.Wrap("look at file", name, err)
-	}
-	for at := name; r.exact != nil && at != "."; at = parent(at) {
-		names, err := r.names(parent(at))
-		if err != nil || !slices.Contains(names, path.Base(at)) {
-			return sighting{}, err
-		}
+		return sighting{}, present(err)
 	}
 	v := Version{Kind: Other}
 	switch mode := info.Mode(); {
@@ -115,7 +90,7 @@ func (r *realFolder) look(name string) (sighting, error) {
 	case mode&fs.ModeSymlink != 0:
 		v.Kind = Symlink
 		if v.Target, err = dir.Readlink(path.Base(name)); err != nil {
-			return sighting{}, fault.Wrap("look at file", name, err)
+			return sighting{}, err
 		}
 	}
 	return sighting{Version: v, info: info}, nil
@@ -129,22 +104,25 @@ func (r *realFolder) read(name string) (sighting, error) {
 	}
 	f, err := r.open(name, seen.info)
 	if err != nil {
-		return sighting{}, fault.Wrap("read file", name, err)
+		return sighting{}, err
 	}
 	defer f.Close()
-	if seen.Digest, seen.text, err = digest(f, seen.Size); err != nil {
-		return sighting{}, fault.Wrap("read file", name, err)
-	}
-	return seen, nil
+	seen.Digest, seen.text, err = digest(f, seen.Size)
+	return seen, err
 }
 
-// open opens a file that was seen.
+// open opens a file that was seen, or whatever file is there now if seen is nil.
 func (r *realFolder) open(name string, seen fs.FileInfo) (*os.File, error) {
 	dir, err := nofollow.Folder(r.root, parent(name))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
+	if seen == nil {
+		if seen, err = dir.Lstat(path.Base(name)); err != nil || !seen.Mode().IsRegular() {
+			return nil, cmp.Or(err, errChanged)
+		}
+	}
 	return nofollow.File(dir, path.Base(name), seen)
 }
 

@@ -59,7 +59,7 @@ func (s *scan) reject(ctx context.Context, c chosen) error {
 	if err != nil || want.Kind == Nothing {
 		return err
 	}
-	return s.remember(ctx, c.Path, want, func() (io.ReadCloser, error) { return s.openReal(c.Path) })
+	return s.remember(ctx, c.Path, want, false)
 }
 
 // restore writes the real content to the view, or the agent's without some hunks.
