@@ -164,7 +164,7 @@ func (e *editor) edit() {
 
 // TestAgainstModel edits, records, restores, resumes and prunes at random.
 func TestAgainstModel(t *testing.T) {
-	for range 6 {
+	for range 3 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { againstModel(t, seed) })
 	}

@@ -18,6 +18,15 @@ import (
 	"time"
 )
 
+// TestMain keeps the folders of tests in memory where it can: on a disk, syncing takes most of the time.
+func TestMain(m *testing.M) {
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err == nil && info.IsDir() && os.Getenv("TMPDIR") == "" {
+		os.Setenv("TMPDIR", memory)
+	}
+	os.Exit(m.Run())
+}
+
 // world is a real folder, and a room whose overlay over it is made in memory.
 type world struct {
 	*Review
