@@ -102,19 +102,17 @@ func (c *chosen) part(with bool) []byte {
 	return []byte(diff.Select(string(c.real.text), string(c.text), func(i int) bool { return c.hunks[i] == with }))
 }
 
-// inOrder sorts so that folders are empty when they go, and there when they are filled.
-// Gone tells what will have nothing, or no folder, any more.
+// inOrder puts first what will be gone or no folder any more, from the bottom up, so that folders are
+// empty when they are removed. The list is sorted by path.
 func inOrder(list []chosen, gone func(chosen) bool) []chosen {
-	slices.SortStableFunc(list, func(a, b chosen) int {
-		if x, y := gone(a), gone(b); x != y {
-			if x {
-				return -1
-			}
-			return 1
-		} else if x {
-			return strings.Compare(b.Path, a.Path)
+	var first, rest []chosen
+	for _, c := range list {
+		if gone(c) {
+			first = append(first, c)
+		} else {
+			rest = append(rest, c)
 		}
-		return strings.Compare(a.Path, b.Path)
-	})
-	return list
+	}
+	slices.Reverse(first)
+	return append(first, rest...)
 }

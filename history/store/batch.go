@@ -162,7 +162,7 @@ func (b *Batch) putChunk(ctx context.Context, f *os.File, off, n int64) (d Diges
 		return d, 0, failed(err)
 	}
 	defer tmp.Close()
-	err = clone.Range(ctx, tmp, 0, f, off, n)
+	err = clone.Range(ctx, tmp, 0, f, off, n, nil)
 	if info, statErr := tmp.Stat(); err == nil && statErr == nil && info.Size() > n { // the file grew
 		err = tmp.Truncate(n)
 	}

@@ -116,7 +116,7 @@ func (s *Store) writeChunk(ctx context.Context, dst *os.File, at, n int64, d Dig
 		return unreadable(d, err)
 	}
 	defer f.Close()
-	if err := clone.Range(ctx, dst, at, f, 0, n); err != nil {
+	if err := clone.Range(ctx, dst, at, f, 0, n, nil); err != nil {
 		return fault.Wrap("write file", dst.Name(), err)
 	}
 	hash := sha256.New()

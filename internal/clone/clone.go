@@ -4,7 +4,6 @@ package clone
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -68,39 +67,10 @@ func File(ctx context.Context, from *os.File, to *os.Root, name string, count Co
 	if err != nil {
 		return err
 	}
-	list, err := Extents(from, info.Size())
-	if err != nil {
+	if err := Range(ctx, f, 0, from, 0, info.Size(), count); err != nil {
 		return err
-	}
-	for _, e := range list {
-		if err := extent(ctx, from, f, e, count); err != nil {
-			return err
-		}
 	}
 	return f.Truncate(info.Size())
-}
-
-func extent(ctx context.Context, from, to *os.File, e Extent, count Count) error {
-	if _, err := to.Seek(e.Offset, io.SeekStart); err != nil {
-		return err
-	}
-	if _, err := from.Seek(e.Offset, io.SeekStart); err != nil {
-		return err
-	}
-	for left := e.Length; left > 0; {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		n, err := io.Copy(to, io.LimitReader(from, min(left, piece)))
-		if count != nil {
-			count(n)
-		}
-		if err != nil || n == 0 { // it became shorter
-			return err
-		}
-		left -= n
-	}
-	return nil
 }
 
 // Free returns the free bytes of the disk that a folder is on, for a user without privileges.

@@ -11,7 +11,7 @@ import (
 
 // Range copies n bytes of src from off to dst at a position that is dst's end. It shares blocks
 // where the file system can; otherwise, it copies what is not a hole. It copies less if src ends before.
-func Range(ctx context.Context, dst *os.File, at int64, src *os.File, off, n int64) error {
+func Range(ctx context.Context, dst *os.File, at int64, src *os.File, off, n int64, count Count) error {
 	info, err := src.Stat()
 	if err != nil {
 		return err
@@ -38,10 +38,14 @@ func Range(ctx context.Context, dst *os.File, at int64, src *os.File, off, n int
 		if _, err := dst.Seek(at+data-off, io.SeekStart); err != nil {
 			return err
 		}
-		if _, err := io.CopyN(dst, src, hole-data); err != nil {
-			if err == io.EOF { // src was cut meanwhile
-				return nil
-			}
+		copied, err := io.CopyN(dst, src, hole-data)
+		if count != nil {
+			count(copied)
+		}
+		if err == io.EOF { // src was cut meanwhile
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		done = hole - off
