@@ -50,13 +50,13 @@ type History struct {
 	keys    queue.Queues[string]
 }
 
-// Checkpoint is a folder at one time. Counts are of what was looked at.
+// Checkpoint is the state of a folder at one time. The counts cover what was looked at.
 type Checkpoint struct {
 	Tree  Digest
 	Files int   // of every kind, without folders
 	Bytes int64 // sizes of the files that are kept
 	Read  int   // files whose content was read; the others were unchanged
-	// Notes are files that are not in the checkpoint as they were, at most maxNotes.
+	// Notes are at most maxNotes files that the checkpoint does not have as they were.
 	Notes []Note
 }
 
@@ -72,14 +72,14 @@ func Open(dir string, options Options) (*History, error) {
 	return &History{dir: dir, store: s, options: options}, err
 }
 
-// head is what is known of a key's last checkpoint.
+// head describes the last checkpoint of a key.
 type head struct {
 	Key     string
 	Tree    Digest
 	Scanned time.Time // when the scan of the whole folder began
 }
 
-// Names of files of a key, below the store's folder.
+// Folders for files of keys, in the folder of the store.
 const (
 	heads    = "heads"
 	journals = "journals"
@@ -110,7 +110,7 @@ func (h *History) drop(kind, key string) error {
 	return nil
 }
 
-// each calls f with the files of all keys that are valid.
+// each calls f with each valid file of all keys.
 func each[T any](h *History, kind string, f func(T) error) error {
 	paths, err := filepath.Glob(filepath.Join(h.dir, kind, "*"))
 	for _, path := range paths {
@@ -124,13 +124,13 @@ func each[T any](h *History, kind string, f func(T) error) error {
 	return err
 }
 
-// Checkpoint records the folder root under a key, which names the folder from one time to the
-// next ("home/alice"). What has the same size, times and inode as in the key's last checkpoint is not
-// read again. An unchanged folder has the same Tree as before. With paths, only these files and
-// folders are looked at, and the rest is as in the last checkpoint of the key, or not in the tree.
+// Checkpoint records a folder under a key, such as "home/alice", that names the folder each time. It does
+// not read files again that have the same size, times and inode as in the key's last checkpoint. An
+// unchanged folder has the same Tree as before. With paths, it looks at these files and folders only, and
+// takes the rest from the last checkpoint of the key, if there is one.
 //
-// It follows no links. Files that change meanwhile are read twice, then noted: their content may be of
-// several times.
+// It follows no links. It reads files that change meanwhile twice, then notes them: their content may be
+// a mixture of versions.
 func (h *History) Checkpoint(ctx context.Context, key string, root *os.Root, paths ...string) (Checkpoint, error) {
 	give, err := h.keys.Take(ctx, key, nil)
 	if err != nil {
@@ -227,10 +227,10 @@ func (h *History) Content(e Entry) (io.ReadCloser, error) {
 // Used returns the bytes of all objects.
 func (h *History) Used() (int64, error) { return h.store.Used() }
 
-// Prune deletes what only other trees than those of keep hold, and returns the number of objects and
-// bytes. It keeps the last checkpoint of each key and pending restores as well. Checkpoints may be made
-// meanwhile. What they hold stays, until they have returned and keep is called again: keep should wait for
-// callers who have not yet noted a checkpoint's tree.
+// Prune deletes the objects that the trees of keep do not need, and returns their number and bytes. It
+// also keeps the last checkpoint of each key and pending restores. Checkpoints may be made meanwhile, and
+// their objects stay until the next Prune. So keep should wait for callers that have made a checkpoint
+// and have not yet noted its tree.
 func (h *History) Prune(ctx context.Context, keep func() ([]Digest, error)) (objects int, bytes int64, err error) {
 	return h.store.Sweep(ctx, func(used map[Digest]bool) error {
 		trees, err := keep()
@@ -253,8 +253,8 @@ func (h *History) Prune(ctx context.Context, keep func() ([]Digest, error)) (obj
 	})
 }
 
-// mark adds all objects of a tree to used. It passes over damaged ones, which nobody can restore.
-// A tree's bytes may also be an agent's file, so trees are remembered apart, in seen.
+// mark adds all objects of a tree to used, except damaged ones: nobody can restore them. An agent's file
+// may have the bytes of a tree, so seen remembers which objects were marked as trees.
 func (h *History) mark(ctx context.Context, tree Digest, used, seen map[Digest]bool) error {
 	if seen[tree] {
 		return nil

@@ -48,10 +48,10 @@ func (j *journal) paths() (paths []string) {
 	return paths
 }
 
-// Restore brings a folder, or only paths in it, to a tree. It changes only files that differ, each
-// atomically, and follows no links. Files that no checkpoint keeps are left alone, as are those that
-// somebody changes meanwhile. If it fails, it goes back to what was before. If the process is killed, or
-// going back fails, the restore is Pending.
+// Restore brings a folder, or only some paths in it, to a tree. It changes only files that differ, each
+// atomically, and follows no links. It leaves alone what no checkpoint keeps and what somebody changes
+// meanwhile. If it fails, it goes back to the state before. If the process is killed, or going back fails,
+// the restore is Pending.
 func (h *History) Restore(ctx context.Context, key string, root *os.Root, to Digest, paths []string, report progress.Func) (Restored, error) {
 	give, err := h.keys.Take(ctx, key, nil)
 	if err != nil {
@@ -193,8 +193,8 @@ func (r *restorer) done(path string, x, y Entry) {
 	}
 }
 
-// ready reports whether x is there, to become y. When it goes back, any other file may be there too, or y
-// itself, which stays. Otherwise, the error is ErrReplaced.
+// ready reports whether x is there and must become y. Going back, another file may be there, or already y.
+// Otherwise, it fails with ErrReplaced.
 func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
 	info, err := dir.Lstat(cmp.Or(x.Name, y.Name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -209,7 +209,7 @@ func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
 	return false, nofollow.ErrReplaced
 }
 
-// is reports whether a file is the one of an entry.
+// is reports whether a file is the one that an entry describes.
 func is(dir *os.Root, info fs.FileInfo, e Entry) bool {
 	if info == nil || e.Kind == 0 {
 		return info == nil && e.Kind == 0

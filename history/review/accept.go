@@ -19,8 +19,8 @@ import (
 const usable fs.FileMode = 0o700
 
 // Accept writes what is selected to the real folder, each file atomically, and remembers it
-// as the base of what the agent changes next. Both versions of what it leaves stay where
-// they are. If it fails, the report still says what was done.
+// as the base of the agent's next changes. It touches neither version of what it leaves. If it fails, the
+// report still says what was done.
 func (r *Review) Accept(ctx context.Context, sel Selection) (*Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,14 +59,14 @@ func (s *scan) refuse(c chosen, sel Selection) string {
 	case c.Conflict != "" && c.hunks != nil:
 		return "a conflict is accepted as a whole or not at all"
 	case c.After.Kind == Other:
-		return "it is no file, folder or link"
+		return "it is not a file, folder or link"
 	case c.After.Kind == Symlink && !sel.OutsideLinks && leadsOut(c.Path, c.After.Target):
 		return "the link leads out of the folder, or into a .git"
 	}
 	return ""
 }
 
-// acceptAll takes one change after the other, and stops when the disk is full.
+// acceptAll accepts one change after the other, and stops when the disk is full.
 func (s *scan) acceptAll(ctx context.Context, j *journal, list []chosen, report *Report) error {
 	modes := map[string]fs.FileMode{}
 	blocked := map[string]bool{} // folders that are not there
@@ -79,7 +79,7 @@ func (s *scan) acceptAll(ctx context.Context, j *journal, list []chosen, report 
 		}
 		if placed {
 			done := Outcome{Path: c.Path, Merged: c.Merged}
-			if err != nil { // it only may be a conflict later
+			if err != nil { // later changes may be conflicts
 				done.Reason = "its base is not remembered: " + err.Error()
 			}
 			report.Done = append(report.Done, done)

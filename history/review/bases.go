@@ -8,9 +8,9 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// RecordBases remembers the real content of what the agent has changed since the last
-// time, where the real file is clearly older than the change, and where there is none.
-// It goes on with the others when one fails. Call it after each tool call: later, a file that was replaced looks younger.
+// RecordBases remembers the real version of what the agent has changed since the last call, if the real
+// file is clearly older than the change or there is none. It returns the first error, after trying the
+// other files. Call it after each tool call: a real file that is edited later is no longer older.
 func (r *Review) RecordBases(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// chosen is a change with what to make of it. Part is false if it is the whole change.
+// chosen is a change, or some hunks of it.
 type chosen struct {
 	*change
 	hunks map[int]bool // by number from 0, or nil for all
 }
 
-// choose looks again, and finds what the selection covers. What it cannot take is in the report.
-// Needed tells of a folder on the way to a pick whether it comes along.
+// choose looks again, and returns the changes that the selection covers. The report has what it cannot
+// take. A folder above a pick comes along if it is needed.
 func (s *scan) choose(ctx context.Context, sel Selection, needed func(*change) bool) ([]chosen, *Report, error) {
 	var names []string
 	ways := map[string]bool{}

@@ -103,7 +103,8 @@ func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
 	return out, nil
 }
 
-// changes examines what the paths cover, and ways. Without paths that is all but what is ignored.
+// changes examines what the paths cover, and the folders in ways. Without paths, it examines everything
+// that is not ignored.
 func (s *scan) changes(ctx context.Context, paths pathSet, ways map[string]bool) ([]*change, *Changes, error) {
 	var list, apart []*change
 	out := &Changes{Changes: []Change{}}
@@ -148,8 +149,8 @@ func (s *scan) changes(ctx context.Context, paths pathSet, ways map[string]bool)
 	return list, out, nil
 }
 
-// named reports whether a path that is accepted only by name is: by one of the paths
-// that is in a .git, or ignored, itself.
+// named reports whether one of the paths names a path in a .git, or an ignored one: it covers the path and
+// is itself in a .git or ignored.
 func (s *scan) named(paths pathSet, name string) bool {
 	git := inGit(name)
 	return slices.ContainsFunc(paths.covering(name), func(p string) bool {
@@ -196,18 +197,18 @@ func findRenames(list []*change) {
 	}
 }
 
-// change is a Change with what it takes to write it. Text is what Accept writes, if that
-// is text; else the upper layer has it.
+// change is a Change with what Accept needs. It writes the text, or the file of the upper layer if that
+// is not text.
 type change struct {
 	Change
 	real  sighting
 	upper Version
 	text  []byte
-	// broken changes could not be examined, and are never taken.
+	// broken changes could not be examined. They are never accepted or rejected.
 	broken bool
 }
 
-// hunks returns none without the texts.
+// hunks returns the difference of the texts, or nothing if a file is not text.
 func (c *change) hunks() []diff.Hunk {
 	if c.Before.Kind == File && c.real.text == nil || c.After.Kind == File && c.text == nil || c.Before.Digest == c.After.Digest {
 		return nil

@@ -43,7 +43,7 @@ func (r *Review) list(ctx context.Context) (*listing, error) {
 func (l *listing) add(e Entry) error {
 	l.names += len(e.Path) + len(e.Target)
 	if len(l.entries) >= maxEntries || l.names > maxNames {
-		return fault.Newf(fault.Rejected, "list changes", "", "there are more than %d", maxEntries).Advise("Let the agent delete what it does not need, or reject it by path.")
+		return fault.Newf(fault.Rejected, "list changes", "", "there are more than %d changed files, or their names are too long", maxEntries).Advise("Let the agent delete what it does not need, or reject it by path.")
 	}
 	_, twice := l.entries[e.Path]
 	switch {

@@ -28,7 +28,7 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 		if c.broken {
 			report.leave(c.Path, c.Conflict)
 		} else if c.Before.Kind == Other {
-			report.leave(c.Path, "it is no file, folder or link")
+			report.leave(c.Path, "it is not a file, folder or link")
 		} else if err := s.reject(ctx, c); err != nil {
 			report.leave(c.Path, err.Error())
 		} else {

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// ChunkSize is how much of a large file is one object: few enough for a list, small enough
+// ChunkSize is the size of the objects of a large file: large enough for a short list, and small enough
 // that a changed byte costs little.
 const ChunkSize = 16 << 20
 

@@ -42,7 +42,7 @@ func matches(a, b []string) [][2]int {
 	middle := limit + 1
 	var trace [][]int32 // what was reached before each edit
 	for d := 0; d <= limit; d++ {
-		trace = append(trace, slices.Clone(reach[middle-d:middle+d+1]))
+		trace = append(trace, slices.Clone(reach[middle-d-1:middle+d+2]))
 		for k := -d; k <= d; k += 2 {
 			at := reach[middle+k-1 : middle+k+2]
 			x := int(at[2])
@@ -71,10 +71,10 @@ func path(trace [][]int32, x, y int) [][2]int {
 		fromX, fromK := 0, 0
 		if d > 0 {
 			fromK = k + 1
-			if right(get(before, d+k-1), get(before, d+k+1), k, d) {
+			if right(before[d+k], before[d+k+2], k, d) {
 				fromK = k - 1
 			}
-			fromX = int(before[d+fromK])
+			fromX = int(before[d+fromK+1])
 		}
 		for x > fromX && y > fromX-fromK {
 			x, y = x-1, y-1
@@ -84,12 +84,4 @@ func path(trace [][]int32, x, y int) [][2]int {
 	}
 	slices.Reverse(pairs)
 	return pairs
-}
-
-// get returns an element, or 0 outside of the slice, where right does not look.
-func get(list []int32, i int) int32 {
-	if i < 0 || i >= len(list) {
-		return 0
-	}
-	return list[i]
 }

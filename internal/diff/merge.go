@@ -11,7 +11,13 @@ func Merge(base, ours, theirs string) (string, bool) {
 	var out strings.Builder
 	at := 0
 	for len(rest[0])+len(rest[1]) > 0 {
-		from, to := next(rest)
+		from := len(origin)
+		for _, list := range rest {
+			if len(list) > 0 {
+				from = min(from, list[0].a0)
+			}
+		}
+		to := from
 		taken := [2][]change{}
 		for grown := true; grown; { // by changes that touch it
 			grown = false
@@ -40,15 +46,6 @@ func Merge(base, ours, theirs string) (string, bool) {
 	}
 	write(&out, "", origin[at:])
 	return out.String(), true
-}
-
-// next returns the lines of the base that the first change of either side replaces.
-func next(rest [2][]change) (from, to int) {
-	first := rest[0]
-	if len(first) == 0 || len(rest[1]) > 0 && rest[1][0].a0 < first[0].a0 {
-		first = rest[1]
-	}
-	return first[0].a0, first[0].a0
 }
 
 // apply returns lines from to to of the base as one side has them.
