@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -19,31 +20,46 @@ import (
 // snapshotService implements the service Snapshots.
 type snapshotService struct{ service }
 
-func agentSnapshotProto(s engine.Snapshot) *controlpb.AgentSnapshot {
-	return &controlpb.AgentSnapshot{Name: s.Name, Made: timestamppb.New(s.Made), Automatic: s.Automatic, Bytes: s.Bytes, Current: s.Current}
-}
-
-// onSnapshot runs do for a snapshot of an agent's room and audits it.
-func onSnapshot[A any](ctx context.Context, s snapshotService, agent, name, action string, do func(agent string, name config.SnapshotName) (A, error)) (answer A, err error) {
-	parsed, err := config.ParseSnapshotName(name)
+// change changes the snapshots of an agent's room and audits it.
+func (s snapshotService) change(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest, action engine.SnapshotAction, audit string) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	name, err := config.ParseSnapshotName(r.Name)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return answeredFor(ctx, s.service, agent, action, name, func(a agents.Agent) (A, error) { return do(string(a.ID), parsed) })
+	return answeredFor(ctx, s.service, r.Agent, audit, r.Name, func(a agents.Agent) (*controlpb.ChangeAgentSnapshotResponse, error) {
+		made, err := s.Agents.ChangeSnapshot(ctx, string(a.ID), action, name, r.Stop, callerOf(ctx).cause())
+		return &controlpb.ChangeAgentSnapshotResponse{Snapshot: made}, err
+	})
 }
 
 // Create freezes what an agent has changed.
-func (s snapshotService) Create(ctx context.Context, r *controlpb.CreateAgentSnapshotRequest) (*controlpb.CreateAgentSnapshotResponse, error) {
-	made, err := onSnapshot(ctx, s, r.Agent, r.Name, "agent.snapshot_create", func(agent string, name config.SnapshotName) (engine.Snapshot, error) {
-		return s.Agents.Snapshot(ctx, agent, name, r.Stop, callerOf(ctx).cause())
-	})
-	return &controlpb.CreateAgentSnapshotResponse{Snapshot: agentSnapshotProto(made)}, err
+func (s snapshotService) Create(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	if strings.HasPrefix(r.Name, engine.AutomaticSnapshot) {
+		return nil, fault.Newf(fault.Rejected, "create snapshot", r.Name, "names of automatic snapshots begin with %s", engine.AutomaticSnapshot).Advise("Choose another name.")
+	}
+	return s.change(ctx, r, engine.CreateSnapshot, "agent.snapshot_create")
 }
 
-// List lists the snapshots of an agent's room.
+// Restore makes what an agent has changed what it was.
+func (s snapshotService) Restore(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	return s.change(ctx, r, engine.RestoreSnapshot, "agent.snapshot_restore")
+}
+
+// Delete deletes a snapshot.
+func (s snapshotService) Delete(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	return s.change(ctx, r, engine.DeleteSnapshot, "agent.snapshot_delete")
+}
+
+// List lists the snapshots of an agent's room. It starts no guest.
 func (s snapshotService) List(ctx context.Context, r *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error) {
-	list, err := s.Agents.Snapshots(ctx, r.Agent)
-	return &controlpb.ListAgentSnapshotsResponse{Snapshots: protos(list, agentSnapshotProto)}, err
+	answer := &controlpb.ListAgentSnapshotsResponse{}
+	return answer, s.Agents.RunningRoom(r.Agent).Snapshots(ctx, func(in engine.Snapshots, agent agents.Agent) error {
+		list, err := in.ListSnapshots(ctx, agent.User)
+		answer.Snapshots = protos(list, func(s engine.Snapshot) *controlpb.AgentSnapshot {
+			return &controlpb.AgentSnapshot{Name: s.Name, Made: timestamppb.New(s.Made)}
+		})
+		return err
+	})
 }
 
 // Diff lists what has changed since a snapshot.
@@ -52,28 +68,11 @@ func (s snapshotService) Diff(ctx context.Context, r *controlpb.DiffAgentSnapsho
 	if err != nil {
 		return nil, err
 	}
-	list, more, err := s.Agents.SnapshotDiff(ctx, r.Agent, name)
-	return &controlpb.DiffAgentSnapshotResponse{Truncated: more, Changes: protos(list, func(c engine.PathChange) *controlpb.AgentSnapshotChange {
-		return &controlpb.AgentSnapshotChange{Path: strings.ToValidUTF8(c.Path, "\uFFFD"), Kind: string(c.Kind)}
-	})}, err
-}
-
-// Restore makes what an agent has changed what it was.
-func (s snapshotService) Restore(ctx context.Context, r *controlpb.RestoreAgentSnapshotRequest) (*controlpb.RestoreAgentSnapshotResponse, error) {
-	return onSnapshot(ctx, s, r.Agent, r.Name, "agent.snapshot_restore", func(agent string, name config.SnapshotName) (*controlpb.RestoreAgentSnapshotResponse, error) {
-		before, err := s.Agents.RestoreSnapshot(ctx, agent, name, r.Stop, callerOf(ctx).cause())
-		answer := &controlpb.RestoreAgentSnapshotResponse{}
-		if before != nil {
-			answer.Before = agentSnapshotProto(*before)
-		}
-		return answer, err
-	})
-}
-
-// Delete deletes a snapshot.
-func (s snapshotService) Delete(ctx context.Context, r *controlpb.DeleteAgentSnapshotRequest) (*controlpb.DeleteAgentSnapshotResponse, error) {
-	return onSnapshot(ctx, s, r.Agent, r.Name, "agent.snapshot_delete", func(agent string, name config.SnapshotName) (*controlpb.DeleteAgentSnapshotResponse, error) {
-		return &controlpb.DeleteAgentSnapshotResponse{}, s.Agents.DeleteSnapshot(ctx, agent, name, callerOf(ctx).cause())
+	answer := &controlpb.DiffAgentSnapshotResponse{}
+	return answer, s.Agents.Room(r.Agent).Snapshots(ctx, func(in engine.Snapshots, agent agents.Agent) error {
+		list, err := in.DiffSnapshot(ctx, agent.User, name)
+		answer.Changes = protos(list, func(c string) string { return strings.ToValidUTF8(c, "\uFFFD") })
+		return err
 	})
 }
 
@@ -84,16 +83,18 @@ func (s agentService) Fork(ctx context.Context, r *controlpb.ForkAgentRequest, s
 		what += " with its secrets"
 	}
 	made, err := answeredFor(ctx, s.service, r.Agent, "agent.fork", strings.TrimSpace(what+" "+assignments(r.Settings)), func(from agents.Agent) (agents.Agent, error) {
-		made, err := s.Agents.Fork(ctx, string(from.ID), agents.New{Name: r.Name, Settings: r.Settings}, r.Stop, func(e progress.Event) {
-			_ = stream.Send(&controlpb.ForkAgentResponse{Copied: uint64(e.Done)}) // the client gets the agent anyway, or has disconnected
-		}, callerOf(ctx).cause())
-		if err != nil || !r.Secrets {
-			return made, err
+		fill := func(from, to agents.Agent) error {
+			return s.Checkpoints.Fork(ctx, from, to, r.Call, func(e progress.Event) {
+				_ = stream.Send(&controlpb.ForkAgentResponse{Copied: uint64(e.Done)}) // the client gets the agent anyway, or has disconnected
+			})
 		}
-		if err := s.copySecrets(ctx, from, made); err != nil {
-			return made, fmt.Errorf("%s is made, but without all secrets: %w", made.Name, err)
+		made, err := s.Agents.Fork(ctx, string(from.ID), agents.New{Name: r.Name, Settings: r.Settings}, r.Stop, fill, callerOf(ctx).cause())
+		if err == nil && r.Secrets {
+			if err = s.copySecrets(ctx, from, made); err != nil {
+				err = fmt.Errorf("%s is made, but without all secrets: %w", made.Name, err)
+			}
 		}
-		return made, nil
+		return made, err
 	})
 	if err != nil {
 		return err

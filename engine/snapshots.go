@@ -10,50 +10,43 @@ import (
 // Snapshots is implemented by engines that can freeze what their rooms have changed outside of the
 // homes. The rooms have been made by EnsureRoom. Calls fail with NotFound if there is no such room or
 // snapshot. With stop they end what runs in the room; otherwise they fail with Rejected if something does
-// that would have to end.
+// that would have to end. Answers come from the guest and must not be trusted.
 type Snapshots interface {
-	// CreateSnapshot makes a snapshot. It fails with Rejected if there is one of that name, or too many.
-	CreateSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName, stop bool) (Snapshot, error)
-	// AutoSnapshot makes a snapshot whose name begins with prefix, unless nothing has changed since the
-	// last one. Only the last few of them are kept.
-	AutoSnapshot(ctx context.Context, user config.LinuxUser, prefix config.SnapshotName) (s Snapshot, made bool, err error)
+	// ChangeSnapshot makes a snapshot, makes the room's root what it was in one, or deletes one. It returns
+	// the name of the snapshot of what the room was that it made, if there was none such.
+	//
+	// Names that begin with AutomaticSnapshot are those of automatic snapshots: they get the time, only the last
+	// few are kept, and none is made if nothing has changed since a snapshot. Restoring makes one.
+	// Otherwise it fails with Rejected if there is a snapshot of the name, or too many.
+	ChangeSnapshot(ctx context.Context, user config.LinuxUser, action SnapshotAction, name config.SnapshotName, stop bool) (made string, err error)
 	// ListSnapshots lists the snapshots, the oldest first.
 	ListSnapshots(ctx context.Context, user config.LinuxUser) ([]Snapshot, error)
-	// DiffSnapshot lists what has changed since a snapshot, by path, and reports whether there is more.
-	DiffSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) (list []PathChange, more bool, err error)
-	// RestoreSnapshot makes the room's root what it was. What it is now becomes the automatic snapshot
-	// before, unless there is such a snapshot.
-	RestoreSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName, stop bool) (before *Snapshot, err error)
-	DeleteSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) error
+	// DiffSnapshot lists the first MaxPathChanges changes since a snapshot, by path: "+ " (added), "~ "
+	// (changed) or "- " (deleted) and an absolute path, of a folder with a slash at the end. An added or
+	// deleted folder stands for everything in it.
+	DiffSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) ([]string, error)
 	// ForkRoom gives a new user, who has no room yet, the root of another one as it is now. Neither can
-	// change the other's.
+	// change the other's. After an error, the new user's room must be removed.
 	ForkRoom(ctx context.Context, user, to config.LinuxUser, uid uint32, stop bool) error
 }
 
-// Snapshot describes a snapshot of a room. It comes from the guest and must not be trusted.
-type Snapshot struct {
-	Name      string
-	Made      time.Time
-	Automatic bool
-	Bytes     uint64 // of what had changed since the snapshot before
-	Current   bool   // nothing has changed since
-}
-
-// PathChange is a path of a room that differs from a snapshot. It comes from the guest and must not be
-// trusted.
-type PathChange struct {
-	Path string // absolute; of a folder with a slash at the end, which stands for everything in it
-	Kind ChangeKind
-}
-
-// ChangeKind is the kind of a PathChange.
-type ChangeKind string
+// SnapshotAction is what ChangeSnapshot does.
+type SnapshotAction string
 
 const (
-	PathAdded   ChangeKind = "added"
-	PathChanged ChangeKind = "changed"
-	PathDeleted ChangeKind = "deleted"
+	CreateSnapshot  SnapshotAction = "create"
+	RestoreSnapshot SnapshotAction = "restore"
+	DeleteSnapshot  SnapshotAction = "delete"
 )
+
+// AutomaticSnapshot begins the names of automatic snapshots.
+const AutomaticSnapshot = "before-"
+
+// Snapshot describes a snapshot of a room.
+type Snapshot struct {
+	Name string
+	Made time.Time
+}
 
 const (
 	// MaxSnapshots bounds a list of snapshots. A room has fewer.

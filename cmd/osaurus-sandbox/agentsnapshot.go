@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 )
@@ -26,32 +28,35 @@ something runs in the room; the last few of these are kept.`,
 		newAgentSnapshotCreate(), newAgentSnapshotList(), newAgentSnapshotDiff(), newAgentSnapshotRestore(), newAgentSnapshotDelete())
 }
 
+// changeSnapshot returns a command that changes the snapshots of an agent.
+func changeSnapshot(r *controlpb.ChangeAgentSnapshotRequest, use, about, examples string, do func(controlpbconnect.SnapshotsClient, context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error), more option) *cobra.Command {
+	return daemonCommand(use, about, examples, func(ctx context.Context, c *call) error {
+		r.Agent, r.Name = c.args[0], c.args[1]
+		answer, err := do(c.Snapshots, ctx, r)
+		return reply(c, answer, err, func(w io.Writer, answer *controlpb.ChangeAgentSnapshotResponse) error {
+			if answer.Snapshot == "" || answer.Snapshot == r.Name {
+				return nil
+			}
+			return writef(w, "To undo this: osaurus-sandbox snapshot restore %s %s\n", r.Agent, printable.Clip(answer.Snapshot))
+		})
+	}, more)
+}
+
 func newAgentSnapshotCreate() *cobra.Command {
-	r := &controlpb.CreateAgentSnapshotRequest{}
-	return daemonCommand("create AGENT NAME", `Freeze what an agent has installed so far
+	r := &controlpb.ChangeAgentSnapshotRequest{}
+	return changeSnapshot(r, "create AGENT NAME", `Freeze what an agent has installed so far
 
 Nothing may run in the agent's room meanwhile, also no shell. Files in /tmp stay.`,
 		`  osaurus-sandbox snapshot create alice with-postgres
-  osaurus-sandbox snapshot create alice with-postgres --stop`, func(ctx context.Context, c *call) error {
-			r.Agent, r.Name = c.args[0], c.args[1]
-			answer, err := c.Snapshots.Create(ctx, r)
-			return reply(c, answer.GetSnapshot(), err, nil)
-		}, withFlag(&r.Stop, "stop", stopUsage))
+  osaurus-sandbox snapshot create alice with-postgres --stop`, controlpbconnect.SnapshotsClient.Create, withFlag(&r.Stop, "stop", stopUsage))
 }
 
 func newAgentSnapshotList() *cobra.Command {
 	return daemonCommand("list AGENT", "List the snapshots of an agent",
 		`  osaurus-sandbox snapshot list alice`, func(ctx context.Context, c *call) error {
 			r, err := c.Snapshots.List(ctx, &controlpb.ListAgentSnapshotsRequest{Agent: c.args[0]})
-			return replyTable(c, r, err, "NAME\tMADE\tCHANGED\tBY\tNOTE", r.GetSnapshots(), func(s *controlpb.AgentSnapshot) []any {
-				by, note := "person", ""
-				if s.Automatic {
-					by = "itself"
-				}
-				if s.Current {
-					note = "nothing has changed since"
-				}
-				return []any{printable.Clip(s.Name), when(s.Made), bytesText(s.Bytes), by, note}
+			return replyTable(c, r, err, "NAME\tMADE", r.GetSnapshots(), func(s *controlpb.AgentSnapshot) []any {
+				return []any{printable.Clip(s.Name), when(s.Made)}
 			})
 		})
 }
@@ -59,52 +64,35 @@ func newAgentSnapshotList() *cobra.Command {
 func newAgentSnapshotDiff() *cobra.Command {
 	return daemonCommand("diff AGENT SNAPSHOT", `Show what an agent has changed since a snapshot
 
-Each line is a path with + (added), ~ (changed) or - (deleted). A path with a slash at the end is a folder with everything in it.`,
+Each line is a path with + (added), ~ (changed) or - (deleted). A path with a slash at the end is a folder with everything in it.
+At most 2,000 paths are shown.`,
 		`  osaurus-sandbox snapshot diff alice with-postgres
-  osaurus-sandbox snapshot diff alice with-postgres --json | jq -r .changes[].path`, func(ctx context.Context, c *call) error {
+  osaurus-sandbox snapshot diff alice with-postgres --json | jq -r .changes[]`, func(ctx context.Context, c *call) error {
 			r, err := c.Snapshots.Diff(ctx, &controlpb.DiffAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
-			return reply(c, r, err, func(w io.Writer, r *controlpb.DiffAgentSnapshotResponse) error {
+			return reply(c, r, err, func(w io.Writer, r *controlpb.DiffAgentSnapshotResponse) (err error) {
 				for _, change := range r.Changes {
-					sign := map[string]string{"added": "+", "changed": "~", "deleted": "-"}[change.Kind]
-					if err := writef(w, "%s %s\n", sign, printable.Text(change.Path)); err != nil {
-						return err
-					}
+					err = errors.Join(err, writef(w, "%s\n", printable.Text(change)))
 				}
-				if r.Truncated {
-					return writef(c.err, "There are more.\n")
-				}
-				return nil
+				return err
 			})
 		})
 }
 
 func newAgentSnapshotRestore() *cobra.Command {
-	r := &controlpb.RestoreAgentSnapshotRequest{}
-	return daemonCommand("restore AGENT SNAPSHOT", `Go back to a snapshot
+	r := &controlpb.ChangeAgentSnapshotRequest{}
+	return changeSnapshot(r, "restore AGENT SNAPSHOT", `Go back to a snapshot
 
 What the agent has installed or changed outside its home folder becomes what it was. What it is now is kept as an automatic
 snapshot, so that you can undo this. Its home folder stays as it is.`,
 		`  osaurus-sandbox snapshot restore alice with-postgres
-  osaurus-sandbox snapshot restore alice before-install-20261127-140000 --stop`, func(ctx context.Context, c *call) error {
-			r.Agent, r.Name = c.args[0], c.args[1]
-			answer, err := c.Snapshots.Restore(ctx, r)
-			return reply(c, answer, err, func(w io.Writer, answer *controlpb.RestoreAgentSnapshotResponse) error {
-				if answer.Before == nil {
-					return nil
-				}
-				return writef(w, "To undo this: osaurus-sandbox snapshot restore %s %s\n", r.Agent, printable.Clip(answer.Before.Name))
-			})
-		}, withFlag(&r.Stop, "stop", stopUsage))
+  osaurus-sandbox snapshot restore alice before-install-20261127-140000.123 --stop`, controlpbconnect.SnapshotsClient.Restore, withFlag(&r.Stop, "stop", stopUsage))
 }
 
 func newAgentSnapshotDelete() *cobra.Command {
-	return daemonCommand("delete AGENT SNAPSHOT", `Delete a snapshot
+	return changeSnapshot(&controlpb.ChangeAgentSnapshotRequest{}, "delete AGENT SNAPSHOT", `Delete a snapshot
 
 The agent's files stay as they are now. Space is freed when no other snapshot and no fork needs it.`,
-		`  osaurus-sandbox snapshot delete alice with-postgres`, func(ctx context.Context, c *call) error {
-			_, err := c.Snapshots.Delete(ctx, &controlpb.DeleteAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
-			return reply(c, map[string]string{"agent": c.args[0], "snapshot": c.args[1]}, err, nil)
-		}, asks(func(args []string) (string, string) {
+		`  osaurus-sandbox snapshot delete alice with-postgres`, controlpbconnect.SnapshotsClient.Delete, asks(func(args []string) (string, string) {
 			return "delete snapshot " + args[1], "You will not be able to go back to it."
 		}))
 }
@@ -117,7 +105,8 @@ The new agent has the other's settings, a copy of its home folder, and what it i
 neither sees the other's changes. It has no secrets unless you use --secrets, and no plugins; install these again, and also what is
 in ~/.venv, ~/.cache and ~/.osaurus/node_workspace. If you interrupt it, nothing is left.`,
 		`  osaurus-sandbox agent fork alice bob
-  osaurus-sandbox agent fork alice bob network=none --stop`, func(ctx context.Context, c *call) (err error) {
+  osaurus-sandbox agent fork alice bob network=none --stop
+  osaurus-sandbox agent fork alice bob --from 17`, func(ctx context.Context, c *call) (err error) {
 			r.Agent, r.Name = c.args[0], c.args[1]
 			if r.Settings, err = assignments(c.args[2:]); err != nil {
 				return err
@@ -132,5 +121,5 @@ in ~/.venv, ~/.cache and ~/.osaurus/node_workspace. If you interrupt it, nothing
 			}
 			return reply(c, agent, err, printAgent)
 		},
-		withFlag(&r.Stop, "stop", stopUsage), withFlag(&r.Secrets, "secrets", "copy its secrets too, except those that are bound to hosts"))
+		withFlag(&r.Stop, "stop", stopUsage), withFlag(&r.Call, "from", "copy the home folder as it was after this call: see history"), withFlag(&r.Secrets, "secrets", "copy its secrets too, except those that are bound to hosts"))
 }

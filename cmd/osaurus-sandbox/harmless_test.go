@@ -191,7 +191,8 @@ func answerEvil(t *testing.T, w http.ResponseWriter, method protoreflect.MethodD
 func TestNothingIsObeyed(t *testing.T) {
 	// Arguments for each command. A command that is in neither map fails the test.
 	args := map[string][]string{
-		"agent create": {"alice"}, "agent delete": {"alice", "--yes"}, "agent list": {}, "agent rename": {"alice", "bob"}, "agent reset": {"alice", "--yes"},
+		"agent create": {"alice"}, "agent delete": {"alice", "--yes"}, "agent fork": {"alice", "bob"}, "snapshot create": {"alice", "evil"}, "snapshot delete": {"alice", "evil", "--yes"}, "snapshot diff": {"alice", "evil"},
+		"snapshot list": {"alice"}, "snapshot restore": {"alice", "evil"}, "agent list": {}, "agent rename": {"alice", "bob"}, "agent reset": {"alice", "--yes"},
 		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "history": {"alice"}, "diff": {"alice", "7"}, "undo": {"alice", "7", "a"}, "redo": {"alice"}, "verify": {},
 		"artifacts list": {}, "config set": {"autoRestart=true"},
 		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},

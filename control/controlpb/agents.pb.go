@@ -807,6 +807,7 @@ type ForkAgentRequest struct {
 	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`                                                                                  // end what runs in the agent's room; otherwise the call is refused if something does
 	Secrets       bool                   `protobuf:"varint,4,opt,name=secrets,proto3" json:"secrets,omitempty"`                                                                            // copy its secrets too, and those of its plugins
 	Settings      map[string]string      `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // other settings of the new agent
+	Call          int64                  `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`                                                                                  // the home folder as it was after this call; 0: as it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -874,6 +875,13 @@ func (x *ForkAgentRequest) GetSettings() map[string]string {
 		return x.Settings
 	}
 	return nil
+}
+
+func (x *ForkAgentRequest) GetCall() int64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
 }
 
 type ForkAgentResponse struct {
@@ -1438,13 +1446,14 @@ const file_agents_proto_rawDesc = "" +
 	"\achanged\x18\x01 \x03(\v2\x1b.osaurus.control.v1.SettingR\achanged\")\n" +
 	"\x11ResetAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"\x14\n" +
-	"\x12ResetAgentResponse\"\xf7\x01\n" +
+	"\x12ResetAgentResponse\"\x8b\x02\n" +
 	"\x10ForkAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04stop\x18\x03 \x01(\bR\x04stop\x12\x18\n" +
 	"\asecrets\x18\x04 \x01(\bR\asecrets\x12N\n" +
-	"\bsettings\x18\x05 \x03(\v22.osaurus.control.v1.ForkAgentRequest.SettingsEntryR\bsettings\x1a;\n" +
+	"\bsettings\x18\x05 \x03(\v22.osaurus.control.v1.ForkAgentRequest.SettingsEntryR\bsettings\x12\x12\n" +
+	"\x04call\x18\x06 \x01(\x03R\x04call\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +

@@ -25,106 +25,30 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type AgentSnapshot struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Made          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=made,proto3" json:"made,omitempty"`
-	Automatic     bool                   `protobuf:"varint,3,opt,name=automatic,proto3" json:"automatic,omitempty"` // only the last few are kept
-	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`         // of what had changed since the snapshot before
-	Current       bool                   `protobuf:"varint,5,opt,name=current,proto3" json:"current,omitempty"`     // nothing has changed since
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AgentSnapshot) Reset() {
-	*x = AgentSnapshot{}
-	mi := &file_agentsnapshots_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AgentSnapshot) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AgentSnapshot) ProtoMessage() {}
-
-func (x *AgentSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AgentSnapshot.ProtoReflect.Descriptor instead.
-func (*AgentSnapshot) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *AgentSnapshot) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *AgentSnapshot) GetMade() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Made
-	}
-	return nil
-}
-
-func (x *AgentSnapshot) GetAutomatic() bool {
-	if x != nil {
-		return x.Automatic
-	}
-	return false
-}
-
-func (x *AgentSnapshot) GetBytes() uint64 {
-	if x != nil {
-		return x.Bytes
-	}
-	return 0
-}
-
-func (x *AgentSnapshot) GetCurrent() bool {
-	if x != nil {
-		return x.Current
-	}
-	return false
-}
-
-type CreateAgentSnapshotRequest struct {
+type ChangeAgentSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`   // of automatic snapshots it begins with before-
 	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CreateAgentSnapshotRequest) Reset() {
-	*x = CreateAgentSnapshotRequest{}
-	mi := &file_agentsnapshots_proto_msgTypes[1]
+func (x *ChangeAgentSnapshotRequest) Reset() {
+	*x = ChangeAgentSnapshotRequest{}
+	mi := &file_agentsnapshots_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CreateAgentSnapshotRequest) String() string {
+func (x *ChangeAgentSnapshotRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CreateAgentSnapshotRequest) ProtoMessage() {}
+func (*ChangeAgentSnapshotRequest) ProtoMessage() {}
 
-func (x *CreateAgentSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[1]
+func (x *ChangeAgentSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsnapshots_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -135,54 +59,54 @@ func (x *CreateAgentSnapshotRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CreateAgentSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*CreateAgentSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{1}
+// Deprecated: Use ChangeAgentSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*ChangeAgentSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_agentsnapshots_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *CreateAgentSnapshotRequest) GetAgent() string {
+func (x *ChangeAgentSnapshotRequest) GetAgent() string {
 	if x != nil {
 		return x.Agent
 	}
 	return ""
 }
 
-func (x *CreateAgentSnapshotRequest) GetName() string {
+func (x *ChangeAgentSnapshotRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *CreateAgentSnapshotRequest) GetStop() bool {
+func (x *ChangeAgentSnapshotRequest) GetStop() bool {
 	if x != nil {
 		return x.Stop
 	}
 	return false
 }
 
-type CreateAgentSnapshotResponse struct {
+type ChangeAgentSnapshotResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Snapshot      *AgentSnapshot         `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // that was made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CreateAgentSnapshotResponse) Reset() {
-	*x = CreateAgentSnapshotResponse{}
-	mi := &file_agentsnapshots_proto_msgTypes[2]
+func (x *ChangeAgentSnapshotResponse) Reset() {
+	*x = ChangeAgentSnapshotResponse{}
+	mi := &file_agentsnapshots_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CreateAgentSnapshotResponse) String() string {
+func (x *ChangeAgentSnapshotResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CreateAgentSnapshotResponse) ProtoMessage() {}
+func (*ChangeAgentSnapshotResponse) ProtoMessage() {}
 
-func (x *CreateAgentSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[2]
+func (x *ChangeAgentSnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsnapshots_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,16 +117,16 @@ func (x *CreateAgentSnapshotResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CreateAgentSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*CreateAgentSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{2}
+// Deprecated: Use ChangeAgentSnapshotResponse.ProtoReflect.Descriptor instead.
+func (*ChangeAgentSnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_agentsnapshots_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *CreateAgentSnapshotResponse) GetSnapshot() *AgentSnapshot {
+func (x *ChangeAgentSnapshotResponse) GetSnapshot() string {
 	if x != nil {
 		return x.Snapshot
 	}
-	return nil
+	return ""
 }
 
 type ListAgentSnapshotsRequest struct {
@@ -214,7 +138,7 @@ type ListAgentSnapshotsRequest struct {
 
 func (x *ListAgentSnapshotsRequest) Reset() {
 	*x = ListAgentSnapshotsRequest{}
-	mi := &file_agentsnapshots_proto_msgTypes[3]
+	mi := &file_agentsnapshots_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +150,7 @@ func (x *ListAgentSnapshotsRequest) String() string {
 func (*ListAgentSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListAgentSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[3]
+	mi := &file_agentsnapshots_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,7 +163,7 @@ func (x *ListAgentSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{3}
+	return file_agentsnapshots_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListAgentSnapshotsRequest) GetAgent() string {
@@ -258,7 +182,7 @@ type ListAgentSnapshotsResponse struct {
 
 func (x *ListAgentSnapshotsResponse) Reset() {
 	*x = ListAgentSnapshotsResponse{}
-	mi := &file_agentsnapshots_proto_msgTypes[4]
+	mi := &file_agentsnapshots_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +194,7 @@ func (x *ListAgentSnapshotsResponse) String() string {
 func (*ListAgentSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListAgentSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[4]
+	mi := &file_agentsnapshots_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,12 +207,64 @@ func (x *ListAgentSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{4}
+	return file_agentsnapshots_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListAgentSnapshotsResponse) GetSnapshots() []*AgentSnapshot {
 	if x != nil {
 		return x.Snapshots
+	}
+	return nil
+}
+
+type AgentSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Made          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=made,proto3" json:"made,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentSnapshot) Reset() {
+	*x = AgentSnapshot{}
+	mi := &file_agentsnapshots_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentSnapshot) ProtoMessage() {}
+
+func (x *AgentSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsnapshots_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentSnapshot.ProtoReflect.Descriptor instead.
+func (*AgentSnapshot) Descriptor() ([]byte, []int) {
+	return file_agentsnapshots_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AgentSnapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentSnapshot) GetMade() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Made
 	}
 	return nil
 }
@@ -346,9 +322,10 @@ func (x *DiffAgentSnapshotRequest) GetName() string {
 }
 
 type DiffAgentSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changes       []*AgentSnapshotChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`      // by path
-	Truncated     bool                   `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"` // there are more
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// +, ~ or -, a space and a path, sorted by path. A folder has a slash at the end; one that was added or
+	// deleted stands for everything in it. Of more than 2,000, these are the first.
+	Changes       []string `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,310 +360,42 @@ func (*DiffAgentSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_agentsnapshots_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *DiffAgentSnapshotResponse) GetChanges() []*AgentSnapshotChange {
+func (x *DiffAgentSnapshotResponse) GetChanges() []string {
 	if x != nil {
 		return x.Changes
 	}
 	return nil
 }
 
-func (x *DiffAgentSnapshotResponse) GetTruncated() bool {
-	if x != nil {
-		return x.Truncated
-	}
-	return false
-}
-
-type AgentSnapshotChange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // a folder has a slash at the end, and stands for everything in it
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // added, changed, deleted
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AgentSnapshotChange) Reset() {
-	*x = AgentSnapshotChange{}
-	mi := &file_agentsnapshots_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AgentSnapshotChange) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AgentSnapshotChange) ProtoMessage() {}
-
-func (x *AgentSnapshotChange) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AgentSnapshotChange.ProtoReflect.Descriptor instead.
-func (*AgentSnapshotChange) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *AgentSnapshotChange) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *AgentSnapshotChange) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-type RestoreAgentSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestoreAgentSnapshotRequest) Reset() {
-	*x = RestoreAgentSnapshotRequest{}
-	mi := &file_agentsnapshots_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestoreAgentSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestoreAgentSnapshotRequest) ProtoMessage() {}
-
-func (x *RestoreAgentSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestoreAgentSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*RestoreAgentSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *RestoreAgentSnapshotRequest) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *RestoreAgentSnapshotRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *RestoreAgentSnapshotRequest) GetStop() bool {
-	if x != nil {
-		return x.Stop
-	}
-	return false
-}
-
-type RestoreAgentSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Before        *AgentSnapshot         `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"` // what was there; none if that is a snapshot already
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestoreAgentSnapshotResponse) Reset() {
-	*x = RestoreAgentSnapshotResponse{}
-	mi := &file_agentsnapshots_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestoreAgentSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestoreAgentSnapshotResponse) ProtoMessage() {}
-
-func (x *RestoreAgentSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestoreAgentSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*RestoreAgentSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *RestoreAgentSnapshotResponse) GetBefore() *AgentSnapshot {
-	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
-type DeleteAgentSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteAgentSnapshotRequest) Reset() {
-	*x = DeleteAgentSnapshotRequest{}
-	mi := &file_agentsnapshots_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteAgentSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteAgentSnapshotRequest) ProtoMessage() {}
-
-func (x *DeleteAgentSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteAgentSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*DeleteAgentSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *DeleteAgentSnapshotRequest) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *DeleteAgentSnapshotRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type DeleteAgentSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteAgentSnapshotResponse) Reset() {
-	*x = DeleteAgentSnapshotResponse{}
-	mi := &file_agentsnapshots_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteAgentSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteAgentSnapshotResponse) ProtoMessage() {}
-
-func (x *DeleteAgentSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsnapshots_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteAgentSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*DeleteAgentSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agentsnapshots_proto_rawDescGZIP(), []int{11}
-}
-
 var File_agentsnapshots_proto protoreflect.FileDescriptor
 
 const file_agentsnapshots_proto_rawDesc = "" +
 	"\n" +
-	"\x14agentsnapshots.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x01\n" +
-	"\rAgentSnapshot\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
-	"\x04made\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04made\x12\x1c\n" +
-	"\tautomatic\x18\x03 \x01(\bR\tautomatic\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x18\n" +
-	"\acurrent\x18\x05 \x01(\bR\acurrent\"Z\n" +
-	"\x1aCreateAgentSnapshotRequest\x12\x14\n" +
+	"\x14agentsnapshots.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n" +
+	"\x1aChangeAgentSnapshotRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04stop\x18\x03 \x01(\bR\x04stop\"\\\n" +
-	"\x1bCreateAgentSnapshotResponse\x12=\n" +
-	"\bsnapshot\x18\x01 \x01(\v2!.osaurus.control.v1.AgentSnapshotR\bsnapshot\"1\n" +
+	"\x04stop\x18\x03 \x01(\bR\x04stop\"9\n" +
+	"\x1bChangeAgentSnapshotResponse\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\"1\n" +
 	"\x19ListAgentSnapshotsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"]\n" +
 	"\x1aListAgentSnapshotsResponse\x12?\n" +
-	"\tsnapshots\x18\x01 \x03(\v2!.osaurus.control.v1.AgentSnapshotR\tsnapshots\"D\n" +
+	"\tsnapshots\x18\x01 \x03(\v2!.osaurus.control.v1.AgentSnapshotR\tsnapshots\"S\n" +
+	"\rAgentSnapshot\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x04made\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04made\"D\n" +
 	"\x18DiffAgentSnapshotRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"|\n" +
-	"\x19DiffAgentSnapshotResponse\x12A\n" +
-	"\achanges\x18\x01 \x03(\v2'.osaurus.control.v1.AgentSnapshotChangeR\achanges\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"=\n" +
-	"\x13AgentSnapshotChange\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04kind\x18\x02 \x01(\tR\x04kind\"[\n" +
-	"\x1bRestoreAgentSnapshotRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04stop\x18\x03 \x01(\bR\x04stop\"Y\n" +
-	"\x1cRestoreAgentSnapshotResponse\x129\n" +
-	"\x06before\x18\x01 \x01(\v2!.osaurus.control.v1.AgentSnapshotR\x06before\"F\n" +
-	"\x1aDeleteAgentSnapshotRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x1d\n" +
-	"\x1bDeleteAgentSnapshotResponse2\x9b\x04\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"5\n" +
+	"\x19DiffAgentSnapshotResponse\x12\x18\n" +
+	"\achanges\x18\x01 \x03(\tR\achanges2\x99\x04\n" +
 	"\tSnapshots\x12i\n" +
-	"\x06Create\x12..osaurus.control.v1.CreateAgentSnapshotRequest\x1a/.osaurus.control.v1.CreateAgentSnapshotResponse\x12e\n" +
+	"\x06Create\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12j\n" +
+	"\aRestore\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12i\n" +
+	"\x06Delete\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12e\n" +
 	"\x04List\x12-.osaurus.control.v1.ListAgentSnapshotsRequest\x1a..osaurus.control.v1.ListAgentSnapshotsResponse\x12c\n" +
-	"\x04Diff\x12,.osaurus.control.v1.DiffAgentSnapshotRequest\x1a-.osaurus.control.v1.DiffAgentSnapshotResponse\x12l\n" +
-	"\aRestore\x12/.osaurus.control.v1.RestoreAgentSnapshotRequest\x1a0.osaurus.control.v1.RestoreAgentSnapshotResponse\x12i\n" +
-	"\x06Delete\x12..osaurus.control.v1.DeleteAgentSnapshotRequest\x1a/.osaurus.control.v1.DeleteAgentSnapshotResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\x04Diff\x12,.osaurus.control.v1.DiffAgentSnapshotRequest\x1a-.osaurus.control.v1.DiffAgentSnapshotResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_agentsnapshots_proto_rawDescOnce sync.Once
@@ -700,43 +409,35 @@ func file_agentsnapshots_proto_rawDescGZIP() []byte {
 	return file_agentsnapshots_proto_rawDescData
 }
 
-var file_agentsnapshots_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_agentsnapshots_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agentsnapshots_proto_goTypes = []any{
-	(*AgentSnapshot)(nil),                // 0: osaurus.control.v1.AgentSnapshot
-	(*CreateAgentSnapshotRequest)(nil),   // 1: osaurus.control.v1.CreateAgentSnapshotRequest
-	(*CreateAgentSnapshotResponse)(nil),  // 2: osaurus.control.v1.CreateAgentSnapshotResponse
-	(*ListAgentSnapshotsRequest)(nil),    // 3: osaurus.control.v1.ListAgentSnapshotsRequest
-	(*ListAgentSnapshotsResponse)(nil),   // 4: osaurus.control.v1.ListAgentSnapshotsResponse
-	(*DiffAgentSnapshotRequest)(nil),     // 5: osaurus.control.v1.DiffAgentSnapshotRequest
-	(*DiffAgentSnapshotResponse)(nil),    // 6: osaurus.control.v1.DiffAgentSnapshotResponse
-	(*AgentSnapshotChange)(nil),          // 7: osaurus.control.v1.AgentSnapshotChange
-	(*RestoreAgentSnapshotRequest)(nil),  // 8: osaurus.control.v1.RestoreAgentSnapshotRequest
-	(*RestoreAgentSnapshotResponse)(nil), // 9: osaurus.control.v1.RestoreAgentSnapshotResponse
-	(*DeleteAgentSnapshotRequest)(nil),   // 10: osaurus.control.v1.DeleteAgentSnapshotRequest
-	(*DeleteAgentSnapshotResponse)(nil),  // 11: osaurus.control.v1.DeleteAgentSnapshotResponse
-	(*timestamppb.Timestamp)(nil),        // 12: google.protobuf.Timestamp
+	(*ChangeAgentSnapshotRequest)(nil),  // 0: osaurus.control.v1.ChangeAgentSnapshotRequest
+	(*ChangeAgentSnapshotResponse)(nil), // 1: osaurus.control.v1.ChangeAgentSnapshotResponse
+	(*ListAgentSnapshotsRequest)(nil),   // 2: osaurus.control.v1.ListAgentSnapshotsRequest
+	(*ListAgentSnapshotsResponse)(nil),  // 3: osaurus.control.v1.ListAgentSnapshotsResponse
+	(*AgentSnapshot)(nil),               // 4: osaurus.control.v1.AgentSnapshot
+	(*DiffAgentSnapshotRequest)(nil),    // 5: osaurus.control.v1.DiffAgentSnapshotRequest
+	(*DiffAgentSnapshotResponse)(nil),   // 6: osaurus.control.v1.DiffAgentSnapshotResponse
+	(*timestamppb.Timestamp)(nil),       // 7: google.protobuf.Timestamp
 }
 var file_agentsnapshots_proto_depIdxs = []int32{
-	12, // 0: osaurus.control.v1.AgentSnapshot.made:type_name -> google.protobuf.Timestamp
-	0,  // 1: osaurus.control.v1.CreateAgentSnapshotResponse.snapshot:type_name -> osaurus.control.v1.AgentSnapshot
-	0,  // 2: osaurus.control.v1.ListAgentSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.AgentSnapshot
-	7,  // 3: osaurus.control.v1.DiffAgentSnapshotResponse.changes:type_name -> osaurus.control.v1.AgentSnapshotChange
-	0,  // 4: osaurus.control.v1.RestoreAgentSnapshotResponse.before:type_name -> osaurus.control.v1.AgentSnapshot
-	1,  // 5: osaurus.control.v1.Snapshots.Create:input_type -> osaurus.control.v1.CreateAgentSnapshotRequest
-	3,  // 6: osaurus.control.v1.Snapshots.List:input_type -> osaurus.control.v1.ListAgentSnapshotsRequest
-	5,  // 7: osaurus.control.v1.Snapshots.Diff:input_type -> osaurus.control.v1.DiffAgentSnapshotRequest
-	8,  // 8: osaurus.control.v1.Snapshots.Restore:input_type -> osaurus.control.v1.RestoreAgentSnapshotRequest
-	10, // 9: osaurus.control.v1.Snapshots.Delete:input_type -> osaurus.control.v1.DeleteAgentSnapshotRequest
-	2,  // 10: osaurus.control.v1.Snapshots.Create:output_type -> osaurus.control.v1.CreateAgentSnapshotResponse
-	4,  // 11: osaurus.control.v1.Snapshots.List:output_type -> osaurus.control.v1.ListAgentSnapshotsResponse
-	6,  // 12: osaurus.control.v1.Snapshots.Diff:output_type -> osaurus.control.v1.DiffAgentSnapshotResponse
-	9,  // 13: osaurus.control.v1.Snapshots.Restore:output_type -> osaurus.control.v1.RestoreAgentSnapshotResponse
-	11, // 14: osaurus.control.v1.Snapshots.Delete:output_type -> osaurus.control.v1.DeleteAgentSnapshotResponse
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	4, // 0: osaurus.control.v1.ListAgentSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.AgentSnapshot
+	7, // 1: osaurus.control.v1.AgentSnapshot.made:type_name -> google.protobuf.Timestamp
+	0, // 2: osaurus.control.v1.Snapshots.Create:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
+	0, // 3: osaurus.control.v1.Snapshots.Restore:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
+	0, // 4: osaurus.control.v1.Snapshots.Delete:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
+	2, // 5: osaurus.control.v1.Snapshots.List:input_type -> osaurus.control.v1.ListAgentSnapshotsRequest
+	5, // 6: osaurus.control.v1.Snapshots.Diff:input_type -> osaurus.control.v1.DiffAgentSnapshotRequest
+	1, // 7: osaurus.control.v1.Snapshots.Create:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
+	1, // 8: osaurus.control.v1.Snapshots.Restore:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
+	1, // 9: osaurus.control.v1.Snapshots.Delete:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
+	3, // 10: osaurus.control.v1.Snapshots.List:output_type -> osaurus.control.v1.ListAgentSnapshotsResponse
+	6, // 11: osaurus.control.v1.Snapshots.Diff:output_type -> osaurus.control.v1.DiffAgentSnapshotResponse
+	7, // [7:12] is the sub-list for method output_type
+	2, // [2:7] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_agentsnapshots_proto_init() }
@@ -750,7 +451,7 @@ func file_agentsnapshots_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentsnapshots_proto_rawDesc), len(file_agentsnapshots_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,58 +23,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type PathChange_Kind int32
-
-const (
-	PathChange_UNKNOWN PathChange_Kind = 0
-	PathChange_ADDED   PathChange_Kind = 1
-	PathChange_CHANGED PathChange_Kind = 2
-	PathChange_DELETED PathChange_Kind = 3
-)
-
-// Enum value maps for PathChange_Kind.
-var (
-	PathChange_Kind_name = map[int32]string{
-		0: "UNKNOWN",
-		1: "ADDED",
-		2: "CHANGED",
-		3: "DELETED",
-	}
-	PathChange_Kind_value = map[string]int32{
-		"UNKNOWN": 0,
-		"ADDED":   1,
-		"CHANGED": 2,
-		"DELETED": 3,
-	}
-)
-
-func (x PathChange_Kind) Enum() *PathChange_Kind {
-	p := new(PathChange_Kind)
-	*p = x
-	return p
-}
-
-func (x PathChange_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (PathChange_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_rooms_proto_enumTypes[0].Descriptor()
-}
-
-func (PathChange_Kind) Type() protoreflect.EnumType {
-	return &file_rooms_proto_enumTypes[0]
-}
-
-func (x PathChange_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use PathChange_Kind.Descriptor instead.
-func (PathChange_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{24, 0}
-}
-
 // Room configures a room. The user's group and the quota project have the number of the user.
 type Room struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1121,31 +1069,30 @@ func (x *RoomProcess) GetOpen() [][]byte {
 	return nil
 }
 
-type Snapshot struct {
+type ChangeSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	MadeUnixNano  int64                  `protobuf:"varint,2,opt,name=made_unix_nano,json=madeUnixNano,proto3" json:"made_unix_nano,omitempty"`
-	Automatic     bool                   `protobuf:"varint,3,opt,name=automatic,proto3" json:"automatic,omitempty"` // only the last few are kept
-	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`         // of what changed since the snapshot that it was made on
-	Current       bool                   `protobuf:"varint,5,opt,name=current,proto3" json:"current,omitempty"`     // nothing has changed since
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // create, restore, delete
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"` // end what runs in the room; otherwise the call is refused if something does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Snapshot) Reset() {
-	*x = Snapshot{}
+func (x *ChangeSnapshotRequest) Reset() {
+	*x = ChangeSnapshotRequest{}
 	mi := &file_rooms_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Snapshot) String() string {
+func (x *ChangeSnapshotRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Snapshot) ProtoMessage() {}
+func (*ChangeSnapshotRequest) ProtoMessage() {}
 
-func (x *Snapshot) ProtoReflect() protoreflect.Message {
+func (x *ChangeSnapshotRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_rooms_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1157,136 +1104,61 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
-func (*Snapshot) Descriptor() ([]byte, []int) {
+// Deprecated: Use ChangeSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*ChangeSnapshotRequest) Descriptor() ([]byte, []int) {
 	return file_rooms_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *Snapshot) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Snapshot) GetMadeUnixNano() int64 {
-	if x != nil {
-		return x.MadeUnixNano
-	}
-	return 0
-}
-
-func (x *Snapshot) GetAutomatic() bool {
-	if x != nil {
-		return x.Automatic
-	}
-	return false
-}
-
-func (x *Snapshot) GetBytes() uint64 {
-	if x != nil {
-		return x.Bytes
-	}
-	return 0
-}
-
-func (x *Snapshot) GetCurrent() bool {
-	if x != nil {
-		return x.Current
-	}
-	return false
-}
-
-type CreateSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`            // of an automatic snapshot: the beginning of its name
-	Automatic     bool                   `protobuf:"varint,3,opt,name=automatic,proto3" json:"automatic,omitempty"` // not made if nothing has changed since the last one
-	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`           // end what runs in the room; otherwise the call is refused if something does
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateSnapshotRequest) Reset() {
-	*x = CreateSnapshotRequest{}
-	mi := &file_rooms_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateSnapshotRequest) ProtoMessage() {}
-
-func (x *CreateSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*CreateSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *CreateSnapshotRequest) GetUser() string {
+func (x *ChangeSnapshotRequest) GetUser() string {
 	if x != nil {
 		return x.User
 	}
 	return ""
 }
 
-func (x *CreateSnapshotRequest) GetName() string {
+func (x *ChangeSnapshotRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ChangeSnapshotRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *CreateSnapshotRequest) GetAutomatic() bool {
-	if x != nil {
-		return x.Automatic
-	}
-	return false
-}
-
-func (x *CreateSnapshotRequest) GetStop() bool {
+func (x *ChangeSnapshotRequest) GetStop() bool {
 	if x != nil {
 		return x.Stop
 	}
 	return false
 }
 
-type CreateSnapshotResponse struct {
+type ChangeSnapshotResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Snapshot      *Snapshot              `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // empty: not made
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // that was made, of what the room was; empty if there was such a snapshot
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CreateSnapshotResponse) Reset() {
-	*x = CreateSnapshotResponse{}
-	mi := &file_rooms_proto_msgTypes[19]
+func (x *ChangeSnapshotResponse) Reset() {
+	*x = ChangeSnapshotResponse{}
+	mi := &file_rooms_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CreateSnapshotResponse) String() string {
+func (x *ChangeSnapshotResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CreateSnapshotResponse) ProtoMessage() {}
+func (*ChangeSnapshotResponse) ProtoMessage() {}
 
-func (x *CreateSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[19]
+func (x *ChangeSnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rooms_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,16 +1169,16 @@ func (x *CreateSnapshotResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CreateSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*CreateSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{19}
+// Deprecated: Use ChangeSnapshotResponse.ProtoReflect.Descriptor instead.
+func (*ChangeSnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_rooms_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *CreateSnapshotResponse) GetSnapshot() *Snapshot {
+func (x *ChangeSnapshotResponse) GetSnapshot() string {
 	if x != nil {
 		return x.Snapshot
 	}
-	return nil
+	return ""
 }
 
 type ListSnapshotsRequest struct {
@@ -1318,7 +1190,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_rooms_proto_msgTypes[20]
+	mi := &file_rooms_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1202,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[20]
+	mi := &file_rooms_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1215,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{20}
+	return file_rooms_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSnapshotsRequest) GetUser() string {
@@ -1362,7 +1234,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_rooms_proto_msgTypes[21]
+	mi := &file_rooms_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1246,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[21]
+	mi := &file_rooms_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1259,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{21}
+	return file_rooms_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -1395,6 +1267,58 @@ func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
 		return x.Snapshots
 	}
 	return nil
+}
+
+type Snapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	MadeUnixNano  int64                  `protobuf:"varint,2,opt,name=made_unix_nano,json=madeUnixNano,proto3" json:"made_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_rooms_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_rooms_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_rooms_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Snapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Snapshot) GetMadeUnixNano() int64 {
+	if x != nil {
+		return x.MadeUnixNano
+	}
+	return 0
 }
 
 type DiffSnapshotRequest struct {
@@ -1451,8 +1375,7 @@ func (x *DiffSnapshotRequest) GetName() string {
 
 type DiffSnapshotResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Changes       []*PathChange          `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // by path
-	Truncated     bool                   `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Changes       [][]byte               `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"` // by path: +, ~ or - and the path, of a folder with a slash at the end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1487,262 +1410,11 @@ func (*DiffSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_rooms_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *DiffSnapshotResponse) GetChanges() []*PathChange {
+func (x *DiffSnapshotResponse) GetChanges() [][]byte {
 	if x != nil {
 		return x.Changes
 	}
 	return nil
-}
-
-func (x *DiffSnapshotResponse) GetTruncated() bool {
-	if x != nil {
-		return x.Truncated
-	}
-	return false
-}
-
-type PathChange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // absolute; of a folder with a slash at the end
-	Kind          PathChange_Kind        `protobuf:"varint,2,opt,name=kind,proto3,enum=osaurus.guest.v1.PathChange_Kind" json:"kind,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PathChange) Reset() {
-	*x = PathChange{}
-	mi := &file_rooms_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PathChange) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PathChange) ProtoMessage() {}
-
-func (x *PathChange) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PathChange.ProtoReflect.Descriptor instead.
-func (*PathChange) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *PathChange) GetPath() []byte {
-	if x != nil {
-		return x.Path
-	}
-	return nil
-}
-
-func (x *PathChange) GetKind() PathChange_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return PathChange_UNKNOWN
-}
-
-type RestoreSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestoreSnapshotRequest) Reset() {
-	*x = RestoreSnapshotRequest{}
-	mi := &file_rooms_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestoreSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestoreSnapshotRequest) ProtoMessage() {}
-
-func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *RestoreSnapshotRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *RestoreSnapshotRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *RestoreSnapshotRequest) GetStop() bool {
-	if x != nil {
-		return x.Stop
-	}
-	return false
-}
-
-type RestoreSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Before        *Snapshot              `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"` // what the room was; empty if nothing had changed since a snapshot
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestoreSnapshotResponse) Reset() {
-	*x = RestoreSnapshotResponse{}
-	mi := &file_rooms_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestoreSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestoreSnapshotResponse) ProtoMessage() {}
-
-func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *RestoreSnapshotResponse) GetBefore() *Snapshot {
-	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
-type DeleteSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteSnapshotRequest) Reset() {
-	*x = DeleteSnapshotRequest{}
-	mi := &file_rooms_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteSnapshotRequest) ProtoMessage() {}
-
-func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *DeleteSnapshotRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *DeleteSnapshotRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type DeleteSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteSnapshotResponse) Reset() {
-	*x = DeleteSnapshotResponse{}
-	mi := &file_rooms_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteSnapshotResponse) ProtoMessage() {}
-
-func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{28}
 }
 
 type ForkRoomRequest struct {
@@ -1757,7 +1429,7 @@ type ForkRoomRequest struct {
 
 func (x *ForkRoomRequest) Reset() {
 	*x = ForkRoomRequest{}
-	mi := &file_rooms_proto_msgTypes[29]
+	mi := &file_rooms_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1441,7 @@ func (x *ForkRoomRequest) String() string {
 func (*ForkRoomRequest) ProtoMessage() {}
 
 func (x *ForkRoomRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[29]
+	mi := &file_rooms_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1454,7 @@ func (x *ForkRoomRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoomRequest.ProtoReflect.Descriptor instead.
 func (*ForkRoomRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{29}
+	return file_rooms_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForkRoomRequest) GetUser() string {
@@ -1821,7 +1493,7 @@ type ForkRoomResponse struct {
 
 func (x *ForkRoomResponse) Reset() {
 	*x = ForkRoomResponse{}
-	mi := &file_rooms_proto_msgTypes[30]
+	mi := &file_rooms_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1505,7 @@ func (x *ForkRoomResponse) String() string {
 func (*ForkRoomResponse) ProtoMessage() {}
 
 func (x *ForkRoomResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[30]
+	mi := &file_rooms_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1518,7 @@ func (x *ForkRoomResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoomResponse.ProtoReflect.Descriptor instead.
 func (*ForkRoomResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{30}
+	return file_rooms_proto_rawDescGZIP(), []int{25}
 }
 
 type ConnectRequest struct {
@@ -1862,7 +1534,7 @@ type ConnectRequest struct {
 
 func (x *ConnectRequest) Reset() {
 	*x = ConnectRequest{}
-	mi := &file_rooms_proto_msgTypes[31]
+	mi := &file_rooms_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1546,7 @@ func (x *ConnectRequest) String() string {
 func (*ConnectRequest) ProtoMessage() {}
 
 func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[31]
+	mi := &file_rooms_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1559,7 @@ func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectRequest.ProtoReflect.Descriptor instead.
 func (*ConnectRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{31}
+	return file_rooms_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConnectRequest) GetWhat() isConnectRequest_What {
@@ -1941,7 +1613,7 @@ type ConnectTo struct {
 
 func (x *ConnectTo) Reset() {
 	*x = ConnectTo{}
-	mi := &file_rooms_proto_msgTypes[32]
+	mi := &file_rooms_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +1625,7 @@ func (x *ConnectTo) String() string {
 func (*ConnectTo) ProtoMessage() {}
 
 func (x *ConnectTo) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[32]
+	mi := &file_rooms_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +1638,7 @@ func (x *ConnectTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectTo.ProtoReflect.Descriptor instead.
 func (*ConnectTo) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{32}
+	return file_rooms_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConnectTo) GetUser() string {
@@ -1993,7 +1665,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_rooms_proto_msgTypes[33]
+	mi := &file_rooms_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +1677,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[33]
+	mi := &file_rooms_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +1690,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{33}
+	return file_rooms_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ConnectResponse) GetData() []byte {
@@ -2116,49 +1788,26 @@ const file_rooms_proto_rawDesc = "" +
 	"\tcpu_nanos\x18\x06 \x01(\x03R\bcpuNanos\x12%\n" +
 	"\x0eresident_bytes\x18\a \x01(\x04R\rresidentBytes\x12*\n" +
 	"\x11started_unix_nano\x18\b \x01(\x03R\x0fstartedUnixNano\x12\x12\n" +
-	"\x04open\x18\t \x03(\fR\x04open\"\x92\x01\n" +
-	"\bSnapshot\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
-	"\x0emade_unix_nano\x18\x02 \x01(\x03R\fmadeUnixNano\x12\x1c\n" +
-	"\tautomatic\x18\x03 \x01(\bR\tautomatic\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x18\n" +
-	"\acurrent\x18\x05 \x01(\bR\acurrent\"q\n" +
-	"\x15CreateSnapshotRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
-	"\tautomatic\x18\x03 \x01(\bR\tautomatic\x12\x12\n" +
-	"\x04stop\x18\x04 \x01(\bR\x04stop\"P\n" +
-	"\x16CreateSnapshotResponse\x126\n" +
-	"\bsnapshot\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.SnapshotR\bsnapshot\"*\n" +
+	"\x04open\x18\t \x03(\fR\x04open\"k\n" +
+	"\x15ChangeSnapshotRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\"4\n" +
+	"\x16ChangeSnapshotResponse\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\"*\n" +
 	"\x14ListSnapshotsRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"Q\n" +
 	"\x15ListSnapshotsResponse\x128\n" +
-	"\tsnapshots\x18\x01 \x03(\v2\x1a.osaurus.guest.v1.SnapshotR\tsnapshots\"=\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x1a.osaurus.guest.v1.SnapshotR\tsnapshots\"D\n" +
+	"\bSnapshot\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
+	"\x0emade_unix_nano\x18\x02 \x01(\x03R\fmadeUnixNano\"=\n" +
 	"\x13DiffSnapshotRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"l\n" +
-	"\x14DiffSnapshotResponse\x126\n" +
-	"\achanges\x18\x01 \x03(\v2\x1c.osaurus.guest.v1.PathChangeR\achanges\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\x91\x01\n" +
-	"\n" +
-	"PathChange\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\fR\x04path\x125\n" +
-	"\x04kind\x18\x02 \x01(\x0e2!.osaurus.guest.v1.PathChange.KindR\x04kind\"8\n" +
-	"\x04Kind\x12\v\n" +
-	"\aUNKNOWN\x10\x00\x12\t\n" +
-	"\x05ADDED\x10\x01\x12\v\n" +
-	"\aCHANGED\x10\x02\x12\v\n" +
-	"\aDELETED\x10\x03\"T\n" +
-	"\x16RestoreSnapshotRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04stop\x18\x03 \x01(\bR\x04stop\"M\n" +
-	"\x17RestoreSnapshotResponse\x122\n" +
-	"\x06before\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.SnapshotR\x06before\"?\n" +
-	"\x15DeleteSnapshotRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16DeleteSnapshotResponse\"`\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"0\n" +
+	"\x14DiffSnapshotResponse\x12\x18\n" +
+	"\achanges\x18\x01 \x03(\fR\achanges\"`\n" +
 	"\x0fForkRoomRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x15\n" +
@@ -2181,13 +1830,11 @@ const file_rooms_proto_rawDesc = "" +
 	"\x05Reset\x12\x1e.osaurus.guest.v1.ResetRequest\x1a\x1f.osaurus.guest.v1.ResetResponse\x12K\n" +
 	"\x06Remove\x12\x1f.osaurus.guest.v1.RemoveRequest\x1a .osaurus.guest.v1.RemoveResponse\x12H\n" +
 	"\x05Usage\x12\x1e.osaurus.guest.v1.UsageRequest\x1a\x1f.osaurus.guest.v1.UsageResponse\x12T\n" +
-	"\tProcesses\x12\".osaurus.guest.v1.ProcessesRequest\x1a#.osaurus.guest.v1.ProcessesResponse2\xa4\x04\n" +
+	"\tProcesses\x12\".osaurus.guest.v1.ProcessesRequest\x1a#.osaurus.guest.v1.ProcessesResponse2\xe7\x02\n" +
 	"\tSnapshots\x12[\n" +
-	"\x06Create\x12'.osaurus.guest.v1.CreateSnapshotRequest\x1a(.osaurus.guest.v1.CreateSnapshotResponse\x12W\n" +
+	"\x06Change\x12'.osaurus.guest.v1.ChangeSnapshotRequest\x1a(.osaurus.guest.v1.ChangeSnapshotResponse\x12W\n" +
 	"\x04List\x12&.osaurus.guest.v1.ListSnapshotsRequest\x1a'.osaurus.guest.v1.ListSnapshotsResponse\x12U\n" +
-	"\x04Diff\x12%.osaurus.guest.v1.DiffSnapshotRequest\x1a&.osaurus.guest.v1.DiffSnapshotResponse\x12^\n" +
-	"\aRestore\x12(.osaurus.guest.v1.RestoreSnapshotRequest\x1a).osaurus.guest.v1.RestoreSnapshotResponse\x12[\n" +
-	"\x06Delete\x12'.osaurus.guest.v1.DeleteSnapshotRequest\x1a(.osaurus.guest.v1.DeleteSnapshotResponse\x12M\n" +
+	"\x04Diff\x12%.osaurus.guest.v1.DiffSnapshotRequest\x1a&.osaurus.guest.v1.DiffSnapshotResponse\x12M\n" +
 	"\x04Fork\x12!.osaurus.guest.v1.ForkRoomRequest\x1a\".osaurus.guest.v1.ForkRoomResponse2[\n" +
 	"\x05Ports\x12R\n" +
 	"\aConnect\x12 .osaurus.guest.v1.ConnectRequest\x1a!.osaurus.guest.v1.ConnectResponse(\x010\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
@@ -2204,90 +1851,75 @@ func file_rooms_proto_rawDescGZIP() []byte {
 	return file_rooms_proto_rawDescData
 }
 
-var file_rooms_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_rooms_proto_goTypes = []any{
-	(PathChange_Kind)(0),            // 0: osaurus.guest.v1.PathChange.Kind
-	(*Room)(nil),                    // 1: osaurus.guest.v1.Room
-	(*Trust)(nil),                   // 2: osaurus.guest.v1.Trust
-	(*Limits)(nil),                  // 3: osaurus.guest.v1.Limits
-	(*EnsureRequest)(nil),           // 4: osaurus.guest.v1.EnsureRequest
-	(*EnsureResponse)(nil),          // 5: osaurus.guest.v1.EnsureResponse
-	(*SetLimitsRequest)(nil),        // 6: osaurus.guest.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil),       // 7: osaurus.guest.v1.SetLimitsResponse
-	(*ResetRequest)(nil),            // 8: osaurus.guest.v1.ResetRequest
-	(*ResetResponse)(nil),           // 9: osaurus.guest.v1.ResetResponse
-	(*RemoveRequest)(nil),           // 10: osaurus.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 11: osaurus.guest.v1.RemoveResponse
-	(*UsageRequest)(nil),            // 12: osaurus.guest.v1.UsageRequest
-	(*UsageResponse)(nil),           // 13: osaurus.guest.v1.UsageResponse
-	(*RoomUsage)(nil),               // 14: osaurus.guest.v1.RoomUsage
-	(*ProcessesRequest)(nil),        // 15: osaurus.guest.v1.ProcessesRequest
-	(*ProcessesResponse)(nil),       // 16: osaurus.guest.v1.ProcessesResponse
-	(*RoomProcess)(nil),             // 17: osaurus.guest.v1.RoomProcess
-	(*Snapshot)(nil),                // 18: osaurus.guest.v1.Snapshot
-	(*CreateSnapshotRequest)(nil),   // 19: osaurus.guest.v1.CreateSnapshotRequest
-	(*CreateSnapshotResponse)(nil),  // 20: osaurus.guest.v1.CreateSnapshotResponse
-	(*ListSnapshotsRequest)(nil),    // 21: osaurus.guest.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),   // 22: osaurus.guest.v1.ListSnapshotsResponse
-	(*DiffSnapshotRequest)(nil),     // 23: osaurus.guest.v1.DiffSnapshotRequest
-	(*DiffSnapshotResponse)(nil),    // 24: osaurus.guest.v1.DiffSnapshotResponse
-	(*PathChange)(nil),              // 25: osaurus.guest.v1.PathChange
-	(*RestoreSnapshotRequest)(nil),  // 26: osaurus.guest.v1.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 27: osaurus.guest.v1.RestoreSnapshotResponse
-	(*DeleteSnapshotRequest)(nil),   // 28: osaurus.guest.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),  // 29: osaurus.guest.v1.DeleteSnapshotResponse
-	(*ForkRoomRequest)(nil),         // 30: osaurus.guest.v1.ForkRoomRequest
-	(*ForkRoomResponse)(nil),        // 31: osaurus.guest.v1.ForkRoomResponse
-	(*ConnectRequest)(nil),          // 32: osaurus.guest.v1.ConnectRequest
-	(*ConnectTo)(nil),               // 33: osaurus.guest.v1.ConnectTo
-	(*ConnectResponse)(nil),         // 34: osaurus.guest.v1.ConnectResponse
+	(*Room)(nil),                   // 0: osaurus.guest.v1.Room
+	(*Trust)(nil),                  // 1: osaurus.guest.v1.Trust
+	(*Limits)(nil),                 // 2: osaurus.guest.v1.Limits
+	(*EnsureRequest)(nil),          // 3: osaurus.guest.v1.EnsureRequest
+	(*EnsureResponse)(nil),         // 4: osaurus.guest.v1.EnsureResponse
+	(*SetLimitsRequest)(nil),       // 5: osaurus.guest.v1.SetLimitsRequest
+	(*SetLimitsResponse)(nil),      // 6: osaurus.guest.v1.SetLimitsResponse
+	(*ResetRequest)(nil),           // 7: osaurus.guest.v1.ResetRequest
+	(*ResetResponse)(nil),          // 8: osaurus.guest.v1.ResetResponse
+	(*RemoveRequest)(nil),          // 9: osaurus.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 10: osaurus.guest.v1.RemoveResponse
+	(*UsageRequest)(nil),           // 11: osaurus.guest.v1.UsageRequest
+	(*UsageResponse)(nil),          // 12: osaurus.guest.v1.UsageResponse
+	(*RoomUsage)(nil),              // 13: osaurus.guest.v1.RoomUsage
+	(*ProcessesRequest)(nil),       // 14: osaurus.guest.v1.ProcessesRequest
+	(*ProcessesResponse)(nil),      // 15: osaurus.guest.v1.ProcessesResponse
+	(*RoomProcess)(nil),            // 16: osaurus.guest.v1.RoomProcess
+	(*ChangeSnapshotRequest)(nil),  // 17: osaurus.guest.v1.ChangeSnapshotRequest
+	(*ChangeSnapshotResponse)(nil), // 18: osaurus.guest.v1.ChangeSnapshotResponse
+	(*ListSnapshotsRequest)(nil),   // 19: osaurus.guest.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),  // 20: osaurus.guest.v1.ListSnapshotsResponse
+	(*Snapshot)(nil),               // 21: osaurus.guest.v1.Snapshot
+	(*DiffSnapshotRequest)(nil),    // 22: osaurus.guest.v1.DiffSnapshotRequest
+	(*DiffSnapshotResponse)(nil),   // 23: osaurus.guest.v1.DiffSnapshotResponse
+	(*ForkRoomRequest)(nil),        // 24: osaurus.guest.v1.ForkRoomRequest
+	(*ForkRoomResponse)(nil),       // 25: osaurus.guest.v1.ForkRoomResponse
+	(*ConnectRequest)(nil),         // 26: osaurus.guest.v1.ConnectRequest
+	(*ConnectTo)(nil),              // 27: osaurus.guest.v1.ConnectTo
+	(*ConnectResponse)(nil),        // 28: osaurus.guest.v1.ConnectResponse
 }
 var file_rooms_proto_depIdxs = []int32{
-	3,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
-	2,  // 1: osaurus.guest.v1.Room.trust:type_name -> osaurus.guest.v1.Trust
-	1,  // 2: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
-	3,  // 3: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
-	14, // 4: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
-	3,  // 5: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
-	17, // 6: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
-	18, // 7: osaurus.guest.v1.CreateSnapshotResponse.snapshot:type_name -> osaurus.guest.v1.Snapshot
-	18, // 8: osaurus.guest.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.guest.v1.Snapshot
-	25, // 9: osaurus.guest.v1.DiffSnapshotResponse.changes:type_name -> osaurus.guest.v1.PathChange
-	0,  // 10: osaurus.guest.v1.PathChange.kind:type_name -> osaurus.guest.v1.PathChange.Kind
-	18, // 11: osaurus.guest.v1.RestoreSnapshotResponse.before:type_name -> osaurus.guest.v1.Snapshot
-	33, // 12: osaurus.guest.v1.ConnectRequest.to:type_name -> osaurus.guest.v1.ConnectTo
-	4,  // 13: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
-	6,  // 14: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
-	8,  // 15: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
-	10, // 16: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
-	12, // 17: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
-	15, // 18: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
-	19, // 19: osaurus.guest.v1.Snapshots.Create:input_type -> osaurus.guest.v1.CreateSnapshotRequest
-	21, // 20: osaurus.guest.v1.Snapshots.List:input_type -> osaurus.guest.v1.ListSnapshotsRequest
-	23, // 21: osaurus.guest.v1.Snapshots.Diff:input_type -> osaurus.guest.v1.DiffSnapshotRequest
-	26, // 22: osaurus.guest.v1.Snapshots.Restore:input_type -> osaurus.guest.v1.RestoreSnapshotRequest
-	28, // 23: osaurus.guest.v1.Snapshots.Delete:input_type -> osaurus.guest.v1.DeleteSnapshotRequest
-	30, // 24: osaurus.guest.v1.Snapshots.Fork:input_type -> osaurus.guest.v1.ForkRoomRequest
-	32, // 25: osaurus.guest.v1.Ports.Connect:input_type -> osaurus.guest.v1.ConnectRequest
-	5,  // 26: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
-	7,  // 27: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
-	9,  // 28: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
-	11, // 29: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
-	13, // 30: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
-	16, // 31: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
-	20, // 32: osaurus.guest.v1.Snapshots.Create:output_type -> osaurus.guest.v1.CreateSnapshotResponse
-	22, // 33: osaurus.guest.v1.Snapshots.List:output_type -> osaurus.guest.v1.ListSnapshotsResponse
-	24, // 34: osaurus.guest.v1.Snapshots.Diff:output_type -> osaurus.guest.v1.DiffSnapshotResponse
-	27, // 35: osaurus.guest.v1.Snapshots.Restore:output_type -> osaurus.guest.v1.RestoreSnapshotResponse
-	29, // 36: osaurus.guest.v1.Snapshots.Delete:output_type -> osaurus.guest.v1.DeleteSnapshotResponse
-	31, // 37: osaurus.guest.v1.Snapshots.Fork:output_type -> osaurus.guest.v1.ForkRoomResponse
-	34, // 38: osaurus.guest.v1.Ports.Connect:output_type -> osaurus.guest.v1.ConnectResponse
-	26, // [26:39] is the sub-list for method output_type
-	13, // [13:26] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	2,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
+	1,  // 1: osaurus.guest.v1.Room.trust:type_name -> osaurus.guest.v1.Trust
+	0,  // 2: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
+	2,  // 3: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
+	13, // 4: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
+	2,  // 5: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
+	16, // 6: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
+	21, // 7: osaurus.guest.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.guest.v1.Snapshot
+	27, // 8: osaurus.guest.v1.ConnectRequest.to:type_name -> osaurus.guest.v1.ConnectTo
+	3,  // 9: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
+	5,  // 10: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
+	7,  // 11: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
+	9,  // 12: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
+	11, // 13: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
+	14, // 14: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
+	17, // 15: osaurus.guest.v1.Snapshots.Change:input_type -> osaurus.guest.v1.ChangeSnapshotRequest
+	19, // 16: osaurus.guest.v1.Snapshots.List:input_type -> osaurus.guest.v1.ListSnapshotsRequest
+	22, // 17: osaurus.guest.v1.Snapshots.Diff:input_type -> osaurus.guest.v1.DiffSnapshotRequest
+	24, // 18: osaurus.guest.v1.Snapshots.Fork:input_type -> osaurus.guest.v1.ForkRoomRequest
+	26, // 19: osaurus.guest.v1.Ports.Connect:input_type -> osaurus.guest.v1.ConnectRequest
+	4,  // 20: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
+	6,  // 21: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
+	8,  // 22: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
+	10, // 23: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
+	12, // 24: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
+	15, // 25: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
+	18, // 26: osaurus.guest.v1.Snapshots.Change:output_type -> osaurus.guest.v1.ChangeSnapshotResponse
+	20, // 27: osaurus.guest.v1.Snapshots.List:output_type -> osaurus.guest.v1.ListSnapshotsResponse
+	23, // 28: osaurus.guest.v1.Snapshots.Diff:output_type -> osaurus.guest.v1.DiffSnapshotResponse
+	25, // 29: osaurus.guest.v1.Snapshots.Fork:output_type -> osaurus.guest.v1.ForkRoomResponse
+	28, // 30: osaurus.guest.v1.Ports.Connect:output_type -> osaurus.guest.v1.ConnectResponse
+	20, // [20:31] is the sub-list for method output_type
+	9,  // [9:20] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_rooms_proto_init() }
@@ -2295,7 +1927,7 @@ func file_rooms_proto_init() {
 	if File_rooms_proto != nil {
 		return
 	}
-	file_rooms_proto_msgTypes[31].OneofWrappers = []any{
+	file_rooms_proto_msgTypes[26].OneofWrappers = []any{
 		(*ConnectRequest_To)(nil),
 		(*ConnectRequest_Data)(nil),
 	}
@@ -2304,14 +1936,13 @@ func file_rooms_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rooms_proto_rawDesc), len(file_rooms_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   34,
+			NumEnums:      0,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
 		GoTypes:           file_rooms_proto_goTypes,
 		DependencyIndexes: file_rooms_proto_depIdxs,
-		EnumInfos:         file_rooms_proto_enumTypes,
 		MessageInfos:      file_rooms_proto_msgTypes,
 	}.Build()
 	File_rooms_proto = out.File

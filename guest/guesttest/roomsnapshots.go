@@ -27,11 +27,13 @@ func (a *agent) root(ctx context.Context, t *testing.T, script string) string {
 }
 
 // snapshot makes a snapshot.
-func (a *agent) snapshot(ctx context.Context, t *testing.T, name config.SnapshotName) {
-	t.Helper()
-	if _, err := a.suite.Client.CreateSnapshot(ctx, a.User, name, false); err != nil {
-		t.Fatal(err)
-	}
+func (a *agent) snapshot(ctx context.Context, name config.SnapshotName, stop bool) (string, error) {
+	return a.suite.Client.ChangeSnapshot(ctx, a.User, engine.CreateSnapshot, name, stop)
+}
+
+// restore restores a snapshot.
+func (a *agent) restore(ctx context.Context, name string) (before string, err error) {
+	return a.suite.Client.ChangeSnapshot(ctx, a.User, engine.RestoreSnapshot, config.SnapshotName(name), false)
 }
 
 // restoreSnapshot changes a root as an installation does, and goes back and forth.
@@ -40,42 +42,41 @@ func restoreSnapshot(ctx context.Context, t *testing.T, _, bob *agent) {
 	const state = "{ cat /tmp/kept; cat /opt/tool/* /etc/tool.conf; ls -d /opt/tool/* /etc/motd.tool; } 2>/dev/null || true"
 	bob.root(ctx, t, "mkdir -p /opt/tool; echo 1 > /opt/tool/version; echo one > /etc/tool.conf; echo > /etc/motd.tool; echo kept > /tmp/kept")
 	first := bob.root(ctx, t, state)
-	bob.snapshot(ctx, t, "first")
-	if _, err := c.CreateSnapshot(ctx, bob.User, "first", false); fault.KindOf(err) != fault.Rejected {
+	if made, err := bob.snapshot(ctx, "first", false); made != "first" || err != nil {
+		t.Fatal(made, err)
+	}
+	if _, err := bob.snapshot(ctx, "first", false); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a name that is taken: %v", err)
 	}
 	for range 2 { // nothing has changed since
-		if s, made, err := c.AutoSnapshot(ctx, bob.User, "before-install"); made || err != nil {
-			t.Fatalf("without a change: %+v %v", s, err)
+		if made, err := bob.snapshot(ctx, "before-install", false); made != "" || err != nil {
+			t.Fatalf("without a change: %s %v", made, err)
 		}
 	}
 	bob.root(ctx, t, "rm -r /opt/tool; mkdir /opt/tool; echo 2 > /opt/tool/two; echo two > /etc/tool.conf; rm /etc/motd.tool")
 	second := bob.root(ctx, t, state)
-	list, more, err := c.DiffSnapshot(ctx, bob.User, "first")
-	want := []engine.PathChange{
-		{Path: "/etc/motd.tool", Kind: engine.PathDeleted}, {Path: "/etc/tool.conf", Kind: engine.PathChanged},
-		{Path: "/opt/tool/two", Kind: engine.PathAdded}, {Path: "/opt/tool/version", Kind: engine.PathDeleted},
-	}
-	if err != nil || more || !slices.Equal(list, want) {
+	list, err := c.DiffSnapshot(ctx, bob.User, "first")
+	want := []string{"- /etc/motd.tool", "~ /etc/tool.conf", "+ /opt/tool/two", "- /opt/tool/version"}
+	if err != nil || !slices.Equal(list, want) {
 		t.Errorf("changed: %v %v, want %v", list, err, want)
 	}
-	auto, made, err := c.AutoSnapshot(ctx, bob.User, "before-install")
-	if !made || err != nil || !strings.HasPrefix(auto.Name, "before-install-") {
-		t.Fatalf("with a change: %+v %v", auto, err)
+	auto, err := bob.snapshot(ctx, "before-install", false)
+	if err != nil || !strings.HasPrefix(auto, "before-install-") {
+		t.Fatalf("with a change: %s %v", auto, err)
 	}
 	bob.root(ctx, t, "echo three > /etc/tool.conf")
 	third := bob.root(ctx, t, state)
 
-	before, err := c.RestoreSnapshot(ctx, bob.User, "first", false)
-	if err != nil || before == nil {
+	before, err := bob.restore(ctx, "first")
+	if err != nil || before == "" {
 		t.Fatalf("restore: %v %v", before, err)
 	}
 	for _, step := range []struct {
 		name  string
 		state string
-	}{{"", first}, {auto.Name, second}, {before.Name, third}, {"first", first}} {
+	}{{"", first}, {auto, second}, {before, third}, {"first", first}} {
 		if step.name != "" {
-			if again, err := c.RestoreSnapshot(ctx, bob.User, config.SnapshotName(step.name), false); err != nil || again != nil {
+			if again, err := bob.restore(ctx, step.name); err != nil || again != "" {
 				t.Fatalf("restore %s: %v %v", step.name, again, err)
 			}
 		}
@@ -83,20 +84,20 @@ func restoreSnapshot(ctx context.Context, t *testing.T, _, bob *agent) {
 			t.Errorf("after restoring %s: %q, want %q", step.name, got, step.state)
 		}
 	}
-	if err := c.DeleteSnapshot(ctx, bob.User, config.SnapshotName(auto.Name)); err != nil {
+	if _, err := c.ChangeSnapshot(ctx, bob.User, engine.DeleteSnapshot, config.SnapshotName(auto), false); err != nil {
 		t.Error(err)
 	}
-	// The layers of the two that are left are merged in the background.
+	// The layers that only the last one has are merged in the background: there are these two, and the upper one.
 	eventually(ctx, t, func() bool {
-		return output(ctx, t, c, "tr , '\\n' < /run/osaurus/data/rooms/"+string(bob.User)+"/stack.json | grep -c uid") == "2"
+		return output(ctx, t, c, "tr , '\\n' < /run/osaurus/data/rooms/"+string(bob.User)+"/stack.json | grep -o '2[0-9]*-[a-z2-7]\\{16\\}' | sort -u | wc -l") == "3"
 	})
-	if _, err := c.RestoreSnapshot(ctx, bob.User, config.SnapshotName(before.Name), false); err != nil {
+	if _, err := bob.restore(ctx, before); err != nil {
 		t.Fatal(err)
 	}
 	if got := bob.root(ctx, t, state); got != third {
 		t.Errorf("from merged layers: %q, want %q", got, third)
 	}
-	if _, err := c.RestoreSnapshot(ctx, bob.User, "none", false); fault.KindOf(err) != fault.NotFound {
+	if _, err := bob.restore(ctx, "none"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("none: %v", err)
 	}
 	if use, err := c.RoomUsages(ctx, bob.User); err != nil || use[0].DiskFiles < 10 {
@@ -115,11 +116,10 @@ func restoreSnapshot(ctx context.Context, t *testing.T, _, bob *agent) {
 func snapshotOfRunning(ctx context.Context, t *testing.T, _, bob *agent) {
 	bob.root(ctx, t, "echo running > /etc/mark")
 	p := bob.begin(ctx, t, "exec sleep 1000")
-	c := bob.suite.Client
-	if _, err := c.CreateSnapshot(ctx, bob.User, "running", false); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sleep (pid ") {
+	if _, err := bob.snapshot(ctx, "running", false); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sleep (pid ") {
 		t.Errorf("while a program runs: %v", err)
 	}
-	if _, err := c.CreateSnapshot(ctx, bob.User, "running", true); err != nil {
+	if _, err := bob.snapshot(ctx, "running", true); err != nil {
 		t.Error(err)
 	}
 	if _, err := p.Wait(); err == nil {

@@ -3,57 +3,53 @@
 package layers
 
 import (
+	"crypto/rand"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 )
 
-// Stack lists the layers of a room. Lists of layers begin with the bottom one; the base is below it.
-type Stack struct {
-	Upper     ID           `json:"upper"` // the room writes to it
-	Lower     []ID         `json:"lower"` // frozen
-	Layers    map[ID]Layer `json:"layers"`
-	Snapshots []Snapshot   `json:"snapshots"` // the oldest first
+// ID names a layer and its folder. It begins with the uid of the room that wrote it, whose quota it counts
+// to.
+type ID string
+
+func newID(uid uint32) ID { return ID(fmt.Sprintf("%d-%s", uid, strings.ToLower(rand.Text()[:16]))) }
+
+// UID returns the user id of the room that wrote the layer.
+func (id ID) UID() (uid uint32) {
+	_, _ = fmt.Sscanf(string(id), "%d-", &uid)
+	return uid
 }
 
-// Layer is a frozen layer.
-type Layer struct {
-	UID   uint32 `json:"uid"` // of the room that wrote it, whose quota it counts to
-	Bytes uint64 `json:"bytes"`
+// Stack lists the layers of a room. Lists of layers begin with the bottom one; the base is below it.
+type Stack struct {
+	Upper     ID         `json:"upper"`     // the room writes to it
+	Lower     []ID       `json:"lower"`     // frozen
+	Mounted   []ID       `json:"mounted"`   // Lower when the room was made, which may still run
+	Snapshots []Snapshot `json:"snapshots"` // the oldest first
 }
 
 // Snapshot is a named list of frozen layers.
 type Snapshot struct {
-	Name      string    `json:"name"`
-	Time      time.Time `json:"time"`
-	Automatic bool      `json:"automatic"`
-	Layers    []ID      `json:"layers"`
+	Name   string    `json:"name"`
+	Time   time.Time `json:"time"`
+	Layers []ID      `json:"layers"`
 }
 
 const (
-	// maxSnapshots bounds the snapshots that people make of a room, whose layers all count to its quota.
-	maxSnapshots = 8
+	// maxSnapshots bounds the snapshots of a room, whose layers all count to its quota.
+	maxSnapshots = 12
 	// maxAutomatic is the number of automatic snapshots that are kept.
 	maxAutomatic = 3
 	// maxLower bounds the layers of a root: each makes the lookup of a missing file slower.
 	maxLower = 24
 )
 
-// all returns the layers that the stack names.
-func (st *Stack) all() map[ID]bool {
-	all := map[ID]bool{st.Upper: true}
-	for _, list := range st.lists() {
-		for _, id := range *list {
-			all[id] = true
-		}
-	}
-	return all
-}
-
-// lists returns all lists of frozen layers.
+// lists returns the lists of frozen layers that the stack needs.
 func (st *Stack) lists() []*[]ID {
 	lists := []*[]ID{&st.Lower}
 	for i := range st.Snapshots {
@@ -62,22 +58,23 @@ func (st *Stack) lists() []*[]ID {
 	return lists
 }
 
-// forget removes the details of layers that the stack no longer names.
-func (st *Stack) forget() {
-	all := st.all()
-	maps.DeleteFunc(st.Layers, func(id ID, _ Layer) bool { return !all[id] })
+// all returns the layers that the stack names.
+func (st *Stack) all() []ID {
+	all := append([]ID{st.Upper}, st.Mounted...)
+	for _, list := range st.lists() {
+		all = append(all, *list...)
+	}
+	return all
 }
 
 // Find returns a snapshot.
 func (st *Stack) Find(name string) (Snapshot, error) {
-	if i := st.index(name); i >= 0 {
-		return st.Snapshots[i], nil
+	for _, s := range st.Snapshots {
+		if s.Name == name {
+			return s, nil
+		}
 	}
 	return Snapshot{}, fault.Newf(fault.NotFound, "find snapshot", name, "the room has no such snapshot").Advise("List them: osaurus-sandbox snapshot list AGENT")
-}
-
-func (st *Stack) index(name string) int {
-	return slices.IndexFunc(st.Snapshots, func(s Snapshot) bool { return s.Name == name })
 }
 
 // Named reports whether a snapshot has the frozen layers as they are.
@@ -86,128 +83,81 @@ func (st *Stack) Named() bool {
 }
 
 // Freeze makes the upper layer the top frozen one, with an empty upper layer over it.
-func (st *Stack) Freeze(l Layer) {
-	if st.Layers == nil {
-		st.Layers = map[ID]Layer{}
-	}
-	st.Layers[st.Upper] = l
+func (st *Stack) Freeze() {
 	st.Lower = append(slices.Clip(st.Lower), st.Upper)
-	st.Upper = newID()
+	st.Upper = newID(st.Upper.UID())
 }
 
+// Automatic reports whether a name is that of automatic snapshots.
+func Automatic(name string) bool { return strings.HasPrefix(name, engine.AutomaticSnapshot) }
+
 // May checks whether a snapshot of the name can be made.
-func (st *Stack) May(name string, automatic bool) error {
+func (st *Stack) May(name string) error {
 	const op = "make snapshot"
-	people := 0
-	for _, s := range st.Snapshots {
-		if !s.Automatic {
-			people++
-		}
-	}
-	switch {
-	case st.index(name) >= 0:
+	if _, err := st.Find(name); err == nil {
 		return fault.Newf(fault.Rejected, op, name, "the room has a snapshot of that name").Advise("Choose another name, or delete that one first.")
-	case !automatic && people >= maxSnapshots:
-		return fault.Newf(fault.Rejected, op, name, "the room has %d snapshots", people).Advise("Delete one that nobody needs: osaurus-sandbox snapshot delete AGENT NAME")
-	case len(st.Lower) >= maxLower:
-		return fault.Newf(fault.Rejected, op, name, "the room's root has %d layers", len(st.Lower)).Advise("Delete snapshots of it, and of the agents that it was forked from.")
+	}
+	if !Automatic(name) && len(st.Snapshots) >= maxSnapshots || len(st.Lower) >= maxLower {
+		return fault.Newf(fault.Rejected, op, name, "the room has %d snapshots and %d layers", len(st.Snapshots), len(st.Lower)).
+			Advise("Delete snapshots of it, and of the agents that it was forked from: osaurus-sandbox snapshot delete AGENT NAME")
 	}
 	return nil
 }
 
-// Add adds a snapshot of the frozen layers. Only the last automatic ones stay.
-func (st *Stack) Add(name string, automatic bool, now time.Time) Snapshot {
-	s := Snapshot{Name: name, Time: now.UTC(), Automatic: automatic, Layers: slices.Clone(st.Lower)}
-	st.Snapshots = append(st.Snapshots, s)
-	old := -maxAutomatic
-	for _, s := range st.Snapshots {
-		if s.Automatic {
-			old++
-		}
+// Add adds a snapshot of the frozen layers and returns its name. The name of an automatic one gets the
+// time, and only the last ones stay.
+func (st *Stack) Add(name string, now time.Time) string {
+	if Automatic(name) {
+		name += now.UTC().Format("-20060102-150405.000")
 	}
-	st.Snapshots = slices.DeleteFunc(st.Snapshots, func(s Snapshot) bool {
-		if !s.Automatic || old <= 0 {
-			return false
+	st.Snapshots = append(st.Snapshots, Snapshot{name, now.UTC(), slices.Clone(st.Lower)})
+	automatic := 0
+	for i, s := range slices.Backward(st.Snapshots) {
+		if !Automatic(s.Name) {
+			continue
 		}
-		old--
-		return true
-	})
-	return s
-}
-
-// Automatic returns a free name for an automatic snapshot.
-func (st *Stack) Automatic(prefix string, now time.Time) string {
-	name := prefix + now.UTC().Format("-20060102-150405")
-	for n := 2; st.index(name) >= 0; n++ {
-		name = fmt.Sprintf("%s%s.%d", prefix, now.UTC().Format("-20060102-150405"), n)
+		if automatic++; automatic > maxAutomatic {
+			st.Snapshots = slices.Delete(st.Snapshots, i, i+1)
+		}
 	}
 	return name
 }
 
 // Restore makes the layers of a snapshot the frozen ones, with an empty upper layer over them.
 func (st *Stack) Restore(s Snapshot) {
-	st.Lower, st.Upper = slices.Clone(s.Layers), newID()
+	st.Lower, st.Upper = slices.Clone(s.Layers), newID(st.Upper.UID())
 }
 
 // Delete removes a snapshot. Layers that nothing else needs are discarded, and others merged later.
 func (st *Stack) Delete(name string) error {
-	if _, err := st.Find(name); err != nil {
-		return err
-	}
-	i := st.index(name)
-	st.Snapshots = slices.Delete(st.Snapshots, i, i+1)
-	return nil
+	_, err := st.Find(name)
+	st.Snapshots = slices.DeleteFunc(st.Snapshots, func(s Snapshot) bool { return s.Name == name })
+	return err
 }
 
-// mergeable returns two layers of the same room of which nothing needs the lower one alone, and which no
-// other room has.
-func (st *Stack) mergeable(shared map[ID]int) (lower, upper ID, found bool) {
-	above := map[ID]map[ID]bool{}
-	note := func(id, next ID) {
-		if above[id] == nil {
-			above[id] = map[ID]bool{}
-		}
-		above[id][next] = true
-	}
-	for i, list := range st.lists() {
-		for n, id := range *list {
-			switch {
-			case n+1 < len(*list):
-				note(id, (*list)[n+1])
-			case i == 0:
-				note(id, st.Upper) // which is not frozen
-			default:
-				note(id, "") // a snapshot ends here
-			}
-		}
-	}
+// mergeable returns a list of frozen layers whose last two are of the same room, which no other room has,
+// and of which nothing needs the lower one alone. It returns nil if there is none.
+func (st *Stack) mergeable(shared map[ID]bool) []ID {
 	for _, list := range st.lists() {
-		for n := range len(*list) - 1 {
-			a, b := (*list)[n], (*list)[n+1]
-			if len(above[a]) == 1 && shared[a]+shared[b] == 0 && st.Layers[a].UID == st.Layers[b].UID {
-				return a, b, true
+		for n := 1; n < len(*list); n++ {
+			a, b := (*list)[n-1], (*list)[n]
+			alone := slices.ContainsFunc(st.lists(), func(other *[]ID) bool {
+				i := slices.Index(*other, a) + 1
+				return i > 0 && (i == len(*other) || (*other)[i] != b)
+			})
+			if !alone && !shared[a] && !shared[b] && a.UID() == b.UID() {
+				return slices.Clone((*list)[:n+1])
 			}
-		}
-	}
-	return "", "", false
-}
-
-// below returns the layers below a frozen one, which are the same wherever it is.
-func (st *Stack) below(id ID) []ID {
-	for _, list := range st.lists() {
-		if n := slices.Index(*list, id); n >= 0 {
-			return (*list)[:n]
 		}
 	}
 	return nil
 }
 
 // merged puts one layer in the place of two.
-func (st *Stack) merged(lower, upper, is ID) {
+func (st *Stack) merged(lower, is ID) {
 	for _, list := range st.lists() {
-		if n := slices.Index(*list, lower); n >= 0 && n+1 < len(*list) && (*list)[n+1] == upper {
+		if n := slices.Index(*list, lower); n >= 0 {
 			*list = slices.Replace(slices.Clone(*list), n, n+2, is)
 		}
 	}
-	st.Layers[is] = Layer{UID: st.Layers[upper].UID, Bytes: st.Layers[lower].Bytes + st.Layers[upper].Bytes}
 }

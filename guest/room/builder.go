@@ -67,7 +67,7 @@ func (b *builder) make() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	if err := mountRoot(point, append(b.Lower, b.Base), b.Upper, b.Layer+"/work"); err != nil {
+	if err := layers.Mount(point, b.Lower, b.Upper, b.Layer+"/work"); err != nil {
 		return err
 	}
 	var err error
@@ -86,15 +86,6 @@ func (b *builder) make() error {
 		}
 	}
 	return b.enter()
-}
-
-// mountRoot mounts a room's root: its frozen layers and the base, the top one first, below the layer
-// that it writes to.
-func mountRoot(at string, lower []string, upper, work string) error {
-	if err := unix.Mount("overlay", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layers.MountOptions(lower, upper, work)); err != nil {
-		return fmt.Errorf("mount the layers: %w", err)
-	}
-	return nil
 }
 
 // enter makes the new root the only one.

@@ -87,7 +87,7 @@ func (r *Room) open(line *os.File, o Options) error {
 func (r *Room) plan(to io.Writer, o Options) error {
 	err := json.NewEncoder(to).Encode(plan{
 		User: r.spec.User, UID: r.spec.Uid, Home: r.spec.Home, Hostname: r.spec.Hostname, Memory: r.spec.Limits.MemoryBytes,
-		Base: o.Base, Layer: r.layer, Upper: r.upper, Lower: r.lower, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Bridge: r.bridgeFiles.socket != nil,
+		Layer: r.layer, Upper: r.upper, Lower: r.lower, Files: r.files, Resolvers: o.Resolvers, Shim: o.Shim, Bridge: r.bridgeFiles.socket != nil,
 	})
 	if err != nil {
 		return fmt.Errorf("send the plan to the first process: %w", err)
@@ -121,10 +121,9 @@ type plan struct {
 	Home     string
 	Hostname string
 	Memory   uint64   // limit in bytes
-	Base     string   // the read-only base of the guest
 	Layer    string   // the room's own folder on the data disk
 	Upper    string   // the layer that the room writes to
-	Lower    []string // its frozen layers, the top one first
+	Lower    []string // its frozen layers, the top one first, and the base of the guest
 	Files    string   // the guest's folder for this room, in memory
 	// Resolvers is the guest's resolv.conf and Shim its bridge client. Both are mounted over files
 	// of the room.

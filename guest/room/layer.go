@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/removeall"
 )
@@ -24,14 +25,12 @@ func (r *Room) folders(m *Manager) error {
 		return fault.Newf(fault.Rejected, op, name, "its layer belongs to user id %d, not %d", uid, r.spec.Uid).
 			Advise("Remove the room with its layer first.")
 	}
-	if !r.keepTemporary {
-		if err := m.discard(filepath.Join(r.layer, "tmp")); err != nil {
-			return fault.New(fault.Execution, op, name, err)
-		}
-	}
 	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.recordBase(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
 	if err == nil {
-		err = m.openLayers(r)
+		var st *layers.Stack
+		if st, err = m.layers.Open(name, r.spec.Uid); err == nil {
+			r.upper, r.lower = m.layers.Path(st.Upper), m.layers.Paths(st.Lower...)
+		}
 	}
 	for _, f := range r.parts() {
 		path := filepath.Join(r.layer, f.name)

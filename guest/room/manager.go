@@ -78,7 +78,7 @@ func (m *Manager) setUp() error {
 	return errors.Join(
 		prepareGroups(group(m.opts.Cgroup)),
 		os.MkdirAll(m.opts.Data, 0o700), os.Chmod(m.opts.Data, 0o700), // agents get here only through their mounts
-		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep(), m.layers.Collect(nil))
+		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep(), m.layers.Tidy("", nil))
 }
 
 // namespaceLimit must be 0, so that rooms cannot create user namespaces.
@@ -177,16 +177,14 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "remove the previous room's group: %w", err)
 	}
 	if e.room.Load() == nil {
-		// Keep logs of jobs from this boot: they can be read after the room has ended.
-		if err := m.discard(filepath.Join(r.layer, "jobs")); err != nil {
+		// Keep logs of jobs from this boot: they can be read after the room has ended. Keep /tmp when the
+		// room ends for a snapshot.
+		if err := errors.Join(m.discard(filepath.Join(r.layer, "jobs")), m.discard(filepath.Join(r.layer, "tmp"))); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
 	if r.anew, err = m.discardOutdated(r.layer); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err).Advise("If the data disk is full or damaged, reset it.")
-	}
-	if old := e.room.Load(); old != nil {
-		r.keepTemporary = old.keepTemporary && !r.anew
 	}
 	if err := r.folders(m); err != nil {
 		return nil, err
@@ -195,7 +193,6 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
-	r.keepTemporary = false
 	m.tidyLayers(spec.User)
 	return r, nil
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
@@ -27,11 +26,10 @@ import (
 // descriptors, since commands may still use them.
 type Room struct {
 	spec        *guestpb.Room
-	layer       string      // folder on the data disk
-	mounted     []layers.ID // what its root is made of
-	upper       string      // folder of the layer that it writes to
-	lower       []string    // folders of its frozen layers, the top one first
-	files       string      // the guest's folder for the room, in memory
+	layer       string   // folder on the data disk
+	upper       string   // folder of the layer that it writes to
+	lower       []string // folders of its frozen layers, the top one first, and of the base
+	files       string   // the guest's folder for the room, in memory
 	bridgeFiles bridgeFiles
 	disk        *os.File
 	group       group
@@ -48,8 +46,6 @@ type Room struct {
 	lacks       []string
 	starts      chan struct{} // semaphore of maxStarts
 	plugins     *pluginNetworks
-
-	keepTemporary bool // the room was made again, and /tmp stays
 
 	trusted   bool // the gateway's certificate is in the system's bundle
 	unsettled bool // its network may differ from the spec

@@ -4,146 +4,125 @@ package room
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/internal/fault"
 )
 
-// openLayers opens the layers of a room that is being made.
-func (m *Manager) openLayers(r *Room) error {
-	st, err := m.layers.Open(r.spec.User, r.spec.Uid)
-	if err != nil {
-		return err
-	}
-	r.mounted = append(slices.Clone(st.Lower), st.Upper)
-	r.upper, r.lower = m.layers.Path(st.Upper), m.layers.Paths(st.Lower)
-	return nil
-}
-
 // tidyLayers merges layers that a user's room no longer needs apart and discards those that nobody
 // needs, in the background. What fails is tried again after the next change.
 func (m *Manager) tidyLayers(user string) {
-	lock := func() (func(), error) {
-		e, err := m.lock(context.Background(), user, false)
-		if err != nil {
-			return nil, err
-		}
-		return e.unlock, nil
-	}
 	go func() {
-		for more := true; more; {
-			more, _ = m.layers.Merge(user, lock)
-		}
-		rooms, _ := m.rooms("") // no error without a user
-		var mounted []layers.ID
-		for _, r := range rooms {
-			mounted = append(mounted, r.mounted...)
-		}
-		_ = m.layers.Collect(mounted)
+		_ = m.layers.Tidy(user, func() (func(), error) {
+			e, err := m.lock(context.Background(), user, false)
+			if err != nil {
+				return nil, err
+			}
+			return e.unlock, nil
+		})
 	}()
 }
 
-// stack locks a room that was made in this boot and returns its stack.
-func (m *Manager) stack(ctx context.Context, op, user string) (*entry, *layers.Stack, error) {
+// onStack does something with the layers of a room that was made in this boot. Nobody else changes them
+// meanwhile.
+func (m *Manager) onStack(ctx context.Context, op, user string, do func(*Room, *layers.Stack) error) error {
 	e, err := m.lock(ctx, user, false)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	defer e.unlock()
 	if e.room.Load() == nil {
-		e.unlock()
-		return nil, nil, missing(user)
+		return missing(user)
 	}
 	st, err := m.layers.Read(user)
-	if err != nil {
-		e.unlock()
-		return nil, nil, layersFault(op, user, err)
+	if err == nil {
+		err = do(e.room.Load(), st)
 	}
-	return e, st, nil
-}
-
-func layersFault(op, user string, err error) error {
+	if _, ok := err.(*fault.Error); ok || err == nil {
+		return err
+	}
 	return fault.New(fault.Execution, op, user, err).Advise("If the data disk is full, delete snapshots or files; if it is damaged, reset it.")
 }
 
-// CreateSnapshot makes a snapshot of a room's root. It returns nil if an automatic one would be the
-// same as the last.
-func (m *Manager) CreateSnapshot(ctx context.Context, r *guestpb.CreateSnapshotRequest) (*guestpb.Snapshot, error) {
-	const op = "make snapshot"
-	e, st, err := m.stack(ctx, op, r.User)
-	if err != nil {
-		return nil, err
-	}
-	defer e.unlock()
-	changed, err := m.layers.Changed(st)
-	if err != nil {
-		return nil, layersFault(op, r.User, err)
-	}
-	if r.Automatic && !changed && st.Named() {
-		return nil, nil
-	}
-	name := r.Name
-	if r.Automatic {
-		name = st.Automatic(name, time.Now())
-	}
-	if err := st.May(name, r.Automatic); err != nil {
-		return nil, err
-	}
-	if changed {
-		if err := m.freeze(ctx, op, e, st, r.Stop); err != nil {
-			return nil, err
+// beforeRestore begins the names of snapshots that restoring makes.
+const beforeRestore = "before-restore"
+
+// ChangeSnapshot creates, restores or deletes a snapshot: see engine.Snapshots.
+func (m *Manager) ChangeSnapshot(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (made string, err error) {
+	op := r.Action + " snapshot"
+	err = m.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) (err error) {
+		switch engine.SnapshotAction(r.Action) {
+		case engine.CreateSnapshot:
+			if layers.Automatic(r.Name) && st.Named() && !m.layers.Changed(st) {
+				return nil
+			}
+			if err = st.May(r.Name); err == nil {
+				err = m.freeze(ctx, op, room, st, r.Stop)
+			}
+			if err == nil {
+				made = st.Add(r.Name, time.Now())
+			}
+		case engine.RestoreSnapshot:
+			to, notFound := st.Find(r.Name)
+			if err = notFound; err == nil {
+				err = m.freeze(ctx, op, room, st, r.Stop)
+			}
+			if err == nil {
+				err = room.end(ctx, op, r.Stop)
+			}
+			if err == nil && !st.Named() {
+				made = st.Add(beforeRestore, time.Now())
+			}
+			st.Restore(to) // which counts when it is written
+		case engine.DeleteSnapshot:
+			err = st.Delete(r.Name)
+		default:
+			err = fault.Newf(fault.InvalidArgs, op, r.User, "it is neither create nor restore nor delete")
 		}
-	}
-	made := st.Add(name, r.Automatic, time.Now())
-	if err := m.layers.Write(r.User, st); err != nil {
-		return nil, layersFault(op, r.User, err)
-	}
-	m.tidyLayers(r.User)
-	return describeSnapshot(st, made, true), nil
+		if err == nil {
+			err = m.layers.Write(r.User, st)
+			m.tidyLayers(r.User)
+		}
+		return err
+	})
+	return made, err
 }
 
-// freeze ends a room and freezes what it has written. The caller writes the stack; the next command makes
-// the room again.
-func (m *Manager) freeze(ctx context.Context, op string, e *entry, st *layers.Stack, stop bool) error {
-	r := e.room.Load()
-	if err := r.end(ctx, op, stop); err != nil {
-		return err
+// freeze ends a room that has written something and freezes that. The caller writes the stack; the next
+// command makes the room again.
+func (m *Manager) freeze(ctx context.Context, op string, r *Room, st *layers.Stack, stop bool) error {
+	if !m.layers.Changed(st) {
+		return nil
 	}
-	if err := m.layers.Sync(); err != nil {
-		return layersFault(op, r.spec.User, err)
+	err := r.end(ctx, op, stop)
+	if err == nil {
+		st.Freeze()
 	}
-	st.Freeze(layers.Layer{UID: r.spec.Uid, Bytes: m.layers.Size(st.Upper)})
-	return nil
+	return err
 }
 
 // settleTime is how long programs that have just ended may take to disappear.
 const settleTime = time.Second
 
-// end ends a room in which nothing runs, or with stop whatever does. Its /tmp stays.
+// end ends a room in which nothing runs, or with stop whatever does.
 func (r *Room) end(ctx context.Context, op string, stop bool) error {
-	r.keepTemporary = true
-	if r.dead() {
-		return nil
-	}
-	for late := time.Now().Add(settleTime); !stop; {
+	for late := time.Now().Add(settleTime); !stop && !r.dead(); {
 		running := r.running()
-		if len(running) == 0 {
+		if running == "" {
 			break
 		}
 		if time.Now().After(late) {
-			return fault.Newf(fault.Rejected, op, r.spec.User, "programs run in the room: %s", strings.Join(running, ", ")).
-				Advise("Wait for them, end them, or use --stop.")
+			return fault.Newf(fault.Rejected, op, r.spec.User, "%s runs in the room", running).Advise("Wait for it, end it, or use --stop.")
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return fault.Wrap(op, r.spec.User, ctx.Err())
 		}
 	}
 	r.init.Release()
@@ -153,134 +132,39 @@ func (r *Room) end(ctx context.Context, op string, stop bool) error {
 	return nil
 }
 
-// maxNamed bounds the programs that an error names.
-const maxNamed = 5
-
-// running names the programs that run in the room.
-func (r *Room) running() (list []string) {
+// running names a program that runs in the room, if there is one.
+func (r *Room) running() string {
 	for _, pid := range r.group.processes() {
-		p := describe(pid, time.Time{})
-		switch {
-		case p == nil || p.State == "Z": // ended
-		case len(list) == maxNamed:
-			return append(list, "…")
-		default:
-			list = append(list, fmt.Sprintf("%s (pid %d)", strings.Trim(string(p.Command), "[]"), pid))
+		if p := describe(pid, time.Time{}); p != nil && p.State != "Z" { // which has ended
+			return fmt.Sprintf("%s (pid %d)", strings.Trim(string(p.Command), "[]"), pid)
 		}
 	}
-	return list
+	return ""
 }
 
 // Snapshots lists the snapshots of a room.
-func (m *Manager) Snapshots(ctx context.Context, user string) ([]*guestpb.Snapshot, error) {
-	const op = "list snapshots"
-	e, st, err := m.stack(ctx, op, user)
-	if err != nil {
-		return nil, err
-	}
-	defer e.unlock()
-	changed, err := m.layers.Changed(st)
-	if err != nil {
-		return nil, layersFault(op, user, err)
-	}
-	var list []*guestpb.Snapshot
-	for _, s := range st.Snapshots {
-		list = append(list, describeSnapshot(st, s, !changed && slices.Equal(s.Layers, st.Lower)))
-	}
-	return list, nil
-}
-
-func describeSnapshot(st *layers.Stack, s layers.Snapshot, current bool) *guestpb.Snapshot {
-	d := &guestpb.Snapshot{Name: s.Name, MadeUnixNano: s.Time.UnixNano(), Automatic: s.Automatic, Current: current}
-	if n := len(s.Layers); n > 0 {
-		d.Bytes = st.Layers[s.Layers[n-1]].Bytes
-	}
-	return d
+func (m *Manager) Snapshots(ctx context.Context, user string) (list []*guestpb.Snapshot, err error) {
+	err = m.onStack(ctx, "list snapshots", user, func(_ *Room, st *layers.Stack) error {
+		for _, s := range st.Snapshots {
+			list = append(list, &guestpb.Snapshot{Name: s.Name, MadeUnixNano: s.Time.UnixNano()})
+		}
+		return nil
+	})
+	return list, err
 }
 
 // DiffSnapshot lists what has changed in a room's root since a snapshot, while the room may run.
-func (m *Manager) DiffSnapshot(ctx context.Context, user, name string) (*guestpb.DiffSnapshotResponse, error) {
-	const op = "compare with snapshot"
-	e, st, err := m.stack(ctx, op, user)
-	if err != nil {
-		return nil, err
-	}
-	defer e.unlock()
-	since, err := st.Find(name)
-	if err != nil {
-		return nil, err
-	}
-	list, more, err := m.layers.Diff(st, since)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("the room has changed meanwhile: %w", err)
-	}
-	if err != nil {
-		return nil, layersFault(op, user, err)
-	}
-	answer := &guestpb.DiffSnapshotResponse{Truncated: more}
-	for _, c := range list {
-		if c.Folder {
-			c.Path += "/"
+func (m *Manager) DiffSnapshot(ctx context.Context, user, name string) (changes [][]byte, err error) {
+	err = m.onStack(ctx, "compare with snapshot", user, func(_ *Room, st *layers.Stack) error {
+		since, err := st.Find(name)
+		if err != nil {
+			return err
 		}
-		answer.Changes = append(answer.Changes, &guestpb.PathChange{Path: []byte(c.Path), Kind: guestpb.PathChange_Kind(c.Kind)})
-	}
-	return answer, nil
-}
-
-// beforeRestore begins the names of snapshots that Restore makes.
-const beforeRestore = "before-restore"
-
-// RestoreSnapshot makes a room's root what it was, and returns the snapshot of what it is now, or nil if
-// there is such a snapshot already.
-func (m *Manager) RestoreSnapshot(ctx context.Context, user, name string, stop bool) (*guestpb.Snapshot, error) {
-	const op = "restore snapshot"
-	e, st, err := m.stack(ctx, op, user)
-	if err != nil {
-		return nil, err
-	}
-	defer e.unlock()
-	to, err := st.Find(name)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := m.layers.Changed(st)
-	if err != nil {
-		return nil, layersFault(op, user, err)
-	}
-	if changed {
-		err = m.freeze(ctx, op, e, st, stop)
-	} else {
-		err = e.room.Load().end(ctx, op, stop)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var before *guestpb.Snapshot
-	if !st.Named() {
-		before = describeSnapshot(st, st.Add(st.Automatic(beforeRestore, time.Now()), true, time.Now()), false)
-	}
-	st.Restore(to)
-	if err := m.layers.Write(user, st); err != nil {
-		return nil, layersFault(op, user, err)
-	}
-	m.tidyLayers(user)
-	return before, nil
-}
-
-// DeleteSnapshot deletes a snapshot, while the room may run.
-func (m *Manager) DeleteSnapshot(ctx context.Context, user, name string) error {
-	const op = "delete snapshot"
-	e, st, err := m.stack(ctx, op, user)
-	if err != nil {
+		list, err := m.layers.Diff(st, since)
+		for _, change := range list {
+			changes = append(changes, []byte(change))
+		}
 		return err
-	}
-	defer e.unlock()
-	if err := st.Delete(name); err != nil {
-		return err
-	}
-	if err := m.layers.Write(user, st); err != nil {
-		return layersFault(op, user, err)
-	}
-	m.tidyLayers(user)
-	return nil
+	})
+	return changes, err
 }

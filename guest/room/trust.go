@@ -55,24 +55,15 @@ func (r *Room) trust(t *guestpb.Trust) (bool, error) {
 // trustBelow is trust for the root that is open as a descriptor. The room's programs can have put
 // anything there.
 func trustBelow(root int, certificate []byte) (bool, error) {
-	if !holds(root, localCertificate, certificate) { // or each room would seem to have changed
+	if has, err := readBelow(root, localCertificate); err != nil || !bytes.Equal(has, certificate) { // or each room would seem to have changed
 		if err := replaceBelow(root, localCertificate, certificate); err != nil {
 			return false, err
 		}
 	}
-	fd, err := openBeneath(root, systemBundle, unix.O_RDONLY|unix.O_NONBLOCK)
+	bundle, err := readBelow(root, systemBundle)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil // it is made when ca-certificates is installed
 	}
-	if err != nil {
-		return false, err
-	}
-	f := os.NewFile(uintptr(fd), systemBundle)
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxBundle {
-		return false, errors.Join(err, fmt.Errorf("/%s is not a usual bundle of certificates", systemBundle))
-	}
-	bundle, err := io.ReadAll(io.LimitReader(f, maxBundle))
 	if err != nil || bytes.Contains(bundle, certificate) {
 		return err == nil, err
 	}
@@ -85,20 +76,18 @@ func trustBelow(root int, certificate []byte) (bool, error) {
 	return true, nil
 }
 
-// holds reports whether a regular file of root's below a folder has the content.
-func holds(root int, path string, data []byte) bool {
+// readBelow reads a file of certificates below a folder, without following links.
+func readBelow(root int, path string) ([]byte, error) {
 	fd, err := openBeneath(root, path, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() || st.Mode().Perm() != 0o644 {
-		return false
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxBundle {
+		return nil, errors.Join(err, fmt.Errorf("/%s is not a usual bundle of certificates", path))
 	}
-	has, err := io.ReadAll(io.LimitReader(f, int64(len(data))+1))
-	return err == nil && bytes.Equal(has, data)
+	return io.ReadAll(io.LimitReader(f, maxBundle))
 }
 
 // replaceBelow writes a file of root's below a folder, without following links.

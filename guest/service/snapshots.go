@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
@@ -21,56 +22,33 @@ type snapshots struct {
 	leave, leaveFiles func(user string)
 }
 
-// check validates a user and a snapshot's name, and ends what keeps a layer from being frozen.
-func (s snapshots) check(user, name string, stop bool) error {
-	_, err := config.ParseSnapshotName(name)
-	if err := errors.Join(protocol.CheckUser(user), err); err != nil {
-		return err
-	}
-	if stop {
+// letGo ends what keeps a layer from being frozen.
+func (s snapshots) letGo(user string, stop bool) {
+	if s.leaveFiles(user); stop {
 		s.leave(user)
-	} else {
-		s.leaveFiles(user)
 	}
-	return nil
 }
 
-func (s snapshots) Create(ctx context.Context, r *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error) {
-	if err := s.check(r.User, r.Name, r.Stop); err != nil {
+func (s snapshots) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
+	_, err := config.ParseSnapshotName(r.Name)
+	if err := errors.Join(protocol.CheckUser(r.User), err); err != nil {
 		return nil, err
 	}
-	made, err := s.manager.CreateSnapshot(ctx, r)
-	return &guestpb.CreateSnapshotResponse{Snapshot: made}, err
+	if engine.SnapshotAction(r.Action) != engine.DeleteSnapshot {
+		s.letGo(r.User, r.Stop)
+	}
+	made, err := s.manager.ChangeSnapshot(ctx, r)
+	return &guestpb.ChangeSnapshotResponse{Snapshot: made}, err
 }
 
 func (s snapshots) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
-	if err := protocol.CheckUser(r.User); err != nil {
-		return nil, err
-	}
 	list, err := s.manager.Snapshots(ctx, r.User)
 	return &guestpb.ListSnapshotsResponse{Snapshots: list}, err
 }
 
 func (s snapshots) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
-	if err := protocol.CheckUser(r.User); err != nil {
-		return nil, err
-	}
-	return s.manager.DiffSnapshot(ctx, r.User, r.Name)
-}
-
-func (s snapshots) Restore(ctx context.Context, r *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error) {
-	if err := s.check(r.User, r.Name, r.Stop); err != nil {
-		return nil, err
-	}
-	before, err := s.manager.RestoreSnapshot(ctx, r.User, r.Name, r.Stop)
-	return &guestpb.RestoreSnapshotResponse{Before: before}, err
-}
-
-func (s snapshots) Delete(ctx context.Context, r *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error) {
-	if err := protocol.CheckUser(r.User); err != nil {
-		return nil, err
-	}
-	return &guestpb.DeleteSnapshotResponse{}, s.manager.DeleteSnapshot(ctx, r.User, r.Name)
+	list, err := s.manager.DiffSnapshot(ctx, r.User, r.Name)
+	return &guestpb.DiffSnapshotResponse{Changes: list}, err
 }
 
 // Fork gives a new user the root of another one.
@@ -81,10 +59,6 @@ func (s snapshots) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guest
 	if r.ToUid < protocol.MinUID || r.ToUid > protocol.MaxUID || r.To == r.User {
 		return nil, fault.Newf(fault.InvalidArgs, "fork room", r.User, "%s with user id %d cannot be a fork of it", r.To, r.ToUid)
 	}
-	if r.Stop {
-		s.leave(r.User)
-	} else {
-		s.leaveFiles(r.User)
-	}
+	s.letGo(r.User, r.Stop)
 	return &guestpb.ForkRoomResponse{}, s.manager.Fork(ctx, r)
 }

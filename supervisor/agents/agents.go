@@ -89,8 +89,6 @@ type Agents struct {
 	mu      sync.Mutex // held for moments only
 	byName  map[config.AgentName]*member
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
-	// reserved are the names of agents that are being made, with their uids.
-	reserved map[config.AgentName]uint32
 
 	changed notify.Notifier // rung with every change of an agent
 }
@@ -115,7 +113,7 @@ type made struct {
 func Open(ctx context.Context, o Options) (*Agents, error) {
 	a := &Agents{
 		Options: o, rows: registry{o.DB},
-		byName: map[config.AgentName]*member{}, remains: map[config.LinuxUser]bool{}, reserved: map[config.AgentName]uint32{},
+		byName: map[config.AgentName]*member{}, remains: map[config.LinuxUser]bool{},
 	}
 	if err := a.openWorkspace(); err != nil {
 		return nil, err
@@ -125,6 +123,13 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		return nil, err
 	}
 	for _, agent := range list {
+		if a.halfForked(agent) {
+			if err := a.rows.remove(ctx, agent); err != nil {
+				return nil, err
+			}
+			remains = append(remains, agent.User)
+			continue
+		}
 		a.byName[agent.Name] = &member{Agent: agent}
 		if err := a.show(agent); err != nil {
 			return nil, err

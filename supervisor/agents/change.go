@@ -25,33 +25,45 @@ type New struct {
 // Create creates an agent. An existing home folder of its name becomes its
 // home. It fails with Rejected if the name is taken or reserved.
 func (a *Agents) Create(ctx context.Context, n New, by machine.Cause) (Agent, error) {
-	name, err := config.NameAgent(n.Name)
+	name, err := nameOf(n)
 	if err != nil {
 		return Agent{}, err
 	}
-	if name == Diagnostic {
-		return Agent{}, fault.Newf(fault.Rejected, "create agent", string(name), "the name is reserved for diagnostics").Advise("Choose another name.")
-	}
-	return a.create(ctx, name, n, by)
+	return a.create(ctx, Agent{Name: name, Folder: name, Settings: config.AgentDefaults()}, n, by)
 }
 
-func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by machine.Cause) (Agent, error) {
+// nameOf returns the name of a new agent.
+func nameOf(n New) (config.AgentName, error) {
+	name, err := config.NameAgent(n.Name)
+	if err == nil && name == Diagnostic {
+		err = fault.Newf(fault.Rejected, "create agent", string(name), "the name is reserved for diagnostics").Advise("Choose another name.")
+	}
+	return name, err
+}
+
+// create creates an agent with a name, a folder and settings, which those of New change.
+func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Cause) (Agent, error) {
 	const op = "create agent"
-	agent := Agent{Name: name, Folder: name, Created: time.Now().UTC()}
 	var err error
-	if agent.ID, err = idFor(name, n.ID); err != nil {
+	if agent.ID, err = idFor(agent.Name, n.ID); err != nil {
 		return Agent{}, err
 	}
-	if agent.Settings, err = with(config.AgentDefaults(), n.Settings); err != nil {
+	if agent.Settings, err = with(agent.Settings, n.Settings); err != nil {
 		return Agent{}, err
 	}
-	end, err := a.turn(ctx, everybody, op, string(name))
+	agent.Created = time.Now().UTC()
+	end, err := a.turn(ctx, everybody, op, string(agent.Name))
 	if err != nil {
 		return Agent{}, err
 	}
 	defer end()
 	if err := a.mayBe(op, agent); err != nil {
 		return Agent{}, err
+	}
+	if agent.isForking() {
+		if err := a.folderFree(op, agent.Name); err != nil {
+			return Agent{}, err
+		}
 	}
 	if err := a.makeHome(agent); err != nil {
 		return Agent{}, err
@@ -60,7 +72,7 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by ma
 		return Agent{}, err
 	}
 	a.mu.Lock()
-	a.byName[name] = &member{Agent: agent}
+	a.byName[agent.Name] = &member{Agent: agent}
 	a.mu.Unlock()
 	a.note(Created, by, agent, nil)
 	a.keepMap()
@@ -70,7 +82,7 @@ func (a *Agents) create(ctx context.Context, name config.AgentName, n New, by ma
 // Diagnostic returns the agent that diagnostics use, and creates it if
 // necessary.
 func (a *Agents) Diagnostic(ctx context.Context, by machine.Cause) (Agent, error) {
-	agent, err := a.create(ctx, Diagnostic, New{}, by)
+	agent, err := a.create(ctx, Agent{Name: Diagnostic, Folder: Diagnostic, Settings: config.AgentDefaults()}, New{}, by)
 	if there, missing := a.Get(string(Diagnostic)); missing == nil {
 		return there, nil
 	}
@@ -107,9 +119,6 @@ func (a *Agents) mayBe(op string, agent Agent) error {
 	defer a.mu.Unlock()
 	refuse := func(why, advice string) error {
 		return fault.New(fault.Rejected, op, string(agent.Name), errors.New(why)).Advise(advice)
-	}
-	if uid, making := a.reserved[agent.Name]; making && uid != agent.UID {
-		return refuse("an agent of that name is being made", "Choose another name, or wait.")
 	}
 	others := 0
 	for _, m := range a.byName {

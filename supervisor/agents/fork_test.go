@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 )
 
@@ -26,6 +25,13 @@ func forkWorld(t *testing.T) (*world, agents.Agent) {
 	return w, alice
 }
 
+// fill copies a home.
+func (w *world) fill(from, to agents.Agent) error {
+	text, err := os.ReadFile(filepath.Join(w.home.AgentHome(from.Folder), "notes"))
+	w.must(err)
+	return os.WriteFile(filepath.Join(w.home.AgentHome(to.Folder), "notes"), text, 0o600)
+}
+
 // homesOf lists the folders of homes.
 func (w *world) homesOf() (names []string) {
 	w.t.Helper()
@@ -39,12 +45,12 @@ func (w *world) homesOf() (names []string) {
 
 func TestFork(t *testing.T) {
 	w, alice := forkWorld(t)
-	bob, err := w.Fork(t.Context(), "alice", agents.New{Name: "Bob", Settings: map[string]string{"network": "none"}}, false, nil, by)
+	bob, err := w.Fork(t.Context(), "alice", agents.New{Name: "Bob", Settings: map[string]string{"network": "none"}}, false, w.fill, by)
 	w.must(err)
-	if bob.UID == alice.UID || bob.ID == alice.ID || bob.Settings.Limits.Processes != 99 || bob.Settings.Network != "none" {
+	if bob.Folder != "bob" || bob.UID == alice.UID || bob.ID == alice.ID || bob.Settings.Limits.Processes != 99 || bob.Settings.Network != "none" {
 		t.Errorf("%+v", bob)
 	}
-	if text, err := os.ReadFile(filepath.Join(w.home.AgentHome("bob"), "notes")); err != nil || string(text) != "of alice" {
+	if text, err := os.ReadFile(filepath.Join(w.home.AgentHome("bob"), "notes")); err != nil || string(text) != "of alice" || strings.Join(w.homesOf(), " ") != "alice bob" {
 		t.Errorf("%q %v", text, err)
 	}
 	if !slices.Contains(w.backend.Guest().Asked(), "fork agent-alice to agent-bob") || w.journal.count("agent.forked by test") != 1 {
@@ -52,7 +58,7 @@ func TestFork(t *testing.T) {
 	}
 	w.must(w.exec("bob"))
 	for _, name := range []string{"bob", "diag", "alice"} {
-		_, err := w.Fork(t.Context(), "alice", agents.New{Name: name}, false, nil, by)
+		_, err := w.Fork(t.Context(), "alice", agents.New{Name: name}, false, w.fill, by)
 		w.want(err, fault.Rejected)
 	}
 	w.reopen()
@@ -65,17 +71,19 @@ func TestFork(t *testing.T) {
 func TestForkFails(t *testing.T) {
 	w, _ := forkWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := w.Fork(ctx, "alice", agents.New{Name: "bob"}, false, func(progress.Event) {
+	_, err := w.Fork(ctx, "alice", agents.New{Name: "bob"}, false, func(from, to agents.Agent) error {
 		if _, err := w.Create(t.Context(), agents.New{Name: "bob"}, by); fault.KindOf(err) != fault.Rejected {
 			t.Errorf("the name of an agent that is being made: %v", err)
 		}
 		cancel()
+		w.must(w.fill(from, to))
+		return ctx.Err()
 	}, by)
 	if err == nil {
 		t.Fatal("it was not cancelled")
 	}
 	w.backend.Guest().Refuse(fault.Newf(fault.Rejected, "fork room", "", "sh runs").Advise("End it."))
-	_, err = w.Fork(t.Context(), "alice", agents.New{Name: "bob"}, false, nil, by)
+	_, err = w.Fork(t.Context(), "alice", agents.New{Name: "bob"}, false, w.fill, by)
 	w.want(err, fault.Rejected)
 	w.backend.Guest().Refuse(nil)
 	if got := strings.Join(w.homesOf(), " "); got != "alice" {
@@ -89,12 +97,21 @@ func TestForkFails(t *testing.T) {
 	w.must(w.exec("bob"))
 }
 
-// What a daemon that was killed has half copied is removed by the next one.
+// An agent that a daemon was killed while it forked is deleted by the next one, or is whole.
 func TestKilledWhileItForks(t *testing.T) {
 	w, _ := forkWorld(t)
-	w.must(os.MkdirAll(filepath.Join(w.home.Workspace(), "agents", ".forking-X", "deep"), 0o700))
-	w.reopen()
-	if got := strings.Join(w.homesOf(), " "); got != "alice" {
-		t.Errorf("left: %s", got)
-	}
+	_, err := w.Fork(t.Context(), "alice", agents.New{Name: "bob"}, false, func(from, to agents.Agent) error {
+		w.must(w.fill(from, to))
+		w.reopen()
+		if got := strings.Join(w.homesOf(), " "); got != "alice" {
+			t.Errorf("left: %s", got)
+		}
+		if _, err := w.Get("bob"); err == nil {
+			t.Error("there is half an agent")
+		}
+		w.create("bob")
+		w.must(w.exec("bob")) // in a room of its own
+		return os.ErrClosed
+	}, by)
+	w.want(err, fault.Execution)
 }

@@ -134,7 +134,7 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 
 // followAll renames the homes of a machine's agents that were renamed while they had a room.
 func (a *Agents) followAll(vm *machine.Machine) {
-	for _, m := range a.members(vm, func(m *member) bool { return m.Folder != m.Name }) {
+	for _, m := range a.members(vm, func(m *member) bool { return m.Folder != m.Name && !m.isForking() }) {
 		a.letFollow(a.life, m)
 	}
 }

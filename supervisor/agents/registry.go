@@ -60,41 +60,31 @@ func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, er
 
 // add gives a new agent its user and uid and saves it.
 func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
-	err := r.db.Write(ctx, "create agent", func(tx *sql.Tx) error {
-		if err := identify(ctx, tx, &a); err != nil {
-			return err
-		}
-		return insert(ctx, tx, a)
-	})
-	return a, err
-}
-
-// identify gives a new agent its user and uid.
-func identify(ctx context.Context, tx *sql.Tx, a *Agent) error {
-	if err := tx.QueryRowContext(ctx, "SELECT next FROM agent_marks").Scan(&a.UID); err != nil {
-		return err
-	}
-	a.User = a.Name.User()
-	var taken bool
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM agents WHERE user = ?)", a.User).Scan(&taken); err != nil {
-		return err
-	}
-	if taken { // by one that was renamed
-		a.User = a.Name.OtherUser(a.ID)
-	}
-	_, err := tx.ExecContext(ctx, "UPDATE agent_marks SET next = ?", after(a.UID))
-	return err
-}
-
-// insert saves a new agent.
-func insert(ctx context.Context, tx *sql.Tx, a Agent) error {
+	const op = "create agent"
 	settings, err := json.Marshal(a.Settings)
 	if err != nil {
-		return err
+		return a, fault.New(fault.Execution, op, string(a.Name), err)
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO agents (uid, id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings))
-	return err
+	err = r.db.Write(ctx, op, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, "SELECT next FROM agent_marks").Scan(&a.UID); err != nil {
+			return err
+		}
+		a.User = a.Name.User()
+		var taken bool
+		if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM agents WHERE user = ?)", a.User).Scan(&taken); err != nil {
+			return err
+		}
+		if taken { // by one that was renamed
+			a.User = a.Name.OtherUser(a.ID)
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE agent_marks SET next = ?", after(a.UID)); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO agents (uid, id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings))
+		return err
+	})
+	return a, err
 }
 
 // update saves an agent's name, folder and settings.

@@ -21,9 +21,12 @@ const (
 // BeforeInstall begins the names of the snapshots that are made before packages are installed.
 const BeforeInstall config.SnapshotName = "before-install"
 
-// snapshots does something with the snapshots of the room.
-func (r Room) snapshots(ctx context.Context, do func(engine.Snapshots, Agent) error) error {
-	a := r.agents
+// Snapshots does something with the snapshots of the room.
+func (r Room) Snapshots(ctx context.Context, do func(engine.Snapshots, Agent) error) error {
+	return r.snapshots(ctx, func(_ *machine.Lease, s engine.Snapshots, agent Agent) error { return do(s, agent) })
+}
+
+func (r Room) snapshots(ctx context.Context, do func(*machine.Lease, engine.Snapshots, Agent) error) error {
 	l, agent, err := r.Enter(ctx)
 	if err != nil {
 		return err
@@ -33,76 +36,28 @@ func (r Room) snapshots(ctx context.Context, do func(engine.Snapshots, Agent) er
 	if !ok {
 		return fault.New(fault.Unavailable, "find snapshots of", string(agent.Name), errors.New("its engine has none"))
 	}
-	if err := do(s, agent); err != nil {
-		return a.orDeleted(agent, err)
+	if err := do(l, s, agent); err != nil {
+		return r.agents.orDeleted(agent, err)
 	}
 	return nil
 }
 
-// Snapshot freezes what an agent has changed outside of its home, under a name. It fails with Rejected
-// if something runs in the room, unless stop ends that.
-func (a *Agents) Snapshot(ctx context.Context, ref string, name config.SnapshotName, stop bool, by machine.Cause) (made engine.Snapshot, err error) {
-	err = a.Room(ref).snapshots(ctx, func(s engine.Snapshots, agent Agent) error {
-		if made, err = s.CreateSnapshot(ctx, agent.User, name, stop); err == nil {
-			a.note(Snapshotted, by, agent, map[string]string{"snapshot": made.Name})
+// ChangeSnapshot changes the snapshots of what an agent has changed outside of its home: see
+// engine.Snapshots.
+func (a *Agents) ChangeSnapshot(ctx context.Context, ref string, action engine.SnapshotAction, name config.SnapshotName, stop bool, by machine.Cause) (made string, err error) {
+	err = a.Room(ref).Snapshots(ctx, func(s engine.Snapshots, agent Agent) (err error) {
+		// A guest that was asked does it even when nobody waits anymore.
+		if made, err = s.ChangeSnapshot(context.WithoutCancel(ctx), agent.User, action, name, stop); err != nil {
+			return err
 		}
-		return err
+		what, kind := string(name), map[engine.SnapshotAction]events.Kind{engine.RestoreSnapshot: Restored, engine.DeleteSnapshot: SnapshotDeleted}[action]
+		if kind == "" {
+			what, kind = made, Snapshotted
+		}
+		if what != "" {
+			a.note(kind, by, agent, map[string]string{"snapshot": what})
+		}
+		return nil
 	})
 	return made, err
-}
-
-// AutoSnapshot makes a snapshot whose name begins with prefix, unless nothing has changed since the last
-// one. It ends nothing that runs, but fails.
-func (a *Agents) AutoSnapshot(ctx context.Context, ref string, prefix config.SnapshotName, by machine.Cause) error {
-	return a.Room(ref).snapshots(ctx, func(s engine.Snapshots, agent Agent) error {
-		snapshot, made, err := s.AutoSnapshot(ctx, agent.User, prefix)
-		if made {
-			a.note(Snapshotted, by, agent, map[string]string{"snapshot": snapshot.Name})
-		}
-		return err
-	})
-}
-
-// Snapshots lists the snapshots of an agent's room, the oldest first. It starts no guest.
-func (a *Agents) Snapshots(ctx context.Context, ref string) (list []engine.Snapshot, err error) {
-	err = a.RunningRoom(ref).snapshots(ctx, func(s engine.Snapshots, agent Agent) error {
-		list, err = s.ListSnapshots(ctx, agent.User)
-		return err
-	})
-	return list, err
-}
-
-// SnapshotDiff lists what has changed outside of an agent's home since a snapshot, and reports whether
-// there is more.
-func (a *Agents) SnapshotDiff(ctx context.Context, ref string, name config.SnapshotName) (list []engine.PathChange, more bool, err error) {
-	err = a.Room(ref).snapshots(ctx, func(s engine.Snapshots, agent Agent) error {
-		list, more, err = s.DiffSnapshot(ctx, agent.User, name)
-		return err
-	})
-	return list, more, err
-}
-
-// RestoreSnapshot makes everything outside of an agent's home what it was. What it is now is the
-// snapshot before, if there was none like it.
-func (a *Agents) RestoreSnapshot(ctx context.Context, ref string, name config.SnapshotName, stop bool, by machine.Cause) (before *engine.Snapshot, err error) {
-	err = a.Room(ref).snapshots(ctx, func(s engine.Snapshots, agent Agent) error {
-		// A guest that was asked does it even when nobody waits anymore.
-		before, err = s.RestoreSnapshot(context.WithoutCancel(ctx), agent.User, name, stop)
-		if err == nil {
-			a.note(Restored, by, agent, map[string]string{"snapshot": string(name)})
-		}
-		return err
-	})
-	return before, err
-}
-
-// DeleteSnapshot deletes a snapshot.
-func (a *Agents) DeleteSnapshot(ctx context.Context, ref string, name config.SnapshotName, by machine.Cause) error {
-	return a.Room(ref).snapshots(ctx, func(s engine.Snapshots, agent Agent) error {
-		err := s.DeleteSnapshot(ctx, agent.User, name)
-		if err == nil {
-			a.note(SnapshotDeleted, by, agent, map[string]string{"snapshot": string(name)})
-		}
-		return err
-	})
 }

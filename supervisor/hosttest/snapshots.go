@@ -11,29 +11,28 @@ import (
 
 var _ engine.Snapshots = (*Guest)(nil)
 
-func (g *Guest) snapshot(user config.LinuxUser, name config.SnapshotName) int {
-	return slices.IndexFunc(g.snapshots[user], func(s engine.Snapshot) bool { return s.Name == string(name) })
-}
-
-// CreateSnapshot implements engine.Snapshots. Rooms of this guest have no files.
-func (g *Guest) CreateSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName, _ bool) (s engine.Snapshot, err error) {
-	err = g.ask(ctx, "snapshot", string(user), func() error {
-		if g.snapshot(user, name) >= 0 {
+// ChangeSnapshot implements engine.Snapshots. Rooms of this guest have no files, so nothing changes.
+func (g *Guest) ChangeSnapshot(ctx context.Context, user config.LinuxUser, action engine.SnapshotAction, name config.SnapshotName, _ bool) (made string, err error) {
+	err = g.ask(ctx, string(action)+" snapshot of", string(user), func() error {
+		n := slices.IndexFunc(g.snapshots[user], func(s engine.Snapshot) bool { return s.Name == string(name) })
+		switch {
+		case action != engine.CreateSnapshot && n < 0:
+			return fault.Newf(fault.NotFound, "find snapshot", string(name), "there is none").Advise("List them.")
+		case action == engine.DeleteSnapshot:
+			g.snapshots[user] = slices.Delete(g.snapshots[user], n, n+1)
+		case action == engine.RestoreSnapshot:
+		case n >= 0:
 			return fault.Newf(fault.Rejected, "make snapshot", string(name), "there is one").Advise("Choose another name.")
+		default:
+			if g.snapshots == nil {
+				g.snapshots = map[config.LinuxUser][]engine.Snapshot{}
+			}
+			made = string(name)
+			g.snapshots[user] = append(g.snapshots[user], engine.Snapshot{Name: made})
 		}
-		s = engine.Snapshot{Name: string(name), Current: true}
-		if g.snapshots == nil {
-			g.snapshots = map[config.LinuxUser][]engine.Snapshot{}
-		}
-		g.snapshots[user] = append(g.snapshots[user], s)
 		return nil
 	})
-	return s, err
-}
-
-// AutoSnapshot implements engine.Snapshots: nothing changes.
-func (g *Guest) AutoSnapshot(context.Context, config.LinuxUser, config.SnapshotName) (s engine.Snapshot, made bool, err error) {
-	return s, false, nil
+	return made, err
 }
 
 // ListSnapshots implements engine.Snapshots.
@@ -45,31 +44,10 @@ func (g *Guest) ListSnapshots(ctx context.Context, user config.LinuxUser) (list 
 	return list, err
 }
 
-// DiffSnapshot implements engine.Snapshots with a change that is none.
-func (g *Guest) DiffSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) (list []engine.PathChange, more bool, err error) {
-	err = g.find(ctx, "compare", user, name, func(int) {})
-	return []engine.PathChange{{Path: "/opt/tool/", Kind: engine.PathAdded}, {Path: "/etc/a\nb", Kind: engine.PathChanged}}, false, err
-}
-
-// RestoreSnapshot implements engine.Snapshots.
-func (g *Guest) RestoreSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName, _ bool) (before *engine.Snapshot, err error) {
-	return nil, g.find(ctx, "restore", user, name, func(int) {})
-}
-
-// DeleteSnapshot implements engine.Snapshots.
-func (g *Guest) DeleteSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) error {
-	return g.find(ctx, "delete snapshot of", user, name, func(n int) { g.snapshots[user] = slices.Delete(g.snapshots[user], n, n+1) })
-}
-
-func (g *Guest) find(ctx context.Context, what string, user config.LinuxUser, name config.SnapshotName, do func(n int)) error {
-	return g.ask(ctx, what, string(user), func() error {
-		n := g.snapshot(user, name)
-		if n < 0 {
-			return fault.Newf(fault.NotFound, "find snapshot", string(name), "there is none").Advise("List them.")
-		}
-		do(n)
-		return nil
-	})
+// DiffSnapshot implements engine.Snapshots with changes that are none.
+func (g *Guest) DiffSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) ([]string, error) {
+	_, err := g.ChangeSnapshot(ctx, user, engine.RestoreSnapshot, name, false)
+	return []string{"+ /opt/tool/", "~ /etc/a\nb"}, err
 }
 
 // ForkRoom implements engine.Snapshots.

@@ -37,7 +37,8 @@ type Options struct {
 func NewInstaller(a *agents.Agents) *tools.Installer {
 	i := tools.NewInstaller(func(agent tools.Agent) engine.Executor { return a.Room(string(agent.ID)) })
 	i.Snapshot = func(ctx context.Context, agent tools.Agent) error {
-		return a.AutoSnapshot(ctx, string(agent.ID), agents.BeforeInstall, by)
+		_, err := a.ChangeSnapshot(ctx, string(agent.ID), engine.CreateSnapshot, agents.BeforeInstall, false, by)
+		return err
 	}
 	return i
 }

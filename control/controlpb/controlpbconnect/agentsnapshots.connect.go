@@ -38,27 +38,27 @@ const (
 const (
 	// SnapshotsCreateProcedure is the fully-qualified name of the Snapshots's Create RPC.
 	SnapshotsCreateProcedure = "/osaurus.control.v1.Snapshots/Create"
-	// SnapshotsListProcedure is the fully-qualified name of the Snapshots's List RPC.
-	SnapshotsListProcedure = "/osaurus.control.v1.Snapshots/List"
-	// SnapshotsDiffProcedure is the fully-qualified name of the Snapshots's Diff RPC.
-	SnapshotsDiffProcedure = "/osaurus.control.v1.Snapshots/Diff"
 	// SnapshotsRestoreProcedure is the fully-qualified name of the Snapshots's Restore RPC.
 	SnapshotsRestoreProcedure = "/osaurus.control.v1.Snapshots/Restore"
 	// SnapshotsDeleteProcedure is the fully-qualified name of the Snapshots's Delete RPC.
 	SnapshotsDeleteProcedure = "/osaurus.control.v1.Snapshots/Delete"
+	// SnapshotsListProcedure is the fully-qualified name of the Snapshots's List RPC.
+	SnapshotsListProcedure = "/osaurus.control.v1.Snapshots/List"
+	// SnapshotsDiffProcedure is the fully-qualified name of the Snapshots's Diff RPC.
+	SnapshotsDiffProcedure = "/osaurus.control.v1.Snapshots/Diff"
 )
 
 // SnapshotsClient is a client for the osaurus.control.v1.Snapshots service.
 type SnapshotsClient interface {
 	// Create freezes what the agent has changed so far. Only so many can be kept.
-	Create(context.Context, *controlpb.CreateAgentSnapshotRequest) (*controlpb.CreateAgentSnapshotResponse, error)
+	Create(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
+	// Restore makes everything outside the home folder what it was. What it is now becomes an automatic
+	// snapshot, which the answer names, unless there is one of it: restoring that undoes it.
+	Restore(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
+	Delete(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
 	List(context.Context, *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error)
 	// Diff returns which paths have changed since a snapshot.
 	Diff(context.Context, *controlpb.DiffAgentSnapshotRequest) (*controlpb.DiffAgentSnapshotResponse, error)
-	// Restore makes everything outside the home folder what it was. What it is now becomes an automatic
-	// snapshot: restoring that undoes it.
-	Restore(context.Context, *controlpb.RestoreAgentSnapshotRequest) (*controlpb.RestoreAgentSnapshotResponse, error)
-	Delete(context.Context, *controlpb.DeleteAgentSnapshotRequest) (*controlpb.DeleteAgentSnapshotResponse, error)
 }
 
 // NewSnapshotsClient constructs a client for the osaurus.control.v1.Snapshots service. By default,
@@ -72,10 +72,22 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 	baseURL = strings.TrimRight(baseURL, "/")
 	snapshotsMethods := controlpb.File_agentsnapshots_proto.Services().ByName("Snapshots").Methods()
 	return &snapshotsClient{
-		create: connect.NewClient[controlpb.CreateAgentSnapshotRequest, controlpb.CreateAgentSnapshotResponse](
+		create: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
 			httpClient,
 			baseURL+SnapshotsCreateProcedure,
 			connect.WithSchema(snapshotsMethods.ByName("Create")),
+			connect.WithClientOptions(opts...),
+		),
+		restore: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsRestoreProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Restore")),
+			connect.WithClientOptions(opts...),
+		),
+		delete: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsDeleteProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Delete")),
 			connect.WithClientOptions(opts...),
 		),
 		list: connect.NewClient[controlpb.ListAgentSnapshotsRequest, controlpb.ListAgentSnapshotsResponse](
@@ -90,33 +102,39 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 			connect.WithSchema(snapshotsMethods.ByName("Diff")),
 			connect.WithClientOptions(opts...),
 		),
-		restore: connect.NewClient[controlpb.RestoreAgentSnapshotRequest, controlpb.RestoreAgentSnapshotResponse](
-			httpClient,
-			baseURL+SnapshotsRestoreProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Restore")),
-			connect.WithClientOptions(opts...),
-		),
-		delete: connect.NewClient[controlpb.DeleteAgentSnapshotRequest, controlpb.DeleteAgentSnapshotResponse](
-			httpClient,
-			baseURL+SnapshotsDeleteProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Delete")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
 // snapshotsClient implements SnapshotsClient.
 type snapshotsClient struct {
-	create  *connect.Client[controlpb.CreateAgentSnapshotRequest, controlpb.CreateAgentSnapshotResponse]
+	create  *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
+	restore *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
+	delete  *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
 	list    *connect.Client[controlpb.ListAgentSnapshotsRequest, controlpb.ListAgentSnapshotsResponse]
 	diff    *connect.Client[controlpb.DiffAgentSnapshotRequest, controlpb.DiffAgentSnapshotResponse]
-	restore *connect.Client[controlpb.RestoreAgentSnapshotRequest, controlpb.RestoreAgentSnapshotResponse]
-	delete  *connect.Client[controlpb.DeleteAgentSnapshotRequest, controlpb.DeleteAgentSnapshotResponse]
 }
 
 // Create calls osaurus.control.v1.Snapshots.Create.
-func (c *snapshotsClient) Create(ctx context.Context, req *controlpb.CreateAgentSnapshotRequest) (*controlpb.CreateAgentSnapshotResponse, error) {
+func (c *snapshotsClient) Create(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
 	response, err := c.create.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Restore calls osaurus.control.v1.Snapshots.Restore.
+func (c *snapshotsClient) Restore(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	response, err := c.restore.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Delete calls osaurus.control.v1.Snapshots.Delete.
+func (c *snapshotsClient) Delete(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -141,35 +159,17 @@ func (c *snapshotsClient) Diff(ctx context.Context, req *controlpb.DiffAgentSnap
 	return nil, err
 }
 
-// Restore calls osaurus.control.v1.Snapshots.Restore.
-func (c *snapshotsClient) Restore(ctx context.Context, req *controlpb.RestoreAgentSnapshotRequest) (*controlpb.RestoreAgentSnapshotResponse, error) {
-	response, err := c.restore.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Delete calls osaurus.control.v1.Snapshots.Delete.
-func (c *snapshotsClient) Delete(ctx context.Context, req *controlpb.DeleteAgentSnapshotRequest) (*controlpb.DeleteAgentSnapshotResponse, error) {
-	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // SnapshotsHandler is an implementation of the osaurus.control.v1.Snapshots service.
 type SnapshotsHandler interface {
 	// Create freezes what the agent has changed so far. Only so many can be kept.
-	Create(context.Context, *controlpb.CreateAgentSnapshotRequest) (*controlpb.CreateAgentSnapshotResponse, error)
+	Create(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
+	// Restore makes everything outside the home folder what it was. What it is now becomes an automatic
+	// snapshot, which the answer names, unless there is one of it: restoring that undoes it.
+	Restore(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
+	Delete(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
 	List(context.Context, *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error)
 	// Diff returns which paths have changed since a snapshot.
 	Diff(context.Context, *controlpb.DiffAgentSnapshotRequest) (*controlpb.DiffAgentSnapshotResponse, error)
-	// Restore makes everything outside the home folder what it was. What it is now becomes an automatic
-	// snapshot: restoring that undoes it.
-	Restore(context.Context, *controlpb.RestoreAgentSnapshotRequest) (*controlpb.RestoreAgentSnapshotResponse, error)
-	Delete(context.Context, *controlpb.DeleteAgentSnapshotRequest) (*controlpb.DeleteAgentSnapshotResponse, error)
 }
 
 // NewSnapshotsHandler builds an HTTP handler from the service implementation. It returns the path
@@ -185,18 +185,6 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 		connect.WithSchema(snapshotsMethods.ByName("Create")),
 		connect.WithHandlerOptions(opts...),
 	)
-	snapshotsListHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsListProcedure,
-		svc.List,
-		connect.WithSchema(snapshotsMethods.ByName("List")),
-		connect.WithHandlerOptions(opts...),
-	)
-	snapshotsDiffHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsDiffProcedure,
-		svc.Diff,
-		connect.WithSchema(snapshotsMethods.ByName("Diff")),
-		connect.WithHandlerOptions(opts...),
-	)
 	snapshotsRestoreHandler := connect.NewUnaryHandlerSimple(
 		SnapshotsRestoreProcedure,
 		svc.Restore,
@@ -209,18 +197,30 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 		connect.WithSchema(snapshotsMethods.ByName("Delete")),
 		connect.WithHandlerOptions(opts...),
 	)
+	snapshotsListHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsListProcedure,
+		svc.List,
+		connect.WithSchema(snapshotsMethods.ByName("List")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsDiffHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsDiffProcedure,
+		svc.Diff,
+		connect.WithSchema(snapshotsMethods.ByName("Diff")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/osaurus.control.v1.Snapshots/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SnapshotsCreateProcedure:
 			snapshotsCreateHandler.ServeHTTP(w, r)
-		case SnapshotsListProcedure:
-			snapshotsListHandler.ServeHTTP(w, r)
-		case SnapshotsDiffProcedure:
-			snapshotsDiffHandler.ServeHTTP(w, r)
 		case SnapshotsRestoreProcedure:
 			snapshotsRestoreHandler.ServeHTTP(w, r)
 		case SnapshotsDeleteProcedure:
 			snapshotsDeleteHandler.ServeHTTP(w, r)
+		case SnapshotsListProcedure:
+			snapshotsListHandler.ServeHTTP(w, r)
+		case SnapshotsDiffProcedure:
+			snapshotsDiffHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -230,8 +230,16 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 // UnimplementedSnapshotsHandler returns CodeUnimplemented from all methods.
 type UnimplementedSnapshotsHandler struct{}
 
-func (UnimplementedSnapshotsHandler) Create(context.Context, *controlpb.CreateAgentSnapshotRequest) (*controlpb.CreateAgentSnapshotResponse, error) {
+func (UnimplementedSnapshotsHandler) Create(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Create is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Restore(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Restore is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Delete(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Delete is not implemented"))
 }
 
 func (UnimplementedSnapshotsHandler) List(context.Context, *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error) {
@@ -240,12 +248,4 @@ func (UnimplementedSnapshotsHandler) List(context.Context, *controlpb.ListAgentS
 
 func (UnimplementedSnapshotsHandler) Diff(context.Context, *controlpb.DiffAgentSnapshotRequest) (*controlpb.DiffAgentSnapshotResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Diff is not implemented"))
-}
-
-func (UnimplementedSnapshotsHandler) Restore(context.Context, *controlpb.RestoreAgentSnapshotRequest) (*controlpb.RestoreAgentSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Restore is not implemented"))
-}
-
-func (UnimplementedSnapshotsHandler) Delete(context.Context, *controlpb.DeleteAgentSnapshotRequest) (*controlpb.DeleteAgentSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Delete is not implemented"))
 }

@@ -51,16 +51,12 @@ const (
 	RoomsUsageProcedure = "/osaurus.guest.v1.Rooms/Usage"
 	// RoomsProcessesProcedure is the fully-qualified name of the Rooms's Processes RPC.
 	RoomsProcessesProcedure = "/osaurus.guest.v1.Rooms/Processes"
-	// SnapshotsCreateProcedure is the fully-qualified name of the Snapshots's Create RPC.
-	SnapshotsCreateProcedure = "/osaurus.guest.v1.Snapshots/Create"
+	// SnapshotsChangeProcedure is the fully-qualified name of the Snapshots's Change RPC.
+	SnapshotsChangeProcedure = "/osaurus.guest.v1.Snapshots/Change"
 	// SnapshotsListProcedure is the fully-qualified name of the Snapshots's List RPC.
 	SnapshotsListProcedure = "/osaurus.guest.v1.Snapshots/List"
 	// SnapshotsDiffProcedure is the fully-qualified name of the Snapshots's Diff RPC.
 	SnapshotsDiffProcedure = "/osaurus.guest.v1.Snapshots/Diff"
-	// SnapshotsRestoreProcedure is the fully-qualified name of the Snapshots's Restore RPC.
-	SnapshotsRestoreProcedure = "/osaurus.guest.v1.Snapshots/Restore"
-	// SnapshotsDeleteProcedure is the fully-qualified name of the Snapshots's Delete RPC.
-	SnapshotsDeleteProcedure = "/osaurus.guest.v1.Snapshots/Delete"
 	// SnapshotsForkProcedure is the fully-qualified name of the Snapshots's Fork RPC.
 	SnapshotsForkProcedure = "/osaurus.guest.v1.Snapshots/Fork"
 	// PortsConnectProcedure is the fully-qualified name of the Ports's Connect RPC.
@@ -305,15 +301,13 @@ func (UnimplementedRoomsHandler) Processes(context.Context, *guestpb.ProcessesRe
 
 // SnapshotsClient is a client for the osaurus.guest.v1.Snapshots service.
 type SnapshotsClient interface {
-	Create(context.Context, *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error)
+	// Change creates, restores or deletes a snapshot.
+	Change(context.Context, *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error)
 	List(context.Context, *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error)
 	// Diff lists what has changed since a snapshot.
 	Diff(context.Context, *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error)
-	// Restore makes the room's root what it was. What it is now becomes an automatic snapshot.
-	Restore(context.Context, *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error)
-	Delete(context.Context, *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error)
 	// Fork gives a new user, who has no room yet, the root of another one as it is now. Neither can change
-	// the other's.
+	// the other's. After an error, the new user's room must be removed.
 	Fork(context.Context, *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error)
 }
 
@@ -328,10 +322,10 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 	baseURL = strings.TrimRight(baseURL, "/")
 	snapshotsMethods := guestpb.File_rooms_proto.Services().ByName("Snapshots").Methods()
 	return &snapshotsClient{
-		create: connect.NewClient[guestpb.CreateSnapshotRequest, guestpb.CreateSnapshotResponse](
+		change: connect.NewClient[guestpb.ChangeSnapshotRequest, guestpb.ChangeSnapshotResponse](
 			httpClient,
-			baseURL+SnapshotsCreateProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Create")),
+			baseURL+SnapshotsChangeProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Change")),
 			connect.WithClientOptions(opts...),
 		),
 		list: connect.NewClient[guestpb.ListSnapshotsRequest, guestpb.ListSnapshotsResponse](
@@ -346,18 +340,6 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 			connect.WithSchema(snapshotsMethods.ByName("Diff")),
 			connect.WithClientOptions(opts...),
 		),
-		restore: connect.NewClient[guestpb.RestoreSnapshotRequest, guestpb.RestoreSnapshotResponse](
-			httpClient,
-			baseURL+SnapshotsRestoreProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Restore")),
-			connect.WithClientOptions(opts...),
-		),
-		delete: connect.NewClient[guestpb.DeleteSnapshotRequest, guestpb.DeleteSnapshotResponse](
-			httpClient,
-			baseURL+SnapshotsDeleteProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Delete")),
-			connect.WithClientOptions(opts...),
-		),
 		fork: connect.NewClient[guestpb.ForkRoomRequest, guestpb.ForkRoomResponse](
 			httpClient,
 			baseURL+SnapshotsForkProcedure,
@@ -369,17 +351,15 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 
 // snapshotsClient implements SnapshotsClient.
 type snapshotsClient struct {
-	create  *connect.Client[guestpb.CreateSnapshotRequest, guestpb.CreateSnapshotResponse]
-	list    *connect.Client[guestpb.ListSnapshotsRequest, guestpb.ListSnapshotsResponse]
-	diff    *connect.Client[guestpb.DiffSnapshotRequest, guestpb.DiffSnapshotResponse]
-	restore *connect.Client[guestpb.RestoreSnapshotRequest, guestpb.RestoreSnapshotResponse]
-	delete  *connect.Client[guestpb.DeleteSnapshotRequest, guestpb.DeleteSnapshotResponse]
-	fork    *connect.Client[guestpb.ForkRoomRequest, guestpb.ForkRoomResponse]
+	change *connect.Client[guestpb.ChangeSnapshotRequest, guestpb.ChangeSnapshotResponse]
+	list   *connect.Client[guestpb.ListSnapshotsRequest, guestpb.ListSnapshotsResponse]
+	diff   *connect.Client[guestpb.DiffSnapshotRequest, guestpb.DiffSnapshotResponse]
+	fork   *connect.Client[guestpb.ForkRoomRequest, guestpb.ForkRoomResponse]
 }
 
-// Create calls osaurus.guest.v1.Snapshots.Create.
-func (c *snapshotsClient) Create(ctx context.Context, req *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error) {
-	response, err := c.create.CallUnary(ctx, connect.NewRequest(req))
+// Change calls osaurus.guest.v1.Snapshots.Change.
+func (c *snapshotsClient) Change(ctx context.Context, req *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
+	response, err := c.change.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -404,24 +384,6 @@ func (c *snapshotsClient) Diff(ctx context.Context, req *guestpb.DiffSnapshotReq
 	return nil, err
 }
 
-// Restore calls osaurus.guest.v1.Snapshots.Restore.
-func (c *snapshotsClient) Restore(ctx context.Context, req *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error) {
-	response, err := c.restore.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Delete calls osaurus.guest.v1.Snapshots.Delete.
-func (c *snapshotsClient) Delete(ctx context.Context, req *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error) {
-	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // Fork calls osaurus.guest.v1.Snapshots.Fork.
 func (c *snapshotsClient) Fork(ctx context.Context, req *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
 	response, err := c.fork.CallUnary(ctx, connect.NewRequest(req))
@@ -433,15 +395,13 @@ func (c *snapshotsClient) Fork(ctx context.Context, req *guestpb.ForkRoomRequest
 
 // SnapshotsHandler is an implementation of the osaurus.guest.v1.Snapshots service.
 type SnapshotsHandler interface {
-	Create(context.Context, *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error)
+	// Change creates, restores or deletes a snapshot.
+	Change(context.Context, *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error)
 	List(context.Context, *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error)
 	// Diff lists what has changed since a snapshot.
 	Diff(context.Context, *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error)
-	// Restore makes the room's root what it was. What it is now becomes an automatic snapshot.
-	Restore(context.Context, *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error)
-	Delete(context.Context, *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error)
 	// Fork gives a new user, who has no room yet, the root of another one as it is now. Neither can change
-	// the other's.
+	// the other's. After an error, the new user's room must be removed.
 	Fork(context.Context, *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error)
 }
 
@@ -452,10 +412,10 @@ type SnapshotsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	snapshotsMethods := guestpb.File_rooms_proto.Services().ByName("Snapshots").Methods()
-	snapshotsCreateHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsCreateProcedure,
-		svc.Create,
-		connect.WithSchema(snapshotsMethods.ByName("Create")),
+	snapshotsChangeHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsChangeProcedure,
+		svc.Change,
+		connect.WithSchema(snapshotsMethods.ByName("Change")),
 		connect.WithHandlerOptions(opts...),
 	)
 	snapshotsListHandler := connect.NewUnaryHandlerSimple(
@@ -470,18 +430,6 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 		connect.WithSchema(snapshotsMethods.ByName("Diff")),
 		connect.WithHandlerOptions(opts...),
 	)
-	snapshotsRestoreHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsRestoreProcedure,
-		svc.Restore,
-		connect.WithSchema(snapshotsMethods.ByName("Restore")),
-		connect.WithHandlerOptions(opts...),
-	)
-	snapshotsDeleteHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsDeleteProcedure,
-		svc.Delete,
-		connect.WithSchema(snapshotsMethods.ByName("Delete")),
-		connect.WithHandlerOptions(opts...),
-	)
 	snapshotsForkHandler := connect.NewUnaryHandlerSimple(
 		SnapshotsForkProcedure,
 		svc.Fork,
@@ -490,16 +438,12 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 	)
 	return "/osaurus.guest.v1.Snapshots/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case SnapshotsCreateProcedure:
-			snapshotsCreateHandler.ServeHTTP(w, r)
+		case SnapshotsChangeProcedure:
+			snapshotsChangeHandler.ServeHTTP(w, r)
 		case SnapshotsListProcedure:
 			snapshotsListHandler.ServeHTTP(w, r)
 		case SnapshotsDiffProcedure:
 			snapshotsDiffHandler.ServeHTTP(w, r)
-		case SnapshotsRestoreProcedure:
-			snapshotsRestoreHandler.ServeHTTP(w, r)
-		case SnapshotsDeleteProcedure:
-			snapshotsDeleteHandler.ServeHTTP(w, r)
 		case SnapshotsForkProcedure:
 			snapshotsForkHandler.ServeHTTP(w, r)
 		default:
@@ -511,8 +455,8 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 // UnimplementedSnapshotsHandler returns CodeUnimplemented from all methods.
 type UnimplementedSnapshotsHandler struct{}
 
-func (UnimplementedSnapshotsHandler) Create(context.Context, *guestpb.CreateSnapshotRequest) (*guestpb.CreateSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Create is not implemented"))
+func (UnimplementedSnapshotsHandler) Change(context.Context, *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Change is not implemented"))
 }
 
 func (UnimplementedSnapshotsHandler) List(context.Context, *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
@@ -521,14 +465,6 @@ func (UnimplementedSnapshotsHandler) List(context.Context, *guestpb.ListSnapshot
 
 func (UnimplementedSnapshotsHandler) Diff(context.Context, *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Diff is not implemented"))
-}
-
-func (UnimplementedSnapshotsHandler) Restore(context.Context, *guestpb.RestoreSnapshotRequest) (*guestpb.RestoreSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Restore is not implemented"))
-}
-
-func (UnimplementedSnapshotsHandler) Delete(context.Context, *guestpb.DeleteSnapshotRequest) (*guestpb.DeleteSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Snapshots.Delete is not implemented"))
 }
 
 func (UnimplementedSnapshotsHandler) Fork(context.Context, *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
