@@ -240,7 +240,7 @@ func (s *scan) examine(ctx context.Context, e Entry) (*change, error) {
 	}
 	c.After = c.upper
 	if c.Conflict == "" {
-		s.settle(ctx, c, base)
+		c.Conflict = s.settle(ctx, c, base)
 	}
 	if c.After == real.Version {
 		return nil, nil
@@ -259,62 +259,56 @@ func (s *scan) version(ctx context.Context, e Entry) (v Version, text []byte, er
 	case Symlink:
 		v = Version{Kind: Symlink, Target: e.Target}
 	case File:
+		v = Version{Kind: File, Mode: e.Mode, Size: e.Size}
 		f, err := s.review.Upper.Open(ctx, e.Path)
 		if err != nil {
-			return v, nil, fault.Wrap("read changed file", e.Path, err)
+			return v, nil, err
 		}
 		defer f.Close()
-		v = Version{Kind: File, Mode: e.Mode, Size: e.Size}
-		if v.Digest, text, err = digest(f, e.Size); err != nil {
-			return v, nil, fault.Wrap("read changed file", e.Path, err)
-		}
-		return v, text, nil
+		v.Digest, text, err = digest(f, e.Size)
+		return v, text, err
 	default:
-		v = Version{Kind: Other}
+		v.Kind = Other
 	}
 	return v, nil, nil
 }
 
-// settle decides what becomes of a path that is different in the upper layer and the real folder.
-func (s *scan) settle(ctx context.Context, c *change, base Version) {
+// settle decides what becomes of a path that is different in the upper layer and the real folder. It
+// returns why that is a conflict, or "".
+func (s *scan) settle(ctx context.Context, c *change, base Version) (conflict string) {
+	merged, text := c.upper, c.text
 	switch {
 	case c.upper == base: // only somebody on the host has changed it
 		c.After = c.Before
-		return
+		return ""
 	case c.Before == base:
-		return
+		return ""
 	case c.upper.Kind == Nothing || c.Before.Kind == Nothing:
-		c.Conflict = "one side deleted what the other changed"
-		return
+		return "one side deleted what the other changed"
 	case c.upper.Kind != c.Before.Kind || base.Kind != c.upper.Kind || c.upper.Kind != File && c.upper.Kind != Folder:
-		c.Conflict = "both sides changed what it is"
-		return
-	}
-	merged := c.upper
-	if c.upper.Mode == base.Mode {
+		return "both sides changed what it is"
+	case c.upper.Mode == base.Mode:
 		merged.Mode = c.Before.Mode
-	} else if c.Before.Mode != base.Mode && c.Before.Mode != c.upper.Mode {
-		c.Conflict = "both sides changed its mode"
-		return
+	case c.Before.Mode != base.Mode && c.Before.Mode != c.upper.Mode:
+		return "both sides changed its mode"
 	}
-	text := c.text
 	switch {
 	case c.upper.Digest == base.Digest:
 		merged.Digest, merged.Size, text = c.Before.Digest, c.Before.Size, c.real.text
 	case c.Before.Digest != base.Digest && c.Before.Digest != c.upper.Digest:
 		old := s.baseText(ctx, c.Path, base)
-		joined, clean := "", false
-		if old != nil && c.text != nil && c.real.text != nil {
-			joined, clean = diff.Merge(string(old), string(c.real.text), string(c.text))
+		if old == nil || c.text == nil || c.real.text == nil {
+			return "both sides changed it, and it cannot be merged as text"
 		}
+		joined, clean := diff.Merge(string(old), string(c.real.text), string(c.text))
 		if !clean {
-			c.Conflict = "both sides changed the same part of it"
-			return
+			return "both sides changed the same part of it"
 		}
 		text = []byte(joined)
 		merged.Digest, merged.Size = sha256.Sum256(text), int64(len(text))
 	}
 	c.After, c.text, c.Merged = merged, text, merged != c.upper
+	return ""
 }
 
 // baseText returns nil if the base cannot be read, or changed while it was remembered.
