@@ -53,9 +53,10 @@ func enter(at *os.Root, name string) (*os.Root, error) {
 	return next, nil
 }
 
-// File opens a file that Lstat has seen for reading.
+// File opens a file that Lstat has seen for reading. It never opens another one, even if a link has
+// taken its place.
 func File(dir *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
-	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) // a pipe would wait
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait
 	if err != nil {
 		if now, gone := dir.Lstat(name); gone != nil || !os.SameFile(now, seen) {
 			err = ErrReplaced
