@@ -97,10 +97,20 @@ func same(t testing.TB, got, want state) {
 }
 
 // editor edits a folder at random.
+// Its root keeps it from following links out of the folder.
 type editor struct {
-	t   testing.TB
-	r   *rand.Rand
-	dir string
+	t    testing.TB
+	r    *rand.Rand
+	root *os.Root
+}
+
+func edits(t testing.TB, r *rand.Rand, dir string) *editor {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return &editor{t, r, root}
 }
 
 // name returns a random name, of few, so that kinds change.
@@ -109,7 +119,7 @@ func (e *editor) name() string {
 }
 
 func (e *editor) path() string {
-	p := e.dir
+	p := "."
 	for range 1 + e.r.IntN(3) {
 		p = filepath.Join(p, e.name())
 	}
@@ -130,32 +140,32 @@ func (e *editor) edit() {
 	p := e.path()
 	switch e.r.IntN(10) {
 	case 0, 1, 2:
-		os.MkdirAll(filepath.Dir(p), 0o755)
-		os.WriteFile(p, e.content(), []fs.FileMode{0o644, 0o600, 0o755, 0o444}[e.r.IntN(4)])
+		e.root.MkdirAll(filepath.Dir(p), 0o755)
+		e.root.WriteFile(p, e.content(), []fs.FileMode{0o644, 0o600, 0o755, 0o444}[e.r.IntN(4)])
 	case 3:
-		os.MkdirAll(p, 0o755)
+		e.root.MkdirAll(p, 0o755)
 	case 4:
-		os.RemoveAll(p)
+		e.root.RemoveAll(p)
 	case 5:
-		os.Symlink([]string{"a", "/etc/passwd", "../..", "\xff", "."}[e.r.IntN(5)], p)
+		e.root.Symlink([]string{"a", "/etc/passwd", "../..", "\xff", "."}[e.r.IntN(5)], p)
 	case 6:
-		if info, err := os.Lstat(p); err == nil && info.Mode().IsRegular() {
-			os.Chmod(p, []fs.FileMode{0o644, 0o400, 0o755 | fs.ModeSetuid, 0o777}[e.r.IntN(4)])
+		if info, err := e.root.Lstat(p); err == nil && info.Mode().IsRegular() {
+			e.root.Chmod(p, []fs.FileMode{0o644, 0o400, 0o755 | fs.ModeSetuid, 0o777}[e.r.IntN(4)])
 		} else if err == nil && info.IsDir() {
-			os.Chmod(p, []fs.FileMode{0o755, 0o500, 0o700 | fs.ModeSticky}[e.r.IntN(3)])
+			e.root.Chmod(p, []fs.FileMode{0o755, 0o500, 0o700 | fs.ModeSticky}[e.r.IntN(3)])
 		}
 	case 7:
-		os.Rename(p, e.path())
+		e.root.Rename(p, e.path())
 	case 8: // the same size and time
-		if info, err := os.Lstat(p); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-			if f, err := os.OpenFile(p, os.O_WRONLY, 0); err == nil {
+		if info, err := e.root.Lstat(p); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+			if f, err := e.root.OpenFile(p, os.O_WRONLY, 0); err == nil {
 				f.WriteAt([]byte{byte(e.r.IntN(256))}, 0)
 				f.Close()
-				os.Chtimes(p, info.ModTime(), info.ModTime())
+				e.root.Chtimes(p, info.ModTime(), info.ModTime())
 			}
 		}
 	case 9:
-		if f, err := os.OpenFile(p, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0); err == nil {
+		if f, err := e.root.OpenFile(p, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0); err == nil {
 			f.WriteString("more")
 			f.Close()
 		}
@@ -172,7 +182,7 @@ func TestAgainstModel(t *testing.T) {
 
 func againstModel(t *testing.T, seed uint64) {
 	dir, store := t.TempDir(), t.TempDir()
-	e := &editor{t, rand.New(rand.NewPCG(seed, 1)), dir}
+	e := edits(t, rand.New(rand.NewPCG(seed, 1)), dir)
 	h, r := open(t, store, history.Options{}), root(t, dir)
 	type point struct {
 		tree  history.Digest
