@@ -37,6 +37,9 @@ type MountChange struct {
 	Modified time.Time
 	Made     time.Time // when the room first changed it: what is older on the host is what it changed
 	Target   string    // of a link
+	// Changed is when it was last changed in any way. An entry whose Changed and Inode are as they were is the same.
+	Changed time.Time
+	Inode   uint64
 }
 
 // MountChanges returns what a room has changed in a reviewed mount, which may have ended. Each folder
@@ -83,6 +86,7 @@ func parseChange(m *guestpb.Change) (MountChange, error) {
 	change := MountChange{
 		Path: string(m.Path), Kind: kinds[m.Kind], Mode: m.Mode & 0o7777, Size: m.Size,
 		Modified: time.Unix(0, m.ModifiedUnixNano), Made: time.Unix(0, m.MadeUnixNano),
+		Changed: time.Unix(0, m.ChangedUnixNano), Inode: m.Inode,
 	}
 	switch change.Kind {
 	case "":

@@ -511,8 +511,11 @@ type Change struct {
 	ModifiedUnixNano int64                  `protobuf:"varint,5,opt,name=modified_unix_nano,json=modifiedUnixNano,proto3" json:"modified_unix_nano,omitempty"`
 	MadeUnixNano     int64                  `protobuf:"varint,6,opt,name=made_unix_nano,json=madeUnixNano,proto3" json:"made_unix_nano,omitempty"` // when the room first changed it
 	Target           []byte                 `protobuf:"bytes,7,opt,name=target,proto3" json:"target,omitempty"`                                    // of a link
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// When it was last changed in any way, and its inode number. A file whose two are as they were is the same.
+	ChangedUnixNano int64  `protobuf:"varint,8,opt,name=changed_unix_nano,json=changedUnixNano,proto3" json:"changed_unix_nano,omitempty"`
+	Inode           uint64 `protobuf:"varint,9,opt,name=inode,proto3" json:"inode,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Change) Reset() {
@@ -592,6 +595,20 @@ func (x *Change) GetTarget() []byte {
 		return x.Target
 	}
 	return nil
+}
+
+func (x *Change) GetChangedUnixNano() int64 {
+	if x != nil {
+		return x.ChangedUnixNano
+	}
+	return 0
+}
+
+func (x *Change) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
 }
 
 type ReadChangeRequest struct {
@@ -819,7 +836,7 @@ const file_mounts_proto_rawDesc = "" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +
 	"\x0fChangesResponse\x122\n" +
-	"\achanges\x18\x01 \x03(\v2\x18.osaurus.guest.v1.ChangeR\achanges\"\xcf\x02\n" +
+	"\achanges\x18\x01 \x03(\v2\x18.osaurus.guest.v1.ChangeR\achanges\"\x91\x03\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x121\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1d.osaurus.guest.v1.Change.KindR\x04kind\x12\x12\n" +
@@ -827,7 +844,9 @@ const file_mounts_proto_rawDesc = "" +
 	"\x04size\x18\x04 \x01(\x04R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x05 \x01(\x03R\x10modifiedUnixNano\x12$\n" +
 	"\x0emade_unix_nano\x18\x06 \x01(\x03R\fmadeUnixNano\x12\x16\n" +
-	"\x06target\x18\a \x01(\fR\x06target\"j\n" +
+	"\x06target\x18\a \x01(\fR\x06target\x12*\n" +
+	"\x11changed_unix_nano\x18\b \x01(\x03R\x0fchangedUnixNano\x12\x14\n" +
+	"\x05inode\x18\t \x01(\x04R\x05inode\"j\n" +
 	"\x04Kind\x12\x0e\n" +
 	"\n" +
 	"KIND_OTHER\x10\x00\x12\r\n" +

@@ -158,8 +158,8 @@ func changes(ctx context.Context, t *testing.T, a *agent) (list []string) {
 			}
 			text += " " + string(content)
 		}
-		if change.Made.Unix() < 1e9 || change.Modified.Unix() < 1e9 {
-			t.Errorf("the times of %+v", change)
+		if change.Made.Unix() < 1e9 || change.Modified.Unix() < 1e9 || change.Changed.Before(change.Made) || change.Inode == 0 {
+			t.Errorf("the times and inode of %+v", change)
 		}
 		list = append(list, text)
 	}

@@ -141,7 +141,7 @@ func describe(dir *os.File, name, p string) (*guestpb.Change, error) {
 	nanos := func(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 	c := &guestpb.Change{
 		Path: []byte(p), Mode: uint32(st.Mode) & 0o7777, Size: st.Size,
-		ModifiedUnixNano: nanos(st.Mtime), MadeUnixNano: nanos(st.Btime),
+		ModifiedUnixNano: nanos(st.Mtime), MadeUnixNano: nanos(st.Btime), ChangedUnixNano: nanos(st.Ctime), Inode: st.Ino,
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
