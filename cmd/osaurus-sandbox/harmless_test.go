@@ -193,7 +193,9 @@ func TestNothingIsObeyed(t *testing.T) {
 	args := map[string][]string{
 		"agent create": {"alice"}, "agent delete": {"alice", "--yes"}, "agent fork": {"alice", "bob"}, "snapshot create": {"alice", "evil"}, "snapshot delete": {"alice", "evil", "--yes"}, "snapshot diff": {"alice", "evil"},
 		"snapshot list": {"alice"}, "snapshot restore": {"alice", "evil"}, "agent list": {}, "agent rename": {"alice", "bob"}, "agent reset": {"alice", "--yes"},
-		"agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "history": {"alice"}, "diff": {"alice", "7"}, "undo": {"alice", "7", "a"}, "redo": {"alice"}, "verify": {},
+		"agent export": {"alice", "FOLDER/alice.tar.zst"}, "agent import": {"FILE"}, "mount": {"alice", "FOLDER"}, "mount list": {}, "unmount": {"alice", "app"}, "review": {"alice", "app"}, "review --stat": {"alice", "app", "--stat"},
+		"review accept": {"alice", "app", "--yes"}, "review accept --hunk": {"alice", "app", "--hunk", evil + ":1"}, "review open": {"alice", "app"}, "review reject": {"alice", "app", "--yes"}, "sandbox snapshot create": {"evil"},
+		"sandbox snapshot delete": {"evil", "--yes"}, "sandbox snapshot list": {}, "sandbox snapshot restore": {evil, "--yes"}, "agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "history": {"alice"}, "diff": {"alice", "7"}, "undo": {"alice", "7", "a"}, "redo": {"alice"}, "verify": {},
 		"artifacts list": {}, "config set": {"autoRestart=true"},
 		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
@@ -218,7 +220,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"service uninstall": "of this computer", "version": "of this program", "down": "waits for a daemon's end", "remove": "waits for a daemon's end", "reset": "waits for a guest's end",
 	}
 	// These print several lines on purpose.
-	several := []string{"diff", "tool describe", "tool call", "plugin diff", "session show"}
+	several := []string{"diff", "review", "tool describe", "tool call", "plugin diff", "session show"}
 	for _, fails := range []bool{false, true} {
 		home := config.Home(filepath.Join(t.TempDir(), "h"))
 		t.Setenv(config.HomeVariable, string(home))

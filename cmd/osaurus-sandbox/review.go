@@ -56,13 +56,14 @@ type reviewed struct {
 
 func readReview(answers func(func(*controlpb.ReviewResponse, error) bool)) (r reviewed, err error) {
 	for answer, err := range answers {
-		switch {
-		case err != nil:
+		if err != nil {
 			return r, err
-		case answer.Rest != nil:
-			r.rest = answer.Rest
-		default:
+		}
+		if answer.Change != nil {
 			r.changes = append(r.changes, answer.Change)
+		}
+		if answer.Rest != nil {
+			r.rest = answer.Rest
 		}
 	}
 	return r, nil
