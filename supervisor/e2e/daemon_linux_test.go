@@ -16,19 +16,28 @@ import (
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/control"
+	api "osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// daemonHome, when set, makes the test program a daemon of that home.
-const daemonHome = "OSAURUS_E2E_DAEMON"
+// These variables, when set, make the test program a daemon of that home, without or with an API.
+const (
+	daemonHome = "OSAURUS_E2E_DAEMON"
+	apiHome    = "OSAURUS_E2E_API"
+)
 
 func TestMain(m *testing.M) {
 	if home := os.Getenv(daemonHome); home != "" {
 		serve(config.Home(home))
+	}
+	if home := os.Getenv(apiHome); home != "" {
+		serveAPI(config.Home(home))
 	}
 	os.Exit(m.Run())
 }
@@ -89,6 +98,13 @@ func serve(home config.Home) {
 	os.Exit(0)
 }
 
+// serveAPI serves the API of a home until the process is killed.
+func serveAPI(home config.Home) {
+	err := api.Run(context.Background(), api.Options{Home: home, Driver: lab.Driver(driver()), Ready: func(*control.Server) { fmt.Println("ready") }})
+	fmt.Println("ended", err)
+	os.Exit(1)
+}
+
 // reached waits for a state.
 func reached(s *machine.Machine, want machine.State) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -109,8 +125,14 @@ type daemon struct {
 
 func newDaemon(t *testing.T, home config.Home) *daemon {
 	t.Helper()
+	return newProcess(t, daemonHome, home)
+}
+
+// newProcess starts the test program with this variable.
+func newProcess(t *testing.T, variable string, home config.Home) *daemon {
+	t.Helper()
 	d := &daemon{t: t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100)}
-	d.cmd.Env = append(os.Environ(), daemonHome+"="+string(home))
+	d.cmd.Env = append(os.Environ(), variable+"="+string(home))
 	d.cmd.Stderr = os.Stderr
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
