@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/audit"
 )
 
 // agentService implements the service Agents.
@@ -144,7 +145,7 @@ func processProto(p agents.Process) *controlpb.AgentProcess {
 }
 
 // Exec runs one command as an agent.
-func (s agentService) Exec(ctx context.Context, stream *execStream) error {
+func (s agentService) Exec(ctx context.Context, stream *execStream) (err error) {
 	start, err := receiveStart(stream)
 	if err != nil {
 		return err
@@ -160,6 +161,8 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 	if start.Root {
 		n.action = "exec.room-root"
 	}
+	call := s.begin(ctx, agent, "exec", s.typed(ctx, agent, start.Line, start.Args))
+	defer func() { call.End(string(audit.OutcomeOf(err))) }()
 	run := func(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 		lent, err := s.lend(ctx, agent, start.Secrets)
 		if err != nil {
@@ -167,14 +170,14 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) error {
 		}
 		cmd.Env = append(cmd.Env, lent...)
 		p, err := s.Agents.Room(string(agent.ID)).Exec(ctx, cmd) // by id: the name may be another agent's by now
-		if err == nil {
-			go func() {
-				<-p.Done()
-				s.Mounts.Touched(agent.ID)
-			}()
+		if err != nil {
+			return nil, err
 		}
-		return p, err
+		go func() {
+			<-p.Done()
+			s.Mounts.Touched(agent.ID)
+		}()
+		return recorded{p, call}, nil
 	}
-	_, err = s.undoable(ctx, agent, "exec", s.typed(ctx, agent, start.Line, start.Args), func() error { return s.exec(ctx, n, start, stream, run) })
-	return err
+	return s.exec(ctx, n, start, stream, run)
 }

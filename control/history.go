@@ -12,8 +12,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/agents"
@@ -29,16 +29,30 @@ const (
 // historyService implements the service History.
 type historyService struct{ service }
 
+// begin makes the checkpoints before a call.
+func (s service) begin(ctx context.Context, agent agents.Agent, tool, summary string) *checkpoints.Running {
+	clean := s.secretsOf(ctx, agent.Name).Scrubber()
+	return s.Checkpoints.Begin(ctx, agent, tool, checkpoints.Summary(clean.Text(summary)))
+}
+
 // undoable runs do between the checkpoints of a call. Do returns the call's error, which is
 // returned with a warning if the call cannot be undone.
 func (s service) undoable(ctx context.Context, agent agents.Agent, tool, summary string, do func() error) (warning string, err error) {
-	clean := s.secretsOf(ctx, agent.Name).Scrubber()
-	call := s.Checkpoints.Begin(ctx, agent, tool, checkpoints.Summary(clean.Text(summary)))
-	defer func() { // also if it panics
-		call.End(string(audit.OutcomeOf(err)))
-		warning = call.Warning
-	}()
+	call := s.begin(ctx, agent, tool, summary)
+	defer func() { warning = call.End(string(audit.OutcomeOf(err))) }() // also if it panics
 	return "", do()
+}
+
+// recorded is a process of a call, which ends with it: before its client learns of that and makes another.
+type recorded struct {
+	engine.Process
+	call *checkpoints.Running
+}
+
+func (r recorded) Wait() (engine.Exit, error) {
+	exit, err := r.Process.Wait()
+	r.call.End(string(audit.OutcomeOf(err)))
+	return exit, err
 }
 
 // toolSummary describes the arguments of a tool: the one that says most, or all. It is not JSON, in
@@ -84,15 +98,10 @@ func (s historyService) List(ctx context.Context, r *controlpb.ListHistoryReques
 }
 
 func callProto(c checkpoints.Call) *controlpb.HistoryCall {
-	p := &controlpb.HistoryCall{
+	return &controlpb.HistoryCall{
 		Call: c.Number, Began: moment(c.Began), Ended: moment(c.Ended), Tool: c.Tool, Summary: c.Summary, Outcome: c.Outcome, Changed: c.Changed,
-		Counted: c.Counted, Added: int64(c.Added), Modified: int64(c.Modified), Removed: int64(c.Removed),
-		LinesAdded: int64(c.LinesAdded), LinesRemoved: int64(c.LinesRemoved), Undoes: c.Undoes, Undone: c.Undone, Trouble: printable.Clip(c.Trouble),
+		Files: c.Counts.Files(), Lines: c.Counts.Lines(), Undoes: c.Undoes, Undone: c.Undone, Note: c.Note(),
 	}
-	if c.Pruned() && p.Trouble == "" {
-		p.Trouble = "its checkpoints were deleted"
-	}
-	return p
 }
 
 // Diff sends what calls changed.
@@ -105,16 +114,15 @@ func (s historyService) Diff(ctx context.Context, r *controlpb.DiffHistoryReques
 		if err != nil {
 			return err
 		}
-		p := changeProto(change)
+		var lines history.Lines
 		if change.What != history.Mode {
-			lines, err := s.Checkpoints.History.Lines(ctx, change.Change)
-			if err != nil {
+			if lines, err = s.Checkpoints.History.Lines(ctx, change); err != nil {
 				return err
 			}
-			p.LinesAdded, p.LinesRemoved, p.Binary, p.TooLarge = int64(lines.Added), int64(lines.Removed), lines.Binary, lines.TooLarge
-			if r.Text {
-				p.Diff = lines.Diff
-			}
+		}
+		p := changeProto(change, lines)
+		if !r.Text {
+			p.Diff = ""
 		}
 		if err := stream.Send(&controlpb.DiffHistoryResponse{Change: p}); err != nil {
 			return err
@@ -123,10 +131,22 @@ func (s historyService) Diff(ctx context.Context, r *controlpb.DiffHistoryReques
 	return nil
 }
 
-func changeProto(c checkpoints.Change) *controlpb.FileChange {
-	return &controlpb.FileChange{
-		Path: printable.Text(c.Path), What: string(c.What), BeforeMode: modeText(c.Before), AfterMode: modeText(c.After), BeforeSize: c.Before.Size, AfterSize: c.After.Size,
+func changeProto(c history.Change, lines history.Lines) *controlpb.FileChange {
+	var notes []string
+	before, after := modeText(c.Before), modeText(c.After)
+	if before != after && before != "" && after != "" {
+		notes = append(notes, before+" → "+after)
 	}
+	if lines.Added+lines.Removed > 0 {
+		notes = append(notes, fmt.Sprintf("+%d -%d", lines.Added, lines.Removed))
+	}
+	if lines.Binary || lines.TooLarge {
+		notes = append(notes, fmt.Sprintf("%d → %d bytes", c.Before.Size, c.After.Size))
+	}
+	if max(c.Before.Kind, c.After.Kind) == history.Folder {
+		notes = append(notes, "folder")
+	}
+	return &controlpb.FileChange{Path: printable.Text(c.Path), What: string(c.What), Note: strings.Join(notes, ", "), Diff: lines.Diff}
 }
 
 // modeText returns kind and permissions as ls shows them.
@@ -157,10 +177,9 @@ func (s historyService) Undo(ctx context.Context, r *controlpb.UndoRequest) (*co
 		return nil, err
 	}
 	return &controlpb.UndoResponse{
-		Call: callProto(done.Call), Of: callProto(done.Of), Changes: protos(done.Changes, changeProto), Changed: uint32(done.Changed),
-		Left: protos(done.Notes, func(n history.Note) *controlpb.LeftAlone {
-			return &controlpb.LeftAlone{Path: printable.Text(n.Path), Why: n.Why}
-		}),
+		Call: callProto(done.Call), Of: callProto(done.Of), Changed: uint32(done.Changed),
+		Changes: protos(done.Changes, func(c history.Change) *controlpb.FileChange { return changeProto(c, history.Lines{}) }),
+		Left:    protos(done.Notes, func(n history.Note) string { return printable.Text(n.Path) + ": " + n.Why }),
 	}, nil
 }
 
@@ -172,17 +191,9 @@ func (s historyService) Verify(ctx context.Context, _ *controlpb.VerifyHistoryRe
 	}
 	return &controlpb.VerifyHistoryResponse{
 		Objects: protos(d.Objects, history.Digest.String),
-		Calls: protos(d.Calls, func(h checkpoints.Hurt) *controlpb.HurtCall {
-			return &controlpb.HurtCall{Agent: s.called(h.Agent), Call: h.Call, Path: printable.Text(h.Path)}
+		Calls: protos(d.Calls, func(h checkpoints.Hurt) string {
+			agent, _ := s.Agents.Get(string(h.Agent))
+			return fmt.Sprintf("%s: call %d: %s", agent.Name, h.Call, printable.Text(h.Why.Error()))
 		}),
 	}, nil
-}
-
-// called returns an agent's name, or its id if it is gone.
-func (s service) called(id config.AgentID) string {
-	agent, err := s.Agents.Get(string(id))
-	if err != nil {
-		return string(id)
-	}
-	return string(agent.Name)
 }

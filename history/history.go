@@ -229,22 +229,24 @@ func (h *History) Used() (int64, error) { return h.store.Used() }
 
 // Prune deletes the objects that the trees of keep do not need, and returns their number and bytes. It
 // also keeps the last checkpoint of each key and pending restores. Checkpoints may be made meanwhile, and
-// their objects stay until the next Prune. So keep should wait for callers that have made a checkpoint
-// and have not yet noted its tree.
+// their objects stay until the next Prune. Keep is called after the last checkpoints were looked up: so a
+// checkpoint is safe if its tree is noted before the key's next one is made.
 func (h *History) Prune(ctx context.Context, keep func() ([]Digest, error)) (objects int, bytes int64, err error) {
 	return h.store.Sweep(ctx, func(used map[Digest]bool) error {
-		trees, err := keep()
-		if err != nil {
-			return err
-		}
-		err = each(h, heads, func(last head) error {
+		var trees []Digest
+		err := each(h, heads, func(last head) error {
 			trees = append(trees, last.Tree)
 			return nil
 		})
-		err = errors.Join(err, each(h, journals, func(j journal) error {
+		more, failed := keep()
+		trees = append(trees, more...)
+		err = errors.Join(err, failed, each(h, journals, func(j journal) error {
 			trees = append(trees, j.To, j.Before)
 			return nil
 		}))
+		if err != nil {
+			return err
+		}
 		seen := map[Digest]bool{}
 		for _, tree := range trees {
 			err = errors.Join(err, h.mark(ctx, tree, used, seen))

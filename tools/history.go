@@ -29,7 +29,7 @@ type PastCall struct {
 	Tool     string    `json:"tool,omitempty" jsonschema:"none for what changed between calls"`
 	Summary  string    `json:"summary,omitempty"`
 	Outcome  string    `json:"outcome,omitempty"`
-	Files    string    `json:"files,omitempty" jsonschema:"+added ~modified -removed; none if nothing changed"`
+	Files    string    `json:"files,omitempty" jsonschema:"+added ~modified -removed"`
 	Lines    string    `json:"lines,omitempty"`
 	UndoneBy int64     `json:"undone_by,omitempty"`
 	CanUndo  bool      `json:"can_undo"`

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/printable"
 )
 
 func newHistory() *cobra.Command {
@@ -30,49 +28,14 @@ calls, by jobs and shells, is a row of its own.`,
 				if tool == "" {
 					tool = "(between calls)"
 				}
-				return []any{h.Call, when(h.Began), filesText(h), linesText(h), tool, safef("%s", h.Summary) + callNote(colours, h)}
+				summary := safef("%s", h.Summary)
+				if h.Note != "" {
+					summary += " " + colours.busy("["+h.Note+"]")
+				}
+				return []any{h.Call, when(h.Began), h.Files, h.Lines, tool, summary}
 			})
 		},
 		withFlag(&limit, "limit, n", "how many calls to list"))
-}
-
-// filesText returns how many files a call added, changed and removed.
-func filesText(h *controlpb.HistoryCall) string {
-	if !h.Counted {
-		return ""
-	}
-	var parts []string
-	for _, n := range []struct {
-		sign  string
-		count int64
-	}{{"+", h.Added}, {"~", h.Modified}, {"-", h.Removed}} {
-		if n.count > 0 {
-			parts = append(parts, fmt.Sprint(n.sign, n.count))
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
-func linesText(h *controlpb.HistoryCall) string {
-	if !h.Counted || h.LinesAdded+h.LinesRemoved == 0 {
-		return ""
-	}
-	return fmt.Sprintf("+%d -%d", h.LinesAdded, h.LinesRemoved)
-}
-
-// callNote says what else is to know of a call.
-func callNote(colours paint, h *controlpb.HistoryCall) safe {
-	switch {
-	case h.Undone != 0:
-		return " " + colours.busy(fmt.Sprintf("[undone by %d]", h.Undone))
-	case h.Ended == nil:
-		return " " + colours.busy("[running]")
-	case h.Trouble != "":
-		return " " + colours.bad("[cannot be undone: "+h.Trouble+"]")
-	case h.Outcome != "ok":
-		return " " + colours.bad("["+h.Outcome+"]")
-	}
-	return ""
 }
 
 func newDiff() *cobra.Command {
@@ -98,7 +61,8 @@ before call 3 until now. On a terminal it is shown in $PAGER.`,
 					if err != nil {
 						return err
 					}
-					if err := printChange(w, colours, answer.Change, !stat); err != nil {
+					_ = printChange(w, colours, answer.Change)
+					if err := printDiff(w, colours, answer.Change.Diff); err != nil {
 						return err
 					}
 				}
@@ -129,37 +93,22 @@ func callsAndPaths(args []string) (first, last int64, paths []string, err error)
 	return first, last, args[1:], nil
 }
 
-// printChange prints how a file has changed, with its lines if text is set.
-func printChange(w io.Writer, colours paint, f *controlpb.FileChange, text bool) error {
+// printChange prints how a file has changed.
+func printChange(w io.Writer, colours paint, f *controlpb.FileChange) error {
 	sign := map[string]safe{"added": colours.good("A"), "removed": colours.bad("D"), "mode": colours.busy("T")}[f.What]
 	if sign == "" {
 		sign = colours.busy("M")
 	}
-	var more []string
-	switch {
-	case f.What == "mode" || f.What == "modified" && f.BeforeMode != f.AfterMode:
-		more = append(more, f.BeforeMode+" → "+f.AfterMode)
-	case f.LinesAdded+f.LinesRemoved > 0:
-		more = append(more, fmt.Sprintf("+%d -%d", f.LinesAdded, f.LinesRemoved))
-	}
-	if f.Binary || f.TooLarge {
-		more = append(more, fmt.Sprintf("%d → %d bytes", f.BeforeSize, f.AfterSize))
-	}
-	if strings.HasPrefix(f.AfterMode+f.BeforeMode, "d") {
-		more = append(more, "folder")
-	}
-	if err := writef(w, "%s %s  %s\n", sign, f.Path, strings.Join(more, ", ")); err != nil || !text || f.Diff == "" {
-		return err
-	}
-	for line := range strings.Lines(f.Diff) {
+	return writef(w, "%s %s  %s\n", sign, f.Path, f.Note)
+}
+
+// printDiff prints a unified diff. All its lines begin with a character of a diff, so that none can be mistaken
+// for this program's.
+func printDiff(w io.Writer, colours paint, text string) error {
+	for line := range strings.Lines(text) {
 		shown := lines(strings.TrimSuffix(line, "\n"))
-		switch {
-		case strings.HasPrefix(line, "+"):
-			shown = colours.good(string(shown))
-		case strings.HasPrefix(line, "-"):
-			shown = colours.bad(string(shown))
-		case strings.HasPrefix(line, "@"):
-			shown = colours.busy(string(shown))
+		if colour := map[byte]string{'+': "32", '-': "31", '@': "33"}[line[0]]; colour != "" {
+			shown = colours.around(colour, shown)
 		}
 		if err := writef(w, "%s\n", shown); err != nil {
 			return err
@@ -205,15 +154,13 @@ func restoreHome(ctx context.Context, c *call, r *controlpb.UndoRequest) error {
 	return reply(c, answer, err, func(w io.Writer, u *controlpb.UndoResponse) error {
 		colours := paintFor(w)
 		for _, change := range u.Changes {
-			if err := printChange(w, colours, change, false); err != nil {
-				return err
-			}
+			_ = printChange(w, colours, change)
 		}
 		if more := int(u.Changed) - len(u.Changes); more > 0 {
 			_ = writef(w, "… and %s\n", plural(more, "other"))
 		}
 		for _, left := range u.Left {
-			_ = writef(c.err, "left alone: %s: %s\n", left.Path, left.Why)
+			_ = writef(c.err, "left alone: %s\n", left)
 		}
 		tool := u.Of.Tool
 		if tool == "" {
@@ -231,15 +178,13 @@ that of an error.`,
 		`  osaurus-sandbox verify`, func(ctx context.Context, c *call) error {
 			answer, err := c.History.Verify(ctx, &controlpb.VerifyHistoryRequest{})
 			err = reply(c, answer, err, func(w io.Writer, v *controlpb.VerifyHistoryResponse) error {
-				for _, hurt := range v.Calls {
-					if err := writef(w, "%s: call %d: %s\n", hurt.Agent, hurt.Call, printable.Clip(hurt.Path)); err != nil {
-						return err
-					}
+				if len(v.Objects) == 0 {
+					return writef(w, "whole\n")
 				}
-				if len(v.Objects) > 0 {
-					return nil
+				for _, call := range v.Calls {
+					_ = writef(w, "%s\n", call)
 				}
-				return writef(w, "whole\n")
+				return nil
 			})
 			if err == nil && len(answer.Objects) > 0 {
 				return fault.Newf(fault.Execution, "verify", "checkpoints", "%s damaged, and set aside: %s", plural(len(answer.Objects), "object"), strings.Join(answer.Objects[:min(len(answer.Objects), 3)], ", ")).

@@ -25,10 +25,10 @@ var pastMoment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local))
 
 func (p pastCalls) List(_ context.Context, r *controlpb.ListHistoryRequest, stream *connect.ServerStream[controlpb.ListHistoryResponse]) error {
 	for _, c := range []*controlpb.HistoryCall{
-		{Call: 4, Tool: "undo", Summary: "call 2", Outcome: "ok", Changed: true, Counted: true, Removed: 1, LinesRemoved: 3, Undoes: 2},
-		{Call: 3, Outcome: "ok", Changed: true, Trouble: "its checkpoints were deleted"},
-		{Call: 2, Tool: "exec", Summary: "make", Outcome: "timeout", Changed: true, Counted: true, Added: 1, Modified: 2, LinesAdded: 3, Undone: 4},
-		{Call: 1, Tool: "exec", Summary: "false", Outcome: "execution_error"},
+		{Call: 4, Tool: "undo", Summary: "call 2", Outcome: "ok", Changed: true, Files: "-1", Lines: "+0 -3", Undoes: 2},
+		{Call: 3, Outcome: "ok", Changed: true, Note: "no checkpoint"},
+		{Call: 2, Tool: "exec", Summary: "make", Outcome: "timeout", Changed: true, Files: "+1 ~2", Lines: "+3 -0", Undone: 4, Note: "undone by 4"},
+		{Call: 1, Tool: "exec", Summary: "false", Outcome: "execution_error", Note: "execution_error"},
 	} {
 		c.Began, c.Ended = pastMoment, pastMoment
 		if err := stream.Send(&controlpb.ListHistoryResponse{Call: c}); err != nil {
@@ -40,15 +40,15 @@ func (p pastCalls) List(_ context.Context, r *controlpb.ListHistoryRequest, stre
 
 func (p pastCalls) Diff(_ context.Context, r *controlpb.DiffHistoryRequest, stream *connect.ServerStream[controlpb.DiffHistoryResponse]) error {
 	*p.asked = append(*p.asked, r.First, r.Last, r.Paths, r.Text)
-	text := &controlpb.FileChange{Path: "a", What: "modified", BeforeMode: "-rw-r--r--", AfterMode: "-rw-r--r--", LinesAdded: 1, LinesRemoved: 1}
+	text := &controlpb.FileChange{Path: "a", What: "modified", Note: "+1 -1"}
 	if r.Text {
 		text.Diff = "--- a\n+++ a\n@@ -1,1 +1,1 @@\n-old\n+new\x1b[2J\n"
 	}
 	for _, c := range []*controlpb.FileChange{
 		text,
-		{Path: "d", What: "added", AfterMode: "drwxr-xr-x"},
-		{Path: "run", What: "mode", BeforeMode: "-rw-r--r--", AfterMode: "-rwxr-xr-x"},
-		{Path: "pic", What: "removed", BeforeMode: "-rw-r--r--", BeforeSize: 7, Binary: true},
+		{Path: "d", What: "added", Note: "folder"},
+		{Path: "run", What: "mode", Note: "-rw-r--r-- → -rwxr-xr-x"},
+		{Path: "pic", What: "removed", Note: "7 → 0 bytes"},
 	} {
 		if err := stream.Send(&controlpb.DiffHistoryResponse{Change: c}); err != nil {
 			return err
@@ -61,12 +61,12 @@ func (p pastCalls) Undo(_ context.Context, r *controlpb.UndoRequest) (*controlpb
 	*p.asked = append(*p.asked, r.Call, r.Paths, r.AllSince, r.Force, r.Redo)
 	return &controlpb.UndoResponse{
 		Call: &controlpb.HistoryCall{Call: 5}, Of: &controlpb.HistoryCall{Call: 2, Tool: "exec", Summary: "make"}, Changed: 3,
-		Changes: []*controlpb.FileChange{{Path: "a", What: "removed", BeforeMode: "-rw-r--r--"}}, Left: []*controlpb.LeftAlone{{Path: "fifo", Why: "no checkpoint keeps it"}},
+		Changes: []*controlpb.FileChange{{Path: "a", What: "removed"}}, Left: []string{"fifo: no checkpoint keeps it"},
 	}, nil
 }
 
 func (pastCalls) Verify(context.Context, *controlpb.VerifyHistoryRequest) (*controlpb.VerifyHistoryResponse, error) {
-	return &controlpb.VerifyHistoryResponse{Objects: []string{"abc"}, Calls: []*controlpb.HurtCall{{Agent: "alice", Call: 7, Path: "src/a"}}}, nil
+	return &controlpb.VerifyHistoryResponse{Objects: []string{"abc"}, Calls: []string{`alice: call 7: "src/a"`}}, nil
 }
 
 func TestHistoryCommands(t *testing.T) {
@@ -81,7 +81,7 @@ func TestHistoryCommands(t *testing.T) {
 	t.Setenv(config.HomeVariable, string(standIn(t, handling(controlpbconnect.NewHistoryHandler(pastCalls{asked: &asked})))))
 	prints(t, `CALL  WHEN                 FILES  LINES  TOOL             SUMMARY
 4     2026-01-02 03:04:05  -1     +0 -3  undo             call 2
-3     2026-01-02 03:04:05                (between calls)   [cannot be undone: its checkpoints were deleted]
+3     2026-01-02 03:04:05                (between calls)   [no checkpoint]
 2     2026-01-02 03:04:05  +1 ~2  +3 -0  exec             make [undone by 4]
 1     2026-01-02 03:04:05                exec             false [execution_error]
 `, "history", "alice")

@@ -32,17 +32,13 @@ type HistoryCall struct {
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"` // unset while it runs
 	Tool          string                 `protobuf:"bytes,4,opt,name=tool,proto3" json:"tool,omitempty"`   // "undo" and "redo" too; empty for what changed between calls
 	Summary       string                 `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
-	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"` // "ok" or the kind of its error
-	Changed       bool                   `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"`
-	Counted       bool                   `protobuf:"varint,8,opt,name=counted,proto3" json:"counted,omitempty"` // the numbers below are known
-	Added         int64                  `protobuf:"varint,9,opt,name=added,proto3" json:"added,omitempty"`     // files
-	Modified      int64                  `protobuf:"varint,10,opt,name=modified,proto3" json:"modified,omitempty"`
-	Removed       int64                  `protobuf:"varint,11,opt,name=removed,proto3" json:"removed,omitempty"`
-	LinesAdded    int64                  `protobuf:"varint,12,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	LinesRemoved  int64                  `protobuf:"varint,13,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	Undoes        int64                  `protobuf:"varint,14,opt,name=undoes,proto3" json:"undoes,omitempty"`  // the call that it undid, or 0
-	Undone        int64                  `protobuf:"varint,15,opt,name=undone,proto3" json:"undone,omitempty"`  // the call that undid it, or 0
-	Trouble       string                 `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"` // why it cannot be undone
+	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`  // "ok" or the kind of its error
+	Changed       bool                   `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"` // or it is not known whether it did
+	Files         string                 `protobuf:"bytes,8,opt,name=files,proto3" json:"files,omitempty"`      // "+1 ~2 -3": added, changed, removed; empty for none, and if they are not counted
+	Lines         string                 `protobuf:"bytes,9,opt,name=lines,proto3" json:"lines,omitempty"`      // "+1 -2"
+	Undoes        int64                  `protobuf:"varint,10,opt,name=undoes,proto3" json:"undoes,omitempty"`  // the call that it undid, or 0
+	Undone        int64                  `protobuf:"varint,11,opt,name=undone,proto3" json:"undone,omitempty"`  // the call that undid it, or 0
+	Note          string                 `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`       // what is special: that it runs, was undone, failed, or has no checkpoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,46 +122,18 @@ func (x *HistoryCall) GetChanged() bool {
 	return false
 }
 
-func (x *HistoryCall) GetCounted() bool {
+func (x *HistoryCall) GetFiles() string {
 	if x != nil {
-		return x.Counted
+		return x.Files
 	}
-	return false
+	return ""
 }
 
-func (x *HistoryCall) GetAdded() int64 {
+func (x *HistoryCall) GetLines() string {
 	if x != nil {
-		return x.Added
+		return x.Lines
 	}
-	return 0
-}
-
-func (x *HistoryCall) GetModified() int64 {
-	if x != nil {
-		return x.Modified
-	}
-	return 0
-}
-
-func (x *HistoryCall) GetRemoved() int64 {
-	if x != nil {
-		return x.Removed
-	}
-	return 0
-}
-
-func (x *HistoryCall) GetLinesAdded() int64 {
-	if x != nil {
-		return x.LinesAdded
-	}
-	return 0
-}
-
-func (x *HistoryCall) GetLinesRemoved() int64 {
-	if x != nil {
-		return x.LinesRemoved
-	}
-	return 0
+	return ""
 }
 
 func (x *HistoryCall) GetUndoes() int64 {
@@ -182,9 +150,9 @@ func (x *HistoryCall) GetUndone() int64 {
 	return 0
 }
 
-func (x *HistoryCall) GetTrouble() string {
+func (x *HistoryCall) GetNote() string {
 	if x != nil {
-		return x.Trouble
+		return x.Note
 	}
 	return ""
 }
@@ -407,17 +375,10 @@ func (x *DiffHistoryResponse) GetChange() *FileChange {
 
 type FileChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                               // below the home; bytes that are not printable text are escaped
-	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`                               // added, removed, modified, mode
-	BeforeMode    string                 `protobuf:"bytes,3,opt,name=before_mode,json=beforeMode,proto3" json:"before_mode,omitempty"` // as ls shows it; empty if it was added
-	AfterMode     string                 `protobuf:"bytes,4,opt,name=after_mode,json=afterMode,proto3" json:"after_mode,omitempty"`
-	BeforeSize    int64                  `protobuf:"varint,5,opt,name=before_size,json=beforeSize,proto3" json:"before_size,omitempty"`
-	AfterSize     int64                  `protobuf:"varint,6,opt,name=after_size,json=afterSize,proto3" json:"after_size,omitempty"`
-	LinesAdded    int64                  `protobuf:"varint,7,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	LinesRemoved  int64                  `protobuf:"varint,8,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	Binary        bool                   `protobuf:"varint,9,opt,name=binary,proto3" json:"binary,omitempty"`
-	TooLarge      bool                   `protobuf:"varint,10,opt,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"` // to compare its lines
-	Diff          string                 `protobuf:"bytes,11,opt,name=diff,proto3" json:"diff,omitempty"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // below the home; bytes that are not printable text are escaped
+	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"` // added, removed, modified, mode
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"` // lines, modes, sizes; that it is a folder
+	Diff          string                 `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"` // unified; empty if it is not text, or too large
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,60 +427,11 @@ func (x *FileChange) GetWhat() string {
 	return ""
 }
 
-func (x *FileChange) GetBeforeMode() string {
+func (x *FileChange) GetNote() string {
 	if x != nil {
-		return x.BeforeMode
+		return x.Note
 	}
 	return ""
-}
-
-func (x *FileChange) GetAfterMode() string {
-	if x != nil {
-		return x.AfterMode
-	}
-	return ""
-}
-
-func (x *FileChange) GetBeforeSize() int64 {
-	if x != nil {
-		return x.BeforeSize
-	}
-	return 0
-}
-
-func (x *FileChange) GetAfterSize() int64 {
-	if x != nil {
-		return x.AfterSize
-	}
-	return 0
-}
-
-func (x *FileChange) GetLinesAdded() int64 {
-	if x != nil {
-		return x.LinesAdded
-	}
-	return 0
-}
-
-func (x *FileChange) GetLinesRemoved() int64 {
-	if x != nil {
-		return x.LinesRemoved
-	}
-	return 0
-}
-
-func (x *FileChange) GetBinary() bool {
-	if x != nil {
-		return x.Binary
-	}
-	return false
-}
-
-func (x *FileChange) GetTooLarge() bool {
-	if x != nil {
-		return x.TooLarge
-	}
-	return false
 }
 
 func (x *FileChange) GetDiff() string {
@@ -619,7 +531,7 @@ type UndoResponse struct {
 	Of            *HistoryCall           `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
 	Changes       []*FileChange          `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"` // at most 1000
 	Changed       uint32                 `protobuf:"varint,4,opt,name=changed,proto3" json:"changed,omitempty"`
-	Left          []*LeftAlone           `protobuf:"bytes,5,rep,name=left,proto3" json:"left,omitempty"`
+	Left          []string               `protobuf:"bytes,5,rep,name=left,proto3" json:"left,omitempty"` // files that were left alone, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -682,63 +594,11 @@ func (x *UndoResponse) GetChanged() uint32 {
 	return 0
 }
 
-func (x *UndoResponse) GetLeft() []*LeftAlone {
+func (x *UndoResponse) GetLeft() []string {
 	if x != nil {
 		return x.Left
 	}
 	return nil
-}
-
-type LeftAlone struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LeftAlone) Reset() {
-	*x = LeftAlone{}
-	mi := &file_history_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LeftAlone) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LeftAlone) ProtoMessage() {}
-
-func (x *LeftAlone) ProtoReflect() protoreflect.Message {
-	mi := &file_history_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LeftAlone.ProtoReflect.Descriptor instead.
-func (*LeftAlone) Descriptor() ([]byte, []int) {
-	return file_history_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *LeftAlone) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *LeftAlone) GetWhy() string {
-	if x != nil {
-		return x.Why
-	}
-	return ""
 }
 
 type VerifyHistoryRequest struct {
@@ -749,7 +609,7 @@ type VerifyHistoryRequest struct {
 
 func (x *VerifyHistoryRequest) Reset() {
 	*x = VerifyHistoryRequest{}
-	mi := &file_history_proto_msgTypes[9]
+	mi := &file_history_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +621,7 @@ func (x *VerifyHistoryRequest) String() string {
 func (*VerifyHistoryRequest) ProtoMessage() {}
 
 func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_history_proto_msgTypes[9]
+	mi := &file_history_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,20 +634,20 @@ func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryRequest.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_history_proto_rawDescGZIP(), []int{9}
+	return file_history_proto_rawDescGZIP(), []int{8}
 }
 
 type VerifyHistoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Objects       []string               `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"` // damaged ones
-	Calls         []*HurtCall            `protobuf:"bytes,2,rep,name=calls,proto3" json:"calls,omitempty"`     // that cannot be undone as a whole
+	Calls         []string               `protobuf:"bytes,2,rep,name=calls,proto3" json:"calls,omitempty"`     // that cannot be undone as a whole, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VerifyHistoryResponse) Reset() {
 	*x = VerifyHistoryResponse{}
-	mi := &file_history_proto_msgTypes[10]
+	mi := &file_history_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +659,7 @@ func (x *VerifyHistoryResponse) String() string {
 func (*VerifyHistoryResponse) ProtoMessage() {}
 
 func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_history_proto_msgTypes[10]
+	mi := &file_history_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +672,7 @@ func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryResponse.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_history_proto_rawDescGZIP(), []int{10}
+	return file_history_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *VerifyHistoryResponse) GetObjects() []string {
@@ -822,78 +682,18 @@ func (x *VerifyHistoryResponse) GetObjects() []string {
 	return nil
 }
 
-func (x *VerifyHistoryResponse) GetCalls() []*HurtCall {
+func (x *VerifyHistoryResponse) GetCalls() []string {
 	if x != nil {
 		return x.Calls
 	}
 	return nil
 }
 
-type HurtCall struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Call          int64                  `protobuf:"varint,2,opt,name=call,proto3" json:"call,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // the first damaged file
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HurtCall) Reset() {
-	*x = HurtCall{}
-	mi := &file_history_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HurtCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HurtCall) ProtoMessage() {}
-
-func (x *HurtCall) ProtoReflect() protoreflect.Message {
-	mi := &file_history_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HurtCall.ProtoReflect.Descriptor instead.
-func (*HurtCall) Descriptor() ([]byte, []int) {
-	return file_history_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *HurtCall) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *HurtCall) GetCall() int64 {
-	if x != nil {
-		return x.Call
-	}
-	return 0
-}
-
-func (x *HurtCall) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
 var File_history_proto protoreflect.FileDescriptor
 
 const file_history_proto_rawDesc = "" +
 	"\n" +
-	"\rhistory.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x03\n" +
+	"\rhistory.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x02\n" +
 	"\vHistoryCall\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x03R\x04call\x120\n" +
 	"\x05began\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
@@ -901,18 +701,13 @@ const file_history_proto_rawDesc = "" +
 	"\x04tool\x18\x04 \x01(\tR\x04tool\x12\x18\n" +
 	"\asummary\x18\x05 \x01(\tR\asummary\x12\x18\n" +
 	"\aoutcome\x18\x06 \x01(\tR\aoutcome\x12\x18\n" +
-	"\achanged\x18\a \x01(\bR\achanged\x12\x18\n" +
-	"\acounted\x18\b \x01(\bR\acounted\x12\x14\n" +
-	"\x05added\x18\t \x01(\x03R\x05added\x12\x1a\n" +
-	"\bmodified\x18\n" +
-	" \x01(\x03R\bmodified\x12\x18\n" +
-	"\aremoved\x18\v \x01(\x03R\aremoved\x12\x1f\n" +
-	"\vlines_added\x18\f \x01(\x03R\n" +
-	"linesAdded\x12#\n" +
-	"\rlines_removed\x18\r \x01(\x03R\flinesRemoved\x12\x16\n" +
-	"\x06undoes\x18\x0e \x01(\x03R\x06undoes\x12\x16\n" +
-	"\x06undone\x18\x0f \x01(\x03R\x06undone\x12\x18\n" +
-	"\atrouble\x18\x10 \x01(\tR\atrouble\"@\n" +
+	"\achanged\x18\a \x01(\bR\achanged\x12\x14\n" +
+	"\x05files\x18\b \x01(\tR\x05files\x12\x14\n" +
+	"\x05lines\x18\t \x01(\tR\x05lines\x12\x16\n" +
+	"\x06undoes\x18\n" +
+	" \x01(\x03R\x06undoes\x12\x16\n" +
+	"\x06undone\x18\v \x01(\x03R\x06undone\x12\x12\n" +
+	"\x04note\x18\f \x01(\tR\x04note\"@\n" +
 	"\x12ListHistoryRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"J\n" +
@@ -925,50 +720,30 @@ const file_history_proto_rawDesc = "" +
 	"\x05paths\x18\x04 \x03(\tR\x05paths\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\bR\x04text\"M\n" +
 	"\x13DiffHistoryResponse\x126\n" +
-	"\x06change\x18\x01 \x01(\v2\x1e.osaurus.control.v1.FileChangeR\x06change\"\xc3\x02\n" +
+	"\x06change\x18\x01 \x01(\v2\x1e.osaurus.control.v1.FileChangeR\x06change\"\\\n" +
 	"\n" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what\x12\x1f\n" +
-	"\vbefore_mode\x18\x03 \x01(\tR\n" +
-	"beforeMode\x12\x1d\n" +
-	"\n" +
-	"after_mode\x18\x04 \x01(\tR\tafterMode\x12\x1f\n" +
-	"\vbefore_size\x18\x05 \x01(\x03R\n" +
-	"beforeSize\x12\x1d\n" +
-	"\n" +
-	"after_size\x18\x06 \x01(\x03R\tafterSize\x12\x1f\n" +
-	"\vlines_added\x18\a \x01(\x03R\n" +
-	"linesAdded\x12#\n" +
-	"\rlines_removed\x18\b \x01(\x03R\flinesRemoved\x12\x16\n" +
-	"\x06binary\x18\t \x01(\bR\x06binary\x12\x1b\n" +
-	"\ttoo_large\x18\n" +
-	" \x01(\bR\btooLarge\x12\x12\n" +
-	"\x04diff\x18\v \x01(\tR\x04diff\"\x94\x01\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\x12\x12\n" +
+	"\x04diff\x18\x04 \x01(\tR\x04diff\"\x94\x01\n" +
 	"\vUndoRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x03R\x04call\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x1b\n" +
 	"\tall_since\x18\x04 \x01(\bR\ballSince\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x12\n" +
-	"\x04redo\x18\x06 \x01(\bR\x04redo\"\xfb\x01\n" +
+	"\x04redo\x18\x06 \x01(\bR\x04redo\"\xdc\x01\n" +
 	"\fUndoResponse\x123\n" +
 	"\x04call\x18\x01 \x01(\v2\x1f.osaurus.control.v1.HistoryCallR\x04call\x12/\n" +
 	"\x02of\x18\x02 \x01(\v2\x1f.osaurus.control.v1.HistoryCallR\x02of\x128\n" +
 	"\achanges\x18\x03 \x03(\v2\x1e.osaurus.control.v1.FileChangeR\achanges\x12\x18\n" +
-	"\achanged\x18\x04 \x01(\rR\achanged\x121\n" +
-	"\x04left\x18\x05 \x03(\v2\x1d.osaurus.control.v1.LeftAloneR\x04left\"1\n" +
-	"\tLeftAlone\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\x16\n" +
-	"\x14VerifyHistoryRequest\"e\n" +
+	"\achanged\x18\x04 \x01(\rR\achanged\x12\x12\n" +
+	"\x04left\x18\x05 \x03(\tR\x04left\"\x16\n" +
+	"\x14VerifyHistoryRequest\"G\n" +
 	"\x15VerifyHistoryResponse\x12\x18\n" +
-	"\aobjects\x18\x01 \x03(\tR\aobjects\x122\n" +
-	"\x05calls\x18\x02 \x03(\v2\x1c.osaurus.control.v1.HurtCallR\x05calls\"H\n" +
-	"\bHurtCall\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04call\x18\x02 \x01(\x03R\x04call\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path2\xe9\x02\n" +
+	"\aobjects\x18\x01 \x03(\tR\aobjects\x12\x14\n" +
+	"\x05calls\x18\x02 \x03(\tR\x05calls2\xe9\x02\n" +
 	"\aHistory\x12Y\n" +
 	"\x04List\x12&.osaurus.control.v1.ListHistoryRequest\x1a'.osaurus.control.v1.ListHistoryResponse0\x01\x12Y\n" +
 	"\x04Diff\x12&.osaurus.control.v1.DiffHistoryRequest\x1a'.osaurus.control.v1.DiffHistoryResponse0\x01\x12I\n" +
@@ -987,7 +762,7 @@ func file_history_proto_rawDescGZIP() []byte {
 	return file_history_proto_rawDescData
 }
 
-var file_history_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_history_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_history_proto_goTypes = []any{
 	(*HistoryCall)(nil),           // 0: osaurus.control.v1.HistoryCall
 	(*ListHistoryRequest)(nil),    // 1: osaurus.control.v1.ListHistoryRequest
@@ -997,35 +772,31 @@ var file_history_proto_goTypes = []any{
 	(*FileChange)(nil),            // 5: osaurus.control.v1.FileChange
 	(*UndoRequest)(nil),           // 6: osaurus.control.v1.UndoRequest
 	(*UndoResponse)(nil),          // 7: osaurus.control.v1.UndoResponse
-	(*LeftAlone)(nil),             // 8: osaurus.control.v1.LeftAlone
-	(*VerifyHistoryRequest)(nil),  // 9: osaurus.control.v1.VerifyHistoryRequest
-	(*VerifyHistoryResponse)(nil), // 10: osaurus.control.v1.VerifyHistoryResponse
-	(*HurtCall)(nil),              // 11: osaurus.control.v1.HurtCall
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*VerifyHistoryRequest)(nil),  // 8: osaurus.control.v1.VerifyHistoryRequest
+	(*VerifyHistoryResponse)(nil), // 9: osaurus.control.v1.VerifyHistoryResponse
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_history_proto_depIdxs = []int32{
-	12, // 0: osaurus.control.v1.HistoryCall.began:type_name -> google.protobuf.Timestamp
-	12, // 1: osaurus.control.v1.HistoryCall.ended:type_name -> google.protobuf.Timestamp
+	10, // 0: osaurus.control.v1.HistoryCall.began:type_name -> google.protobuf.Timestamp
+	10, // 1: osaurus.control.v1.HistoryCall.ended:type_name -> google.protobuf.Timestamp
 	0,  // 2: osaurus.control.v1.ListHistoryResponse.call:type_name -> osaurus.control.v1.HistoryCall
 	5,  // 3: osaurus.control.v1.DiffHistoryResponse.change:type_name -> osaurus.control.v1.FileChange
 	0,  // 4: osaurus.control.v1.UndoResponse.call:type_name -> osaurus.control.v1.HistoryCall
 	0,  // 5: osaurus.control.v1.UndoResponse.of:type_name -> osaurus.control.v1.HistoryCall
 	5,  // 6: osaurus.control.v1.UndoResponse.changes:type_name -> osaurus.control.v1.FileChange
-	8,  // 7: osaurus.control.v1.UndoResponse.left:type_name -> osaurus.control.v1.LeftAlone
-	11, // 8: osaurus.control.v1.VerifyHistoryResponse.calls:type_name -> osaurus.control.v1.HurtCall
-	1,  // 9: osaurus.control.v1.History.List:input_type -> osaurus.control.v1.ListHistoryRequest
-	3,  // 10: osaurus.control.v1.History.Diff:input_type -> osaurus.control.v1.DiffHistoryRequest
-	6,  // 11: osaurus.control.v1.History.Undo:input_type -> osaurus.control.v1.UndoRequest
-	9,  // 12: osaurus.control.v1.History.Verify:input_type -> osaurus.control.v1.VerifyHistoryRequest
-	2,  // 13: osaurus.control.v1.History.List:output_type -> osaurus.control.v1.ListHistoryResponse
-	4,  // 14: osaurus.control.v1.History.Diff:output_type -> osaurus.control.v1.DiffHistoryResponse
-	7,  // 15: osaurus.control.v1.History.Undo:output_type -> osaurus.control.v1.UndoResponse
-	10, // 16: osaurus.control.v1.History.Verify:output_type -> osaurus.control.v1.VerifyHistoryResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	1,  // 7: osaurus.control.v1.History.List:input_type -> osaurus.control.v1.ListHistoryRequest
+	3,  // 8: osaurus.control.v1.History.Diff:input_type -> osaurus.control.v1.DiffHistoryRequest
+	6,  // 9: osaurus.control.v1.History.Undo:input_type -> osaurus.control.v1.UndoRequest
+	8,  // 10: osaurus.control.v1.History.Verify:input_type -> osaurus.control.v1.VerifyHistoryRequest
+	2,  // 11: osaurus.control.v1.History.List:output_type -> osaurus.control.v1.ListHistoryResponse
+	4,  // 12: osaurus.control.v1.History.Diff:output_type -> osaurus.control.v1.DiffHistoryResponse
+	7,  // 13: osaurus.control.v1.History.Undo:output_type -> osaurus.control.v1.UndoResponse
+	9,  // 14: osaurus.control.v1.History.Verify:output_type -> osaurus.control.v1.VerifyHistoryResponse
+	11, // [11:15] is the sub-list for method output_type
+	7,  // [7:11] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_history_proto_init() }
@@ -1039,7 +810,7 @@ func file_history_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_history_proto_rawDesc), len(file_history_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

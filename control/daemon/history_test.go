@@ -38,7 +38,7 @@ func (d desk) history() (list []string) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		list = append(list, fmt.Sprintf("%d %s: %s (%s) +%d -%d", r.Call.Call, r.Call.Tool, r.Call.Summary, r.Call.Outcome, r.Call.Added, r.Call.Removed))
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%d %s: %s (%s) %s", r.Call.Call, r.Call.Tool, r.Call.Summary, r.Call.Outcome, r.Call.Files)))
 	}
 	return list
 }
@@ -77,12 +77,12 @@ func TestHistory(t *testing.T) {
 	if e := alice.tool("sandbox_secret_check", `{"key":"TOKEN"}`); e["ok"] != true { // which only reads
 		t.Error(e)
 	}
-	want := []string{"3 job: true (ok) +0 -0", `2 exec: sh -c 'rm a; mkdir d; echo two > d/b' (ok) +1 -1`, "1 exec: sh -c 'echo one > a; : " + redacted + "' (ok) +1 -0"}
+	want := []string{"3 job: true (ok)", `2 exec: sh -c 'rm a; mkdir d; echo two > d/b' (ok) +1 -1`, "1 exec: sh -c 'echo one > a; : " + redacted + "' (ok) +1"}
 	if got := alice.history(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	e := alice.tool("sandbox_history", `{"limit":2}`)
-	if text := fmt.Sprint(e); !strings.Contains(text, "files:+1 ~0 -1") || !strings.Contains(text, "can_undo:true") {
+	if text := fmt.Sprint(e); !strings.Contains(text, "files:+1 -1") || !strings.Contains(text, "can_undo:true") {
 		t.Error(text)
 	}
 	diff := ""
@@ -90,9 +90,9 @@ func TestHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		diff += fmt.Sprintln(r.Change.What, r.Change.Path, r.Change.BeforeMode, r.Change.AfterMode) + r.Change.Diff
+		diff += fmt.Sprintln(r.Change.What, r.Change.Path, r.Change.Note) + r.Change.Diff
 	}
-	if want := "removed a -rw-r--r-- \n--- a\n+++ a\n@@ -1,1 +0,0 @@\n-one\nadded d  drwxr-xr-x\nadded d/b  -rw-r--r--\n--- d/b\n+++ d/b\n@@ -0,0 +1,1 @@\n+two\n"; diff != want {
+	if want := "removed a +0 -1\n--- a\n+++ a\n@@ -1,1 +0,0 @@\n-one\nadded d folder\nadded d/b +1 -0\n--- d/b\n+++ d/b\n@@ -0,0 +1,1 @@\n+two\n"; diff != want {
 		t.Errorf("%q, want %q", diff, want)
 	}
 	if e := alice.tool("sandbox_undo", `{}`); e["ok"] != true || !strings.Contains(fmt.Sprint(e), "brought back a") {
@@ -129,7 +129,7 @@ func TestHistory(t *testing.T) {
 	}
 	client, _ = serve(t, daemon.Options{Home: home})
 	alice.Client = client
-	if got := alice.history(); len(got) != 6 || !strings.HasSuffix(got[0], "(ok) +1 -0") {
+	if got := alice.history(); len(got) != 6 || !strings.HasSuffix(got[0], "(ok) +1") {
 		t.Errorf("after a restart: %q", got)
 	}
 }

@@ -1,7 +1,10 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -12,13 +15,10 @@ import (
 
 // Running is a call that has begun.
 type Running struct {
-	of   *Checkpoints // nil without history
-	call Call
-	// Warning says that the call cannot be undone. It may be empty, and is complete after End.
-	Warning string
-
-	written chan struct{} // closed when the row is written, or failed
-	failed  error
+	of      *Checkpoints
+	call    Call
+	row     sync.WaitGroup // the row is being written
+	warning string
 }
 
 // maxSummary is how many characters of a call are shown.
@@ -27,85 +27,70 @@ const maxSummary = 100
 // Summary returns the beginning of a text on one line, for Begin.
 func Summary(text string) string { return printable.Line(text, maxSummary) }
 
-// Begin makes the checkpoints before a call, which must End. If that fails, the call runs without.
+// Begin makes the checkpoints before a call, which must End. If that fails, the call runs without. The
+// call's row is written while it runs.
 func (c *Checkpoints) Begin(ctx context.Context, agent agents.Agent, tool, summary string) *Running {
 	if !c.Settings().Enabled {
 		return &Running{}
 	}
-	r := &Running{of: c, call: Call{Agent: agent.ID, Began: time.Now(), Tool: tool, Summary: summary}, written: make(chan struct{})}
+	r := &Running{of: c, call: Call{Agent: agent.ID, Began: time.Now(), Tool: tool, Summary: summary}}
 	limited, cancel := context.WithTimeout(ctx, beforeLimit)
 	defer cancel()
-	if err := c.begin(limited, agent, r); err != nil {
+	give, err := c.take(limited, agent.ID)
+	if err != nil {
+		r.lacks(err)
+		return r
+	}
+	if r.call.before, err = c.snapshot(limited, agent); err != nil {
 		r.lacks(err)
 	}
+	r.row.Go(func() {
+		defer give()
+		if err := c.record(context.WithoutCancel(ctx), agent.ID, r.call.before, &r.call); err != nil {
+			r.call.Number = 0 // it has no row
+			r.lacks(err)
+		}
+	})
 	return r
 }
 
 // lacks notes that the call cannot be undone.
 func (r *Running) lacks(err error) {
-	r.Warning = "there is no checkpoint of the home folder, so this call cannot be undone"
+	r.warning = "there is no checkpoint of the home folder, so this call cannot be undone"
 	r.of.Log.Warn("a call has no checkpoint", "agent", r.call.Agent, "tool", r.call.Tool, "error", err)
 }
 
-// begin makes the checkpoints before a call. Its row is written while it runs, also without them.
-func (c *Checkpoints) begin(ctx context.Context, agent agents.Agent, r *Running) error {
-	give, err := c.take(ctx, agent.ID)
-	if err != nil {
-		close(r.written)
-		return err
+// End ends a call, once. Its outcome is a fault.Kind, or "ok". The warning, if any, says that it cannot be
+// undone.
+func (r *Running) End(outcome string) (warning string) {
+	if r.row.Wait(); r.call.Number != 0 {
+		r.call.Outcome = outcome
+		r.of.ended(r.call)
+		r.call.Number = 0
 	}
-	c.referring.RLock()
-	now, missing := c.snapshot(ctx, agent)
-	if r.call.before = now; missing != nil {
-		r.call.Trouble = "no checkpoint before it: " + missing.Error()
-	}
-	ctx = context.WithoutCancel(ctx)
-	go func() { // End waits for it
-		defer close(r.written)
-		defer give()
-		defer c.referring.RUnlock()
-		if r.failed = c.settled(ctx, agent.ID, now, missing, &r.call); r.failed == nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.states[agent.ID].running[r.call.Number] = r.call.Tool
-		}
-	}()
-	return missing
+	return r.warning
 }
 
-// End ends a call. Its outcome is a fault.Kind, or "ok".
-func (r *Running) End(outcome string) {
-	if r.of == nil {
-		return
-	}
-	if <-r.written; r.failed != nil {
-		r.lacks(r.failed)
-	}
-	if r.call.Number == 0 {
-		return
-	}
-	c, call := r.of, r.call
-	call.Outcome, call.Ended = outcome, time.Now()
+// ended notes that a call has ended. The checkpoint after it is made a moment later, by the next call, or
+// when somebody asks.
+func (c *Checkpoints) ended(call Call) {
 	s := c.state(call.Agent)
 	c.mu.Lock()
 	delete(s.running, call.Number)
+	call.Ended = time.Now()
 	s.ended = append(s.ended, call)
 	c.mu.Unlock()
-	if c.life.Err() != nil {
-		return // Close makes it, or the next Open
-	}
-	c.work.Go(func() {
+	c.background(func() {
 		select {
-		case <-c.life.Done():
-			return
+		case <-c.life.Done(): // now, then
 		case <-time.After(afterDelay):
 		}
-		ctx, cancel := context.WithTimeout(c.life, afterLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), afterLimit)
 		defer cancel()
-		if err := c.settle(ctx, call.Agent); err != nil && c.life.Err() == nil {
+		if err := c.settle(ctx, call.Agent); err != nil {
 			c.Log.Warn("a call has no checkpoint after it", "agent", call.Agent, "tool", call.Tool, "error", err)
 		}
-		c.keepBudget()
+		c.prune(false)
 	})
 }
 
@@ -116,92 +101,56 @@ func (c *Checkpoints) settle(ctx context.Context, id config.AgentID) error {
 		return err
 	}
 	defer give()
-	if c.endedOf(id) == 0 {
+	s := c.state(id)
+	c.mu.Lock()
+	waiting := len(s.ended)
+	c.mu.Unlock()
+	agent, gone := c.Agents.Get(string(id))
+	if waiting == 0 || gone != nil { // with its rows
 		return nil
-	}
-	agent, err := c.Agents.Get(string(id))
-	if err != nil {
-		return nil // its rows are gone too
 	}
 	_, err = c.now(ctx, agent)
 	return err
 }
 
-// now makes checkpoints and settles the calls that have ended. The caller has the turn.
+// now makes checkpoints and records them. The caller has the turn.
 func (c *Checkpoints) now(ctx context.Context, agent agents.Agent) (trees, error) {
-	c.referring.RLock()
-	defer c.referring.RUnlock()
 	now, missing := c.snapshot(ctx, agent)
 	if ctx.Err() != nil {
 		return nil, fault.Wrap("make checkpoint", string(agent.Name), ctx.Err()) // a later one will do
 	}
-	if err := c.settled(ctx, agent.ID, now, missing, nil); err != nil {
-		return nil, err
-	}
-	return now, missing
+	return now, cmp.Or(c.record(ctx, agent.ID, now, nil), missing)
 }
 
-func (c *Checkpoints) endedOf(id config.AgentID) int {
+// record writes the rows of calls that have ended, of what changed between calls, and of a call that
+// begins, if any. The caller has the turn.
+func (c *Checkpoints) record(ctx context.Context, id config.AgentID, now trees, begins *Call) error {
 	s := c.state(id)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(s.ended)
-}
-
-// settled gives the calls that have ended the trees after them, and notes what changed between calls.
-// It also writes the row of a call that begins, if any. The caller has the turn.
-func (c *Checkpoints) settled(ctx context.Context, id config.AgentID, now trees, missing error, begins *Call) error {
-	s := c.state(id)
-	c.mu.Lock()
-	ended, busy := s.ended, len(s.running) > 0
+	ended, idle := slices.Clone(s.ended), len(s.running) == 0
 	c.mu.Unlock()
-	var list []*Call
+	var rows []*Call
 	for i := range ended {
-		call := ended[i] // a copy: it stays as it was if it cannot be written
-		call.after = now
-		if call.Ended.IsZero() {
-			call.Ended = time.Now()
-		}
-		if missing != nil && call.Trouble == "" {
-			call.Trouble = "no checkpoint after it: " + missing.Error()
-		}
-		call.Changed = call.before != nil && (now == nil || c.differ(ctx, call.before, now))
-		list = append(list, &call)
+		call := &ended[i]
+		call.after, call.Changed = now, call.before == nil || now == nil || c.differ(ctx, call.before, now)
+		rows = append(rows, call)
 	}
-	if s.last == nil && !busy { // this daemon has just begun, or had no checkpoint
-		last, err := c.rows.list(ctx, id, 1, "after != ''")
-		if err != nil {
-			return err
-		}
-		if len(last) > 0 {
-			s.last = last[0].after
-		}
-	}
-	if len(ended) == 0 && !busy && s.last != nil && now != nil && c.differ(ctx, s.last, now) {
+	if len(ended) == 0 && idle && s.last != nil && now != nil && c.differ(ctx, s.last, now) {
 		moment := time.Now()
-		list = append(list, &Call{Agent: id, Began: moment, Ended: moment, Outcome: "ok", Changed: true, before: s.last, after: now})
+		rows = append(rows, &Call{Agent: id, Began: moment, Ended: moment, Outcome: "ok", Changed: true, before: s.last, after: now})
 	}
-	settled := len(list)
 	if begins != nil {
-		list = append(list, begins)
+		rows = append(rows, begins)
 	}
-	if len(list) > 0 {
-		if err := c.rows.put(ctx, list...); err != nil {
-			return err
-		}
+	if err := c.put(ctx, rows...); err != nil {
+		return err
 	}
 	s.last = now
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s.ended = s.ended[len(ended):]
-	c.mu.Unlock()
-	if settled > 0 && c.life.Err() == nil {
-		c.work.Go(func() {
-			for _, call := range list[:settled] {
-				if _, err := c.counted(c.life, *call); err != nil && c.life.Err() == nil {
-					c.Log.Warn("what a call changed is not counted", "agent", id, "call", call.Number, "error", err)
-				}
-			}
-		})
+	if begins != nil {
+		s.running[begins.Number] = begins.Tool
 	}
 	return nil
 }

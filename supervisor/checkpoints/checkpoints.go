@@ -29,8 +29,8 @@ const (
 	// afterDelay is how long the checkpoint after a call waits for the next call, which makes the
 	// same one. It also lets writers finish that a command leaves behind.
 	afterDelay = 200 * time.Millisecond
-	// afterLimit bounds a checkpoint that nobody waits for.
-	afterLimit = 5 * time.Minute
+	// afterLimit bounds a checkpoint that nobody but Close waits for.
+	afterLimit = time.Minute
 	// restShare is how many times the duration of a failed checkpoint passes before the next is
 	// tried, so that a home that cannot be kept does not slow down each call.
 	restShare = 20
@@ -73,18 +73,14 @@ type Options struct {
 // once; their errors are faults.
 type Checkpoints struct {
 	Options
-	rows rows
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
 	work  sync.WaitGroup
 	turns queue.Queues[config.AgentID] // to make checkpoints of an agent, or to restore one
 
-	// referring is held for reading from the making of a tree until a row refers to it. Prune holds
-	// it to learn which trees to keep.
-	referring sync.RWMutex
-	pruning   sync.Mutex
-	pruned    time.Time // guarded by pruning
+	pruning sync.Mutex // held to delete checkpoints, and by Undo
+	pruned  time.Time  // guarded by pruning
 
 	mu     sync.Mutex // held for moments only
 	states map[config.AgentID]*state
@@ -96,15 +92,15 @@ type state struct {
 	running map[int64]string // tools by the number of the call
 	ended   []Call           // without the checkpoint after them
 	last    trees            // the last ones; nil if they are not known
+	failed  error            // why the last attempt failed, if it did
 	rest    time.Time        // make no checkpoint before
-	why     error            // since this is how the last one failed
 }
 
 // Open opens the checkpoints of a home, and finishes what a killed daemon left: restores, and calls
 // without the checkpoint after them.
 func Open(ctx context.Context, o Options) (*Checkpoints, error) {
-	c := &Checkpoints{Options: o, rows: rows{o.DB}, states: map[config.AgentID]*state{}}
-	left, err := c.rows.unfinished(ctx)
+	c := &Checkpoints{Options: o, states: map[config.AgentID]*state{}}
+	left, err := c.calls(ctx, "ended = 0 ORDER BY call")
 	if err != nil {
 		return nil, err
 	}
@@ -114,29 +110,25 @@ func Open(ctx context.Context, o Options) (*Checkpoints, error) {
 	}
 	for _, call := range left {
 		call.Outcome = "interrupted"
-		s := c.state(call.Agent)
-		s.ended = append(s.ended, call)
-	}
-	for id := range c.states {
-		if err := c.settle(ctx, id); err != nil {
-			o.Log.Warn("the checkpoint after an interrupted call is missing", "agent", id, "error", err)
-		}
+		c.ended(call)
 	}
 	return c, nil
 }
 
 // Close makes the checkpoints that are missing and ends background work.
 func (c *Checkpoints) Close() {
-	c.end()
+	c.mu.Lock()
+	c.end() // no more work begins
+	c.mu.Unlock()
 	c.work.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), beforeLimit)
-	defer cancel()
-	for id, s := range c.states { // nobody else changes it anymore
-		if len(s.ended) > 0 {
-			if err := c.settle(ctx, id); err != nil {
-				c.Log.Warn("the next start makes the checkpoint after a call", "agent", id, "error", err)
-			}
-		}
+}
+
+// background does something later, unless the daemon ends.
+func (c *Checkpoints) background(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() == nil {
+		c.work.Go(do)
 	}
 }
 
@@ -208,22 +200,22 @@ func (c *Checkpoints) each(agent agents.Agent, do func(Root) error) error {
 
 // snapshot makes a checkpoint of each root. The caller has the turn.
 func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, error) {
-	s, began := c.state(agent.ID), time.Now()
+	s, began, now := c.state(agent.ID), time.Now(), trees{}
 	if began.Before(s.rest) {
-		return nil, s.why
+		return nil, s.failed
 	}
-	now := trees{}
-	err := c.each(agent, func(root Root) error {
+	s.failed = c.each(agent, func(root Root) error {
 		made, err := root.Checkpoint(ctx)
 		now[root.Name()] = made.Tree
 		return err
 	})
-	if err != nil {
-		s.why, s.rest = err, time.Now().Add(restShare*time.Since(began))
-		c.prune() // it may have been too large
-		return nil, err
+	if s.failed != nil {
+		s.rest = time.Now().Add(restShare * time.Since(began))
+		if fault.KindOf(s.failed) == fault.Rejected { // the budget may be used up
+			c.background(func() { c.prune(true) })
+		}
+		return nil, s.failed
 	}
-	s.why, s.rest = nil, time.Time{}
 	return now, nil
 }
 

@@ -21,10 +21,9 @@ func TestFullDisk(t *testing.T) {
 		d.Fill()
 		for range 2 {
 			r := w.Begin(t.Context(), w.alice, "exec", "")
-			if r.Warning == "" {
+			if warning := r.End("ok"); warning == "" {
 				t.Error("nobody is told that there is no checkpoint")
 			}
-			r.End("ok")
 		}
 		if _, err := w.undo(checkpoints.Request{Call: 2}); err == nil {
 			t.Error("it was undone without a way back")

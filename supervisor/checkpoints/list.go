@@ -1,35 +1,36 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 )
 
 // maxCompared bounds the files of a call whose lines are counted.
 const maxCompared = 1000
 
-// Change is a change of a file in one of an agent's roots.
-type Change struct {
-	Root string
-	history.Change
-}
-
 // changes yields the changes from some trees to others.
-func (c *Checkpoints) changes(ctx context.Context, from, to trees, paths ...string) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
+func (c *Checkpoints) changes(ctx context.Context, from, to trees, paths ...string) iter.Seq2[history.Change, error] {
+	return func(yield func(history.Change, error) bool) {
 		for _, root := range slices.Sorted(maps.Keys(to)) {
 			before, ok := from[root]
 			if !ok || before == to[root] { // a root that is new has no changes
 				continue
 			}
 			for change, err := range c.History.Diff(ctx, before, to[root], paths...) {
-				if !yield(Change{root, change}, err) || err != nil {
+				if !yield(change, err) || err != nil {
 					return
 				}
 			}
@@ -50,24 +51,24 @@ func (c *Checkpoints) List(ctx context.Context, agent agents.Agent, limit int) (
 	if err := c.settle(ctx, agent.ID); err != nil {
 		c.Log.Warn("the last call has no checkpoint after it yet", "agent", agent.Name, "error", err)
 	}
-	list, err := c.rows.list(ctx, agent.ID, limit, "TRUE")
+	list, err := c.calls(ctx, "agent = ? ORDER BY call DESC LIMIT ?", agent.ID, limit)
 	for i := range list {
-		if err == nil {
-			list[i], err = c.counted(ctx, list[i])
+		if err := c.count(ctx, &list[i]); err != nil {
+			c.Log.Warn("what a call changed is not counted", "agent", agent.Name, "call", list[i].Number, "error", err)
 		}
 	}
 	return list, err
 }
 
-// counted counts what a call changed, unless that is done or cannot be.
-func (c *Checkpoints) counted(ctx context.Context, call Call) (Call, error) {
-	if call.Counted || !call.Changed || call.before == nil || call.after == nil {
-		return call, nil
+// count counts what a call changed, once.
+func (c *Checkpoints) count(ctx context.Context, call *Call) error {
+	if call.Counts != nil || !call.Undoable() {
+		return nil
 	}
-	n, compared := Counts{}, 0
+	n, compared := &Counts{}, 0
 	for change, err := range c.changes(ctx, call.before, call.after) {
 		if err != nil {
-			return call, err
+			return err
 		}
 		if change.Before.Kind == history.Folder || change.Before.Kind == 0 && change.After.Kind == history.Folder {
 			continue
@@ -81,17 +82,16 @@ func (c *Checkpoints) counted(ctx context.Context, call Call) (Call, error) {
 			n.Modified++
 		}
 		if compared++; compared <= maxCompared && change.What != history.Mode {
-			lines, err := c.History.Lines(ctx, change.Change)
+			lines, err := c.History.Lines(ctx, change)
 			if err != nil {
-				return call, err
+				return err
 			}
 			n.LinesAdded, n.LinesRemoved = n.LinesAdded+lines.Added, n.LinesRemoved+lines.Removed
 		}
 	}
-	call.Counts, call.Counted = n, true
-	_, err := c.DB.Exec(ctx, "write history", "UPDATE history SET counted = 1, added = ?, modified = ?, removed = ?, lines_added = ?, lines_removed = ? WHERE agent = ? AND call = ?",
-		n.Added, n.Modified, n.Removed, n.LinesAdded, n.LinesRemoved, call.Agent, call.Number)
-	return call, err
+	call.Counts = n
+	_, err := c.DB.Exec(ctx, opWrite, "UPDATE history SET counts = ? WHERE agent = ? AND call = ?", column{n}, call.Agent, call.Number)
+	return err
 }
 
 // Range names calls to compare: from before the first to after the last. First 0 is the last call that
@@ -102,14 +102,14 @@ type Range struct{ First, Last int64 }
 const Now = -1
 
 // Diff yields what calls changed, at or below paths if there are any. The paths are of the room.
-func (c *Checkpoints) Diff(ctx context.Context, agent agents.Agent, r Range, paths []string) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
+func (c *Checkpoints) Diff(ctx context.Context, agent agents.Agent, r Range, paths []string) iter.Seq2[history.Change, error] {
+	return func(yield func(history.Change, error) bool) {
 		from, to, err := c.ends(ctx, agent, r)
 		if err == nil {
 			paths, err = within(agent, paths)
 		}
 		if err != nil {
-			yield(Change{}, err)
+			yield(history.Change{}, err)
 			return
 		}
 		c.changes(ctx, from, to, paths...)(yield)
@@ -128,38 +128,97 @@ func (c *Checkpoints) ends(ctx context.Context, agent agents.Agent, r Range) (fr
 		return nil, nil, err
 	}
 	first, err := c.pick(ctx, agent, r.First, "changed")
+	last := first
+	if err == nil && r.Last > 0 {
+		last, err = c.pick(ctx, agent, r.Last, "")
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	last := first
-	if r.Last > 0 {
-		if last, err = c.pick(ctx, agent, r.Last, ""); err != nil {
-			return nil, nil, err
-		}
 	}
 	if from, to = first.before, last.after; r.Last == Now {
 		to = now
 	}
 	switch {
 	case from == nil:
-		return nil, nil, lacks(first, "before")
+		err = lacks(first)
 	case to == nil:
-		return nil, nil, lacks(last, "after")
+		err = lacks(last)
 	}
-	return from, to, nil
+	return from, to, err
 }
 
-// pick returns a call by its number, or for 0 the last one for which a condition holds.
-func (c *Checkpoints) pick(ctx context.Context, agent agents.Agent, number int64, where string) (Call, error) {
-	if number != 0 {
-		return c.rows.get(ctx, agent.ID, number)
+// madePlugins is the folder that a new home has. If it is not empty, the home is not new.
+const madePlugins = "plugins"
+
+// Fork fills the home of a new agent with that of another, as it is now, or as it was after a call if
+// that is not 0. If it fails, the home is empty again.
+func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int64, report progress.Func) (err error) {
+	var then trees
+	if call != 0 {
+		if _, then, err = c.ends(ctx, from, Range{First: call}); err != nil {
+			return err
+		}
 	}
-	list, err := c.rows.list(ctx, agent.ID, 1, where)
-	if err == nil && len(list) == 0 {
-		err = fault.Newf(fault.NotFound, "find call", string(agent.Name), "no call is left to choose").Advise("See its calls: osaurus-sandbox history " + string(agent.Name))
-	}
+	fresh, err := c.Agents.OpenHome(to)
 	if err != nil {
-		return Call{}, err
+		return err
 	}
-	return list[0], nil
+	defer func() { err = errors.Join(err, fresh.Close()) }()
+	defer c.Agents.Recount(to)
+	if then != nil {
+		_, err = c.History.Restore(ctx, homeKey(to.ID), fresh, then[home{}.Name()], nil, report)
+		return err
+	}
+	old, err := c.Agents.OpenHome(from)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	if err := fresh.Remove(madePlugins); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fault.New(fault.Rejected, "fork agent", string(to.Name), err).Advise("Fork to an agent whose home is empty.")
+	}
+	return history.Copy(ctx, old, fresh, report)
+}
+
+// Damage is what Verify has found.
+type Damage struct {
+	Objects []history.Digest
+	Calls   []Hurt
+}
+
+// Hurt is a call that cannot be undone as a whole.
+type Hurt struct {
+	Agent config.AgentID
+	Call  int64
+	Why   error // with the first file that is damaged
+}
+
+// Verify reads all checkpoints and returns what is damaged.
+func (c *Checkpoints) Verify(ctx context.Context, report progress.Func) (d Damage, err error) {
+	if d.Objects, err = c.History.Verify(ctx, report); err != nil || len(d.Objects) == 0 {
+		return d, err
+	}
+	calls, err := c.calls(ctx, "changed ORDER BY agent, call")
+	for _, call := range calls {
+		for change, err := range c.changes(ctx, call.before, call.after) {
+			if err = cmp.Or(err, c.readable(change.Before), c.readable(change.After)); err != nil {
+				d.Calls = append(d.Calls, Hurt{call.Agent, call.Number, fmt.Errorf("%q: %w", change.Path, err)})
+				break
+			}
+		}
+	}
+	return d, err
+}
+
+// readable reads the content of a file, if it is one.
+func (c *Checkpoints) readable(e history.Entry) error {
+	if e.Kind != history.File {
+		return nil
+	}
+	r, err := c.History.Content(e)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
+		_ = r.Close()
+	}
+	return err
 }

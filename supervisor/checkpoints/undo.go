@@ -42,7 +42,7 @@ type Request struct {
 type Undone struct {
 	Call    Call // the undo itself
 	Of      Call
-	Changes []Change // at most maxListed
+	Changes []history.Change // at most maxListed
 	Changed int
 	Notes   []history.Note // files that were left alone
 }
@@ -73,19 +73,15 @@ func (c *Checkpoints) Undo(ctx context.Context, agent agents.Agent, r Request, r
 	if u.Of, err = c.pick(ctx, agent, r.Call, where); err != nil {
 		return u, err
 	}
-	paths, err := within(agent, r.Paths)
-	if err != nil {
-		return u, err
+	p := plan{c: c, agent: agent, request: r, now: now, undone: &u, roots: map[string][]string{}}
+	if p.paths, err = within(agent, r.Paths); err == nil {
+		err = p.make(ctx, op)
 	}
-	plan, err := c.plan(ctx, agent, u.Of, now, paths, r.AllSince)
 	if err != nil {
-		return u, err
-	}
-	if err := c.preview(ctx, op, agent, &u, plan, now, r.Force); err != nil {
 		return u, err
 	}
 	u.Call = Call{Agent: agent.ID, Began: time.Now(), Tool: op, Undoes: u.Of.Number, Summary: summary(u.Of, r), before: now}
-	return u, c.restore(context.WithoutCancel(ctx), agent, &u, plan, r, report)
+	return u, c.restore(context.WithoutCancel(ctx), agent, &u, p.roots, r, report)
 }
 
 // summary describes an undo.
@@ -131,88 +127,106 @@ func within(agent agents.Agent, paths []string) (list []string, err error) {
 	return list, nil
 }
 
-// step is what to restore in one root: all of it, or some paths.
-type step struct {
-	all   bool
-	paths []string
-	to    history.Digest
+// plan is what to restore to undo a call.
+type plan struct {
+	c       *Checkpoints
+	agent   agents.Agent
+	request Request
+	paths   []string
+	now     trees
+	undone  *Undone
+
+	roots     map[string][]string // paths by the names of roots; none is all
+	conflicts []string            // paths
+	users     []string            // programs that have files open
 }
 
-// plan returns what to restore to undo a call, by the names of roots.
-func (c *Checkpoints) plan(ctx context.Context, agent agents.Agent, of Call, now trees, paths []string, allSince bool) (map[string]step, error) {
-	switch {
-	case of.Pruned():
-		return nil, lacks(of, "before")
-	case of.before == nil, !of.Changed:
-		return nil, lacks(of, "before")
-	case of.after == nil && !allSince:
-		return nil, lacks(of, "after")
+// make makes the plan, or fails if nothing is to do or something is in the way.
+func (p *plan) make(ctx context.Context, op string) error {
+	of := p.undone.Of
+	switch number := fmt.Sprint(of.Number); {
+	case !of.Changed:
+		return fault.Newf(fault.Rejected, op, number, "it changed nothing").Advise("See which calls can be undone: osaurus-sandbox history " + string(p.agent.Name))
+	case of.before == nil, of.after == nil && !p.request.AllSince:
+		return lacks(of)
 	}
-	plan := map[string]step{}
-	var conflicts []string
-	for root, before := range of.before {
-		cur, there := now[root]
-		if !there {
-			continue // a mount that has ended
+	if err := p.c.each(p.agent, func(root Root) error { return p.add(ctx, root) }); err != nil {
+		return err
+	}
+	switch number := fmt.Sprint(of.Number); {
+	case len(p.conflicts) > 0:
+		return fault.Newf(fault.Rejected, op, number, "changed again since: %s", names(p.conflicts)).
+			Advise(fmt.Sprintf("Undo everything since then too, with --all-since: osaurus-sandbox undo %s %d --all-since; or name other files.", p.agent.Name, of.Number))
+	case len(p.users) > 0:
+		return fault.Newf(fault.Rejected, op, string(p.agent.Name), "programs have files open that would change: %s", names(p.users)).
+			Advise("End them first, or use --force: they may then write to files that are gone.")
+	case p.undone.Changed == 0:
+		return fault.Newf(fault.Rejected, op, number, "nothing is left to bring back").Advise("See: osaurus-sandbox history " + string(p.agent.Name))
+	}
+	return nil
+}
+
+// add plans what to restore in a root. What was changed since the call stays as it is, also the folders that it is
+// in. What both have changed is a conflict.
+func (p *plan) add(ctx context.Context, root Root) error {
+	name, of, u := root.Name(), p.undone.Of, p.undone
+	before, there := of.before[name]
+	if !there {
+		return nil // it was mounted after the call
+	}
+	var mine, later []string
+	if !p.request.AllSince {
+		var err, failed error
+		mine, err = p.c.changed(ctx, before, of.after[name], p.paths)
+		later, failed = p.c.changed(ctx, of.after[name], p.now[name], p.paths)
+		if err = cmp.Or(err, failed); err != nil {
+			return err
 		}
-		later := []string{}
-		if !allSince {
-			for change, err := range c.History.Diff(ctx, of.after[root], cur, paths...) {
-				if err != nil {
-					return nil, err
-				}
-				later = append(later, change.Path)
+	}
+	open, err := p.opened(ctx, root)
+	if err != nil {
+		return err
+	}
+	var free []string
+	whole := "\x00" // what is restored with all that is in it
+	for change, err := range p.c.History.Diff(ctx, p.now[name], before, p.paths...) {
+		if err != nil {
+			return err
+		}
+		part := strings.HasPrefix(change.Path, whole)
+		if !part && touched(later, change.Path) {
+			if _, both := slices.BinarySearch(mine, change.Path); both && !(change.Before.Kind == history.Folder && change.What != history.Modified) {
+				p.conflicts = append(p.conflicts, change.Path)
 			}
-		}
-		if len(later) == 0 {
-			plan[root] = step{all: len(paths) == 0, paths: paths, to: before}
 			continue
 		}
-		slices.Sort(later)
-		free, taken, err := c.sort(ctx, before, of.after[root], cur, later, paths)
+		if !part {
+			free, whole = append(free, change.Path), change.Path+"/"
+		}
+		if u.Changed++; len(u.Changes) < maxListed {
+			u.Changes = append(u.Changes, change)
+		}
+		p.users = append(p.users, open[change.Path]...)
+	}
+	if len(later) == 0 {
+		free = p.paths
+	}
+	if len(free) > 0 || len(later) == 0 {
+		p.roots[name] = free
+	}
+	return nil
+}
+
+// changed returns the sorted paths of the changes between two trees.
+func (c *Checkpoints) changed(ctx context.Context, from, to history.Digest, paths []string) (list []string, err error) {
+	for change, err := range c.History.Diff(ctx, from, to, paths...) {
 		if err != nil {
 			return nil, err
 		}
-		conflicts = append(conflicts, taken...)
-		plan[root] = step{paths: free, to: before}
+		list = append(list, change.Path)
 	}
-	if len(conflicts) > 0 {
-		return nil, fault.Newf(fault.Rejected, "undo call", fmt.Sprint(of.Number), "changed again since: %s", names(conflicts)).
-			Advise(fmt.Sprintf("Undo everything since then too, with --all-since: osaurus-sandbox undo %s %d --all-since; or name other files.", agent.Name, of.Number))
-	}
-	return plan, nil
-}
-
-// sort returns which of a call's changed paths can be restored alone, and which were changed again.
-// Later is sorted.
-func (c *Checkpoints) sort(ctx context.Context, before, after, now history.Digest, later, paths []string) (free, taken []string, err error) {
-	whole := "\x00" // the last folder that is restored with all that is in it
-	for change, err := range c.History.Diff(ctx, before, after, paths...) {
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case strings.HasPrefix(change.Path, whole):
-			continue
-		case !touched(later, change.Path):
-			free = append(free, change.Path)
-			if change.Before.Kind == history.Folder || change.After.Kind == history.Folder {
-				whole = change.Path + "/"
-			}
-			continue
-		}
-		cur, err := c.History.Find(ctx, now, change.Path)
-		if err != nil && fault.KindOf(err) != fault.NotFound {
-			return nil, nil, err
-		}
-		folder := change.What != history.Modified && (change.Before.Kind == history.Folder || change.After.Kind == history.Folder)
-		if folder && (cur.Kind == history.Folder || cur.Kind == 0) { // it stays, for what else is in it
-			continue
-		}
-		if !same(cur, change.Before) {
-			taken = append(taken, change.Path)
-		}
-	}
-	return free, taken, nil
+	slices.Sort(list)
+	return list, nil
 }
 
 // touched reports whether a path or something below it is in a sorted list.
@@ -222,11 +236,6 @@ func touched(list []string, path string) bool {
 	}
 	i, _ := slices.BinarySearch(list, path+"/")
 	return i < len(list) && strings.HasPrefix(list[i], path+"/")
-}
-
-// same reports whether two entries are equal, apart from times.
-func same(a, b history.Entry) bool {
-	return a.Kind == b.Kind && a.Mode == b.Mode && a.Size == b.Size && a.Target == b.Target && a.Content == b.Content
 }
 
 // names lists some names for people.
@@ -242,105 +251,63 @@ func names(list []string) string {
 	return text
 }
 
-// lacks is the error of a call without checkpoints on one side.
-func lacks(call Call, side string) error {
-	const op, advice = "undo call", "See which calls can be undone: osaurus-sandbox history"
-	number := fmt.Sprint(call.Number)
-	switch {
-	case call.Trouble != "":
-		return fault.Newf(fault.Unavailable, op, number, "%s", call.Trouble).Advise(advice)
-	case !call.Changed:
-		return fault.Newf(fault.Rejected, op, number, "it changed nothing").Advise(advice)
-	case call.Pruned():
-		return fault.Newf(fault.Unavailable, op, number, "its checkpoints were deleted to make room, or for their age").
-			Advise("To keep more: osaurus-sandbox config set history.maxMB=… history.maxDays=…")
-	}
-	return fault.Newf(fault.Unavailable, op, number, "there is no checkpoint %s it", side).Advise(advice)
-}
-
-// preview lists what a plan will change, and refuses it if nothing, or if programs have it open.
-func (c *Checkpoints) preview(ctx context.Context, op string, agent agents.Agent, u *Undone, plan map[string]step, now trees, force bool) error {
-	return c.each(agent, func(root Root) error {
-		step, ok := plan[root.Name()]
-		if !ok || !step.all && len(step.paths) == 0 {
-			return nil
-		}
-		open, err := c.opened(ctx, agent, root, force)
-		if err != nil {
-			return err
-		}
-		var users []string
-		for change, err := range c.History.Diff(ctx, now[root.Name()], step.to, step.paths...) {
-			if err != nil {
-				return err
-			}
-			if u.Changed++; len(u.Changes) < maxListed {
-				u.Changes = append(u.Changes, Change{root.Name(), change})
-			}
-			users = append(users, open[change.Path]...)
-		}
-		if len(users) > 0 {
-			return fault.Newf(fault.Rejected, op, string(agent.Name), "programs have files open that would change: %s", names(users)).
-				Advise("End them first, or use --force: they may then write to files that are gone.")
-		}
-		return nil
-	})
+// lacks is the error of a call without checkpoints.
+func lacks(call Call) error {
+	return fault.Newf(fault.Unavailable, "undo call", fmt.Sprint(call.Number), "it has no checkpoints: they were deleted to make room or for their age, or could not be made").
+		Advise("See osaurus-sandbox logs. To keep more: osaurus-sandbox config set history.maxMB=… history.maxDays=…")
 }
 
 // opened returns the programs that have files of a root open, by path.
-func (c *Checkpoints) opened(ctx context.Context, agent agents.Agent, root Root, force bool) (map[string][]string, error) {
-	open := map[string][]string{}
-	if force {
-		return open, nil
+func (p *plan) opened(ctx context.Context, root Root) (map[string][]string, error) {
+	if p.request.Force {
+		return nil, nil
 	}
-	list, err := c.Agents.Opened(ctx, agent, root.Folder())
+	list, err := p.c.Agents.Opened(ctx, p.agent, root.Folder())
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), "list open files", string(agent.Name), err).Advise("Use --force to do without the list.")
+		return nil, fault.New(fault.KindOf(err), "list open files", string(p.agent.Name), err).Advise("Use --force to do without the list.")
 	}
-	for _, p := range list {
-		for _, at := range p.Open {
+	open := map[string][]string{}
+	for _, program := range list {
+		for _, at := range program.Open {
 			at = strings.TrimSuffix(at, " (deleted)")
-			open[at] = append(open[at], fmt.Sprintf("%s (process %d) has %s", printable.Clip(p.Command), p.PID, at))
+			open[at] = append(open[at], fmt.Sprintf("%s (process %d) has %s", printable.Clip(program.Command), program.PID, at))
 		}
 	}
 	return open, nil
 }
 
 // restore does what was planned, between the checkpoints of a call of its own.
-func (c *Checkpoints) restore(ctx context.Context, agent agents.Agent, u *Undone, plan map[string]step, r Request, report progress.Func) error {
-	if u.Changed == 0 {
-		return fault.Newf(fault.Rejected, "undo call", fmt.Sprint(u.Of.Number), "nothing is left to bring back").Advise("See: osaurus-sandbox history " + string(agent.Name))
-	}
-	if err := c.rows.put(ctx, &u.Call); err != nil { // a daemon that is killed meanwhile finishes it
+func (c *Checkpoints) restore(ctx context.Context, agent agents.Agent, u *Undone, roots map[string][]string, r Request, report progress.Func) error {
+	if err := c.put(ctx, &u.Call); err != nil { // a daemon that is killed meanwhile finishes it
 		return err
 	}
 	failed := c.each(agent, func(root Root) error {
-		step, ok := plan[root.Name()]
-		if !ok || !step.all && len(step.paths) == 0 {
+		paths, planned := roots[root.Name()]
+		if !planned {
 			return nil
 		}
-		done, err := root.Restore(ctx, step.to, step.paths, report)
-		u.Notes = append(u.Notes, done.Notes...)
+		done, err := root.Restore(ctx, u.Of.before[root.Name()], paths, report)
+		u.Notes = append(u.Notes, done.Notes[:min(len(done.Notes), maxListed)]...)
 		return err
 	})
 	after, missing := c.snapshot(ctx, agent)
+	if missing != nil {
+		c.Log.Warn("an undo has no checkpoint after it", "agent", agent.Name, "error", missing)
+	}
 	c.state(agent.ID).last = after
 	u.Call.after, u.Call.Ended, u.Call.Outcome = after, time.Now(), "ok"
 	u.Call.Changed = after == nil || c.differ(ctx, u.Call.before, after)
 	if failed != nil {
 		u.Call.Outcome = string(fault.KindOf(failed))
 	}
-	if missing != nil {
-		u.Call.Trouble = "no checkpoint after it: " + missing.Error()
-	}
-	if err := c.rows.put(ctx, &u.Call); err != nil || failed != nil {
+	if err := c.put(ctx, &u.Call); err != nil || failed != nil {
 		return fault.Wrap(u.Call.Tool, string(agent.Name), cmp.Or(failed, err))
 	}
-	return c.marked(ctx, u.Of, u.Call.Number, r)
+	return c.mark(ctx, u.Of, u.Call.Number, r)
 }
 
-// marked notes which calls are undone now.
-func (c *Checkpoints) marked(ctx context.Context, of Call, by int64, r Request) error {
+// mark notes which calls are undone now.
+func (c *Checkpoints) mark(ctx context.Context, of Call, by int64, r Request) error {
 	if len(r.Paths) > 0 {
 		return nil // the rest can still be undone
 	}
@@ -348,9 +315,9 @@ func (c *Checkpoints) marked(ctx context.Context, of Call, by int64, r Request) 
 	if r.AllSince {
 		where = "call >= ? AND undone = 0"
 	}
-	err := c.rows.mark(ctx, of.Agent, by, where+" AND call < ?", of.Number, by)
-	if err == nil && of.Undoes != 0 {
-		err = c.rows.mark(ctx, of.Agent, 0, "undone = ?", of.Number)
+	_, err := c.DB.Exec(ctx, opWrite, "UPDATE history SET undone = ? WHERE agent = ? AND call < ? AND "+where, by, of.Agent, by, of.Number)
+	if err == nil && of.Undoes != 0 { // what that one undid is there again
+		_, err = c.DB.Exec(ctx, opWrite, "UPDATE history SET undone = 0 WHERE agent = ? AND undone = ?", of.Agent, of.Number)
 	}
 	return err
 }

@@ -94,6 +94,14 @@ func Value[T any](row Row) (value T, err error) {
 // Time reads a column with nanoseconds since 1970. 0 is the zero time.
 func Time(to *time.Time) sql.Scanner { return nanos{to} }
 
+// Nanos returns a time for such a column.
+func Nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
 type nanos struct{ to *time.Time }
 
 func (n nanos) Scan(column any) error {

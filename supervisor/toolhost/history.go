@@ -2,7 +2,6 @@ package toolhost
 
 import (
 	"context"
-	"fmt"
 
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/printable"
@@ -21,11 +20,8 @@ func (p past) Calls(ctx context.Context, a tools.Agent, limit int) ([]tools.Past
 	list, err := p.Checkpoints.List(ctx, agent, limit)
 	calls := make([]tools.PastCall, len(list))
 	for i, c := range list {
-		calls[i] = tools.PastCall{Call: c.Number, Time: c.Began, Tool: c.Tool, Summary: c.Summary, Outcome: c.Outcome, UndoneBy: c.Undone, CanUndo: c.Undoable() && c.Undone == 0}
-		if c.Changed && c.Counted {
-			calls[i].Files = fmt.Sprintf("+%d ~%d -%d", c.Added, c.Modified, c.Removed)
-			calls[i].Lines = fmt.Sprintf("+%d -%d", c.LinesAdded, c.LinesRemoved)
-		}
+		calls[i] = tools.PastCall{Call: c.Number, Time: c.Began, Tool: c.Tool, Summary: c.Summary, Outcome: c.Outcome, UndoneBy: c.Undone, CanUndo: c.Undoable() && c.Undone == 0,
+			Files: c.Counts.Files(), Lines: c.Counts.Lines()}
 	}
 	return calls, err
 }

@@ -7,17 +7,11 @@ CREATE TABLE history (
     tool          TEXT NOT NULL,    -- empty for what changed between calls
     summary       TEXT NOT NULL,
     outcome       TEXT NOT NULL,
-    trouble       TEXT NOT NULL,    -- why it cannot be undone
     undoes        INTEGER NOT NULL, -- the call that this one undid, or 0
     undone        INTEGER NOT NULL, -- the call that undid this one, or 0
-    changed       INTEGER NOT NULL, -- 1 if it changed something
-    counted       INTEGER NOT NULL, -- 1 if the numbers below are known
-    added         INTEGER NOT NULL, -- files
-    modified      INTEGER NOT NULL,
-    removed       INTEGER NOT NULL,
-    lines_added   INTEGER NOT NULL,
-    lines_removed INTEGER NOT NULL,
-    before        TEXT NOT NULL, -- JSON: trees by the names of their roots; empty if there are none
+    changed       INTEGER NOT NULL, -- 1 if it changed something, or if that is not known
+    counts        TEXT NOT NULL,    -- JSON: numbers of files and lines; null if they are not counted
+    before        TEXT NOT NULL,    -- JSON: trees by the names of their roots; null if there are none
     after         TEXT NOT NULL,
     PRIMARY KEY (agent, call)
 ) STRICT, WITHOUT ROWID;
