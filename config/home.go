@@ -98,9 +98,6 @@ func (h Home) History() string { return h.join("history") }
 // Artifacts has a folder with shared artifacts for each conversation.
 func (h Home) Artifacts() string { return h.join("artifacts") }
 
-// Mounts has what is needed to review an agent's mounts: versions that its changes began with, and journals.
-func (h Home) Mounts(agent AgentID) string { return h.join("mounts", string(agent)) }
-
 // Database stores memory, events, tasks and the audit.
 func (h Home) Database() string { return h.join("sandbox.db") }
 

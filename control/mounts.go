@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -85,8 +86,13 @@ func reviewedProto(c mounts.Reviewed) *controlpb.ReviewedChange {
 	}
 }
 
-func versionProto(v review.Version) *controlpb.FileVersion {
-	return &controlpb.FileVersion{Kind: string(v.Kind), Mode: uint32(v.Mode & fs.ModePerm), Size: v.Size, Target: text(v.Target)}
+func versionProto(v history.Entry) *controlpb.FileVersion {
+	kinds := map[history.Kind]string{0: "", history.File: "file", history.Folder: "folder", history.Link: "symlink"}
+	kind, known := kinds[v.Kind]
+	if !known {
+		kind = "other"
+	}
+	return &controlpb.FileVersion{Kind: kind, Mode: uint32(v.Mode & fs.ModePerm), Size: v.Size, Target: text(v.Target)}
 }
 
 // pathText returns a path as UTF-8: one that is not is quoted, and so is one that looks as if it were.

@@ -13,8 +13,8 @@ import (
 	"osaurus-sandbox/internal/diff"
 )
 
-// maxText is the largest text that is compared by lines.
-const maxText = 1 << 20
+// MaxText is the largest text that is compared and merged by lines: people do not read more.
+const MaxText = 2 << 20
 
 // entryOf returns the entry with a name, or the zero Entry.
 func entryOf(entries []Entry, name string) Entry {
@@ -108,51 +108,52 @@ func (h *History) diff(ctx context.Context, path string, from, to Digest, paths 
 
 // subtree is the tree of a folder's entry; other entries have the one without entries.
 func subtree(e Entry) Digest {
-	if e.Kind != Folder {
+	if e.Kind != Folder && e.Kind != Opaque {
 		return Digest{}
 	}
 	return e.Content
 }
 
-// Lines compares the contents of a change.
-func (h *History) Lines(ctx context.Context, c Change) (Lines, error) {
-	if max(c.Before.Size, c.After.Size) > maxText {
-		return Lines{TooLarge: true}, nil
+// Text returns the content of a file, or "" of anything else. It reports false if that is longer than MaxText or
+// has a NUL.
+func (h *History) Text(ctx context.Context, e Entry) (string, bool, error) {
+	if err := context.Cause(ctx); err != nil || e.Kind != File || e.Size > MaxText {
+		return "", e.Kind != File, err
 	}
-	if err := context.Cause(ctx); err != nil {
-		return Lines{}, err
+	r, err := h.store.Open(e.Content, e.Size)
+	if err != nil {
+		return "", false, err
 	}
-	var texts [2][]byte
-	for i, e := range []Entry{c.Before, c.After} {
-		r, err := h.Content(e)
-		if err != nil {
-			return Lines{}, err
-		}
-		defer r.Close()
-		if texts[i], err = io.ReadAll(r); err != nil {
-			return Lines{}, err
-		}
-	}
-	return Compare(c.Path, texts[0], texts[1]), nil
+	text, err := io.ReadAll(r)
+	return string(text), bytes.IndexByte(text, 0) < 0, err
 }
 
-// Compare compares two versions of a named content.
-func Compare(name string, before, after []byte) (l Lines) {
-	if max(len(before), len(after)) > maxText {
-		return Lines{TooLarge: true}
+// Lines compares the contents of a change.
+func (h *History) Lines(ctx context.Context, c Change) (l Lines, err error) {
+	if max(c.Before.Size, c.After.Size) > MaxText {
+		return Lines{TooLarge: true}, nil
 	}
-	for _, text := range [][]byte{before, after} {
-		if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
-			return Lines{Binary: true}
+	var texts [2]string
+	for i, e := range []Entry{c.Before, c.After} {
+		var plain bool
+		if texts[i], plain, err = h.Text(ctx, e); err != nil {
+			return Lines{}, err
+		}
+		if e.Kind == Link {
+			texts[i] = e.Target
+		}
+		if !plain || !utf8.ValidString(texts[i]) {
+			return Lines{Binary: true}, nil
 		}
 	}
+	name := c.Path
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` { // as git does
 		name = quoted
 	}
-	for _, h := range diff.Hunks(string(before), string(after)) {
+	for _, h := range diff.Hunks(texts[0], texts[1]) {
 		added, removed := h.Size()
 		l.Added, l.Removed = l.Added+added, l.Removed+removed
 	}
-	l.Diff = diff.Unified(name, string(before), string(after))
-	return l
+	l.Diff = diff.Unified(name, texts[0], texts[1])
+	return l, nil
 }

@@ -452,6 +452,7 @@ func TestPaths(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
+	h := open(t, t.TempDir(), history.Options{})
 	for _, tc := range []struct {
 		before, after string
 		want          history.Lines
@@ -459,9 +460,18 @@ func TestLines(t *testing.T) {
 		{"a\nb\n", "a\nc\nd\n", history.Lines{Added: 2, Removed: 1}},
 		{"", "--- x\n+++ y\n", history.Lines{Added: 2}},
 		{"a", "\x00", history.Lines{Binary: true}},
-		{strings.Repeat("x", 2<<20), "", history.Lines{TooLarge: true}},
+		{strings.Repeat("x", history.MaxText+1), "", history.Lines{TooLarge: true}},
 	} {
-		got := history.Compare("a\nname", []byte(tc.before), []byte(tc.after))
+		dir := t.TempDir()
+		var sides [2]history.Entry
+		for i, text := range []string{tc.before, tc.after} {
+			must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(text), 0o600))
+			var err error
+			sides[i], err = h.Find(t.Context(), checkpoint(t, h, root(t, dir)).Tree, "f")
+			must(t, err)
+		}
+		got, err := h.Lines(t.Context(), history.Change{Path: "a\nname", Before: sides[0], After: sides[1]})
+		must(t, err)
 		if got.Diff != "" && !strings.HasPrefix(got.Diff, "--- \"a\\nname\"\n") {
 			t.Errorf("%q", got.Diff)
 		}

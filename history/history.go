@@ -13,8 +13,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,9 +38,13 @@ type Options struct {
 	MaxBytes int64
 	// MaxFile is the largest file that is kept. Larger files are noted.
 	MaxFile int64
-	// Caches are names of folders that are not kept, such as DefaultCaches. Folders with a
-	// valid CACHEDIR.TAG never are.
+	// Caches are names of folders that are not kept, such as DefaultCaches. With them, folders with a valid
+	// CACHEDIR.TAG are not kept either.
 	Caches []string
+	// Skip, if not nil, reports which other files and folders are not kept.
+	Skip func(path string, folder bool) bool
+	// Step, if not nil, is called by Restore before each change of a file.
+	Step func(path string)
 }
 
 // History is a store of checkpoints. Its methods may be called concurrently; those of one
@@ -47,7 +53,7 @@ type History struct {
 	dir     string
 	store   *store.Store
 	options Options
-	keys    queue.Queues[string]
+	keys    *queue.Queues[string]
 }
 
 // Checkpoint is the state of a folder at one time. The counts cover what was looked at.
@@ -69,8 +75,11 @@ type Note struct {
 // Open opens or makes a history in a folder. It removes what a killed process was writing.
 func Open(dir string, options Options) (*History, error) {
 	s, err := store.Open(dir, options.MaxBytes)
-	return &History{dir: dir, store: s, options: options}, err
+	return &History{dir, s, options, new(queue.Queues[string])}, err
 }
+
+// With returns the same history for folders with other options. MaxBytes stays.
+func (h *History) With(o Options) *History { return &History{h.dir, h.store, o, h.keys} }
 
 // head describes the last checkpoint of a key.
 type head struct {
@@ -127,7 +136,8 @@ func each[T any](h *History, kind string, f func(T) error) error {
 // Checkpoint records a folder under a key, such as "home/alice", that names the folder each time. It does
 // not read files again that have the same size, times and inode as in the key's last checkpoint. An
 // unchanged folder has the same Tree as before. With paths, it looks at these files and folders only, and
-// takes the rest from the last checkpoint of the key, if there is one.
+// takes the rest from the last checkpoint of the key, if there is one. A path that ends in a slash is a folder
+// without what is in it.
 //
 // It follows no links. It reads files that change meanwhile twice, then notes them: their content may be
 // a mixture of versions.
@@ -241,43 +251,55 @@ func (h *History) Prune(ctx context.Context, keep func() ([]Digest, error)) (obj
 		more, failed := keep()
 		trees = append(trees, more...)
 		err = errors.Join(err, failed, each(h, journals, func(j journal) error {
-			trees = append(trees, j.To, j.Before)
+			trees = append(trees, j.To, j.Before, j.Seen)
 			return nil
 		}))
 		if err != nil {
 			return err
 		}
-		seen := map[Digest]bool{}
+		m := marker{h: h, used: used, seen: map[Digest]bool{}}
 		for _, tree := range trees {
-			err = errors.Join(err, h.mark(ctx, tree, used, seen))
+			err = errors.Join(err, m.mark(ctx, tree))
 		}
 		return err
 	})
 }
 
-// mark adds all objects of a tree to used, except damaged ones: nobody can restore them. An agent's file
-// may have the bytes of a tree, so seen remembers which objects were marked as trees.
-func (h *History) mark(ctx context.Context, tree Digest, used, seen map[Digest]bool) error {
-	if seen[tree] {
+// marker finds all objects that trees need, except in damaged ones: nobody can restore them. An agent's file may
+// have the bytes of a tree, so seen remembers which objects were marked as trees.
+type marker struct {
+	h          *History
+	used, seen map[Digest]bool
+	lost       map[Digest]bool // if not nil, gets those that are not there
+}
+
+func (m *marker) mark(ctx context.Context, tree Digest) error {
+	if tree == (Digest{}) || m.seen[tree] {
 		return nil
 	}
-	seen[tree], used[tree] = true, true
-	entries, err := h.Tree(ctx, tree)
+	m.seen[tree] = true
+	m.use(tree)
+	entries, err := m.h.Tree(ctx, tree)
 	err = unlessLost(err)
 	for _, e := range entries {
-		switch e.Kind {
-		case Folder:
-			err = errors.Join(err, h.mark(ctx, e.Content, used, seen))
-		case File:
-			used[e.Content] = true
-			chunks, listErr := h.store.Chunks(e.Content, e.Size)
+		err = errors.Join(err, m.mark(ctx, subtree(e)))
+		if e.Kind == File {
+			m.use(e.Content)
+			chunks, listErr := m.h.store.Chunks(e.Content, e.Size)
 			err = errors.Join(err, unlessLost(listErr))
 			for _, d := range chunks {
-				used[d] = true
+				m.use(d)
 			}
 		}
 	}
 	return err
+}
+
+func (m *marker) use(d Digest) {
+	if m.lost != nil && !m.used[d] && d != (Digest{}) && !m.h.store.Has(d) {
+		m.lost[d] = true
+	}
+	m.used[d] = true
 }
 
 func unlessLost(err error) error {
@@ -287,19 +309,34 @@ func unlessLost(err error) error {
 	return err
 }
 
-// Verify reads everything and returns the damaged objects. It moves them away, and the next
-// checkpoint of each key reads and stores everything again.
-func (h *History) Verify(ctx context.Context, report progress.Func) (damaged []Digest, err error) {
-	damaged, err = h.store.Verify(ctx, report)
-	if len(damaged) == 0 {
-		return nil, err
+// Verify reads everything and returns the damaged objects, which it moves away, and those that are missing in
+// trees or in the last trees of keys. The next checkpoint of a key that lacks some stores everything again.
+func (h *History) Verify(ctx context.Context, report progress.Func, trees ...Digest) ([]Digest, error) {
+	damaged, err := h.store.Verify(ctx, report)
+	all := map[Digest]bool{}
+	for _, d := range damaged {
+		all[d] = true
 	}
-	return damaged, errors.Join(err, each(h, heads, func(last head) error {
+	lacks := func(trees ...Digest) (bool, error) {
+		m := marker{h: h, used: map[Digest]bool{}, seen: map[Digest]bool{}, lost: map[Digest]bool{}}
+		var err error
+		for _, tree := range trees {
+			err = errors.Join(err, m.mark(ctx, tree))
+		}
+		maps.Copy(all, m.lost)
+		return len(m.lost) > 0, err
+	}
+	_, missing := lacks(trees...)
+	err = errors.Join(err, missing, each(h, heads, func(last head) error {
 		give, err := h.keys.Take(ctx, last.Key, nil)
 		if err != nil {
 			return err
 		}
 		defer give()
+		if found, err := lacks(last.Tree); !found {
+			return err
+		}
 		return h.drop(heads, last.Key)
 	}))
+	return slices.Collect(maps.Keys(all)), err
 }

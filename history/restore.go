@@ -30,15 +30,19 @@ type Restored struct {
 	Before  Checkpoint // the folder before, under the same key: restore this to redo
 	Changes []Change   // at most maxChanges
 	Changed int        // number of changes
-	Notes   []Note     // files that were left alone, at most maxNotes
+	Notes   []Note     // files that were left alone
 }
 
 // journal is a restore that has not ended.
 type journal struct {
 	Key        string
 	To, Before Digest
+	Seen       Digest // if Reviewed
+	Reviewed   bool
 	Paths      [][]byte // JSON's strings cannot hold all paths
 	Temp       string   // name of temporary files
+
+	resumed bool
 }
 
 func (j *journal) paths() (paths []string) {
@@ -53,6 +57,17 @@ func (j *journal) paths() (paths []string) {
 // meanwhile. If it fails, it goes back to the state before. If the process is killed, or going back fails,
 // the restore is Pending.
 func (h *History) Restore(ctx context.Context, key string, root *os.Root, to Digest, paths []string, report progress.Func) (Restored, error) {
+	return h.begin(ctx, root, journal{Key: key, To: to}, paths, report)
+}
+
+// Apply is Restore for changes that somebody has reviewed when the folder was as in a tree. It also leaves alone
+// what is not as it was there, and syncs each file.
+func (h *History) Apply(ctx context.Context, key string, root *os.Root, seen, to Digest, paths []string) (Restored, error) {
+	return h.begin(ctx, root, journal{Key: key, To: to, Seen: seen, Reviewed: true}, paths, nil)
+}
+
+func (h *History) begin(ctx context.Context, root *os.Root, j journal, paths []string, report progress.Func) (Restored, error) {
+	key := j.Key
 	give, err := h.keys.Take(ctx, key, nil)
 	if err != nil {
 		return Restored{}, err
@@ -60,7 +75,7 @@ func (h *History) Restore(ctx context.Context, key string, root *os.Root, to Dig
 	defer give()
 	var old journal
 	h.load(journals, key, &old)
-	j := journal{Key: key, To: to, Temp: cmp.Or(old.Temp, ".osaurus-restore-"+rand.Text())}
+	j.Temp = cmp.Or(old.Temp, ".osaurus-restore-"+rand.Text())
 	for _, p := range paths {
 		j.Paths = append(j.Paths, []byte(p))
 	}
@@ -86,6 +101,7 @@ func (h *History) Resume(ctx context.Context, key string, root *os.Root, report 
 	if !h.load(journals, key, &j) {
 		return Restored{}, nil
 	}
+	j.resumed = true
 	return h.restore(ctx, j, root, report)
 }
 
@@ -102,6 +118,9 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 	out.Before.Tree = cmp.Or(j.Before, now.Tree)
 	j.Before = out.Before.Tree
 	for _, p := range paths {
+		if j.Reviewed {
+			break // it may be gone
+		}
 		_, err := h.Find(ctx, j.To, p)
 		if _, nowErr := h.Find(ctx, now.Tree, p); err != nil && nowErr != nil {
 			return out, err
@@ -112,13 +131,14 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 	}
 	meter := report.Start("restore files", 0, 0)
 	defer meter.Finish()
-	r := restorer{h: h, ctx: ctx, temp: j.Temp, paths: paths, meter: meter, out: &out, left: map[string]bool{}}
-	if err = r.folder(root, "", now.Tree, j.To); err != nil {
+	r := restorer{h: h, ctx: ctx, journal: j, paths: paths, meter: meter, out: &out, left: map[string]bool{}}
+	if err = r.folder(root, "", now.Tree, j.To, j.Seen); err != nil {
 		to := j.To
-		j.To, r.ctx, r.back = now.Tree, context.WithoutCancel(ctx), true
+		j.To, j.Reviewed = now.Tree, false
+		r.journal, r.ctx, r.back = j, context.WithoutCancel(ctx), true
 		_ = h.save(journals, j.Key, j) // the disk may be full; then Resume goes on instead
 		err = fault.Wrap("restore", cmp.Or(r.failed, j.Key), err)
-		if backErr := r.folder(root, "", to, now.Tree); backErr != nil {
+		if backErr := r.folder(root, "", to, now.Tree, Digest{}); backErr != nil {
 			return out, fault.Wrap("go back after", j.Key, errors.Join(err, backErr)).Advise("Make room on the disk, and restore again.")
 		}
 		out.Changes, out.Changed = nil, 0
@@ -128,9 +148,9 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 
 // restorer changes a folder from one tree to another.
 type restorer struct {
-	h     *History
-	ctx   context.Context
-	temp  string
+	h   *History
+	ctx context.Context
+	journal
 	paths selection
 	meter *progress.Meter
 	out   *Restored
@@ -142,7 +162,7 @@ type restorer struct {
 
 // folder makes the changes in a folder: first what goes, since that frees space and names that differ
 // only in capitals.
-func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
+func (r *restorer) folder(dir *os.Root, path string, from, to, seen Digest) error {
 	now, err := r.h.Tree(r.ctx, from)
 	if r.back {
 		err = unlessLost(err) // then nothing of it was made
@@ -154,7 +174,11 @@ func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(dir *os.Root, path string, x, y Entry) error{r.remove, r.create} {
+	was, err := r.h.Tree(r.ctx, seen)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(dir *os.Root, path string, x, y, z Entry) error{r.remove, r.create} {
 		for x, y := range merge(now, want) {
 			at := join(path, cmp.Or(x.Name, y.Name))
 			inside, above := r.paths.has(at)
@@ -165,7 +189,13 @@ func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
 				r.leave(at, whyNotKept)
 				continue
 			}
-			err := step(dir, at, x, y)
+			z := entryOf(was, cmp.Or(x.Name, y.Name))
+			begun := r.resumed && (x.Kind == 0 || x.Kind == Folder) // what was there is removed, or its mode was changed
+			if r.Reviewed && inside && !x.Same(z) && !x.Same(y) && !begun {
+				r.leave(at, whyChanged)
+				continue
+			}
+			err := step(dir, at, x, y, z)
 			if errors.Is(err, nofollow.ErrReplaced) {
 				r.leave(at, whyChanged)
 			} else if err != nil {
@@ -178,8 +208,14 @@ func (r *restorer) folder(dir *os.Root, path string, from, to Digest) error {
 }
 
 func (r *restorer) leave(path, why string) {
-	if r.left[path] = true; len(r.out.Notes) < maxNotes {
-		r.out.Notes = append(r.out.Notes, Note{path, why})
+	r.left[path] = true
+	r.out.Notes = append(r.out.Notes, Note{path, why})
+}
+
+// step is called before a file changes.
+func (r *restorer) step(path string) {
+	if r.h.options.Step != nil {
+		r.h.options.Step(path)
 	}
 }
 
@@ -226,13 +262,13 @@ func is(dir *os.Root, info fs.FileInfo, e Entry) bool {
 }
 
 // remove removes what is not in the tree, or is of another kind there.
-func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
+func (r *restorer) remove(dir *os.Root, path string, x, y, z Entry) error {
 	inside, _ := r.paths.has(path)
 	if x.Kind == 0 || x.Kind == y.Kind || !inside && x.Kind != Folder {
 		return nil
 	}
 	if x.Kind == Folder {
-		err := r.within(dir, path, x.Name, x.Content, Digest{}, x.Mode)
+		err := r.within(dir, path, x, Entry{Name: x.Name, Mode: x.Mode}, z)
 		if r.back && errors.Is(err, nofollow.ErrReplaced) {
 			return nil
 		}
@@ -242,6 +278,7 @@ func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
 	} else if ready, err := r.ready(dir, x, Entry{}); !ready {
 		return err
 	}
+	r.step(path)
 	err := dir.Remove(x.Name)
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST):
@@ -255,11 +292,11 @@ func (r *restorer) remove(dir *os.Root, path string, x, y Entry) error {
 }
 
 // create makes what is new or different in the tree.
-func (r *restorer) create(dir *os.Root, path string, x, y Entry) error {
+func (r *restorer) create(dir *os.Root, path string, x, y, z Entry) error {
 	inside, _ := r.paths.has(path)
 	switch {
 	case y.Kind == Folder:
-		return r.createFolder(dir, path, x, y, inside)
+		return r.createFolder(dir, path, x, y, z, inside)
 	case y.Kind == 0 || !inside:
 		return nil
 	case x.Kind != y.Kind:
@@ -269,42 +306,47 @@ func (r *restorer) create(dir *os.Root, path string, x, y Entry) error {
 	if !ready {
 		return err
 	}
-	_ = dir.Remove(r.temp)
+	_ = dir.Remove(r.Temp)
 	if y.Kind == Link {
-		err = dir.Symlink(y.Target, r.temp)
+		err = dir.Symlink(y.Target, r.Temp)
 	} else {
 		err = r.write(dir, y)
 	}
-	if err == nil {
-		err = dir.Rename(r.temp, y.Name)
+	if r.step(path); err == nil { // it may have taken a while
+		ready, err = r.ready(dir, x, y)
 	}
-	if err != nil {
-		_ = dir.Remove(r.temp)
+	if err == nil && ready {
+		err = dir.Rename(r.Temp, y.Name)
+	}
+	if err != nil || !ready {
+		_ = dir.Remove(r.Temp)
 		return err
 	}
 	r.done(path, x, y)
 	return nil
 }
 
-func (r *restorer) createFolder(dir *os.Root, path string, x, y Entry, inside bool) error {
-	mode := y.Mode
+func (r *restorer) createFolder(dir *os.Root, path string, x, y, z Entry, inside bool) error {
 	switch {
 	case x.Kind != Folder:
-		if err := dir.Mkdir(y.Name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := dir.Mkdir(y.Name, 0o700); errors.Is(err, fs.ErrExist) && !r.back {
+			return nofollow.ErrReplaced
+		} else if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		r.done(path, Entry{}, y)
 	case !inside:
-		mode = x.Mode
-	case x.Mode != mode:
+		y.Mode = x.Mode
+	case x.Mode != y.Mode:
 		r.done(path, x, y)
 	}
-	return r.within(dir, path, y.Name, subtree(x), y.Content, mode)
+	return r.within(dir, path, x, y, z)
 }
 
-// within makes the changes in a folder, and gives it a mode.
-func (r *restorer) within(dir *os.Root, path, name string, from, to Digest, mode fs.FileMode) error {
-	sub, err := nofollow.Folder(dir, name)
+// within makes the changes in a folder, and gives it the mode of y.
+func (r *restorer) within(dir *os.Root, path string, x, y, z Entry) error {
+	from, to := subtree(x), subtree(y)
+	sub, err := nofollow.Folder(dir, y.Name)
 	if err != nil {
 		return err
 	}
@@ -319,17 +361,17 @@ func (r *restorer) within(dir *os.Root, path, name string, from, to Digest, mode
 		err = sub.Chmod(".", now)
 	}
 	if err == nil && from != to {
-		err = r.folder(sub, path, from, to)
+		err = r.folder(sub, path, from, to, subtree(z))
 	}
-	if err != nil || now == mode { // another user's folder may stay as it is
+	if err != nil || now == y.Mode { // another user's folder may stay as it is
 		return err
 	}
-	return sub.Chmod(".", mode)
+	return sub.Chmod(".", y.Mode)
 }
 
 // write writes the content of a file to a temporary one.
 func (r *restorer) write(dir *os.Root, e Entry) error {
-	f, err := dir.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := dir.OpenFile(r.Temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -337,6 +379,9 @@ func (r *restorer) write(dir *os.Root, e Entry) error {
 	if err == nil {
 		err = f.Chmod(e.Mode)
 	}
+	if err == nil && r.Reviewed {
+		err = f.Sync()
+	}
 	mtime := time.Unix(0, e.Mtime)
-	return errors.Join(err, f.Close(), dir.Chtimes(r.temp, mtime, mtime))
+	return errors.Join(err, f.Close(), dir.Chtimes(r.Temp, mtime, mtime))
 }

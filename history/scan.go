@@ -64,7 +64,7 @@ func (s *scan) folder(dir *os.Root, path string, e Entry, last Digest, depth int
 	if len(names) == maxNames {
 		return s.without(e.Name, TooLarge, path, fmt.Sprintf("it has more than %d files", maxNames))
 	}
-	if depth > 0 && slices.Contains(names, cacheTag) && isCache(dir) {
+	if depth > 0 && len(s.h.options.Caches) > 0 && slices.Contains(names, cacheTag) && isCache(dir) {
 		return s.without(e.Name, Excluded, path, "")
 	}
 	var old []byte
@@ -119,12 +119,12 @@ func list(dir *os.Root) ([]string, error) {
 
 // entry looks at a file, given its last entry. It returns the zero Entry if there is no file.
 func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (Entry, error) {
-	if inside, above := s.paths.has(path); !inside && !above {
-		return prev, nil
-	}
 	if name == s.temp {
 		_ = dir.Remove(name)
 		return Entry{}, nil
+	}
+	if inside, above := s.paths.has(path); !inside && !above {
+		return prev, nil
 	}
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,6 +132,9 @@ func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (En
 	}
 	if err != nil {
 		return Entry{}, fault.Wrap("look at file", path, err)
+	}
+	if skip := s.h.options.Skip; skip != nil && skip(path, info.IsDir()) {
+		return s.without(name, Excluded, path, "")
 	}
 	if info.IsDir() {
 		return s.subfolder(dir, path, Entry{Name: name, Kind: Folder, Mode: info.Mode() & validMode}, prev, depth+1)
@@ -156,7 +159,9 @@ func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (En
 		if err != nil {
 			return Entry{}, nofollow.ErrReplaced
 		}
-		return Entry{Name: name, Kind: Link, Target: target, Size: int64(len(target))}, nil
+		e := fileEntry(name, info)
+		e.Kind, e.Mode, e.Target, e.Size = Link, 0, target, int64(len(target))
+		return e, nil
 	}
 	return s.without(name, Special, path, "it is not a file, folder or link")
 }
@@ -256,7 +261,7 @@ func join(path, name string) string {
 	return path + "/" + name
 }
 
-// selection is a set of paths: all if it is empty.
+// selection is a sorted set of paths: all if it is empty. One that ends in a slash is a folder without what is in it.
 type selection []string
 
 // has reports whether a path is one of the set or below one, and whether it is above one.
@@ -264,9 +269,11 @@ func (s selection) has(path string) (inside, above bool) {
 	if len(s) == 0 {
 		return true, true
 	}
-	for _, p := range s {
-		inside = inside || p == path || strings.HasPrefix(path, p+"/")
-		above = above || path == "" || strings.HasPrefix(p, path+"/")
+	i, _ := slices.BinarySearch(s, path+"/")
+	above = path == "" || i < len(s) && strings.HasPrefix(s[i], path+"/")
+	inside = path != "" && i < len(s) && s[i] == path+"/"
+	for end := len(path); end > 0 && !inside; end = strings.LastIndexByte(path[:end], '/') {
+		_, inside = slices.BinarySearch(s, path[:end])
 	}
 	return inside, above
 }
@@ -274,9 +281,9 @@ func (s selection) has(path string) (inside, above bool) {
 // parsePaths checks paths of callers.
 func parsePaths(paths []string) (selection, error) {
 	for _, p := range paths {
-		if !fs.ValidPath(strings.ToValidUTF8(p, "?")) || p == "." || strings.Contains(p, "\x00") {
+		if name := strings.TrimSuffix(p, "/"); !fs.ValidPath(strings.ToValidUTF8(name, "?")) || name == "." || strings.Contains(name, "\x00") {
 			return nil, fault.Newf(fault.InvalidArgs, op, p, "not a relative path with slashes").Advise("Name a file as the history shows it.")
 		}
 	}
-	return paths, nil
+	return slices.Sorted(slices.Values(paths)), nil
 }

@@ -17,8 +17,14 @@ const (
 	TooDeep    Kind = 'n' // a folder below maxDepth others
 )
 
+// Kinds of entries of an overlay's upper layer, which has only what differs from the folder below it.
+const (
+	Whiteout Kind = 'w' // hides what is there
+	Opaque   Kind = 'o' // a folder that hides all that is in the one there
+)
+
 // kinds are all of them.
-const kinds = "fdlsuxbn"
+const kinds = "fdlsuxbnwo"
 
 // Kept reports whether the content of such entries is kept.
 func (k Kind) Kept() bool { return k == File || k == Folder || k == Link }
@@ -30,7 +36,7 @@ type Entry struct {
 	Mode fs.FileMode // permissions, setuid, setgid and sticky, of files and folders
 
 	Size   int64 // of files and links
-	Mtime  int64 // of files, in nanoseconds since 1970, as is Ctime
+	Mtime  int64 // of files and links, in nanoseconds since 1970, as is Ctime
 	Ctime  int64
 	Inode  uint64
 	Target string // of links
@@ -38,6 +44,11 @@ type Entry struct {
 	// Content is the digest of a file's content, or of a list of chunks, or of a folder's tree. Files
 	// of the same size are equal if it is.
 	Content Digest
+}
+
+// Same reports whether two entries are equal themselves, apart from their times. What is in folders may differ.
+func (e Entry) Same(other Entry) bool {
+	return e.Kind == other.Kind && (e.Kind == 0 || what(e, other) == "")
 }
 
 // What says how a file has changed.
@@ -61,6 +72,6 @@ type Change struct {
 type Lines struct {
 	Added, Removed int
 	Binary         bool   // not UTF-8, or with NUL
-	TooLarge       bool   // larger than maxText; not compared
+	TooLarge       bool   // larger than MaxText; not compared
 	Diff           string // unified; empty if equal, binary or too large
 }

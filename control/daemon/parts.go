@@ -230,7 +230,7 @@ func (d *daemon) makeMounts(ctx context.Context) (err error) {
 	person, _ := os.UserHomeDir() // without one, nothing is mounted
 	d.api.Mounts, err = mounts.Open(ctx, mounts.Options{
 		Rules: mounts.Rules{Home: d.Home, Person: person, Never: func() []config.HostFolder { return d.api.Sandbox.Settings().Mounts.Never }},
-		DB:    d.db, Agents: d.api.Agents, Prompts: d.api.Prompts, Record: d.diary, Log: d.api.Log,
+		DB:    d.db, Agents: d.api.Agents, Prompts: d.api.Prompts, History: d.api.Checkpoints.History, Record: d.diary, Log: d.api.Log,
 	})
 	if err == nil {
 		d.closes(d.api.Mounts.Close)

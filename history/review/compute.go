@@ -3,349 +3,212 @@ package review
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
-	"path"
-	"slices"
-	"time"
 
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/diff"
 	"osaurus-sandbox/internal/fault"
 )
 
-const (
-	// clockMargin is how far the guest's clock may be from the host's.
-	clockMargin = 2 * time.Second
-	// maxHunkText bounds the text of all hunks of one review. The others are without.
-	maxHunkText = 16 << 20
-	// maxKept bounds the texts that one review holds in memory.
-	maxKept = 64 << 20
-)
+// maxHunkText bounds the text of all hunks of one review. The others are without.
+const maxHunkText = 16 << 20
 
-// scan is one look at the upper layer and the real folder.
-type scan struct {
-	*listing
-	review *Review
-	real   *realFolder
-	ignore *ignorer
-	marks  []mark
-}
-
-func (r *Review) scan(ctx context.Context) (*scan, error) {
-	list, err := r.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &scan{listing: list, review: r, real: newReal(r.Real), marks: newMarks()}
-	s.ignore = &ignorer{read: func(path string) string { return s.ignoreFile(ctx, path) }, rules: map[string][]rule{}, known: map[string]bool{}}
-	return s, s.expand()
-}
-
-// ignoreFile reads a .gitignore as the agent sees it. What cannot be read ignores nothing.
-func (s *scan) ignoreFile(ctx context.Context, path string) string {
-	var f io.ReadCloser
-	e, listed := s.entries[path]
-	seen, err := s.real.look(path)
-	switch {
-	case listed && e.Kind == File:
-		f, err = s.review.Upper.Open(ctx, path)
-	case listed || err != nil || seen.Kind != File:
-		return ""
-	default:
-		f, err = s.real.open(path, seen.info)
-	}
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
-	if err != nil || len(text) > maxIgnoreFile {
-		return ""
-	}
-	return string(text)
-}
-
-// folder reports whether an entry is a folder, or hides one.
-func (s *scan) folder(e Entry) bool {
-	if e.Kind == Whiteout {
-		seen, err := s.real.look(e.Path)
-		return err == nil && seen.Kind == Folder
-	}
-	return e.Kind == Folder || e.Kind == Opaque
+// change is a Change with what Accept and Reject need.
+type change struct {
+	Change
+	pair
+	joined bool // the texts of both sides
+	broken bool // could not be examined: never accepted or rejected
 }
 
 // Compute compares the upper layer with the real folder. What is equal there, or what the
 // agent has not touched since it was accepted or rejected, is no change.
 func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
-	s, err := r.scan(ctx)
+	l, err := r.look(ctx, q.Paths)
 	if err != nil {
 		return nil, err
 	}
-	list, out, err := s.changes(ctx, newPathSet(q.Paths), nil)
-	if err != nil {
-		return nil, err
+	if q.Hunks {
+		l.hunkText = maxHunkText
 	}
-	room := maxHunkText
+	list, err := l.changes()
 	for _, c := range list {
-		if q.Hunks {
-			for i, h := range c.hunks() {
-				if text := h.Text(); len(text) <= room {
-					room -= len(text)
-					c.Hunks[i].Text = text
-				}
-			}
-		}
-		out.Changes = append(out.Changes, c.Change)
+		l.rest.Changes = append(l.rest.Changes, c.Change)
 	}
-	return out, nil
+	return &l.rest, err
 }
 
-// changes examines what the paths cover, and the folders in ways. Without paths, it examines everything
-// that is not ignored.
-func (s *scan) changes(ctx context.Context, paths pathSet, ways map[string]bool) ([]*change, *Changes, error) {
+// changes examines what was asked for, and the folders on the way. Those in a .git come last.
+func (l *look) changes() ([]*change, error) {
 	var list, apart []*change
-	out := &Changes{Changes: []Change{}}
-	kept := 0 // bytes of texts
-	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
-		e := s.entries[name]
-		if err := ctx.Err(); err != nil {
-			return nil, nil, fault.Wrap("review changes", "", err)
+	gone := map[history.Digest]string{}
+	err := l.each(func(p pair) error {
+		if p.real.Kind == history.Excluded {
+			l.rest.Ignored++
+			return nil
 		}
-		ignored := s.ignore.ignored(name, s.folder(e)) && !inGit(name)
-		if ignored && !ways[name] && !s.named(paths, name) {
-			if e.Kind == File || e.Kind == Whiteout {
-				out.Ignored++
-				out.IgnoredBytes += e.Size
-			}
-			continue
+		if len(l.paths) > 0 && !l.ways[p.path] && len(l.covering(p.path)) == 0 {
+			return nil
 		}
-		if len(paths) > 0 && !ways[name] && len(paths.covering(name)) == 0 {
-			continue
+		c, err := l.examine(p)
+		if err != nil || c == nil {
+			return err
 		}
-		c, err := s.examine(ctx, e)
-		if err != nil { // it is being written, or may not be read
-			c = &change{Change: Change{Path: name, Type: Modified, Conflict: err.Error()}, broken: true}
+		if c.Before.Kind == history.File && c.After.Kind != history.File && c.Before.Size > 0 {
+			gone[c.Before.Content] = c.Path
 		}
-		if c == nil {
-			continue
-		}
-		c.Git, c.Ignored = inGit(name), ignored
-		if size := len(c.real.text) + len(c.text); kept+size <= maxKept {
-			kept += size
-		} else {
-			c.real.text, c.text = nil, nil
-		}
-		if c.Git {
+		c.Ignored = l.ignore.ignored(p.path, p.upper.Kind == history.Folder || p.real.Kind == history.Folder)
+		if c.Git = inGit(p.path); c.Git {
 			apart = append(apart, c)
 		} else {
 			list = append(list, c)
 		}
-	}
-	list = append(list, apart...)
-	findRenames(list)
-	return list, out, nil
-}
-
-// named reports whether one of the paths names a path in a .git, or an ignored one: it covers the path and
-// is itself in a .git or ignored.
-func (s *scan) named(paths pathSet, name string) bool {
-	git := inGit(name)
-	return slices.ContainsFunc(paths.covering(name), func(p string) bool {
-		return git && inGit(p) || !git && s.ignore.ignored(p, p != name || s.folder(s.entries[p]))
-	})
-}
-
-// pathSet holds clean paths and their places in a list.
-type pathSet map[string]int
-
-func newPathSet(list []string) pathSet {
-	set := pathSet{}
-	for i, p := range list {
-		set[path.Clean(p)] = i
-	}
-	return set
-}
-
-// covering returns those that are a path or above it, the nearest first.
-func (s pathSet) covering(name string) []string {
-	var list []string
-	for at := name; len(s) > 0; at = parent(at) {
-		if _, ok := s[at]; ok {
-			list = append(list, at)
-		}
-		if at == "." {
-			break
-		}
-	}
-	return list
-}
-
-func findRenames(list []*change) {
-	gone := map[[32]byte]string{}
-	for _, c := range list {
-		if c.Before.Kind == File && c.After.Kind != File && c.Before.Size > 0 {
-			gone[c.Before.Digest] = c.Path
-		}
-	}
-	for _, c := range list {
-		if c.After.Kind == File && c.Before.Kind != File {
-			c.RenamedFrom = gone[c.After.Digest]
-		}
-	}
-}
-
-// change is a Change with what Accept needs. It writes the text, or the file of the upper layer if that
-// is not text.
-type change struct {
-	Change
-	real  sighting
-	upper Version
-	text  []byte
-	// broken changes could not be examined. They are never accepted or rejected.
-	broken bool
-}
-
-// hunks returns the difference of the texts, or nothing if a file is not text.
-func (c *change) hunks() []diff.Hunk {
-	if c.Before.Kind == File && c.real.text == nil || c.After.Kind == File && c.text == nil || c.Before.Digest == c.After.Digest {
 		return nil
+	})
+	list = append(list, apart...)
+	for _, c := range list {
+		if c.After.Kind == history.File && c.Before.Kind != history.File {
+			c.RenamedFrom = gone[c.After.Content]
+		}
 	}
-	return diff.Hunks(string(c.real.text), string(c.text))
+	return list, err
 }
 
 // examine compares one path. It returns nil if there is no change.
-func (s *scan) examine(ctx context.Context, e Entry) (*change, error) {
-	real, err := s.real.read(e.Path)
-	if err != nil {
-		return nil, err
+func (l *look) examine(p pair) (*change, error) {
+	c := &change{Change: Change{Path: p.path, Before: p.real, After: p.upper}, pair: p}
+	if p.upper.Same(p.real) {
+		return nil, nil
 	}
-	c := &change{real: real}
-	c.Path, c.Before = e.Path, real.Version
-	if c.upper, c.text, err = s.version(ctx, e); err != nil || c.upper == real.Version {
-		return nil, err
-	}
-	base, err := s.review.Bases.Base(ctx, e.Path)
+	base := p.base
 	switch {
-	case err == nil:
-		c.BaseKnown = true
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fault.Wrap("look up base", e.Path, err)
-	case real.info == nil, real.Kind == Folder, older(real.info, e.Born):
-		base = real.Version // the agent began with it
+	case p.upper.Kind == history.Unreadable, p.real.Kind == history.Unreadable, p.real.Kind == history.TooDeep:
+		c.Conflict, c.broken = "it cannot be read, or changed meanwhile", true
+	case p.known:
+	case p.real.Kind == 0, p.real.Kind == history.Folder, older(p.real, p.born):
+		base = p.real // the agent began with it
 	default:
 		c.Conflict = "it changed in the real folder too, and the version that the agent began with is not known"
 	}
-	c.After = c.upper
+	var err error
 	if c.Conflict == "" {
-		c.Conflict = s.settle(ctx, c, base)
+		if c.Conflict, err = l.settle(c, base); err != nil {
+			return nil, fault.Wrap("compare", p.path, err)
+		}
 	}
-	if c.After == real.Version {
+	if c.After.Same(p.real) {
 		return nil, nil
 	}
-	c.describe()
-	c.Runs = s.runs(c.Path, c.Before, c.After)
-	return c, nil
-}
-
-// version reads what an entry of the upper layer is.
-func (s *scan) version(ctx context.Context, e Entry) (v Version, text []byte, err error) {
-	switch e.Kind {
-	case Whiteout:
-	case Folder, Opaque:
-		v = Version{Kind: Folder, Mode: e.Mode}
-	case Symlink:
-		v = Version{Kind: Symlink, Target: e.Target}
-	case File:
-		v = Version{Kind: File, Mode: e.Mode, Size: e.Size}
-		f, err := s.review.Upper.Open(ctx, e.Path)
-		if err != nil {
-			return v, nil, err
-		}
-		defer f.Close()
-		v.Digest, text, err = digest(f, e.Size)
-		return v, text, err
-	default:
-		v.Kind = Other
-	}
-	return v, nil, nil
+	return c, l.describe(c)
 }
 
 // settle decides what becomes of a path that is different in the upper layer and the real folder. It
 // returns why that is a conflict, or "".
-func (s *scan) settle(ctx context.Context, c *change, base Version) (conflict string) {
-	merged, text := c.upper, c.text
+func (l *look) settle(c *change, base history.Entry) (conflict string, err error) {
+	upper, real, merged := c.upper, c.real, c.upper
 	switch {
-	case c.upper == base: // only somebody on the host has changed it
-		c.After = c.Before
-		return ""
-	case c.Before == base:
-		return ""
-	case c.upper.Kind == Nothing || c.Before.Kind == Nothing:
-		return "one side deleted what the other changed"
-	case c.upper.Kind != c.Before.Kind || base.Kind != c.upper.Kind || c.upper.Kind != File && c.upper.Kind != Folder:
-		return "both sides changed what it is"
-	case c.upper.Mode == base.Mode:
-		merged.Mode = c.Before.Mode
-	case c.Before.Mode != base.Mode && c.Before.Mode != c.upper.Mode:
-		return "both sides changed its mode"
+	case upper.Same(base): // only somebody on the host has changed it
+		c.After = real
+		return "", nil
+	case real.Same(base):
+		return "", nil
+	case upper.Kind == 0 || real.Kind == 0:
+		return "one side deleted what the other changed", nil
+	case upper.Kind != real.Kind || base.Kind != upper.Kind || upper.Kind != history.File && upper.Kind != history.Folder:
+		return "both sides changed what it is", nil
+	case upper.Mode == base.Mode:
+		merged.Mode = real.Mode
+	case real.Mode != base.Mode && real.Mode != upper.Mode:
+		return "both sides changed its mode", nil
 	}
 	switch {
-	case c.upper.Digest == base.Digest:
-		merged.Digest, merged.Size, text = c.Before.Digest, c.Before.Size, c.real.text
-	case c.Before.Digest != base.Digest && c.Before.Digest != c.upper.Digest:
-		old := s.baseText(ctx, c.Path, base)
-		if old == nil || c.text == nil || c.real.text == nil {
-			return "both sides changed it, and it cannot be merged as text"
+	case upper.Kind == history.Folder:
+	case upper.Content == base.Content:
+		merged.Content, merged.Size = real.Content, real.Size
+	case real.Content != base.Content && real.Content != upper.Content:
+		c.base = base
+		text, plain, clean, err := l.join(c)
+		if err != nil || !plain {
+			return "both sides changed it, and it cannot be merged as text", err
 		}
-		joined, clean := diff.Merge(string(old), string(c.real.text), string(c.text))
 		if !clean {
-			return "both sides changed the same part of it"
+			return "both sides changed the same part of it", nil
 		}
-		text = []byte(joined)
-		merged.Digest, merged.Size = sha256.Sum256(text), int64(len(text))
+		merged.Content, merged.Size, c.joined = sha256.Sum256([]byte(text)), int64(len(text)), true
 	}
-	c.After, c.text, c.Merged = merged, text, merged != c.upper
-	return ""
+	c.After, c.Merged = merged, !merged.Same(upper)
+	return "", nil
 }
 
-// baseText returns nil if the base cannot be read, or changed while it was remembered.
-func (s *scan) baseText(ctx context.Context, path string, base Version) []byte {
-	f, err := s.review.Bases.Open(ctx, path)
-	if err != nil {
-		return nil
+// join merges the texts of both sides. Plain is false if one is no text.
+func (l *look) join(c *change) (text string, plain, clean bool, err error) {
+	var texts [3]string
+	for i, e := range []history.Entry{c.base, c.real, c.upper} {
+		if texts[i], plain, err = l.History.Text(l.ctx, e); err != nil || !plain {
+			return "", false, false, err
+		}
 	}
-	defer f.Close()
-	sum, text, err := digest(f, base.Size)
-	if err != nil || sum != base.Digest {
-		return nil
+	text, clean = diff.Merge(texts[0], texts[1], texts[2])
+	return text, true, clean, nil
+}
+
+// texts returns the real text and the one that Accept writes. Plain is false if one of them is no text.
+func (l *look) texts(c *change) (before, after string, plain bool, err error) {
+	if before, plain, err = l.History.Text(l.ctx, c.Before); err != nil || !plain {
+		return "", "", false, err
 	}
-	return text
+	if c.joined {
+		after, _, _, err = l.join(c)
+	} else {
+		after, plain, err = l.History.Text(l.ctx, c.After)
+	}
+	return before, after, plain, err
+}
+
+// content names the content of a file. That of a folder is none of its own.
+func content(e history.Entry) history.Digest {
+	if e.Kind == history.Folder {
+		return history.Digest{}
+	}
+	return e.Content
 }
 
 // describe fills in what follows from the versions.
-func (c *change) describe() {
+func (l *look) describe(c *change) error {
 	switch before, after := c.Before, c.After; {
-	case before.Kind == Nothing:
+	case before.Kind == 0:
 		c.Type = Added
-	case after.Kind == Nothing:
+	case after.Kind == 0:
 		c.Type = Deleted
 	case before.Kind != after.Kind:
 		c.Type = KindChanged
-	case before.Digest == after.Digest && before.Target == after.Target:
+	case content(before) == content(after) && before.Target == after.Target:
 		c.Type = ModeChanged
 	default:
 		c.Type = Modified
 	}
-	c.Binary = c.Before.Kind == File && c.real.text == nil || c.After.Kind == File && c.text == nil
-	for i, h := range c.hunks() {
-		added, removed := h.Size()
-		c.Hunks = append(c.Hunks, Hunk{Number: i + 1})
-		c.LinesAdded, c.LinesGone = c.LinesAdded+added, c.LinesGone+removed
+	c.Runs = l.runs(c.Path, c.Before, c.After)
+	print := func(e history.Entry) string {
+		return fmt.Sprintf("%c %o %d %s %q", max(e.Kind, '-'), e.Mode, e.Size, content(e), e.Target)
 	}
-	agent := sha256.Sum256(fmt.Appendf(nil, "%q %v", c.Path, c.upper))
-	host := sha256.Sum256(fmt.Appendf(nil, "%v %v", c.Before, c.After))
+	agent := sha256.Sum256(fmt.Appendf(nil, "%q %s", c.Path, print(c.upper)))
+	host := sha256.Sum256(fmt.Appendf(nil, "%s %s", print(c.Before), print(c.After)))
 	c.ID = fmt.Sprintf("%x.%x", agent[:16], host[:8])
+	before, after, plain, err := l.texts(c)
+	if c.Binary = !plain; err != nil || !plain || content(c.Before) == content(c.After) {
+		return err
+	}
+	for i, h := range diff.Hunks(before, after) {
+		added, removed := h.Size()
+		c.LinesAdded, c.LinesGone = c.LinesAdded+added, c.LinesGone+removed
+		hunk := Hunk{Number: i + 1}
+		if l.hunkText > 0 {
+			if text := h.Text(); len(text) <= l.hunkText {
+				l.hunkText -= len(text)
+				hunk.Text = text
+			}
+		}
+		c.Hunks = append(c.Hunks, hunk)
+	}
+	return nil
 }

@@ -125,7 +125,7 @@ func TestCaseOnlyRenames(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(name string, kind Kind, data string) {
-		w.entries[name] = &node{Entry: Entry{Path: name, Kind: kind, Mode: map[Kind]os.FileMode{File: 0o644, Folder: 0o755}[kind]}, data: []byte(data), born: 100}
+		w.entries[name] = &node{Listed: Listed{Path: name, Entry: entry(kind, map[Kind]os.FileMode{File: 0o644, Folder: 0o755}[kind], "")}, data: []byte(data), born: 100}
 	}
 	put("README", Whiteout, "")
 	put("readme", File, "read\n")

@@ -24,6 +24,11 @@ type ignorer struct {
 	known map[string]bool          // folders, whether they are ignored
 }
 
+func newIgnorer(read func(path string) string) *ignorer {
+	return &ignorer{read: read, rules: map[string][]rule{}, known: map[string]bool{}}
+}
+
+// ignored reports whether a path or a folder above it is ignored. A .git is not, to be shown.
 func (g *ignorer) ignored(name string, folder bool) bool {
 	if name == "." {
 		return false
@@ -31,7 +36,7 @@ func (g *ignorer) ignored(name string, folder bool) bool {
 	if out, ok := g.known[name]; ok && folder {
 		return out
 	}
-	out := g.ignored(parent(name), true) || g.matched(name, folder)
+	out := g.ignored(parent(name), true) || !inGit(name) && g.matched(name, folder)
 	if folder {
 		g.known[name] = out
 	}

@@ -70,7 +70,7 @@ func TestIgnoredAsGit(t *testing.T) {
 				files[at] = text.String()
 			}
 		}
-		g := &ignorer{read: func(path string) string { return files[path] }, rules: map[string][]rule{}, known: map[string]bool{}}
+		g := newIgnorer(func(path string) string { return files[path] })
 		want := gitIgnored(t, dir, paths)
 		for _, path := range paths {
 			info, err := os.Stat(filepath.Join(dir, path))
@@ -96,7 +96,7 @@ func FuzzIgnore(f *testing.F) {
 		if path = strings.Trim(filepath.Clean("/"+path), "/"); path == "" {
 			return
 		}
-		g := &ignorer{read: func(string) string { return text }, rules: map[string][]rule{}, known: map[string]bool{}}
+		g := newIgnorer(func(string) string { return text })
 		if !g.ignored(parent(path), true) {
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"osaurus-sandbox/history"
 )
 
 // hostRuns lists what programs on the host run when a person works in the folder. The
@@ -34,21 +36,22 @@ func newMarks() []mark {
 	var marks []mark
 	for _, list := range hostRuns {
 		rules := parseIgnore(strings.ReplaceAll(list.patterns, " ", "\n"))
-		none := func(string) string { return "" }
-		marks = append(marks, mark{list.by, &ignorer{read: none, rules: map[string][]rule{".": rules}, known: map[string]bool{}}})
+		none := newIgnorer(func(string) string { return "" })
+		none.rules["."] = rules
+		marks = append(marks, mark{list.by, none})
 	}
 	return marks
 }
 
 // runs says what may run a changed path on the host, or "".
-func (s *scan) runs(name string, before, after Version) string {
-	for _, m := range s.marks {
-		if m.ignored(strings.ToLower(name), after.Kind == Folder) {
+func (l *look) runs(name string, before, after history.Entry) string {
+	for _, m := range l.marks {
+		if m.ignored(strings.ToLower(name), after.Kind == history.Folder) {
 			return m.by
 		}
 	}
 	const exec fs.FileMode = 0o111
-	if after.Kind == File && after.Mode&exec != 0 && (before.Kind != File || before.Mode&exec == 0) {
+	if after.Kind == history.File && after.Mode&exec != 0 && (before.Kind != history.File || before.Mode&exec == 0) {
 		return "it can be run as a program"
 	}
 	return ""

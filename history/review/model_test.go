@@ -31,6 +31,15 @@ func retyped(r *rand.Rand, text string) string {
 	return strings.Join(lines, "")
 }
 
+// agree notes what both sides have in common when they are looked at.
+func (m *model) agree() {
+	for name, text := range m.agent {
+		if text == m.real[name] {
+			m.base[name], m.known[name] = text, true
+		}
+	}
+}
+
 func (m *model) agentEdits(w *world, r *rand.Rand, name string) {
 	old := m.real[name]
 	if m.touched(name) {
@@ -51,6 +60,7 @@ func (m *model) agentEdits(w *world, r *rand.Rand, name string) {
 	} else {
 		w.agent(name, text, 0o644)
 	}
+	m.agree()
 }
 
 func (m *model) hostEdits(w *world, r *rand.Rand, name string) {
@@ -91,6 +101,7 @@ func (m *model) result(name string) (text string, changed, merged, conflict bool
 }
 
 func (m *model) accept(name string) (merged, conflict bool) {
+	m.agree()
 	text, changed, merged, conflict := m.result(name)
 	if changed {
 		m.real[name] = text
@@ -100,6 +111,7 @@ func (m *model) accept(name string) (merged, conflict bool) {
 }
 
 func (m *model) reject(name string) {
+	m.agree()
 	if _, changed, _, conflict := m.result(name); changed || conflict {
 		if m.real[name] == "" {
 			delete(m.agent, name)
@@ -117,6 +129,7 @@ func (m *model) part(w *world, r *rand.Rand, name string) bool {
 	if !changed || len(hunks) < 2 || m.real[name] == "" || text == "" {
 		return false
 	}
+	m.agree()
 	one := r.IntN(len(hunks))
 	pick := Pick{Path: name, Hunks: []int{one + 1}}
 	if r.IntN(2) == 0 {

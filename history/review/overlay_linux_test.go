@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/smalldisk"
 )
 
@@ -27,8 +28,8 @@ type overlay struct{ upper, merged string }
 func (o overlay) at(name string) string { return filepath.Join(o.merged, name) }
 
 // List reads the upper layer as the guest does.
-func (o overlay) List(context.Context) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (o overlay) List(context.Context) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
 		_ = filepath.WalkDir(o.upper, func(at string, d fs.DirEntry, err error) error {
 			name, _ := filepath.Rel(o.upper, at)
 			if err != nil || name == "." {
@@ -38,7 +39,9 @@ func (o overlay) List(context.Context) iter.Seq2[Entry, error] {
 			if err != nil {
 				return err
 			}
-			e := Entry{Path: name, Kind: Other, Mode: info.Mode().Perm(), Size: info.Size(), Modified: info.ModTime(), Born: time.Now().Add(time.Hour)}
+			st := info.Sys().(*syscall.Stat_t)
+			e := Listed{Path: name, Entry: history.Entry{Kind: Other, Mode: info.Mode().Perm(), Size: info.Size(), Inode: st.Ino}, Born: time.Now().Add(time.Hour)}
+			e.Mtime, e.Ctime = info.ModTime().UnixNano(), time.Unix(st.Ctim.Unix()).UnixNano()
 			switch mode := info.Mode(); {
 			case mode.IsRegular():
 				e.Kind = File

@@ -1,9 +1,10 @@
 // Package review shows what an agent changed in a mounted folder, and brings what a
 // person accepts into the real folder.
 //
-// The agent's changes lie in the upper layer of an overlay. A change is never written
-// through a link, and never over a file that has changed since it was reviewed: such
-// files are merged with the version that the agent began with, or are conflicts.
+// The agent's changes lie in the upper layer of an overlay. A review works on three trees of a
+// history: the upper layer, what the real folder has at the same paths, and what both had when the
+// agent's changes began. A change is never written over a file that has changed since it was
+// reviewed: such files are merged with the version that the agent began with, or are conflicts.
 package review
 
 import (
@@ -12,41 +13,23 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"sync"
 	"time"
+
+	"osaurus-sandbox/history"
 )
 
-// Kind is what an entry of a folder is. Nothing stands for no entry.
-type Kind string
-
-// The kinds of entries. A Whiteout hides an entry of the real folder, and an Opaque
-// folder hides all that the real folder has in the folder of that name.
-const (
-	Nothing  Kind = ""
-	File     Kind = "file"
-	Folder   Kind = "folder"
-	Symlink  Kind = "symlink"
-	Other    Kind = "other" // a device, socket or pipe
-	Whiteout Kind = "whiteout"
-	Opaque   Kind = "opaque"
-)
-
-// Entry is one entry of the upper layer. Path is relative to the mounted folder, with
-// slashes. Born is when the entry was made there, by the guest's clock, or zero.
-type Entry struct {
-	Path     string
-	Kind     Kind
-	Mode     fs.FileMode // permission bits
-	Size     int64
-	Modified time.Time
-	Born     time.Time
-	Target   string // of a symlink
+// Listed is an entry of the upper layer: a File, Folder, Link, Special, Whiteout or Opaque folder. Its path is
+// relative to the mounted folder, with slashes. Born is when the entry was made there, by the guest's clock, or zero.
+type Listed struct {
+	Path string
+	history.Entry
+	Born time.Time
 }
 
 // Upper reads the upper layer of a mounted folder. What it says is not trusted.
 type Upper interface {
-	// List yields the entries in any order. Folders that were only passed through may be missing.
-	List(ctx context.Context) iter.Seq2[Entry, error]
+	// List yields the entries in any order.
+	List(ctx context.Context) iter.Seq2[Listed, error]
 	// Open reads a file.
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 }
@@ -64,37 +47,14 @@ type View interface {
 	Remove(ctx context.Context, path string) error
 }
 
-// Version is what a path is at one moment. Its digest is that of a file's content (SHA-256).
-type Version struct {
-	Kind   Kind        `json:"kind,omitempty"`
-	Mode   fs.FileMode `json:"mode,omitempty"` // permission bits of a file or folder
-	Size   int64       `json:"size,omitempty"`
-	Digest [32]byte    `json:"-"`
-	Target string      `json:"target,omitempty"`
-}
-
-// Bases remembers for each path the version that the agent's changes began with.
-type Bases interface {
-	// Base returns a version, or an error that is fs.ErrNotExist if there is none.
-	Base(ctx context.Context, path string) (Version, error)
-	// Open reads the content of a remembered file.
-	Open(ctx context.Context, path string) (io.ReadCloser, error)
-	// Remember replaces the version of a path. Content is that of a file, else nil.
-	Remember(ctx context.Context, path string, v Version, content io.Reader) error
-}
-
-// Review compares the upper layer of one mounted folder with the real folder. View may
-// be nil where nothing is rejected. Only one Review may use a Journal. After a killed daemon
-// call Resume before anything else.
+// Review compares the upper layer of one mounted folder with the real folder. View may be nil where nothing is
+// rejected. Its methods must not be called concurrently.
 type Review struct {
+	History *history.History // without limits, other than that of all bytes
+	Key     string           // begins the keys of its trees
 	Real    *os.Root
 	Upper   Upper
 	View    View
-	Bases   Bases
-	Journal string // path of the file that Accept keeps while it writes
-
-	mu      sync.Mutex         // held by what writes
-	reached func(point string) // for tests: Accept is at a point where it may be killed
 }
 
 // Type is what happened to a path.
@@ -111,37 +71,36 @@ const (
 
 // Change is the difference between the real folder and what Accept would make of a path.
 type Change struct {
-	Path string `json:"path"`
+	Path string
 	// ID stands for all that was reviewed. If the agent or somebody on the host changes
 	// the path, it has another one.
-	ID          string  `json:"id"`
-	Type        Type    `json:"type"`
-	Before      Version `json:"before"`                 // the real one
-	After       Version `json:"after"`                  // what Accept writes
-	RenamedFrom string  `json:"renamed_from,omitempty"` // a deleted file with the content of this new one
-	Binary      bool    `json:"binary,omitempty"`       // has no hunks: not text, or too long
-	LinesAdded  int     `json:"lines_added,omitempty"`
-	LinesGone   int     `json:"lines_gone,omitempty"`
-	Hunks       []Hunk  `json:"hunks,omitempty"`
-	Merged      bool    `json:"merged,omitempty"`   // After has changes of both sides
-	Conflict    string  `json:"conflict,omitempty"` // why it is not accepted without AcceptConflicts
-	BaseKnown   bool    `json:"base_known,omitempty"`
-	Runs        string  `json:"runs,omitempty"`    // what may run it on the host
-	Git         bool    `json:"git,omitempty"`     // in a .git: never accepted without being named
-	Ignored     bool    `json:"ignored,omitempty"` // by .gitignore: never accepted without being named
+	ID          string
+	Type        Type
+	Before      history.Entry // the real one
+	After       history.Entry // what Accept writes
+	RenamedFrom string        // a deleted file with the content of this new one
+	Binary      bool          // has no hunks: not text, or too long
+	LinesAdded  int
+	LinesGone   int
+	Hunks       []Hunk
+	Merged      bool   // After has changes of both sides
+	Conflict    string // why it is not accepted without AcceptConflicts
+	Runs        string // what may run it on the host
+	Git         bool   // in a .git: never accepted without being named
+	Ignored     bool   // by .gitignore: never accepted without being named
 }
 
 // Hunk is a part of the change of a text file.
 type Hunk struct {
-	Number int    `json:"number"` // from 1
-	Text   string `json:"text"`   // of a unified diff, or "" if not asked for or too much was
+	Number int    // from 1
+	Text   string // of a unified diff, or "" if not asked for or too much was
 }
 
 // Changes is what a review shows.
 type Changes struct {
-	Changes      []Change `json:"changes"`       // by path; those in a .git come last
-	Ignored      int      `json:"ignored"`       // files that .gitignore names, without those asked for by path
-	IgnoredBytes int64    `json:"ignored_bytes"` // in them
+	Changes      []Change // by path; those in a .git come last
+	Ignored      int      // files that .gitignore names, without those asked for by path
+	IgnoredBytes int64    // in them
 }
 
 // Query says what to compute. Without paths it is everything that is not ignored.
@@ -153,9 +112,9 @@ type Query struct {
 // Pick selects a path and what is below it, or some hunks of one file. What is in a
 // .git or ignored is selected only by a path that is so too.
 type Pick struct {
-	Path  string `json:"path"`
-	ID    string `json:"id,omitempty"` // refuse another version than the reviewed one
-	Hunks []int  `json:"hunks,omitempty"`
+	Path  string
+	ID    string // refuse another version than the reviewed one
+	Hunks []int
 }
 
 // Selection is what a person accepts or rejects. No picks select everything that is
@@ -168,13 +127,10 @@ type Selection struct {
 
 // Outcome says what became of one change.
 type Outcome struct {
-	Path   string `json:"path"`
-	Merged bool   `json:"merged,omitempty"`
-	Reason string `json:"reason,omitempty"` // why it was left
+	Path   string
+	Merged bool
+	Reason string // why it was left
 }
 
 // Report lists what was done, and what was left and why.
-type Report struct {
-	Done []Outcome `json:"done"`
-	Left []Outcome `json:"left"`
-}
+type Report struct{ Done, Left []Outcome }

@@ -3,7 +3,6 @@ package review
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/history"
 )
 
 // TestMain keeps the folders of tests in memory where it can: on a disk, syncing takes most of the time.
@@ -27,20 +28,37 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Short names of kinds.
+const (
+	Nothing  Kind = 0
+	File          = history.File
+	Folder        = history.Folder
+	Symlink       = history.Link
+	Other         = history.Special
+	Whiteout      = history.Whiteout
+	Opaque        = history.Opaque
+)
+
+type Kind = history.Kind
+
+// entry is an entry without a path.
+func entry(kind Kind, mode fs.FileMode, target string) history.Entry {
+	return history.Entry{Kind: kind, Mode: mode, Target: target}
+}
+
 // world is a real folder, and a room whose overlay over it is made in memory.
 type world struct {
 	*Review
 	t       *testing.T
 	dir     string
 	entries map[string]*node // the upper layer
-	bases   map[string]Version
-	content map[string][]byte // of bases
 	tick    int
-	touched map[string]int // when the host changed a path
+	touched map[string]int    // when the host changed a path
+	reached func(path string) // Accept is about to change a path
 }
 
 type node struct {
-	Entry
+	Listed
 	data []byte
 	born int
 }
@@ -58,9 +76,23 @@ func worldIn(t *testing.T, dir string) *world {
 	root, err := os.OpenRoot(real)
 	must(t, err)
 	t.Cleanup(func() { root.Close() })
-	w := &world{t: t, dir: real, entries: map[string]*node{}, bases: map[string]Version{}, content: map[string][]byte{}, touched: map[string]int{}}
-	w.Review = &Review{Real: root, Upper: upper{w}, View: w, Bases: bases{w}, Journal: filepath.Join(dir, "journal")}
+	w := &world{t: t, dir: real, entries: map[string]*node{}, touched: map[string]int{}}
+	kept, err := history.Open(filepath.Join(dir, "history"), history.Options{Step: func(path string) {
+		if w.reached != nil {
+			w.reached(path)
+		}
+	}})
+	must(t, err)
+	w.Review = &Review{History: kept, Key: "mount", Real: root, Upper: upper{w}, View: w}
 	return w
+}
+
+// anyHistory opens a history in a folder of its own.
+func anyHistory(t *testing.T) *history.History {
+	t.Helper()
+	kept, err := history.Open(t.TempDir(), history.Options{})
+	must(t, err)
+	return kept
 }
 
 func must(t testing.TB, err error) {
@@ -89,10 +121,10 @@ func (w *world) hostRemove(name string) {
 
 type upper struct{ w *world }
 
-func (u upper) List(context.Context) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (u upper) List(context.Context) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
 		for _, n := range u.w.entries {
-			e := n.Entry
+			e := n.Listed
 			e.Size = int64(len(n.data))
 			e.Born = time.Now().Add(time.Hour) // younger than the real file
 			if u.w.changedSince(e.Path, n.born) {
@@ -121,34 +153,6 @@ func (u upper) Open(_ context.Context, name string) (io.ReadCloser, error) {
 		return nil, fs.ErrNotExist
 	}
 	return io.NopCloser(bytes.NewReader(n.data)), nil
-}
-
-// bases fill the world's maps.
-type bases struct{ w *world }
-
-func (b bases) Base(_ context.Context, name string) (Version, error) {
-	v, ok := b.w.bases[name]
-	if !ok {
-		return v, fs.ErrNotExist
-	}
-	return v, nil
-}
-
-func (b bases) Open(_ context.Context, name string) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(b.w.content[name])), nil
-}
-
-func (b bases) Remember(_ context.Context, name string, v Version, content io.Reader) error {
-	b.w.bases[name] = v
-	if content == nil {
-		return nil
-	}
-	data, err := io.ReadAll(content)
-	if sum := sha256.Sum256(data); err == nil && (sum != v.Digest || int64(len(data)) != v.Size) {
-		b.w.t.Errorf("the base of %q is not what its version says", name)
-	}
-	b.w.content[name] = data
-	return err
 }
 
 // covered reports whether a folder above a path hides what the real folder has.
@@ -199,14 +203,14 @@ func (w *world) kind(name string) Kind {
 }
 
 // set puts an entry into the upper layer, with the folders above it.
-func (w *world) set(e Entry, data []byte) error {
+func (w *world) set(e Listed, data []byte) error {
 	if w.kind(parent(e.Path)) != Folder {
 		return fmt.Errorf("%s: no folder: %w", e.Path, fs.ErrNotExist)
 	}
 	for at := parent(e.Path); at != "."; at = parent(at) {
 		if w.entries[at] == nil {
 			info, _ := w.lower(at)
-			w.entries[at] = &node{Entry: Entry{Path: at, Kind: Folder, Mode: info.Mode().Perm()}, born: w.tick}
+			w.entries[at] = &node{Listed: Listed{Path: at, Entry: entry(Folder, info.Mode().Perm(), "")}, born: w.tick}
 		}
 	}
 	w.tick++
@@ -214,7 +218,8 @@ func (w *world) set(e Entry, data []byte) error {
 	if old := w.entries[e.Path]; old != nil && old.Kind == e.Kind {
 		born = old.born
 	}
-	w.entries[e.Path] = &node{Entry: e, data: data, born: born}
+	e.Mtime = time.Now().UnixNano()
+	w.entries[e.Path] = &node{Listed: e, data: data, born: born}
 	return nil
 }
 
@@ -223,14 +228,14 @@ func (w *world) WriteFile(_ context.Context, name string, mode fs.FileMode, cont
 		return errors.New("it is a folder")
 	}
 	data, err := io.ReadAll(content)
-	return errors.Join(err, w.set(Entry{Path: name, Kind: File, Mode: mode}, data))
+	return errors.Join(err, w.set(Listed{Path: name, Entry: entry(File, mode, "")}, data))
 }
 
 func (w *world) Symlink(_ context.Context, target, name string) error {
 	if w.kind(name) == Folder {
 		return errors.New("it is a folder")
 	}
-	return w.set(Entry{Path: name, Kind: Symlink, Mode: 0o777, Target: target}, nil)
+	return w.set(Listed{Path: name, Entry: entry(Symlink, 0o777, target)}, nil)
 }
 
 func (w *world) Mkdir(_ context.Context, name string, mode fs.FileMode) error {
@@ -241,7 +246,7 @@ func (w *world) Mkdir(_ context.Context, name string, mode fs.FileMode) error {
 	if _, shown := w.lower(name); shown {
 		kind = Opaque
 	}
-	return w.set(Entry{Path: name, Kind: kind, Mode: mode}, nil)
+	return w.set(Listed{Path: name, Entry: entry(kind, mode, "")}, nil)
 }
 
 func (w *world) Chmod(_ context.Context, name string, mode fs.FileMode) error {
@@ -254,10 +259,10 @@ func (w *world) Chmod(_ context.Context, name string, mode fs.FileMode) error {
 		return fs.ErrNotExist
 	}
 	if info.IsDir() {
-		return w.set(Entry{Path: name, Kind: Folder, Mode: mode}, nil)
+		return w.set(Listed{Path: name, Entry: entry(Folder, mode, "")}, nil)
 	}
 	data, err := os.ReadFile(filepath.Join(w.dir, name))
-	return errors.Join(err, w.set(Entry{Path: name, Kind: File, Mode: mode}, data))
+	return errors.Join(err, w.set(Listed{Path: name, Entry: entry(File, mode, "")}, data))
 }
 
 // children lists what the agent sees in a folder.
@@ -290,7 +295,7 @@ func (w *world) Remove(_ context.Context, name string) error {
 		}
 	}
 	if _, shown := w.lower(name); shown {
-		return w.set(Entry{Path: name, Kind: Whiteout}, nil)
+		return w.set(Listed{Path: name, Entry: entry(Whiteout, 0, "")}, nil)
 	}
 	delete(w.entries, name)
 	return nil
@@ -300,7 +305,13 @@ func (w *world) Remove(_ context.Context, name string) error {
 func (w *world) agent(name, data string, mode fs.FileMode) {
 	w.t.Helper()
 	must(w.t, w.WriteFile(nil, name, mode, strings.NewReader(data))) //nolint:staticcheck // not used
-	must(w.t, w.RecordBases(w.t.Context()))
+	w.record()
+}
+
+func (w *world) record() {
+	w.t.Helper()
+	_, err := w.Record(w.t.Context())
+	must(w.t, err)
 }
 
 func (w *world) agentRemove(name string) {
@@ -311,7 +322,7 @@ func (w *world) agentRemove(name string) {
 		}
 	}
 	must(w.t, w.Remove(w.t.Context(), name))
-	must(w.t, w.RecordBases(w.t.Context()))
+	w.record()
 }
 
 func (w *world) agentFolder(name string) {
@@ -324,7 +335,7 @@ func show(kind Kind, mode fs.FileMode, data string) string {
 	if kind == Symlink {
 		mode = 0
 	}
-	return fmt.Sprintf("%s %o %s", kind, mode, data)
+	return fmt.Sprintf("%c %o %s", kind, mode, data)
 }
 
 // seen lists what the agent sees.

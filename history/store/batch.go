@@ -86,6 +86,17 @@ func (b *Batch) hasLocked(d Digest, size int64) bool {
 	return b.s.has(d, size)
 }
 
+// Pin keeps a content of PutFile that is in the store.
+func (b *Batch) Pin(content Digest, size int64) error {
+	chunks, err := b.s.Chunks(content, size)
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	for _, d := range append(chunks, content) {
+		b.hasLocked(d, size)
+	}
+	return err
+}
+
 // keep makes an object of a temporary file, unless there is one.
 func (b *Batch) keep(tmp string, d Digest, size int64) error {
 	s := b.s
@@ -117,9 +128,9 @@ func failed(err error) error { return fault.Wrap("write history", "", err) }
 // zeroChunk is the digest of a chunk of zeros, which is not stored.
 var zeroChunk = sync.OnceValue(func() Digest { return sha256.Sum256(make([]byte, ChunkSize)) })
 
-// PutFile puts the first size bytes of a file, or fewer if it has fewer, and returns their digest and their
-// number. The content of more than a chunk has the digest of a list of chunks.
-func (b *Batch) PutFile(ctx context.Context, f *os.File, size int64) (Digest, int64, error) {
+// PutFile puts the first size bytes of a file or stream, or fewer if it has fewer, and returns their digest and
+// their number. The content of more than a chunk has the digest of a list of chunks.
+func (b *Batch) PutFile(ctx context.Context, f io.Reader, size int64) (Digest, int64, error) {
 	if size <= inMemory {
 		data, err := io.ReadAll(io.LimitReader(f, size))
 		if err != nil {
@@ -145,10 +156,11 @@ func (b *Batch) PutFile(ctx context.Context, f *os.File, size int64) (Digest, in
 	}
 }
 
-// putChunk puts up to n bytes of a file from off. A whole chunk of zeros that is not the first has the zero
-// Digest and no object.
-func (b *Batch) putChunk(ctx context.Context, f *os.File, off, n int64) (d Digest, done int64, err error) {
-	if n == ChunkSize {
+// putChunk puts up to n bytes from off, where a stream is. A whole chunk of zeros that is not the first has the
+// zero Digest and no object.
+func (b *Batch) putChunk(ctx context.Context, from io.Reader, off, n int64) (d Digest, done int64, err error) {
+	f, isFile := from.(*os.File)
+	if isFile && n == ChunkSize {
 		info, err := f.Stat()
 		if err != nil {
 			return d, 0, failed(err)
@@ -162,7 +174,11 @@ func (b *Batch) putChunk(ctx context.Context, f *os.File, off, n int64) (d Diges
 		return d, 0, failed(err)
 	}
 	defer tmp.Close()
-	err = clone.Range(ctx, tmp, 0, f, off, n, nil)
+	if isFile {
+		err = clone.Range(ctx, tmp, 0, f, off, n, nil)
+	} else if _, err = io.CopyN(tmp, from, n); err == io.EOF {
+		err = context.Cause(ctx)
+	}
 	if info, statErr := tmp.Stat(); err == nil && statErr == nil && info.Size() > n { // the file grew
 		err = tmp.Truncate(n)
 	}

@@ -71,6 +71,12 @@ func (s *Store) has(d Digest, size int64) bool {
 	return err == nil && info.Size() == size
 }
 
+// Has reports whether there is an object.
+func (s *Store) Has(d Digest) bool {
+	_, err := os.Lstat(s.object(d))
+	return err == nil
+}
+
 // Used returns the bytes of all objects.
 func (s *Store) Used() (int64, error) {
 	s.mu.Lock()

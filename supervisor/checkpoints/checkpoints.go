@@ -224,8 +224,11 @@ func (c *Checkpoints) resume(ctx context.Context) error {
 	keys, err := c.History.Pending()
 	for _, key := range keys {
 		id, ok := strings.CutPrefix(key, homeKeys)
+		if !ok { // see mounts.Open
+			continue
+		}
 		agent, missing := c.Agents.Get(id)
-		if !ok || missing != nil {
+		if missing != nil {
 			err = errors.Join(err, c.History.Forget(key))
 			continue
 		}

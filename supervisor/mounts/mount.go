@@ -77,6 +77,9 @@ func (m Mount) guestName() config.MountName {
 	return m.Name + "." + config.MountName(hex.EncodeToString(digest[:4]))
 }
 
+// historyKey begins the keys of its trees in the history.
+func (m Mount) historyKey() string { return "mount/" + string(m.Agent) + "/" + string(m.guestName()) }
+
 // expired reports whether the mount's time is over. It compares wall clocks: this computer may have slept.
 func (m Mount) expired(now time.Time) bool {
 	return !m.Until.IsZero() && !now.Round(0).Before(m.Until.Round(0))

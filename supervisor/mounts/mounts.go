@@ -6,12 +6,12 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
@@ -45,6 +45,7 @@ type Options struct {
 	DB      *store.DB
 	Agents  *agents.Agents
 	Prompts *prompts.Broker
+	History *history.History
 	Record  events.Recorder
 	Log     *slog.Logger
 	// Guest, if not nil, replaces how a guest is asked for mounts.
@@ -72,6 +73,7 @@ type Mounts struct {
 // before that of the agents.
 func Open(ctx context.Context, o Options) (*Mounts, error) {
 	m := &Mounts{Options: o, rows: rows{o.DB}, list: map[key]*entry{}}
+	m.History = m.History.With(history.Options{})
 	if m.Guest == nil {
 		m.Guest = guestOf
 	}
@@ -82,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Mounts, error) {
 	}
 	for _, mount := range list {
 		e := &entry{Mount: mount, of: m}
-		if err := e.resume(); err != nil {
+		if err := e.resume(ctx); err != nil {
 			m.Log.Warn("changes to a mounted folder may be accepted in part", "folder", mount.Folder, "error", err)
 		}
 		if mount.Keep && !mount.expired(time.Now()) {
@@ -245,7 +247,7 @@ func (m *Mounts) sweep() {
 			switch now := time.Now(); {
 			case !m.Agents.Has(e.Agent):
 				m.expire(e, "the agent was deleted")
-				_ = os.RemoveAll(m.Home.Mounts(e.Agent))
+				_ = e.newReview(nil).Forget()
 			case e.expired(now):
 				m.expire(e, "its time is over")
 			case !e.Until.IsZero():
@@ -345,11 +347,6 @@ func (m *Mounts) note(kind events.Kind, by machine.Cause, e *entry, more map[str
 	}
 	maps.Copy(fields, more)
 	m.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: fields})
-}
-
-// dir returns the folder with what belongs to the review of a mount.
-func (m *Mounts) dir(e *entry) string {
-	return m.Home.Mounts(e.Agent) + "/" + string(e.guestName())
 }
 
 // NameOf returns the name of a mount's agent.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -91,20 +90,19 @@ func (m *Mounts) on(ctx context.Context, ref, name string, do func(*session) err
 }
 
 func (e *entry) newReview(root *os.Root) *review.Review {
-	dir := e.of.dir(e)
-	return &review.Review{Real: root, Bases: bases{filepath.Join(dir, "bases")}, Journal: filepath.Join(dir, "journal")}
+	return &review.Review{History: e.of.History, Key: e.historyKey(), Real: root}
 }
 
 // resume finishes what a killed daemon had begun to accept.
-func (e *entry) resume() error {
-	if _, err := os.Stat(filepath.Join(e.of.dir(e), "journal")); err != nil {
-		return nil // nothing was
+func (e *entry) resume(ctx context.Context) error {
+	if pending, err := e.newReview(nil).Pending(); err != nil || !pending {
+		return err
 	}
 	root, err := e.open()
 	if err != nil {
 		return err
 	}
-	return e.newReview(root).Resume()
+	return e.newReview(root).Resume(ctx)
 }
 
 // Review returns what an agent has changed in a mount, and what a decision leaves of it.
@@ -116,12 +114,8 @@ func (m *Mounts) Review(ctx context.Context, ref, name string, q review.Query, d
 	return list, all, err
 }
 
-// compute returns the changes, and why a decision leaves some of them. Versions that changes began with are
-// recorded first, as long as they are known.
+// compute returns the changes, and why a decision leaves some of them.
 func (s *session) compute(ctx context.Context, q review.Query, d Decision) (list []Reviewed, all *review.Changes, err error) {
-	if err := s.review.RecordBases(ctx); err != nil {
-		s.of.Log.Warn("changes on both sides of a mount may be conflicts", "folder", s.Folder, "error", err)
-	}
 	if all, err = s.review.Compute(ctx, q); err != nil {
 		return nil, nil, err
 	}
@@ -252,7 +246,10 @@ func (m *Mounts) Touched(agent config.AgentID) {
 			defer e.touching.Store(false)
 			ctx, cancel := context.WithTimeout(m.life, touchLimit)
 			defer cancel()
-			err := m.on(ctx, string(e.Agent), string(e.Name), func(s *session) error { return s.review.RecordBases(ctx) })
+			err := m.on(ctx, string(e.Agent), string(e.Name), func(s *session) error {
+				_, err := s.review.Record(ctx)
+				return err
+			})
 			if err != nil && m.life.Err() == nil {
 				m.Log.Warn("changes on both sides of a mount may be conflicts", "folder", e.Folder, "error", err)
 			}
@@ -297,5 +294,5 @@ func (m *Mounts) forget(ctx context.Context, e *entry) error {
 	if g, ok := m.Guest(lease.Guest); ok {
 		err = g.ForgetMount(ctx, agent.User, e.guestName())
 	}
-	return cmp.Or(err, os.RemoveAll(m.dir(e)))
+	return cmp.Or(err, e.newReview(nil).Forget())
 }

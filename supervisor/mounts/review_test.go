@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
@@ -113,8 +114,8 @@ func TestUnmountWithChanges(t *testing.T) {
 	if _, err := r.Unmount(t.Context(), "alice", "app", true, "me"); err != nil || len(r.forgot) != 1 {
 		t.Error(err, r.forgot)
 	}
-	if _, err := os.Stat(r.dir.Mounts(r.alice.ID) + "/app"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
+	if heads, err := os.ReadDir(r.dir.History() + "/heads"); err != nil || len(heads) > 0 {
+		t.Errorf("its trees are still there: %v, %v", heads, err)
 	}
 	r.mount(r.alice, New{})
 	if err := r.home.Machine.Stop(t.Context(), "test"); err != nil {
@@ -140,52 +141,24 @@ func TestTouched(t *testing.T) {
 	c := changed("a.txt")
 	c.Made = mtime(t, r.app+"/a.txt").Add(timetest.Limit)
 	r.set(func() { r.changes = []guest.MountChange{c} })
-	b := bases{r.Mounts.dir(r.entries()[0]) + "/bases"}
-	if _, err := b.Base(t.Context(), "a.txt"); !errors.Is(err, fs.ErrNotExist) {
+	key := r.entries()[0].historyKey() + "/base"
+	base := func() (history.Entry, error) {
+		tree, _ := r.History.Head(key)
+		return r.History.Find(t.Context(), tree, "a.txt")
+	}
+	if _, err := base(); fault.KindOf(err) != fault.NotFound {
 		t.Fatal(err)
 	}
 	r.Touched(r.bob.ID)
 	r.Touched(r.alice.ID)
-	timetest.Eventually(t, "the version is known", func() bool { _, err := b.Base(t.Context(), "a.txt"); return err == nil })
+	timetest.Eventually(t, "the version is known", func() bool { _, err := base(); return err == nil })
 	r.write("a.txt", "somebody else\n")
-	f, err := b.Open(t.Context(), "a.txt")
+	e, err := base()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	var text bytes.Buffer
-	if _, err := text.ReadFrom(f); err != nil || text.String() != "before\n" {
-		t.Errorf("%q, %v", text.String(), err)
-	}
-}
-
-func TestBases(t *testing.T) {
-	b := bases{t.TempDir() + "/bases"}
-	for _, path := range []string{"a", "a/b", strings.Repeat("x", 4000), "\xff\n"} {
-		want := review.Version{Kind: review.File, Mode: 0o755, Size: 3, Digest: [32]byte{1, 2, 3}, Target: path}
-		for range 2 {
-			want.Size++
-			if err := b.Remember(t.Context(), path, want, strings.NewReader(path)); err != nil {
-				t.Fatal(err)
-			}
-			want.Target = strings.ToValidUTF8(want.Target, "\ufffd") // of no file
-			if got, err := b.Base(t.Context(), path); err != nil || got != want {
-				t.Errorf("%+v, %v, want %+v", got, err, want)
-			}
-		}
-		if err := b.Remember(t.Context(), path, review.Version{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := b.Base(t.Context(), path); err != nil || got != (review.Version{}) {
-			t.Errorf("nothing: %+v, %v", got, err)
-		}
-	}
-	// A daemon that was killed between the content and its description has remembered nothing.
-	if err := b.Remember(t.Context(), "a", review.Version{Kind: review.File}, errReader{}); err == nil {
-		t.Error("a content that cannot be read was remembered")
-	}
-	if _, err := b.Base(t.Context(), "a"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
+	if text, _, err := r.History.Text(t.Context(), e); err != nil || text != "before\n" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

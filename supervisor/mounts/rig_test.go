@@ -15,6 +15,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
@@ -68,9 +69,13 @@ func (r *rig) open() {
 	r.home = hosttest.OpenHome(r.t, r.dir, r.backend, agents.Options{Record: r, Made: func(ctx context.Context, l *machine.Lease, a agents.Agent) {
 		r.Attach(ctx, l, a)
 	}})
-	var err error
+	kept, err := history.Open(string(r.dir.History()), history.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	r.Mounts, err = Open(context.Background(), Options{
-		Rules: r.rules, DB: r.home.DB, Agents: r.home.Agents, Record: r, Log: r.home.Agents.Log,
+		History: kept,
+		Rules:   r.rules, DB: r.home.DB, Agents: r.home.Agents, Record: r, Log: r.home.Agents.Log,
 		Prompts: prompts.New(prompts.Options{Record: r}),
 		Guest:   func(machine.Guest) (Guest, bool) { return fakeGuest{r}, true },
 	})
@@ -251,11 +256,6 @@ func (r *rig) write(path, text string) {
 }
 
 var errBusy = fault.Newf(fault.Rejected, "unmount", "app", "in use by vi (7)")
-
-// errReader is a content that cannot be read.
-type errReader struct{}
-
-func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func mtime(t *testing.T, path string) time.Time {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -34,14 +35,17 @@ type upper struct {
 var _ review.Upper = upper{}
 
 // List implements review.Upper.
-func (u upper) List(ctx context.Context) iter.Seq2[review.Entry, error] {
-	kinds := map[guest.ChangeKind]review.Kind{
-		guest.ChangedFile: review.File, guest.ChangedFolder: review.Folder, guest.ChangedLink: review.Symlink,
-		guest.Removed: review.Whiteout, guest.Replaced: review.Opaque, guest.ChangedOther: review.Other,
+func (u upper) List(ctx context.Context) iter.Seq2[review.Listed, error] {
+	kinds := map[guest.ChangeKind]history.Kind{
+		guest.ChangedFile: history.File, guest.ChangedFolder: history.Folder, guest.ChangedLink: history.Link,
+		guest.Removed: history.Whiteout, guest.Replaced: history.Opaque, guest.ChangedOther: history.Special,
 	}
-	return func(yield func(review.Entry, error) bool) {
+	return func(yield func(review.Listed, error) bool) {
 		for c, err := range u.MountChanges(ctx, u.user, u.name) {
-			e := review.Entry{Path: c.Path, Kind: kinds[c.Kind], Mode: fs.FileMode(c.Mode) & fs.ModePerm, Size: int64(c.Size), Modified: c.Modified, Born: c.Made, Target: c.Target}
+			e := review.Listed{Path: c.Path, Born: c.Made, Entry: history.Entry{
+				Kind: kinds[c.Kind], Mode: fs.FileMode(c.Mode) & fs.ModePerm, Size: int64(c.Size), Target: c.Target,
+				Mtime: c.Modified.UnixNano(), Ctime: c.Changed.UnixNano(), Inode: c.Inode,
+			}}
 			if !yield(e, err) || err != nil {
 				return
 			}

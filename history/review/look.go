@@ -1,0 +1,373 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/fault"
+)
+
+// Limits of a listing, which comes from the guest. Beyond them the review is refused.
+const (
+	maxEntries  = 200_000        // a large node_modules has 100,000
+	maxNames    = 64 << 20       // bytes of all paths and targets: memory
+	maxPath     = 4096           // PATH_MAX of Linux
+	maxDepth    = 256            // each level is looked up for each path in it
+	maxFileSize = int64(1) << 50 // more than a data disk holds
+)
+
+// clockMargin is how far the guest's clock may be from the host's.
+const clockMargin = 2 * time.Second
+
+// look is one look at the upper layer and the real folder.
+type look struct {
+	*Review
+	ctx      context.Context
+	paths    map[string]int // that were asked for: their places in the list
+	ways     map[string]bool
+	listed   map[string]Listed
+	names    int // bytes of all paths and targets
+	ignore   *ignorer
+	marks    []mark
+	rest     Changes // what is ignored
+	hunkText int     // bytes that hunks may still have
+
+	upper, real, base history.Digest
+}
+
+func (r *Review) key(tree string) string { return r.Key + "/" + tree }
+
+// look takes the upper layer into the history, and what the real folder has at the same paths: all that is not
+// ignored, or is asked for. It also notes what the agent's changes began with.
+func (r *Review) look(ctx context.Context, paths []string) (*look, error) {
+	l := &look{Review: r, ctx: ctx, paths: map[string]int{}, ways: map[string]bool{}, listed: map[string]Listed{}, marks: newMarks()}
+	for i, p := range paths {
+		p = path.Clean(p)
+		l.paths[p] = i
+		for dir := parent(p); dir != "." && !l.ways[dir]; dir = parent(dir) {
+			l.ways[dir] = true
+		}
+	}
+	l.ignore = newIgnorer(l.ignoreFile)
+	for e, err := range r.Upper.List(ctx) {
+		if err == nil {
+			err = l.add(e)
+		}
+		if err != nil {
+			return nil, fault.Wrap("list changes", "", err)
+		}
+	}
+	if err := l.take(); err != nil {
+		return nil, fault.Wrap("read changes", "", err).Advise("If there is no room for them: osaurus-sandbox config set history.maxMB=…")
+	}
+	return l, l.record()
+}
+
+// Record takes the upper layer into the history and returns its tree, without what is ignored. It reads only what
+// changed since the last time. It also notes what the agent's changes began with: call it after each tool call,
+// since a real file that is edited later is no longer known to be older.
+func (r *Review) Record(ctx context.Context) (history.Digest, error) {
+	l, err := r.look(ctx, nil)
+	if err != nil {
+		return history.Digest{}, err
+	}
+	return l.upper, nil
+}
+
+// Pending reports whether an Accept was killed.
+func (r *Review) Pending() (bool, error) {
+	keys, err := r.History.Pending()
+	return slices.Contains(keys, r.key("real")), err
+}
+
+// Resume finishes an Accept that was killed. It does not need the guest.
+func (r *Review) Resume(ctx context.Context) error {
+	_, err := r.History.Resume(ctx, r.key("real"), r.Real, nil)
+	return err
+}
+
+// Forget removes all trees of the review.
+func (r *Review) Forget() (err error) {
+	for _, tree := range []string{"upper", "real", "base", "accepted"} {
+		err = errors.Join(err, r.History.Forget(r.key(tree)))
+	}
+	return err
+}
+
+// add takes an entry if its path names a file in the folder.
+func (l *look) add(e Listed) error {
+	l.names += len(e.Path) + len(e.Target)
+	if len(l.listed) >= maxEntries || l.names > maxNames {
+		return fault.Newf(fault.Rejected, "list changes", "", "there are more than %d changed files, or their names are too long", maxEntries).Advise("Let the agent delete what it does not need, or reject it by path.")
+	}
+	_, twice := l.listed[e.Path]
+	switch {
+	case twice, len(e.Path) > maxPath, len(e.Target) > maxPath, strings.Count(e.Path, "/") >= maxDepth, strings.Contains(e.Path+e.Target, "\x00"),
+		e.Path == ".", !fs.ValidPath(strings.ToValidUTF8(e.Path, "?")), e.Size < 0, e.Size > maxFileSize,
+		(e.Kind == history.Link) != (e.Target != ""),
+		!slices.Contains([]history.Kind{history.File, history.Folder, history.Link, history.Special, history.Whiteout, history.Opaque}, e.Kind):
+		return fault.Newf(fault.Rejected, "list changes", "", "the entry %.200q is malformed", e.Path).Advise("Unmount the folder and mount it again: its changes cannot be read.")
+	}
+	switch e.Mode &= fs.ModePerm; e.Kind {
+	case history.Link:
+		e.Mode, e.Size = 0, int64(len(e.Target))
+	case history.File:
+	case history.Folder, history.Opaque:
+		e.Size, e.Mtime, e.Ctime, e.Inode = 0, 0, 0, 0
+	default:
+		e.Entry = history.Entry{Kind: e.Kind}
+	}
+	e.Content = history.Digest{}
+	l.listed[e.Path] = e
+	return nil
+}
+
+// take takes both sides into the history.
+func (l *look) take() (err error) {
+	entries := map[string]history.Entry{}
+	var paths []string
+	hidden := "\x00" // the last folder that is looked at with all that is in it
+	for _, name := range slices.SortedFunc(maps.Keys(l.listed), history.ByPath) {
+		e := l.listed[name]
+		if l.folded(name, l.isFolder(e)) {
+			if e.Kind == history.File || e.Kind == history.Whiteout {
+				l.rest.Ignored++
+				l.rest.IgnoredBytes += e.Size
+			}
+			continue
+		}
+		entries[name] = e.Entry
+		switch {
+		case strings.HasPrefix(name, hidden):
+		case e.Kind == history.Folder:
+			paths = append(paths, name+"/")
+		default:
+			paths = append(paths, name)
+			hidden = name + "/"
+		}
+	}
+	open := func(path string) (io.ReadCloser, error) { return l.Upper.Open(l.ctx, path) }
+	if l.upper, err = l.History.Edit(l.ctx, l.key("upper"), history.Digest{}, entries, open); err != nil {
+		return err
+	}
+	l.base, _ = l.History.Head(l.key("base"))
+	return l.takeReal(paths)
+}
+
+// takeReal takes paths of the real folder into the history, except for what is ignored.
+func (l *look) takeReal(paths []string) error {
+	if len(paths) == 0 { // which would be everything
+		return nil
+	}
+	c, err := l.History.With(history.Options{Skip: l.folded}).Checkpoint(l.ctx, l.key("real"), l.Real, paths...)
+	l.real = c.Tree
+	return err
+}
+
+// folded reports whether a path is ignored and was not asked for.
+func (l *look) folded(name string, folder bool) bool {
+	return l.ignore.ignored(name, folder) && !l.ways[name] && !l.named(name)
+}
+
+// named reports whether one of the paths that were asked for is in a .git, or ignored, and covers a path that is
+// so too.
+func (l *look) named(name string) bool {
+	git := inGit(name)
+	return slices.ContainsFunc(l.covering(name), func(p string) bool {
+		return git && inGit(p) || !git && l.ignore.ignored(p, p != name || l.isFolder(l.listed[p]))
+	})
+}
+
+// covering returns the paths that were asked for and are a path or above it, the nearest first.
+func (l *look) covering(name string) (list []string) {
+	for at := name; len(l.paths) > 0; at = parent(at) {
+		if _, ok := l.paths[at]; ok {
+			list = append(list, at)
+		}
+		if at == "." {
+			break
+		}
+	}
+	return list
+}
+
+// isFolder reports whether an entry is a folder, or hides one.
+func (l *look) isFolder(e Listed) bool {
+	if e.Kind == history.Whiteout {
+		info, err := l.Real.Lstat(e.Path)
+		return err == nil && info.IsDir()
+	}
+	return e.Kind == history.Folder || e.Kind == history.Opaque
+}
+
+// ignoreFile reads a .gitignore as the agent sees it. What cannot be read ignores nothing.
+func (l *look) ignoreFile(name string) string {
+	var f io.ReadCloser
+	var err error
+	e, listed := l.listed[name]
+	for dir := parent(name); !listed && dir != "."; dir = parent(dir) {
+		above, ok := l.listed[dir]
+		listed = ok && above.Kind != history.Folder // and hides it
+	}
+	switch {
+	case e.Kind == history.File:
+		f, err = l.Upper.Open(l.ctx, name)
+	case listed:
+		return ""
+	default:
+		f, err = l.Real.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait
+	}
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if real, ok := f.(*os.File); ok {
+		if info, err := real.Stat(); err != nil || !info.Mode().IsRegular() {
+			return ""
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
+	if err != nil || len(text) > maxIgnoreFile {
+		return ""
+	}
+	return string(text)
+}
+
+// pair is a path in all trees. No entry is zero, and a folder that hides another one is a folder.
+type pair struct {
+	path              string
+	upper, real, base history.Entry
+	known             bool // the base
+	born              time.Time
+}
+
+// each calls a function with all paths of the upper layer, and all that it hides in the real folder: folders
+// before what is in them.
+func (l *look) each(do func(pair) error) error {
+	top := pair{upper: history.Entry{Kind: history.Folder, Content: l.upper}}
+	top.real, top.base = history.Entry{Kind: history.Folder, Content: l.real}, history.Entry{Kind: history.Folder, Content: l.base}
+	return l.below(top, false, do)
+}
+
+func (l *look) below(p pair, hidden bool, do func(pair) error) error {
+	upper, upperErr := l.inside(p.upper)
+	real, realErr := l.inside(p.real)
+	base, _ := l.inside(p.base)
+	names := maps.Keys(upper)
+	if hidden {
+		names = func(yield func(string) bool) {
+			for name := range real {
+				if _, both := upper[name]; !both && !yield(name) {
+					return
+				}
+			}
+			maps.Keys(upper)(yield)
+		}
+	}
+	if upperErr != nil || realErr != nil {
+		return fault.Wrap("compare", p.path, errors.Join(upperErr, realErr))
+	}
+	for _, name := range slices.Sorted(names) {
+		q := pair{path: path.Join(p.path, name), upper: upper[name], real: real[name], base: base[name], born: p.born}
+		if e, listed := l.listed[q.path]; listed {
+			q.born = e.Born
+		}
+		q.known = p.known && p.base.Kind != history.Folder || q.base.Kind != 0
+		hides := hidden || q.upper.Kind != history.Folder
+		for _, e := range []*history.Entry{&q.upper, &q.real, &q.base} {
+			switch e.Mode &= fs.ModePerm; e.Kind {
+			case history.Opaque:
+				e.Kind = history.Folder
+			case history.Whiteout:
+				*e = history.Entry{}
+			}
+		}
+		if err := do(q); err != nil {
+			return err
+		}
+		if q.upper.Kind == history.Folder || q.real.Kind == history.Folder {
+			if err := l.below(q, hides, do); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inside returns the entries of a folder by name, or nothing of another kind.
+func (l *look) inside(e history.Entry) (map[string]history.Entry, error) {
+	all := map[string]history.Entry{}
+	if e.Kind != history.Folder {
+		return all, nil
+	}
+	list, err := l.History.Tree(l.ctx, e.Content)
+	for _, e := range list {
+		all[e.Name] = e
+	}
+	return all, err
+}
+
+// record notes what the agent's changes began with: the real version, if it is clearly older or if both are equal.
+func (l *look) record() error {
+	began := map[string]history.Entry{}
+	err := l.each(func(p pair) error {
+		agreed := p.upper.Same(p.real)
+		switch older := older(p.real, p.born); {
+		case agreed && p.known && p.base.Same(p.real), !agreed && p.known:
+		case p.real.Kind == history.Folder, agreed, p.real.Kind == 0 && p.upper.Kind != history.Folder, older && p.real.Kind.Kept():
+			began[p.path] = common(p.real)
+		}
+		return nil
+	})
+	if err != nil || len(began) == 0 {
+		return err
+	}
+	return l.begin(began)
+}
+
+// begin notes what both sides have in common at some paths.
+func (l *look) begin(entries map[string]history.Entry) (err error) {
+	gone := map[string]history.Entry{} // also what is in a folder that is none anymore
+	for name, e := range entries {
+		if e.Kind != history.Folder {
+			gone[name] = history.Entry{Kind: history.Whiteout}
+		}
+	}
+	for _, edits := range []map[string]history.Entry{gone, entries} {
+		if err == nil {
+			l.base, err = l.History.Edit(l.ctx, l.key("base"), l.base, edits, nil)
+		}
+	}
+	return err
+}
+
+// common returns an entry of the base: that there is no file is one, too.
+func common(e history.Entry) history.Entry {
+	if e.Kind == 0 {
+		e.Kind = history.Whiteout
+	}
+	return e
+}
+
+// older reports whether a file was last changed clearly before a moment of the guest's clock.
+func older(e history.Entry, born time.Time) bool {
+	return !born.IsZero() && max(e.Mtime, e.Ctime) < born.Add(-clockMargin).UnixNano()
+}
+
+// parent returns the folder of a path, or ".".
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i]
+	}
+	return "."
+}
