@@ -29,7 +29,6 @@ func (id ID) UID() (uid uint32) {
 type Stack struct {
 	Upper     ID         `json:"upper"`     // the room writes to it
 	Lower     []ID       `json:"lower"`     // frozen
-	Mounted   []ID       `json:"mounted"`   // Lower when the room was made, which may still run
 	Snapshots []Snapshot `json:"snapshots"` // the oldest first
 }
 
@@ -60,7 +59,7 @@ func (st *Stack) lists() []*[]ID {
 
 // all returns the layers that the stack names.
 func (st *Stack) all() []ID {
-	all := append([]ID{st.Upper}, st.Mounted...)
+	all := []ID{st.Upper}
 	for _, list := range st.lists() {
 		all = append(all, *list...)
 	}
@@ -153,11 +152,9 @@ func (st *Stack) mergeable(shared map[ID]bool) []ID {
 	return nil
 }
 
-// merged puts one layer in the place of two.
-func (st *Stack) merged(lower, is ID) {
+// drop removes a layer.
+func (st *Stack) drop(id ID) {
 	for _, list := range st.lists() {
-		if n := slices.Index(*list, lower); n >= 0 {
-			*list = slices.Replace(slices.Clone(*list), n, n+2, is)
-		}
+		*list = slices.DeleteFunc(slices.Clone(*list), func(other ID) bool { return other == id })
 	}
 }

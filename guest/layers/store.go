@@ -4,7 +4,6 @@
 package layers
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,13 +24,13 @@ import (
 type Store struct {
 	Data string // folder of the rooms' folders, each named after its user
 	Base string // the lowest folder of all rooms' roots
+	Run  string // folder in memory
 	// Discard deletes a folder, perhaps later.
 	Discard func(path string) error
 	// Own makes a new folder belong to the quota of a room's user.
 	Own func(path string, uid uint32) error
 
-	tidying sync.Mutex // held while layers are made that no stack names yet, and with mu
-	mu      sync.Mutex // held while a stack is written, and while unused layers are found
+	mu sync.Mutex // held while a stack is written, and while unused layers are found
 }
 
 const (
@@ -54,29 +53,28 @@ func (s *Store) Paths(bottomFirst ...ID) []string {
 	return paths
 }
 
-// Open returns the stack of a room that is being made, and creates it and its upper layer.
+// Open returns the stack of a room that is being made, and creates it and its upper layer. It merges
+// what the room no longer needs apart; if that fails, it is done the next time.
 func (s *Store) Open(user string, uid uint32) (*Stack, error) {
 	st, err := s.Read(user)
-	if err != nil {
-		return nil, err
-	}
-	if st.Upper == "" || !slices.Equal(st.Mounted, st.Lower) {
-		st.Upper, st.Mounted = cmp.Or(st.Upper, newID(uid)), slices.Clone(st.Lower)
+	if err == nil && st.Upper == "" {
+		st.Upper = newID(uid)
 		err = s.Write(user, st)
 	}
-	upper := s.Path(st.Upper)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(upper), 0o700)
-	}
-	if err == nil {
-		if err = os.Rename(filepath.Join(s.Data, user, oldUpper), upper); errors.Is(err, fs.ErrNotExist) {
-			err = os.MkdirAll(upper, 0o755)
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
-	return st, errors.Join(os.Chmod(upper, 0o755), os.Chown(upper, 0, 0), s.Own(upper, uid))
+	upper := s.Path(st.Upper)
+	if err := os.MkdirAll(filepath.Dir(upper), 0o700); err != nil {
+		return nil, err
+	}
+	if err = os.Rename(filepath.Join(s.Data, user, oldUpper), upper); errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(upper, 0o755)
+	}
+	for more := err == nil; more; {
+		more, _ = s.merge(user, st)
+	}
+	return st, errors.Join(err, os.Chmod(upper, 0o755), os.Chown(upper, 0, 0), s.Own(upper, uid))
 }
 
 // Read reads the stack of a room. It is empty if the room was never made.
@@ -109,36 +107,22 @@ func (s *Store) Write(user string, st *Stack) error {
 	return config.WriteFile(filepath.Join(s.Data, user, stackFile), text)
 }
 
-// Fork makes the stack of a new room from the frozen layers of another one.
-func (s *Store) Fork(from *Stack, user string, uid uint32) error {
-	return s.Write(user, &Stack{Upper: newID(uid), Lower: from.Lower})
-}
-
-// Tidy merges layers that a user's room no longer needs apart: see merge. Then it discards those that no
-// stack names.
-func (s *Store) Tidy(user string, lock func() (unlock func(), err error)) (err error) {
-	s.tidying.Lock()
-	defer s.tidying.Unlock()
-	for more := true; more; {
-		more, err = s.merge(user, lock)
-	}
+// Sweep discards the layers that no stack names.
+func (s *Store) Sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	have, _ := os.ReadDir(filepath.Join(s.Data, folder)) // before the first room, there is none
-	used, failed := s.users("")
-	if failed != nil { // what it uses is not known
-		return errors.Join(err, failed)
-	}
+	used, err := s.used("")
 	for _, e := range have {
-		if id := ID(e.Name()); !used[id] {
-			err = errors.Join(err, s.Discard(s.Path(id)))
+		if id := ID(e.Name()); err == nil && !used[id] {
+			err = s.Discard(s.Path(id))
 		}
 	}
 	return err
 }
 
-// users returns the layers that rooms have, without the room of a user.
-func (s *Store) users(without string) (map[ID]bool, error) {
+// used returns the layers that rooms have, without the room of a user.
+func (s *Store) used(without string) (map[ID]bool, error) {
 	rooms, err := os.ReadDir(s.Data)
 	if err != nil {
 		return nil, err
@@ -168,4 +152,10 @@ func (s *Store) Changed(st *Stack) bool {
 	defer f.Close()
 	_, err = f.Readdirnames(1)
 	return err != io.EOF
+}
+
+// Fork makes the stack of a new room from the frozen layers of another one.
+func (s *Store) Fork(from *Stack, user string, uid uint32) (*Stack, error) {
+	st := &Stack{Upper: newID(uid), Lower: from.Lower}
+	return st, s.Write(user, st)
 }

@@ -59,7 +59,7 @@ type Manager struct {
 // NewManager returns a manager without rooms.
 func NewManager(o Options) *Manager {
 	m := &Manager{opts: o, entries: map[string]*entry{}}
-	m.layers = &layers.Store{Data: o.Data, Base: o.Base, Discard: m.discard, Own: setProject}
+	m.layers = &layers.Store{Data: o.Data, Base: o.Base, Run: o.Run, Discard: m.discard, Own: setProject}
 	m.prepare = sync.OnceValue(m.setUp)
 	return m
 }
@@ -78,7 +78,7 @@ func (m *Manager) setUp() error {
 	return errors.Join(
 		prepareGroups(group(m.opts.Cgroup)),
 		os.MkdirAll(m.opts.Data, 0o700), os.Chmod(m.opts.Data, 0o700), // agents get here only through their mounts
-		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep(), m.layers.Tidy("", nil))
+		os.MkdirAll(m.opts.Run, 0o700), os.MkdirAll(point, 0o700), m.sweep(), m.layers.Sweep())
 }
 
 // namespaceLimit must be 0, so that rooms cannot create user namespaces.
@@ -193,7 +193,6 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 		r.forget()
 		return nil, errors.Join(err, r.group.kill())
 	}
-	m.tidyLayers(spec.User)
 	return r, nil
 }
 
@@ -265,10 +264,9 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 		return fault.New(fault.Execution, op, user, err).Advise("Try again; a process may be waiting for a share.")
 	}
 	if layer {
-		if err := m.discard(filepath.Join(m.opts.Data, user)); err != nil {
+		if err := errors.Join(m.discard(filepath.Join(m.opts.Data, user)), m.layers.Sweep()); err != nil {
 			return fault.New(fault.Execution, op, user, err)
 		}
-		m.tidyLayers(user)
 	}
 	_ = os.RemoveAll(filepath.Join(m.opts.Run, user))
 	e.gone = true

@@ -4,29 +4,19 @@ package room
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/layers"
+	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 )
-
-// tidyLayers merges layers that a user's room no longer needs apart and discards those that nobody
-// needs, in the background. What fails is tried again after the next change.
-func (m *Manager) tidyLayers(user string) {
-	go func() {
-		_ = m.layers.Tidy(user, func() (func(), error) {
-			e, err := m.lock(context.Background(), user, false)
-			if err != nil {
-				return nil, err
-			}
-			return e.unlock, nil
-		})
-	}()
-}
 
 // onStack does something with the layers of a room that was made in this boot. Nobody else changes them
 // meanwhile.
@@ -68,17 +58,20 @@ func (m *Manager) ChangeSnapshot(ctx context.Context, r *guestpb.ChangeSnapshotR
 				made = st.Add(r.Name, time.Now())
 			}
 		case engine.RestoreSnapshot:
-			to, notFound := st.Find(r.Name)
-			if err = notFound; err == nil {
+			to, err := st.Find(r.Name)
+			if err == nil {
 				err = m.freeze(ctx, op, room, st, r.Stop)
 			}
 			if err == nil {
 				err = room.end(ctx, op, r.Stop)
 			}
-			if err == nil && !st.Named() {
+			if err != nil {
+				return err
+			}
+			if !st.Named() {
 				made = st.Add(beforeRestore, time.Now())
 			}
-			st.Restore(to) // which counts when it is written
+			st.Restore(to)
 		case engine.DeleteSnapshot:
 			err = st.Delete(r.Name)
 		default:
@@ -86,7 +79,9 @@ func (m *Manager) ChangeSnapshot(ctx context.Context, r *guestpb.ChangeSnapshotR
 		}
 		if err == nil {
 			err = m.layers.Write(r.User, st)
-			m.tidyLayers(r.User)
+		}
+		if err == nil {
+			err = m.layers.Sweep()
 		}
 		return err
 	})
@@ -167,4 +162,39 @@ func (m *Manager) DiffSnapshot(ctx context.Context, user, name string) (changes 
 		return err
 	})
 	return changes, err
+}
+
+// Fork gives a new user, who has no layers, those of a room, with an empty one over them. What the
+// room has written is frozen first.
+func (m *Manager) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) error {
+	const op = "fork room"
+	return m.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {
+		other, err := m.lock(ctx, r.To, true) // a new user, so nobody waits the other way round
+		if err != nil {
+			return err
+		}
+		defer other.unlock()
+		fork := &Room{spec: &guestpb.Room{User: r.To, Uid: r.ToUid}, layer: filepath.Join(m.opts.Data, r.To), files: filepath.Join(m.opts.Run, r.To)}
+		if _, err := os.Lstat(fork.layer); other.room.Load() != nil || err == nil {
+			return fault.Newf(fault.Rejected, op, r.To, "it has a room already").Advise("Choose another name.")
+		}
+		if m.layers.Changed(st) {
+			if err = st.May(""); err == nil {
+				err = m.freeze(ctx, op, room, st, r.Stop)
+			}
+			if err == nil {
+				err = m.layers.Write(r.User, st)
+			}
+		}
+		if err == nil {
+			st, err = m.layers.Fork(st, r.To, r.ToUid)
+		}
+		if err == nil {
+			err = fork.folders(m)
+		}
+		if err == nil {
+			err = errors.Join(fork.disk.Close(), m.layers.Give(st, filepath.Join(fork.layer, "work")), clone.Sync(m.opts.Data))
+		}
+		return err
+	})
 }
