@@ -2,11 +2,10 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
@@ -99,65 +98,33 @@ func parseChange(m *guestpb.Change) (MountChange, error) {
 
 // ReadMountChange returns the content of a changed file. The caller must close it.
 func (c *Client) ReadMountChange(ctx context.Context, user config.LinuxUser, name config.MountName, path string) (io.ReadCloser, error) {
+	failed := func(err error) error { return c.fault(ctx, "read changed file", path, err) }
 	ctx, cancel := context.WithCancel(ctx)
-	r := &changeReader{client: c, path: path, ctx: ctx, cancel: cancel}
 	stream, err := c.mounts.ReadChange(ctx, &guestpb.ReadChangeRequest{User: string(user), Name: string(name), Path: []byte(path)})
+	if err == nil && !stream.Receive() { // the first message comes when the file is open
+		err = errors.Join(stream.Err(), stream.Close())
+	}
 	if err != nil {
+		cancel()
+		return nil, failed(err)
+	}
+	r, w := io.Pipe()
+	go func() {
 		defer cancel()
-		return nil, r.fault(err)
-	}
-	r.stream = stream
-	if !r.more() && stream.Err() != nil { // the first message comes when the file is open
-		defer r.Close()
-		return nil, r.fault(stream.Err())
-	}
-	return r, nil
-}
-
-// changeReader reads the content of a changed file.
-type changeReader struct {
-	client *Client
-	path   string
-	ctx    context.Context
-	cancel context.CancelFunc
-	stream *connect.ServerStreamForClient[guestpb.ReadChangeResponse]
-	data   []byte // received, but not read yet
-}
-
-func (r *changeReader) fault(err error) error {
-	return r.client.fault(r.ctx, "read changed file", r.path, err)
-}
-
-// more receives a message.
-func (r *changeReader) more() bool {
-	if !r.stream.Receive() {
-		return false
-	}
-	r.data = r.stream.Msg().Data
-	return true
-}
-
-func (r *changeReader) Read(b []byte) (int, error) {
-	for len(r.data) == 0 {
-		if !r.more() {
-			if err := r.stream.Err(); err != nil {
-				return 0, r.fault(err)
-			}
-			return 0, io.EOF
+		for err == nil && stream.Receive() {
+			_, err = w.Write(stream.Msg().Data)
 		}
-	}
-	n := copy(b, r.data)
-	r.data = r.data[n:]
-	return n, nil
-}
-
-func (r *changeReader) Close() error {
-	r.cancel()
-	return r.stream.Close()
+		if err = stream.Err(); err != nil {
+			err = failed(err)
+		}
+		_ = w.CloseWithError(err)
+		_ = stream.Close()
+	}()
+	return r, nil
 }
 
 // ForgetMount discards what a room has changed in a reviewed mount, which must have ended.
 func (c *Client) ForgetMount(ctx context.Context, user config.LinuxUser, name config.MountName) error {
-	_, err := callWithin(ctx, c, mountTimeout, "forget changes", string(name), c.mounts.Forget, &guestpb.ForgetRequest{User: string(user), Name: string(name)})
+	_, err := callWithin(ctx, c, mountTimeout, "forget changes", string(name), c.mounts.Unmount, &guestpb.UnmountRequest{User: string(user), Name: string(name), Forget: true})
 	return err
 }

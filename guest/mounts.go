@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/printable"
 )
 
 // mountTimeout bounds mounting and unmounting. The host serves the folder meanwhile, from a disk
@@ -58,7 +57,7 @@ func (c *Client) Mount(ctx context.Context, user config.LinuxUser, m RoomMount, 
 	const op = "mount"
 	m.Path = cmp.Or(m.Path, MountsDir+"/"+string(m.Name))
 	id := rand.Text()
-	conn, err := c.conns.enter(ctx, protocol.DataHeader{Key: c.key, Mount: id})
+	conn, err := c.conns.enter(ctx, protocol.DataHeader{Key: c.key, User: protocol.MountUser + id})
 	if err != nil {
 		return nil, c.fault(ctx, op, string(m.Name), err)
 	}
@@ -70,11 +69,8 @@ func (c *Client) Mount(ctx context.Context, user config.LinuxUser, m RoomMount, 
 		defer conn.Close()
 		mounted.err = serve(serving, conn)
 	}()
-	modes := map[MountMode]guestpb.MountRequest_Mode{
-		MountRead: guestpb.MountRequest_MODE_READ, MountWrite: guestpb.MountRequest_MODE_WRITE, MountReview: guestpb.MountRequest_MODE_REVIEW,
-	}
 	_, err = callWithin(ctx, c, mountTimeout, op, string(m.Name), c.mounts.Mount, &guestpb.MountRequest{
-		User: string(user), Name: string(m.Name), Path: []byte(m.Path), Mode: modes[m.Mode], Connection: []byte(id),
+		User: string(user), Name: string(m.Name), Path: []byte(m.Path), Write: m.Mode == MountWrite, Review: m.Mode == MountReview, Connection: id,
 	})
 	if err != nil {
 		mounted.Close()
@@ -98,27 +94,38 @@ func (m *Mounted) Close() {
 	<-m.done
 }
 
-// Unmount ends the mount. Without force it fails with Rejected if programs use it.
+// maxNamed bounds the programs that an error names.
+const maxNamed = 20
+
+// Unmount ends the mount. Without force it fails with Rejected if programs of the room have something in
+// it open.
 func (m *Mounted) Unmount(ctx context.Context, force bool) error {
 	const op = "unmount"
+	name := string(m.mount.Name)
 	select {
 	case <-m.done:
 		return nil
 	default:
 	}
-	r, err := callWithin(ctx, m.client, mountTimeout, op, string(m.mount.Name), m.client.mounts.Unmount,
-		&guestpb.UnmountRequest{User: string(m.user), Name: string(m.mount.Name), Force: force})
-	if err != nil && fault.KindOf(err) != fault.NotFound {
-		return err
-	}
-	if users := r.GetUsers(); len(users) > 0 {
-		var names []string
-		for _, u := range users[:min(len(users), protocol.MaxMountUsers)] {
-			names = append(names, fmt.Sprintf("%s (%d)", printable.Clip(string(u.Command)), u.Pid))
+	if !force {
+		list, _, err := m.client.RoomProcesses(ctx, m.user, m.mount.Path)
+		if err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
 		}
-		return fault.Newf(fault.Rejected, op, string(m.mount.Name), "in use by %s", strings.Join(names, ", ")).
-			Advise("Wait for them, or unmount it with force: they get errors then.")
+		var users []string
+		for _, p := range list {
+			if len(p.Open) > 0 && len(users) < maxNamed {
+				users = append(users, fmt.Sprintf("%s (pid %d)", p.Command, p.PID))
+			}
+		}
+		if len(users) > 0 {
+			return fault.Newf(fault.Rejected, op, name, "in use by %s", strings.Join(users, ", ")).
+				Advise("Wait for them, or unmount it with force: they get errors then.")
+		}
 	}
-	m.Close()
-	return nil
+	_, err := callWithin(ctx, m.client, mountTimeout, op, name, m.client.mounts.Unmount, &guestpb.UnmountRequest{User: string(m.user), Name: name})
+	if err == nil {
+		m.Close()
+	}
+	return err
 }

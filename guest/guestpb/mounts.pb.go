@@ -26,58 +26,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type MountRequest_Mode int32
-
-const (
-	MountRequest_MODE_NONE   MountRequest_Mode = 0
-	MountRequest_MODE_READ   MountRequest_Mode = 1
-	MountRequest_MODE_WRITE  MountRequest_Mode = 2
-	MountRequest_MODE_REVIEW MountRequest_Mode = 3 // the room changes a copy of the files on the data disk
-)
-
-// Enum value maps for MountRequest_Mode.
-var (
-	MountRequest_Mode_name = map[int32]string{
-		0: "MODE_NONE",
-		1: "MODE_READ",
-		2: "MODE_WRITE",
-		3: "MODE_REVIEW",
-	}
-	MountRequest_Mode_value = map[string]int32{
-		"MODE_NONE":   0,
-		"MODE_READ":   1,
-		"MODE_WRITE":  2,
-		"MODE_REVIEW": 3,
-	}
-)
-
-func (x MountRequest_Mode) Enum() *MountRequest_Mode {
-	p := new(MountRequest_Mode)
-	*p = x
-	return p
-}
-
-func (x MountRequest_Mode) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (MountRequest_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_mounts_proto_enumTypes[0].Descriptor()
-}
-
-func (MountRequest_Mode) Type() protoreflect.EnumType {
-	return &file_mounts_proto_enumTypes[0]
-}
-
-func (x MountRequest_Mode) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use MountRequest_Mode.Descriptor instead.
-func (MountRequest_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{0, 0}
-}
-
 type Change_Kind int32
 
 const (
@@ -120,11 +68,11 @@ func (x Change_Kind) String() string {
 }
 
 func (Change_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_mounts_proto_enumTypes[1].Descriptor()
+	return file_mounts_proto_enumTypes[0].Descriptor()
 }
 
 func (Change_Kind) Type() protoreflect.EnumType {
-	return &file_mounts_proto_enumTypes[1]
+	return &file_mounts_proto_enumTypes[0]
 }
 
 func (x Change_Kind) Number() protoreflect.EnumNumber {
@@ -133,7 +81,7 @@ func (x Change_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Change_Kind.Descriptor instead.
 func (Change_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{7, 0}
+	return file_mounts_proto_rawDescGZIP(), []int{6, 0}
 }
 
 type MountRequest struct {
@@ -141,8 +89,9 @@ type MountRequest struct {
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of the mount in the room
 	Path          []byte                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"` // below /mnt or the home, in the room
-	Mode          MountRequest_Mode      `protobuf:"varint,4,opt,name=mode,proto3,enum=osaurus.guest.v1.MountRequest_Mode" json:"mode,omitempty"`
-	Connection    []byte                 `protobuf:"bytes,5,opt,name=connection,proto3" json:"connection,omitempty"` // its id
+	Write         bool                   `protobuf:"varint,4,opt,name=write,proto3" json:"write,omitempty"`
+	Review        bool                   `protobuf:"varint,5,opt,name=review,proto3" json:"review,omitempty"`        // the room changes a copy of the files on the data disk
+	Connection    string                 `protobuf:"bytes,6,opt,name=connection,proto3" json:"connection,omitempty"` // its id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,18 +147,25 @@ func (x *MountRequest) GetPath() []byte {
 	return nil
 }
 
-func (x *MountRequest) GetMode() MountRequest_Mode {
+func (x *MountRequest) GetWrite() bool {
 	if x != nil {
-		return x.Mode
+		return x.Write
 	}
-	return MountRequest_MODE_NONE
+	return false
 }
 
-func (x *MountRequest) GetConnection() []byte {
+func (x *MountRequest) GetReview() bool {
+	if x != nil {
+		return x.Review
+	}
+	return false
+}
+
+func (x *MountRequest) GetConnection() string {
 	if x != nil {
 		return x.Connection
 	}
-	return nil
+	return ""
 }
 
 type MountResponse struct {
@@ -252,7 +208,7 @@ type UnmountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"` // even if programs use it
+	Forget        bool                   `protobuf:"varint,3,opt,name=forget,proto3" json:"forget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,17 +257,15 @@ func (x *UnmountRequest) GetName() string {
 	return ""
 }
 
-func (x *UnmountRequest) GetForce() bool {
+func (x *UnmountRequest) GetForget() bool {
 	if x != nil {
-		return x.Force
+		return x.Forget
 	}
 	return false
 }
 
 type UnmountResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Programs that use the mount, which then stays. At most 20.
-	Users         []*MountUser `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,65 +300,6 @@ func (*UnmountResponse) Descriptor() ([]byte, []int) {
 	return file_mounts_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *UnmountResponse) GetUsers() []*MountUser {
-	if x != nil {
-		return x.Users
-	}
-	return nil
-}
-
-type MountUser struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`        // in the room
-	Command       []byte                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"` // its name, at most 15 bytes
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MountUser) Reset() {
-	*x = MountUser{}
-	mi := &file_mounts_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MountUser) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MountUser) ProtoMessage() {}
-
-func (x *MountUser) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MountUser.ProtoReflect.Descriptor instead.
-func (*MountUser) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *MountUser) GetPid() int32 {
-	if x != nil {
-		return x.Pid
-	}
-	return 0
-}
-
-func (x *MountUser) GetCommand() []byte {
-	if x != nil {
-		return x.Command
-	}
-	return nil
-}
-
 type ChangesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -415,7 +310,7 @@ type ChangesRequest struct {
 
 func (x *ChangesRequest) Reset() {
 	*x = ChangesRequest{}
-	mi := &file_mounts_proto_msgTypes[5]
+	mi := &file_mounts_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +322,7 @@ func (x *ChangesRequest) String() string {
 func (*ChangesRequest) ProtoMessage() {}
 
 func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[5]
+	mi := &file_mounts_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +335,7 @@ func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
 func (*ChangesRequest) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{5}
+	return file_mounts_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ChangesRequest) GetUser() string {
@@ -466,7 +361,7 @@ type ChangesResponse struct {
 
 func (x *ChangesResponse) Reset() {
 	*x = ChangesResponse{}
-	mi := &file_mounts_proto_msgTypes[6]
+	mi := &file_mounts_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +373,7 @@ func (x *ChangesResponse) String() string {
 func (*ChangesResponse) ProtoMessage() {}
 
 func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[6]
+	mi := &file_mounts_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +386,7 @@ func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
 func (*ChangesResponse) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{6}
+	return file_mounts_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ChangesResponse) GetChanges() []*Change {
@@ -520,7 +415,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_mounts_proto_msgTypes[7]
+	mi := &file_mounts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +427,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[7]
+	mi := &file_mounts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +440,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{7}
+	return file_mounts_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Change) GetPath() []byte {
@@ -622,7 +517,7 @@ type ReadChangeRequest struct {
 
 func (x *ReadChangeRequest) Reset() {
 	*x = ReadChangeRequest{}
-	mi := &file_mounts_proto_msgTypes[8]
+	mi := &file_mounts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +529,7 @@ func (x *ReadChangeRequest) String() string {
 func (*ReadChangeRequest) ProtoMessage() {}
 
 func (x *ReadChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[8]
+	mi := &file_mounts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +542,7 @@ func (x *ReadChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangeRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangeRequest) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{8}
+	return file_mounts_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReadChangeRequest) GetUser() string {
@@ -680,7 +575,7 @@ type ReadChangeResponse struct {
 
 func (x *ReadChangeResponse) Reset() {
 	*x = ReadChangeResponse{}
-	mi := &file_mounts_proto_msgTypes[9]
+	mi := &file_mounts_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +587,7 @@ func (x *ReadChangeResponse) String() string {
 func (*ReadChangeResponse) ProtoMessage() {}
 
 func (x *ReadChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[9]
+	mi := &file_mounts_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +600,7 @@ func (x *ReadChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangeResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangeResponse) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{9}
+	return file_mounts_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReadChangeResponse) GetData() []byte {
@@ -715,123 +610,26 @@ func (x *ReadChangeResponse) GetData() []byte {
 	return nil
 }
 
-type ForgetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForgetRequest) Reset() {
-	*x = ForgetRequest{}
-	mi := &file_mounts_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForgetRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForgetRequest) ProtoMessage() {}
-
-func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
-func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *ForgetRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *ForgetRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type ForgetResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForgetResponse) Reset() {
-	*x = ForgetResponse{}
-	mi := &file_mounts_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForgetResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForgetResponse) ProtoMessage() {}
-
-func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mounts_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
-func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{11}
-}
-
 var File_mounts_proto protoreflect.FileDescriptor
 
 const file_mounts_proto_rawDesc = "" +
 	"\n" +
-	"\fmounts.proto\x12\x10osaurus.guest.v1\"\xea\x01\n" +
+	"\fmounts.proto\x12\x10osaurus.guest.v1\"\x98\x01\n" +
 	"\fMountRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\fR\x04path\x127\n" +
-	"\x04mode\x18\x04 \x01(\x0e2#.osaurus.guest.v1.MountRequest.ModeR\x04mode\x12\x1e\n" +
+	"\x04path\x18\x03 \x01(\fR\x04path\x12\x14\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\x12\x16\n" +
+	"\x06review\x18\x05 \x01(\bR\x06review\x12\x1e\n" +
 	"\n" +
-	"connection\x18\x05 \x01(\fR\n" +
-	"connection\"E\n" +
-	"\x04Mode\x12\r\n" +
-	"\tMODE_NONE\x10\x00\x12\r\n" +
-	"\tMODE_READ\x10\x01\x12\x0e\n" +
-	"\n" +
-	"MODE_WRITE\x10\x02\x12\x0f\n" +
-	"\vMODE_REVIEW\x10\x03\"\x0f\n" +
-	"\rMountResponse\"N\n" +
+	"connection\x18\x06 \x01(\tR\n" +
+	"connection\"\x0f\n" +
+	"\rMountResponse\"P\n" +
 	"\x0eUnmountRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05force\x18\x03 \x01(\bR\x05force\"D\n" +
-	"\x0fUnmountResponse\x121\n" +
-	"\x05users\x18\x01 \x03(\v2\x1b.osaurus.guest.v1.MountUserR\x05users\"7\n" +
-	"\tMountUser\x12\x10\n" +
-	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x18\n" +
-	"\acommand\x18\x02 \x01(\fR\acommand\"8\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06forget\x18\x03 \x01(\bR\x06forget\"\x11\n" +
+	"\x0fUnmountResponse\"8\n" +
 	"\x0eChangesRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +
@@ -860,18 +658,13 @@ const file_mounts_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\fR\x04path\"(\n" +
 	"\x12ReadChangeResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"7\n" +
-	"\rForgetRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x10\n" +
-	"\x0eForgetResponse2\x9c\x03\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xcf\x02\n" +
 	"\x06Mounts\x12H\n" +
 	"\x05Mount\x12\x1e.osaurus.guest.v1.MountRequest\x1a\x1f.osaurus.guest.v1.MountResponse\x12N\n" +
 	"\aUnmount\x12 .osaurus.guest.v1.UnmountRequest\x1a!.osaurus.guest.v1.UnmountResponse\x12P\n" +
 	"\aChanges\x12 .osaurus.guest.v1.ChangesRequest\x1a!.osaurus.guest.v1.ChangesResponse0\x01\x12Y\n" +
 	"\n" +
-	"ReadChange\x12#.osaurus.guest.v1.ReadChangeRequest\x1a$.osaurus.guest.v1.ReadChangeResponse0\x01\x12K\n" +
-	"\x06Forget\x12\x1f.osaurus.guest.v1.ForgetRequest\x1a .osaurus.guest.v1.ForgetResponseB\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
+	"ReadChange\x12#.osaurus.guest.v1.ReadChangeRequest\x1a$.osaurus.guest.v1.ReadChangeResponse0\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 
 var (
 	file_mounts_proto_rawDescOnce sync.Once
@@ -885,44 +678,36 @@ func file_mounts_proto_rawDescGZIP() []byte {
 	return file_mounts_proto_rawDescData
 }
 
-var file_mounts_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_mounts_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_mounts_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_mounts_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_mounts_proto_goTypes = []any{
-	(MountRequest_Mode)(0),     // 0: osaurus.guest.v1.MountRequest.Mode
-	(Change_Kind)(0),           // 1: osaurus.guest.v1.Change.Kind
-	(*MountRequest)(nil),       // 2: osaurus.guest.v1.MountRequest
-	(*MountResponse)(nil),      // 3: osaurus.guest.v1.MountResponse
-	(*UnmountRequest)(nil),     // 4: osaurus.guest.v1.UnmountRequest
-	(*UnmountResponse)(nil),    // 5: osaurus.guest.v1.UnmountResponse
-	(*MountUser)(nil),          // 6: osaurus.guest.v1.MountUser
-	(*ChangesRequest)(nil),     // 7: osaurus.guest.v1.ChangesRequest
-	(*ChangesResponse)(nil),    // 8: osaurus.guest.v1.ChangesResponse
-	(*Change)(nil),             // 9: osaurus.guest.v1.Change
-	(*ReadChangeRequest)(nil),  // 10: osaurus.guest.v1.ReadChangeRequest
-	(*ReadChangeResponse)(nil), // 11: osaurus.guest.v1.ReadChangeResponse
-	(*ForgetRequest)(nil),      // 12: osaurus.guest.v1.ForgetRequest
-	(*ForgetResponse)(nil),     // 13: osaurus.guest.v1.ForgetResponse
+	(Change_Kind)(0),           // 0: osaurus.guest.v1.Change.Kind
+	(*MountRequest)(nil),       // 1: osaurus.guest.v1.MountRequest
+	(*MountResponse)(nil),      // 2: osaurus.guest.v1.MountResponse
+	(*UnmountRequest)(nil),     // 3: osaurus.guest.v1.UnmountRequest
+	(*UnmountResponse)(nil),    // 4: osaurus.guest.v1.UnmountResponse
+	(*ChangesRequest)(nil),     // 5: osaurus.guest.v1.ChangesRequest
+	(*ChangesResponse)(nil),    // 6: osaurus.guest.v1.ChangesResponse
+	(*Change)(nil),             // 7: osaurus.guest.v1.Change
+	(*ReadChangeRequest)(nil),  // 8: osaurus.guest.v1.ReadChangeRequest
+	(*ReadChangeResponse)(nil), // 9: osaurus.guest.v1.ReadChangeResponse
 }
 var file_mounts_proto_depIdxs = []int32{
-	0,  // 0: osaurus.guest.v1.MountRequest.mode:type_name -> osaurus.guest.v1.MountRequest.Mode
-	6,  // 1: osaurus.guest.v1.UnmountResponse.users:type_name -> osaurus.guest.v1.MountUser
-	9,  // 2: osaurus.guest.v1.ChangesResponse.changes:type_name -> osaurus.guest.v1.Change
-	1,  // 3: osaurus.guest.v1.Change.kind:type_name -> osaurus.guest.v1.Change.Kind
-	2,  // 4: osaurus.guest.v1.Mounts.Mount:input_type -> osaurus.guest.v1.MountRequest
-	4,  // 5: osaurus.guest.v1.Mounts.Unmount:input_type -> osaurus.guest.v1.UnmountRequest
-	7,  // 6: osaurus.guest.v1.Mounts.Changes:input_type -> osaurus.guest.v1.ChangesRequest
-	10, // 7: osaurus.guest.v1.Mounts.ReadChange:input_type -> osaurus.guest.v1.ReadChangeRequest
-	12, // 8: osaurus.guest.v1.Mounts.Forget:input_type -> osaurus.guest.v1.ForgetRequest
-	3,  // 9: osaurus.guest.v1.Mounts.Mount:output_type -> osaurus.guest.v1.MountResponse
-	5,  // 10: osaurus.guest.v1.Mounts.Unmount:output_type -> osaurus.guest.v1.UnmountResponse
-	8,  // 11: osaurus.guest.v1.Mounts.Changes:output_type -> osaurus.guest.v1.ChangesResponse
-	11, // 12: osaurus.guest.v1.Mounts.ReadChange:output_type -> osaurus.guest.v1.ReadChangeResponse
-	13, // 13: osaurus.guest.v1.Mounts.Forget:output_type -> osaurus.guest.v1.ForgetResponse
-	9,  // [9:14] is the sub-list for method output_type
-	4,  // [4:9] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	7, // 0: osaurus.guest.v1.ChangesResponse.changes:type_name -> osaurus.guest.v1.Change
+	0, // 1: osaurus.guest.v1.Change.kind:type_name -> osaurus.guest.v1.Change.Kind
+	1, // 2: osaurus.guest.v1.Mounts.Mount:input_type -> osaurus.guest.v1.MountRequest
+	3, // 3: osaurus.guest.v1.Mounts.Unmount:input_type -> osaurus.guest.v1.UnmountRequest
+	5, // 4: osaurus.guest.v1.Mounts.Changes:input_type -> osaurus.guest.v1.ChangesRequest
+	8, // 5: osaurus.guest.v1.Mounts.ReadChange:input_type -> osaurus.guest.v1.ReadChangeRequest
+	2, // 6: osaurus.guest.v1.Mounts.Mount:output_type -> osaurus.guest.v1.MountResponse
+	4, // 7: osaurus.guest.v1.Mounts.Unmount:output_type -> osaurus.guest.v1.UnmountResponse
+	6, // 8: osaurus.guest.v1.Mounts.Changes:output_type -> osaurus.guest.v1.ChangesResponse
+	9, // 9: osaurus.guest.v1.Mounts.ReadChange:output_type -> osaurus.guest.v1.ReadChangeResponse
+	6, // [6:10] is the sub-list for method output_type
+	2, // [2:6] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_mounts_proto_init() }
@@ -935,8 +720,8 @@ func file_mounts_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mounts_proto_rawDesc), len(file_mounts_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   12,
+			NumEnums:      1,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

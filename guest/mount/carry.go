@@ -20,12 +20,18 @@ func (n *mount) carry() {
 	done := make(chan struct{}, 2)
 	go func() { requests(n.conn, n.fuse); done <- struct{}{} }()
 	go func() { replies(n.fuse, n.conn); done <- struct{}{} }()
-	select {
-	case <-done:
-	case <-n.room.Dead():
-	case <-n.ended:
+	tick := time.NewTicker(refreshed)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-n.room.Dead():
+			return
+		case <-tick.C:
+			n.refresh()
+		}
 	}
-	n.end()
 }
 
 // requests copies the kernel's requests to the host. Each read returns one request.
@@ -72,35 +78,5 @@ func replies(fuse io.Writer, from io.Reader) {
 		if err != nil {
 			return
 		}
-	}
-}
-
-// refreshed is how often a reviewed mount looks for changes by the host: as long as FUSE caches.
-const refreshed = time.Second
-
-// refresh has the overlay forget names until the mount ends. Overlayfs expects that nobody else
-// changes its layers: it would keep a file that was replaced on the host as stale, and a new one as
-// missing. A remount drops the names that no program has open.
-func (n *mount) refresh(tree *os.File) {
-	t := time.NewTicker(refreshed)
-	defer t.Stop()
-	for {
-		select {
-		case <-n.ended:
-			return
-		case <-t.C:
-		}
-		raw, err := tree.SyscallConn()
-		if err != nil {
-			return
-		}
-		_ = raw.Control(func(fd uintptr) { // end cannot close it meanwhile
-			f, err := unix.Fspick(int(fd), "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
-			if err != nil {
-				return
-			}
-			_ = unix.FsconfigReconfigure(f)
-			_ = unix.Close(f)
-		})
 	}
 }

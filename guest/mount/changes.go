@@ -4,6 +4,7 @@ package mount
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,18 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/protocol"
-	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 const (
-	// changesAtOnce is how many entries of a folder are read at a time.
-	changesAtOnce = 512
 	// batchBytes bounds one message of changes.
 	batchBytes = 128 << 10
 	// changeBytes is what a change takes in a message beside its paths.
-	changeBytes = 64
+	changeBytes = 80
 )
 
 // Changes sends what a user has changed in a mount: each folder before what is in it. It ends one
@@ -35,107 +35,43 @@ func (m *Manager) Changes(user, name string, send func([]*guestpb.Change) error)
 		return err
 	}
 	defer upper.Close()
-	b := batch{send: send, left: protocol.MaxChanges + 1}
-	for todo := []string{"."}; len(todo) > 0 && b.left > 0; {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		below, err := b.folder(upper, at)
+	var list []*guestpb.Change
+	size, left := 0, protocol.MaxChanges+1
+	err = layers.Walk(upper, func(dir *os.File, p string) (folder bool, err error) {
+		c, err := describe(dir, p)
 		if err != nil {
-			return err
+			return false, nil // gone meanwhile
 		}
-		todo = append(todo, below...)
+		if left--; left < 0 {
+			return false, io.EOF
+		}
+		list = append(list, c)
+		if size += changeBytes + len(c.Path) + len(c.Target); size >= batchBytes {
+			err = send(list)
+			list, size = nil, 0
+		}
+		return c.Kind == guestpb.Change_KIND_FOLDER || c.Kind == guestpb.Change_KIND_REPLACED, err
+	})
+	if err != nil && err != io.EOF {
+		return err
 	}
-	return b.flush()
+	return send(list)
 }
 
 // upper opens the upper layer of a mount.
-func (m *Manager) upper(user, name string) (*os.File, error) {
-	f, err := os.Open(m.rooms.Upper(user, name))
+func (m *Manager) upper(user, name string) (*os.Root, error) {
+	root, err := os.OpenRoot(m.rooms.Upper(user, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Newf(fault.NotFound, "look for changes", name, "it was never mounted for review").Advise("See which mounts there are.")
 	}
-	return f, err
+	return root, err
 }
 
-// batch collects changes for a message.
-type batch struct {
-	send func([]*guestpb.Change) error
-	list []*guestpb.Change
-	size int
-	left int // until the limit
-}
-
-func (b *batch) add(c *guestpb.Change) error {
-	b.list, b.left = append(b.list, c), b.left-1
-	if b.size += changeBytes + len(c.Path) + len(c.Target); b.size < batchBytes {
-		return nil
-	}
-	return b.flush()
-}
-
-func (b *batch) flush() error {
-	if len(b.list) == 0 {
-		return nil
-	}
-	list := b.list
-	b.list, b.size = nil, 0
-	return b.send(list)
-}
-
-// folder adds a folder and the files in it, and returns the folders in it.
-func (b *batch) folder(upper *os.File, at string) (below []string, err error) {
-	dir, err := room.OpenBeneath(upper, at, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-	if err != nil {
-		return nil, nil // gone meanwhile
-	}
-	defer dir.Close()
-	if at != "." {
-		c, err := describe(dir, "", at)
-		if err != nil {
-			return nil, nil
-		}
-		var opaque [1]byte
-		if n, err := unix.Fgetxattr(int(dir.Fd()), "trusted.overlay.opaque", opaque[:]); err == nil && n == 1 && opaque[0] == 'y' {
-			c.Kind = guestpb.Change_KIND_REPLACED
-		}
-		if err := b.add(c); err != nil {
-			return nil, err
-		}
-	}
-	for b.left > len(below) { // each folder is a change, too
-		names, err := dir.Readdirnames(changesAtOnce)
-		if err != nil {
-			if err != io.EOF {
-				return below, err
-			}
-			break
-		}
-		for _, name := range names {
-			p := path.Join(at, name)
-			c, err := describe(dir, name, p)
-			if err != nil {
-				continue // gone meanwhile
-			}
-			if c.Kind == guestpb.Change_KIND_FOLDER {
-				below = append(below, p)
-				continue
-			}
-			if err := b.add(c); err != nil {
-				return below, err
-			}
-		}
-	}
-	return below, nil
-}
-
-// describe returns the change that a file of the upper layer is. Without a name it is dir itself.
-func describe(dir *os.File, name, p string) (*guestpb.Change, error) {
+// describe returns the change that a file in a folder of the upper layer is.
+func describe(dir *os.File, p string) (*guestpb.Change, error) {
 	var st unix.Statx_t
-	flags := unix.AT_SYMLINK_NOFOLLOW
-	if name == "" {
-		flags |= unix.AT_EMPTY_PATH
-	}
-	if err := unix.Statx(int(dir.Fd()), name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
+	name := path.Base(p)
+	if err := unix.Statx(int(dir.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
 		return nil, err
 	}
 	nanos := func(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
@@ -147,7 +83,9 @@ func describe(dir *os.File, name, p string) (*guestpb.Change, error) {
 	case unix.S_IFREG:
 		c.Kind = guestpb.Change_KIND_FILE
 	case unix.S_IFDIR:
-		c.Kind = guestpb.Change_KIND_FOLDER
+		if c.Kind = guestpb.Change_KIND_FOLDER; layers.Opaque(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)) {
+			c.Kind = guestpb.Change_KIND_REPLACED
+		}
 	case unix.S_IFLNK:
 		c.Kind = guestpb.Change_KIND_LINK
 		target := make([]byte, protocol.MaxPath)
@@ -172,7 +110,14 @@ func (m *Manager) ReadChange(user, name, path string, send func([]byte) error) e
 		return err
 	}
 	defer upper.Close()
-	f, err := room.OpenBeneath(upper, path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY)
+	info, err := upper.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return fault.Newf(fault.Rejected, op, path, "it is no file").Advise("List the changes again.")
+	}
+	var f *os.File
+	if err == nil {
+		f, err = nofollow.File(upper, path, info)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.NotFound, op, path, fs.ErrNotExist).Advise("List the changes again.")
 	}
@@ -180,9 +125,6 @@ func (m *Manager) ReadChange(user, name, path string, send func([]byte) error) e
 		return fault.New(fault.Rejected, op, path, err).Advise("List the changes again.")
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fault.Newf(fault.Rejected, op, path, "it is no file").Advise("List the changes again.")
-	}
 	if err := send(nil); err != nil {
 		return err
 	}

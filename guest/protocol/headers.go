@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"io"
-	"slices"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -19,50 +18,37 @@ const DataPort = 1026
 type DataHeader struct {
 	Key Key
 	// User selects the room whose file worker gets the connection; PID 1 reads nothing after the
-	// header. Without a user, PID 1 runs commands without input.
+	// header. Without a user, PID 1 runs commands without input. MountUser and an id, which the call
+	// Mount names, is for the FUSE messages of a mount.
 	User string
-	// Mount, without a user, is the id of a connection that serves a mount. The call Mount names it.
-	Mount string
 }
 
-// A DataHeader is its mark, which is also the version, then the key, then the user or the mount
-// with a length byte.
+// MountUser begins what is in the place of a user, whose name it cannot be.
+const MountUser = "mount:"
+
+// A DataHeader is its mark, which is also the version, then the key, then the user with a length byte.
 const (
 	dataMark  = "OSAUENT1"
-	mountMark = "OSAUMNT1"
 	dataFixed = len(dataMark) + KeySize + 1
 )
 
 // Bytes encodes the header.
 func (h DataHeader) Bytes() []byte {
-	mark, name := dataMark, h.User
-	if h.Mount != "" {
-		mark, name = mountMark, h.Mount
-	}
-	name = name[:min(len(name), 255)] // one length byte; no room's user is longer
-	b := append(make([]byte, 0, dataFixed+len(name)), mark...)
+	user := h.User[:min(len(h.User), 255)] // one length byte; no room's user is longer
+	b := append(make([]byte, 0, dataFixed+len(user)), dataMark...)
 	b = append(b, h.Key[:]...)
-	b = append(b, byte(len(name)))
-	return append(b, name...)
+	b = append(b, byte(len(user)))
+	return append(b, user...)
 }
 
 // ReadDataHeader reads a header and no byte after it. The caller checks the key.
 func ReadDataHeader(from io.Reader) (DataHeader, error) {
 	const op = "read connection header"
-	b, name, err := readHeader(from, op, dataFixed, dataMark, mountMark)
+	b, user, err := readHeader(from, op, dataMark, dataFixed)
 	if err != nil {
 		return DataHeader{}, err
 	}
-	h := DataHeader{Key: Key(b[len(dataMark) : dataFixed-1])}
-	switch {
-	case bytes.HasPrefix(b, []byte(dataMark)):
-		h.User = name
-	case name == "":
-		return DataHeader{}, fault.Newf(fault.Rejected, op, "", "a mount's connection has no id")
-	default:
-		h.Mount = name
-	}
-	return h, nil
+	return DataHeader{Key: Key(b[len(dataMark) : dataFixed-1]), User: user}, nil
 }
 
 // BridgePort is the host's AF_VSOCK port that the guest's relay dials.
@@ -107,7 +93,7 @@ func (c Caller) Bytes() []byte {
 // not have the key: then it is not from this boot's relay.
 func ReadCaller(from io.Reader, key BridgeKey) (Caller, error) {
 	const op = "read bridge header"
-	b, id, err := readHeader(from, op, callerFixed, callerMark)
+	b, id, err := readHeader(from, op, callerMark, callerFixed)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -126,13 +112,13 @@ func ReadCaller(from io.Reader, key BridgeKey) (Caller, error) {
 }
 
 // readHeader reads the fixed part, which ends with the length of a name, and the name.
-func readHeader(from io.Reader, op string, size int, marks ...string) (fixed []byte, name string, err error) {
+func readHeader(from io.Reader, op, mark string, size int) (fixed []byte, name string, err error) {
 	fixed = make([]byte, size)
 	if _, err := io.ReadFull(from, fixed); err != nil {
 		return nil, "", fault.Wrap(op, "", err)
 	}
-	if !slices.ContainsFunc(marks, func(mark string) bool { return bytes.HasPrefix(fixed, []byte(mark)) }) {
-		return nil, "", fault.Newf(fault.Rejected, op, "", "%q is not %q", fixed[:len(marks[0])], marks)
+	if !bytes.HasPrefix(fixed, []byte(mark)) {
+		return nil, "", fault.Newf(fault.Rejected, op, "", "%q is not %q", fixed[:len(mark)], mark)
 	}
 	rest := make([]byte, fixed[size-1])
 	if _, err := io.ReadFull(from, rest); err != nil {

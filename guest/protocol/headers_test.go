@@ -14,10 +14,7 @@ import (
 
 func TestDataHeader(t *testing.T) {
 	want := DataHeader{Key: Key([]byte(strings.Repeat("k", KeySize)))}
-	for _, want.User = range []string{"agent-alice", "", "mount"} {
-		if want.User == "mount" {
-			want.User, want.Mount = "", "id"
-		}
+	for _, want.User = range []string{"agent-alice", ""} {
 		from := strings.NewReader(string(want.Bytes()) + "POST /")
 		got, err := ReadDataHeader(from)
 		if rest, _ := io.ReadAll(from); err != nil || got != want || string(rest) != "POST /" {
@@ -29,7 +26,6 @@ func TestDataHeader(t *testing.T) {
 // FuzzDataHeader checks that reading undoes Bytes and takes no byte behind the header.
 func FuzzDataHeader(f *testing.F) {
 	f.Add(append(DataHeader{User: "agent-alice"}.Bytes(), "POST /"...))
-	f.Add(append(DataHeader{Mount: "1"}.Bytes(), 60, 0, 0, 0))
 	f.Add([]byte(dataMark))
 	f.Add([]byte("PRI * HTTP/2.0\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -19,10 +19,6 @@ const (
 	MaxMounts = 16
 	// MaxChanges bounds the changes of a mount that are listed.
 	MaxChanges = 100_000
-	// MaxMountUsers bounds the programs that Unmount names.
-	MaxMountUsers = 20
-	// MaxConnectionID is longer than 128 random bits in any encoding.
-	MaxConnectionID = 64
 )
 
 // CheckMountName validates the name of a mount and its room's user.
@@ -40,15 +36,10 @@ func CheckMount(r *guestpb.MountRequest, home string) error {
 		return err
 	}
 	at := string(r.Path)
-	bad := badly("check mount")
-	switch below := func(dir string) bool { return strings.HasPrefix(at, dir+"/") }; {
-	case len(at) > MaxPath || at != path.Clean(at) || strings.ContainsRune(at, 0) || !below(MountsDir) && !below(home):
+	below := func(dir string) bool { return strings.HasPrefix(at, dir+"/") }
+	if len(at) > MaxPath || at != path.Clean(at) || strings.ContainsRune(at, 0) || !below(MountsDir) && !below(home) {
 		return fault.New(fault.InvalidArgs, "check mount", printable.Clip(at), nil).
 			Advise("Mount below " + MountsDir + " or below the agent's home, by a path without links.")
-	case r.Mode < guestpb.MountRequest_MODE_READ || r.Mode > guestpb.MountRequest_MODE_REVIEW:
-		return bad("%v is not a mode of mounts", r.Mode)
-	case len(r.Connection) == 0 || len(r.Connection) > MaxConnectionID:
-		return bad("a connection's id has 1 to %d bytes", MaxConnectionID)
 	}
 	return nil
 }

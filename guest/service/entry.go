@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -59,8 +60,8 @@ func (s *Service) enter(c net.Conn, to entries) {
 		return
 	}
 	err = s.admit(h.Key)
-	if err == nil && h.Mount != "" {
-		s.mounts.Offer(h.Mount, c)
+	if id, ok := strings.CutPrefix(h.User, protocol.MountUser); ok && err == nil {
+		s.mounts.Offer(id, c)
 		return
 	}
 	if err == nil && h.User != "" {

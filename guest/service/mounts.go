@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"errors"
 
 	"connectrpc.com/connect"
 
@@ -21,10 +22,10 @@ type mounts struct {
 
 func (s mounts) Mount(ctx context.Context, r *guestpb.MountRequest) (*guestpb.MountResponse, error) {
 	in, err := s.find(ctx, r.GetUser())
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = protocol.CheckMount(r, in.Home())
 	}
-	if err := protocol.CheckMount(r, in.Home()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return &guestpb.MountResponse{}, s.manager.Mount(ctx, in, r)
@@ -34,8 +35,7 @@ func (s mounts) Unmount(ctx context.Context, r *guestpb.UnmountRequest) (*guestp
 	if err := protocol.CheckMountName(r.GetUser(), r.GetName()); err != nil {
 		return nil, err
 	}
-	users, err := s.manager.Unmount(ctx, r.User, r.Name, r.Force)
-	return &guestpb.UnmountResponse{Users: users}, err
+	return &guestpb.UnmountResponse{}, s.manager.Unmount(ctx, r.User, r.Name, r.Forget)
 }
 
 func (s mounts) Changes(ctx context.Context, r *guestpb.ChangesRequest, stream *connect.ServerStream[guestpb.ChangesResponse]) error {
@@ -43,28 +43,15 @@ func (s mounts) Changes(ctx context.Context, r *guestpb.ChangesRequest, stream *
 		return err
 	}
 	return s.manager.Changes(r.User, r.Name, func(list []*guestpb.Change) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return stream.Send(&guestpb.ChangesResponse{Changes: list})
+		return errors.Join(ctx.Err(), stream.Send(&guestpb.ChangesResponse{Changes: list}))
 	})
 }
 
 func (s mounts) ReadChange(_ context.Context, r *guestpb.ReadChangeRequest, stream *connect.ServerStream[guestpb.ReadChangeResponse]) error {
-	if err := protocol.CheckMountName(r.GetUser(), r.GetName()); err != nil {
-		return err
-	}
-	if err := protocol.CheckChangePath(r.Path); err != nil {
+	if err := errors.Join(protocol.CheckMountName(r.GetUser(), r.GetName()), protocol.CheckChangePath(r.GetPath())); err != nil {
 		return err
 	}
 	return s.manager.ReadChange(r.User, r.Name, string(r.Path), func(data []byte) error {
 		return stream.Send(&guestpb.ReadChangeResponse{Data: data})
 	})
-}
-
-func (s mounts) Forget(ctx context.Context, r *guestpb.ForgetRequest) (*guestpb.ForgetResponse, error) {
-	if err := protocol.CheckMountName(r.GetUser(), r.GetName()); err != nil {
-		return nil, err
-	}
-	return &guestpb.ForgetResponse{}, s.manager.Forget(ctx, r.User, r.Name)
 }

@@ -50,7 +50,7 @@ func (s rooms) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.R
 	s.leave(r.User)
 	err := s.manager.Remove(ctx, r.User, r.Layer)
 	if err == nil && r.Layer {
-		err = s.manager.DiscardReviews(r.User)
+		err = s.manager.DiscardReviews(r.User, "")
 	}
 	return &guestpb.RemoveResponse{}, err
 }

@@ -46,8 +46,6 @@ const (
 	MountsChangesProcedure = "/osaurus.guest.v1.Mounts/Changes"
 	// MountsReadChangeProcedure is the fully-qualified name of the Mounts's ReadChange RPC.
 	MountsReadChangeProcedure = "/osaurus.guest.v1.Mounts/ReadChange"
-	// MountsForgetProcedure is the fully-qualified name of the Mounts's Forget RPC.
-	MountsForgetProcedure = "/osaurus.guest.v1.Mounts/Forget"
 )
 
 // MountsClient is a client for the osaurus.guest.v1.Mounts service.
@@ -55,14 +53,12 @@ type MountsClient interface {
 	// Mount mounts what the host serves on a connection. A mount of the room with the same name is
 	// ended first. The mount ends with the connection or the room.
 	Mount(context.Context, *guestpb.MountRequest) (*guestpb.MountResponse, error)
-	// Unmount ends a mount, unless programs use it.
+	// Unmount ends a mount, or discards the changes of one that has ended.
 	Unmount(context.Context, *guestpb.UnmountRequest) (*guestpb.UnmountResponse, error)
 	// Changes returns what the room has changed in a reviewed mount: each folder before what is in it.
 	Changes(context.Context, *guestpb.ChangesRequest) (*connect.ServerStreamForClient[guestpb.ChangesResponse], error)
 	// ReadChange returns the content of a changed file.
 	ReadChange(context.Context, *guestpb.ReadChangeRequest) (*connect.ServerStreamForClient[guestpb.ReadChangeResponse], error)
-	// Forget discards the changes of a mount that has ended.
-	Forget(context.Context, *guestpb.ForgetRequest) (*guestpb.ForgetResponse, error)
 }
 
 // NewMountsClient constructs a client for the osaurus.guest.v1.Mounts service. By default, it uses
@@ -100,12 +96,6 @@ func NewMountsClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 			connect.WithSchema(mountsMethods.ByName("ReadChange")),
 			connect.WithClientOptions(opts...),
 		),
-		forget: connect.NewClient[guestpb.ForgetRequest, guestpb.ForgetResponse](
-			httpClient,
-			baseURL+MountsForgetProcedure,
-			connect.WithSchema(mountsMethods.ByName("Forget")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
@@ -115,7 +105,6 @@ type mountsClient struct {
 	unmount    *connect.Client[guestpb.UnmountRequest, guestpb.UnmountResponse]
 	changes    *connect.Client[guestpb.ChangesRequest, guestpb.ChangesResponse]
 	readChange *connect.Client[guestpb.ReadChangeRequest, guestpb.ReadChangeResponse]
-	forget     *connect.Client[guestpb.ForgetRequest, guestpb.ForgetResponse]
 }
 
 // Mount calls osaurus.guest.v1.Mounts.Mount.
@@ -146,28 +135,17 @@ func (c *mountsClient) ReadChange(ctx context.Context, req *guestpb.ReadChangeRe
 	return c.readChange.CallServerStream(ctx, connect.NewRequest(req))
 }
 
-// Forget calls osaurus.guest.v1.Mounts.Forget.
-func (c *mountsClient) Forget(ctx context.Context, req *guestpb.ForgetRequest) (*guestpb.ForgetResponse, error) {
-	response, err := c.forget.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // MountsHandler is an implementation of the osaurus.guest.v1.Mounts service.
 type MountsHandler interface {
 	// Mount mounts what the host serves on a connection. A mount of the room with the same name is
 	// ended first. The mount ends with the connection or the room.
 	Mount(context.Context, *guestpb.MountRequest) (*guestpb.MountResponse, error)
-	// Unmount ends a mount, unless programs use it.
+	// Unmount ends a mount, or discards the changes of one that has ended.
 	Unmount(context.Context, *guestpb.UnmountRequest) (*guestpb.UnmountResponse, error)
 	// Changes returns what the room has changed in a reviewed mount: each folder before what is in it.
 	Changes(context.Context, *guestpb.ChangesRequest, *connect.ServerStream[guestpb.ChangesResponse]) error
 	// ReadChange returns the content of a changed file.
 	ReadChange(context.Context, *guestpb.ReadChangeRequest, *connect.ServerStream[guestpb.ReadChangeResponse]) error
-	// Forget discards the changes of a mount that has ended.
-	Forget(context.Context, *guestpb.ForgetRequest) (*guestpb.ForgetResponse, error)
 }
 
 // NewMountsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -201,12 +179,6 @@ func NewMountsHandler(svc MountsHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(mountsMethods.ByName("ReadChange")),
 		connect.WithHandlerOptions(opts...),
 	)
-	mountsForgetHandler := connect.NewUnaryHandlerSimple(
-		MountsForgetProcedure,
-		svc.Forget,
-		connect.WithSchema(mountsMethods.ByName("Forget")),
-		connect.WithHandlerOptions(opts...),
-	)
 	return "/osaurus.guest.v1.Mounts/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case MountsMountProcedure:
@@ -217,8 +189,6 @@ func NewMountsHandler(svc MountsHandler, opts ...connect.HandlerOption) (string,
 			mountsChangesHandler.ServeHTTP(w, r)
 		case MountsReadChangeProcedure:
 			mountsReadChangeHandler.ServeHTTP(w, r)
-		case MountsForgetProcedure:
-			mountsForgetHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -242,8 +212,4 @@ func (UnimplementedMountsHandler) Changes(context.Context, *guestpb.ChangesReque
 
 func (UnimplementedMountsHandler) ReadChange(context.Context, *guestpb.ReadChangeRequest, *connect.ServerStream[guestpb.ReadChangeResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Mounts.ReadChange is not implemented"))
-}
-
-func (UnimplementedMountsHandler) Forget(context.Context, *guestpb.ForgetRequest) (*guestpb.ForgetResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Mounts.Forget is not implemented"))
 }
