@@ -16,6 +16,6 @@ func (c *Client) Freeze(ctx context.Context, within time.Duration) error {
 
 // Thaw ends a Freeze. It fails if the disk was not frozen all the time.
 func (c *Client) Thaw(ctx context.Context) error {
-	_, err := call(ctx, c, "thaw disk", "", c.rpc.Thaw, &guestpb.ThawRequest{})
+	_, err := call(ctx, c, "thaw disk", "", c.rpc.Freeze, &guestpb.FreezeRequest{})
 	return err
 }

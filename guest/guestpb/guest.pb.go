@@ -74,7 +74,7 @@ func (x NetworkState_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NetworkState_State.Descriptor instead.
 func (NetworkState_State) EnumDescriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12, 0}
+	return file_guest_proto_rawDescGZIP(), []int{10, 0}
 }
 
 type FreezeRequest struct {
@@ -157,78 +157,6 @@ func (*FreezeResponse) Descriptor() ([]byte, []int) {
 	return file_guest_proto_rawDescGZIP(), []int{1}
 }
 
-type ThawRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ThawRequest) Reset() {
-	*x = ThawRequest{}
-	mi := &file_guest_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ThawRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ThawRequest) ProtoMessage() {}
-
-func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
-func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{2}
-}
-
-type ThawResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ThawResponse) Reset() {
-	*x = ThawResponse{}
-	mi := &file_guest_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ThawResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ThawResponse) ProtoMessage() {}
-
-func (x *ThawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
-func (*ThawResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{3}
-}
-
 type HelloRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Version      uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the protocol; the guest accepts only its own
@@ -243,7 +171,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_guest_proto_msgTypes[4]
+	mi := &file_guest_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +183,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[4]
+	mi := &file_guest_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +196,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{4}
+	return file_guest_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HelloRequest) GetVersion() uint32 {
@@ -315,7 +243,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_guest_proto_msgTypes[5]
+	mi := &file_guest_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +255,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[5]
+	mi := &file_guest_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +268,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{5}
+	return file_guest_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HelloResponse) GetGuestVersion() string {
@@ -367,7 +295,7 @@ type Boot struct {
 
 func (x *Boot) Reset() {
 	*x = Boot{}
-	mi := &file_guest_proto_msgTypes[6]
+	mi := &file_guest_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +307,7 @@ func (x *Boot) String() string {
 func (*Boot) ProtoMessage() {}
 
 func (x *Boot) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[6]
+	mi := &file_guest_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +320,7 @@ func (x *Boot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boot.ProtoReflect.Descriptor instead.
 func (*Boot) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{6}
+	return file_guest_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Boot) GetHostname() string {
@@ -441,7 +369,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +381,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[7]
+	mi := &file_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +394,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{7}
+	return file_guest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Mount) GetTag() string {
@@ -498,7 +426,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +438,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[8]
+	mi := &file_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +451,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{8}
+	return file_guest_proto_rawDescGZIP(), []int{6}
 }
 
 type PingResponse struct {
@@ -534,7 +462,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +474,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[9]
+	mi := &file_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +487,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{9}
+	return file_guest_proto_rawDescGZIP(), []int{7}
 }
 
 type InfoRequest struct {
@@ -570,7 +498,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_guest_proto_msgTypes[10]
+	mi := &file_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +510,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[10]
+	mi := &file_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +523,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{10}
+	return file_guest_proto_rawDescGZIP(), []int{8}
 }
 
 type InfoResponse struct {
@@ -622,7 +550,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +562,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[11]
+	mi := &file_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +575,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{11}
+	return file_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InfoResponse) GetGuestVersion() string {
@@ -772,7 +700,7 @@ type NetworkState struct {
 
 func (x *NetworkState) Reset() {
 	*x = NetworkState{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +712,7 @@ func (x *NetworkState) String() string {
 func (*NetworkState) ProtoMessage() {}
 
 func (x *NetworkState) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +725,7 @@ func (x *NetworkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkState.ProtoReflect.Descriptor instead.
 func (*NetworkState) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NetworkState) GetState() NetworkState_State {
@@ -825,7 +753,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +765,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +778,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
+	return file_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Step) GetName() string {
@@ -882,7 +810,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +822,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +835,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
+	return file_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecRequest) GetWhat() isExecRequest_What {
@@ -992,7 +920,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +932,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +945,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Resize) GetRows() uint32 {
@@ -1042,7 +970,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +982,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +995,7 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 type Start struct {
@@ -1104,7 +1032,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1044,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1057,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Start) GetArgs() [][]byte {
@@ -1262,7 +1190,7 @@ type Pty struct {
 
 func (x *Pty) Reset() {
 	*x = Pty{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1202,7 @@ func (x *Pty) String() string {
 func (*Pty) ProtoMessage() {}
 
 func (x *Pty) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1215,7 @@ func (x *Pty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pty.ProtoReflect.Descriptor instead.
 func (*Pty) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Pty) GetRows() uint32 {
@@ -1326,7 +1254,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1266,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1279,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1435,7 +1363,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1375,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1388,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Started) GetId() uint64 {
@@ -1497,7 +1425,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1437,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1450,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1598,7 +1526,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1538,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1551,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalRequest) GetId() uint64 {
@@ -1648,7 +1576,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1588,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1601,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 type SetTimeRequest struct {
@@ -1685,7 +1613,7 @@ type SetTimeRequest struct {
 
 func (x *SetTimeRequest) Reset() {
 	*x = SetTimeRequest{}
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1625,7 @@ func (x *SetTimeRequest) String() string {
 func (*SetTimeRequest) ProtoMessage() {}
 
 func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1638,7 @@ func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeRequest.ProtoReflect.Descriptor instead.
 func (*SetTimeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{24}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetTimeRequest) GetTimeUnixNano() int64 {
@@ -1729,7 +1657,7 @@ type SetTimeResponse struct {
 
 func (x *SetTimeResponse) Reset() {
 	*x = SetTimeResponse{}
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1669,7 @@ func (x *SetTimeResponse) String() string {
 func (*SetTimeResponse) ProtoMessage() {}
 
 func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1682,7 @@ func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeResponse.ProtoReflect.Descriptor instead.
 func (*SetTimeResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{25}
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetTimeResponse) GetOffsetNanos() int64 {
@@ -1773,7 +1701,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1713,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1726,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{26}
+	return file_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShutdownRequest) GetGraceNanos() int64 {
@@ -1816,7 +1744,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1756,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1769,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{27}
+	return file_guest_proto_rawDescGZIP(), []int{25}
 }
 
 var File_guest_proto protoreflect.FileDescriptor
@@ -1851,9 +1779,7 @@ const file_guest_proto_rawDesc = "" +
 	"\vguest.proto\x12\x10osaurus.guest.v1\"2\n" +
 	"\rFreezeRequest\x12!\n" +
 	"\fwithin_nanos\x18\x01 \x01(\x03R\vwithinNanos\"\x10\n" +
-	"\x0eFreezeResponse\"\r\n" +
-	"\vThawRequest\"\x0e\n" +
-	"\fThawResponse\"\xac\x01\n" +
+	"\x0eFreezeResponse\"\xac\x01\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\fR\x03key\x12$\n" +
@@ -1976,7 +1902,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x0fShutdownRequest\x12\x1f\n" +
 	"\vgrace_nanos\x18\x01 \x01(\x03R\n" +
 	"graceNanos\"\x12\n" +
-	"\x10ShutdownResponse2\xfd\x05\n" +
+	"\x10ShutdownResponse2\xb6\x05\n" +
 	"\x05Guest\x12H\n" +
 	"\x05Hello\x12\x1e.osaurus.guest.v1.HelloRequest\x1a\x1f.osaurus.guest.v1.HelloResponse\x12E\n" +
 	"\x04Ping\x12\x1d.osaurus.guest.v1.PingRequest\x1a\x1e.osaurus.guest.v1.PingResponse\x12E\n" +
@@ -1985,8 +1911,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x10ExecWithoutInput\x12\x17.osaurus.guest.v1.Start\x1a\x1e.osaurus.guest.v1.ExecResponse0\x01\x12K\n" +
 	"\x06Signal\x12\x1f.osaurus.guest.v1.SignalRequest\x1a .osaurus.guest.v1.SignalResponse\x12N\n" +
 	"\aSetTime\x12 .osaurus.guest.v1.SetTimeRequest\x1a!.osaurus.guest.v1.SetTimeResponse\x12K\n" +
-	"\x06Freeze\x12\x1f.osaurus.guest.v1.FreezeRequest\x1a .osaurus.guest.v1.FreezeResponse\x12E\n" +
-	"\x04Thaw\x12\x1d.osaurus.guest.v1.ThawRequest\x1a\x1e.osaurus.guest.v1.ThawResponse\x12Q\n" +
+	"\x06Freeze\x12\x1f.osaurus.guest.v1.FreezeRequest\x1a .osaurus.guest.v1.FreezeResponse\x12Q\n" +
 	"\bShutdown\x12!.osaurus.guest.v1.ShutdownRequest\x1a\".osaurus.guest.v1.ShutdownResponseB\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 
 var (
@@ -2002,75 +1927,71 @@ func file_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_guest_proto_goTypes = []any{
 	(NetworkState_State)(0),  // 0: osaurus.guest.v1.NetworkState.State
 	(*FreezeRequest)(nil),    // 1: osaurus.guest.v1.FreezeRequest
 	(*FreezeResponse)(nil),   // 2: osaurus.guest.v1.FreezeResponse
-	(*ThawRequest)(nil),      // 3: osaurus.guest.v1.ThawRequest
-	(*ThawResponse)(nil),     // 4: osaurus.guest.v1.ThawResponse
-	(*HelloRequest)(nil),     // 5: osaurus.guest.v1.HelloRequest
-	(*HelloResponse)(nil),    // 6: osaurus.guest.v1.HelloResponse
-	(*Boot)(nil),             // 7: osaurus.guest.v1.Boot
-	(*Mount)(nil),            // 8: osaurus.guest.v1.Mount
-	(*PingRequest)(nil),      // 9: osaurus.guest.v1.PingRequest
-	(*PingResponse)(nil),     // 10: osaurus.guest.v1.PingResponse
-	(*InfoRequest)(nil),      // 11: osaurus.guest.v1.InfoRequest
-	(*InfoResponse)(nil),     // 12: osaurus.guest.v1.InfoResponse
-	(*NetworkState)(nil),     // 13: osaurus.guest.v1.NetworkState
-	(*Step)(nil),             // 14: osaurus.guest.v1.Step
-	(*ExecRequest)(nil),      // 15: osaurus.guest.v1.ExecRequest
-	(*Resize)(nil),           // 16: osaurus.guest.v1.Resize
-	(*StdinEnd)(nil),         // 17: osaurus.guest.v1.StdinEnd
-	(*Start)(nil),            // 18: osaurus.guest.v1.Start
-	(*Pty)(nil),              // 19: osaurus.guest.v1.Pty
-	(*ExecResponse)(nil),     // 20: osaurus.guest.v1.ExecResponse
-	(*Started)(nil),          // 21: osaurus.guest.v1.Started
-	(*Exit)(nil),             // 22: osaurus.guest.v1.Exit
-	(*SignalRequest)(nil),    // 23: osaurus.guest.v1.SignalRequest
-	(*SignalResponse)(nil),   // 24: osaurus.guest.v1.SignalResponse
-	(*SetTimeRequest)(nil),   // 25: osaurus.guest.v1.SetTimeRequest
-	(*SetTimeResponse)(nil),  // 26: osaurus.guest.v1.SetTimeResponse
-	(*ShutdownRequest)(nil),  // 27: osaurus.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 28: osaurus.guest.v1.ShutdownResponse
-	nil,                      // 29: osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	(*HelloRequest)(nil),     // 3: osaurus.guest.v1.HelloRequest
+	(*HelloResponse)(nil),    // 4: osaurus.guest.v1.HelloResponse
+	(*Boot)(nil),             // 5: osaurus.guest.v1.Boot
+	(*Mount)(nil),            // 6: osaurus.guest.v1.Mount
+	(*PingRequest)(nil),      // 7: osaurus.guest.v1.PingRequest
+	(*PingResponse)(nil),     // 8: osaurus.guest.v1.PingResponse
+	(*InfoRequest)(nil),      // 9: osaurus.guest.v1.InfoRequest
+	(*InfoResponse)(nil),     // 10: osaurus.guest.v1.InfoResponse
+	(*NetworkState)(nil),     // 11: osaurus.guest.v1.NetworkState
+	(*Step)(nil),             // 12: osaurus.guest.v1.Step
+	(*ExecRequest)(nil),      // 13: osaurus.guest.v1.ExecRequest
+	(*Resize)(nil),           // 14: osaurus.guest.v1.Resize
+	(*StdinEnd)(nil),         // 15: osaurus.guest.v1.StdinEnd
+	(*Start)(nil),            // 16: osaurus.guest.v1.Start
+	(*Pty)(nil),              // 17: osaurus.guest.v1.Pty
+	(*ExecResponse)(nil),     // 18: osaurus.guest.v1.ExecResponse
+	(*Started)(nil),          // 19: osaurus.guest.v1.Started
+	(*Exit)(nil),             // 20: osaurus.guest.v1.Exit
+	(*SignalRequest)(nil),    // 21: osaurus.guest.v1.SignalRequest
+	(*SignalResponse)(nil),   // 22: osaurus.guest.v1.SignalResponse
+	(*SetTimeRequest)(nil),   // 23: osaurus.guest.v1.SetTimeRequest
+	(*SetTimeResponse)(nil),  // 24: osaurus.guest.v1.SetTimeResponse
+	(*ShutdownRequest)(nil),  // 25: osaurus.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil), // 26: osaurus.guest.v1.ShutdownResponse
+	nil,                      // 27: osaurus.guest.v1.InfoResponse.OsReleaseEntry
 }
 var file_guest_proto_depIdxs = []int32{
-	7,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
-	8,  // 1: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
-	29, // 2: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
-	13, // 3: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
-	8,  // 4: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
-	14, // 5: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
+	5,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
+	6,  // 1: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
+	27, // 2: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	11, // 3: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
+	6,  // 4: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
+	12, // 5: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
 	0,  // 6: osaurus.guest.v1.NetworkState.state:type_name -> osaurus.guest.v1.NetworkState.State
-	18, // 7: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
-	17, // 8: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
-	16, // 9: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
-	19, // 10: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
-	21, // 11: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
-	22, // 12: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
-	5,  // 13: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
-	9,  // 14: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
-	11, // 15: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
-	15, // 16: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
-	18, // 17: osaurus.guest.v1.Guest.ExecWithoutInput:input_type -> osaurus.guest.v1.Start
-	23, // 18: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
-	25, // 19: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
+	16, // 7: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
+	15, // 8: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
+	14, // 9: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
+	17, // 10: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
+	19, // 11: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
+	20, // 12: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
+	3,  // 13: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
+	7,  // 14: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
+	9,  // 15: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
+	13, // 16: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
+	16, // 17: osaurus.guest.v1.Guest.ExecWithoutInput:input_type -> osaurus.guest.v1.Start
+	21, // 18: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
+	23, // 19: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
 	1,  // 20: osaurus.guest.v1.Guest.Freeze:input_type -> osaurus.guest.v1.FreezeRequest
-	3,  // 21: osaurus.guest.v1.Guest.Thaw:input_type -> osaurus.guest.v1.ThawRequest
-	27, // 22: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
-	6,  // 23: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
-	10, // 24: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
-	12, // 25: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
-	20, // 26: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
-	20, // 27: osaurus.guest.v1.Guest.ExecWithoutInput:output_type -> osaurus.guest.v1.ExecResponse
-	24, // 28: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
-	26, // 29: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
-	2,  // 30: osaurus.guest.v1.Guest.Freeze:output_type -> osaurus.guest.v1.FreezeResponse
-	4,  // 31: osaurus.guest.v1.Guest.Thaw:output_type -> osaurus.guest.v1.ThawResponse
-	28, // 32: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
-	23, // [23:33] is the sub-list for method output_type
-	13, // [13:23] is the sub-list for method input_type
+	25, // 21: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
+	4,  // 22: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
+	8,  // 23: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
+	10, // 24: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
+	18, // 25: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
+	18, // 26: osaurus.guest.v1.Guest.ExecWithoutInput:output_type -> osaurus.guest.v1.ExecResponse
+	22, // 27: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
+	24, // 28: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
+	2,  // 29: osaurus.guest.v1.Guest.Freeze:output_type -> osaurus.guest.v1.FreezeResponse
+	26, // 30: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
+	22, // [22:31] is the sub-list for method output_type
+	13, // [13:22] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -2081,13 +2002,13 @@ func file_guest_proto_init() {
 	if File_guest_proto != nil {
 		return
 	}
-	file_guest_proto_msgTypes[14].OneofWrappers = []any{
+	file_guest_proto_msgTypes[12].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_guest_proto_msgTypes[19].OneofWrappers = []any{
+	file_guest_proto_msgTypes[17].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -2099,7 +2020,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5,7 +5,6 @@ package service
 import (
 	"context"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,64 +20,28 @@ const (
 	fiFreeze, fiThaw = 0xc0045877, 0xc0045878
 )
 
-// freezing is the state of the data disk.
-type freezing struct {
-	dir string // where the disk is mounted
-
-	mu   sync.Mutex
-	disk *os.File // while it is frozen
-	end  *time.Timer
-}
-
-// Freeze freezes the data disk.
+// Freeze freezes the data disk, or thaws it. The kernel refuses what has been done already.
 func (s *Service) Freeze(_ context.Context, r *guestpb.FreezeRequest) (*guestpb.FreezeResponse, error) {
-	const op = "freeze disk"
-	f := &s.freezing
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	within := time.Duration(r.WithinNanos)
-	if within <= 0 || within > maxFrozen {
-		return nil, fault.Newf(fault.InvalidArgs, op, "", "%v is not between 0 and %v", within, maxFrozen)
+	within := min(time.Duration(r.WithinNanos), maxFrozen)
+	disk, err := os.Open(s.data)
+	if err != nil {
+		return nil, fault.New(fault.Execution, "freeze disk", s.data, err)
 	}
-	if f.disk != nil {
-		return nil, fault.Newf(fault.Rejected, op, "", "it is frozen already")
-	}
-	disk, err := os.Open(f.dir)
-	if err == nil {
-		if err = unix.IoctlSetInt(int(disk.Fd()), fiFreeze, 0); err != nil {
-			_ = disk.Close()
+	defer disk.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if within > 0 {
+		if err := unix.IoctlSetInt(int(disk.Fd()), fiFreeze, 0); err != nil {
+			return nil, fault.New(fault.Execution, "freeze disk", s.data, err)
 		}
+		s.thaw = time.AfterFunc(within, func() { _, _ = s.Freeze(context.Background(), &guestpb.FreezeRequest{}) })
+		return &guestpb.FreezeResponse{}, nil
 	}
-	if err != nil {
-		return nil, fault.New(fault.Execution, op, f.dir, err)
+	if s.thaw != nil {
+		s.thaw.Stop()
 	}
-	f.disk, f.end = disk, time.AfterFunc(within, func() { _ = f.thaw(disk) })
+	if err := unix.IoctlSetInt(int(disk.Fd()), fiThaw, 0); err != nil {
+		return nil, fault.Newf(fault.Timeout, "thaw disk", s.data, "it is not frozen any more: %w", err)
+	}
 	return &guestpb.FreezeResponse{}, nil
-}
-
-// Thaw thaws the data disk.
-func (s *Service) Thaw(context.Context, *guestpb.ThawRequest) (*guestpb.ThawResponse, error) {
-	f := &s.freezing
-	f.mu.Lock()
-	disk := f.disk
-	f.mu.Unlock()
-	return &guestpb.ThawResponse{}, f.thaw(disk)
-}
-
-// thaw ends the freeze that a disk was opened for.
-func (f *freezing) thaw(disk *os.File) error {
-	const op = "thaw disk"
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if disk == nil || f.disk != disk {
-		return fault.Newf(fault.Timeout, op, "", "it is not frozen any more")
-	}
-	f.end.Stop()
-	err := unix.IoctlSetInt(int(disk.Fd()), fiThaw, 0)
-	_ = disk.Close()
-	f.disk = nil
-	if err != nil {
-		return fault.New(fault.Execution, op, f.dir, err)
-	}
-	return nil
 }

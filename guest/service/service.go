@@ -58,9 +58,10 @@ type Service struct {
 	booted chan struct{} // closed when System.Boot has returned
 	err    error         // what it returned
 
-	freezing freezing
-	running  map[uint64]*process.Child // commands by id
-	slots    *slots
+	data    string                    // where the data disk is mounted
+	thaw    *time.Timer               // guarded by mu
+	running map[uint64]*process.Child // commands by id
+	slots   *slots
 }
 
 // New returns a service for a system. It starts commands with processes.
@@ -69,7 +70,7 @@ type Service struct {
 func New(system System, processes *process.Manager, rooms *room.Manager, logs, version string) *Service {
 	s := &Service{
 		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
-		freezing: freezing{dir: filepath.Dir(logs)}, running: map[uint64]*process.Child{}, slots: commandSlots(),
+		data: filepath.Dir(logs), running: map[uint64]*process.Child{}, slots: commandSlots(),
 	}
 	s.shells = shell.NewManager(shell.Options{Processes: processes, Find: s.shellRoom})
 	s.jobs = job.NewManager(job.Options{Processes: processes, Find: s.jobRoom})
@@ -241,7 +242,7 @@ func (s *Service) SetTime(_ context.Context, r *guestpb.SetTimeRequest) (*guestp
 // Shutdown powers the machine off after it has been answered.
 func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
 	grace := cmp.Or(time.Duration(r.GraceNanos), protocol.DefaultGrace)
-	_, _ = s.Thaw(ctx, nil) // everything is written to it
+	_, _ = s.Freeze(ctx, &guestpb.FreezeRequest{}) // thaw the disk, to which everything is written
 	// The server cancels a call's context once the answer is written.
 	context.AfterFunc(ctx, func() { s.system.PowerOff(grace) })
 	return &guestpb.ShutdownResponse{}, nil

@@ -56,8 +56,6 @@ const (
 	GuestSetTimeProcedure = "/osaurus.guest.v1.Guest/SetTime"
 	// GuestFreezeProcedure is the fully-qualified name of the Guest's Freeze RPC.
 	GuestFreezeProcedure = "/osaurus.guest.v1.Guest/Freeze"
-	// GuestThawProcedure is the fully-qualified name of the Guest's Thaw RPC.
-	GuestThawProcedure = "/osaurus.guest.v1.Guest/Thaw"
 	// GuestShutdownProcedure is the fully-qualified name of the Guest's Shutdown RPC.
 	GuestShutdownProcedure = "/osaurus.guest.v1.Guest/Shutdown"
 )
@@ -79,11 +77,10 @@ type GuestClient interface {
 	// Signal sends a signal to a command. It does not use the command's stream, which may be full.
 	Signal(context.Context, *guestpb.SignalRequest) (*guestpb.SignalResponse, error)
 	SetTime(context.Context, *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error)
-	// Freeze writes everything to the data disk and makes writers wait until Thaw, or until the time is
-	// over: a host that goes away leaves no frozen guest.
+	// Freeze writes everything to the data disk and makes writers wait until it is called with a time of
+	// 0, or until the time is over: a host that goes away leaves no frozen guest. The call with 0 fails if
+	// the disk is not frozen any more.
 	Freeze(context.Context, *guestpb.FreezeRequest) (*guestpb.FreezeResponse, error)
-	// Thaw ends it. It fails if the disk is not frozen any more.
-	Thaw(context.Context, *guestpb.ThawRequest) (*guestpb.ThawResponse, error)
 	// Shutdown answers and then powers the machine off.
 	Shutdown(context.Context, *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error)
 }
@@ -147,12 +144,6 @@ func NewGuestClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(guestMethods.ByName("Freeze")),
 			connect.WithClientOptions(opts...),
 		),
-		thaw: connect.NewClient[guestpb.ThawRequest, guestpb.ThawResponse](
-			httpClient,
-			baseURL+GuestThawProcedure,
-			connect.WithSchema(guestMethods.ByName("Thaw")),
-			connect.WithClientOptions(opts...),
-		),
 		shutdown: connect.NewClient[guestpb.ShutdownRequest, guestpb.ShutdownResponse](
 			httpClient,
 			baseURL+GuestShutdownProcedure,
@@ -172,7 +163,6 @@ type guestClient struct {
 	signal           *connect.Client[guestpb.SignalRequest, guestpb.SignalResponse]
 	setTime          *connect.Client[guestpb.SetTimeRequest, guestpb.SetTimeResponse]
 	freeze           *connect.Client[guestpb.FreezeRequest, guestpb.FreezeResponse]
-	thaw             *connect.Client[guestpb.ThawRequest, guestpb.ThawResponse]
 	shutdown         *connect.Client[guestpb.ShutdownRequest, guestpb.ShutdownResponse]
 }
 
@@ -240,15 +230,6 @@ func (c *guestClient) Freeze(ctx context.Context, req *guestpb.FreezeRequest) (*
 	return nil, err
 }
 
-// Thaw calls osaurus.guest.v1.Guest.Thaw.
-func (c *guestClient) Thaw(ctx context.Context, req *guestpb.ThawRequest) (*guestpb.ThawResponse, error) {
-	response, err := c.thaw.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // Shutdown calls osaurus.guest.v1.Guest.Shutdown.
 func (c *guestClient) Shutdown(ctx context.Context, req *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
 	response, err := c.shutdown.CallUnary(ctx, connect.NewRequest(req))
@@ -275,11 +256,10 @@ type GuestHandler interface {
 	// Signal sends a signal to a command. It does not use the command's stream, which may be full.
 	Signal(context.Context, *guestpb.SignalRequest) (*guestpb.SignalResponse, error)
 	SetTime(context.Context, *guestpb.SetTimeRequest) (*guestpb.SetTimeResponse, error)
-	// Freeze writes everything to the data disk and makes writers wait until Thaw, or until the time is
-	// over: a host that goes away leaves no frozen guest.
+	// Freeze writes everything to the data disk and makes writers wait until it is called with a time of
+	// 0, or until the time is over: a host that goes away leaves no frozen guest. The call with 0 fails if
+	// the disk is not frozen any more.
 	Freeze(context.Context, *guestpb.FreezeRequest) (*guestpb.FreezeResponse, error)
-	// Thaw ends it. It fails if the disk is not frozen any more.
-	Thaw(context.Context, *guestpb.ThawRequest) (*guestpb.ThawResponse, error)
 	// Shutdown answers and then powers the machine off.
 	Shutdown(context.Context, *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error)
 }
@@ -339,12 +319,6 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(guestMethods.ByName("Freeze")),
 		connect.WithHandlerOptions(opts...),
 	)
-	guestThawHandler := connect.NewUnaryHandlerSimple(
-		GuestThawProcedure,
-		svc.Thaw,
-		connect.WithSchema(guestMethods.ByName("Thaw")),
-		connect.WithHandlerOptions(opts...),
-	)
 	guestShutdownHandler := connect.NewUnaryHandlerSimple(
 		GuestShutdownProcedure,
 		svc.Shutdown,
@@ -369,8 +343,6 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 			guestSetTimeHandler.ServeHTTP(w, r)
 		case GuestFreezeProcedure:
 			guestFreezeHandler.ServeHTTP(w, r)
-		case GuestThawProcedure:
-			guestThawHandler.ServeHTTP(w, r)
 		case GuestShutdownProcedure:
 			guestShutdownHandler.ServeHTTP(w, r)
 		default:
@@ -412,10 +384,6 @@ func (UnimplementedGuestHandler) SetTime(context.Context, *guestpb.SetTimeReques
 
 func (UnimplementedGuestHandler) Freeze(context.Context, *guestpb.FreezeRequest) (*guestpb.FreezeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Freeze is not implemented"))
-}
-
-func (UnimplementedGuestHandler) Thaw(context.Context, *guestpb.ThawRequest) (*guestpb.ThawResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Guest.Thaw is not implemented"))
 }
 
 func (UnimplementedGuestHandler) Shutdown(context.Context, *guestpb.ShutdownRequest) (*guestpb.ShutdownResponse, error) {
