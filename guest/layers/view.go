@@ -103,12 +103,23 @@ func (s *Store) Give(st *Stack, work string) error {
 		return -1
 	}
 	return s.view(s.Paths(st.Lower...), s.Path(st.Upper), work, func(root *os.Root) error {
-		return Walk(root, func(_ *os.File, p string) (bool, error) {
-			st := stat(path.Join(root.Name(), p))
-			if st == nil || !owners[st.Uid] && !owners[st.Gid] {
-				return isDir(st), nil
+		for _, id := range st.Lower {
+			layer, err := os.OpenRoot(s.Path(id))
+			if err != nil {
+				return err
 			}
-			return isDir(st), root.Lchown(p, is(st.Uid), is(st.Gid))
-		})
+			defer layer.Close()
+			err = Walk(layer, func(_ *os.File, p string) (bool, error) {
+				st := stat(path.Join(root.Name(), p))
+				if st == nil || !owners[st.Uid] && !owners[st.Gid] {
+					return isDir(st), nil
+				}
+				return isDir(st), root.Lchown(p, is(st.Uid), is(st.Gid))
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -65,20 +65,9 @@ func (p *protocol) HandleRequest(in, out [][]byte) (int, fuse.Status) {
 	m := &exchange{op: readHeader(in).op, in: in, space: out[0]}
 	m.reply = m.space[outHeaderSize:outHeaderSize]
 	if rest := in[0][m.op.operation().size:]; m.op != opWrite && m.op != opBatchForget {
-		for name := range strings.SplitSeq(string(bytes.TrimSuffix(rest, []byte{0})), "\x00") {
-			m.names = append(m.names, name)
-		}
-		if m.names = append(m.names, ""); len(m.names) > 2 {
-			m.names = m.names[:2]
-		}
+		m.names = append(strings.Split(string(bytes.TrimSuffix(rest, []byte{0})), "\x00"), "")
 	}
-	st := p.names(m)
-	if st == fuse.ENOSYS {
-		st = p.open(m)
-	}
-	if st == fuse.ENOSYS {
-		st = p.data(m)
-	}
+	st := p.handle(m)
 	switch {
 	case m.op.operation().silent:
 		return 0, fuse.OK
@@ -92,45 +81,87 @@ func (p *protocol) HandleRequest(in, out [][]byte) (int, fuse.Status) {
 	return n, fuse.OK
 }
 
-// names handles requests about names and attributes.
-func (p *protocol) names(m *exchange) (st fuse.Status) {
-	h := argument[fuse.InHeader](m.in)
-	var entry fuse.EntryOut
+// named handles a request about a name that is answered with its file.
+func named[In any](m *exchange, f func(<-chan struct{}, *In, string, *fuse.EntryOut) fuse.Status) fuse.Status {
+	in, out := argument[In](m.in), fuse.EntryOut{}
+	st := f(nil, &in, m.names[0], &out)
+	put(m, entryForLinux(&out))
+	return st
+}
+
+// answered handles a request whose reply is the same on all systems.
+func answered[In, Out any](m *exchange, f func(<-chan struct{}, *In, *Out) fuse.Status) fuse.Status {
+	in, out := argument[In](m.in), *new(Out)
+	st := f(nil, &in, &out)
+	put(m, out)
+	return st
+}
+
+// done handles a request without a reply but its status.
+func done[In any](m *exchange, f func(<-chan struct{}, *In) fuse.Status) fuse.Status {
+	in := argument[In](m.in)
+	return f(nil, &in)
+}
+
+func (p *protocol) handle(m *exchange) (st fuse.Status) {
+	s, h := p.files, argument[fuse.InHeader](m.in)
 	switch m.op {
+	case opInit:
+		p.init(m)
+	case opDestroy:
 	case opLookup:
-		st = p.files.Lookup(nil, &h, m.names[0], &entry)
+		return named(m, s.Lookup)
 	case opMknod:
-		in := argument[fuse.MknodIn](m.in)
-		st = p.files.Mknod(nil, &in, m.names[0], &entry)
+		return named(m, s.Mknod)
 	case opMkdir:
-		in := argument[fuse.MkdirIn](m.in)
-		st = p.files.Mkdir(nil, &in, m.names[0], &entry)
-	case opSymlink:
-		st = p.files.Symlink(nil, &h, m.names[1], m.names[0], &entry)
+		return named(m, s.Mkdir)
 	case opLink:
-		in := argument[fuse.LinkIn](m.in)
-		st = p.files.Link(nil, &in, m.names[0], &entry)
+		return named(m, s.Link)
+	case opSymlink:
+		return named(m, func(c <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+			return s.Symlink(c, in, m.names[1], name, out)
+		})
 	case opUnlink:
-		return p.files.Unlink(nil, &h, m.names[0])
+		return s.Unlink(nil, &h, m.names[0])
 	case opRmdir:
-		return p.files.Rmdir(nil, &h, m.names[0])
+		return s.Rmdir(nil, &h, m.names[0])
 	case opRename, opRename2:
 		in := argument[fuse.RenameIn](m.in)
 		if m.op == opRename {
 			in.Flags = 0
 		}
-		return p.files.Rename(nil, &in, m.names[0], m.names[1])
+		return s.Rename(nil, &in, m.names[0], m.names[1])
 	case opReadlink:
-		target, st := p.files.Readlink(nil, &h)
+		target, st := s.Readlink(nil, &h)
 		m.reply = append(m.reply, target...)
 		return st
 	case opGetAttr, opSetAttr:
 		return p.attributes(m)
+	case opOpen:
+		return answered(m, s.Open)
+	case opOpenDir:
+		return answered(m, s.OpenDir)
+	case opCreate:
+		in, out := argument[fuse.CreateIn](m.in), fuse.CreateOut{}
+		st = s.Create(nil, &in, m.names[0], &out)
+		put(m, entryForLinux(&out.EntryOut))
+		put(m, out.OpenOut)
+		return st
+	case opForget:
+		in := argument[fuse.ForgetIn](m.in)
+		s.Forget(in.NodeId, in.Nlookup)
+	case opBatchForget:
+		const size = 16 // node and look-ups
+		for b := m.in[0][m.op.operation().size:]; len(b) >= size; b = b[size:] {
+			s.Forget(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
+		}
+	case opRelease, opReleaseDir:
+		in := argument[fuse.ReleaseIn](m.in)
+		s.Release(nil, &in)
 	default:
-		return fuse.ENOSYS
+		return p.data(m)
 	}
-	put(m, entryForLinux(&entry))
-	return st
+	return fuse.OK
 }
 
 func (p *protocol) attributes(m *exchange) (st fuse.Status) {
@@ -146,48 +177,6 @@ func (p *protocol) attributes(m *exchange) (st fuse.Status) {
 	return st
 }
 
-// open handles requests that open, close and forget.
-func (p *protocol) open(m *exchange) (st fuse.Status) {
-	var out fuse.OpenOut
-	switch m.op {
-	case opInit:
-		p.init(m)
-		return fuse.OK
-	case opOpen, opOpenDir:
-		open := p.files.Open
-		if m.op == opOpenDir {
-			open = p.files.OpenDir
-		}
-		in := argument[fuse.OpenIn](m.in)
-		st = open(nil, &in, &out)
-	case opCreate:
-		in, created := argument[fuse.CreateIn](m.in), fuse.CreateOut{}
-		st = p.files.Create(nil, &in, m.names[0], &created)
-		put(m, entryForLinux(&created.EntryOut))
-		out = created.OpenOut
-	case opRelease, opReleaseDir:
-		in := argument[fuse.ReleaseIn](m.in)
-		p.files.Release(nil, &in)
-		return fuse.OK
-	case opForget:
-		in := argument[fuse.ForgetIn](m.in)
-		p.files.Forget(in.NodeId, in.Nlookup)
-		return fuse.OK
-	case opBatchForget:
-		const size = 16 // node and look-ups
-		for b := m.in[0][opBatchForget.operation().size:]; len(b) >= size; b = b[size:] {
-			p.files.Forget(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
-		}
-		return fuse.OK
-	case opDestroy:
-		return fuse.OK
-	default:
-		return fuse.ENOSYS
-	}
-	put(m, out)
-	return st
-}
-
 // data handles requests about the content of open files and folders, and of the disk.
 func (p *protocol) data(m *exchange) fuse.Status {
 	switch m.op {
@@ -198,8 +187,7 @@ func (p *protocol) data(m *exchange) fuse.Status {
 			return st
 		}
 		defer read.Done()
-		b, st := read.Bytes(m.reply[:min(int(in.Size), cap(m.reply))])
-		m.reply = b
+		m.reply, st = read.Bytes(m.reply[:min(int(in.Size), cap(m.reply))])
 		return st
 	case opWrite:
 		in := argument[fuse.WriteIn](m.in)
@@ -209,26 +197,18 @@ func (p *protocol) data(m *exchange) fuse.Status {
 	case opReadDir, opReadDirPlus:
 		return p.list(m)
 	case opFsync, opFsyncDir:
-		in := argument[fuse.FsyncIn](m.in)
-		return p.files.Fsync(nil, &in)
+		return done(m, p.files.Fsync)
 	case opFallocate:
-		in := argument[fuse.FallocateIn](m.in)
-		return p.files.Fallocate(nil, &in)
+		return done(m, p.files.Fallocate)
 	case opLseek:
-		in, out := argument[fuse.LseekIn](m.in), fuse.LseekOut{}
-		st := p.files.Lseek(nil, &in, &out)
-		put(m, out)
-		return st
+		return answered(m, p.files.Lseek)
 	case opCopyFileRange:
 		in := argument[fuse.CopyFileRangeIn](m.in)
 		n, st := p.files.CopyFileRange(nil, &in)
 		put(m, fuse.WriteOut{Size: n})
 		return st
 	case opStatFS:
-		in, out := argument[fuse.InHeader](m.in), fuse.StatfsOut{}
-		st := p.files.StatFs(nil, &in, &out)
-		put(m, out)
-		return st
+		return answered(m, p.files.StatFs)
 	}
 	return fuse.ENOSYS
 }
