@@ -116,6 +116,9 @@ func (h Home) SecretsKey() string { return h.join("config", "secrets.key") }
 // Downloads is the cache of downloads.
 func (h Home) Downloads() string { return h.join("cache", "downloads") }
 
+// Transfers has what is being exported and imported, for as long as that takes.
+func (h Home) Transfers() string { return h.join("cache", "transfers") }
+
 // Builder keeps the disk of an unfinished toolbox build.
 func (h Home) Builder() string { return h.join("cache", "builder") }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -15,45 +16,35 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/machine"
 )
 
 // snapshotService implements the service Snapshots.
 type snapshotService struct{ service }
 
-// change changes the snapshots of an agent's room and audits it.
-func (s snapshotService) change(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest, action engine.SnapshotAction, audit string) (*controlpb.ChangeAgentSnapshotResponse, error) {
+// Change creates, restores or deletes a snapshot.
+func (s snapshotService) Change(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	const op = "change snapshots"
 	name, err := config.ParseSnapshotName(r.Name)
-	if err != nil {
+	action := engine.SnapshotAction(r.Action)
+	switch {
+	case err != nil:
 		return nil, err
+	case action == engine.CreateSnapshot && strings.HasPrefix(r.Name, engine.AutomaticSnapshot):
+		return nil, fault.Newf(fault.Rejected, op, r.Name, "names of automatic snapshots begin with %s", engine.AutomaticSnapshot).Advise("Choose another name.")
+	case !slices.Contains([]engine.SnapshotAction{engine.CreateSnapshot, engine.RestoreSnapshot, engine.DeleteSnapshot}, action):
+		return nil, fault.Newf(fault.InvalidArgs, op, r.Action, "no such action").Advise("Use create, restore or delete.")
 	}
-	return answeredFor(ctx, s.service, r.Agent, audit, r.Name, func(a agents.Agent) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	return answeredFor(ctx, s.service, r.Agent, "agent.snapshot", r.Action+" "+r.Name, func(a agents.Agent) (*controlpb.ChangeAgentSnapshotResponse, error) {
 		made, err := s.Agents.ChangeSnapshot(ctx, string(a.ID), action, name, r.Stop, callerOf(ctx).cause())
 		return &controlpb.ChangeAgentSnapshotResponse{Snapshot: made}, err
 	})
 }
 
-// Create freezes what an agent has changed.
-func (s snapshotService) Create(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	if strings.HasPrefix(r.Name, engine.AutomaticSnapshot) {
-		return nil, fault.Newf(fault.Rejected, "create snapshot", r.Name, "names of automatic snapshots begin with %s", engine.AutomaticSnapshot).Advise("Choose another name.")
-	}
-	return s.change(ctx, r, engine.CreateSnapshot, "agent.snapshot_create")
-}
-
-// Restore makes what an agent has changed what it was.
-func (s snapshotService) Restore(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	return s.change(ctx, r, engine.RestoreSnapshot, "agent.snapshot_restore")
-}
-
-// Delete deletes a snapshot.
-func (s snapshotService) Delete(ctx context.Context, r *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	return s.change(ctx, r, engine.DeleteSnapshot, "agent.snapshot_delete")
-}
-
 // List lists the snapshots of an agent's room. It starts no guest.
 func (s snapshotService) List(ctx context.Context, r *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error) {
 	answer := &controlpb.ListAgentSnapshotsResponse{}
-	return answer, s.Agents.RunningRoom(r.Agent).Snapshots(ctx, func(in engine.Snapshots, agent agents.Agent) error {
+	return answer, s.Agents.RunningRoom(r.Agent).Snapshots(ctx, func(_ *machine.Lease, in engine.Snapshots, agent agents.Agent) error {
 		list, err := in.ListSnapshots(ctx, agent.User)
 		answer.Snapshots = protos(list, func(s engine.Snapshot) *controlpb.AgentSnapshot {
 			return &controlpb.AgentSnapshot{Name: s.Name, Made: timestamppb.New(s.Made)}
@@ -69,7 +60,7 @@ func (s snapshotService) Diff(ctx context.Context, r *controlpb.DiffAgentSnapsho
 		return nil, err
 	}
 	answer := &controlpb.DiffAgentSnapshotResponse{}
-	return answer, s.Agents.Room(r.Agent).Snapshots(ctx, func(in engine.Snapshots, agent agents.Agent) error {
+	return answer, s.Agents.Room(r.Agent).Snapshots(ctx, func(_ *machine.Lease, in engine.Snapshots, agent agents.Agent) error {
 		list, err := in.DiffSnapshot(ctx, agent.User, name)
 		answer.Changes = protos(list, func(c string) string { return strings.ToValidUTF8(c, "\uFFFD") })
 		return err
@@ -84,9 +75,13 @@ func (s agentService) Fork(ctx context.Context, r *controlpb.ForkAgentRequest, s
 	}
 	made, err := answeredFor(ctx, s.service, r.Agent, "agent.fork", strings.TrimSpace(what+" "+assignments(r.Settings)), func(from agents.Agent) (agents.Agent, error) {
 		fill := func(from, to agents.Agent) error {
-			return s.Checkpoints.Fork(ctx, from, to, r.Call, func(e progress.Event) {
+			err := s.Checkpoints.Fork(ctx, from, to, r.Call, func(e progress.Event) {
 				_ = stream.Send(&controlpb.ForkAgentResponse{Copied: uint64(e.Done)}) // the client gets the agent anyway, or has disconnected
 			})
+			if err != nil {
+				s.Checkpoints.Forget(to.ID) // it will be deleted
+			}
+			return err
 		}
 		made, err := s.Agents.Fork(ctx, string(from.ID), agents.New{Name: r.Name, Settings: r.Settings}, r.Stop, fill, callerOf(ctx).cause())
 		if err == nil && r.Secrets {

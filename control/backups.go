@@ -19,61 +19,64 @@ import (
 // backupService implements the service Backups.
 type backupService struct{ service }
 
-func snapshotProto(m snapshots.Manifest) *controlpb.Snapshot {
-	p := &controlpb.Snapshot{
-		Name: m.Name, Created: timestamppb.New(m.Created), Program: m.Program, Base: m.Base, Live: m.Live,
-		DiskSize: m.DiskSize, DiskBytes: m.DiskBytes, WorkspaceBytes: m.Workspace.Bytes, WorkspaceFiles: m.Workspace.Files,
-	}
-	for _, a := range m.Agents {
-		p.Agents = append(p.Agents, string(a.Name))
+func snapshotProto(m snapshots.Snapshot) *controlpb.Snapshot {
+	p := &controlpb.Snapshot{Name: m.Name, Base: m.Base, Bytes: m.Bytes, Agents: protos(m.Agents, func(a agents.Agent) string { return string(a.Name) })}
+	if !m.Created.IsZero() {
+		p.Created = timestamppb.New(m.Created)
 	}
 	return p
 }
 
-// sending returns a function that sends progress. A client that does not get it has left, which ends
-// the call's context.
-func sending(send func(*controlpb.BackupProgress) error) progress.Func {
-	return func(e progress.Event) {
-		_ = send(&controlpb.BackupProgress{Step: e.Step, Done: e.Done, Total: e.Total, Finished: e.Finished, Note: e.Note})
-	}
-}
+type snapshotStream = *connect.ServerStream[controlpb.SnapshotProgress]
 
-// Create makes a snapshot.
-func (s backupService) Create(ctx context.Context, r *controlpb.CreateSnapshotRequest, stream *connect.ServerStream[controlpb.CreateSnapshotResponse]) error {
-	made, err := answered(ctx, s.service, note{action: "snapshot.create", subject: r.Name, strict: true}, func() (snapshots.Manifest, error) {
-		return s.Snapshots.Create(ctx, r.Name, r.Stop, sending(func(p *controlpb.BackupProgress) error {
-			return stream.Send(&controlpb.CreateSnapshotResponse{Progress: p})
-		}), callerOf(ctx).cause())
+// follow audits do and sends its progress. A client that does not get it has left, which ends ctx.
+func (s backupService) follow(ctx context.Context, n note, stream snapshotStream, do func(progress.Func) (snapshots.Snapshot, error)) error {
+	made, err := answered(ctx, s.service, n, func() (snapshots.Snapshot, error) {
+		return do(func(e progress.Event) {
+			_ = stream.Send(&controlpb.SnapshotProgress{Step: e.Step, Done: e.Done, Total: e.Total, Finished: e.Finished, Note: e.Note})
+		})
 	})
 	if err != nil {
 		return err
 	}
-	return stream.Send(&controlpb.CreateSnapshotResponse{Snapshot: snapshotProto(made)})
+	return stream.Send(&controlpb.SnapshotProgress{Snapshot: snapshotProto(made)})
+}
+
+// Create makes a snapshot.
+func (s backupService) Create(ctx context.Context, r *controlpb.CreateSnapshotRequest, stream snapshotStream) error {
+	return s.follow(ctx, note{action: "snapshot.create", subject: r.Name, strict: true}, stream, func(report progress.Func) (snapshots.Snapshot, error) {
+		return s.Snapshots.Create(ctx, r.Name, r.Stop, report, callerOf(ctx).cause())
+	})
 }
 
 // List lists the snapshots.
 func (s backupService) List(context.Context, *controlpb.ListSnapshotsRequest) (*controlpb.ListSnapshotsResponse, error) {
-	list, broken, err := s.Snapshots.List()
-	return &controlpb.ListSnapshotsResponse{Snapshots: protos(list, snapshotProto), Broken: broken}, err
+	list, err := s.Snapshots.List()
+	return &controlpb.ListSnapshotsResponse{Snapshots: protos(list, snapshotProto)}, err
 }
 
 // Restore stages a snapshot and ends the daemon.
-func (s backupService) Restore(ctx context.Context, r *controlpb.RestoreSnapshotRequest, stream *connect.ServerStream[controlpb.RestoreSnapshotResponse]) error {
-	n := note{action: "snapshot.restore", subject: r.Name, strict: true}
+func (s backupService) Restore(ctx context.Context, r *controlpb.RestoreSnapshotRequest, stream snapshotStream) error {
+	n, staged := note{action: "snapshot.restore", subject: r.Name, strict: true}, false
 	if r.OtherPack {
 		n.detail = "also for another base"
 	}
-	staged, err := answered(ctx, s.service, n, func() (snapshots.Manifest, error) {
-		return s.Snapshots.Stage(ctx, r.Name, r.OtherPack, sending(func(p *controlpb.BackupProgress) error {
-			return stream.Send(&controlpb.RestoreSnapshotResponse{Progress: p})
-		}))
+	err := s.follow(ctx, n, stream, func(report progress.Func) (m snapshots.Snapshot, err error) {
+		m, err = s.Snapshots.Stage(ctx, r.Name, r.OtherPack, report)
+		staged = err == nil
+		return m, err
 	})
-	if err != nil {
-		return err
+	if staged { // whoever hears of it
+		_, err = s.Quit(context.WithoutCancel(ctx), &controlpb.QuitRequest{})
 	}
-	_ = stream.Send(&controlpb.RestoreSnapshotResponse{Snapshot: snapshotProto(staged)}) // it is restored whoever hears of it
-	_, err = s.Quit(context.WithoutCancel(ctx), &controlpb.QuitRequest{})
 	return err
+}
+
+// Delete deletes a snapshot.
+func (s backupService) Delete(ctx context.Context, r *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error) {
+	return &controlpb.DeleteSnapshotResponse{}, s.audited(ctx, note{action: "snapshot.delete", subject: r.Name, strict: true}, func() error {
+		return s.Snapshots.Delete(r.Name, callerOf(ctx).cause())
+	})
 }
 
 // Export sends an agent.
@@ -139,11 +142,4 @@ func (c *Client) ImportAgent(ctx context.Context, how *controlpb.ImportAgentHow,
 	}
 	r, err := stream.CloseAndReceive()
 	return r.GetName(), err
-}
-
-// Delete deletes a snapshot.
-func (s backupService) Delete(ctx context.Context, r *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error) {
-	return &controlpb.DeleteSnapshotResponse{}, s.audited(ctx, note{action: "snapshot.delete", subject: r.Name, strict: true}, func() error {
-		return s.Snapshots.Delete(r.Name, callerOf(ctx).cause())
-	})
 }

@@ -25,7 +25,7 @@ func Copy(ctx context.Context, from, to *os.Root, report progress.Func) error {
 	}
 	meter := report.Start("copy files", 0, 0)
 	defer meter.Finish()
-	if _, err = clone.Tree(ctx, from, to, meter.Add); err == nil {
+	if err = clone.Tree(ctx, from, to, meter.Add); err == nil {
 		return nil
 	}
 	_, seekErr := dir.Seek(0, io.SeekStart)

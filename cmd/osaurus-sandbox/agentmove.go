@@ -17,10 +17,10 @@ import (
 func newAgentExport() *cobra.Command {
 	return daemonCommand("export AGENT FILE", `Write an agent to a file, to move it to another computer
 
-Writes the agent's settings and home folder as a compressed tar archive for "agent import". Secrets are not in it, and neither are
-memory, tasks, plugins, and what the agent installed outside its home. Programs may write meanwhile: each file is as it was when it
-was read. Homes with more than 7 GiB of data or 450,000 files are refused. - is standard output. Ctrl-C leaves no file.`,
-		`  osaurus-sandbox agent export alice alice.tar.zst
+Writes the agent's settings and home folder as an archive for "agent import". Secrets are not in it, and neither are memory, tasks,
+plugins, caches, and what the agent installed outside its home. Programs may write meanwhile: each file is as it was when it was
+read. The disk needs space for another copy of the home folder. - is standard output. Ctrl-C leaves no file.`,
+		`  osaurus-sandbox agent export alice alice.agent
   osaurus-sandbox agent export alice - | ssh other osaurus-sandbox agent import -`, func(ctx context.Context, c *call) error {
 			if c.args[1] == stream && c.json {
 				return fault.Newf(fault.InvalidArgs, "export agent", "", "- and --json both need standard output").Advise("Name a file.")
@@ -79,8 +79,8 @@ func newAgentImport() *cobra.Command {
 
 The agent appears with all of its home folder or not at all. It has an id and tokens of its own, and no secrets or plugins. What it
 may reach is what a new agent may reach: use --network to take that from the archive, if you trust it. - is standard input.`,
-		`  osaurus-sandbox agent import alice.tar.zst
-  osaurus-sandbox agent import alice.tar.zst --as bob --network`, func(ctx context.Context, c *call) error {
+		`  osaurus-sandbox agent import alice.agent
+  osaurus-sandbox agent import alice.agent --as bob --network`, func(ctx context.Context, c *call) error {
 			from := c.in
 			if c.args[0] != stream {
 				f, err := os.Open(c.args[0])

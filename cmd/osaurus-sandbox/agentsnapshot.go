@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 )
@@ -28,11 +28,12 @@ something runs in the room; the last few of these are kept.`,
 		newAgentSnapshotCreate(), newAgentSnapshotList(), newAgentSnapshotDiff(), newAgentSnapshotRestore(), newAgentSnapshotDelete())
 }
 
-// changeSnapshot returns a command that changes the snapshots of an agent.
-func changeSnapshot(r *controlpb.ChangeAgentSnapshotRequest, use, about, examples string, do func(controlpbconnect.SnapshotsClient, context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error), more option) *cobra.Command {
+// changeSnapshot returns a command that changes the snapshots of an agent. Its first word is the action.
+func changeSnapshot(r *controlpb.ChangeAgentSnapshotRequest, use, about, examples string, more option) *cobra.Command {
 	return daemonCommand(use, about, examples, func(ctx context.Context, c *call) error {
+		r.Action, _, _ = strings.Cut(use, " ")
 		r.Agent, r.Name = c.args[0], c.args[1]
-		answer, err := do(c.Snapshots, ctx, r)
+		answer, err := c.Snapshots.Change(ctx, r)
 		return reply(c, answer, err, func(w io.Writer, answer *controlpb.ChangeAgentSnapshotResponse) error {
 			if answer.Snapshot == "" || answer.Snapshot == r.Name {
 				return nil
@@ -48,7 +49,7 @@ func newAgentSnapshotCreate() *cobra.Command {
 
 Nothing may run in the agent's room meanwhile, also no shell. Files in /tmp stay.`,
 		`  osaurus-sandbox snapshot create alice with-postgres
-  osaurus-sandbox snapshot create alice with-postgres --stop`, controlpbconnect.SnapshotsClient.Create, withFlag(&r.Stop, "stop", stopUsage))
+  osaurus-sandbox snapshot create alice with-postgres --stop`, withFlag(&r.Stop, "stop", stopUsage))
 }
 
 func newAgentSnapshotList() *cobra.Command {
@@ -85,14 +86,14 @@ func newAgentSnapshotRestore() *cobra.Command {
 What the agent has installed or changed outside its home folder becomes what it was. What it is now is kept as an automatic
 snapshot, so that you can undo this. Its home folder stays as it is.`,
 		`  osaurus-sandbox snapshot restore alice with-postgres
-  osaurus-sandbox snapshot restore alice before-install-20261127-140000.123 --stop`, controlpbconnect.SnapshotsClient.Restore, withFlag(&r.Stop, "stop", stopUsage))
+  osaurus-sandbox snapshot restore alice before-install-20261127-140000.123 --stop`, withFlag(&r.Stop, "stop", stopUsage))
 }
 
 func newAgentSnapshotDelete() *cobra.Command {
 	return changeSnapshot(&controlpb.ChangeAgentSnapshotRequest{}, "delete AGENT SNAPSHOT", `Delete a snapshot
 
 The agent's files stay as they are now. Space is freed when no other snapshot and no fork needs it.`,
-		`  osaurus-sandbox snapshot delete alice with-postgres`, controlpbconnect.SnapshotsClient.Delete, asks(func(args []string) (string, string) {
+		`  osaurus-sandbox snapshot delete alice with-postgres`, asks(func(args []string) (string, string) {
 			return "delete snapshot " + args[1], "You will not be able to go back to it."
 		}))
 }

@@ -30,6 +30,7 @@ type ChangeAgentSnapshotRequest struct {
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // name or id
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`   // of automatic snapshots it begins with before-
 	Stop          bool                   `protobuf:"varint,3,opt,name=stop,proto3" json:"stop,omitempty"`
+	Action        string                 `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"` // create, restore, delete
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -85,9 +86,16 @@ func (x *ChangeAgentSnapshotRequest) GetStop() bool {
 	return false
 }
 
+func (x *ChangeAgentSnapshotRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
 type ChangeAgentSnapshotResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // that was made
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // that was made; may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,11 +379,12 @@ var File_agentsnapshots_proto protoreflect.FileDescriptor
 
 const file_agentsnapshots_proto_rawDesc = "" +
 	"\n" +
-	"\x14agentsnapshots.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n" +
+	"\x14agentsnapshots.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x1aChangeAgentSnapshotRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04stop\x18\x03 \x01(\bR\x04stop\"9\n" +
+	"\x04stop\x18\x03 \x01(\bR\x04stop\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\"9\n" +
 	"\x1bChangeAgentSnapshotResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\"1\n" +
 	"\x19ListAgentSnapshotsRequest\x12\x14\n" +
@@ -389,11 +398,9 @@ const file_agentsnapshots_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"5\n" +
 	"\x19DiffAgentSnapshotResponse\x12\x18\n" +
-	"\achanges\x18\x01 \x03(\tR\achanges2\x99\x04\n" +
+	"\achanges\x18\x01 \x03(\tR\achanges2\xc2\x02\n" +
 	"\tSnapshots\x12i\n" +
-	"\x06Create\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12j\n" +
-	"\aRestore\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12i\n" +
-	"\x06Delete\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12e\n" +
+	"\x06Change\x12..osaurus.control.v1.ChangeAgentSnapshotRequest\x1a/.osaurus.control.v1.ChangeAgentSnapshotResponse\x12e\n" +
 	"\x04List\x12-.osaurus.control.v1.ListAgentSnapshotsRequest\x1a..osaurus.control.v1.ListAgentSnapshotsResponse\x12c\n" +
 	"\x04Diff\x12,.osaurus.control.v1.DiffAgentSnapshotRequest\x1a-.osaurus.control.v1.DiffAgentSnapshotResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
@@ -423,18 +430,14 @@ var file_agentsnapshots_proto_goTypes = []any{
 var file_agentsnapshots_proto_depIdxs = []int32{
 	4, // 0: osaurus.control.v1.ListAgentSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.AgentSnapshot
 	7, // 1: osaurus.control.v1.AgentSnapshot.made:type_name -> google.protobuf.Timestamp
-	0, // 2: osaurus.control.v1.Snapshots.Create:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
-	0, // 3: osaurus.control.v1.Snapshots.Restore:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
-	0, // 4: osaurus.control.v1.Snapshots.Delete:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
-	2, // 5: osaurus.control.v1.Snapshots.List:input_type -> osaurus.control.v1.ListAgentSnapshotsRequest
-	5, // 6: osaurus.control.v1.Snapshots.Diff:input_type -> osaurus.control.v1.DiffAgentSnapshotRequest
-	1, // 7: osaurus.control.v1.Snapshots.Create:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
-	1, // 8: osaurus.control.v1.Snapshots.Restore:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
-	1, // 9: osaurus.control.v1.Snapshots.Delete:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
-	3, // 10: osaurus.control.v1.Snapshots.List:output_type -> osaurus.control.v1.ListAgentSnapshotsResponse
-	6, // 11: osaurus.control.v1.Snapshots.Diff:output_type -> osaurus.control.v1.DiffAgentSnapshotResponse
-	7, // [7:12] is the sub-list for method output_type
-	2, // [2:7] is the sub-list for method input_type
+	0, // 2: osaurus.control.v1.Snapshots.Change:input_type -> osaurus.control.v1.ChangeAgentSnapshotRequest
+	2, // 3: osaurus.control.v1.Snapshots.List:input_type -> osaurus.control.v1.ListAgentSnapshotsRequest
+	5, // 4: osaurus.control.v1.Snapshots.Diff:input_type -> osaurus.control.v1.DiffAgentSnapshotRequest
+	1, // 5: osaurus.control.v1.Snapshots.Change:output_type -> osaurus.control.v1.ChangeAgentSnapshotResponse
+	3, // 6: osaurus.control.v1.Snapshots.List:output_type -> osaurus.control.v1.ListAgentSnapshotsResponse
+	6, // 7: osaurus.control.v1.Snapshots.Diff:output_type -> osaurus.control.v1.DiffAgentSnapshotResponse
+	5, // [5:8] is the sub-list for method output_type
+	2, // [2:5] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name

@@ -25,19 +25,14 @@ const (
 )
 
 type Snapshot struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Created        *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created,proto3" json:"created,omitempty"`
-	Program        string                 `protobuf:"bytes,3,opt,name=program,proto3" json:"program,omitempty"` // that made it
-	Base           string                 `protobuf:"bytes,4,opt,name=base,proto3" json:"base,omitempty"`       // the digest of the base that the disk needs; may be empty
-	Live           bool                   `protobuf:"varint,5,opt,name=live,proto3" json:"live,omitempty"`      // the guest ran on
-	DiskSize       int64                  `protobuf:"varint,6,opt,name=disk_size,json=diskSize,proto3" json:"disk_size,omitempty"`
-	DiskBytes      int64                  `protobuf:"varint,7,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`                // that the disk takes, unless blocks are shared
-	WorkspaceBytes int64                  `protobuf:"varint,8,opt,name=workspace_bytes,json=workspaceBytes,proto3" json:"workspace_bytes,omitempty"` // that its files take, unless blocks are shared
-	WorkspaceFiles int64                  `protobuf:"varint,9,opt,name=workspace_files,json=workspaceFiles,proto3" json:"workspace_files,omitempty"`
-	Agents         []string               `protobuf:"bytes,10,rep,name=agents,proto3" json:"agents,omitempty"` // their names
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Created       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created,proto3" json:"created,omitempty"` // not set if the snapshot cannot be read
+	Base          string                 `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"`       // the digest of the base that the disk needs; may be empty
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`    // that its disk takes, unless blocks are shared
+	Agents        []string               `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty"`   // their names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
@@ -84,13 +79,6 @@ func (x *Snapshot) GetCreated() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Snapshot) GetProgram() string {
-	if x != nil {
-		return x.Program
-	}
-	return ""
-}
-
 func (x *Snapshot) GetBase() string {
 	if x != nil {
 		return x.Base
@@ -98,37 +86,9 @@ func (x *Snapshot) GetBase() string {
 	return ""
 }
 
-func (x *Snapshot) GetLive() bool {
+func (x *Snapshot) GetBytes() int64 {
 	if x != nil {
-		return x.Live
-	}
-	return false
-}
-
-func (x *Snapshot) GetDiskSize() int64 {
-	if x != nil {
-		return x.DiskSize
-	}
-	return 0
-}
-
-func (x *Snapshot) GetDiskBytes() int64 {
-	if x != nil {
-		return x.DiskBytes
-	}
-	return 0
-}
-
-func (x *Snapshot) GetWorkspaceBytes() int64 {
-	if x != nil {
-		return x.WorkspaceBytes
-	}
-	return 0
-}
-
-func (x *Snapshot) GetWorkspaceFiles() int64 {
-	if x != nil {
-		return x.WorkspaceFiles
+		return x.Bytes
 	}
 	return 0
 }
@@ -140,31 +100,32 @@ func (x *Snapshot) GetAgents() []string {
 	return nil
 }
 
-type BackupProgress struct {
+type SnapshotProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
 	Done          int64                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`   // bytes
 	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // 0 while unknown
 	Finished      bool                   `protobuf:"varint,4,opt,name=finished,proto3" json:"finished,omitempty"`
-	Note          string                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // a message for people instead
+	Note          string                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`         // a message for people instead
+	Snapshot      *Snapshot              `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // of the last message only, which has nothing else
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *BackupProgress) Reset() {
-	*x = BackupProgress{}
+func (x *SnapshotProgress) Reset() {
+	*x = SnapshotProgress{}
 	mi := &file_backups_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *BackupProgress) String() string {
+func (x *SnapshotProgress) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*BackupProgress) ProtoMessage() {}
+func (*SnapshotProgress) ProtoMessage() {}
 
-func (x *BackupProgress) ProtoReflect() protoreflect.Message {
+func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
 	mi := &file_backups_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -176,44 +137,51 @@ func (x *BackupProgress) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use BackupProgress.ProtoReflect.Descriptor instead.
-func (*BackupProgress) Descriptor() ([]byte, []int) {
+// Deprecated: Use SnapshotProgress.ProtoReflect.Descriptor instead.
+func (*SnapshotProgress) Descriptor() ([]byte, []int) {
 	return file_backups_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *BackupProgress) GetStep() string {
+func (x *SnapshotProgress) GetStep() string {
 	if x != nil {
 		return x.Step
 	}
 	return ""
 }
 
-func (x *BackupProgress) GetDone() int64 {
+func (x *SnapshotProgress) GetDone() int64 {
 	if x != nil {
 		return x.Done
 	}
 	return 0
 }
 
-func (x *BackupProgress) GetTotal() int64 {
+func (x *SnapshotProgress) GetTotal() int64 {
 	if x != nil {
 		return x.Total
 	}
 	return 0
 }
 
-func (x *BackupProgress) GetFinished() bool {
+func (x *SnapshotProgress) GetFinished() bool {
 	if x != nil {
 		return x.Finished
 	}
 	return false
 }
 
-func (x *BackupProgress) GetNote() string {
+func (x *SnapshotProgress) GetNote() string {
 	if x != nil {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *SnapshotProgress) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
 }
 
 type CreateSnapshotRequest struct {
@@ -268,58 +236,6 @@ func (x *CreateSnapshotRequest) GetStop() bool {
 	return false
 }
 
-type CreateSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Progress      *BackupProgress        `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	Snapshot      *Snapshot              `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // of the last message only
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateSnapshotResponse) Reset() {
-	*x = CreateSnapshotResponse{}
-	mi := &file_backups_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateSnapshotResponse) ProtoMessage() {}
-
-func (x *CreateSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*CreateSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *CreateSnapshotResponse) GetProgress() *BackupProgress {
-	if x != nil {
-		return x.Progress
-	}
-	return nil
-}
-
-func (x *CreateSnapshotResponse) GetSnapshot() *Snapshot {
-	if x != nil {
-		return x.Snapshot
-	}
-	return nil
-}
-
 type ListSnapshotsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -328,7 +244,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_backups_proto_msgTypes[4]
+	mi := &file_backups_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +256,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[4]
+	mi := &file_backups_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,20 +269,19 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{4}
+	return file_backups_proto_rawDescGZIP(), []int{3}
 }
 
 type ListSnapshotsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Snapshots     []*Snapshot            `protobuf:"bytes,1,rep,name=snapshots,proto3" json:"snapshots,omitempty"` // oldest first
-	Broken        []string               `protobuf:"bytes,2,rep,name=broken,proto3" json:"broken,omitempty"`       // folders that are no snapshot this program can read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_backups_proto_msgTypes[5]
+	mi := &file_backups_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +293,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[5]
+	mi := &file_backups_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,19 +306,12 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{5}
+	return file_backups_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
 	if x != nil {
 		return x.Snapshots
-	}
-	return nil
-}
-
-func (x *ListSnapshotsResponse) GetBroken() []string {
-	if x != nil {
-		return x.Broken
 	}
 	return nil
 }
@@ -418,7 +326,7 @@ type RestoreSnapshotRequest struct {
 
 func (x *RestoreSnapshotRequest) Reset() {
 	*x = RestoreSnapshotRequest{}
-	mi := &file_backups_proto_msgTypes[6]
+	mi := &file_backups_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +338,7 @@ func (x *RestoreSnapshotRequest) String() string {
 func (*RestoreSnapshotRequest) ProtoMessage() {}
 
 func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[6]
+	mi := &file_backups_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +351,7 @@ func (x *RestoreSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RestoreSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{6}
+	return file_backups_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RestoreSnapshotRequest) GetName() string {
@@ -460,58 +368,6 @@ func (x *RestoreSnapshotRequest) GetOtherPack() bool {
 	return false
 }
 
-type RestoreSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Progress      *BackupProgress        `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	Snapshot      *Snapshot              `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // of the last message only
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestoreSnapshotResponse) Reset() {
-	*x = RestoreSnapshotResponse{}
-	mi := &file_backups_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestoreSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestoreSnapshotResponse) ProtoMessage() {}
-
-func (x *RestoreSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestoreSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*RestoreSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *RestoreSnapshotResponse) GetProgress() *BackupProgress {
-	if x != nil {
-		return x.Progress
-	}
-	return nil
-}
-
-func (x *RestoreSnapshotResponse) GetSnapshot() *Snapshot {
-	if x != nil {
-		return x.Snapshot
-	}
-	return nil
-}
-
 type DeleteSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -521,7 +377,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_backups_proto_msgTypes[8]
+	mi := &file_backups_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +389,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[8]
+	mi := &file_backups_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +402,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{8}
+	return file_backups_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeleteSnapshotRequest) GetName() string {
@@ -564,7 +420,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_backups_proto_msgTypes[9]
+	mi := &file_backups_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +432,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[9]
+	mi := &file_backups_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +445,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{9}
+	return file_backups_proto_rawDescGZIP(), []int{7}
 }
 
 type ExportAgentRequest struct {
@@ -601,7 +457,7 @@ type ExportAgentRequest struct {
 
 func (x *ExportAgentRequest) Reset() {
 	*x = ExportAgentRequest{}
-	mi := &file_backups_proto_msgTypes[10]
+	mi := &file_backups_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +469,7 @@ func (x *ExportAgentRequest) String() string {
 func (*ExportAgentRequest) ProtoMessage() {}
 
 func (x *ExportAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[10]
+	mi := &file_backups_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +482,7 @@ func (x *ExportAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAgentRequest.ProtoReflect.Descriptor instead.
 func (*ExportAgentRequest) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{10}
+	return file_backups_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExportAgentRequest) GetAgent() string {
@@ -645,7 +501,7 @@ type ExportAgentResponse struct {
 
 func (x *ExportAgentResponse) Reset() {
 	*x = ExportAgentResponse{}
-	mi := &file_backups_proto_msgTypes[11]
+	mi := &file_backups_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +513,7 @@ func (x *ExportAgentResponse) String() string {
 func (*ExportAgentResponse) ProtoMessage() {}
 
 func (x *ExportAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[11]
+	mi := &file_backups_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +526,7 @@ func (x *ExportAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAgentResponse.ProtoReflect.Descriptor instead.
 func (*ExportAgentResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{11}
+	return file_backups_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExportAgentResponse) GetData() []byte {
@@ -693,7 +549,7 @@ type ImportAgentRequest struct {
 
 func (x *ImportAgentRequest) Reset() {
 	*x = ImportAgentRequest{}
-	mi := &file_backups_proto_msgTypes[12]
+	mi := &file_backups_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +561,7 @@ func (x *ImportAgentRequest) String() string {
 func (*ImportAgentRequest) ProtoMessage() {}
 
 func (x *ImportAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[12]
+	mi := &file_backups_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +574,7 @@ func (x *ImportAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAgentRequest.ProtoReflect.Descriptor instead.
 func (*ImportAgentRequest) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{12}
+	return file_backups_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ImportAgentRequest) GetWhat() isImportAgentRequest_What {
@@ -772,7 +628,7 @@ type ImportAgentHow struct {
 
 func (x *ImportAgentHow) Reset() {
 	*x = ImportAgentHow{}
-	mi := &file_backups_proto_msgTypes[13]
+	mi := &file_backups_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +640,7 @@ func (x *ImportAgentHow) String() string {
 func (*ImportAgentHow) ProtoMessage() {}
 
 func (x *ImportAgentHow) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[13]
+	mi := &file_backups_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +653,7 @@ func (x *ImportAgentHow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAgentHow.ProtoReflect.Descriptor instead.
 func (*ImportAgentHow) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{13}
+	return file_backups_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImportAgentHow) GetName() string {
@@ -824,7 +680,7 @@ type ImportAgentResponse struct {
 
 func (x *ImportAgentResponse) Reset() {
 	*x = ImportAgentResponse{}
-	mi := &file_backups_proto_msgTypes[14]
+	mi := &file_backups_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +692,7 @@ func (x *ImportAgentResponse) String() string {
 func (*ImportAgentResponse) ProtoMessage() {}
 
 func (x *ImportAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[14]
+	mi := &file_backups_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +705,7 @@ func (x *ImportAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAgentResponse.ProtoReflect.Descriptor instead.
 func (*ImportAgentResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{14}
+	return file_backups_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ImportAgentResponse) GetId() string {
@@ -870,43 +726,30 @@ var File_backups_proto protoreflect.FileDescriptor
 
 const file_backups_proto_rawDesc = "" +
 	"\n" +
-	"\rbackups.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbc\x02\n" +
+	"\rbackups.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x01\n" +
 	"\bSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
-	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x18\n" +
-	"\aprogram\x18\x03 \x01(\tR\aprogram\x12\x12\n" +
-	"\x04base\x18\x04 \x01(\tR\x04base\x12\x12\n" +
-	"\x04live\x18\x05 \x01(\bR\x04live\x12\x1b\n" +
-	"\tdisk_size\x18\x06 \x01(\x03R\bdiskSize\x12\x1d\n" +
-	"\n" +
-	"disk_bytes\x18\a \x01(\x03R\tdiskBytes\x12'\n" +
-	"\x0fworkspace_bytes\x18\b \x01(\x03R\x0eworkspaceBytes\x12'\n" +
-	"\x0fworkspace_files\x18\t \x01(\x03R\x0eworkspaceFiles\x12\x16\n" +
-	"\x06agents\x18\n" +
-	" \x03(\tR\x06agents\"~\n" +
-	"\x0eBackupProgress\x12\x12\n" +
+	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\tR\x04base\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06agents\x18\x05 \x03(\tR\x06agents\"\xba\x01\n" +
+	"\x10SnapshotProgress\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x1a\n" +
 	"\bfinished\x18\x04 \x01(\bR\bfinished\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\"?\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\x128\n" +
+	"\bsnapshot\x18\x06 \x01(\v2\x1c.osaurus.control.v1.SnapshotR\bsnapshot\"?\n" +
 	"\x15CreateSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04stop\x18\x02 \x01(\bR\x04stop\"\x92\x01\n" +
-	"\x16CreateSnapshotResponse\x12>\n" +
-	"\bprogress\x18\x01 \x01(\v2\".osaurus.control.v1.BackupProgressR\bprogress\x128\n" +
-	"\bsnapshot\x18\x02 \x01(\v2\x1c.osaurus.control.v1.SnapshotR\bsnapshot\"\x16\n" +
-	"\x14ListSnapshotsRequest\"k\n" +
+	"\x04stop\x18\x02 \x01(\bR\x04stop\"\x16\n" +
+	"\x14ListSnapshotsRequest\"S\n" +
 	"\x15ListSnapshotsResponse\x12:\n" +
-	"\tsnapshots\x18\x01 \x03(\v2\x1c.osaurus.control.v1.SnapshotR\tsnapshots\x12\x16\n" +
-	"\x06broken\x18\x02 \x03(\tR\x06broken\"K\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x1c.osaurus.control.v1.SnapshotR\tsnapshots\"K\n" +
 	"\x16RestoreSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
-	"other_pack\x18\x02 \x01(\bR\totherPack\"\x93\x01\n" +
-	"\x17RestoreSnapshotResponse\x12>\n" +
-	"\bprogress\x18\x01 \x01(\v2\".osaurus.control.v1.BackupProgressR\bprogress\x128\n" +
-	"\bsnapshot\x18\x02 \x01(\v2\x1c.osaurus.control.v1.SnapshotR\bsnapshot\"+\n" +
+	"other_pack\x18\x02 \x01(\bR\totherPack\"+\n" +
 	"\x15DeleteSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
 	"\x16DeleteSnapshotResponse\"*\n" +
@@ -923,11 +766,11 @@ const file_backups_proto_rawDesc = "" +
 	"\anetwork\x18\x02 \x01(\bR\anetwork\"9\n" +
 	"\x13ImportAgentResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name2\xca\x04\n" +
-	"\aBackups\x12a\n" +
-	"\x06Create\x12).osaurus.control.v1.CreateSnapshotRequest\x1a*.osaurus.control.v1.CreateSnapshotResponse0\x01\x12[\n" +
-	"\x04List\x12(.osaurus.control.v1.ListSnapshotsRequest\x1a).osaurus.control.v1.ListSnapshotsResponse\x12d\n" +
-	"\aRestore\x12*.osaurus.control.v1.RestoreSnapshotRequest\x1a+.osaurus.control.v1.RestoreSnapshotResponse0\x01\x12_\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name2\xbd\x04\n" +
+	"\aBackups\x12[\n" +
+	"\x06Create\x12).osaurus.control.v1.CreateSnapshotRequest\x1a$.osaurus.control.v1.SnapshotProgress0\x01\x12[\n" +
+	"\x04List\x12(.osaurus.control.v1.ListSnapshotsRequest\x1a).osaurus.control.v1.ListSnapshotsResponse\x12]\n" +
+	"\aRestore\x12*.osaurus.control.v1.RestoreSnapshotRequest\x1a$.osaurus.control.v1.SnapshotProgress0\x01\x12_\n" +
 	"\x06Delete\x12).osaurus.control.v1.DeleteSnapshotRequest\x1a*.osaurus.control.v1.DeleteSnapshotResponse\x12[\n" +
 	"\x06Export\x12&.osaurus.control.v1.ExportAgentRequest\x1a'.osaurus.control.v1.ExportAgentResponse0\x01\x12[\n" +
 	"\x06Import\x12&.osaurus.control.v1.ImportAgentRequest\x1a'.osaurus.control.v1.ImportAgentResponse(\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
@@ -944,50 +787,45 @@ func file_backups_proto_rawDescGZIP() []byte {
 	return file_backups_proto_rawDescData
 }
 
-var file_backups_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_backups_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_backups_proto_goTypes = []any{
-	(*Snapshot)(nil),                // 0: osaurus.control.v1.Snapshot
-	(*BackupProgress)(nil),          // 1: osaurus.control.v1.BackupProgress
-	(*CreateSnapshotRequest)(nil),   // 2: osaurus.control.v1.CreateSnapshotRequest
-	(*CreateSnapshotResponse)(nil),  // 3: osaurus.control.v1.CreateSnapshotResponse
-	(*ListSnapshotsRequest)(nil),    // 4: osaurus.control.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),   // 5: osaurus.control.v1.ListSnapshotsResponse
-	(*RestoreSnapshotRequest)(nil),  // 6: osaurus.control.v1.RestoreSnapshotRequest
-	(*RestoreSnapshotResponse)(nil), // 7: osaurus.control.v1.RestoreSnapshotResponse
-	(*DeleteSnapshotRequest)(nil),   // 8: osaurus.control.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),  // 9: osaurus.control.v1.DeleteSnapshotResponse
-	(*ExportAgentRequest)(nil),      // 10: osaurus.control.v1.ExportAgentRequest
-	(*ExportAgentResponse)(nil),     // 11: osaurus.control.v1.ExportAgentResponse
-	(*ImportAgentRequest)(nil),      // 12: osaurus.control.v1.ImportAgentRequest
-	(*ImportAgentHow)(nil),          // 13: osaurus.control.v1.ImportAgentHow
-	(*ImportAgentResponse)(nil),     // 14: osaurus.control.v1.ImportAgentResponse
-	(*timestamppb.Timestamp)(nil),   // 15: google.protobuf.Timestamp
+	(*Snapshot)(nil),               // 0: osaurus.control.v1.Snapshot
+	(*SnapshotProgress)(nil),       // 1: osaurus.control.v1.SnapshotProgress
+	(*CreateSnapshotRequest)(nil),  // 2: osaurus.control.v1.CreateSnapshotRequest
+	(*ListSnapshotsRequest)(nil),   // 3: osaurus.control.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),  // 4: osaurus.control.v1.ListSnapshotsResponse
+	(*RestoreSnapshotRequest)(nil), // 5: osaurus.control.v1.RestoreSnapshotRequest
+	(*DeleteSnapshotRequest)(nil),  // 6: osaurus.control.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil), // 7: osaurus.control.v1.DeleteSnapshotResponse
+	(*ExportAgentRequest)(nil),     // 8: osaurus.control.v1.ExportAgentRequest
+	(*ExportAgentResponse)(nil),    // 9: osaurus.control.v1.ExportAgentResponse
+	(*ImportAgentRequest)(nil),     // 10: osaurus.control.v1.ImportAgentRequest
+	(*ImportAgentHow)(nil),         // 11: osaurus.control.v1.ImportAgentHow
+	(*ImportAgentResponse)(nil),    // 12: osaurus.control.v1.ImportAgentResponse
+	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
 }
 var file_backups_proto_depIdxs = []int32{
-	15, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
-	1,  // 1: osaurus.control.v1.CreateSnapshotResponse.progress:type_name -> osaurus.control.v1.BackupProgress
-	0,  // 2: osaurus.control.v1.CreateSnapshotResponse.snapshot:type_name -> osaurus.control.v1.Snapshot
-	0,  // 3: osaurus.control.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.Snapshot
-	1,  // 4: osaurus.control.v1.RestoreSnapshotResponse.progress:type_name -> osaurus.control.v1.BackupProgress
-	0,  // 5: osaurus.control.v1.RestoreSnapshotResponse.snapshot:type_name -> osaurus.control.v1.Snapshot
-	13, // 6: osaurus.control.v1.ImportAgentRequest.how:type_name -> osaurus.control.v1.ImportAgentHow
-	2,  // 7: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
-	4,  // 8: osaurus.control.v1.Backups.List:input_type -> osaurus.control.v1.ListSnapshotsRequest
-	6,  // 9: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
-	8,  // 10: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
-	10, // 11: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
-	12, // 12: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
-	3,  // 13: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.CreateSnapshotResponse
-	5,  // 14: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
-	7,  // 15: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.RestoreSnapshotResponse
-	9,  // 16: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
-	11, // 17: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.ExportAgentResponse
-	14, // 18: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
+	0,  // 1: osaurus.control.v1.SnapshotProgress.snapshot:type_name -> osaurus.control.v1.Snapshot
+	0,  // 2: osaurus.control.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.Snapshot
+	11, // 3: osaurus.control.v1.ImportAgentRequest.how:type_name -> osaurus.control.v1.ImportAgentHow
+	2,  // 4: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
+	3,  // 5: osaurus.control.v1.Backups.List:input_type -> osaurus.control.v1.ListSnapshotsRequest
+	5,  // 6: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
+	6,  // 7: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
+	8,  // 8: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
+	10, // 9: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
+	1,  // 10: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.SnapshotProgress
+	4,  // 11: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
+	1,  // 12: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.SnapshotProgress
+	7,  // 13: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
+	9,  // 14: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.ExportAgentResponse
+	12, // 15: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
+	10, // [10:16] is the sub-list for method output_type
+	4,  // [4:10] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_backups_proto_init() }
@@ -995,7 +833,7 @@ func file_backups_proto_init() {
 	if File_backups_proto != nil {
 		return
 	}
-	file_backups_proto_msgTypes[12].OneofWrappers = []any{
+	file_backups_proto_msgTypes[10].OneofWrappers = []any{
 		(*ImportAgentRequest_How)(nil),
 		(*ImportAgentRequest_Data)(nil),
 	}
@@ -1005,7 +843,7 @@ func file_backups_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_backups_proto_rawDesc), len(file_backups_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

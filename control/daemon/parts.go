@@ -127,7 +127,7 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 
 // finishRestore puts a snapshot in place whose restore was begun, before anything uses the state.
 func (d *daemon) finishRestore(ctx context.Context) error {
-	name, err := snapshots.Finish(ctx, d.Home, d.db, d.Program)
+	name, err := snapshots.Finish(ctx, d.Home, d.db)
 	if err == nil && name != "" {
 		d.diary.Note(events.Event{Kind: snapshots.Restored, Cause: string(machine.CauseBegin), Fields: map[string]string{"snapshot": name}})
 	}
@@ -197,10 +197,9 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.api.Artifacts.Close)
-	d.api.Snapshots = snapshots.Open(snapshots.Options{
-		Home: d.Home, Agents: d.api.Agents, Machine: d.api.Sandbox, Program: d.Program, Record: d.diary, Log: d.api.Log,
-	})
-	d.closes(d.api.Snapshots.Close)
+	if d.api.Snapshots, err = snapshots.Open(snapshots.Options{Home: d.Home, Agents: d.api.Agents, Machine: d.api.Sandbox, Record: d.diary}); err != nil {
+		return err
+	}
 	d.tools = toolhost.Options{
 		Agents: d.api.Agents, Sessions: d.api.Sessions, Vault: d.api.Vault, Prompts: d.api.Prompts, Artifacts: d.api.Artifacts, Mounts: d.api.Mounts,
 		Checkpoints: d.api.Checkpoints,

@@ -4,6 +4,7 @@ package clone
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -15,12 +16,8 @@ import (
 // piece is the number of bytes between two checks of the context: some milliseconds on a slow disk.
 const piece = 4 << 20
 
-// Extent is a part of a file that has data. The parts between extents are holes: they read as zeros
-// and take no space.
-type Extent struct{ Offset, Length int64 }
-
-// Reflink makes a file that shares all blocks with an open one. It takes a moment, whatever the
-// size. It fails with errors.ErrUnsupported if the file system cannot, or the two are on different
+// Reflink makes a file with mode 0600 that shares all blocks with an open one. It takes a moment, whatever
+// the size. It fails with errors.ErrUnsupported if the file system cannot, or the two are on different
 // ones. The new file must not exist; nothing is left of it after an error.
 func Reflink(from *os.File, to *os.Root, name string) error {
 	err := reflink(from, to, name)
@@ -32,25 +29,9 @@ func Reflink(from *os.File, to *os.Root, name string) error {
 	return err
 }
 
-// Extents lists the data of a file up to a size. On a file system that does not know, it is all
-// data.
-func Extents(f *os.File, size int64) (list []Extent, err error) {
-	for at := int64(0); at < size; {
-		begin, end, err := NextData(f, at, size)
-		if err != nil || begin == end {
-			return list, err
-		}
-		list, at = append(list, Extent{begin, end - begin}), end
-	}
-	return list, nil
-}
-
-// Count is called with the number of bytes that were copied since its last call. It may be nil.
-type Count func(n int64)
-
 // File copies an open file to a new one with mode 0600: with Reflink, else its data without its
-// holes.
-func File(ctx context.Context, from *os.File, to *os.Root, name string, count Count) (err error) {
+// holes. Count is called with the bytes that were copied since its last call; it may be nil.
+func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (err error) {
 	if err := Reflink(from, to, name); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
@@ -58,19 +39,68 @@ func File(ctx context.Context, from *os.File, to *os.Root, name string, count Co
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil {
-			err = errors.Join(err, to.Remove(name))
-		}
-	}()
 	info, err := from.Stat()
+	if err == nil {
+		err = Range(ctx, f, 0, from, 0, info.Size(), count)
+	}
+	if err == nil {
+		err = f.Truncate(info.Size())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, to.Remove(name))
+	}
+	return err
+}
+
+// Range copies n bytes of src from off to dst at a position that is dst's end. It shares blocks
+// where the file system can; otherwise, it copies what is not a hole. It copies less if src ends before.
+func Range(ctx context.Context, dst *os.File, at int64, src *os.File, off, n int64, count func(int64)) error {
+	info, err := src.Stat()
 	if err != nil {
 		return err
 	}
-	if err := Range(ctx, f, 0, from, 0, info.Size(), count); err != nil {
-		return err
+	n = min(n, info.Size()-off)
+	if n <= 0 || share(dst, at, src, off, n, info.Size()) == nil {
+		return nil
 	}
-	return f.Truncate(info.Size())
+	for done := int64(0); done < n; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		data, hole, err := NextData(src, off+done, off+n)
+		if err != nil {
+			return err
+		}
+		if data == hole {
+			break
+		}
+		hole = min(hole, data+piece)
+		copied, err := io.Copy(io.NewOffsetWriter(dst, at+data-off), io.NewSectionReader(src, data, hole-data))
+		if count != nil {
+			count(copied)
+		}
+		if err != nil || copied < hole-data { // src was cut meanwhile
+			return err
+		}
+		done = hole - off
+	}
+	return dst.Truncate(at + n)
+}
+
+// NextData returns where the next data of a file begins and ends, at or after off and before end.
+// Both are end if the rest is a hole. A file system without holes has data everywhere.
+func NextData(f *os.File, off, end int64) (data, hole int64, err error) {
+	data, err = f.Seek(off, seekData)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return end, end, nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOTTY):
+		return off, end, nil
+	case err != nil || data >= end:
+		return end, end, err
+	}
+	hole, err = f.Seek(data, seekHole)
+	return data, min(hole, end), err
 }
 
 // Free returns the free bytes of the disk that a folder is on, for a user without privileges.
@@ -83,9 +113,4 @@ func Free(dir string) (int64, error) {
 }
 
 // Allocated returns how many bytes a file takes on the disk.
-func Allocated(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * 512
-	}
-	return info.Size()
-}
+func Allocated(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Blocks * 512 }

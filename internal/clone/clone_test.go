@@ -2,6 +2,7 @@ package clone_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -63,15 +64,6 @@ func TestSparse(t *testing.T) {
 			t.Errorf("at %d: %q, %v", at, b, err)
 		}
 	}
-	empty := filepath.Join(dir, "empty")
-	must(t, os.WriteFile(empty, nil, 0o600))
-	must(t, os.Truncate(empty, 1<<20))
-	e, err := os.Open(empty)
-	must(t, err)
-	defer e.Close()
-	if list, err := clone.Extents(e, 1<<20); err != nil || len(list) > 0 && clone.Allocated(info) == 0 {
-		t.Errorf("extents of a hole: %v, %v", list, err)
-	}
 }
 
 // TestCancel leaves nothing of a copy that ended early.
@@ -95,6 +87,31 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// listing describes the files below a folder.
+func listing(t *testing.T, dir string) (list []string) {
+	names := map[uint64]string{}
+	must(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		path = strings.TrimPrefix(path, dir)
+		inode := info.Sys().(*syscall.Stat_t).Ino
+		names[inode] = cmp.Or(names[inode], path)
+		target, _ := os.Readlink(dir + path)
+		line := strings.Join([]string{path, info.Mode().String(), target, names[inode]}, " | ")
+		if target == "" && path != "/closed" { // which was changed
+			line += info.ModTime().String()
+		}
+		list = append(list, line)
+		return nil
+	}))
+	return list
+}
+
 func TestTree(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	at := func(name string) string { return filepath.Join(from, name) }
@@ -116,23 +133,17 @@ func TestTree(t *testing.T) {
 	must(t, os.Chtimes(at("read only/f"), old, old))
 	must(t, os.Chtimes(at("read only"), old, old))
 	must(t, os.Chmod(at("read only"), 0o500))
-	sum, err := clone.Tree(t.Context(), root(t, from), root(t, to), nil)
-	must(t, err)
-	names := func(dir string) (list []string) {
-		must(t, clone.Walk(t.Context(), root(t, dir), func(n clone.Node) error {
-			mode := n.Mode()
-			line := strings.Join([]string{n.Path, mode.String(), n.Target, n.Link}, " | ")
-			if mode.Type() != fs.ModeSymlink && n.Path != "." {
-				line += n.ModTime().String()
-			}
-			list = append(list, line)
-			return nil
-		}))
-		return list
+	must(t, clone.Tree(t.Context(), root(t, from), root(t, to), nil))
+	for _, dir := range []string{from, to} {
+		if info, err := os.Stat(filepath.Join(dir, "closed")); err != nil || info.Mode().Perm() != 0 {
+			t.Errorf("a closed folder: %v, %v", info, err)
+		}
+		must(t, os.Chmod(filepath.Join(dir, "closed"), 0o700))
 	}
-	want, got := names(from), names(to)
-	if !slices.Equal(want, got) || int64(len(want)) != sum.Files {
-		t.Errorf("%d files\n%q\n%q", sum.Files, want, got)
+	want, got := listing(t, from), listing(t, to)
+	want = slices.DeleteFunc(want, func(line string) bool { return strings.HasPrefix(line, "/pipe") })
+	if !slices.Equal(want, got) || len(want) < 50 {
+		t.Errorf("%q\n%q", want, got)
 	}
 	b, err := os.ReadFile(filepath.Join(to, "z-link"))
 	if err != nil || string(b) != "content" {
@@ -144,37 +155,7 @@ func TestTree(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{from, to} {
-		must(t, os.Chmod(filepath.Join(dir, "closed"), 0o700))
-		must(t, os.Chmod(filepath.Join(dir, "read only"), 0o700))
-	}
-}
-
-// TestChangesMeanwhile replaces what was listed before it is opened.
-func TestChangesMeanwhile(t *testing.T) {
-	dir := t.TempDir()
-	name, r := filepath.Join(dir, "f"), root(t, dir)
-	for what, swap := range map[string]func() error{
-		"nothing": func() error { return nil },
-		"a link":  func() error { return os.Symlink("/etc/passwd", name) },
-		"a pipe":  func() error { return syscall.Mkfifo(name, 0o600) },
-		"another": func() error { return os.WriteFile(name, []byte("other"), 0o600) },
-	} {
-		must(t, os.WriteFile(name, []byte("mine"), 0o600))
-		keep, err := os.Open(name) // so that the inode is not used again
-		must(t, err)
-		must(t, clone.Walk(t.Context(), r, func(n clone.Node) error {
-			if n.Path == "." {
-				return nil
-			}
-			must(t, os.Remove(name))
-			must(t, swap())
-			if f, err := n.Open(r); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s is opened: %v, %v", what, f, err)
-			}
-			return nil
-		}))
-		_ = keep.Close()
-		_ = os.Remove(name)
+		must(t, os.Chmod(filepath.Join(dir, "read only"), 0o700)) // so that it can be removed
 	}
 }
 
@@ -188,8 +169,7 @@ func TestTooDeep(t *testing.T) {
 		}
 		must(t, r.Rename("new", "d"))
 	}
-	err := clone.Walk(t.Context(), r, func(clone.Node) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "256") {
-		t.Errorf("Walk: %v", err)
+	if err := clone.Tree(t.Context(), r, root(t, t.TempDir()), nil); err == nil || !strings.Contains(err.Error(), "256") {
+		t.Errorf("Tree: %v", err)
 	}
 }

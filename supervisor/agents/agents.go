@@ -123,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		return nil, err
 	}
 	for _, agent := range list {
-		if a.halfForked(agent) {
+		if a.halfMade(agent) {
 			if err := a.rows.remove(ctx, agent); err != nil {
 				return nil, err
 			}
@@ -139,7 +139,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		a.remains[user] = true
 	}
 	a.keepMap()
-	if err := errors.Join(a.endImports(), a.sweepFolders(aside, forking)); err != nil {
+	if err := errors.Join(a.sweepFolders(aside, unfinished), os.RemoveAll(o.Home.Transfers())); err != nil {
 		a.Log.Warn("folders of deleted agents are left", "error", err)
 	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))

@@ -60,7 +60,7 @@ func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Caus
 	if err := a.mayBe(op, agent); err != nil {
 		return Agent{}, err
 	}
-	if agent.isForking() {
+	if agent.isUnfinished() {
 		if err := a.folderFree(op, agent.Name); err != nil {
 			return Agent{}, err
 		}

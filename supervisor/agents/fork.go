@@ -16,63 +16,67 @@ import (
 // Forked is the kind of the event of a fork, beside Created.
 const Forked events.Kind = "agent.forked"
 
-// forking is the prefix of the home folder of a fork that is not whole yet. No agent has such a name.
-const forking = ".forking-"
-
 // Fork creates an agent with the settings of another one and the same root: what the other has changed
 // there is frozen, and neither can change the other's. Fill fills its empty home. Fork fails with Rejected
-// if something runs in the other's room, unless stop ends that. If it fails, the agent is deleted; if this
-// program is killed, the next one deletes it.
+// if something runs in the other's room, unless stop ends that.
 func (a *Agents) Fork(ctx context.Context, ref string, n New, stop bool, fill func(from, to Agent) error, by machine.Cause) (made Agent, err error) {
-	err = a.Room(ref).snapshots(ctx, func(l *machine.Lease, rooms engine.Snapshots, from Agent) error {
-		name, err := nameOf(n)
-		if err == nil {
-			made, err = a.create(ctx, Agent{Name: name, Folder: config.AgentName(forking + rand.Text()), Settings: from.Settings}, n, by)
-		}
-		if err != nil {
-			return err
-		}
-		if err := a.fork(ctx, l, made, func() error {
-			if err := rooms.ForkRoom(ctx, from.User, made.User, made.UID, stop); err != nil {
+	err = a.Room(ref).Snapshots(ctx, func(l *machine.Lease, rooms engine.Snapshots, from Agent) error {
+		made, err = a.createFilled(ctx, n, from.Settings, func(to Agent) error {
+			if err := a.clearNow(ctx, l, to.User); err != nil { // of an earlier agent of the name
 				return err
 			}
-			return fill(from, made)
-		}); err != nil {
-			_, undone := a.Delete(context.WithoutCancel(ctx), string(made.ID), true, by)
-			return errors.Join(err, undone)
+			if err := rooms.ForkRoom(ctx, from.User, to.User, to.UID, stop); err != nil {
+				return err
+			}
+			return fill(from, to)
+		}, by)
+		if err == nil {
+			a.note(Forked, by, made, map[string]string{"from": string(from.Name)})
 		}
-		a.note(Forked, by, made, map[string]string{"from": string(from.Name)})
-		made, err = a.Get(string(made.ID))
 		return err
 	})
 	return made, err
 }
 
-// fork makes what a new agent has with do. Nobody uses its room before all of it is there.
-func (a *Agents) fork(ctx context.Context, l *machine.Lease, to Agent, do func() error) error {
-	end, err := a.turn(ctx, to.User, "fork agent", string(to.Name))
+// createFilled creates an agent whose home and room fill makes before anybody uses them. If it fails, the
+// agent is deleted; if this program is killed, the next one deletes it.
+func (a *Agents) createFilled(ctx context.Context, n New, settings config.AgentSettings, fill func(Agent) error, by machine.Cause) (Agent, error) {
+	name, err := nameOf(n)
+	if err != nil {
+		return Agent{}, err
+	}
+	made, err := a.create(ctx, Agent{Name: name, Folder: config.AgentName(unfinished + rand.Text()), Settings: settings}, n, by)
+	if err != nil {
+		return Agent{}, err
+	}
+	if err := a.fill(ctx, made, fill); err != nil {
+		_, undone := a.Delete(context.WithoutCancel(ctx), string(made.ID), true, by)
+		return Agent{}, errors.Join(err, undone)
+	}
+	return a.Get(string(made.ID))
+}
+
+func (a *Agents) fill(ctx context.Context, made Agent, fill func(Agent) error) error {
+	end, err := a.turn(ctx, made.User, "create agent", string(made.Name))
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := a.clearNow(ctx, l, to.User); err != nil { // of an earlier agent of the name
+	if err := fill(made); err != nil {
 		return err
 	}
-	if err := do(); err != nil {
-		return err
-	}
-	m, err := a.find(string(to.ID))
+	m, err := a.find(string(made.ID))
 	if err != nil {
 		return err
 	}
 	return a.follow(ctx, m)
 }
 
-// halfForked reports whether an earlier program has not finished an agent. If the agent's folder has been
+// halfMade reports whether an earlier program has not finished an agent. If the agent's folder has been
 // renamed, it is whole: see follow.
-func (a *Agents) halfForked(agent Agent) bool {
+func (a *Agents) halfMade(agent Agent) bool {
 	_, err := a.root.Lstat(agent.subtree())
-	return agent.isForking() && !errors.Is(err, fs.ErrNotExist)
+	return agent.isUnfinished() && !errors.Is(err, fs.ErrNotExist)
 }
 
-func (a Agent) isForking() bool { return strings.HasPrefix(string(a.Folder), forking) }
+func (a Agent) isUnfinished() bool { return strings.HasPrefix(string(a.Folder), unfinished) }

@@ -25,8 +25,8 @@ const (
 	// aside is the prefix of folders that are being removed. No agent has such
 	// a name.
 	aside = ".removed-"
-	// importing is the prefix of homes of agents that do not exist yet.
-	importing = ".import-"
+	// unfinished is the prefix of home folders of agents that are not whole yet.
+	unfinished = ".unfinished-"
 
 	privateDir fs.FileMode = 0o700
 	megabyte               = 1 << 20
@@ -134,7 +134,7 @@ func (a *Agents) follow(ctx context.Context, m *member) error {
 
 // followAll renames the homes of a machine's agents that were renamed while they had a room.
 func (a *Agents) followAll(vm *machine.Machine) {
-	for _, m := range a.members(vm, func(m *member) bool { return m.Folder != m.Name && !m.isForking() }) {
+	for _, m := range a.members(vm, func(m *member) bool { return m.Folder != m.Name && !m.isUnfinished() }) {
 		a.letFollow(a.life, m)
 	}
 }
@@ -169,21 +169,6 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	err = a.setAside(agent)
 	end()
 	return errors.Join(err, a.sweepFolders(aside))
-}
-
-// endImports sets the homes of agents aside that an earlier daemon did not import completely.
-func (a *Agents) endImports() (err error) {
-	used := map[string]bool{}
-	for _, agent := range a.List() {
-		used[string(agent.Folder)] = true
-	}
-	list, _ := fs.ReadDir(a.root.FS(), homes) // sweepFolders reports an error
-	for _, entry := range list {
-		if name := entry.Name(); strings.HasPrefix(name, importing) && !used[name] {
-			err = errors.Join(err, a.root.Rename(path.Join(homes, name), path.Join(homes, aside+name)))
-		}
-	}
-	return err
 }
 
 // sweepFolders removes all folders with one of the prefixes.

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -11,22 +10,17 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// The kinds of events of snapshots.
+// The kinds of events of snapshots. The detail of Snapshotted is the action.
 const (
-	Snapshotted     events.Kind = "agent.snapshot"
-	Restored        events.Kind = "agent.restored"
-	SnapshotDeleted events.Kind = "agent.snapshot_deleted"
+	Snapshotted events.Kind = "agent.snapshot"
+	Restored    events.Kind = "agent.restored"
 )
 
 // BeforeInstall begins the names of the snapshots that are made before packages are installed.
 const BeforeInstall config.SnapshotName = "before-install"
 
 // Snapshots does something with the snapshots of the room.
-func (r Room) Snapshots(ctx context.Context, do func(engine.Snapshots, Agent) error) error {
-	return r.snapshots(ctx, func(_ *machine.Lease, s engine.Snapshots, agent Agent) error { return do(s, agent) })
-}
-
-func (r Room) snapshots(ctx context.Context, do func(*machine.Lease, engine.Snapshots, Agent) error) error {
+func (r Room) Snapshots(ctx context.Context, do func(*machine.Lease, engine.Snapshots, Agent) error) error {
 	l, agent, err := r.Enter(ctx)
 	if err != nil {
 		return err
@@ -34,7 +28,7 @@ func (r Room) snapshots(ctx context.Context, do func(*machine.Lease, engine.Snap
 	defer l.Release()
 	s, ok := l.Guest.(engine.Snapshots)
 	if !ok {
-		return fault.New(fault.Unavailable, "find snapshots of", string(agent.Name), errors.New("its engine has none"))
+		return fault.Newf(fault.Unavailable, "find snapshots of", string(agent.Name), "its engine has none")
 	}
 	if err := do(l, s, agent); err != nil {
 		return r.agents.orDeleted(agent, err)
@@ -45,19 +39,20 @@ func (r Room) snapshots(ctx context.Context, do func(*machine.Lease, engine.Snap
 // ChangeSnapshot changes the snapshots of what an agent has changed outside of its home: see
 // engine.Snapshots.
 func (a *Agents) ChangeSnapshot(ctx context.Context, ref string, action engine.SnapshotAction, name config.SnapshotName, stop bool, by machine.Cause) (made string, err error) {
-	err = a.Room(ref).Snapshots(ctx, func(s engine.Snapshots, agent Agent) (err error) {
+	err = a.Room(ref).Snapshots(ctx, func(_ *machine.Lease, s engine.Snapshots, agent Agent) (err error) {
 		// A guest that was asked does it even when nobody waits anymore.
-		if made, err = s.ChangeSnapshot(context.WithoutCancel(ctx), agent.User, action, name, stop); err != nil {
-			return err
+		made, err = s.ChangeSnapshot(context.WithoutCancel(ctx), agent.User, action, name, stop)
+		kind, what := Snapshotted, string(name)
+		switch action {
+		case engine.CreateSnapshot:
+			what = made // nothing if nothing has changed
+		case engine.RestoreSnapshot:
+			kind = Restored
 		}
-		what, kind := string(name), map[engine.SnapshotAction]events.Kind{engine.RestoreSnapshot: Restored, engine.DeleteSnapshot: SnapshotDeleted}[action]
-		if kind == "" {
-			what, kind = made, Snapshotted
+		if err == nil && what != "" {
+			a.note(kind, by, agent, map[string]string{"snapshot": what, "detail": string(action)})
 		}
-		if what != "" {
-			a.note(kind, by, agent, map[string]string{"snapshot": what})
-		}
-		return nil
+		return err
 	})
 	return made, err
 }

@@ -45,8 +45,8 @@ func TestSnapshotOfAGuest(t *testing.T) {
 		must(err)
 		made = r.Snapshot
 	}
-	if made.GetDiskSize() != 1<<30 || made.DiskBytes > 1<<29 || made.Base == "" {
-		t.Errorf("made %v", made)
+	if info, err := os.Stat(filepath.Join(home.Snapshots(), "one", "data.ext4")); err != nil || info.Size() != 1<<30 || made.GetBytes() > 1<<29 || made.GetBase() == "" {
+		t.Errorf("made %v, its disk %v, %v", made, info, err)
 	}
 	run(client, "echo three > /etc/state && rm /workspace/agents/alice/state && touch /etc/more")
 	for _, err := range control.Messages(client.Backups.Restore(t.Context(), &controlpb.RestoreSnapshotRequest{Name: "one"})) {

@@ -3,15 +3,14 @@ package snapshots
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,25 +20,25 @@ import (
 	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/removeall"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 )
 
 const (
-	// maxSnapshots bounds the number of snapshots: each may take as much of the disk as the sandbox.
-	maxSnapshots = 50
 	// format is the version of the layout. A snapshot of another one is refused.
 	format = 1
 	// Before is the snapshot of the state that a restore replaced.
 	Before = "before-restore"
 
 	manifestFile = "manifest.json"
-	// unfinished and trash are prefixes of folders that the next daemon removes.
-	unfinished, trash = ".new-", ".trash-"
+	// unfinished is the prefix of folders that the next daemon removes.
+	unfinished = ".new-"
 
-	adviseSpace = "Free disk space on this computer, or delete a snapshot: osaurus-sandbox sandbox snapshot list."
+	adviseList = "List them: osaurus-sandbox sandbox snapshot list."
 )
 
 // The kinds of events.
@@ -49,19 +48,14 @@ const (
 	Deleted  events.Kind = "snapshot.deleted"
 )
 
-// Manifest describes a snapshot.
-type Manifest struct {
+// Snapshot describes a snapshot.
+type Snapshot struct {
 	Format  int       `json:"format"`
 	Name    string    `json:"name"`
-	Created time.Time `json:"created"`
-	Program string    `json:"program"` // that made it
+	Created time.Time `json:"created"` // zero if the rest cannot be read
 	// Base is the digest of the base that the layers on the disk need, or empty.
-	Base string `json:"base"`
-	// Live reports that the guest ran on: see Snapshots.Create.
-	Live      bool      `json:"live"`
-	DiskSize  int64     `json:"diskSize"`
-	DiskBytes int64     `json:"diskBytes"` // that the disk took on this computer
-	Workspace clone.Sum `json:"workspace"`
+	Base  string `json:"base"`
+	Bytes int64  `json:"-"` // that the disk takes on this computer, unless its blocks are shared
 	agents.Saved
 }
 
@@ -70,9 +64,7 @@ type Options struct {
 	Home    config.Home
 	Agents  *agents.Agents
 	Machine *machine.Machine
-	Program string // this program's release
 	Record  events.Recorder
-	Log     *slog.Logger
 }
 
 // Snapshots are the snapshots of a home. The methods may be called by many goroutines at once; one
@@ -80,70 +72,115 @@ type Options struct {
 type Snapshots struct {
 	Options
 	busy sync.Mutex
-	work sync.WaitGroup
 }
 
-// Open returns the snapshots of a home. It removes unfinished ones in the background.
-func Open(o Options) *Snapshots {
-	s := &Snapshots{Options: o}
-	left, _ := os.ReadDir(o.Home.Snapshots()) // now: later ones are under way
-	s.work.Go(func() {
-		if err := sweep(o.Home, left); err != nil {
-			o.Log.Warn("parts of unfinished snapshots are left", "error", err)
+// Open returns the snapshots of a home and removes unfinished ones.
+func Open(o Options) (*Snapshots, error) {
+	entries, err := os.ReadDir(o.Home.Snapshots())
+	err = unlessMissing(err)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unfinished) {
+			err = errors.Join(err, remove(folder(o.Home, e.Name())))
 		}
-	})
-	return s
+	}
+	return &Snapshots{Options: o}, err
 }
 
-// Close waits for work in the background.
-func (s *Snapshots) Close() { s.work.Wait() }
+func folder(home config.Home, name string) string { return filepath.Join(home.Snapshots(), name) }
 
-// begin returns an error while another call changes the snapshots.
+// partsOf returns the paths of the parts of a home's state: the disk, and folders.
+func partsOf(home config.Home) [3]string {
+	return [3]string{home.DataDisk(), home.Workspace(), home.AgentStates()}
+}
+
+// partsIn returns the paths of the parts in a snapshot's folder.
+func partsIn(dir string) [3]string {
+	return [3]string{filepath.Join(dir, "data.ext4"), filepath.Join(dir, "workspace"), filepath.Join(dir, "agents")}
+}
+
+// begin checks a name, and keeps other calls from changing the snapshots.
 func (s *Snapshots) begin(op, name string) (end func(), err error) {
+	if _, err := config.ParseSnapshotName(name); err != nil {
+		return nil, err
+	}
 	if !s.busy.TryLock() {
 		return nil, fault.Newf(fault.Rejected, op, name, "another snapshot is being made, restored or deleted").Advise("Try again when that is done.")
 	}
 	return s.busy.Unlock, nil
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-
-func checkName(op, name string) error {
-	if !nameForm.MatchString(name) {
-		return fault.Newf(fault.InvalidArgs, op, name, "not a name of a snapshot").Advise("Use up to 64 small letters, digits, dots, dashes and underscores.")
+// assemble has fill make a snapshot in a new folder, which gets its name when all of it is on the disk.
+// After an error, nothing is left.
+func (s *Snapshots) assemble(op, name, as string, fill func(dir string) (Snapshot, error)) (made Snapshot, err error) {
+	dir, err := s.Home.Make(folder(s.Home, unfinished+rand.Text()))
+	if err != nil {
+		return made, err
 	}
-	return nil
+	if made, err = fill(dir); err == nil {
+		err = made.write(dir)
+	}
+	if err == nil {
+		err = clone.Sync(dir)
+	}
+	if err == nil {
+		err = os.Rename(dir, folder(s.Home, as))
+	}
+	if err != nil {
+		err = errors.Join(err, remove(dir))
+		return made, fault.New(fault.KindOf(err), op, name, err).Advise(cmp.Or(fault.AdviceOf(err), "Nothing has changed. Free disk space on this computer, or delete a snapshot."))
+	}
+	return made, config.Sync(s.Home.Snapshots())
 }
 
-func folder(home config.Home, name string) string { return filepath.Join(home.Snapshots(), name) }
+// Create makes a snapshot. Where the file system can share blocks, a running guest goes on: its disk is
+// frozen for a moment, and files in the workspace are copied while programs may write to them. With stop,
+// or where blocks cannot be shared, the guest is stopped meanwhile.
+func (s *Snapshots) Create(ctx context.Context, name string, stop bool, report progress.Func, by machine.Cause) (made Snapshot, err error) {
+	const op = "create snapshot"
+	end, err := s.begin(op, name)
+	if err != nil {
+		return made, err
+	}
+	defer end()
+	if _, missing := os.Lstat(folder(s.Home, name)); name == Before || missing == nil {
+		return made, fault.Newf(fault.Rejected, op, name, "the name is taken").Advise("Choose another name, or delete that snapshot.")
+	}
+	made, err = s.assemble(op, name, name, func(dir string) (m Snapshot, err error) {
+		from, to := partsOf(s.Home), partsIn(dir)
+		return m, s.Agents.Unchanged(ctx, op, func(saved agents.Saved) error {
+			m = Snapshot{Format: format, Name: name, Created: time.Now().UTC(), Base: boot.BaseOf(s.Home), Saved: saved}
+			if !stop && s.live(ctx, from[0], to[0], report) {
+				return copyFolders(ctx, from, to, report)
+			}
+			return s.Machine.Offline(ctx, by, func(ctx context.Context) error { return copyAll(ctx, from, to, report) })
+		})
+	})
+	if err == nil {
+		s.note(Created, name, by)
+	}
+	return made, err
+}
 
-// List returns the snapshots, oldest first. Those that cannot be read are left out, and named in
-// broken.
-func (s *Snapshots) List() (list []Manifest, broken []string, err error) {
+// List returns the snapshots, oldest first.
+func (s *Snapshots) List() (list []Snapshot, err error) {
 	entries, err := os.ReadDir(s.Home.Snapshots())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
-	}
 	for _, e := range entries {
-		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		if m, err := read(s.Home, e.Name()); err == nil {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			m, _ := read(s.Home, e.Name()) // without the time of its creation if that fails
+			m.Name = e.Name()
 			list = append(list, m)
-		} else {
-			broken = append(broken, e.Name())
 		}
 	}
-	slices.SortFunc(list, func(a, b Manifest) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) })
-	return list, broken, err
+	slices.SortFunc(list, func(a, b Snapshot) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) })
+	return list, unlessMissing(err)
 }
 
-// read reads the manifest of a snapshot.
-func read(home config.Home, name string) (m Manifest, err error) {
+// read reads the description of a snapshot.
+func read(home config.Home, name string) (m Snapshot, err error) {
 	const op = "read snapshot"
 	text, err := os.ReadFile(filepath.Join(folder(home, name), manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, fault.Newf(fault.NotFound, op, name, "no such snapshot").Advise("List them: osaurus-sandbox sandbox snapshot list.")
+		return m, fault.Newf(fault.NotFound, op, name, "no such snapshot").Advise(adviseList)
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &m)
@@ -152,15 +189,15 @@ func read(home config.Home, name string) (m Manifest, err error) {
 		err = fmt.Errorf("it has format %d, this program knows %d", m.Format, format)
 	}
 	if err != nil {
-		return m, fault.New(fault.Rejected, op, name, err).Advise("Another osaurus-sandbox may have made it: use that one.")
+		return Snapshot{}, fault.New(fault.Rejected, op, name, err).Advise("Another osaurus-sandbox may have made it: use that one.")
 	}
-	if name != ready {
-		m.Name = name // its folder may have been renamed
+	if info, err := os.Stat(partsIn(folder(home, name))[0]); err == nil {
+		m.Bytes = clone.Allocated(info)
 	}
 	return m, nil
 }
 
-func (m Manifest) write(dir string) error {
+func (m Snapshot) write(dir string) error {
 	text, err := printable.Document(m)
 	if err != nil {
 		return err
@@ -176,14 +213,8 @@ func (s *Snapshots) Delete(name string, by machine.Cause) error {
 		return err
 	}
 	defer end()
-	if err := checkName(op, name); err != nil {
-		return err
-	}
-	if err := discard(s.Home, folder(s.Home, name)); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return fault.Newf(fault.NotFound, op, name, "no such snapshot").Advise("List them: osaurus-sandbox sandbox snapshot list.")
-		}
-		return fault.New(fault.Unavailable, op, name, err).Advise("Make " + s.Home.Snapshots() + " writable.")
+	if err := discard(s.Home, name); err != nil {
+		return fault.New(fault.KindOf(err), op, name, err).Advise(adviseList)
 	}
 	s.note(Deleted, name, by)
 	return nil
@@ -193,31 +224,20 @@ func (s *Snapshots) note(kind events.Kind, name string, by machine.Cause) {
 	s.Record.Note(events.Event{Kind: kind, Cause: string(by), Fields: map[string]string{"snapshot": name}})
 }
 
-// discard removes a folder of the snapshots. It gets another name first, so that a crash leaves no half
-// of it.
-func discard(home config.Home, dir string) error {
-	name := trash + rand.Text()
-	if err := os.Rename(dir, folder(home, name)); err != nil {
+// discard removes a snapshot. It gets another name first, so that a crash leaves no half of it.
+func discard(home config.Home, name string) error {
+	other := folder(home, unfinished+rand.Text())
+	if err := os.Rename(folder(home, name), other); err != nil {
 		return err
 	}
-	return removeIn(home, name)
+	return remove(other)
 }
 
-func removeIn(home config.Home, name string) error {
-	root, err := os.OpenRoot(home.Snapshots())
+func remove(dir string) error {
+	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return removeall.Remove(root, name)
-}
-
-// sweep removes what an earlier daemon left unfinished.
-func sweep(home config.Home, entries []fs.DirEntry) (err error) {
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), unfinished) || strings.HasPrefix(e.Name(), trash) {
-			err = errors.Join(err, removeIn(home, e.Name()))
-		}
-	}
-	return err
+	return removeall.Remove(root, filepath.Base(dir))
 }

@@ -36,12 +36,8 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
-	// SnapshotsCreateProcedure is the fully-qualified name of the Snapshots's Create RPC.
-	SnapshotsCreateProcedure = "/osaurus.control.v1.Snapshots/Create"
-	// SnapshotsRestoreProcedure is the fully-qualified name of the Snapshots's Restore RPC.
-	SnapshotsRestoreProcedure = "/osaurus.control.v1.Snapshots/Restore"
-	// SnapshotsDeleteProcedure is the fully-qualified name of the Snapshots's Delete RPC.
-	SnapshotsDeleteProcedure = "/osaurus.control.v1.Snapshots/Delete"
+	// SnapshotsChangeProcedure is the fully-qualified name of the Snapshots's Change RPC.
+	SnapshotsChangeProcedure = "/osaurus.control.v1.Snapshots/Change"
 	// SnapshotsListProcedure is the fully-qualified name of the Snapshots's List RPC.
 	SnapshotsListProcedure = "/osaurus.control.v1.Snapshots/List"
 	// SnapshotsDiffProcedure is the fully-qualified name of the Snapshots's Diff RPC.
@@ -50,12 +46,10 @@ const (
 
 // SnapshotsClient is a client for the osaurus.control.v1.Snapshots service.
 type SnapshotsClient interface {
-	// Create freezes what the agent has changed so far. Only so many can be kept.
-	Create(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
-	// Restore makes everything outside the home folder what it was. What it is now becomes an automatic
-	// snapshot, which the answer names, unless there is one of it: restoring that undoes it.
-	Restore(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
-	Delete(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
+	// Change creates, restores or deletes a snapshot. To create one freezes what the agent has changed so far;
+	// only so many can be kept. To restore one makes everything outside the home folder what it was, and what
+	// it is now an automatic snapshot, unless there is one of it: restoring that undoes it.
+	Change(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
 	List(context.Context, *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error)
 	// Diff returns which paths have changed since a snapshot.
 	Diff(context.Context, *controlpb.DiffAgentSnapshotRequest) (*controlpb.DiffAgentSnapshotResponse, error)
@@ -72,22 +66,10 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 	baseURL = strings.TrimRight(baseURL, "/")
 	snapshotsMethods := controlpb.File_agentsnapshots_proto.Services().ByName("Snapshots").Methods()
 	return &snapshotsClient{
-		create: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
+		change: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
 			httpClient,
-			baseURL+SnapshotsCreateProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Create")),
-			connect.WithClientOptions(opts...),
-		),
-		restore: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
-			httpClient,
-			baseURL+SnapshotsRestoreProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Restore")),
-			connect.WithClientOptions(opts...),
-		),
-		delete: connect.NewClient[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse](
-			httpClient,
-			baseURL+SnapshotsDeleteProcedure,
-			connect.WithSchema(snapshotsMethods.ByName("Delete")),
+			baseURL+SnapshotsChangeProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Change")),
 			connect.WithClientOptions(opts...),
 		),
 		list: connect.NewClient[controlpb.ListAgentSnapshotsRequest, controlpb.ListAgentSnapshotsResponse](
@@ -107,34 +89,14 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 
 // snapshotsClient implements SnapshotsClient.
 type snapshotsClient struct {
-	create  *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
-	restore *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
-	delete  *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
-	list    *connect.Client[controlpb.ListAgentSnapshotsRequest, controlpb.ListAgentSnapshotsResponse]
-	diff    *connect.Client[controlpb.DiffAgentSnapshotRequest, controlpb.DiffAgentSnapshotResponse]
+	change *connect.Client[controlpb.ChangeAgentSnapshotRequest, controlpb.ChangeAgentSnapshotResponse]
+	list   *connect.Client[controlpb.ListAgentSnapshotsRequest, controlpb.ListAgentSnapshotsResponse]
+	diff   *connect.Client[controlpb.DiffAgentSnapshotRequest, controlpb.DiffAgentSnapshotResponse]
 }
 
-// Create calls osaurus.control.v1.Snapshots.Create.
-func (c *snapshotsClient) Create(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	response, err := c.create.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Restore calls osaurus.control.v1.Snapshots.Restore.
-func (c *snapshotsClient) Restore(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	response, err := c.restore.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Delete calls osaurus.control.v1.Snapshots.Delete.
-func (c *snapshotsClient) Delete(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+// Change calls osaurus.control.v1.Snapshots.Change.
+func (c *snapshotsClient) Change(ctx context.Context, req *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	response, err := c.change.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -161,12 +123,10 @@ func (c *snapshotsClient) Diff(ctx context.Context, req *controlpb.DiffAgentSnap
 
 // SnapshotsHandler is an implementation of the osaurus.control.v1.Snapshots service.
 type SnapshotsHandler interface {
-	// Create freezes what the agent has changed so far. Only so many can be kept.
-	Create(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
-	// Restore makes everything outside the home folder what it was. What it is now becomes an automatic
-	// snapshot, which the answer names, unless there is one of it: restoring that undoes it.
-	Restore(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
-	Delete(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
+	// Change creates, restores or deletes a snapshot. To create one freezes what the agent has changed so far;
+	// only so many can be kept. To restore one makes everything outside the home folder what it was, and what
+	// it is now an automatic snapshot, unless there is one of it: restoring that undoes it.
+	Change(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error)
 	List(context.Context, *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error)
 	// Diff returns which paths have changed since a snapshot.
 	Diff(context.Context, *controlpb.DiffAgentSnapshotRequest) (*controlpb.DiffAgentSnapshotResponse, error)
@@ -179,22 +139,10 @@ type SnapshotsHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	snapshotsMethods := controlpb.File_agentsnapshots_proto.Services().ByName("Snapshots").Methods()
-	snapshotsCreateHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsCreateProcedure,
-		svc.Create,
-		connect.WithSchema(snapshotsMethods.ByName("Create")),
-		connect.WithHandlerOptions(opts...),
-	)
-	snapshotsRestoreHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsRestoreProcedure,
-		svc.Restore,
-		connect.WithSchema(snapshotsMethods.ByName("Restore")),
-		connect.WithHandlerOptions(opts...),
-	)
-	snapshotsDeleteHandler := connect.NewUnaryHandlerSimple(
-		SnapshotsDeleteProcedure,
-		svc.Delete,
-		connect.WithSchema(snapshotsMethods.ByName("Delete")),
+	snapshotsChangeHandler := connect.NewUnaryHandlerSimple(
+		SnapshotsChangeProcedure,
+		svc.Change,
+		connect.WithSchema(snapshotsMethods.ByName("Change")),
 		connect.WithHandlerOptions(opts...),
 	)
 	snapshotsListHandler := connect.NewUnaryHandlerSimple(
@@ -211,12 +159,8 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 	)
 	return "/osaurus.control.v1.Snapshots/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case SnapshotsCreateProcedure:
-			snapshotsCreateHandler.ServeHTTP(w, r)
-		case SnapshotsRestoreProcedure:
-			snapshotsRestoreHandler.ServeHTTP(w, r)
-		case SnapshotsDeleteProcedure:
-			snapshotsDeleteHandler.ServeHTTP(w, r)
+		case SnapshotsChangeProcedure:
+			snapshotsChangeHandler.ServeHTTP(w, r)
 		case SnapshotsListProcedure:
 			snapshotsListHandler.ServeHTTP(w, r)
 		case SnapshotsDiffProcedure:
@@ -230,16 +174,8 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 // UnimplementedSnapshotsHandler returns CodeUnimplemented from all methods.
 type UnimplementedSnapshotsHandler struct{}
 
-func (UnimplementedSnapshotsHandler) Create(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Create is not implemented"))
-}
-
-func (UnimplementedSnapshotsHandler) Restore(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Restore is not implemented"))
-}
-
-func (UnimplementedSnapshotsHandler) Delete(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Delete is not implemented"))
+func (UnimplementedSnapshotsHandler) Change(context.Context, *controlpb.ChangeAgentSnapshotRequest) (*controlpb.ChangeAgentSnapshotResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Snapshots.Change is not implemented"))
 }
 
 func (UnimplementedSnapshotsHandler) List(context.Context, *controlpb.ListAgentSnapshotsRequest) (*controlpb.ListAgentSnapshotsResponse, error) {

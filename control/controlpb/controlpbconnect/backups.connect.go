@@ -53,17 +53,16 @@ const (
 type BackupsClient interface {
 	// Create makes a snapshot and sends its progress, and at last the snapshot. If the call ends early,
 	// nothing is left. Where the file system cannot share blocks, the guest is stopped meanwhile.
-	Create(context.Context, *controlpb.CreateSnapshotRequest) (*connect.ServerStreamForClient[controlpb.CreateSnapshotResponse], error)
+	Create(context.Context, *controlpb.CreateSnapshotRequest) (*connect.ServerStreamForClient[controlpb.SnapshotProgress], error)
 	List(context.Context, *controlpb.ListSnapshotsRequest) (*controlpb.ListSnapshotsResponse, error)
 	// Restore prepares to restore a snapshot and sends its progress, and at last the snapshot. Until then,
 	// nothing has changed. The daemon then ends, and the next one restores: clients connect again.
 	// What is replaced becomes the snapshot "before-restore". Agents that the snapshot does not have are
 	// gone then, with their memory and tasks.
-	Restore(context.Context, *controlpb.RestoreSnapshotRequest) (*connect.ServerStreamForClient[controlpb.RestoreSnapshotResponse], error)
+	Restore(context.Context, *controlpb.RestoreSnapshotRequest) (*connect.ServerStreamForClient[controlpb.SnapshotProgress], error)
 	Delete(context.Context, *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error)
-	// Export returns an agent as a compressed tar archive: settings and home folder. What it installed
-	// outside its home, secrets, memory, tasks and plugins are not in it. If the call fails, the archive is
-	// incomplete.
+	// Export returns an agent as an archive: settings and home folder. What it installed outside its home,
+	// secrets, memory, tasks and plugins are not in it. If the call fails, the archive is incomplete.
 	Export(context.Context, *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.ExportAgentResponse], error)
 	// Import makes a new agent of an archive, all of it or nothing. The first request is how, all others are
 	// data.
@@ -81,7 +80,7 @@ func NewBackupsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 	baseURL = strings.TrimRight(baseURL, "/")
 	backupsMethods := controlpb.File_backups_proto.Services().ByName("Backups").Methods()
 	return &backupsClient{
-		create: connect.NewClient[controlpb.CreateSnapshotRequest, controlpb.CreateSnapshotResponse](
+		create: connect.NewClient[controlpb.CreateSnapshotRequest, controlpb.SnapshotProgress](
 			httpClient,
 			baseURL+BackupsCreateProcedure,
 			connect.WithSchema(backupsMethods.ByName("Create")),
@@ -93,7 +92,7 @@ func NewBackupsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(backupsMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		restore: connect.NewClient[controlpb.RestoreSnapshotRequest, controlpb.RestoreSnapshotResponse](
+		restore: connect.NewClient[controlpb.RestoreSnapshotRequest, controlpb.SnapshotProgress](
 			httpClient,
 			baseURL+BackupsRestoreProcedure,
 			connect.WithSchema(backupsMethods.ByName("Restore")),
@@ -122,16 +121,16 @@ func NewBackupsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 
 // backupsClient implements BackupsClient.
 type backupsClient struct {
-	create  *connect.Client[controlpb.CreateSnapshotRequest, controlpb.CreateSnapshotResponse]
+	create  *connect.Client[controlpb.CreateSnapshotRequest, controlpb.SnapshotProgress]
 	list    *connect.Client[controlpb.ListSnapshotsRequest, controlpb.ListSnapshotsResponse]
-	restore *connect.Client[controlpb.RestoreSnapshotRequest, controlpb.RestoreSnapshotResponse]
+	restore *connect.Client[controlpb.RestoreSnapshotRequest, controlpb.SnapshotProgress]
 	delete  *connect.Client[controlpb.DeleteSnapshotRequest, controlpb.DeleteSnapshotResponse]
 	export  *connect.Client[controlpb.ExportAgentRequest, controlpb.ExportAgentResponse]
 	_import *connect.Client[controlpb.ImportAgentRequest, controlpb.ImportAgentResponse]
 }
 
 // Create calls osaurus.control.v1.Backups.Create.
-func (c *backupsClient) Create(ctx context.Context, req *controlpb.CreateSnapshotRequest) (*connect.ServerStreamForClient[controlpb.CreateSnapshotResponse], error) {
+func (c *backupsClient) Create(ctx context.Context, req *controlpb.CreateSnapshotRequest) (*connect.ServerStreamForClient[controlpb.SnapshotProgress], error) {
 	return c.create.CallServerStream(ctx, connect.NewRequest(req))
 }
 
@@ -145,7 +144,7 @@ func (c *backupsClient) List(ctx context.Context, req *controlpb.ListSnapshotsRe
 }
 
 // Restore calls osaurus.control.v1.Backups.Restore.
-func (c *backupsClient) Restore(ctx context.Context, req *controlpb.RestoreSnapshotRequest) (*connect.ServerStreamForClient[controlpb.RestoreSnapshotResponse], error) {
+func (c *backupsClient) Restore(ctx context.Context, req *controlpb.RestoreSnapshotRequest) (*connect.ServerStreamForClient[controlpb.SnapshotProgress], error) {
 	return c.restore.CallServerStream(ctx, connect.NewRequest(req))
 }
 
@@ -172,17 +171,16 @@ func (c *backupsClient) Import(ctx context.Context) (*connect.ClientStreamForCli
 type BackupsHandler interface {
 	// Create makes a snapshot and sends its progress, and at last the snapshot. If the call ends early,
 	// nothing is left. Where the file system cannot share blocks, the guest is stopped meanwhile.
-	Create(context.Context, *controlpb.CreateSnapshotRequest, *connect.ServerStream[controlpb.CreateSnapshotResponse]) error
+	Create(context.Context, *controlpb.CreateSnapshotRequest, *connect.ServerStream[controlpb.SnapshotProgress]) error
 	List(context.Context, *controlpb.ListSnapshotsRequest) (*controlpb.ListSnapshotsResponse, error)
 	// Restore prepares to restore a snapshot and sends its progress, and at last the snapshot. Until then,
 	// nothing has changed. The daemon then ends, and the next one restores: clients connect again.
 	// What is replaced becomes the snapshot "before-restore". Agents that the snapshot does not have are
 	// gone then, with their memory and tasks.
-	Restore(context.Context, *controlpb.RestoreSnapshotRequest, *connect.ServerStream[controlpb.RestoreSnapshotResponse]) error
+	Restore(context.Context, *controlpb.RestoreSnapshotRequest, *connect.ServerStream[controlpb.SnapshotProgress]) error
 	Delete(context.Context, *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error)
-	// Export returns an agent as a compressed tar archive: settings and home folder. What it installed
-	// outside its home, secrets, memory, tasks and plugins are not in it. If the call fails, the archive is
-	// incomplete.
+	// Export returns an agent as an archive: settings and home folder. What it installed outside its home,
+	// secrets, memory, tasks and plugins are not in it. If the call fails, the archive is incomplete.
 	Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.ExportAgentResponse]) error
 	// Import makes a new agent of an archive, all of it or nothing. The first request is how, all others are
 	// data.
@@ -255,7 +253,7 @@ func NewBackupsHandler(svc BackupsHandler, opts ...connect.HandlerOption) (strin
 // UnimplementedBackupsHandler returns CodeUnimplemented from all methods.
 type UnimplementedBackupsHandler struct{}
 
-func (UnimplementedBackupsHandler) Create(context.Context, *controlpb.CreateSnapshotRequest, *connect.ServerStream[controlpb.CreateSnapshotResponse]) error {
+func (UnimplementedBackupsHandler) Create(context.Context, *controlpb.CreateSnapshotRequest, *connect.ServerStream[controlpb.SnapshotProgress]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Backups.Create is not implemented"))
 }
 
@@ -263,7 +261,7 @@ func (UnimplementedBackupsHandler) List(context.Context, *controlpb.ListSnapshot
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Backups.List is not implemented"))
 }
 
-func (UnimplementedBackupsHandler) Restore(context.Context, *controlpb.RestoreSnapshotRequest, *connect.ServerStream[controlpb.RestoreSnapshotResponse]) error {
+func (UnimplementedBackupsHandler) Restore(context.Context, *controlpb.RestoreSnapshotRequest, *connect.ServerStream[controlpb.SnapshotProgress]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Backups.Restore is not implemented"))
 }
 

@@ -1,0 +1,151 @@
+package agents
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/clone"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/boot"
+	"osaurus-sandbox/supervisor/machine"
+)
+
+const (
+	archiveFormat = 1
+	// maxCard bounds the card: settings with thousands of network rules.
+	maxCard = 1 << 20
+	// maxWindow bounds the memory for decompression. Export needs less.
+	maxWindow = 32 << 20
+	// archived is the key of the home in a history that has nothing else.
+	archived = "home"
+)
+
+// card begins an exported agent: a line of JSON. The rest is what History.Pack writes of its home. All of
+// it is compressed by zstd.
+type card struct {
+	Format   int                  `json:"format"`
+	Name     config.AgentName     `json:"name"`
+	Settings config.AgentSettings `json:"settings"`
+	Home     history.Digest       `json:"home"`
+}
+
+// Export writes an agent as an archive for Import: settings and home folder. Programs may write
+// meanwhile: each file is as it was when it was read.
+func (a *Agents) Export(ctx context.Context, ref string, to io.Writer) error {
+	agent, err := a.Get(ref)
+	if err != nil {
+		return err
+	}
+	home, err := a.OpenHome(agent)
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	err = a.transfer(1, func(store *history.History) error {
+		made, err := store.Checkpoint(ctx, archived, home)
+		if err != nil {
+			return err
+		}
+		packed, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		if err = json.NewEncoder(packed).Encode(card{archiveFormat, agent.Name, agent.Settings, made.Tree}); err == nil {
+			err = store.Pack(ctx, made.Tree, packed)
+		}
+		return errors.Join(err, packed.Close())
+	})
+	if err != nil {
+		return fault.New(fault.KindOf(err), "export agent", string(agent.Name), err).Advise("The archive is incomplete. Check that the disk has space for another copy of the home folder.")
+	}
+	return nil
+}
+
+// Import is how an agent is imported.
+type Import struct {
+	Name string // or empty, for that of the archive
+	// Network takes what the agent may reach from the archive. Otherwise it gets what a new agent has.
+	Network bool
+}
+
+// Import makes a new agent of an archive of Export, or of anyone: nothing in it is trusted. The agent
+// appears with all of its home or not at all. It has an id, a uid and tokens of its own, and no
+// secrets.
+func (a *Agents) Import(ctx context.Context, in Import, from io.Reader, by machine.Cause) (made Agent, err error) {
+	packed, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return Agent{}, err
+	}
+	defer packed.Close()
+	unpacked := bufio.NewReaderSize(packed, maxCard)
+	c, err := readCard(unpacked)
+	if err == nil {
+		err = a.transfer(2, func(store *history.History) error { // the store and the home
+			if err := store.Unpack(ctx, c.Home, unpacked); err != nil {
+				return err
+			}
+			if fresh := config.AgentDefaults(); !in.Network {
+				c.Settings.Network, c.Settings.NetworkObserve, c.Settings.NetworkRules = fresh.Network, fresh.NetworkObserve, fresh.NetworkRules
+			}
+			made, err = a.createFilled(ctx, New{Name: cmp.Or(in.Name, string(c.Name))}, c.Settings, func(to Agent) error {
+				home, err := a.OpenHome(to)
+				if err != nil {
+					return err
+				}
+				defer home.Close()
+				_, err = store.Restore(ctx, archived, home, c.Home, nil, nil)
+				return err
+			}, by)
+			return err
+		})
+	}
+	if err != nil {
+		return Agent{}, fault.New(fault.KindOf(err), "import agent", in.Name, err).Advise(cmp.Or(fault.AdviceOf(err), "Nothing was imported. Check the archive, and that the disk has space."))
+	}
+	return made, nil
+}
+
+func readCard(from *bufio.Reader) (c card, err error) {
+	text, err := from.ReadSlice('\n')
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err == nil && c.Format != archiveFormat {
+		err = fmt.Errorf("it has format %d, this program knows %d", c.Format, archiveFormat)
+	}
+	if err != nil {
+		err = fault.New(fault.Rejected, "read archive", "", err).Advise("It is damaged, or agent export of this release has not made it.")
+	}
+	return c, err
+}
+
+// transfer calls do with an empty history, which may take a part of the free space, and removes that. The
+// history of agents has limits and leaves out large files.
+func (a *Agents) transfer(part int64, do func(*history.History) error) error {
+	dir, err := a.Home.Make(a.Home.Transfers())
+	if err != nil {
+		return err
+	}
+	free, err := clone.Free(dir)
+	if err != nil {
+		return err
+	}
+	if dir, err = os.MkdirTemp(dir, ""); err != nil {
+		return err
+	}
+	store, err := history.Open(dir, history.Options{MaxBytes: max(1, (free-boot.MinFree)/part), Caches: history.DefaultCaches()})
+	if err == nil {
+		err = do(store)
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
