@@ -6,11 +6,14 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/guest"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
@@ -25,9 +28,9 @@ const maxAuditedPaths = 100
 // mountService implements the service Mounts.
 type mountService struct{ service }
 
-func (s service) mountProto(m mounts.Now) *controlpb.Mount {
+func (s service) mountProto(m mounts.Mount) *controlpb.Mount {
 	p := &controlpb.Mount{
-		Agent: string(s.Mounts.NameOf(m.Mount)), Name: string(m.Name), Folder: text(m.Folder), At: text(m.At), Mode: string(m.Mode), Made: moment(m.Made), Until: moment(m.Until),
+		Agent: string(s.Mounts.NameOf(m)), Name: string(m.Name), Folder: text(m.Folder), At: text(m.At), Mode: string(m.Mode), Made: moment(m.Made), Until: moment(m.Until),
 		Keep: m.Keep, Ask: m.Ask, State: string(m.State),
 	}
 	if m.Trouble != nil {
@@ -38,9 +41,12 @@ func (s service) mountProto(m mounts.Now) *controlpb.Mount {
 
 // Mount mounts a folder.
 func (s mountService) Mount(ctx context.Context, r *controlpb.MountFolderRequest) (*controlpb.MountFolderResponse, error) {
-	n := mounts.New{Folder: r.Folder, Name: r.Name, At: r.At, Mode: r.Mode, For: r.For.AsDuration(), Keep: r.Keep, Ask: r.Ask, All: r.AllOfIt}
-	made, err := answeredFor(ctx, s.service, r.Agent, "mount", strings.TrimSpace(r.Folder+" "+r.Mode), func(agent agents.Agent) (mounts.Now, error) {
-		return s.Mounts.Mount(ctx, string(agent.ID), n, callerOf(ctx).cause())
+	want := mounts.Mount{Folder: r.Folder, Name: config.MountName(r.Name), At: r.At, Mode: guest.MountMode(r.Mode), Keep: r.Keep, Ask: r.Ask, All: r.AllOfIt}
+	if r.For != nil {
+		want.Until = time.Now().Add(r.For.AsDuration())
+	}
+	made, err := answeredFor(ctx, s.service, r.Agent, "mount", strings.TrimSpace(r.Folder+" "+r.Mode), func(agent agents.Agent) (mounts.Mount, error) {
+		return s.Mounts.Mount(ctx, string(agent.ID), want, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package mounts
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/history/review"
@@ -17,28 +18,30 @@ const byTool machine.Cause = "a tool"
 // Request implements tools.Mounts: a person decides. What may not be mounted is refused before that. The rules
 // apply again when the person agrees.
 func (m *Mounts) Request(ctx context.Context, a tools.Agent, r tools.FolderRequest) (tools.MountedFolder, error) {
-	n := New{Folder: r.Path, Mode: r.Mode, For: r.For}
-	root, folder, err := m.Rules.Open(n.Folder, false)
+	root, folder, err := m.Rules.Open(r.Path, false)
 	if err != nil {
 		return tools.MountedFolder{}, err
 	}
 	_ = root.Close()
-	wanted, err := n.mount(a.ID, a.Home, folder)
+	want, err := Mount{Mode: guest.MountMode(r.Mode)}.complete(a.ID, a.Home, folder)
 	if err != nil {
 		return tools.MountedFolder{}, err
 	}
-	what := fmt.Sprintf("to mount %q in mode %s", folder, wanted.Mode)
-	if n.For > 0 {
-		what += " for " + n.For.String()
+	what := fmt.Sprintf("to mount %q in mode %s", folder, want.Mode)
+	if r.For > 0 {
+		what += " for " + r.For.String()
 	}
-	var made Now
+	var made Mount
 	err = m.Prompts.AskApproval(ctx, prompts.Approval{
 		Agent: a.ID, Name: a.Name, Kind: prompts.KindFolder, What: what, Text: r.Why,
 		Keep: func(ctx context.Context, c prompts.Choice) (err error) {
-			if c == prompts.Yes {
-				n.Folder, n.Ask = folder, wanted.Mode == guest.MountReview
-				made, err = m.Mount(ctx, string(a.ID), n, byTool)
+			if c != prompts.Yes {
+				return nil
 			}
+			if want.Ask = want.Mode == guest.MountReview; r.For > 0 {
+				want.Until = time.Now().Add(r.For)
+			}
+			made, err = m.Mount(ctx, string(a.ID), want, byTool)
 			return err
 		},
 	}, byTool)

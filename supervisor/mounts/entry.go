@@ -62,16 +62,15 @@ type entry struct {
 	work     sync.Mutex  // held to mount and to unmount, which asks the guest
 	touching atomic.Bool // see Touched
 
+	in machine.Guest // where it is mounted; guarded by work
+
 	mu     sync.Mutex // held for moments only
 	root   *os.Root   // opened when it is first needed
-	in     machine.Guest
-	live   Attached // or nil
+	live   Attached   // or nil
 	server *fs.Server
 	ended  bool
 	failed error // of the last attempt to mount it
 }
-
-func (e *entry) key() key { return key{e.Agent, e.Name} }
 
 func (e *entry) reviewed() bool { return e.Mode == guest.MountReview }
 
@@ -101,7 +100,7 @@ func (e *entry) open() (*os.Root, error) {
 func (e *entry) attach(ctx context.Context, lease *machine.Lease, agent agents.Agent) error {
 	e.work.Lock()
 	defer e.work.Unlock()
-	if e.attachedTo(lease.Guest) {
+	if e.in == lease.Guest && e.attached() {
 		return nil
 	}
 	e.release()
@@ -117,11 +116,12 @@ func (e *entry) mount(ctx context.Context, lease *machine.Lease, agent agents.Ag
 	if !ok {
 		return nil, nil, fault.Newf(fault.Unavailable, opMount, e.Folder, "this kind of guest has no mounts")
 	}
-	if _, err := e.open(); err != nil {
+	root, err := e.open()
+	if err != nil {
 		return nil, nil, err
 	}
 	share := vm.Share{Tag: string(e.Name), Path: e.Folder, ReadOnly: e.Mode != guest.MountWrite, MinFree: boot.MinFree}
-	server, err := fs.New(share, fs.Options{UID: agent.UID, Log: e.of.Log})
+	server, err := fs.New(share, fs.Options{Root: root, UID: agent.UID, Log: e.of.Log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,18 +137,6 @@ func (e *entry) mount(ctx context.Context, lease *machine.Lease, agent agents.Ag
 func (e *entry) attached() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lives()
-}
-
-// attachedTo reports whether nothing is to be done to mount the folder in a guest.
-func (e *entry) attachedTo(g machine.Guest) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.ended || e.in == g && e.lives()
-}
-
-// lives is attached for a caller who has the mutex.
-func (e *entry) lives() bool {
 	if e.live == nil {
 		return false
 	}
@@ -164,11 +152,8 @@ func (e *entry) lives() bool {
 func (e *entry) detach(ctx context.Context, force bool) error {
 	e.work.Lock()
 	defer e.work.Unlock()
-	e.mu.Lock()
-	live := e.live
-	e.mu.Unlock()
-	if live != nil {
-		if err := live.Unmount(ctx, force); err != nil && !force {
+	if e.live != nil { // it changes only with work
+		if err := e.live.Unmount(ctx, force); err != nil && !force {
 			return err
 		}
 	}
@@ -200,25 +185,28 @@ func (e *entry) close() {
 	}
 }
 
-// now returns the mount's state.
-func (e *entry) now() Now {
+// now returns the mount with its state.
+func (e *entry) now() Mount {
+	attached := e.attached()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := Now{Mount: e.Mount, State: Waiting}
-	gone := func(why string) Now {
-		n.State = Gone
-		n.Trouble = fault.New(fault.NotFound, opMount, e.Folder, errors.New(why)).Advise("Bring it back, or unmount it: osaurus-sandbox unmount AGENT " + string(e.Name))
-		return n
-	}
+	n := e.Mount
+	var gone string
 	switch there, ok := identityOf(e.Folder); {
 	case !ok:
-		return gone("the folder is not there any more")
+		gone = "the folder is not there any more"
 	case e.root != nil && !is(e.root, there):
-		return gone("another folder has taken its place")
-	case e.lives():
+		gone = "another folder has taken its place"
+	case attached:
 		n.State = Mounted
 	case e.failed != nil:
 		n.State, n.Trouble = Failed, e.failed
+	default:
+		n.State = Waiting
+	}
+	if gone != "" {
+		n.State = Gone
+		n.Trouble = fault.New(fault.NotFound, opMount, e.Folder, errors.New(gone)).Advise("Bring it back, or unmount it: osaurus-sandbox unmount AGENT " + string(e.Name))
 	}
 	return n
 }

@@ -81,7 +81,7 @@ func TestKilledWhileAccepting(t *testing.T) {
 	if left, _ := filepath.Glob(r.app + "/.osaurus-*"); len(left) == 0 {
 		t.Fatal("it left nothing to clean up")
 	}
-	if err := r.rows.add(t.Context(), m); err != nil {
+	if err := r.insert(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	r.close()

@@ -48,26 +48,9 @@ type Mount struct {
 	Keep   bool      // outlives the daemon
 	Ask    bool      // the agent may ask a person to accept its changes
 	All    bool      // see Rules.Open
-}
 
-// Now is a mount and its state.
-type Now struct {
-	Mount
 	State   State
 	Trouble error // of Gone and Failed
-}
-
-// New describes a mount to make. Empty fields have defaults.
-type New struct {
-	Folder, Name, At, Mode string
-	For                    time.Duration // 0: without end
-	Keep, Ask, All         bool
-}
-
-// key identifies a mount.
-type key struct {
-	agent config.AgentID
-	name  config.MountName
 }
 
 // guestName returns the name of the mount in the guest. Each folder has its own, so that changes to one are
@@ -81,39 +64,37 @@ func (m Mount) guestName() config.MountName {
 func (m Mount) historyKey() string { return "mount/" + string(m.Agent) + "/" + string(m.guestName()) }
 
 // expired reports whether the mount's time is over. It compares wall clocks: this computer may have slept.
-func (m Mount) expired(now time.Time) bool {
-	return !m.Until.IsZero() && !now.Round(0).Before(m.Until.Round(0))
+func (m Mount) expired() bool {
+	return !m.Until.IsZero() && !time.Now().Round(0).Before(m.Until.Round(0))
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// mount returns the mount of an opened folder in the room of an agent with this home there.
-func (n New) mount(agent config.AgentID, home, folder string) (m Mount, err error) {
-	m = Mount{Agent: agent, Folder: folder, Made: time.Now().UTC(), Keep: n.Keep, Ask: n.Ask, All: n.All}
+// complete returns what was asked for as the mount of an opened folder in the room of an agent with this home there.
+func (m Mount) complete(agent config.AgentID, home, folder string) (Mount, error) {
 	invalid := func(subject, why, advice string) (Mount, error) {
 		return Mount{}, fault.Newf(fault.InvalidArgs, opMount, subject, "%s", why).Advise(advice)
 	}
-	name := n.Name
+	m.Agent, m.Folder, m.Made, m.Until = agent, folder, time.Now().UTC(), m.Until.UTC()
+	name := string(m.Name)
 	if name == "" {
 		name = strings.TrimLeft(notInNames.ReplaceAllString(filepath.Base(folder), "-"), "._-")
 		name = cmp.Or(name[:min(len(name), maxName)], "folder")
 	}
+	var err error
 	if m.Name, err = config.ParseMountName(name); err != nil {
 		return Mount{}, err
 	}
-	m.At = cmp.Or(n.At, path.Join(guest.MountsDir, name))
-	below := func(dir string) bool { return strings.HasPrefix(m.At, dir+"/") }
-	switch m.Mode = cmp.Or(guest.MountMode(n.Mode), guest.MountReview); {
+	m.At, m.Mode = cmp.Or(m.At, path.Join(guest.MountsDir, name)), cmp.Or(m.Mode, guest.MountReview)
+	switch {
 	case len(name) > maxName:
 		return invalid(name, "the name is too long", "Choose another one: --name app")
-	case m.At != path.Clean(m.At) || strings.ContainsRune(m.At, 0) || !below(guest.MountsDir) && !below(home):
+	case m.At != path.Clean(m.At) || strings.ContainsRune(m.At, 0) || !within(m.At, guest.MountsDir) && !within(m.At, home):
 		return invalid(m.At, "nothing can be mounted there", "Mount below "+guest.MountsDir+" or below the agent's home, "+home+".")
 	case m.Mode != guest.MountReview && m.Mode != guest.MountRead && m.Mode != guest.MountWrite:
-		return invalid(n.Mode, "not a mode", "Use review, read or write.")
-	case n.For < 0 || n.For > maxFor:
-		return invalid(n.For.String(), "not such a long time", "Use a time such as 8h, a year at most, or none.")
-	case n.For > 0:
-		m.Until = m.Made.Add(n.For)
+		return invalid(string(m.Mode), "not a mode", "Use review, read or write.")
+	case m.expired() || m.Until.After(m.Made.Add(maxFor)):
+		return invalid(m.Until.String(), "not such a time", "Use a time such as 8h, a year at most, or none.")
 	}
 	return m, nil
 }

@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
@@ -24,9 +23,9 @@ import (
 
 const (
 	opUnmount = "unmount"
-	// sweepEvery is how late a mount may end when this computer has slept.
-	sweepEvery = 30 * time.Second
-	// endLimit bounds the work for a mount that ends by itself.
+	// sweepEvery is how late a mount may end by itself.
+	sweepEvery = 5 * time.Second
+	// endLimit bounds the work for that.
 	endLimit = time.Minute
 )
 
@@ -56,91 +55,91 @@ type Options struct {
 // are faults. An agent is named by its name or id.
 type Mounts struct {
 	Options
-	rows rows
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	work sync.WaitGroup
+	life  context.Context // ends with Close
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+	turns queue.Queues[*entry] // to end a mount, or to work on its changes
 
-	turns queue.Queues[key] // to end a mount, or to work on its changes
-
-	mu      sync.Mutex // held for moments only
-	list    map[key]*entry
-	changed notify.Notifier
+	mu   sync.Mutex // held for moments only
+	list []*entry
 }
 
 // Open reads the mounts that were kept, and finishes what a killed daemon had begun to accept. Close comes
 // before that of the agents.
 func Open(ctx context.Context, o Options) (*Mounts, error) {
-	m := &Mounts{Options: o, rows: rows{o.DB}, list: map[key]*entry{}}
+	m := &Mounts{Options: o}
 	m.History = m.History.With(history.Options{})
 	if m.Guest == nil {
 		m.Guest = guestOf
 	}
 	m.Person, m.Home = resolved(m.Person), config.Home(resolved(string(m.Home)))
-	list, err := m.rows.all(ctx)
+	rows, err := m.rows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, mount := range list {
+	for _, mount := range rows {
 		e := &entry{Mount: mount, of: m}
 		if err := e.resume(ctx); err != nil {
 			m.Log.Warn("changes to a mounted folder may be accepted in part", "folder", mount.Folder, "error", err)
 		}
-		if mount.Keep && !mount.expired(time.Now()) {
-			m.list[e.key()] = e
-		} else if err := m.rows.remove(ctx, e.key()); err != nil {
+		if mount.Keep && !mount.expired() {
+			m.list = append(m.list, e)
+		} else if err := m.remove(ctx, e); err != nil {
 			return nil, err
 		}
 	}
-	m.life, m.end = context.WithCancel(context.WithoutCancel(ctx))
-	m.work.Go(m.sweep)
+	m.life, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	m.work.Go(func() {
+		for tick := time.NewTicker(sweepEvery); m.life.Err() == nil; {
+			select {
+			case <-tick.C:
+				m.sweep()
+			case <-m.life.Done():
+				tick.Stop()
+			}
+		}
+	})
 	return m, nil
 }
 
-// Close ends all mounts. Those with Keep are there again after Open.
+// Close ends all mounts. Open mounts those with Keep again.
 func (m *Mounts) Close() {
 	m.mu.Lock()
-	m.end() // no more work begins
+	m.stop() // no more work begins
 	m.mu.Unlock()
 	for _, e := range m.entries() {
 		e.close()
-		if !e.Keep {
-			_ = m.rows.remove(context.Background(), e.key()) // or Open does
-		}
 	}
 	m.work.Wait()
 }
 
-// Mount mounts a folder in the room of an agent: at once if its guest runs.
-func (m *Mounts) Mount(ctx context.Context, ref string, n New, by machine.Cause) (Now, error) {
+// Mount mounts a folder in the room of an agent: at once if its guest runs. Empty fields of want have defaults.
+func (m *Mounts) Mount(ctx context.Context, ref string, want Mount, by machine.Cause) (Mount, error) {
 	agent, err := m.Agents.Get(ref)
 	if err != nil {
-		return Now{}, err
+		return Mount{}, err
 	}
-	root, folder, err := m.Rules.Open(n.Folder, n.All)
+	root, folder, err := m.Rules.Open(want.Folder, want.All)
 	if err != nil {
-		return Now{}, err
+		return Mount{}, err
 	}
-	mount, err := n.mount(agent.ID, agent.Home(), folder)
+	e := &entry{of: m, root: root}
+	if e.Mount, err = want.complete(agent.ID, agent.Home(), folder); err == nil {
+		err = m.add(e)
+	}
 	if err != nil {
 		_ = root.Close()
-		return Now{}, err
+		return Mount{}, err
 	}
-	e := &entry{Mount: mount, of: m, root: root}
-	if err := m.add(e); err != nil {
-		_ = root.Close()
-		return Now{}, err
-	}
-	if err = m.rows.add(ctx, mount); err == nil {
+	if err = m.insert(ctx, e.Mount); err == nil {
 		err = m.enter(ctx, e)
 	}
 	if err != nil {
-		m.drop(context.WithoutCancel(ctx), e)
-		return Now{}, err
+		_ = m.drop(context.WithoutCancel(ctx), e, true)
+		return Mount{}, err
 	}
-	m.note(MountedEvent, by, e, map[string]string{"at": mount.At, "mode": string(mount.Mode)})
-	m.changed.Notify()
+	m.note(MountedEvent, by, e, map[string]string{"at": e.At, "mode": string(e.Mode)})
 	return e.now(), nil
 }
 
@@ -161,7 +160,7 @@ func (m *Mounts) add(e *entry) error {
 	if others >= maxPerAgent {
 		return fault.Newf(fault.Rejected, opMount, e.Folder, "the agent has %d mounts", others).Advise("Unmount one: osaurus-sandbox mount list")
 	}
-	m.list[e.key()] = e
+	m.list = append(m.list, e)
 	return nil
 }
 
@@ -202,87 +201,62 @@ func (m *Mounts) Unmount(ctx context.Context, ref, name string, force bool, by m
 		return false, err
 	}
 	defer end()
-	if !e.attached() {
-		return e.reviewed(), m.finish(ctx, e, by)
-	}
-	if e.reviewed() && !force {
+	attached := e.attached()
+	if attached && e.reviewed() && !force {
 		if err := m.unreviewed(ctx, e); err != nil {
 			return false, err
 		}
 	}
-	if err := e.detach(ctx, force); err != nil {
+	if err := m.drop(ctx, e, force); err != nil {
 		return false, err
 	}
-	return false, cmp.Or(m.finish(ctx, e, by), m.forget(ctx, e))
-}
-
-// finish removes a mount that is not in a room.
-func (m *Mounts) finish(ctx context.Context, e *entry, by machine.Cause) error {
-	err := m.rows.remove(ctx, e.key())
-	if err == nil {
-		m.drop(ctx, e)
-		m.note(EndedEvent, by, e, nil)
-		m.changed.Notify()
+	m.note(EndedEvent, by, e, nil)
+	if attached {
+		err = m.forget(ctx, e)
 	}
-	return err
+	return !attached && e.reviewed(), err
 }
 
-// drop removes an entry that may be in no room and in no row.
-func (m *Mounts) drop(ctx context.Context, e *entry) {
+// drop ends a mount. Without force it fails if programs use it. The caller has the turn, or nobody knows the
+// mount yet.
+func (m *Mounts) drop(ctx context.Context, e *entry, force bool) error {
+	if err := e.detach(ctx, force); err != nil {
+		return err
+	}
 	m.mu.Lock()
-	if m.list[e.key()] == e {
-		delete(m.list, e.key())
-	}
+	m.list = slices.DeleteFunc(m.list, func(other *entry) bool { return other == e })
 	m.mu.Unlock()
 	e.close()
-	_ = m.rows.remove(ctx, e.key())
+	return m.remove(ctx, e)
 }
 
-// sweep ends mounts whose time is over, and those of deleted agents.
+// sweep ends mounts whose time is over, and those of deleted agents, whatever uses them. Changes stay for the next
+// mount of the folder.
 func (m *Mounts) sweep() {
-	for {
-		agentsChanged, changed := m.Agents.Changed(), m.changed.Next()
-		next := sweepEvery
-		for _, e := range m.entries() {
-			switch now := time.Now(); {
-			case !m.Agents.Has(e.Agent):
-				m.expire(e, "the agent was deleted")
-				_ = e.newReview(nil).Forget()
-			case e.expired(now):
-				m.expire(e, "its time is over")
-			case !e.Until.IsZero():
-				next = min(next, max(e.Until.Sub(now), time.Millisecond))
+	for _, e := range m.entries() {
+		var why machine.Cause
+		if !m.Agents.Has(e.Agent) {
+			why = "the agent was deleted"
+			_ = e.newReview(nil).Forget()
+		} else if e.expired() {
+			why = "its time is over"
+		} else {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(m.life, endLimit)
+		if end, err := m.turn(ctx, opUnmount, e); err == nil { // else the next sweep tries again
+			if err := m.drop(ctx, e, true); err != nil {
+				m.Log.Warn("a mount has not ended", "folder", e.Folder, "error", err)
 			}
+			m.note(EndedEvent, why, e, nil)
+			end()
 		}
-		timer := time.NewTimer(next)
-		select {
-		case <-agentsChanged:
-		case <-changed:
-		case <-timer.C:
-		case <-m.life.Done():
-			timer.Stop()
-			return
-		}
-		timer.Stop()
-	}
-}
-
-// expire ends a mount whatever uses it. Changes stay for the next mount of the folder.
-func (m *Mounts) expire(e *entry, by machine.Cause) {
-	ctx, cancel := context.WithTimeout(m.life, endLimit)
-	defer cancel()
-	end, err := m.turn(ctx, opUnmount, e)
-	if err != nil {
-		return // the next sweep tries again
-	}
-	defer end()
-	if err := cmp.Or(e.detach(ctx, true), m.finish(ctx, e, by)); err != nil {
-		m.Log.Warn("a mount has not ended", "folder", e.Folder, "error", err)
+		cancel()
 	}
 }
 
 // List returns the mounts of an agent, or of all, by agent and name.
-func (m *Mounts) List(ref string) (list []Now, err error) {
+func (m *Mounts) List(ref string) (list []Mount, err error) {
 	var agent agents.Agent
 	if ref != "" {
 		if agent, err = m.Agents.Get(ref); err != nil {
@@ -294,17 +268,17 @@ func (m *Mounts) List(ref string) (list []Now, err error) {
 			list = append(list, e.now())
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Now) int { return cmp.Compare(m.NameOf(a.Mount), m.NameOf(b.Mount)) })
+	slices.SortFunc(list, func(a, b Mount) int {
+		return cmp.Or(cmp.Compare(m.NameOf(a), m.NameOf(b)), cmp.Compare(a.Name, b.Name))
+	})
 	return list, nil
 }
 
-// entries returns all mounts, by agent and name.
+// entries returns all mounts.
 func (m *Mounts) entries() []*entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.SortedFunc(maps.Values(m.list), func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Name, b.Name))
-	})
+	return slices.Clone(m.list)
 }
 
 // find finds a mount by its name or its folder's path.
@@ -313,9 +287,7 @@ func (m *Mounts) find(ref, name string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.list {
+	for _, e := range m.entries() {
 		if e.Agent == agent.ID && (string(e.Name) == name || e.Folder == name) {
 			return e, nil
 		}
@@ -325,14 +297,11 @@ func (m *Mounts) find(ref, name string) (*entry, error) {
 
 // turn waits for the turn to work on a mount, which must not have ended then.
 func (m *Mounts) turn(ctx context.Context, op string, e *entry) (end func(), err error) {
-	end, err = m.turns.Take(ctx, e.key(), nil)
+	end, err = m.turns.Take(ctx, e, nil)
 	if err != nil {
 		return nil, fault.Newf(fault.KindOf(err), op, string(e.Name), "something else is still being done with it: %w", err)
 	}
-	m.mu.Lock()
-	there := m.list[e.key()] == e
-	m.mu.Unlock()
-	if !there {
+	if !slices.Contains(m.entries(), e) {
 		end()
 		return nil, fault.New(fault.NotFound, op, string(e.Name), errors.New("the mount has ended"))
 	}
@@ -353,4 +322,23 @@ func (m *Mounts) note(kind events.Kind, by machine.Cause, e *entry, more map[str
 func (m *Mounts) NameOf(mount Mount) config.AgentName {
 	agent, _ := m.Agents.Get(string(mount.Agent))
 	return agent.Name
+}
+
+// insert writes the row of a mount. The rows of a deleted agent are deleted with it.
+func (m *Mounts) insert(ctx context.Context, n Mount) error {
+	_, err := m.DB.Exec(ctx, opMount, "INSERT INTO mounts (agent, name, folder, at, mode, made, until, keep, ask, everything) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		n.Agent, n.Name, n.Folder, n.At, n.Mode, store.Nanos(n.Made), store.Nanos(n.Until), n.Keep, n.Ask, n.All)
+	return err
+}
+
+func (m *Mounts) remove(ctx context.Context, e *entry) error {
+	_, err := m.DB.Exec(ctx, opUnmount, "DELETE FROM mounts WHERE agent = ? AND name = ?", e.Agent, e.Name)
+	return err
+}
+
+func (m *Mounts) rows(ctx context.Context) ([]Mount, error) {
+	return store.Select(ctx, m.DB, "read mounts", func(row store.Row) (n Mount, err error) {
+		err = row.Scan(&n.Agent, &n.Name, &n.Folder, &n.At, &n.Mode, store.Time(&n.Made), store.Time(&n.Until), &n.Keep, &n.Ask, &n.All)
+		return n, err
+	}, "SELECT agent, name, folder, at, mode, made, until, keep, ask, everything FROM mounts ORDER BY agent, name")
 }

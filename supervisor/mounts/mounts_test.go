@@ -16,7 +16,7 @@ import (
 // A mount waits for the room of its agent, follows it into the next guest, and ends.
 func TestLife(t *testing.T) {
 	r := newRig(t)
-	m := r.mount(r.alice, New{})
+	m := r.mount(r.alice, Mount{})
 	if m.Name != "app" || m.At != "/mnt/app" || m.Mode != guest.MountReview || m.State != Waiting || !m.Until.IsZero() {
 		t.Errorf("%+v", m)
 	}
@@ -25,7 +25,7 @@ func TestLife(t *testing.T) {
 	r.start(r.alice)
 	r.want("alice/app: mounted")
 	// At once if the room is there, and for two agents at once.
-	r.mount(r.bob, New{Name: "theirs", Mode: "read"})
+	r.mount(r.bob, Mount{Name: "theirs", Mode: "read"})
 	r.want("alice/app: mounted, bob/theirs: mounted")
 	if err := r.home.Machine.Stop(t.Context(), "test"); err != nil {
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func TestLife(t *testing.T) {
 
 func TestClashes(t *testing.T) {
 	r := newRig(t)
-	r.mount(r.alice, New{})
-	for _, n := range []New{
+	r.mount(r.alice, Mount{})
+	for _, n := range []Mount{
 		{Folder: r.app},
 		{Folder: r.app, Name: "other"},
 		{Folder: r.app + "/sub", Name: "other"},
@@ -79,7 +79,7 @@ func TestClashes(t *testing.T) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Mounts.Mount(t.Context(), "alice", New{Folder: dir}, "me"); (err != nil) != (i == maxPerAgent-1) {
+		if _, err := r.Mounts.Mount(t.Context(), "alice", Mount{Folder: dir}, "me"); (err != nil) != (i == maxPerAgent-1) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -88,11 +88,11 @@ func TestClashes(t *testing.T) {
 // A mount that cannot be made is not there afterwards; one that cannot be made again says why.
 func TestTrouble(t *testing.T) {
 	r := newRig(t)
-	r.mount(r.bob, New{})
+	r.mount(r.bob, Mount{})
 	r.start(r.alice)
 	refused := fault.Newf(fault.Execution, "mount", "app", "no /dev/fuse")
 	r.set(func() { r.refuse = refused })
-	if _, err := r.Mounts.Mount(t.Context(), "alice", New{Folder: r.app}, "me"); err != refused {
+	if _, err := r.Mounts.Mount(t.Context(), "alice", Mount{Folder: r.app}, "me"); err != refused {
 		t.Error(err)
 	}
 	r.want("bob/app: waiting")
@@ -100,7 +100,7 @@ func TestTrouble(t *testing.T) {
 	r.want("bob/app: failed")
 	r.set(func() { r.refuse = nil })
 
-	r.mount(r.alice, New{})
+	r.mount(r.alice, Mount{})
 	r.want("alice/app: mounted, bob/app: failed")
 	if err := os.Rename(r.app, r.app+".away"); err != nil {
 		t.Fatal(err)
@@ -119,27 +119,27 @@ func TestTrouble(t *testing.T) {
 // What is kept is there again in the next daemon, also after one that was killed. The rest is not.
 func TestKept(t *testing.T) {
 	r := newRig(t)
-	r.mount(r.alice, New{Keep: true, For: time.Hour, Ask: true, At: "/mnt/here", Mode: "write"})
-	r.mount(r.bob, New{})
+	r.mount(r.alice, Mount{Keep: true, Until: time.Now().Add(time.Hour), Ask: true, At: "/mnt/here", Mode: "write"})
+	r.mount(r.bob, Mount{})
 	before, _ := r.List("alice")
 	r.close()
 	r.open()
 	r.want("alice/app: waiting")
 	after, _ := r.List("alice")
-	if before[0].Mount != after[0].Mount {
+	if before[0] != after[0] {
 		t.Errorf("%+v became %+v", before[0], after[0])
 	}
 	// A killed daemon leaves rows.
-	if err := r.rows.add(t.Context(), Mount{Agent: r.bob.ID, Name: "left", Folder: r.app, At: "/mnt/left", Mode: guest.MountReview}); err != nil {
+	if err := r.insert(t.Context(), Mount{Agent: r.bob.ID, Name: "left", Folder: r.app, At: "/mnt/left", Mode: guest.MountReview}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.rows.add(t.Context(), Mount{Agent: r.bob.ID, Name: "over", Folder: r.app, At: "/mnt/over", Mode: guest.MountReview, Keep: true, Until: time.Now().Add(-time.Hour)}); err != nil {
+	if err := r.insert(t.Context(), Mount{Agent: r.bob.ID, Name: "over", Folder: r.app, At: "/mnt/over", Mode: guest.MountReview, Keep: true, Until: time.Now().Add(-time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	r.close()
 	r.open()
 	r.want("alice/app: waiting")
-	if rows, err := r.rows.all(t.Context()); err != nil || len(rows) != 1 {
+	if rows, err := r.rows(t.Context()); err != nil || len(rows) != 1 {
 		t.Errorf("%v, %v", rows, err)
 	}
 	r.start(r.alice)
@@ -151,16 +151,22 @@ func TestEnds(t *testing.T) {
 	r := newRig(t)
 	r.start(r.alice)
 	r.set(func() { r.busy = errBusy })
-	r.mount(r.alice, New{For: time.Nanosecond})
-	timetest.Eventually(t, "it ends with its time", func() bool { return r.states() == "" && r.live() == 0 })
+	r.mount(r.alice, Mount{Until: time.Now().Add(time.Second / 2)})
+	timetest.Eventually(t, "it ends with its time", func() bool {
+		r.sweep()
+		return r.states() == "" && r.live() == 0
+	})
 	if len(r.forgot) != 0 {
 		t.Errorf("changes were discarded: %q", r.forgot)
 	}
-	r.mount(r.alice, New{Keep: true})
+	r.mount(r.alice, Mount{Keep: true})
 	if _, err := r.Agents.Delete(t.Context(), "alice", false, "me"); err != nil {
 		t.Fatal(err)
 	}
-	timetest.Eventually(t, "it ends with its agent", func() bool { return r.states() == "" && r.live() == 0 })
+	r.sweep()
+	if r.states() != "" || r.live() != 0 {
+		t.Error("it does not end with its agent")
+	}
 	if told := r.told(); !strings.Contains(told, "mount.ended of app by its time is over") || !strings.Contains(told, "mount.ended of app by the agent was deleted") {
 		t.Error(told)
 	}
@@ -170,7 +176,7 @@ func TestEnds(t *testing.T) {
 func TestExpiryInVirtualTime(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		r := newRig(t)
-		r.mount(r.alice, New{For: 8 * time.Hour})
+		r.mount(r.alice, Mount{Until: time.Now().Add(8 * time.Hour)})
 		time.Sleep(8*time.Hour - time.Second)
 		timetest.Wait()
 		r.want("alice/app: waiting")

@@ -42,7 +42,7 @@ func paths(list []review.Outcome) string {
 // What may run on this computer is accepted only if it is named, or if all that is marked is.
 func TestMarked(t *testing.T) {
 	r := newRig(t)
-	r.mount(r.alice, New{})
+	r.mount(r.alice, Mount{})
 	r.set(func() { r.changes = []guest.MountChange{changed("a.txt"), changed("Makefile"), changed("b.txt")} })
 	list, _, err := r.Review(t.Context(), "alice", "app", review.Query{}, Decision{})
 	if l, taken := left(list); err != nil || fmt.Sprint(l, taken) != "[Makefile] [a.txt b.txt]" {
@@ -92,7 +92,7 @@ func TestMarked(t *testing.T) {
 
 func TestOnlyReviewedMountsAreReviewed(t *testing.T) {
 	r := newRig(t)
-	r.mount(r.alice, New{Mode: "write"})
+	r.mount(r.alice, Mount{Mode: "write"})
 	if _, _, err := r.Review(t.Context(), "alice", "app", review.Query{}, Decision{}); fault.KindOf(err) != fault.Rejected {
 		t.Error(err)
 	}
@@ -104,7 +104,7 @@ func TestOnlyReviewedMountsAreReviewed(t *testing.T) {
 // Changes that nobody has decided about are not discarded unless a person says so.
 func TestUnmountWithChanges(t *testing.T) {
 	r := newRig(t)
-	r.mount(r.alice, New{})
+	r.mount(r.alice, Mount{})
 	r.start(r.alice)
 	r.set(func() { r.changes = []guest.MountChange{changed("a.txt")} })
 	if _, err := r.Unmount(t.Context(), "alice", "app", false, "me"); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "--force") {
@@ -117,7 +117,7 @@ func TestUnmountWithChanges(t *testing.T) {
 	if heads, err := os.ReadDir(r.dir.History() + "/heads"); err != nil || len(heads) > 0 {
 		t.Errorf("its trees are still there: %v, %v", heads, err)
 	}
-	r.mount(r.alice, New{})
+	r.mount(r.alice, Mount{})
 	if err := r.home.Machine.Stop(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestUnmountWithChanges(t *testing.T) {
 func TestTouched(t *testing.T) {
 	r := newRig(t)
 	r.write("a.txt", "before\n")
-	r.mount(r.alice, New{})
+	r.mount(r.alice, Mount{})
 	r.start(r.alice)
 	c := changed("a.txt")
 	c.Made = mtime(t, r.app+"/a.txt").Add(timetest.Limit)
@@ -166,11 +166,11 @@ func TestTouched(t *testing.T) {
 func TestSubmit(t *testing.T) {
 	r := newRig(t)
 	who := tools.Agent{ID: r.alice.ID, Name: r.alice.Name, Home: r.alice.Home()}
-	r.mount(r.bob, New{})
+	r.mount(r.bob, Mount{})
 	if _, err := r.Submit(t.Context(), who, "app", "mine"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another agent's mount: %v", err)
 	}
-	r.mount(r.alice, New{Ask: true})
+	r.mount(r.alice, Mount{Ask: true})
 	submit := func(choice prompts.Choice) (s tools.Submitted, err error) {
 		r.set(func() { r.changes = []guest.MountChange{changed("a.txt"), changed("Makefile"), changed("b.txt")} })
 		done := make(chan struct{})

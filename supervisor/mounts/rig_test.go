@@ -103,7 +103,7 @@ func (r *rig) start(a agents.Agent) {
 	lease.Release()
 }
 
-func (r *rig) mount(a agents.Agent, n New) Now {
+func (r *rig) mount(a agents.Agent, n Mount) Mount {
 	r.t.Helper()
 	if n.Folder == "" {
 		n.Folder = r.app
@@ -124,7 +124,7 @@ func (r *rig) states() string {
 	}
 	var texts []string
 	for _, m := range list {
-		texts = append(texts, fmt.Sprintf("%s/%s: %s", r.NameOf(m.Mount), m.Name, m.State))
+		texts = append(texts, fmt.Sprintf("%s/%s: %s", r.NameOf(m), m.Name, m.State))
 	}
 	return strings.Join(texts, ", ")
 }

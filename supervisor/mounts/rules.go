@@ -116,13 +116,18 @@ func (r Rules) check(root *os.Root, path string, all bool) (string, error) {
 		return resolved, nil
 	}
 	for _, f := range r.forbidden() {
-		id, there := identityOf(f.path)
+		var around []identity // the forbidden folder, and those above it
+		if dir, err := os.OpenRoot(f.path); err == nil {
+			around, _ = ancestors(dir)
+			_ = dir.Close()
+		}
+		there := len(around) > 0
 		switch {
-		case there && id == above[0] || same(resolved, f.path):
+		case there && around[0] == above[0] || same(resolved, f.path):
 			return refuse("it is "+f.what, f.advice)
-		case there && slices.Contains(above, id) || within(resolved, f.path):
+		case there && slices.Contains(above, around[0]) || within(resolved, f.path):
 			return refuse("it is in "+f.path+", "+f.what, f.advice)
-		case within(f.path, resolved) || r.contains(above[0], f.path):
+		case slices.Contains(around, above[0]) || within(f.path, resolved):
 			return refuse("in it is "+f.path+", "+f.what, f.advice)
 		}
 	}
@@ -157,17 +162,6 @@ func ancestors(root *os.Root) (list []identity, err error) {
 		list = append(list, id)
 	}
 	return nil, unix.ENAMETOOLONG
-}
-
-// contains reports whether the folder is above a path that exists.
-func (Rules) contains(folder identity, path string) bool {
-	path, err := filepath.EvalSymlinks(path)
-	for ; err == nil && path != filepath.Dir(path); path = filepath.Dir(path) {
-		if id, ok := identityOf(filepath.Dir(path)); ok && id == folder {
-			return true
-		}
-	}
-	return false
 }
 
 // same reports whether two paths are equal on this computer, whose files may not be there.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -140,30 +141,30 @@ func TestFolderIsSwapped(t *testing.T) {
 func TestNewMounts(t *testing.T) {
 	const home = "/workspace/agents/alice"
 	for _, tc := range []struct {
-		n    New
+		n    Mount
 		from string
 		name config.MountName // empty: refused
 		at   string
 	}{
-		{New{}, "/src/app", "app", "/mnt/app"},
-		{New{}, "/src/My App (2)", "My-App-2-", "/mnt/My-App-2-"},
-		{New{}, "/src/.hidden", "hidden", "/mnt/hidden"},
-		{New{}, "/src/日本", "folder", "/mnt/folder"},
-		{New{}, "/src/" + strings.Repeat("x", 200), config.MountName(strings.Repeat("x", maxName)), "/mnt/" + strings.Repeat("x", maxName)},
-		{New{Name: "b", At: home + "/b"}, "/src/app", "b", home + "/b"},
-		{New{Name: "a/b"}, "/src/app", "", ""},
-		{New{Name: strings.Repeat("x", maxName+1)}, "/src/app", "", ""},
-		{New{At: "/etc"}, "/src/app", "", ""},
-		{New{At: "/mnt"}, "/src/app", "", ""},
-		{New{At: "/mnt/../etc"}, "/src/app", "", ""},
-		{New{At: home}, "/src/app", "", ""},
-		{New{At: home + "x/y"}, "/src/app", "", ""},
-		{New{At: "mnt/app"}, "/src/app", "", ""},
-		{New{Mode: "Write"}, "/src/app", "", ""},
-		{New{For: -1}, "/src/app", "", ""},
-		{New{For: maxFor + 1}, "/src/app", "", ""},
+		{Mount{}, "/src/app", "app", "/mnt/app"},
+		{Mount{}, "/src/My App (2)", "My-App-2-", "/mnt/My-App-2-"},
+		{Mount{}, "/src/.hidden", "hidden", "/mnt/hidden"},
+		{Mount{}, "/src/日本", "folder", "/mnt/folder"},
+		{Mount{}, "/src/" + strings.Repeat("x", 200), config.MountName(strings.Repeat("x", maxName)), "/mnt/" + strings.Repeat("x", maxName)},
+		{Mount{Name: "b", At: home + "/b"}, "/src/app", "b", home + "/b"},
+		{Mount{Name: "a/b"}, "/src/app", "", ""},
+		{Mount{Name: config.MountName(strings.Repeat("x", maxName+1))}, "/src/app", "", ""},
+		{Mount{At: "/etc"}, "/src/app", "", ""},
+		{Mount{At: "/mnt"}, "/src/app", "", ""},
+		{Mount{At: "/mnt/../etc"}, "/src/app", "", ""},
+		{Mount{At: home}, "/src/app", "", ""},
+		{Mount{At: home + "x/y"}, "/src/app", "", ""},
+		{Mount{At: "mnt/app"}, "/src/app", "", ""},
+		{Mount{Mode: "Write"}, "/src/app", "", ""},
+		{Mount{Until: time.Now().Add(-time.Second)}, "/src/app", "", ""},
+		{Mount{Until: time.Now().Add(maxFor + time.Hour)}, "/src/app", "", ""},
 	} {
-		m, err := tc.n.mount("id", home, tc.from)
+		m, err := tc.n.complete("id", home, tc.from)
 		if m.Name != tc.name || m.At != tc.at || (tc.name == "") != (fault.KindOf(err) == fault.InvalidArgs) {
 			t.Errorf("%+v of %s: %+v, %v", tc.n, tc.from, m, err)
 		}

@@ -5,6 +5,7 @@ package fs
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -189,4 +190,27 @@ func TestMountsInShare(t *testing.T) {
 			t.Errorf("the share's own numbers are others: %v", err)
 		}
 	})
+}
+
+// What is served is the folder that was opened, whatever has its path by now.
+func TestOpenedFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "app")
+	for _, step := range []error{os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600)} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	opened, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	for _, step := range []error{os.Rename(dir, dir+".away"), os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "other"), nil, 0o600)} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	c := newClient(t, vm.Share{Path: dir}, Options{Root: opened})
+	want(t, "the opened folder", second(c.walk("mine")), nil)
+	want(t, "the one at its path", second(c.walk("other")), unix.ENOENT)
 }

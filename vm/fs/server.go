@@ -3,6 +3,7 @@ package fs
 import (
 	"cmp"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,8 @@ const (
 
 // Options are the optional parameters of New.
 type Options struct {
+	// Root, if not nil, is the folder, whatever has its path by now.
+	Root *os.Root
 	// Files bounds the descriptors held for the guest. Those of folders are recycled. Opening too
 	// many files fails with ENFILE in the guest; a user who has many open fails earlier (see
 	// mayOpen). The default is 4096, or a quarter of the process's limit if that is less.
@@ -81,7 +84,7 @@ func New(share vm.Share, opts Options) (*Server, error) {
 		}
 		opts.Files = int(min(limit.Cur/4, defaultFiles))
 	}
-	fd, err := unix.Open(share.Path, oFolder|unix.O_CLOEXEC, 0)
+	fd, err := openFolder(share.Path, opts.Root)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR:
@@ -105,6 +108,18 @@ func New(share vm.Share, opts Options) (*Server, error) {
 	}
 	d.rules.init(d.root, fuse.Owner{Uid: opts.UID, Gid: opts.UID}, share.Subtrees, d.log)
 	return d, nil
+}
+
+func openFolder(path string, root *os.Root) (int, error) {
+	if root == nil {
+		return unix.Open(path, oFolder|unix.O_CLOEXEC, 0)
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return -1, err
+	}
+	defer dir.Close()
+	return unix.Openat(int(dir.Fd()), ".", oFolder|unix.O_CLOEXEC, 0)
 }
 
 // Close releases everything. Later requests of the guest fail. Close does not wait for requests in
