@@ -11,11 +11,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"osaurus-sandbox/network/policy"
 )
 
 // dialLimit bounds the connection and the TLS handshake, each.
@@ -25,7 +26,7 @@ const dialLimit = 15 * time.Second
 type Options struct {
 	// GitHubAPI and GitHubRaw are the addresses of GitHub's API and of its raw files.
 	GitHubAPI, GitHubRaw string
-	// May reports whether an address may be connected to. The default is Public.
+	// May reports whether an address may be connected to. The default is policy.Public.
 	May func(netip.AddrPort) bool
 	// Roots are the trusted certificates; nil means those of this computer.
 	Roots *x509.CertPool
@@ -47,7 +48,7 @@ func NewClient(o Options) *Client {
 		o.GitHubRaw = "https://raw.githubusercontent.com"
 	}
 	if o.May == nil {
-		o.May = func(to netip.AddrPort) bool { return Public(to.Addr()) }
+		o.May = func(to netip.AddrPort) bool { return policy.Public(to.Addr()) }
 	}
 	c := &Client{options: o}
 	c.http = &http.Client{
@@ -118,37 +119,4 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 		}
 	}
 	return d.DialContext(ctx, network, address)
-}
-
-// Public reports whether an address is on the internet, and not local or a tunnel to a local network.
-func Public(addr netip.Addr) bool {
-	addr = addr.Unmap()
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Zone() != "" {
-		return false
-	}
-	return !slices.ContainsFunc(special(), func(p netip.Prefix) bool { return p.Contains(addr) })
-}
-
-// special returns networks for which IsGlobalUnicast is true, but which are not public.
-func special() []netip.Prefix {
-	var list []netip.Prefix
-	for _, text := range []string{
-		"0.0.0.0/8",       // this network
-		"100.64.0.0/10",   // carrier-grade NAT
-		"192.0.0.0/24",    // protocol assignments
-		"192.0.2.0/24",    // documentation, as the next two
-		"198.51.100.0/24", //
-		"203.0.113.0/24",  //
-		"198.18.0.0/15",   // benchmarking
-		"240.0.0.0/4",     // reserved
-		"::/96",           // IPv4 in IPv6, as the next three
-		"64:ff9b::/32",    //
-		"2001::/32",       //
-		"2002::/16",       //
-		"2001:db8::/32",   // documentation
-		"fec0::/10",       // site-local, deprecated
-	} {
-		list = append(list, netip.MustParsePrefix(text))
-	}
-	return list
 }

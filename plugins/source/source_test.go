@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/source"
 )
@@ -154,7 +155,7 @@ func TestPublic(t *testing.T) {
 		"224.0.0.1": false, "255.255.255.255": false, "198.18.0.1": false, "::1": false, "::ffff:10.0.0.1": false, "fe80::1": false, "fc00::1": false, "ff02::1": false,
 		"64:ff9b::a00:1": false, "2002:a00:1::": false, "::a00:1": false,
 	} {
-		if source.Public(netip.MustParseAddr(text)) != want {
+		if policy.Public(netip.MustParseAddr(text)) != want {
 			t.Errorf("%s is public: %v", text, !want)
 		}
 	}
