@@ -78,7 +78,7 @@ func (f failure) fault() error {
 }
 
 func confineAndExec() error {
-	c, err := readSpec(childSpec)
+	c, err := readSpec(os.NewFile(childSpec, "spec"))
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,8 @@ func confineAndExec() error {
 	// Look the program up in the command's environment.
 	os.Clearenv()
 	for _, v := range c.Env {
-		if err := setenv(v); err != nil {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
 	}
@@ -108,30 +109,15 @@ func confineAndExec() error {
 	return startFault(c.Args[0], syscall.Exec(path, c.Args, c.Env))
 }
 
-func readSpec(fd int) (spec, error) {
+// readSpec reads a spec without moving the file's offset, since the monitor passes the file on.
+func readSpec(file *os.File) (spec, error) {
 	// The kernel bounds the size of environment and arguments.
 	var c spec
-	err := gob.NewDecoder(io.NewSectionReader(descriptor(fd), 0, 1<<32)).Decode(&c)
+	err := gob.NewDecoder(io.NewSectionReader(file, 0, 1<<32)).Decode(&c)
 	if err != nil {
 		err = fault.New(fault.Execution, "read the command's description", "", err)
 	}
 	return c, err
-}
-
-// descriptor reads an open file without owning it, because the monitor passes it on.
-type descriptor int
-
-func (d descriptor) ReadAt(p []byte, offset int64) (int, error) {
-	n, err := unix.Pread(int(d), p, offset)
-	if n == 0 && err == nil {
-		err = io.EOF
-	}
-	return max(n, 0), err
-}
-
-func setenv(v string) error {
-	name, value, _ := strings.Cut(v, "=")
-	return os.Setenv(name, value)
 }
 
 func limit() error {

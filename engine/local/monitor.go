@@ -55,10 +55,11 @@ func ward() {
 	for _, fd := range []int{monitorSpec, monitorOrders, monitorReport} {
 		unix.CloseOnExec(fd)
 	}
-	c, err := readSpec(monitorSpec)
+	file := os.NewFile(monitorSpec, "spec")
+	c, err := readSpec(file)
 	pid := 0
 	if err == nil {
-		pid, err = startChild(c)
+		pid, err = startChild(c, file)
 	}
 	if err != nil {
 		_ = reports.Encode(report{Failed: &failure{fault.KindOf(err), err.Error(), fault.AdviceOf(err)}})
@@ -132,7 +133,7 @@ func reap(pid int, reports *json.Encoder, signals chan<- syscall.Signal, leave f
 
 // startChild confines the monitor and starts the command. It returns when the
 // command runs.
-func startChild(c spec) (pid int, err error) {
+func startChild(c spec, file *os.File) (pid int, err error) {
 	const op = "hold command"
 	if err := holdAll(); err != nil {
 		return 0, err
@@ -143,7 +144,7 @@ func startChild(c spec) (pid int, err error) {
 	}
 	args, attr := childProgram(c)
 	pid, err = syscall.ForkExec(args[0], args[1:], &syscall.ProcAttr{
-		Env: []string{}, Files: []uintptr{0, 1, 2, monitorSpec, theirs.Fd()}, Sys: attr,
+		Env: []string{}, Files: []uintptr{0, 1, 2, file.Fd(), theirs.Fd()}, Sys: attr,
 	})
 	_ = theirs.Close()
 	if err != nil {

@@ -107,11 +107,14 @@ func start(ctx context.Context, cmd engine.Command, c spec) (*process, error) {
 // defaultGrace is the time between SIGTERM and SIGKILL if Command.Grace is 0.
 const defaultGrace = 5 * time.Second
 
-// encoded writes a spec to a file.
-func encoded(c spec, f *os.File) (*os.File, error) {
-	if err := gob.NewEncoder(f).Encode(c); err != nil {
-		_ = f.Close()
+// describe writes a spec to an unlinked file.
+func describe(c spec) (*os.File, error) {
+	f, err := os.CreateTemp(c.Scratch, "spec-")
+	if err != nil {
 		return nil, err
+	}
+	if err := errors.Join(os.Remove(f.Name()), gob.NewEncoder(f).Encode(c)); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

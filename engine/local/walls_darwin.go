@@ -1,7 +1,6 @@
 package local
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,15 +55,3 @@ func signalAll(pid int, sig syscall.Signal) error { return unix.Kill(-pid, sig) 
 func confine(spec) error { return nil }
 
 func confineCalls(spec) error { return nil }
-
-// describe writes a spec to an unlinked file.
-func describe(c spec) (*os.File, error) {
-	f, err := os.CreateTemp("", "osaurus-local-child-")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return encoded(c, f)
-}

@@ -136,15 +136,6 @@ func holdAll() error {
 // signalAll signals all of the command's processes.
 func signalAll(_ int, sig syscall.Signal) error { return unix.Kill(-1, sig) }
 
-// describe writes a spec to a file in memory.
-func describe(c spec) (*os.File, error) {
-	fd, err := unix.MemfdCreate("spec", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	return encoded(c, os.NewFile(uintptr(fd), "spec"))
-}
-
 // restrictSignals creates the monitor's domain, which signals and connections to abstract
 // sockets cannot leave.
 func restrictSignals() error {
