@@ -61,7 +61,7 @@ func newAuditList() *cobra.Command {
 						return err
 					}
 					if c.json {
-						err = printJSONLine(c.out, auditLine(e))
+						err = printJSONLine(c.out, e)
 					} else {
 						err = writef(c.out, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n",
 							e.Seq, e.Time.Local().Format(time.DateTime), e.UID, e.Client, e.Action, e.Outcome, printable.Clip(entryText(e)))
@@ -85,22 +85,6 @@ func entryText(e audit.Entry) string {
 		return text
 	}
 	return strings.TrimSpace(string(e.Agent) + ": " + text)
-}
-
-// auditLine returns an entry with the field names of the API.
-func auditLine(e audit.Entry) any {
-	return struct {
-		Seq     audit.Seq        `json:"seq"`
-		Time    time.Time        `json:"time"`
-		UID     int              `json:"uid"`
-		Agent   config.AgentName `json:"agent,omitempty"`
-		Client  string           `json:"client"`
-		Action  string           `json:"action"`
-		Subject string           `json:"subject,omitempty"`
-		Outcome audit.Outcome    `json:"outcome"`
-		Detail  string           `json:"detail,omitempty"`
-		Hash    audit.Hash       `json:"hash"`
-	}{e.Seq, e.Time, e.UID, e.Agent, e.Client, e.Action, e.Subject, e.Outcome, e.Detail, e.Hash}
 }
 
 // auditProof is the number of entries and the hash of the last.

@@ -44,7 +44,7 @@ are refused. Secrets in files are copied unchanged.`,
 				return err
 			}
 			sum, err := way.do(ctx, c)
-			return reply(c, sumJSON(sum), err, func(_ io.Writer, sum sumJSON) error { return printLeftOut(c.err, sum) })
+			return reply(c, sum, err, func(_ io.Writer, sum copyfiles.Sum) error { return printLeftOut(c.err, sum) })
 		})
 }
 
@@ -223,15 +223,8 @@ func keepInput(ctx context.Context, in io.Reader) (f *os.File, err error) {
 	return f, err
 }
 
-// sumJSON is the result of a copy as JSON.
-type sumJSON struct {
-	Files   int      `json:"files"`
-	Bytes   int64    `json:"bytes"`
-	LeftOut []string `json:"left_out,omitempty"`
-}
-
 // printLeftOut lists what was not copied.
-func printLeftOut(w io.Writer, sum sumJSON) error {
+func printLeftOut(w io.Writer, sum copyfiles.Sum) error {
 	if n := len(sum.LeftOut); n > 0 {
 		more := ""
 		if n > 1 {

@@ -48,16 +48,16 @@ func OutcomeOf(err error) Outcome {
 
 // Entry says who did what, when, and with which outcome. The log sets Seq, Time and Hash.
 type Entry struct {
-	Seq     Seq
-	Time    time.Time
-	UID     int              // the user of this computer who asked
-	Agent   config.AgentName // may be empty
-	Client  string           // the program that asked: "osaurus-sandbox exec"
-	Action  string           // "machine.reset"
-	Subject string           // a command line, a path, a setting
-	Outcome Outcome
-	Detail  string // the error, or more information
-	Hash    Hash
+	Seq     Seq              `json:"seq"`
+	Time    time.Time        `json:"time"`
+	UID     int              `json:"uid"`               // the user of this computer who asked
+	Agent   config.AgentName `json:"agent,omitempty"`   // may be empty
+	Client  string           `json:"client"`            // the program that asked: "osaurus-sandbox exec"
+	Action  string           `json:"action"`            // "machine.reset"
+	Subject string           `json:"subject,omitempty"` // a command line, a path, a setting
+	Outcome Outcome          `json:"outcome"`
+	Detail  string           `json:"detail,omitempty"` // the error, or more information
+	Hash    Hash             `json:"hash"`
 }
 
 // check returns the entry with bounded texts in valid UTF-8, and refuses one without a

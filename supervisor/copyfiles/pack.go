@@ -17,10 +17,10 @@ import (
 
 // Sum counts copied files.
 type Sum struct {
-	Files int
-	Bytes int64
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
 	// LeftOut names files that were not copied, up to maxLeftOut.
-	LeftOut []string
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // maxLeftOut bounds the names in Sum.LeftOut.
