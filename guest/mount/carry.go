@@ -3,6 +3,7 @@
 package mount
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -51,32 +52,21 @@ func requests(to io.Writer, fuse *os.File) {
 }
 
 // replies copies the host's replies to the kernel, which takes one at a time.
-func replies(fuse io.Writer, from io.Reader) {
-	for buf, have := make([]byte, maxMessage), 0; ; {
-		n, err := from.Read(buf[have:])
-		have += n
-		used := 0
-		for {
-			rest := buf[used:have]
-			if len(rest) < 4 {
-				break
-			}
-			size := int(binary.LittleEndian.Uint32(rest))
-			if size < 4 || size > maxMessage {
-				return
-			}
-			if size > len(rest) {
-				break
-			}
-			// ENOENT: the program that asked is gone.
-			if _, err := fuse.Write(rest[:size]); err != nil && !errors.Is(err, unix.ENOENT) {
-				return
-			}
-			used += size
-		}
-		have = copy(buf, buf[used:have])
+func replies(fuse io.Writer, conn io.Reader) {
+	for from := bufio.NewReaderSize(conn, maxMessage); ; {
+		head, err := from.Peek(4)
 		if err != nil {
 			return
 		}
+		size := int(binary.LittleEndian.Uint32(head))
+		reply, err := from.Peek(size)
+		if err != nil || size == 0 {
+			return
+		}
+		// ENOENT: the program that asked is gone.
+		if _, err := fuse.Write(reply); err != nil && !errors.Is(err, unix.ENOENT) {
+			return
+		}
+		_, _ = from.Discard(size)
 	}
 }

@@ -3,6 +3,7 @@
 package mount
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
@@ -29,8 +31,8 @@ const (
 
 // Changes sends what a user has changed in a mount: each folder before what is in it. It ends one
 // after the limit, so that the host knows.
-func (m *Manager) Changes(user, name string, send func([]*guestpb.Change) error) error {
-	upper, err := m.upper(user, name)
+func (m *Manager) Changes(ctx context.Context, q *guestpb.ChangesRequest, stream *connect.ServerStream[guestpb.ChangesResponse]) error {
+	upper, err := m.upper(q.User, q.Name)
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,7 @@ func (m *Manager) Changes(user, name string, send func([]*guestpb.Change) error)
 		}
 		list = append(list, c)
 		if size += changeBytes + len(c.Path) + len(c.Target); size >= batchBytes {
-			err = send(list)
+			err = errors.Join(ctx.Err(), stream.Send(&guestpb.ChangesResponse{Changes: list}))
 			list, size = nil, 0
 		}
 		return c.Kind == guestpb.Change_KIND_FOLDER || c.Kind == guestpb.Change_KIND_REPLACED, err
@@ -55,11 +57,14 @@ func (m *Manager) Changes(user, name string, send func([]*guestpb.Change) error)
 	if err != nil && err != io.EOF {
 		return err
 	}
-	return send(list)
+	return stream.Send(&guestpb.ChangesResponse{Changes: list})
 }
 
 // upper opens the upper layer of a mount.
 func (m *Manager) upper(user, name string) (*os.Root, error) {
+	if err := protocol.CheckMountName(user, name); err != nil {
+		return nil, err
+	}
 	root, err := os.OpenRoot(m.rooms.Upper(user, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.Newf(fault.NotFound, "look for changes", name, "it was never mounted for review").Advise("See which mounts there are.")
@@ -103,9 +108,13 @@ func describe(dir *os.File, p string) (*guestpb.Change, error) {
 }
 
 // ReadChange sends the content of a changed file, and before it an empty part.
-func (m *Manager) ReadChange(user, name, path string, send func([]byte) error) error {
+func (m *Manager) ReadChange(_ context.Context, q *guestpb.ReadChangeRequest, stream *connect.ServerStream[guestpb.ReadChangeResponse]) error {
 	const op = "read changed file"
-	upper, err := m.upper(user, name)
+	path := string(q.Path)
+	if err := protocol.CheckChangePath(q.Path); err != nil {
+		return err
+	}
+	upper, err := m.upper(q.User, q.Name)
 	if err != nil {
 		return err
 	}
@@ -125,21 +134,19 @@ func (m *Manager) ReadChange(user, name, path string, send func([]byte) error) e
 		return fault.New(fault.Rejected, op, path, err).Advise("List the changes again.")
 	}
 	defer f.Close()
-	if err := send(nil); err != nil {
+	if err := stream.Send(&guestpb.ReadChangeResponse{}); err != nil {
 		return err
 	}
 	for buf := make([]byte, protocol.Chunk); ; {
 		n, err := f.Read(buf)
-		if n > 0 {
-			if err := send(buf[:n]); err != nil {
-				return err
-			}
-		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return fault.New(fault.Execution, op, path, err)
+		}
+		if err := stream.Send(&guestpb.ReadChangeResponse{Data: buf[:n]}); err != nil {
+			return err
 		}
 	}
 }

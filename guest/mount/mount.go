@@ -25,7 +25,7 @@ import (
 // The host makes both at once.
 const offerTime = 10 * time.Second
 
-// Manager mounts folders of the host in rooms. Only the host can reach it.
+// Manager mounts folders of the host in rooms. It implements the service Mounts.
 type Manager struct {
 	rooms  *room.Manager
 	turns  queue.Queues[key]
@@ -63,14 +63,28 @@ func (m *Manager) Offer(id string, conn net.Conn) {
 
 // Mount mounts what the host serves on a connection in a room. It ends a mount with the same name
 // first.
-func (m *Manager) Mount(ctx context.Context, r *room.Room, q *guestpb.MountRequest) error {
-	const op = "mount"
+func (m *Manager) Mount(ctx context.Context, q *guestpb.MountRequest) (*guestpb.MountResponse, error) {
+	if err := protocol.CheckMountName(q.User, q.Name); err != nil {
+		return nil, err
+	}
+	r, err := m.rooms.Get(ctx, q.User)
+	if err == nil {
+		err = protocol.CheckMountPath(string(q.Path), r.Home())
+	}
+	if err != nil {
+		return nil, err
+	}
 	k := key{q.User, q.Name}
 	give, err := m.turns.Take(ctx, k, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer give()
+	return &guestpb.MountResponse{}, m.mount(ctx, k, r, q)
+}
+
+func (m *Manager) mount(ctx context.Context, k key, r *room.Room, q *guestpb.MountRequest) error {
+	const op = "mount"
 	for _, old := range m.of(k) {
 		old.end()
 	}
@@ -119,26 +133,29 @@ func (m *Manager) of(k key) (list []*mount) {
 }
 
 // Unmount ends a mount, or discards the changes of one that has ended.
-func (m *Manager) Unmount(ctx context.Context, user, name string, forget bool) error {
+func (m *Manager) Unmount(ctx context.Context, q *guestpb.UnmountRequest) (*guestpb.UnmountResponse, error) {
 	const op = "forget changes"
-	k := key{user, name}
+	if err := protocol.CheckMountName(q.User, q.Name); err != nil {
+		return nil, err
+	}
+	k := key{q.User, q.Name}
 	give, err := m.turns.Take(ctx, k, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer give()
 	for _, n := range m.of(k) {
-		if forget {
-			return fault.Newf(fault.Rejected, op, name, "it is mounted").Advise("Unmount it first.")
+		if q.Forget {
+			return nil, fault.Newf(fault.Rejected, op, q.Name, "it is mounted").Advise("Unmount it first.")
 		}
 		n.end()
 	}
-	if forget {
-		if err := m.rooms.DiscardReviews(user, name); err != nil {
-			return fault.New(fault.Execution, op, name, err)
+	if q.Forget {
+		if err := m.rooms.DiscardReviews(q.User, q.Name); err != nil {
+			return nil, fault.New(fault.Execution, op, q.Name, err)
 		}
 	}
-	return nil
+	return &guestpb.UnmountResponse{}, nil
 }
 
 // Leave ends all mounts of a user.

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -30,12 +29,8 @@ func CheckMountName(user, name string) error {
 	return err
 }
 
-// CheckMount validates a mount. Home is that of its room.
-func CheckMount(r *guestpb.MountRequest, home string) error {
-	if err := CheckMountName(r.GetUser(), r.GetName()); err != nil {
-		return err
-	}
-	at := string(r.Path)
+// CheckMountPath validates the path of a mount in a room with a home.
+func CheckMountPath(at, home string) error {
 	below := func(dir string) bool { return strings.HasPrefix(at, dir+"/") }
 	if len(at) > MaxPath || at != path.Clean(at) || strings.ContainsRune(at, 0) || !below(MountsDir) && !below(home) {
 		return fault.New(fault.InvalidArgs, "check mount", printable.Clip(at), nil).

@@ -11,12 +11,21 @@ import (
 	"strings"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/layers"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 )
+
+// Snapshots implements the service of that name.
+type Snapshots struct {
+	*Manager
+	// LetGo ends what keeps a layer from being frozen, with stop also shells and jobs.
+	LetGo func(user string, stop bool)
+}
 
 // onStack does something with the layers of a room that was made in this boot. Nobody else changes them
 // meanwhile.
@@ -39,37 +48,35 @@ func (m *Manager) onStack(ctx context.Context, op, user string, do func(*Room, *
 	return fault.New(fault.Execution, op, user, err).Advise("If the data disk is full, delete snapshots or files; if it is damaged, reset it.")
 }
 
-// beforeRestore begins the names of snapshots that restoring makes.
-const beforeRestore = "before-restore"
-
-// ChangeSnapshot creates, restores or deletes a snapshot: see engine.Snapshots.
-func (m *Manager) ChangeSnapshot(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (made string, err error) {
-	op := r.Action + " snapshot"
-	err = m.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) (err error) {
-		switch engine.SnapshotAction(r.Action) {
+// Change creates, restores or deletes a snapshot: see engine.Snapshots.
+func (s Snapshots) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
+	op, action, made := r.Action+" snapshot", engine.SnapshotAction(r.Action), ""
+	if _, err := config.ParseSnapshotName(r.Name); err != nil {
+		return nil, err
+	}
+	if action != engine.DeleteSnapshot {
+		s.LetGo(r.User, r.Stop)
+	}
+	err := s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) (err error) {
+		switch action {
 		case engine.CreateSnapshot:
-			if layers.Automatic(r.Name) && st.Named() && !m.layers.Changed(st) {
+			if layers.Automatic(r.Name) && st.Named() && !s.layers.Changed(st) {
 				return nil
 			}
 			if err = st.May(r.Name); err == nil {
-				err = m.freeze(ctx, op, room, st, r.Stop)
+				err = s.freeze(ctx, op, room, st, r.Stop)
 			}
-			if err == nil {
-				made = st.Add(r.Name, time.Now())
-			}
+			made = st.Add(r.Name, time.Now()) // which counts when it is written
 		case engine.RestoreSnapshot:
-			to, err := st.Find(r.Name)
-			if err == nil {
-				err = m.freeze(ctx, op, room, st, r.Stop)
+			var to layers.Snapshot
+			if to, err = st.Find(r.Name); err == nil {
+				err = s.freeze(ctx, op, room, st, r.Stop)
 			}
 			if err == nil {
 				err = room.end(ctx, op, r.Stop)
 			}
-			if err != nil {
-				return err
-			}
 			if !st.Named() {
-				made = st.Add(beforeRestore, time.Now())
+				made = st.Add(engine.AutomaticSnapshot+"restore", time.Now())
 			}
 			st.Restore(to)
 		case engine.DeleteSnapshot:
@@ -78,14 +85,14 @@ func (m *Manager) ChangeSnapshot(ctx context.Context, r *guestpb.ChangeSnapshotR
 			err = fault.Newf(fault.InvalidArgs, op, r.User, "it is neither create nor restore nor delete")
 		}
 		if err == nil {
-			err = m.layers.Write(r.User, st)
+			err = s.layers.Write(r.User, st)
 		}
 		if err == nil {
-			err = m.layers.Sweep()
+			err = s.layers.Sweep()
 		}
 		return err
 	})
-	return made, err
+	return &guestpb.ChangeSnapshotResponse{Snapshot: made}, err
 }
 
 // freeze ends a room that has written something and freezes that. The caller writes the stack; the next
@@ -106,18 +113,13 @@ const settleTime = time.Second
 
 // end ends a room in which nothing runs, or with stop whatever does.
 func (r *Room) end(ctx context.Context, op string, stop bool) error {
-	for late := time.Now().Add(settleTime); !stop && !r.dead(); {
+	for late := time.Now().Add(settleTime); !stop && !r.dead(); time.Sleep(10 * time.Millisecond) {
 		running := r.running()
 		if running == "" {
 			break
 		}
-		if time.Now().After(late) {
+		if time.Now().After(late) || ctx.Err() != nil {
 			return fault.Newf(fault.Rejected, op, r.spec.User, "%s runs in the room", running).Advise("Wait for it, end it, or use --stop.")
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return fault.Wrap(op, r.spec.User, ctx.Err())
 		}
 	}
 	r.init.Release()
@@ -137,63 +139,70 @@ func (r *Room) running() string {
 	return ""
 }
 
-// Snapshots lists the snapshots of a room.
-func (m *Manager) Snapshots(ctx context.Context, user string) (list []*guestpb.Snapshot, err error) {
-	err = m.onStack(ctx, "list snapshots", user, func(_ *Room, st *layers.Stack) error {
+// List lists the snapshots of a room.
+func (s Snapshots) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
+	a := &guestpb.ListSnapshotsResponse{}
+	return a, s.onStack(ctx, "list snapshots", r.User, func(_ *Room, st *layers.Stack) error {
 		for _, s := range st.Snapshots {
-			list = append(list, &guestpb.Snapshot{Name: s.Name, MadeUnixNano: s.Time.UnixNano()})
+			a.Snapshots = append(a.Snapshots, &guestpb.Snapshot{Name: s.Name, MadeUnixNano: s.Time.UnixNano()})
 		}
 		return nil
 	})
-	return list, err
 }
 
-// DiffSnapshot lists what has changed in a room's root since a snapshot, while the room may run.
-func (m *Manager) DiffSnapshot(ctx context.Context, user, name string) (changes [][]byte, err error) {
-	err = m.onStack(ctx, "compare with snapshot", user, func(_ *Room, st *layers.Stack) error {
-		since, err := st.Find(name)
+// Diff lists what has changed in a room's root since a snapshot, while the room may run.
+func (s Snapshots) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
+	a := &guestpb.DiffSnapshotResponse{}
+	return a, s.onStack(ctx, "compare with snapshot", r.User, func(_ *Room, st *layers.Stack) error {
+		since, err := st.Find(r.Name)
 		if err != nil {
 			return err
 		}
-		list, err := m.layers.Diff(st, since)
+		list, err := s.layers.Diff(st, since)
 		for _, change := range list {
-			changes = append(changes, []byte(change))
+			a.Changes = append(a.Changes, []byte(change))
 		}
 		return err
 	})
-	return changes, err
 }
 
 // Fork gives a new user, who has no layers, those of a room, with an empty one over them. What the
 // room has written is frozen first.
-func (m *Manager) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) error {
+func (s Snapshots) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
 	const op = "fork room"
-	return m.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {
-		other, err := m.lock(ctx, r.To, true) // a new user, so nobody waits the other way round
+	if err := protocol.CheckUser(r.To); err != nil {
+		return nil, err
+	}
+	if r.ToUid < protocol.MinUID || r.ToUid > protocol.MaxUID || r.To == r.User {
+		return nil, fault.Newf(fault.InvalidArgs, op, r.User, "%s with user id %d cannot be a fork of it", r.To, r.ToUid)
+	}
+	s.LetGo(r.User, r.Stop)
+	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {
+		other, err := s.lock(ctx, r.To, true) // a new user, so nobody waits the other way round
 		if err != nil {
 			return err
 		}
 		defer other.unlock()
-		fork := &Room{spec: &guestpb.Room{User: r.To, Uid: r.ToUid}, layer: filepath.Join(m.opts.Data, r.To), files: filepath.Join(m.opts.Run, r.To)}
+		fork := &Room{spec: &guestpb.Room{User: r.To, Uid: r.ToUid}, layer: filepath.Join(s.opts.Data, r.To), files: filepath.Join(s.opts.Run, r.To)}
 		if _, err := os.Lstat(fork.layer); other.room.Load() != nil || err == nil {
 			return fault.Newf(fault.Rejected, op, r.To, "it has a room already").Advise("Choose another name.")
 		}
-		if m.layers.Changed(st) {
+		if s.layers.Changed(st) {
 			if err = st.May(""); err == nil {
-				err = m.freeze(ctx, op, room, st, r.Stop)
+				err = s.freeze(ctx, op, room, st, r.Stop)
 			}
 			if err == nil {
-				err = m.layers.Write(r.User, st)
+				err = s.layers.Write(r.User, st)
 			}
 		}
 		if err == nil {
-			st, err = m.layers.Fork(st, r.To, r.ToUid)
+			st, err = s.layers.Fork(st, r.To, r.ToUid)
 		}
 		if err == nil {
-			err = fork.folders(m)
+			err = fork.folders(s.Manager)
 		}
 		if err == nil {
-			err = errors.Join(fork.disk.Close(), m.layers.Give(st, filepath.Join(fork.layer, "work")), clone.Sync(m.opts.Data))
+			err = errors.Join(fork.disk.Close(), s.layers.Give(st, filepath.Join(fork.layer, "work")), clone.Sync(s.opts.Data))
 		}
 		return err
 	})

@@ -88,6 +88,13 @@ func (s *Service) Close() {
 	s.jobs.Close()
 }
 
+// letGo ends a user's file worker, which no person knows of, and with stop the rest.
+func (s *Service) letGo(user string, stop bool) {
+	if s.files.Forget(user); stop {
+		s.leave(user)
+	}
+}
+
 // leave ends a user's shells, jobs, file worker and mounts. It does not wait for processes that hang on a
 // share: removing their room reports those.
 func (s *Service) leave(user string) {
@@ -112,10 +119,10 @@ func (s *Service) Serve(l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
 	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
-	mux.Handle(guestpbconnect.NewSnapshotsHandler(snapshots{s.rooms, s.leave, s.files.Forget}, options()...))
+	mux.Handle(guestpbconnect.NewSnapshotsHandler(room.Snapshots{Manager: s.rooms, LetGo: s.letGo}, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
 	ServePorts(mux, s.dial)
-	mux.Handle(guestpbconnect.NewMountsHandler(mounts{s.mounts, s.find}, options()...))
+	mux.Handle(guestpbconnect.NewMountsHandler(s.mounts, options()...))
 	server := &http.Server{
 		Handler: s.guard(mux), Protocols: protocol.Protocols(), HTTP2: protocol.HTTP2(), MaxHeaderBytes: protocol.MaxHeaders,
 	}
