@@ -45,3 +45,16 @@ func (c *Client) ForkRoom(ctx context.Context, user, to config.LinuxUser, uid ui
 	_, err := callWithin(ctx, c, snapshotTimeout, "fork room", string(user), c.snapshots.Fork, &guestpb.ForkRoomRequest{User: string(user), To: string(to), ToUid: uid, Stop: stop})
 	return err
 }
+
+// Freeze writes everything to the data disk and makes writers wait until Thaw, or until the time is
+// over. Meanwhile the image file is what a mount expects.
+func (c *Client) Freeze(ctx context.Context, within time.Duration) error {
+	_, err := call(ctx, c, "freeze disk", "", c.rpc.Freeze, &guestpb.FreezeRequest{WithinNanos: int64(within)})
+	return err
+}
+
+// Thaw ends a Freeze. It fails if the disk was not frozen all the time.
+func (c *Client) Thaw(ctx context.Context) error {
+	_, err := call(ctx, c, "thaw disk", "", c.rpc.Freeze, &guestpb.FreezeRequest{})
+	return err
+}

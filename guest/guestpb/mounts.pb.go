@@ -26,64 +26,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Change_Kind int32
-
-const (
-	Change_KIND_OTHER    Change_Kind = 0 // a pipe, socket or device
-	Change_KIND_FILE     Change_Kind = 1
-	Change_KIND_FOLDER   Change_Kind = 2
-	Change_KIND_LINK     Change_Kind = 3
-	Change_KIND_REMOVED  Change_Kind = 4
-	Change_KIND_REPLACED Change_Kind = 5 // a folder that hides everything in the one below
-)
-
-// Enum value maps for Change_Kind.
-var (
-	Change_Kind_name = map[int32]string{
-		0: "KIND_OTHER",
-		1: "KIND_FILE",
-		2: "KIND_FOLDER",
-		3: "KIND_LINK",
-		4: "KIND_REMOVED",
-		5: "KIND_REPLACED",
-	}
-	Change_Kind_value = map[string]int32{
-		"KIND_OTHER":    0,
-		"KIND_FILE":     1,
-		"KIND_FOLDER":   2,
-		"KIND_LINK":     3,
-		"KIND_REMOVED":  4,
-		"KIND_REPLACED": 5,
-	}
-)
-
-func (x Change_Kind) Enum() *Change_Kind {
-	p := new(Change_Kind)
-	*p = x
-	return p
-}
-
-func (x Change_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Change_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_mounts_proto_enumTypes[0].Descriptor()
-}
-
-func (Change_Kind) Type() protoreflect.EnumType {
-	return &file_mounts_proto_enumTypes[0]
-}
-
-func (x Change_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Change_Kind.Descriptor instead.
-func (Change_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_mounts_proto_rawDescGZIP(), []int{6, 0}
-}
-
 type MountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -399,9 +341,9 @@ func (x *ChangesResponse) GetChanges() []*Change {
 // Change is a file or folder of the upper layer.
 type Change struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Path             []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // relative to the mount
-	Kind             Change_Kind            `protobuf:"varint,2,opt,name=kind,proto3,enum=osaurus.guest.v1.Change_Kind" json:"kind,omitempty"`
-	Mode             uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"` // permissions
+	Path             []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`      // relative to the mount
+	Mode             uint32                 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`     // as of stat; a character device is a deleted name
+	Opaque           bool                   `protobuf:"varint,3,opt,name=opaque,proto3" json:"opaque,omitempty"` // a folder that hides everything in the one below
 	Size             uint64                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
 	ModifiedUnixNano int64                  `protobuf:"varint,5,opt,name=modified_unix_nano,json=modifiedUnixNano,proto3" json:"modified_unix_nano,omitempty"`
 	MadeUnixNano     int64                  `protobuf:"varint,6,opt,name=made_unix_nano,json=madeUnixNano,proto3" json:"made_unix_nano,omitempty"` // when the room first changed it
@@ -450,18 +392,18 @@ func (x *Change) GetPath() []byte {
 	return nil
 }
 
-func (x *Change) GetKind() Change_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return Change_KIND_OTHER
-}
-
 func (x *Change) GetMode() uint32 {
 	if x != nil {
 		return x.Mode
 	}
 	return 0
+}
+
+func (x *Change) GetOpaque() bool {
+	if x != nil {
+		return x.Opaque
+	}
+	return false
 }
 
 func (x *Change) GetSize() uint64 {
@@ -634,25 +576,17 @@ const file_mounts_proto_rawDesc = "" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +
 	"\x0fChangesResponse\x122\n" +
-	"\achanges\x18\x01 \x03(\v2\x18.osaurus.guest.v1.ChangeR\achanges\"\x91\x03\n" +
+	"\achanges\x18\x01 \x03(\v2\x18.osaurus.guest.v1.ChangeR\achanges\"\x8a\x02\n" +
 	"\x06Change\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\fR\x04path\x121\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x1d.osaurus.guest.v1.Change.KindR\x04kind\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x16\n" +
+	"\x06opaque\x18\x03 \x01(\bR\x06opaque\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\x04R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x05 \x01(\x03R\x10modifiedUnixNano\x12$\n" +
 	"\x0emade_unix_nano\x18\x06 \x01(\x03R\fmadeUnixNano\x12\x16\n" +
 	"\x06target\x18\a \x01(\fR\x06target\x12*\n" +
 	"\x11changed_unix_nano\x18\b \x01(\x03R\x0fchangedUnixNano\x12\x14\n" +
-	"\x05inode\x18\t \x01(\x04R\x05inode\"j\n" +
-	"\x04Kind\x12\x0e\n" +
-	"\n" +
-	"KIND_OTHER\x10\x00\x12\r\n" +
-	"\tKIND_FILE\x10\x01\x12\x0f\n" +
-	"\vKIND_FOLDER\x10\x02\x12\r\n" +
-	"\tKIND_LINK\x10\x03\x12\x10\n" +
-	"\fKIND_REMOVED\x10\x04\x12\x11\n" +
-	"\rKIND_REPLACED\x10\x05\"O\n" +
+	"\x05inode\x18\t \x01(\x04R\x05inode\"O\n" +
 	"\x11ReadChangeRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -678,36 +612,33 @@ func file_mounts_proto_rawDescGZIP() []byte {
 	return file_mounts_proto_rawDescData
 }
 
-var file_mounts_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_mounts_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_mounts_proto_goTypes = []any{
-	(Change_Kind)(0),           // 0: osaurus.guest.v1.Change.Kind
-	(*MountRequest)(nil),       // 1: osaurus.guest.v1.MountRequest
-	(*MountResponse)(nil),      // 2: osaurus.guest.v1.MountResponse
-	(*UnmountRequest)(nil),     // 3: osaurus.guest.v1.UnmountRequest
-	(*UnmountResponse)(nil),    // 4: osaurus.guest.v1.UnmountResponse
-	(*ChangesRequest)(nil),     // 5: osaurus.guest.v1.ChangesRequest
-	(*ChangesResponse)(nil),    // 6: osaurus.guest.v1.ChangesResponse
-	(*Change)(nil),             // 7: osaurus.guest.v1.Change
-	(*ReadChangeRequest)(nil),  // 8: osaurus.guest.v1.ReadChangeRequest
-	(*ReadChangeResponse)(nil), // 9: osaurus.guest.v1.ReadChangeResponse
+	(*MountRequest)(nil),       // 0: osaurus.guest.v1.MountRequest
+	(*MountResponse)(nil),      // 1: osaurus.guest.v1.MountResponse
+	(*UnmountRequest)(nil),     // 2: osaurus.guest.v1.UnmountRequest
+	(*UnmountResponse)(nil),    // 3: osaurus.guest.v1.UnmountResponse
+	(*ChangesRequest)(nil),     // 4: osaurus.guest.v1.ChangesRequest
+	(*ChangesResponse)(nil),    // 5: osaurus.guest.v1.ChangesResponse
+	(*Change)(nil),             // 6: osaurus.guest.v1.Change
+	(*ReadChangeRequest)(nil),  // 7: osaurus.guest.v1.ReadChangeRequest
+	(*ReadChangeResponse)(nil), // 8: osaurus.guest.v1.ReadChangeResponse
 }
 var file_mounts_proto_depIdxs = []int32{
-	7, // 0: osaurus.guest.v1.ChangesResponse.changes:type_name -> osaurus.guest.v1.Change
-	0, // 1: osaurus.guest.v1.Change.kind:type_name -> osaurus.guest.v1.Change.Kind
-	1, // 2: osaurus.guest.v1.Mounts.Mount:input_type -> osaurus.guest.v1.MountRequest
-	3, // 3: osaurus.guest.v1.Mounts.Unmount:input_type -> osaurus.guest.v1.UnmountRequest
-	5, // 4: osaurus.guest.v1.Mounts.Changes:input_type -> osaurus.guest.v1.ChangesRequest
-	8, // 5: osaurus.guest.v1.Mounts.ReadChange:input_type -> osaurus.guest.v1.ReadChangeRequest
-	2, // 6: osaurus.guest.v1.Mounts.Mount:output_type -> osaurus.guest.v1.MountResponse
-	4, // 7: osaurus.guest.v1.Mounts.Unmount:output_type -> osaurus.guest.v1.UnmountResponse
-	6, // 8: osaurus.guest.v1.Mounts.Changes:output_type -> osaurus.guest.v1.ChangesResponse
-	9, // 9: osaurus.guest.v1.Mounts.ReadChange:output_type -> osaurus.guest.v1.ReadChangeResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	6, // 0: osaurus.guest.v1.ChangesResponse.changes:type_name -> osaurus.guest.v1.Change
+	0, // 1: osaurus.guest.v1.Mounts.Mount:input_type -> osaurus.guest.v1.MountRequest
+	2, // 2: osaurus.guest.v1.Mounts.Unmount:input_type -> osaurus.guest.v1.UnmountRequest
+	4, // 3: osaurus.guest.v1.Mounts.Changes:input_type -> osaurus.guest.v1.ChangesRequest
+	7, // 4: osaurus.guest.v1.Mounts.ReadChange:input_type -> osaurus.guest.v1.ReadChangeRequest
+	1, // 5: osaurus.guest.v1.Mounts.Mount:output_type -> osaurus.guest.v1.MountResponse
+	3, // 6: osaurus.guest.v1.Mounts.Unmount:output_type -> osaurus.guest.v1.UnmountResponse
+	5, // 7: osaurus.guest.v1.Mounts.Changes:output_type -> osaurus.guest.v1.ChangesResponse
+	8, // 8: osaurus.guest.v1.Mounts.ReadChange:output_type -> osaurus.guest.v1.ReadChangeResponse
+	5, // [5:9] is the sub-list for method output_type
+	1, // [1:5] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_mounts_proto_init() }
@@ -720,14 +651,13 @@ func file_mounts_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mounts_proto_rawDesc), len(file_mounts_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      0,
 			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_mounts_proto_goTypes,
 		DependencyIndexes: file_mounts_proto_depIdxs,
-		EnumInfos:         file_mounts_proto_enumTypes,
 		MessageInfos:      file_mounts_proto_msgTypes,
 	}.Build()
 	File_mounts_proto = out.File

@@ -52,7 +52,7 @@ func (m *Manager) Changes(ctx context.Context, q *guestpb.ChangesRequest, stream
 			err = errors.Join(ctx.Err(), stream.Send(&guestpb.ChangesResponse{Changes: list}))
 			list, size = nil, 0
 		}
-		return c.Kind == guestpb.Change_KIND_FOLDER || c.Kind == guestpb.Change_KIND_REPLACED, err
+		return c.Mode&unix.S_IFMT == unix.S_IFDIR, err
 	})
 	if err != nil && err != io.EOF {
 		return err
@@ -81,28 +81,16 @@ func describe(dir *os.File, p string) (*guestpb.Change, error) {
 	}
 	nanos := func(t unix.StatxTimestamp) int64 { return t.Sec*int64(time.Second) + int64(t.Nsec) }
 	c := &guestpb.Change{
-		Path: []byte(p), Mode: uint32(st.Mode) & 0o7777, Size: st.Size,
+		Path: []byte(p), Mode: uint32(st.Mode), Size: st.Size, Opaque: layers.Opaque(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)),
 		ModifiedUnixNano: nanos(st.Mtime), MadeUnixNano: nanos(st.Btime), ChangedUnixNano: nanos(st.Ctime), Inode: st.Ino,
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		c.Kind = guestpb.Change_KIND_FILE
-	case unix.S_IFDIR:
-		if c.Kind = guestpb.Change_KIND_FOLDER; layers.Opaque(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)) {
-			c.Kind = guestpb.Change_KIND_REPLACED
-		}
-	case unix.S_IFLNK:
-		c.Kind = guestpb.Change_KIND_LINK
+	if c.Mode&unix.S_IFMT == unix.S_IFLNK {
 		target := make([]byte, protocol.MaxPath)
 		n, err := unix.Readlinkat(int(dir.Fd()), name, target)
 		if err != nil {
 			return nil, err
 		}
 		c.Target = target[:n]
-	case unix.S_IFCHR:
-		if st.Rdev_major == 0 && st.Rdev_minor == 0 {
-			c.Kind = guestpb.Change_KIND_REMOVED
-		}
 	}
 	return c, nil
 }
