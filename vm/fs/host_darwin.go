@@ -3,6 +3,7 @@ package fs
 import (
 	"os"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -80,43 +81,6 @@ func (d *descriptor) utimes(access, modified *fileTime) error {
 	return unix.Futimes(d.fd, tv[:])
 }
 
-// link gives the file of a node another name. Another file may have come to its place meanwhile: then
-// that name is removed.
-func (s *session) link(n *node, dir *descriptor, name string) error {
-	from, old, err := s.place(n)
-	if err != nil {
-		return err
-	}
-	defer from.release()
-	if err := unix.Linkat(from.fd, old, dir.fd, name, 0); err != nil {
-		return stale(err)
-	}
-	var info fileInfo
-	if err := statAt(dir, name, &info); err != nil || info.identity() != n.identity {
-		_ = unix.Unlinkat(dir.fd, name, 0)
-		return unix.ESTALE
-	}
-	return nil
-}
-
-// target reads a link.
-func (s *session) target(n *node, b []byte) (int, error) {
-	dir, name, err := s.place(n)
-	if err != nil {
-		return 0, err
-	}
-	defer dir.release()
-	size, err := unix.Readlinkat(dir.fd, name, b)
-	if err != nil {
-		return 0, stale(err)
-	}
-	var info fileInfo
-	if err := statAt(dir, name, &info); err != nil || info.identity() != n.identity {
-		return 0, unix.ESTALE
-	}
-	return size, nil
-}
-
 // renameAt renames a file. The flags are Linux's, which FUSE has.
 func renameAt(from *descriptor, old string, to *descriptor, name string, flags uint32) error {
 	var own uint32
@@ -188,3 +152,52 @@ func linuxErrno(e unix.Errno) unix.Errno {
 	}
 	return unix.EIO
 }
+
+// listing holds the entries of a folder as they were when it was read from its beginning: macOS gives
+// no offsets that stay valid. Guarded by its handle's mu.
+type listing struct {
+	entries []os.DirEntry
+	off     int64 // of the next entry
+}
+
+// unknownIno is what FUSE takes for an unknown number.
+const unknownIno = 1<<32 - 1
+
+func (l *listing) seek(dir *descriptor, off int64) error {
+	if off != 0 {
+		if off < 0 || off > int64(len(l.entries)) {
+			return unix.EINVAL
+		}
+		return nil
+	}
+	fd, err := unix.Openat(dir.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	l.entries, err = f.ReadDir(-1)
+	if len(l.entries) > 0 { // some were removed meanwhile
+		err = nil
+	}
+	return err
+}
+
+// next returns the next entry, which stays until take.
+func (l *listing) next(*descriptor) (e fuse.DirEntry, ok bool, err error) {
+	if l.off >= int64(len(l.entries)) {
+		return e, false, nil
+	}
+	entry := l.entries[l.off]
+	kinds := map[os.FileMode]uint32{0: unix.S_IFREG, os.ModeDir: unix.S_IFDIR, os.ModeSymlink: unix.S_IFLNK}
+	kind, ok := kinds[entry.Type()]
+	if !ok {
+		kind = unix.S_IFIFO // not shown
+	}
+	return fuse.DirEntry{Name: entry.Name(), Mode: kind, Ino: unknownIno, Off: uint64(l.off) + 1}, true, nil
+}
+
+func (l *listing) take(e *fuse.DirEntry) { l.off = int64(e.Off) }
+
+// newProtocol returns what parses a session's requests.
+func newProtocol(s *session) handler { return &protocol{s} }

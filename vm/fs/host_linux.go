@@ -1,10 +1,15 @@
 package fs
 
 import (
+	"io"
+	"log"
 	"os"
 	"strconv"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/vm"
 )
 
 const (
@@ -98,28 +103,6 @@ func (d *descriptor) utimes(access, modified *fileTime) error {
 	return unix.UtimesNanoAt(d.fd, "", ts[:], unix.AT_EMPTY_PATH)
 }
 
-// link gives the file of a node another name.
-func (s *session) link(n *node, dir *descriptor, name string) error {
-	var info fileInfo
-	d, err := s.path(n, &info)
-	if err != nil {
-		return err
-	}
-	defer d.release()
-	return unix.Linkat(unix.AT_FDCWD, procPath(d), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
-}
-
-// target reads a link.
-func (s *session) target(n *node, b []byte) (int, error) {
-	var info fileInfo
-	d, err := s.path(n, &info)
-	if err != nil {
-		return 0, err
-	}
-	defer d.release()
-	return unix.Readlinkat(d.fd, "", b)
-}
-
 // renameAt renames a file. The flags are Linux's, which FUSE has.
 func renameAt(from *descriptor, old string, to *descriptor, name string, flags uint32) error {
 	return unix.Renameat2(from.fd, old, to.fd, name, uint(flags))
@@ -145,3 +128,72 @@ func (d *descriptor) pwritev(v [][]byte, off int64, atEnd bool) (int, error) {
 
 // linuxErrno returns the number that Linux has for an error.
 func linuxErrno(e unix.Errno) unix.Errno { return e }
+
+// listingSize is the read buffer of an open folder.
+const listingSize = 8 << 10
+
+// listing holds entries that were read from a folder but not yet returned. Offsets are the host's,
+// which stay valid while the folder changes. Guarded by its handle's mu.
+type listing struct {
+	buf  []byte // whole buffer
+	rest []byte // entries in it
+	size int    // of the first
+	off  int64  // the host's position of rest, which is also the guest's
+}
+
+func (l *listing) seek(dir *descriptor, off int64) error {
+	l.rest = nil
+	_, err := unix.Seek(dir.fd, off, unix.SEEK_SET)
+	return err
+}
+
+// next returns the next entry, which stays until take.
+func (l *listing) next(dir *descriptor) (e fuse.DirEntry, ok bool, err error) {
+	if len(l.rest) == 0 {
+		if l.buf == nil {
+			l.buf = make([]byte, listingSize)
+		}
+		n := 0
+		if err := retry(func() (err error) { n, err = unix.ReadDirent(dir.fd, l.buf); return err }); err != nil || n <= 0 {
+			l.buf = nil
+			return e, false, err
+		}
+		l.rest = l.buf[:n]
+	}
+	l.size = e.Parse(l.rest)
+	return e, true, nil
+}
+
+func (l *listing) take(e *fuse.DirEntry) { l.rest, l.off = l.rest[l.size:], int64(e.Off) }
+
+// newProtocol returns what parses a session's requests: go-fuse, but for streams.
+func newProtocol(s *session) handler {
+	if s.dev.streamed.Load() {
+		return &protocol{s}
+	}
+	extra := uint64(fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_ASYNC_DIO |
+		// There are no set-user-ID bits to clear, so this is free and saves the guest a GETXATTR
+		// for each write.
+		fuse.CAP_HANDLE_KILLPRIV_V2)
+	var disabled uint64
+	if s.policy != vm.OwnershipSubtree {
+		// Attributes expire at once, so this would ask at each read. Cached data is checked at open
+		// instead.
+		disabled = fuse.CAP_AUTO_INVAL_DATA
+	}
+	return fuse.NewProtocolServer(s.dev.wrap(s), &fuse.MountOptions{
+		MaxWrite:      maxData,
+		MaxReadAhead:  maxData,
+		MaxBackground: maxBackground,
+		// A link's target never changes. But without birth times, a new link may be taken for an
+		// old one.
+		EnableSymlinkCaching: s.dev.rules.root.born != 0,
+		ExtraCapabilities:    extra,
+		DisabledCapabilities: disabled,
+		Logger:               log.New(io.Discard, "", 0), // discarded: the guest could flood the log
+		PanicHandler: func(r any) fuse.Status {
+			s.dev.panicked(r)
+			return fuse.EIO
+		},
+	})
+}

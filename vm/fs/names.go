@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"cmp"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
@@ -170,9 +172,18 @@ func (s *session) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.S
 	if n.kind != unix.S_IFLNK {
 		return nil, fuse.EINVAL
 	}
+	dir, name, err := s.place(n)
+	if err != nil {
+		return nil, status(err)
+	}
+	defer dir.release()
 	b := make([]byte, maxTarget+1)
-	size, err := s.target(n, b)
-	return b[:max(size, 0)], status(err)
+	size, err := unix.Readlinkat(dir.fd, name, b)
+	if err == nil {
+		var info fileInfo
+		err = s.stat(n, &info) // it is still there
+	}
+	return b[:max(size, 0)], status(stale(err))
 }
 
 func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -197,10 +208,19 @@ func (s *session) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fus
 	if err := s.mayAdd(u, 0); err != nil {
 		return status(err)
 	}
-	if err := u.changing(dir, func() error { return s.link(n, dir, name) }); err != nil {
+	from, old, err := s.place(n)
+	if err != nil {
 		return status(err)
 	}
-	_, err = s.lookup(parent, dir, name, &in.Caller, out)
+	defer from.release()
+	if err := u.changing(dir, func() error { return unix.Linkat(from.fd, old, dir.fd, name, 0) }); err != nil {
+		return status(stale(err))
+	}
+	is, err := s.lookup(parent, dir, name, &in.Caller, out)
+	if err == nil && is != n { // another file has come to its place meanwhile
+		s.Forget(is.id, 1)
+		err = cmp.Or(unix.Unlinkat(dir.fd, name, 0), error(unix.ESTALE))
+	}
 	return status(err)
 }
 

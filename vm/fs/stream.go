@@ -2,6 +2,7 @@ package fs
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -28,16 +29,12 @@ func (d *Server) Serve(ctx context.Context, stream io.ReadWriteCloser) error {
 	d.streamed.Store(true)
 	d.serving.Lock()
 	defer d.serving.Unlock()
-	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	defer context.AfterFunc(ctx, func() { _ = stream.Close() })()
 	err := s.run()
-	stop()
 	_ = stream.Close()
 	s.slow.Wait()
 	d.Unmount()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return cmp.Or(ctx.Err(), err)
 }
 
 // streamServer serves one stream.
@@ -101,37 +98,25 @@ func (s *streamServer) reply(b []byte) error {
 	return err
 }
 
-// readRequest reads one request. It returns io.EOF at the end of the stream.
-func readRequest(from io.Reader) ([]byte, error) {
-	var size [4]byte
-	if _, err := io.ReadFull(from, size[:]); err != nil {
+// readRequest reads one request. It returns io.EOF at the end of the stream, also within a length.
+func readRequest(from *bufio.Reader) ([]byte, error) {
+	size, err := from.Peek(4)
+	if err != nil {
 		return nil, err
 	}
-	n := binary.LittleEndian.Uint32(size[:])
+	n := binary.LittleEndian.Uint32(size)
 	if n < uint32(inHeaderSize) || n > maxMessage {
 		return nil, fault.Newf(fault.Rejected, "serve mount", "", "a request of %d bytes", n)
 	}
 	b := make([]byte, n)
-	copy(b, size[:])
-	_, err := io.ReadFull(from, b[len(size):])
-	return b, noEOF(err)
-}
-
-// noEOF replaces io.EOF in the middle of a request.
-func noEOF(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	_, err = io.ReadFull(from, b)
+	return b, err
 }
 
 // replySpace returns the size of the largest reply to a request, at most maxMessage.
 func replySpace(op opcode, request [][]byte) int {
-	switch op {
-	case opRead, opReadDir, opReadDirPlus:
+	if op == opRead || op == opReadDir || op == opReadDirPlus {
 		return outHeaderSize + int(min(argument[fuse.ReadIn](request).Size, maxData))
-	case opGetXAttr, opListXAttr:
-		return outHeaderSize + max(smallReply, int(min(argument[fuse.GetXAttrIn](request).Size, maxData)))
 	}
 	return smallReply
 }
