@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -84,21 +83,39 @@ func (s mountService) Review(ctx context.Context, r *controlpb.ReviewRequest, st
 
 func reviewedProto(c mounts.Reviewed) *controlpb.ReviewedChange {
 	return &controlpb.ReviewedChange{
-		Path: pathText(c.Path), Id: c.ID, Type: string(c.Type), Before: versionProto(c.Before), After: versionProto(c.After), RenamedFrom: pathText(c.RenamedFrom),
-		Binary: c.Binary, LinesAdded: int32(c.LinesAdded), LinesGone: int32(c.LinesGone), Merged: c.Merged, Conflict: c.Conflict, Runs: c.Runs, Git: c.Git, Ignored: c.Ignored, Left: c.Left,
+		Path: pathText(c.Path), Id: c.ID, Type: string(c.Type), Note: noteOf(c.Change), WasFile: c.Before.Kind == history.File, IsFile: c.After.Kind == history.File,
+		LinesAdded: int32(c.LinesAdded), LinesGone: int32(c.LinesGone), Conflict: c.Conflict, Runs: c.Runs, Left: c.Left,
 		Hunks: protos(c.Hunks, func(h review.Hunk) *controlpb.ReviewedHunk {
-			return &controlpb.ReviewedHunk{Number: int32(h.Number), Text: text(h.Text)}
+			head, rest, _ := strings.Cut(text(h.Text), "\n")
+			if head == "" {
+				head = "@@ not shown: name the file to see it @@"
+			}
+			return &controlpb.ReviewedHunk{Number: int32(h.Number), Text: fmt.Sprintf("%s  hunk %d\n%s", head, h.Number, rest)}
 		}),
 	}
 }
 
-func versionProto(v history.Entry) *controlpb.FileVersion {
-	kinds := map[history.Kind]string{0: "", history.File: "file", history.Folder: "folder", history.Link: "symlink"}
-	kind, known := kinds[v.Kind]
-	if !known {
-		kind = "other"
+// noteOf says what is special about a change.
+func noteOf(c review.Change) string {
+	var list []string
+	for _, n := range []struct {
+		is   bool
+		text string
+	}{
+		{c.RenamedFrom != "", "renamed from " + pathText(c.RenamedFrom)},
+		{c.Type == review.KindChanged || c.Type == review.ModeChanged, modeText(c.After) + " instead of " + modeText(c.Before)},
+		{c.After.Kind == history.Link, "link to " + text(c.After.Target)},
+		{c.Binary, fmt.Sprintf("not text, %d bytes", c.After.Size)},
+		{c.Merged, "merged with changes in the folder"},
+		{c.Conflict != "", "CONFLICT: " + c.Conflict},
+		{c.Runs != "", "MARKED: " + c.Runs},
+		{c.Git, "in a .git"},
+	} {
+		if n.is {
+			list = append(list, n.text)
+		}
 	}
-	return &controlpb.FileVersion{Kind: kind, Mode: uint32(v.Mode & fs.ModePerm), Size: v.Size, Target: text(v.Target)}
+	return strings.Join(list, "; ")
 }
 
 // pathText returns a path as UTF-8: one that is not is quoted, and so is one that looks as if it were.
@@ -129,23 +146,22 @@ func (s mountService) Reject(ctx context.Context, r *controlpb.DecideRequest) (*
 
 func (s mountService) decide(ctx context.Context, action string, r *controlpb.DecideRequest, do mounts.Decide) (*controlpb.DecideResponse, error) {
 	d := mounts.Decision{Marked: r.Marked, Selection: review.Selection{AcceptConflicts: r.Conflicts, OutsideLinks: r.OutsideLinks}}
-	subject := r.Name + ": "
-	for i, p := range r.Picks {
+	var paths []string
+	for _, p := range r.Picks {
 		pick := review.Pick{Path: pathOf(p.Path), ID: p.Id}
 		for _, n := range p.Hunks {
 			pick.Hunks = append(pick.Hunks, int(n))
 		}
-		if d.Picks = append(d.Picks, pick); i < maxAuditedPaths {
-			subject += fmt.Sprintf("%q ", p.Path)
-		}
+		d.Picks, paths = append(d.Picks, pick), append(paths, p.Path)
 	}
-	switch n := len(r.Picks); {
-	case n == 0:
-		subject += "everything"
-	case n > maxAuditedPaths:
-		subject += fmt.Sprintf("and %d more", n-maxAuditedPaths)
+	subject := r.Name + ": everything"
+	if len(paths) > 0 {
+		subject = r.Name + ": " + commandLine(paths[:min(len(paths), maxAuditedPaths)])
 	}
-	report, err := answeredFor(ctx, s.service, r.Agent, action, strings.TrimSpace(subject), func(agent agents.Agent) (*review.Report, error) {
+	if more := len(paths) - maxAuditedPaths; more > 0 {
+		subject += fmt.Sprintf(" and %d more", more)
+	}
+	report, err := answeredFor(ctx, s.service, r.Agent, action, subject, func(agent agents.Agent) (*review.Report, error) {
 		return do(ctx, string(agent.ID), r.Name, d, callerOf(ctx).cause())
 	})
 	if err != nil {

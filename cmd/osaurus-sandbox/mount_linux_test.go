@@ -155,7 +155,7 @@ func TestMounts(t *testing.T) {
 
 	out = "missing"
 	for line := range strings.SplitSeq(ok(t, "audit", "list"), "\n") {
-		if strings.Contains(line, "review.accept") && strings.Contains(line, `"Makefile"`) {
+		if strings.Contains(line, "review.accept") && strings.Contains(line, "app: Makefile") {
 			out = ""
 		}
 	}

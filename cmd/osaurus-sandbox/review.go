@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -72,71 +71,15 @@ func readReview(answers func(func(*controlpb.ReviewResponse, error) bool)) (r re
 // typeNames are the first words about changes.
 var typeNames = map[string]string{"added": "new", "modified": "changed", "deleted": "deleted", "mode": "mode", "kind": "replaced"}
 
-// notes says what is special about a change.
-func notes(c *controlpb.ReviewedChange) string {
-	var list []string
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if c.RenamedFrom != "" {
-		add("renamed from %s", c.RenamedFrom)
-	}
-	if c.Before.GetKind() != c.After.GetKind() && c.Type == "kind" {
-		add("%s instead of %s", c.After.GetKind(), c.Before.GetKind())
-	}
-	if c.Type == "mode" {
-		add("%04o instead of %04o", c.After.GetMode(), c.Before.GetMode())
-	}
-	if c.After.GetKind() == "symlink" {
-		add("link to %s", c.After.GetTarget())
-	}
-	if c.Binary {
-		add("not text, %d bytes", c.After.GetSize())
-	}
-	if c.Merged {
-		add("merged with changes in the folder")
-	}
-	if c.Conflict != "" {
-		add("CONFLICT: %s", c.Conflict)
-	}
-	if c.Runs != "" {
-		add("MARKED: %s", c.Runs)
-	}
-	if c.Git {
-		add("in a .git")
-	}
-	return strings.Join(list, "; ")
-}
-
-// printReviewed prints a change as a unified diff, below a line about the file. All lines of the diff begin
-// with a character of a diff, so that none can be mistaken for this program's.
+// printReviewed prints a change: a line about the file, and its hunks.
 func printReviewed(w io.Writer, p paint, c *controlpb.ReviewedChange) error {
-	writef(w, "%s %s %s\n", p.busy(typeNames[c.Type]), c.Path, notes(c))
+	writef(w, "%s %s %s\n", p.busy(typeNames[c.Type]), c.Path, c.Note)
 	for _, h := range c.Hunks {
-		if err := printHunk(w, p, h); err != nil {
+		if err := printDiff(w, p, h.Text); err != nil {
 			return err
 		}
 	}
 	return writef(w, "\n")
-}
-
-func printHunk(w io.Writer, p paint, h *controlpb.ReviewedHunk) error {
-	if h.Text == "" {
-		return writef(w, "@@ hunk %d is not shown: name the file to see it @@\n", h.Number)
-	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(h.Text, "\n"), "\n") {
-		text := lines(line)
-		switch {
-		case strings.HasPrefix(line, "@@"):
-			text = p.busy(fmt.Sprintf("%s  hunk %d", line, h.Number))
-		case strings.HasPrefix(line, "+"):
-			text = p.around("32", text)
-		case strings.HasPrefix(line, "-"):
-			text = p.around("31", text)
-		}
-		if err := writef(w, "%s\n", text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // printStat prints a line for each change, and what is not shown.
@@ -152,7 +95,7 @@ func (r reviewed) printStat(w io.Writer, p paint) error {
 			what = p.bad(typeNames[c.Type])
 		}
 		conflicts = conflicts || c.Conflict != ""
-		t.row(what, c.Path, fmt.Sprintf("+%d -%d", c.LinesAdded, c.LinesGone), notes(c))
+		t.row(what, c.Path, fmt.Sprintf("+%d -%d", c.LinesAdded, c.LinesGone), c.Note)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,9 +32,9 @@ and for what .gitignore names. A file is written as a whole or not at all. What 
   osaurus-sandbox review accept alice app --hunks
   osaurus-sandbox review accept alice app --hunk src/main.go:1 --hunk src/main.go:3`, d.run,
 		withFlag(&d.yes, "yes", "do not ask for confirmation"),
-		withFlag(&d.marked, "yes-marked", "also what is marked"),
-		withFlag(&d.conflicts, "conflicts", "take the agent's version where both have changed"),
-		withFlag(&d.outside, "outside-links", "also links that lead out of the folder"),
+		withFlag(&d.request.Marked, "yes-marked", "also what is marked"),
+		withFlag(&d.request.Conflicts, "conflicts", "take the agent's version where both have changed"),
+		withFlag(&d.request.OutsideLinks, "outside-links", "also links that lead out of the folder"),
 		withFlag(&d.hunks, "hunks", "ask about each hunk"),
 		withFlag(&d.chosen, "hunk", "accept only this hunk, FILE:N; repeat it for more"),
 		exclusive("hunks hunk"))
@@ -51,42 +52,40 @@ Without a path it is everything, except for what .gitignore names. The folder st
 
 // decision is what a person accepts or rejects.
 type decision struct {
-	what                            string
-	yes, marked, conflicts, outside bool
-	hunks                           bool
-	chosen                          []string // FILE:N
-	asked                           *bufio.Reader
-	rest                            string // the answer about all hunks that follow, or ""
+	what       string
+	yes, hunks bool
+	chosen     []string // FILE:N
+	request    controlpb.DecideRequest
+	in         *bufio.Reader
+	rest       string // the answer about all hunks that follow, or ""
 }
 
 func (d *decision) run(ctx context.Context, c *call) error {
-	r := &controlpb.DecideRequest{Agent: c.args[0], Name: c.args[1], Marked: d.marked, Conflicts: d.conflicts, OutsideLinks: d.outside}
-	paths := c.args[2:]
-	chosen, err := d.chosenHunks()
+	r := &d.request
+	r.Agent, r.Name, d.in = c.args[0], c.args[1], bufio.NewReader(c.in)
+	chosen, err := chosenHunks(d.chosen)
 	if err != nil {
 		return err
 	}
-	for _, p := range chosen {
-		paths = append(paths, p.Path)
-	}
+	paths := slices.AppendSeq(c.args[2:], maps.Keys(chosen))
 	seen, err := readReview(control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{
-		Agent: r.Agent, Name: r.Name, Paths: paths, Hunks: d.hunks, Marked: d.marked, Conflicts: d.conflicts,
+		Agent: r.Agent, Name: r.Name, Paths: paths, Hunks: d.hunks, Marked: r.Marked, Conflicts: r.Conflicts,
 	})))
 	if err != nil {
 		return err
 	}
-	if r.Picks, err = d.pick(ctx, c, seen, chosen); err != nil {
-		return err
+	for _, change := range seen.changes {
+		if err := d.pick(ctx, c, change, chosen); err != nil {
+			return err
+		}
 	}
 	if len(r.Picks) == 0 {
 		_ = seen.printStat(c.err, paintFor(c.err))
 		return fault.Newf(fault.NotFound, d.what, r.Name, "there is nothing to %s", d.what).Advise("See what there is and what is marked: osaurus-sandbox review " + r.Agent + " " + r.Name + " --stat")
 	}
-	if len(paths) == 0 && !d.hunks {
-		if !d.yes {
-			_ = seen.printStat(c.err, paintFor(c.err))
-		}
-		if err := confirm(ctx, c.console, d.yes, fmt.Sprintf("%s %s", d.what, plural(len(r.Picks), "change")), "Name files to "+d.what+" only some."); err != nil {
+	if len(paths) == 0 && !d.hunks && !d.yes {
+		_ = seen.printStat(c.err, paintFor(c.err))
+		if err := confirm(ctx, c.console, false, fmt.Sprintf("%s %s", d.what, plural(len(r.Picks), "change")), "Name files to "+d.what+" only some."); err != nil {
 			return err
 		}
 	}
@@ -115,54 +114,40 @@ func printDecided(w, e io.Writer, what string, done *controlpb.DecideResponse) e
 	return nil
 }
 
-// chosenHunks parses the hunks of a command line.
-func (d *decision) chosenHunks() (list []*controlpb.ReviewPick, err error) {
-	for _, text := range d.chosen {
+// chosenHunks parses the hunks of a command line, and returns them by file.
+func chosenHunks(texts []string) (map[string][]int32, error) {
+	chosen := map[string][]int32{}
+	for _, text := range texts {
 		colon := strings.LastIndexByte(text, ':')
-		n, err := strconv.Atoi(text[colon+1:])
+		n, err := strconv.ParseInt(text[colon+1:], 10, 32)
 		if colon < 1 || err != nil || n < 1 {
 			return nil, fault.Newf(fault.InvalidArgs, "accept hunk", text, "not FILE:N").Advise("See the numbers: osaurus-sandbox review")
 		}
-		i := slices.IndexFunc(list, func(p *controlpb.ReviewPick) bool { return p.Path == text[:colon] })
-		if i < 0 {
-			list, i = append(list, &controlpb.ReviewPick{Path: text[:colon]}), len(list)
-		}
-		list[i].Hunks = append(list[i].Hunks, int32(n))
+		chosen[text[:colon]] = append(chosen[text[:colon]], int32(n))
 	}
-	return list, nil
+	return chosen, nil
 }
 
-// pick returns the changes that a person has seen and chosen.
-func (d *decision) pick(ctx context.Context, c *call, seen reviewed, chosen []*controlpb.ReviewPick) (picks []*controlpb.ReviewPick, err error) {
-	d.asked = bufio.NewReader(c.in)
-	for _, change := range seen.changes {
-		pick := &controlpb.ReviewPick{Path: change.Path, Id: change.Id}
-		i := slices.IndexFunc(chosen, func(p *controlpb.ReviewPick) bool { return p.Path == change.Path })
-		switch {
-		case d.what == "accept" && change.Left != "":
-			writef(c.err, "left %s: %s\n", change.Path, change.Left)
-			continue
-		case len(chosen) > 0 && i < 0:
-			continue
-		case len(chosen) > 0:
-			pick.Hunks = chosen[i].Hunks
-		case d.hunks:
-			if err := printReviewed(c.err, paintFor(c.err), &controlpb.ReviewedChange{Type: change.Type, Path: change.Path, After: change.After, Before: change.Before, Binary: change.Binary}); err != nil {
-				return nil, err
-			}
-			var all bool
-			if pick.Hunks, all, err = d.askHunks(ctx, c, change); err != nil {
-				return nil, err
-			}
-			if all {
-				pick.Hunks = nil
-			} else if len(pick.Hunks) == 0 {
-				continue
-			}
+// pick adds a change that a person has seen and chosen to the request.
+func (d *decision) pick(ctx context.Context, c *call, change *controlpb.ReviewedChange, chosen map[string][]int32) error {
+	hunks, named := chosen[change.Path]
+	switch {
+	case d.what == "accept" && change.Left != "":
+		return writef(c.err, "left %s: %s\n", change.Path, change.Left)
+	case len(chosen) > 0 && !named:
+		return nil
+	case d.hunks:
+		var all bool
+		var err error
+		if hunks, all, err = d.askHunks(ctx, c, change); err != nil || len(hunks) == 0 && !all {
+			return err
 		}
-		picks = append(picks, pick)
+		if all {
+			hunks = nil
+		}
 	}
-	return picks, nil
+	d.request.Picks = append(d.request.Picks, &controlpb.ReviewPick{Path: change.Path, Id: change.Id, Hunks: hunks})
+	return nil
 }
 
 // askHunks asks about each hunk of a file, as git add -p does, or about a file without hunks. All reports that all were accepted.
@@ -170,10 +155,11 @@ func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.Revi
 	if !canAsk(c.console) {
 		return nil, false, fault.Newf(fault.InvalidArgs, "accept hunks", "", "there is no terminal to ask on").Advise("Name them: --hunk FILE:N")
 	}
+	writef(c.err, "%s %s %s\n", typeNames[change.Type], change.Path, change.Note)
 	ask := func(what string) (bool, error) {
 		for d.rest == "" {
 			writef(c.err, "%s? [y,n,a,q] ", what)
-			text, err := typedLine(ctx, d.asked)
+			text, err := typedLine(ctx, d.in)
 			if err != nil {
 				return false, fault.New(fault.UserDenied, "accept hunks", "", err).Advise("Nothing was changed.")
 			}
@@ -197,7 +183,7 @@ func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.Revi
 		return nil, all, err
 	}
 	for _, h := range change.Hunks {
-		if err := printHunk(c.err, paintFor(c.err), h); err != nil {
+		if err := printDiff(c.err, paintFor(c.err), h.Text); err != nil {
 			return nil, false, err
 		}
 		yes, err := ask(fmt.Sprintf("accept hunk %d of %s", h.Number, change.Path))
@@ -211,16 +197,13 @@ func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.Revi
 	return list, len(list) == len(change.Hunks), nil
 }
 
-// maxOpened bounds the files of one `review open`.
-const maxOpened = 20
-
 func newReviewOpen() *cobra.Command {
 	var tool string
 	return daemonCommand("open AGENT MOUNT [PATH...]", `Compare an agent's changes in your editor
 
 Writes both versions of each file into a private temporary folder, which is deleted after that, and runs the program of --tool, $VISUAL or
-$EDITOR with both paths. What you change there is lost. Nothing in the folder can be executed, but what an editor reads out of a
-file, such as Vim's modelines, is the agent's.`,
+$EDITOR with both paths, until one fails. What you change there is lost. Nothing in the folder can be executed, but what an editor reads
+out of a file, such as Vim's modelines, is the agent's.`,
 		`  osaurus-sandbox review open alice app src/main.go
   osaurus-sandbox review open alice app --tool "vim -d"`, func(ctx context.Context, c *call) error {
 			r, err := readReview(control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{Agent: c.args[0], Name: c.args[1], Paths: c.args[2:]})))
@@ -229,62 +212,48 @@ file, such as Vim's modelines, is the agent's.`,
 			}
 			dir, err := os.MkdirTemp("", "osaurus-review-*")
 			if err != nil {
-				return fault.New(fault.Unavailable, "make folder", "", err)
+				return err
 			}
 			defer os.RemoveAll(dir)
 			opened := 0
 			for _, change := range r.changes {
-				if change.Before.GetKind() != "file" && change.After.GetKind() != "file" {
+				if !change.WasFile && !change.IsFile {
 					continue
 				}
-				if opened++; opened > maxOpened {
-					return fault.Newf(fault.Rejected, "open", c.args[1], "there are more than %d files", maxOpened).Advise("Name those that you want to see.")
+				opened++
+				// All names in the folder are this program's, except for the end.
+				name := strings.NewReplacer("/", "-", "\n", "-").Replace(path.Base(change.Path))
+				before, after := filepath.Join(dir, fmt.Sprint(opened, "-folder-", name)), filepath.Join(dir, fmt.Sprint(opened, "-agent-", name))
+				if err := writeVersion(ctx, c, before, change.Path, mounts.OfFolder, change.WasFile); err != nil {
+					return err
 				}
-				if err := openVersions(ctx, c, dir, tool, opened, change); err != nil {
+				if err := writeVersion(ctx, c, after, change.Path, mounts.OfAgent, change.IsFile); err != nil {
+					return err
+				}
+				if err := runTool(ctx, c.console, tool, before, after); err != nil {
 					return err
 				}
 			}
-			return reply(c, map[string]int{"opened": min(opened, maxOpened)}, nil, nil)
+			return reply(c, map[string]int{"opened": opened}, nil, nil)
 		}, withFlag(&tool, "tool", "a program that compares two files (default $VISUAL or $EDITOR)"))
 }
 
-// openVersions writes both versions of a file and shows them. All names in the folder are this program's, except for
-// the end.
-func openVersions(ctx context.Context, c *call, dir, tool string, n int, change *controlpb.ReviewedChange) error {
-	var files []string
-	for _, v := range []struct {
-		version mounts.Version
-		of      *controlpb.FileVersion
-	}{{mounts.OfFolder, change.Before}, {mounts.OfAgent, change.After}} {
-		name := strings.Map(func(r rune) rune {
-			if r == '/' || r < ' ' {
-				return '-'
-			}
-			return r
-		}, path.Base(change.Path))
-		file := filepath.Join(dir, fmt.Sprintf("%d-%s-%s", n, v.version, name))
-		to, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return fault.New(fault.Unavailable, "write", file, err)
-		}
-		if v.of.GetKind() == "file" {
-			for r, err := range control.Messages(c.Mounts.Read(ctx, &controlpb.ReadVersionRequest{Agent: c.args[0], Name: c.args[1], Path: change.Path, Version: string(v.version)})) {
-				if err == nil {
-					_, err = to.Write(r.Data)
-				}
-				if err != nil {
-					_ = to.Close()
-					return err
-				}
-			}
-		}
-		if err := to.Close(); err != nil {
-			return fault.New(fault.Unavailable, "write", file, err)
-		}
-		files = append(files, file)
-	}
-	if err := runTool(ctx, c.console, tool, files...); err != nil {
+// writeVersion writes a version of a changed file to a new file, which is empty if there is none.
+func writeVersion(ctx context.Context, c *call, file, path string, version mounts.Version, there bool) error {
+	to, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
 		return err
 	}
-	return nil
+	if there {
+		for r, err := range control.Messages(c.Mounts.Read(ctx, &controlpb.ReadVersionRequest{Agent: c.args[0], Name: c.args[1], Path: path, Version: string(version)})) {
+			if err == nil {
+				_, err = to.Write(r.Data)
+			}
+			if err != nil {
+				_ = to.Close()
+				return err
+			}
+		}
+	}
+	return to.Close()
 }

@@ -688,22 +688,18 @@ func (x *ReviewedRest) GetIgnoredBytes() int64 {
 // ReviewedChange is the difference between the folder and what Accept would make of it.
 type ReviewedChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`     // relative to the folder; one that is not UTF-8 is quoted as in Go
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`         // of this very change: Accept refuses another one
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`     // added, modified, deleted, mode or kind
-	Before        *FileVersion           `protobuf:"bytes,4,opt,name=before,proto3" json:"before,omitempty"` // in the folder
-	After         *FileVersion           `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`   // accepted
-	RenamedFrom   string                 `protobuf:"bytes,6,opt,name=renamed_from,json=renamedFrom,proto3" json:"renamed_from,omitempty"`
-	Binary        bool                   `protobuf:"varint,7,opt,name=binary,proto3" json:"binary,omitempty"`
-	LinesAdded    int32                  `protobuf:"varint,8,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	LinesGone     int32                  `protobuf:"varint,9,opt,name=lines_gone,json=linesGone,proto3" json:"lines_gone,omitempty"`
-	Hunks         []*ReviewedHunk        `protobuf:"bytes,10,rep,name=hunks,proto3" json:"hunks,omitempty"`
-	Merged        bool                   `protobuf:"varint,11,opt,name=merged,proto3" json:"merged,omitempty"`    // with changes in the folder since the agent began
-	Conflict      string                 `protobuf:"bytes,12,opt,name=conflict,proto3" json:"conflict,omitempty"` // why it cannot be merged
-	Runs          string                 `protobuf:"bytes,13,opt,name=runs,proto3" json:"runs,omitempty"`         // what on this computer may run it
-	Git           bool                   `protobuf:"varint,14,opt,name=git,proto3" json:"git,omitempty"`          // in a .git
-	Ignored       bool                   `protobuf:"varint,15,opt,name=ignored,proto3" json:"ignored,omitempty"`  // by .gitignore
-	Left          string                 `protobuf:"bytes,16,opt,name=left,proto3" json:"left,omitempty"`         // why Accept leaves it without being told otherwise; empty: it takes it
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                       // relative to the folder; one that is not UTF-8 is quoted as in Go
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                           // of this very change: Accept refuses another one
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`                       // added, modified, deleted, mode or kind
+	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`                       // all that is special about it, in words
+	WasFile       bool                   `protobuf:"varint,5,opt,name=was_file,json=wasFile,proto3" json:"was_file,omitempty"` // the folder has a file there
+	IsFile        bool                   `protobuf:"varint,6,opt,name=is_file,json=isFile,proto3" json:"is_file,omitempty"`    // and with the change accepted
+	LinesAdded    int32                  `protobuf:"varint,7,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
+	LinesGone     int32                  `protobuf:"varint,8,opt,name=lines_gone,json=linesGone,proto3" json:"lines_gone,omitempty"`
+	Hunks         []*ReviewedHunk        `protobuf:"bytes,9,rep,name=hunks,proto3" json:"hunks,omitempty"`
+	Conflict      string                 `protobuf:"bytes,10,opt,name=conflict,proto3" json:"conflict,omitempty"` // why it cannot be merged with changes in the folder
+	Runs          string                 `protobuf:"bytes,11,opt,name=runs,proto3" json:"runs,omitempty"`         // what on this computer may run it
+	Left          string                 `protobuf:"bytes,12,opt,name=left,proto3" json:"left,omitempty"`         // why Accept leaves it without being told otherwise; empty: it takes it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,30 +755,23 @@ func (x *ReviewedChange) GetType() string {
 	return ""
 }
 
-func (x *ReviewedChange) GetBefore() *FileVersion {
+func (x *ReviewedChange) GetNote() string {
 	if x != nil {
-		return x.Before
-	}
-	return nil
-}
-
-func (x *ReviewedChange) GetAfter() *FileVersion {
-	if x != nil {
-		return x.After
-	}
-	return nil
-}
-
-func (x *ReviewedChange) GetRenamedFrom() string {
-	if x != nil {
-		return x.RenamedFrom
+		return x.Note
 	}
 	return ""
 }
 
-func (x *ReviewedChange) GetBinary() bool {
+func (x *ReviewedChange) GetWasFile() bool {
 	if x != nil {
-		return x.Binary
+		return x.WasFile
+	}
+	return false
+}
+
+func (x *ReviewedChange) GetIsFile() bool {
+	if x != nil {
+		return x.IsFile
 	}
 	return false
 }
@@ -808,13 +797,6 @@ func (x *ReviewedChange) GetHunks() []*ReviewedHunk {
 	return nil
 }
 
-func (x *ReviewedChange) GetMerged() bool {
-	if x != nil {
-		return x.Merged
-	}
-	return false
-}
-
 func (x *ReviewedChange) GetConflict() string {
 	if x != nil {
 		return x.Conflict
@@ -829,91 +811,9 @@ func (x *ReviewedChange) GetRuns() string {
 	return ""
 }
 
-func (x *ReviewedChange) GetGit() bool {
-	if x != nil {
-		return x.Git
-	}
-	return false
-}
-
-func (x *ReviewedChange) GetIgnored() bool {
-	if x != nil {
-		return x.Ignored
-	}
-	return false
-}
-
 func (x *ReviewedChange) GetLeft() string {
 	if x != nil {
 		return x.Left
-	}
-	return ""
-}
-
-type FileVersion struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`  // file, folder, symlink or other; empty: nothing
-	Mode          uint32                 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"` // permissions
-	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	Target        string                 `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"` // of a symlink
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FileVersion) Reset() {
-	*x = FileVersion{}
-	mi := &file_agentmounts_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FileVersion) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FileVersion) ProtoMessage() {}
-
-func (x *FileVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FileVersion.ProtoReflect.Descriptor instead.
-func (*FileVersion) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *FileVersion) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *FileVersion) GetMode() uint32 {
-	if x != nil {
-		return x.Mode
-	}
-	return 0
-}
-
-func (x *FileVersion) GetSize() int64 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *FileVersion) GetTarget() string {
-	if x != nil {
-		return x.Target
 	}
 	return ""
 }
@@ -928,7 +828,7 @@ type ReviewedHunk struct {
 
 func (x *ReviewedHunk) Reset() {
 	*x = ReviewedHunk{}
-	mi := &file_agentmounts_proto_msgTypes[12]
+	mi := &file_agentmounts_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +840,7 @@ func (x *ReviewedHunk) String() string {
 func (*ReviewedHunk) ProtoMessage() {}
 
 func (x *ReviewedHunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[12]
+	mi := &file_agentmounts_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +853,7 @@ func (x *ReviewedHunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHunk.ProtoReflect.Descriptor instead.
 func (*ReviewedHunk) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{12}
+	return file_agentmounts_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReviewedHunk) GetNumber() int32 {
@@ -984,7 +884,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_agentmounts_proto_msgTypes[13]
+	mi := &file_agentmounts_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +896,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[13]
+	mi := &file_agentmounts_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +909,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{13}
+	return file_agentmounts_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DecideRequest) GetAgent() string {
@@ -1066,7 +966,7 @@ type ReviewPick struct {
 
 func (x *ReviewPick) Reset() {
 	*x = ReviewPick{}
-	mi := &file_agentmounts_proto_msgTypes[14]
+	mi := &file_agentmounts_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +978,7 @@ func (x *ReviewPick) String() string {
 func (*ReviewPick) ProtoMessage() {}
 
 func (x *ReviewPick) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[14]
+	mi := &file_agentmounts_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +991,7 @@ func (x *ReviewPick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewPick.ProtoReflect.Descriptor instead.
 func (*ReviewPick) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{14}
+	return file_agentmounts_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReviewPick) GetPath() string {
@@ -1125,7 +1025,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_agentmounts_proto_msgTypes[15]
+	mi := &file_agentmounts_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1037,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[15]
+	mi := &file_agentmounts_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1050,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{15}
+	return file_agentmounts_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DecideResponse) GetDone() []*Decided {
@@ -1178,7 +1078,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_agentmounts_proto_msgTypes[16]
+	mi := &file_agentmounts_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1090,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[16]
+	mi := &file_agentmounts_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1103,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{16}
+	return file_agentmounts_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Decided) GetPath() string {
@@ -1239,7 +1139,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_agentmounts_proto_msgTypes[17]
+	mi := &file_agentmounts_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1151,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[17]
+	mi := &file_agentmounts_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1164,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{17}
+	return file_agentmounts_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadVersionRequest) GetAgent() string {
@@ -1304,7 +1204,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_agentmounts_proto_msgTypes[18]
+	mi := &file_agentmounts_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1216,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[18]
+	mi := &file_agentmounts_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1229,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{18}
+	return file_agentmounts_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReadVersionResponse) GetData() []byte {
@@ -1391,32 +1291,23 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\x04rest\x18\x02 \x01(\v2 .osaurus.control.v1.ReviewedRestR\x04rest\"M\n" +
 	"\fReviewedRest\x12\x18\n" +
 	"\aignored\x18\x01 \x01(\x05R\aignored\x12#\n" +
-	"\rignored_bytes\x18\x02 \x01(\x03R\fignoredBytes\"\xf3\x03\n" +
+	"\rignored_bytes\x18\x02 \x01(\x03R\fignoredBytes\"\xcc\x02\n" +
 	"\x0eReviewedChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
-	"\x04type\x18\x03 \x01(\tR\x04type\x127\n" +
-	"\x06before\x18\x04 \x01(\v2\x1f.osaurus.control.v1.FileVersionR\x06before\x125\n" +
-	"\x05after\x18\x05 \x01(\v2\x1f.osaurus.control.v1.FileVersionR\x05after\x12!\n" +
-	"\frenamed_from\x18\x06 \x01(\tR\vrenamedFrom\x12\x16\n" +
-	"\x06binary\x18\a \x01(\bR\x06binary\x12\x1f\n" +
-	"\vlines_added\x18\b \x01(\x05R\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\x12\x19\n" +
+	"\bwas_file\x18\x05 \x01(\bR\awasFile\x12\x17\n" +
+	"\ais_file\x18\x06 \x01(\bR\x06isFile\x12\x1f\n" +
+	"\vlines_added\x18\a \x01(\x05R\n" +
 	"linesAdded\x12\x1d\n" +
 	"\n" +
-	"lines_gone\x18\t \x01(\x05R\tlinesGone\x126\n" +
-	"\x05hunks\x18\n" +
-	" \x03(\v2 .osaurus.control.v1.ReviewedHunkR\x05hunks\x12\x16\n" +
-	"\x06merged\x18\v \x01(\bR\x06merged\x12\x1a\n" +
-	"\bconflict\x18\f \x01(\tR\bconflict\x12\x12\n" +
-	"\x04runs\x18\r \x01(\tR\x04runs\x12\x10\n" +
-	"\x03git\x18\x0e \x01(\bR\x03git\x12\x18\n" +
-	"\aignored\x18\x0f \x01(\bR\aignored\x12\x12\n" +
-	"\x04left\x18\x10 \x01(\tR\x04left\"a\n" +
-	"\vFileVersion\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\tR\x06target\":\n" +
+	"lines_gone\x18\b \x01(\x05R\tlinesGone\x126\n" +
+	"\x05hunks\x18\t \x03(\v2 .osaurus.control.v1.ReviewedHunkR\x05hunks\x12\x1a\n" +
+	"\bconflict\x18\n" +
+	" \x01(\tR\bconflict\x12\x12\n" +
+	"\x04runs\x18\v \x01(\tR\x04runs\x12\x12\n" +
+	"\x04left\x18\f \x01(\tR\x04left\":\n" +
 	"\fReviewedHunk\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\xca\x01\n" +
@@ -1467,7 +1358,7 @@ func file_agentmounts_proto_rawDescGZIP() []byte {
 	return file_agentmounts_proto_rawDescData
 }
 
-var file_agentmounts_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_agentmounts_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_agentmounts_proto_goTypes = []any{
 	(*Mount)(nil),                 // 0: osaurus.control.v1.Mount
 	(*MountFolderRequest)(nil),    // 1: osaurus.control.v1.MountFolderRequest
@@ -1480,50 +1371,47 @@ var file_agentmounts_proto_goTypes = []any{
 	(*ReviewResponse)(nil),        // 8: osaurus.control.v1.ReviewResponse
 	(*ReviewedRest)(nil),          // 9: osaurus.control.v1.ReviewedRest
 	(*ReviewedChange)(nil),        // 10: osaurus.control.v1.ReviewedChange
-	(*FileVersion)(nil),           // 11: osaurus.control.v1.FileVersion
-	(*ReviewedHunk)(nil),          // 12: osaurus.control.v1.ReviewedHunk
-	(*DecideRequest)(nil),         // 13: osaurus.control.v1.DecideRequest
-	(*ReviewPick)(nil),            // 14: osaurus.control.v1.ReviewPick
-	(*DecideResponse)(nil),        // 15: osaurus.control.v1.DecideResponse
-	(*Decided)(nil),               // 16: osaurus.control.v1.Decided
-	(*ReadVersionRequest)(nil),    // 17: osaurus.control.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),   // 18: osaurus.control.v1.ReadVersionResponse
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*ReviewedHunk)(nil),          // 11: osaurus.control.v1.ReviewedHunk
+	(*DecideRequest)(nil),         // 12: osaurus.control.v1.DecideRequest
+	(*ReviewPick)(nil),            // 13: osaurus.control.v1.ReviewPick
+	(*DecideResponse)(nil),        // 14: osaurus.control.v1.DecideResponse
+	(*Decided)(nil),               // 15: osaurus.control.v1.Decided
+	(*ReadVersionRequest)(nil),    // 16: osaurus.control.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),   // 17: osaurus.control.v1.ReadVersionResponse
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
 }
 var file_agentmounts_proto_depIdxs = []int32{
-	19, // 0: osaurus.control.v1.Mount.made:type_name -> google.protobuf.Timestamp
-	19, // 1: osaurus.control.v1.Mount.until:type_name -> google.protobuf.Timestamp
-	20, // 2: osaurus.control.v1.MountFolderRequest.for:type_name -> google.protobuf.Duration
+	18, // 0: osaurus.control.v1.Mount.made:type_name -> google.protobuf.Timestamp
+	18, // 1: osaurus.control.v1.Mount.until:type_name -> google.protobuf.Timestamp
+	19, // 2: osaurus.control.v1.MountFolderRequest.for:type_name -> google.protobuf.Duration
 	0,  // 3: osaurus.control.v1.MountFolderResponse.mount:type_name -> osaurus.control.v1.Mount
 	0,  // 4: osaurus.control.v1.ListMountsResponse.mounts:type_name -> osaurus.control.v1.Mount
 	10, // 5: osaurus.control.v1.ReviewResponse.change:type_name -> osaurus.control.v1.ReviewedChange
 	9,  // 6: osaurus.control.v1.ReviewResponse.rest:type_name -> osaurus.control.v1.ReviewedRest
-	11, // 7: osaurus.control.v1.ReviewedChange.before:type_name -> osaurus.control.v1.FileVersion
-	11, // 8: osaurus.control.v1.ReviewedChange.after:type_name -> osaurus.control.v1.FileVersion
-	12, // 9: osaurus.control.v1.ReviewedChange.hunks:type_name -> osaurus.control.v1.ReviewedHunk
-	14, // 10: osaurus.control.v1.DecideRequest.picks:type_name -> osaurus.control.v1.ReviewPick
-	16, // 11: osaurus.control.v1.DecideResponse.done:type_name -> osaurus.control.v1.Decided
-	16, // 12: osaurus.control.v1.DecideResponse.left:type_name -> osaurus.control.v1.Decided
-	1,  // 13: osaurus.control.v1.Mounts.Mount:input_type -> osaurus.control.v1.MountFolderRequest
-	3,  // 14: osaurus.control.v1.Mounts.Unmount:input_type -> osaurus.control.v1.UnmountFolderRequest
-	5,  // 15: osaurus.control.v1.Mounts.List:input_type -> osaurus.control.v1.ListMountsRequest
-	7,  // 16: osaurus.control.v1.Mounts.Review:input_type -> osaurus.control.v1.ReviewRequest
-	13, // 17: osaurus.control.v1.Mounts.Accept:input_type -> osaurus.control.v1.DecideRequest
-	13, // 18: osaurus.control.v1.Mounts.Reject:input_type -> osaurus.control.v1.DecideRequest
-	17, // 19: osaurus.control.v1.Mounts.Read:input_type -> osaurus.control.v1.ReadVersionRequest
-	2,  // 20: osaurus.control.v1.Mounts.Mount:output_type -> osaurus.control.v1.MountFolderResponse
-	4,  // 21: osaurus.control.v1.Mounts.Unmount:output_type -> osaurus.control.v1.UnmountFolderResponse
-	6,  // 22: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
-	8,  // 23: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
-	15, // 24: osaurus.control.v1.Mounts.Accept:output_type -> osaurus.control.v1.DecideResponse
-	15, // 25: osaurus.control.v1.Mounts.Reject:output_type -> osaurus.control.v1.DecideResponse
-	18, // 26: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	11, // 7: osaurus.control.v1.ReviewedChange.hunks:type_name -> osaurus.control.v1.ReviewedHunk
+	13, // 8: osaurus.control.v1.DecideRequest.picks:type_name -> osaurus.control.v1.ReviewPick
+	15, // 9: osaurus.control.v1.DecideResponse.done:type_name -> osaurus.control.v1.Decided
+	15, // 10: osaurus.control.v1.DecideResponse.left:type_name -> osaurus.control.v1.Decided
+	1,  // 11: osaurus.control.v1.Mounts.Mount:input_type -> osaurus.control.v1.MountFolderRequest
+	3,  // 12: osaurus.control.v1.Mounts.Unmount:input_type -> osaurus.control.v1.UnmountFolderRequest
+	5,  // 13: osaurus.control.v1.Mounts.List:input_type -> osaurus.control.v1.ListMountsRequest
+	7,  // 14: osaurus.control.v1.Mounts.Review:input_type -> osaurus.control.v1.ReviewRequest
+	12, // 15: osaurus.control.v1.Mounts.Accept:input_type -> osaurus.control.v1.DecideRequest
+	12, // 16: osaurus.control.v1.Mounts.Reject:input_type -> osaurus.control.v1.DecideRequest
+	16, // 17: osaurus.control.v1.Mounts.Read:input_type -> osaurus.control.v1.ReadVersionRequest
+	2,  // 18: osaurus.control.v1.Mounts.Mount:output_type -> osaurus.control.v1.MountFolderResponse
+	4,  // 19: osaurus.control.v1.Mounts.Unmount:output_type -> osaurus.control.v1.UnmountFolderResponse
+	6,  // 20: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
+	8,  // 21: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
+	14, // 22: osaurus.control.v1.Mounts.Accept:output_type -> osaurus.control.v1.DecideResponse
+	14, // 23: osaurus.control.v1.Mounts.Reject:output_type -> osaurus.control.v1.DecideResponse
+	17, // 24: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
+	18, // [18:25] is the sub-list for method output_type
+	11, // [11:18] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_agentmounts_proto_init() }
@@ -1537,7 +1425,7 @@ func file_agentmounts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentmounts_proto_rawDesc), len(file_agentmounts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
