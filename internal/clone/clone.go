@@ -20,24 +20,38 @@ const piece = 4 << 20
 // the size. It fails with errors.ErrUnsupported if the file system cannot, or the two are on different
 // ones. The new file must not exist; nothing is left of it after an error.
 func Reflink(from *os.File, to *os.Root, name string) error {
-	err := reflink(from, to, name)
+	f, err := reflink(from, to, name)
 	for _, cannot := range []error{unix.ENOTSUP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ENOSYS} {
 		if errors.Is(err, cannot) {
 			return errors.Join(errors.ErrUnsupported, err)
 		}
 	}
-	return err
-}
-
-// File copies an open file to a new one with mode 0600: with Reflink, else its data without its
-// holes. Count is called with the bytes that were copied since its last call; it may be nil.
-func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (err error) {
-	if err := Reflink(from, to, name); !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	f, err := to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
+	}
+	return f.Close()
+}
+
+// File copies an open file to a new one with mode 0600: it shares blocks, or copies data without its
+// holes. Count is called with the bytes that were copied since its last call; it may be nil. Nothing is left
+// of the new file after an error.
+func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) error {
+	f, err := duplicate(ctx, from, to, name, count)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func duplicate(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (*os.File, error) {
+	if sharesWhole {
+		if f, err := reflink(from, to, name); err == nil {
+			return f, nil
+		}
+	}
+	f, err := to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
 	}
 	info, err := from.Stat()
 	if err == nil {
@@ -46,10 +60,10 @@ func File(ctx context.Context, from *os.File, to *os.Root, name string, count fu
 	if err == nil {
 		err = f.Truncate(info.Size())
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		err = errors.Join(err, to.Remove(name))
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), to.Remove(name))
 	}
-	return err
+	return f, nil
 }
 
 // Range copies n bytes of src from off to dst at a position that is dst's end. It shares blocks

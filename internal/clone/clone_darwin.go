@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -9,20 +10,25 @@ import (
 // The whences of macOS's sys/unistd.h.
 const seekData, seekHole = 4, 3
 
-func reflink(from *os.File, to *os.Root, name string) error {
+// sharesWhole reports that only whole files share blocks.
+const sharesWhole = true
+
+func reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
 	dir, err := to.Open(".")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer dir.Close()
 	if err := unix.Fclonefileat(int(from.Fd()), int(dir.Fd()), name, 0); err != nil {
-		return &os.PathError{Op: "clonefile", Path: name, Err: err}
+		return nil, &os.PathError{Op: "clonefile", Path: name, Err: err}
 	}
-	return to.Chmod(name, 0o600)
+	if err := to.Chmod(name, 0o600); err != nil {
+		return nil, errors.Join(err, to.Remove(name))
+	}
+	return to.OpenFile(name, os.O_RDWR, 0)
 }
 
-// share fails: APFS shares whole files alone.
-func share(dst *os.File, at int64, src *os.File, off, n, size int64) error { return unix.ENOTSUP }
+func share(*os.File, int64, *os.File, int64, int64, int64) error { return unix.ENOTSUP }
 
 // Sync writes everything of the file system of a folder to its disk. On macOS that is everything.
 func Sync(string) error { return unix.Sync() }

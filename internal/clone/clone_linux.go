@@ -9,16 +9,18 @@ import (
 
 const seekData, seekHole = unix.SEEK_DATA, unix.SEEK_HOLE
 
-func reflink(from *os.File, to *os.Root, name string) error {
-	f, err := to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+// sharesWhole reports that only whole files share blocks.
+const sharesWhole = false
+
+func reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
+	f, err := to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = errors.Join(unix.IoctlFileClone(int(f.Fd()), int(from.Fd())), f.Close())
-	if err != nil {
-		return errors.Join(err, to.Remove(name))
+	if err := unix.IoctlFileClone(int(f.Fd()), int(from.Fd())); err != nil {
+		return nil, errors.Join(err, f.Close(), to.Remove(name))
 	}
-	return nil
+	return f, nil
 }
 
 // share makes dst share blocks of src, which has this size. It fails unless at and off are at the

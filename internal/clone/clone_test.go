@@ -162,14 +162,14 @@ func TestTree(t *testing.T) {
 func TestTooDeep(t *testing.T) {
 	dir := t.TempDir()
 	r := root(t, dir)
-	for range 258 {
+	for range 130 {
 		must(t, r.Mkdir("new", 0o700))
 		if err := r.Rename("d", "new/d"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 		must(t, r.Rename("new", "d"))
 	}
-	if err := clone.Tree(t.Context(), r, root(t, t.TempDir()), nil); err == nil || !strings.Contains(err.Error(), "256") {
+	if err := clone.Tree(t.Context(), r, root(t, t.TempDir()), nil); err == nil || !strings.Contains(err.Error(), "128") {
 		t.Errorf("Tree: %v", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxDepth bounds the depth of folders, since each path is resolved from the top. Deep trees
-	// of programs have some thirty levels.
-	maxDepth = 256
+	// maxDepth bounds the depth of folders, each of which takes three descriptors. Deep trees of programs
+	// have some thirty levels.
+	maxDepth = 128
 	// ours lets the owner of a folder list it and add to it.
 	ours fs.FileMode = 0o700
 	// maxXattrs bounds the extended attributes of a file, as Linux does.
@@ -30,104 +30,127 @@ const (
 // sockets and devices are left out, and what goes away meanwhile. Each file is as it was when it was
 // copied: programs may write meanwhile. Count is as for File.
 func Tree(ctx context.Context, from, to *os.Root, count func(int64)) error {
-	return tree{ctx, from, to, count, map[inode]string{}}.entry(".", 0)
+	info, err := from.Stat(".")
+	if err != nil {
+		return err
+	}
+	return tree{ctx, to, count, map[inode]string{}}.folder(from, to, ".", info, 0)
 }
 
 type tree struct {
-	ctx      context.Context
-	from, to *os.Root
-	count    func(int64)
-	links    map[inode]string // the first names of files with several
+	ctx   context.Context
+	top   *os.Root // of the copy
+	count func(int64)
+	links map[inode]string // the first paths of files with several
 }
 
 type inode struct{ device, number uint64 }
 
-func (t tree) entry(name string, depth int) error {
-	if err := context.Cause(t.ctx); err != nil {
-		return err
+func (t tree) folder(from, to *os.Root, at string, info fs.FileInfo, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%q: there are more than %d folders in one another", at, maxDepth)
 	}
-	info, err := t.from.Lstat(name)
-	switch {
-	case depth > maxDepth:
-		return fmt.Errorf("%q: there are more than %d folders in one another", name, maxDepth)
-	case err != nil:
-	case info.IsDir():
-		return t.folder(name, info, depth)
-	case info.Mode().Type() == fs.ModeSymlink:
-		target, gone := t.from.Readlink(name)
-		if err = gone; err == nil {
-			return t.to.Symlink(target, name)
-		}
-	case info.Mode().IsRegular():
-		st := info.Sys().(*syscall.Stat_t)
-		id := inode{uint64(st.Dev), st.Ino}
-		if first := t.links[id]; first != "" {
-			return t.to.Link(first, name)
-		}
-		if err = t.file(name, info); err == nil && st.Nlink > 1 {
-			t.links[id] = name
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func (t tree) folder(name string, info fs.FileInfo, depth int) error {
-	defer t.unlock(name, info.Mode(), 0o500)()
-	in, err := t.from.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil // something else is in its place
-	}
+	in, err := from.Open(".")
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	names, err := in.Readdirnames(-1)
-	if err == nil && depth > 0 {
-		err = t.to.Mkdir(name, ours)
-	}
-	for _, entry := range names {
+	for _, name := range names {
 		if err == nil {
-			err = t.entry(path.Join(name, entry), depth+1)
+			err = t.entry(from, to, at, name, depth)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return t.finish(in, name, info)
+	out, err := to.Open(".")
+	if err != nil {
+		return err
+	}
+	return finish(in, out, to, ".", info)
 }
 
-func (t tree) file(name string, info fs.FileInfo) error {
-	defer t.unlock(name, info.Mode(), 0o400)()
-	in, err := nofollow.File(t.from, name, info)
+func (t tree) entry(from, to *os.Root, dir, name string, depth int) error {
+	if err := context.Cause(t.ctx); err != nil {
+		return err
+	}
+	info, err := from.Lstat(name)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = t.subfolder(from, to, path.Join(dir, name), name, info, depth)
+	case info.Mode().Type() == fs.ModeSymlink:
+		var target string
+		if target, err = from.Readlink(name); err == nil {
+			err = to.Symlink(target, name)
+		}
+	case info.Mode().IsRegular():
+		err = t.file(from, to, path.Join(dir, name), name, info)
+	}
+	if errors.Is(err, nofollow.ErrReplaced) || err != nil && gone(from, name) {
+		return nil
+	}
+	return err
+}
+
+func gone(dir *os.Root, name string) bool {
+	_, err := dir.Lstat(name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (t tree) subfolder(from, to *os.Root, at, name string, info fs.FileInfo, depth int) error {
+	defer unlock(from, name, info.Mode(), 0o500)()
+	in, err := nofollow.Folder(from, name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if err := File(t.ctx, in, t.to, name, t.count); err != nil {
+	if err := to.Mkdir(name, ours); err != nil {
 		return err
 	}
-	return t.finish(in, name, info)
-}
-
-// unlock lets the owner read a file or folder, until the function that it returns is called.
-func (t tree) unlock(name string, mode, need fs.FileMode) (lock func()) {
-	if mode&need == need {
-		return func() {}
-	}
-	_ = t.from.Chmod(name, mode.Perm()|ours) // the next step fails if it matters
-	return func() { _ = t.from.Chmod(name, mode.Perm()) }
-}
-
-// finish gives a complete copy the attributes, the mode and the times of its original.
-func (t tree) finish(in *os.File, name string, info fs.FileInfo) error {
-	out, err := t.to.Open(name)
+	out, err := to.OpenRoot(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(copyXattrs(in, out), out.Chmod(info.Mode().Perm()), out.Close(), t.to.Chtimes(name, info.ModTime(), info.ModTime()))
+	defer out.Close()
+	return t.folder(in, out, at, info, depth+1)
+}
+
+func (t tree) file(from, to *os.Root, at, name string, info fs.FileInfo) error {
+	st := info.Sys().(*syscall.Stat_t)
+	id := inode{uint64(st.Dev), st.Ino}
+	if first := t.links[id]; first != "" {
+		return t.top.Link(first, at)
+	}
+	defer unlock(from, name, info.Mode(), 0o400)()
+	in, err := nofollow.File(from, name, info)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := duplicate(t.ctx, in, to, name, t.count)
+	if err != nil {
+		return err
+	}
+	if st.Nlink > 1 {
+		t.links[id] = at
+	}
+	return finish(in, out, to, name, info)
+}
+
+// unlock lets the owner read a file or folder, until the function that it returns is called.
+func unlock(dir *os.Root, name string, mode, need fs.FileMode) (lock func()) {
+	if mode&need == need {
+		return func() {}
+	}
+	_ = dir.Chmod(name, mode.Perm()|ours) // the next step fails if it matters
+	return func() { _ = dir.Chmod(name, mode.Perm()) }
+}
+
+// finish gives a complete copy the attributes, the mode and the times of its original, and closes it.
+func finish(in, out *os.File, to *os.Root, name string, info fs.FileInfo) error {
+	return errors.Join(copyXattrs(in, out), out.Chmod(info.Mode().Perm()), out.Close(), to.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
 // copyXattrs copies the extended attributes that users may set, if the file system has any.

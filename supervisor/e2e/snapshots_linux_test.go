@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
 	"osaurus-sandbox/supervisor/homelock"
@@ -40,6 +41,7 @@ func TestSnapshotOfAGuest(t *testing.T) {
 	run(client, "echo one > /etc/state && echo one > /workspace/agents/alice/state && sync")
 	frozenGuest(t, server, func() { run(client, "echo two >> /etc/state && sync") })
 
+	live, before := shares(t, home.DataDisk()), server.Sandbox.Status().StartedAt
 	var made *controlpb.Snapshot
 	for r, err := range control.Messages(client.Backups.Create(t.Context(), &controlpb.CreateSnapshotRequest{Name: "one"})) {
 		must(err)
@@ -47,6 +49,9 @@ func TestSnapshotOfAGuest(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(home.Snapshots(), "one", "data.ext4")); err != nil || info.Size() != 1<<30 || made.GetBytes() > 1<<29 || made.GetBase() == "" {
 		t.Errorf("made %v, its disk %v, %v", made, info, err)
+	}
+	if now := server.Sandbox.Status().StartedAt; now.Equal(before) != live {
+		t.Errorf("the guest runs since %v, before since %v; blocks are shared: %t", now, before, live)
 	}
 	run(client, "echo three > /etc/state && rm /workspace/agents/alice/state && touch /etc/more")
 	for _, err := range control.Messages(client.Backups.Restore(t.Context(), &controlpb.RestoreSnapshotRequest{Name: "one"})) {
@@ -80,6 +85,22 @@ func TestSnapshotOfAGuest(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(home.Snapshots(), "before-restore", "data.ext4")); err != nil {
 		t.Error(err)
 	}
+}
+
+// shares reports whether copies of a file share its blocks.
+func shares(t *testing.T, file string) bool {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dir, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	return clone.Reflink(f, dir, "probe") == nil && dir.Remove("probe") == nil
 }
 
 // frozenGuest freezes a guest's disk. A write waits until the time is over, although nobody thaws it.
