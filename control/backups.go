@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/snapshots"
@@ -90,22 +88,15 @@ func (s backupService) Export(ctx context.Context, r *controlpb.ExportAgentReque
 
 // Import makes a new agent.
 func (s backupService) Import(ctx context.Context, stream *connect.ClientStream[controlpb.ImportAgentRequest]) (*controlpb.ImportAgentResponse, error) {
-	if !stream.Receive() || stream.Msg().GetHow() == nil {
-		return nil, fault.New(fault.InvalidArgs, "import agent", "", errors.Join(errors.New("the first message does not say how"), stream.Err())).Advise("Send `how` in the first message.")
-	}
-	how := stream.Msg().GetHow()
+	stream.Receive() // without a message, the archive is empty
+	how, data := stream.Msg(), received(stream, func() []byte { return stream.Msg().GetData() })
+	data.rest = how.Data
 	n := note{action: "agent.import", subject: how.Name, strict: true}
 	if how.Network {
 		n.detail = "with its network"
 	}
 	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
-		data := &pieces{next: func() ([]byte, error) {
-			if stream.Receive() {
-				return stream.Msg().GetData(), nil
-			}
-			return nil, cmp.Or(stream.Err(), io.EOF)
-		}}
-		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Network: how.Network}, data, callerOf(ctx).cause())
+		return s.Agents.Import(ctx, how.Name, how.Network, data, callerOf(ctx).cause())
 	})
 	return &controlpb.ImportAgentResponse{Id: string(made.ID), Name: string(made.Name)}, err
 }
@@ -116,27 +107,20 @@ func (c *Client) ExportAgent(ctx context.Context, agent string) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	return readCloser{&pieces{next: func() ([]byte, error) {
-		if stream.Receive() {
-			return stream.Msg().Data, nil
-		}
-		return nil, cmp.Or(stream.Err(), io.EOF)
-	}}, stream}, nil
+	return readCloser{received(stream, func() []byte { return stream.Msg().Data }), stream}, nil
 }
 
-// ImportAgent makes a new agent of an archive and returns its name.
-func (c *Client) ImportAgent(ctx context.Context, how *controlpb.ImportAgentHow, archive io.Reader) (name string, err error) {
+// ImportAgent makes a new agent of an archive and returns its name. How has no data.
+func (c *Client) ImportAgent(ctx context.Context, how *controlpb.ImportAgentRequest, archive io.Reader) (name string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.Backups.Import(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err = stream.Send(&controlpb.ImportAgentRequest{What: &controlpb.ImportAgentRequest_How{How: how}}); err == nil {
-		_, err = io.Copy(inChunks(func(b []byte) error {
-			return stream.Send(&controlpb.ImportAgentRequest{What: &controlpb.ImportAgentRequest_Data{Data: b}})
-		}), archive)
-	}
+	_, err = io.Copy(inChunks(func(b []byte) error {
+		return stream.Send(&controlpb.ImportAgentRequest{Name: how.Name, Network: how.Network, Data: b})
+	}), archive)
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, the answer has the reason
 		return "", err
 	}

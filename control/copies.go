@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,13 +14,7 @@ func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser
 	if err != nil {
 		return nil, err
 	}
-	next := func() ([]byte, error) {
-		if stream.Receive() {
-			return stream.Msg().Data, nil
-		}
-		return nil, cmp.Or(stream.Err(), io.EOF)
-	}
-	return readCloser{&pieces{next: next}, stream}, nil
+	return readCloser{received(stream, func() []byte { return stream.Msg().Data }), stream}, nil
 }
 
 // CopyIn writes what copyfiles.Pack packs into an agent's room.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"io"
 	"iter"
 	"slices"
@@ -104,6 +105,19 @@ func (p *pieces) Read(b []byte) (n int, err error) {
 	n = copy(b, p.rest)
 	p.rest = p.rest[n:]
 	return n, nil
+}
+
+// received returns the pieces that the messages of a stream have.
+func received(stream interface {
+	Receive() bool
+	Err() error
+}, piece func() []byte) *pieces {
+	return &pieces{next: func() ([]byte, error) {
+		if stream.Receive() {
+			return piece(), nil
+		}
+		return nil, cmp.Or(stream.Err(), io.EOF)
+	}}
 }
 
 // readCloser reads from one thing and closes another.

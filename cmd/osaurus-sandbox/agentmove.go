@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -11,7 +10,6 @@ import (
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 )
 
 func newAgentExport() *cobra.Command {
@@ -58,15 +56,8 @@ func writeWhole(name string, from io.Reader) error {
 
 // withMeter shows how many bytes do reads.
 func withMeter(c *call, step string, from io.Reader, do func(io.Reader) error) error {
-	var report progress.Func
-	if terminalWidth(c.err) > 0 {
-		report = showProgress(c.err)
-	}
-	meter := report.Start(step, 0, 0)
+	meter := showProgress(c.err).Start(step, 0, 0)
 	if err := do(io.TeeReader(from, meter)); err != nil {
-		if report != nil {
-			fmt.Fprint(c.err, clearLine)
-		}
 		return err
 	}
 	meter.Finish()
@@ -74,7 +65,7 @@ func withMeter(c *call, step string, from io.Reader, do func(io.Reader) error) e
 }
 
 func newAgentImport() *cobra.Command {
-	how := &controlpb.ImportAgentHow{}
+	how := &controlpb.ImportAgentRequest{}
 	return daemonCommand("import FILE", `Make a new agent of an exported one
 
 The agent appears with all of its home folder or not at all. It has an id and tokens of its own, and no secrets or plugins. What it

@@ -126,9 +126,6 @@ func (w copying) do(ctx context.Context, c *call) (all copyfiles.Sum, err error)
 			sum, err = w.put(ctx, c, source, meter)
 		}
 		if err != nil {
-			if report != nil {
-				fmt.Fprint(c.err, clearLine)
-			}
 			return all, err
 		}
 		meter.Finish()

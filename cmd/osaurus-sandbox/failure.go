@@ -109,6 +109,9 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		code, err = exitInterrupted+int(i.signal), i
 	}
 	if err != nil {
+		if terminalWidth(w) > 0 { // a step may have failed
+			fmt.Fprint(w, clearLine)
+		}
 		p := paintFor(w)
 		text := strings.ReplaceAll(string(lines(err.Error())), "\n", "\n  ") // indent all lines but the first, which starts with the prefix
 		writef(w, "%s%s\n", p.bad(failurePrefix), safe(text))

@@ -104,9 +104,6 @@ func followSnapshot(c *call, messages iter.Seq2[*controlpb.SnapshotProgress, err
 	show := showProgress(c.err)
 	for m, err := range messages {
 		if err != nil {
-			if terminalWidth(c.err) > 0 {
-				fmt.Fprint(c.err, clearLine)
-			}
 			return nil, err
 		}
 		if last = m.Snapshot; last == nil {

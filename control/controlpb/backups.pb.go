@@ -537,12 +537,10 @@ func (x *ExportAgentResponse) GetData() []byte {
 }
 
 type ImportAgentRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to What:
-	//
-	//	*ImportAgentRequest_How
-	//	*ImportAgentRequest_Data
-	What          isImportAgentRequest_What `protobuf_oneof:"what"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`        // empty is that of the archive
+	Network       bool                   `protobuf:"varint,2,opt,name=network,proto3" json:"network,omitempty"` // take what the agent may reach from the archive
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,97 +575,25 @@ func (*ImportAgentRequest) Descriptor() ([]byte, []int) {
 	return file_backups_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *ImportAgentRequest) GetWhat() isImportAgentRequest_What {
-	if x != nil {
-		return x.What
-	}
-	return nil
-}
-
-func (x *ImportAgentRequest) GetHow() *ImportAgentHow {
-	if x != nil {
-		if x, ok := x.What.(*ImportAgentRequest_How); ok {
-			return x.How
-		}
-	}
-	return nil
-}
-
-func (x *ImportAgentRequest) GetData() []byte {
-	if x != nil {
-		if x, ok := x.What.(*ImportAgentRequest_Data); ok {
-			return x.Data
-		}
-	}
-	return nil
-}
-
-type isImportAgentRequest_What interface {
-	isImportAgentRequest_What()
-}
-
-type ImportAgentRequest_How struct {
-	How *ImportAgentHow `protobuf:"bytes,1,opt,name=how,proto3,oneof"`
-}
-
-type ImportAgentRequest_Data struct {
-	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
-}
-
-func (*ImportAgentRequest_How) isImportAgentRequest_What() {}
-
-func (*ImportAgentRequest_Data) isImportAgentRequest_What() {}
-
-type ImportAgentHow struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`        // empty is that of the archive
-	Network       bool                   `protobuf:"varint,2,opt,name=network,proto3" json:"network,omitempty"` // take what the agent may reach from the archive
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ImportAgentHow) Reset() {
-	*x = ImportAgentHow{}
-	mi := &file_backups_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ImportAgentHow) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ImportAgentHow) ProtoMessage() {}
-
-func (x *ImportAgentHow) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ImportAgentHow.ProtoReflect.Descriptor instead.
-func (*ImportAgentHow) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *ImportAgentHow) GetName() string {
+func (x *ImportAgentRequest) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *ImportAgentHow) GetNetwork() bool {
+func (x *ImportAgentRequest) GetNetwork() bool {
 	if x != nil {
 		return x.Network
 	}
 	return false
+}
+
+func (x *ImportAgentRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
 }
 
 type ImportAgentResponse struct {
@@ -680,7 +606,7 @@ type ImportAgentResponse struct {
 
 func (x *ImportAgentResponse) Reset() {
 	*x = ImportAgentResponse{}
-	mi := &file_backups_proto_msgTypes[12]
+	mi := &file_backups_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +618,7 @@ func (x *ImportAgentResponse) String() string {
 func (*ImportAgentResponse) ProtoMessage() {}
 
 func (x *ImportAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[12]
+	mi := &file_backups_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +631,7 @@ func (x *ImportAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAgentResponse.ProtoReflect.Descriptor instead.
 func (*ImportAgentResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{12}
+	return file_backups_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImportAgentResponse) GetId() string {
@@ -756,14 +682,11 @@ const file_backups_proto_rawDesc = "" +
 	"\x12ExportAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\")\n" +
 	"\x13ExportAgentResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"j\n" +
-	"\x12ImportAgentRequest\x126\n" +
-	"\x03how\x18\x01 \x01(\v2\".osaurus.control.v1.ImportAgentHowH\x00R\x03how\x12\x14\n" +
-	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
-	"\x04what\">\n" +
-	"\x0eImportAgentHow\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"V\n" +
+	"\x12ImportAgentRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\anetwork\x18\x02 \x01(\bR\anetwork\"9\n" +
+	"\anetwork\x18\x02 \x01(\bR\anetwork\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"9\n" +
 	"\x13ImportAgentResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name2\xbd\x04\n" +
@@ -787,7 +710,7 @@ func file_backups_proto_rawDescGZIP() []byte {
 	return file_backups_proto_rawDescData
 }
 
-var file_backups_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_backups_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_backups_proto_goTypes = []any{
 	(*Snapshot)(nil),               // 0: osaurus.control.v1.Snapshot
 	(*SnapshotProgress)(nil),       // 1: osaurus.control.v1.SnapshotProgress
@@ -800,32 +723,30 @@ var file_backups_proto_goTypes = []any{
 	(*ExportAgentRequest)(nil),     // 8: osaurus.control.v1.ExportAgentRequest
 	(*ExportAgentResponse)(nil),    // 9: osaurus.control.v1.ExportAgentResponse
 	(*ImportAgentRequest)(nil),     // 10: osaurus.control.v1.ImportAgentRequest
-	(*ImportAgentHow)(nil),         // 11: osaurus.control.v1.ImportAgentHow
-	(*ImportAgentResponse)(nil),    // 12: osaurus.control.v1.ImportAgentResponse
-	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
+	(*ImportAgentResponse)(nil),    // 11: osaurus.control.v1.ImportAgentResponse
+	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
 }
 var file_backups_proto_depIdxs = []int32{
-	13, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
+	12, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
 	0,  // 1: osaurus.control.v1.SnapshotProgress.snapshot:type_name -> osaurus.control.v1.Snapshot
 	0,  // 2: osaurus.control.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.Snapshot
-	11, // 3: osaurus.control.v1.ImportAgentRequest.how:type_name -> osaurus.control.v1.ImportAgentHow
-	2,  // 4: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
-	3,  // 5: osaurus.control.v1.Backups.List:input_type -> osaurus.control.v1.ListSnapshotsRequest
-	5,  // 6: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
-	6,  // 7: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
-	8,  // 8: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
-	10, // 9: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
-	1,  // 10: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.SnapshotProgress
-	4,  // 11: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
-	1,  // 12: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.SnapshotProgress
-	7,  // 13: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
-	9,  // 14: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.ExportAgentResponse
-	12, // 15: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
-	10, // [10:16] is the sub-list for method output_type
-	4,  // [4:10] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	2,  // 3: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
+	3,  // 4: osaurus.control.v1.Backups.List:input_type -> osaurus.control.v1.ListSnapshotsRequest
+	5,  // 5: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
+	6,  // 6: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
+	8,  // 7: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
+	10, // 8: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
+	1,  // 9: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.SnapshotProgress
+	4,  // 10: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
+	1,  // 11: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.SnapshotProgress
+	7,  // 12: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
+	9,  // 13: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.ExportAgentResponse
+	11, // 14: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
+	9,  // [9:15] is the sub-list for method output_type
+	3,  // [3:9] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_backups_proto_init() }
@@ -833,17 +754,13 @@ func file_backups_proto_init() {
 	if File_backups_proto != nil {
 		return
 	}
-	file_backups_proto_msgTypes[10].OneofWrappers = []any{
-		(*ImportAgentRequest_How)(nil),
-		(*ImportAgentRequest_Data)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_backups_proto_rawDesc), len(file_backups_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -77,12 +77,12 @@ func TestSnapshots(t *testing.T) {
 	}
 	archive, err := client.ExportAgent(t.Context(), "alice")
 	must(err)
-	name, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentHow{Name: "carol"}, archive)
+	name, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentRequest{Name: "carol"}, archive)
 	must(errors.Join(err, archive.Close()))
 	if b, err := os.ReadFile(filepath.Join(home.AgentHome("carol"), "file")); name != "carol" || string(b) != "one" {
 		t.Errorf("imported %s with %q, %v", name, b, err)
 	}
-	if _, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentHow{Name: "dora"}, strings.NewReader("no archive")); fault.KindOf(err) != fault.Rejected {
+	if _, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentRequest{Name: "dora"}, strings.NewReader("no archive")); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("import of no archive: %v", err)
 	}
 	_, err = client.Backups.Delete(t.Context(), &controlpb.DeleteSnapshotRequest{Name: "one"})

@@ -71,17 +71,10 @@ func (a *Agents) Export(ctx context.Context, ref string, to io.Writer) error {
 	return nil
 }
 
-// Import is how an agent is imported.
-type Import struct {
-	Name string // or empty, for that of the archive
-	// Network takes what the agent may reach from the archive. Otherwise it gets what a new agent has.
-	Network bool
-}
-
 // Import makes a new agent of an archive of Export, or of anyone: nothing in it is trusted. The agent
-// appears with all of its home or not at all. It has an id, a uid and tokens of its own, and no
-// secrets.
-func (a *Agents) Import(ctx context.Context, in Import, from io.Reader, by machine.Cause) (made Agent, err error) {
+// appears with all of its home or not at all. It has an id, a uid and tokens of its own, and no secrets. Without
+// a name, it has that of the archive. Without network, it may reach what a new agent may.
+func (a *Agents) Import(ctx context.Context, name string, network bool, from io.Reader, by machine.Cause) (made Agent, err error) {
 	packed, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return Agent{}, err
@@ -94,10 +87,10 @@ func (a *Agents) Import(ctx context.Context, in Import, from io.Reader, by machi
 			if err := store.Unpack(ctx, c.Home, unpacked); err != nil {
 				return err
 			}
-			if fresh := config.AgentDefaults(); !in.Network {
+			if fresh := config.AgentDefaults(); !network {
 				c.Settings.Network, c.Settings.NetworkObserve, c.Settings.NetworkRules = fresh.Network, fresh.NetworkObserve, fresh.NetworkRules
 			}
-			made, err = a.createFilled(ctx, New{Name: cmp.Or(in.Name, string(c.Name))}, c.Settings, func(to Agent) error {
+			made, err = a.createFilled(ctx, New{Name: cmp.Or(name, string(c.Name))}, c.Settings, func(to Agent) error {
 				home, err := a.OpenHome(to)
 				if err != nil {
 					return err
@@ -110,7 +103,7 @@ func (a *Agents) Import(ctx context.Context, in Import, from io.Reader, by machi
 		})
 	}
 	if err != nil {
-		return Agent{}, fault.New(fault.KindOf(err), "import agent", in.Name, err).Advise(cmp.Or(fault.AdviceOf(err), "Nothing was imported. Check the archive, and that the disk has space."))
+		return Agent{}, fault.New(fault.KindOf(err), "import agent", name, err).Advise(cmp.Or(fault.AdviceOf(err), "Nothing was imported. Check the archive, and that the disk has space."))
 	}
 	return made, nil
 }

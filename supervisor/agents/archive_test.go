@@ -21,7 +21,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/agents"
 )
 
 // listing describes all files of a folder.
@@ -82,7 +81,7 @@ func TestExportImport(t *testing.T) {
 	}
 	for _, network := range []bool{false, true} {
 		name := map[bool]string{false: "", true: "carol"}[network]
-		got, err := other.Import(t.Context(), agents.Import{Name: name, Network: network}, bytes.NewReader(archive.Bytes()), by)
+		got, err := other.Import(t.Context(), name, network, bytes.NewReader(archive.Bytes()), by)
 		other.must(err)
 		if string(got.Name) != map[bool]string{false: "alice", true: "carol"}[network] || got.Folder != got.Name || got.Settings.Limits.Processes != 77 ||
 			(got.Settings.Network == config.NetworkAllow) != network || (len(got.Settings.NetworkRules) > 0) != network {
@@ -103,20 +102,20 @@ func TestExportImport(t *testing.T) {
 			t.Errorf("the sparse file has %d bytes, %+v, and ends with %q", info.Size(), info.Sys(), last)
 		}
 	}
-	_, err = other.Import(t.Context(), agents.Import{}, bytes.NewReader(archive.Bytes()), by)
+	_, err = other.Import(t.Context(), "", false, bytes.NewReader(archive.Bytes()), by)
 	other.want(err, fault.Rejected) // the name is taken
-	_, err = other.Import(t.Context(), agents.Import{Name: "diag"}, bytes.NewReader(archive.Bytes()), by)
+	_, err = other.Import(t.Context(), "diag", false, bytes.NewReader(archive.Bytes()), by)
 	other.want(err, fault.Rejected)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := other.Import(ctx, agents.Import{Name: "dora"}, bytes.NewReader(archive.Bytes()), by); !errors.Is(err, context.Canceled) {
+	if _, err := other.Import(ctx, "dora", false, bytes.NewReader(archive.Bytes()), by); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled import: %v", err)
 	}
 	if err := w.Export(ctx, "alice", io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled export: %v", err)
 	}
 	for _, n := range []int{0, 10, archive.Len() / 2, archive.Len() - 5} {
-		_, err = other.Import(t.Context(), agents.Import{Name: "dora"}, bytes.NewReader(archive.Bytes()[:n]), by)
+		_, err = other.Import(t.Context(), "dora", false, bytes.NewReader(archive.Bytes()[:n]), by)
 		other.want(err, fault.Rejected)
 	}
 	if names := other.homesThere(); !slices.Equal(names, []string{"alice", "carol"}) {
@@ -250,7 +249,7 @@ func TestHostileArchives(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")
 	for what, archive := range hostile(t) {
-		_, err := w.Import(t.Context(), agents.Import{}, bytes.NewReader(archive), by)
+		_, err := w.Import(t.Context(), "", false, bytes.NewReader(archive), by)
 		if fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 			t.Errorf("%s: %v (%s), advice %q", what, err, fault.KindOf(err), fault.AdviceOf(err))
 		}
@@ -262,7 +261,7 @@ func TestHostileArchives(t *testing.T) {
 	link := tree(entry{kind: 'l', size: 2, name: "l"}, entry{kind: 's', name: "pipe"})
 	link = bytes.Replace(link, []byte("l"+"s"), []byte("l../../../xs"), 1)
 	binary.BigEndian.PutUint64(link[len("osaurus tree 1\n")+1+6*8:], uint64(len("../../../x")))
-	got, err := w.Import(t.Context(), agents.Import{}, bytes.NewReader(archived(t, "{}", link)), by)
+	got, err := w.Import(t.Context(), "", false, bytes.NewReader(archived(t, "{}", link)), by)
 	w.must(err)
 	if target, err := os.Readlink(filepath.Join(w.home.AgentHome(got.Name), "l")); target != "../../../x" || err != nil {
 		t.Errorf("the link points to %q, %v", target, err)

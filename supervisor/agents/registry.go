@@ -144,46 +144,29 @@ func (a *Agents) Unchanged(ctx context.Context, op string, do func(Saved) error)
 // memory and tasks. No uid is given again. It may be repeated, and comes before Open.
 func Restore(ctx context.Context, db *store.DB, saved Saved) error {
 	const op = "restore agents"
+	text, err := json.Marshal(saved)
+	if err != nil {
+		return err
+	}
+	next := uint32(0)
+	for _, a := range saved.Agents {
+		next = max(next, after(a.UID))
+	}
 	return db.Write(ctx, op, func(tx *sql.Tx) error {
 		run := func(query string, args ...any) error {
 			_, err := tx.ExecContext(ctx, query, args...)
 			return err
 		}
-		kept := make([]uint32, len(saved.Agents))
-		for i, a := range saved.Agents {
-			kept[i] = a.UID
-		}
-		uids, err := json.Marshal(kept)
-		if err != nil {
-			return err
-		}
-		// Names may have gone from one agent to another.
-		if err := errors.Join(
-			run("DELETE FROM agents WHERE uid NOT IN (SELECT value FROM json_each(?))", string(uids)),
-			run("UPDATE agents SET name = '~' || uid, user = '~' || uid, folder = '~' || uid"),
+		return errors.Join(
+			run("DELETE FROM agents WHERE uid NOT IN (SELECT value->>'uid' FROM json_each(?, '$.agents'))", string(text)),
+			run("UPDATE agents SET name = '~' || uid, user = '~' || uid, folder = '~' || uid"), // names may have gone from one agent to another
+			run(`INSERT INTO agents (uid, id, name, user, folder, created, settings)
+				SELECT value->>'uid', value->>'id', value->>'name', value->>'user', value->>'folder', unixepoch(value->>'created') * 1000000000, value->>'settings'
+				FROM json_each(?, '$.agents') WHERE true
+				ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings`, string(text)),
+			run("UPDATE agent_marks SET next = max(next, ?)", next),
 			run("DELETE FROM agent_remains"),
-		); err != nil {
-			return err
-		}
-		for _, a := range saved.Agents {
-			settings, err := json.Marshal(a.Settings)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(
-				run(`INSERT INTO agents (uid, id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, ?, ?, ?)
-					ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings`,
-					a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings)),
-				run("UPDATE agent_marks SET next = max(next, ?)", after(a.UID)),
-			); err != nil {
-				return err
-			}
-		}
-		for _, user := range saved.Remains {
-			if err := run("INSERT OR IGNORE INTO agent_remains (user) VALUES (?)", user); err != nil {
-				return err
-			}
-		}
-		return nil
+			run("INSERT INTO agent_remains (user) SELECT value FROM json_each(?, '$.remains')", string(text)),
+		)
 	})
 }

@@ -64,8 +64,8 @@ type BackupsClient interface {
 	// Export returns an agent as an archive: settings and home folder. What it installed outside its home,
 	// secrets, memory, tasks and plugins are not in it. If the call fails, the archive is incomplete.
 	Export(context.Context, *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.ExportAgentResponse], error)
-	// Import makes a new agent of an archive, all of it or nothing. The first request is how, all others are
-	// data.
+	// Import makes a new agent of an archive, all of it or nothing. Of requests after the first, only the
+	// data count.
 	Import(context.Context) (*connect.ClientStreamForClientSimple[controlpb.ImportAgentRequest, controlpb.ImportAgentResponse], error)
 }
 
@@ -182,8 +182,8 @@ type BackupsHandler interface {
 	// Export returns an agent as an archive: settings and home folder. What it installed outside its home,
 	// secrets, memory, tasks and plugins are not in it. If the call fails, the archive is incomplete.
 	Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.ExportAgentResponse]) error
-	// Import makes a new agent of an archive, all of it or nothing. The first request is how, all others are
-	// data.
+	// Import makes a new agent of an archive, all of it or nothing. Of requests after the first, only the
+	// data count.
 	Import(context.Context, *connect.ClientStream[controlpb.ImportAgentRequest]) (*controlpb.ImportAgentResponse, error)
 }
 
