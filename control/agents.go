@@ -173,10 +173,6 @@ func (s agentService) Exec(ctx context.Context, stream *execStream) (err error) 
 		if err != nil {
 			return nil, err
 		}
-		go func() {
-			<-p.Done()
-			s.Mounts.Touched(agent.ID)
-		}()
 		return recorded{p, call}, nil
 	}
 	return s.exec(ctx, n, start, stream, run)

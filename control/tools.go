@@ -82,7 +82,6 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 		call := tools.Call{Agent: toolhost.AgentOf(agent), Turn: r.Turn, Session: session, Tell: tell}
 		run := func() error {
 			answer := s.Tools.Call(ctx, call, r.Tool, json.RawMessage(r.Arguments))
-			s.Mounts.Touched(agent.ID)
 			envelope = &answer
 			if answer.Failure != nil {
 				return fault.New(answer.Failure.Kind, "call", r.Tool, answer.Failure)

@@ -51,6 +51,11 @@ func (e Entry) Same(other Entry) bool {
 	return e.Kind == other.Kind && (e.Kind == 0 || what(e, other) == "")
 }
 
+// NewChange returns the difference of two entries that are not the Same.
+func NewChange(path string, before, after Entry) Change {
+	return Change{path, what(before, after), before, after}
+}
+
 // What says how a file has changed.
 type What string
 

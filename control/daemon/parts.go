@@ -233,6 +233,7 @@ func (d *daemon) makeMounts(ctx context.Context) (err error) {
 	})
 	if err == nil {
 		d.closes(d.api.Mounts.Close)
+		d.api.Checkpoints.UseMounts(d.api.Mounts.Roots)
 	}
 	return err
 }

@@ -312,3 +312,81 @@ func (r *Review) writeOne(ctx context.Context, s step) error {
 	}
 	return nil
 }
+
+// Restore brings the agent's view, or only some paths in it, to a tree of Record. Where that has nothing, the real
+// version is written.
+func (r *Review) Restore(ctx context.Context, to history.Digest, paths []string) (out history.Restored, err error) {
+	l, err := r.look(ctx, nil)
+	if err != nil {
+		return out, err
+	}
+	var real []string
+	for c, err := range r.History.Diff(ctx, l.upper, to) {
+		switch {
+		case err != nil:
+			return out, err
+		case c.After.Kind == history.Folder, c.After.Kind == 0 && c.Before.Kind == history.Folder:
+			c.Path += "/"
+		}
+		real = append(real, c.Path)
+	}
+	if err := l.takeReal(real); err != nil {
+		return out, err
+	}
+	out.Before.Tree = l.upper
+	var sides [2]map[string]pair // now and then
+	for i, tree := range []history.Digest{l.upper, to} {
+		sides[i], l.upper = map[string]pair{}, tree
+		err := l.each(func(p pair) error {
+			sides[i][p.path] = p
+			return nil
+		})
+		if err != nil {
+			return out, err
+		}
+	}
+	seen := func(side int, path string) history.Entry { // by the agent
+		if p, ok := sides[side][path]; ok {
+			return p.upper
+		}
+		return sides[1-side][path].real // it shows through
+	}
+	all := maps.Clone(sides[0])
+	maps.Copy(all, sides[1])
+	var steps []step
+	for _, name := range slices.SortedFunc(maps.Keys(all), history.ByPath) {
+		s := step{path: name, have: seen(0, name), want: seen(1, name)}
+		selected := len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
+			return name == p || strings.HasPrefix(name, p+"/") || s.want.Kind == history.Folder && s.have.Kind == 0 && strings.HasPrefix(p, name+"/")
+		})
+		if selected && !s.have.Same(s.want) {
+			steps = append(steps, s)
+		}
+	}
+	return out, r.write(ctx, steps, func(s step, why string) {
+		if why != "" {
+			out.Notes = append(out.Notes, history.Note{Path: s.path, Why: why})
+			return
+		}
+		out.Changed++
+	})
+}
+
+// Shown returns a change between two trees of Record as the agent saw it, or false if it saw none. Where one of them
+// has nothing, it saw what its changes began with.
+func Shown(ctx context.Context, h *history.History, key string, c history.Change) (history.Change, bool) {
+	tree, _ := h.Head(key + "/base")
+	base, _ := h.Find(ctx, tree, c.Path) // or nothing
+	for _, e := range []*history.Entry{&c.Before, &c.After} {
+		if e.Kind == 0 {
+			*e = base
+		}
+		switch e.Kind {
+		case history.Whiteout:
+			*e = history.Entry{}
+		case history.Opaque:
+			e.Kind = history.Folder
+		}
+	}
+	return history.NewChange(c.Path, c.Before, c.After), !c.Before.Same(c.After)
+}

@@ -152,6 +152,77 @@ func TestOverlay(t *testing.T) {
 	})
 }
 
+// What an agent sees in the kernel's overlay is brought back to what it saw before, and there again.
+func TestRestore(t *testing.T) {
+	smalldisk.Run(t, "64m", func(d *smalldisk.Disk) {
+		for seed := range uint64(30) {
+			r := rand.New(rand.NewPCG(seed, 6)) //nolint:gosec // repeatable
+			dir := filepath.Join(d.Dir, fmt.Sprint(seed))
+			w := worldIn(t, dir)
+			for _, name := range []string{"a", "b", "d/a", "d/b", "d/e/a", "d/e/f/b", "g/h"} {
+				w.host(name, name+"\n", 0o644)
+			}
+			o := mountOverlay(t, w, dir)
+			type point struct {
+				tree history.Digest
+				seen map[string]string
+			}
+			var points []point
+			note := func() {
+				made, err := w.Record(t.Context())
+				must(t, err)
+				points = append(points, point{made, tree(t, o.merged)})
+			}
+			note()
+			for range 6 {
+				for range 4 {
+					cmd := exec.Command("sh", "-c", randomScript(r))
+					cmd.Dir = o.merged
+					_ = cmd.Run() // many things are not possible
+				}
+				note()
+				to := points[r.IntN(len(points))]
+				done, err := w.Restore(t.Context(), to.tree, nil)
+				if err != nil || len(done.Notes) > 0 {
+					t.Fatal(seed, done.Notes, err)
+				}
+				equalMaps(t, fmt.Sprintf("seed %d: room", seed), tree(t, o.merged), to.seen)
+				if t.Failed() {
+					return
+				}
+				note()
+			}
+		}
+	})
+}
+
+// Only some paths are brought back, and a change is shown as the agent saw it.
+func TestRestorePaths(t *testing.T) {
+	w := newWorld(t)
+	w.host("d/a", "a\n", 0o644)
+	w.host("d/b", "b\n", 0o644)
+	before, err := w.Record(t.Context())
+	must(t, err)
+	w.agent("d/a", "agent\n", 0o644)
+	w.agentRemove("d/b")
+	w.agent("d/c", "c\n", 0o644)
+	after, err := w.Record(t.Context())
+	must(t, err)
+	shown := map[string]string{}
+	for c, err := range w.History.Diff(t.Context(), before, after) {
+		must(t, err)
+		if c, changed := Shown(t.Context(), w.History, w.Key, c); changed {
+			lines, err := w.History.Lines(t.Context(), c)
+			must(t, err)
+			shown[c.Path] = fmt.Sprintf("%s +%d -%d", c.What, lines.Added, lines.Removed)
+		}
+	}
+	equalMaps(t, "shown", shown, map[string]string{"d/a": "modified +1 -1", "d/b": "removed +0 -1", "d/c": "added +1 -0"})
+	_, err = w.Restore(t.Context(), before, []string{"d/b", "d/c"})
+	must(t, err)
+	equalMaps(t, "room", w.seen(), map[string]string{"d": show(Folder, 0o755, ""), "d/a": show(File, 0o644, "agent\n"), "d/b": show(File, 0o644, "b\n")})
+}
+
 func randomScript(r *rand.Rand) string {
 	names := []string{"a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "d/e/f/b", "g", "g/h", "new", "new/a", "d/new"}
 	one, two := names[r.IntN(len(names))], names[r.IntN(len(names))]

@@ -51,6 +51,12 @@ type Root interface {
 	Close() error
 }
 
+// MountRoot returns the name of a mount as a Root: it has the path in the room, and the key of what is known of the
+// mount in the history.
+func MountRoot(at, key string) string { return at + mountMark + key }
+
+const mountMark = "//" // is in no clean path
+
 // OpenStore opens the store of checkpoints of a home.
 func OpenStore(at config.Home, settings config.History) (*history.History, error) {
 	dir, err := at.Make(at.History())
@@ -84,6 +90,14 @@ type Checkpoints struct {
 
 	mu     sync.Mutex // held for moments only
 	states map[config.AgentID]*state
+	mounts func(config.AgentID) []Root // or nil
+}
+
+// UseMounts sets what returns the reviewed mounts of an agent.
+func (c *Checkpoints) UseMounts(of func(config.AgentID) []Root) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mounts = of
 }
 
 // state is what is known of an agent's calls. Checkpoints.mu guards running and ended, the agent's
@@ -183,7 +197,14 @@ func (c *Checkpoints) roots(agent agents.Agent) ([]Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Root{home{c, agent, dir}}, nil
+	list := []Root{home{c, agent, dir}}
+	c.mu.Lock()
+	mounts := c.mounts
+	c.mu.Unlock()
+	if mounts != nil {
+		list = append(list, mounts(agent.ID)...)
+	}
+	return list, nil
 }
 
 // each calls do with each root of an agent.
@@ -206,14 +227,18 @@ func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, 
 	}
 	s.failed = c.each(agent, func(root Root) error {
 		made, err := root.Checkpoint(ctx)
+		if fault.KindOf(err) == fault.Rejected { // the budget may be used up
+			c.background(func() { c.prune(true) })
+		}
+		if _, own := root.(home); err != nil && !own && ctx.Err() == nil {
+			c.Log.Warn("changes in a mount cannot be undone", "agent", agent.Name, "folder", root.Folder(), "error", err)
+			return nil
+		}
 		now[root.Name()] = made.Tree
 		return err
 	})
 	if s.failed != nil {
 		s.rest = time.Now().Add(restShare * time.Since(began))
-		if fault.KindOf(s.failed) == fault.Rejected { // the budget may be used up
-			c.background(func() { c.prune(true) })
-		}
 		return nil, s.failed
 	}
 	return now, nil

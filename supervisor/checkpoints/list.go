@@ -10,9 +10,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
+	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
@@ -21,16 +23,19 @@ import (
 // maxCompared bounds the files of a call whose lines are counted.
 const maxCompared = 1000
 
-// changes yields the changes from some trees to others.
-func (c *Checkpoints) changes(ctx context.Context, from, to trees, paths ...string) iter.Seq2[history.Change, error] {
+// changes yields the changes from some trees to others. The paths are relative to the home, or those of a mount in
+// the room.
+func (c *Checkpoints) changes(ctx context.Context, from, to trees, of selection) iter.Seq2[history.Change, error] {
 	return func(yield func(history.Change, error) bool) {
 		for _, root := range slices.Sorted(maps.Keys(to)) {
 			before, ok := from[root]
-			if !ok || before == to[root] { // a root that is new has no changes
+			paths, selected := of.has(root)
+			if !ok || before == to[root] || !selected { // a root that is new has no changes
 				continue
 			}
 			for change, err := range c.History.Diff(ctx, before, to[root], paths...) {
-				if !yield(change, err) || err != nil {
+				shown, changed := c.shown(ctx, root, change)
+				if (changed || err != nil) && (!yield(shown, err) || err != nil) {
 					return
 				}
 			}
@@ -38,9 +43,20 @@ func (c *Checkpoints) changes(ctx context.Context, from, to trees, paths ...stri
 	}
 }
 
+// shown returns a change in a root as people see it, or false if they see none.
+func (c *Checkpoints) shown(ctx context.Context, root string, change history.Change) (history.Change, bool) {
+	at, key, mount := strings.Cut(root, mountMark)
+	if !mount {
+		return change, true
+	}
+	change, changed := review.Shown(ctx, c.History, key, change)
+	change.Path = at + "/" + change.Path
+	return change, changed
+}
+
 // differ reports whether there is any change, or it cannot be told.
 func (c *Checkpoints) differ(ctx context.Context, from, to trees) bool {
-	for range c.changes(ctx, from, to) {
+	for range c.changes(ctx, from, to, nil) {
 		return true
 	}
 	return false
@@ -66,7 +82,7 @@ func (c *Checkpoints) count(ctx context.Context, call *Call) error {
 		return nil
 	}
 	n, compared := &Counts{}, 0
-	for change, err := range c.changes(ctx, call.before, call.after) {
+	for change, err := range c.changes(ctx, call.before, call.after, nil) {
 		if err != nil {
 			return err
 		}
@@ -105,14 +121,15 @@ const Now = -1
 func (c *Checkpoints) Diff(ctx context.Context, agent agents.Agent, r Range, paths []string) iter.Seq2[history.Change, error] {
 	return func(yield func(history.Change, error) bool) {
 		from, to, err := c.ends(ctx, agent, r)
+		var of selection
 		if err == nil {
-			paths, err = within(agent, paths)
+			of, err = within(agent, to, paths)
 		}
 		if err != nil {
 			yield(history.Change{}, err)
 			return
 		}
-		c.changes(ctx, from, to, paths...)(yield)
+		c.changes(ctx, from, to, of)(yield)
 	}
 }
 
@@ -200,7 +217,7 @@ func (c *Checkpoints) Verify(ctx context.Context, report progress.Func) (d Damag
 	}
 	calls, err := c.calls(ctx, "changed ORDER BY agent, call")
 	for _, call := range calls {
-		for change, err := range c.changes(ctx, call.before, call.after) {
+		for change, err := range c.changes(ctx, call.before, call.after, nil) {
 			if err = cmp.Or(err, c.readable(change.Before), c.readable(change.After)); err != nil {
 				d.Calls = append(d.Calls, Hurt{call.Agent, call.Number, fmt.Errorf("%q: %w", change.Path, err)})
 				break

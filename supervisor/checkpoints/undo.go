@@ -74,7 +74,7 @@ func (c *Checkpoints) Undo(ctx context.Context, agent agents.Agent, r Request, r
 		return u, err
 	}
 	p := plan{c: c, agent: agent, request: r, now: now, undone: &u, roots: map[string][]string{}}
-	if p.paths, err = within(agent, r.Paths); err == nil {
+	if p.paths, err = within(agent, now, r.Paths); err == nil {
 		err = p.make(ctx, op)
 	}
 	if err != nil {
@@ -108,23 +108,48 @@ func (c *Checkpoints) idle(op string, agent agents.Agent, force bool) error {
 		Advise("Wait until that has ended, or use --force.")
 }
 
-// within returns the paths of a room relative to the agent's home; none is the whole home.
-func within(agent agents.Agent, paths []string) (list []string, err error) {
+// selection is what to look at in roots, by their names: some paths, or all without any. A nil selection is
+// everything.
+type selection map[string][]string
+
+// has returns the paths in a root, and whether it is in the selection.
+func (s selection) has(root string) ([]string, bool) {
+	paths, ok := s[root]
+	return paths, ok || s == nil
+}
+
+// within finds paths of a room in the roots of some trees. Relative paths are below the agent's home.
+func within(agent agents.Agent, roots trees, paths []string) (selection, error) {
+	var out selection
 	for _, p := range paths {
-		at := p
+		at := path.Clean(p)
 		if !path.IsAbs(at) {
 			at = path.Join(agent.Home(), at)
 		}
-		at, inside := strings.CutPrefix(path.Clean(at)+"/", agent.Home()+"/")
-		if !inside || strings.ContainsRune(at, 0) {
-			return nil, fault.Newf(fault.InvalidArgs, "find file", p, "it is not in the agent's home").Advise("Checkpoints are of " + agent.Home() + ". Relative paths are below it.")
+		found, inside := "", ""
+		for root := range roots {
+			folder, _, mount := strings.Cut(root, mountMark)
+			if !mount {
+				folder = agent.Home()
+			}
+			if rest, ok := strings.CutPrefix(at+"/", folder+"/"); ok && (found == "" || mount) {
+				found, inside = root, strings.TrimSuffix(rest, "/")
+			}
 		}
-		if at = strings.TrimSuffix(at, "/"); at == "" {
-			return nil, nil
+		if found == "" || strings.ContainsRune(at, 0) {
+			return nil, fault.Newf(fault.InvalidArgs, "find file", p, "it is not in the agent's home, nor mounted for review").
+				Advise("Checkpoints are of " + agent.Home() + " and of mounts. Relative paths are below the home.")
 		}
-		list = append(list, at)
+		if out == nil {
+			out = selection{}
+		}
+		if before, ok := out[found]; inside == "" {
+			out[found] = []string{}
+		} else if !ok || len(before) > 0 { // else it is all selected
+			out[found] = append(before, inside)
+		}
 	}
-	return list, nil
+	return out, nil
 }
 
 // plan is what to restore to undo a call.
@@ -132,7 +157,7 @@ type plan struct {
 	c       *Checkpoints
 	agent   agents.Agent
 	request Request
-	paths   []string
+	paths   selection
 	now     trees
 	undone  *Undone
 
@@ -171,14 +196,16 @@ func (p *plan) make(ctx context.Context, op string) error {
 func (p *plan) add(ctx context.Context, root Root) error {
 	name, of, u := root.Name(), p.undone.Of, p.undone
 	before, there := of.before[name]
-	if !there {
-		return nil // it was mounted after the call
+	_, after := of.after[name]
+	paths, selected := p.paths.has(name)
+	if !there || !after && !p.request.AllSince || !selected {
+		return nil // it was mounted after the call, or ended before
 	}
 	var mine, later []string
 	if !p.request.AllSince {
 		var err, failed error
-		mine, err = p.c.changed(ctx, before, of.after[name], p.paths)
-		later, failed = p.c.changed(ctx, of.after[name], p.now[name], p.paths)
+		mine, err = p.c.changed(ctx, before, of.after[name], paths)
+		later, failed = p.c.changed(ctx, of.after[name], p.now[name], paths)
 		if err = cmp.Or(err, failed); err != nil {
 			return err
 		}
@@ -189,7 +216,7 @@ func (p *plan) add(ctx context.Context, root Root) error {
 	}
 	var free []string
 	whole := "\x00" // what is restored with all that is in it
-	for change, err := range p.c.History.Diff(ctx, p.now[name], before, p.paths...) {
+	for change, err := range p.c.History.Diff(ctx, p.now[name], before, paths...) {
 		if err != nil {
 			return err
 		}
@@ -204,12 +231,14 @@ func (p *plan) add(ctx context.Context, root Root) error {
 			free, whole = append(free, change.Path), change.Path+"/"
 		}
 		if u.Changed++; len(u.Changes) < maxListed {
-			u.Changes = append(u.Changes, change)
+			if shown, changed := p.c.shown(ctx, name, change); changed {
+				u.Changes = append(u.Changes, shown)
+			}
 		}
 		p.users = append(p.users, open[change.Path]...)
 	}
 	if len(later) == 0 {
-		free = p.paths
+		free = paths
 	}
 	if len(free) > 0 || len(later) == 0 {
 		p.roots[name] = free

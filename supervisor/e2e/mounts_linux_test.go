@@ -48,7 +48,7 @@ func TestMounts(t *testing.T) {
 		name string
 		run  func()
 	}{
-		{"edit and build", m.edit}, {"three hunks", m.hunks}, {"reject", m.reject}, {"merge", m.merge}, {"a new guest", m.restart}, {"modes", m.modes}, {"ends", m.ends},
+		{"edit and build", m.edit}, {"three hunks", m.hunks}, {"reject", m.reject}, {"undo", m.undo}, {"merge", m.merge}, {"a new guest", m.restart}, {"modes", m.modes}, {"ends", m.ends},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { m.t = t; step.run() }) {
 			return // the next one builds on it
@@ -235,6 +235,33 @@ func (m *mountsTest) reject() {
 		m.t.Errorf("%q", out)
 	}
 	m.want(" M src/f0.txt\n M src/f1.txt\n M src/f2.txt\n1\t1\tsrc/f0.txt\n1\t1\tsrc/f1.txt\n1\t1\tsrc/f2.txt\n")
+}
+
+// undo: a call's changes in the mount are taken back in the room.
+func (m *mountsTest) undo() {
+	m.does("alice", "cd /mnt/app && echo x >src/f2.txt && rm src/f3.txt && mkdir new && echo y >new/y")
+	shown := map[string]string{}
+	for r, err := range control.Messages(m.History.Diff(m.t.Context(), &controlpb.DiffHistoryRequest{Agent: "alice", Text: true})) {
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		shown[r.Change.Path] = fmt.Sprint(r.Change.What, strings.Count(r.Change.Diff, "\n-line"))
+	}
+	want := map[string]string{"/mnt/app/src/f2.txt": "modified40", "/mnt/app/src/f3.txt": "removed40", "/mnt/app/new": "added0", "/mnt/app/new/y": "added0"}
+	for path, what := range want {
+		if shown[path] != what {
+			m.t.Errorf("%s: %q, want %q", path, shown[path], what)
+		}
+	}
+	if _, err := m.History.Undo(m.t.Context(), &controlpb.UndoRequest{Agent: "alice"}); err != nil {
+		m.t.Fatal(err)
+	}
+	if list, _ := m.review("alice", "app"); len(list) != 0 {
+		m.t.Errorf("changed: %v", list)
+	}
+	if out := m.does("alice", "cd /mnt/app && cat src/f2.txt src/f3.txt && ls -d new || true"); out != m.read("src/f2.txt")+m.read("src/f3.txt") {
+		m.t.Errorf("%q", out)
+	}
 }
 
 // merge: bob's change of a file in which alice's hunk was accepted keeps both.

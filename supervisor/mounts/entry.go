@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
@@ -59,8 +58,7 @@ type entry struct {
 	Mount
 	of *Mounts
 
-	work     sync.Mutex  // held to mount and to unmount, which asks the guest
-	touching atomic.Bool // see Touched
+	work sync.Mutex // held to mount and to unmount, which asks the guest
 
 	in machine.Guest // where it is mounted; guarded by work
 

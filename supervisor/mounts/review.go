@@ -8,20 +8,20 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/checkpoints"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 )
 
 const (
 	opReview = "review"
-	// touchLimit bounds the work after a tool call: it may be left to the next one.
-	touchLimit = time.Minute
 	// maxNamed bounds the paths in an event.
 	maxNamed = 50
 )
@@ -76,17 +76,59 @@ func (m *Mounts) on(ctx context.Context, ref, name string, do func(*session) err
 	if err != nil {
 		return err
 	}
-	end, err := m.turn(ctx, opReview, e)
+	return e.with(ctx, m.Agents.Room(string(e.Agent)), do)
+}
+
+// with waits for the turn and does something with the mount's changes, in this room of its agent.
+func (e *entry) with(ctx context.Context, room agents.Room, do func(*session) error) error {
+	end, err := e.of.turn(ctx, opReview, e)
 	if err != nil {
 		return err
 	}
 	defer end()
-	s, err := e.begin(ctx, m.Agents.Room(string(e.Agent)))
+	s, err := e.begin(ctx, room)
 	if err != nil {
 		return err
 	}
 	defer s.lease.Release()
 	return do(s)
+}
+
+// Roots returns an agent's reviewed mounts for its checkpoints.
+func (m *Mounts) Roots(agent config.AgentID) (list []checkpoints.Root) {
+	for _, e := range m.entries() {
+		if e.Agent == agent && e.reviewed() {
+			list = append(list, root{e})
+		}
+	}
+	return list
+}
+
+// root is a reviewed mount as a Root. Its trees are those of what its agent changed.
+type root struct{ *entry }
+
+func (r root) Name() string   { return checkpoints.MountRoot(r.At, r.historyKey()) }
+func (r root) Folder() string { return r.At }
+func (r root) Close() error   { return nil }
+
+// Checkpoint implements checkpoints.Root. Without a guest, nothing has changed since the last one.
+func (r root) Checkpoint(ctx context.Context) (c history.Checkpoint, err error) {
+	if !r.attached() {
+		c.Tree, _ = r.of.History.Head(r.historyKey() + "/upper")
+		return c, nil
+	}
+	return c, r.with(ctx, r.of.Agents.RunningRoom(string(r.Agent)), func(s *session) error {
+		c.Tree, err = s.review.Record(ctx)
+		return err
+	})
+}
+
+// Restore implements checkpoints.Root. It starts the guest if necessary.
+func (r root) Restore(ctx context.Context, to history.Digest, paths []string, _ progress.Func) (out history.Restored, err error) {
+	return out, r.with(ctx, r.of.Agents.Room(string(r.Agent)), func(s *session) error {
+		out, err = s.review.Restore(ctx, to, paths)
+		return err
+	})
 }
 
 func (e *entry) newReview(root *os.Root) *review.Review {
@@ -234,36 +276,6 @@ func (m *Mounts) Read(ctx context.Context, ref, name, path string, which Version
 		_, err = io.Copy(to, from)
 		return err
 	})
-}
-
-// Touched records in the background what an agent's changes began with: a tool call of the agent has ended.
-func (m *Mounts) Touched(agent config.AgentID) {
-	for _, e := range m.entries() {
-		if e.Agent != agent || !e.reviewed() || !e.attached() || !e.touching.CompareAndSwap(false, true) {
-			continue
-		}
-		m.begin(func() {
-			defer e.touching.Store(false)
-			ctx, cancel := context.WithTimeout(m.life, touchLimit)
-			defer cancel()
-			err := m.on(ctx, string(e.Agent), string(e.Name), func(s *session) error {
-				_, err := s.review.Record(ctx)
-				return err
-			})
-			if err != nil && m.life.Err() == nil {
-				m.Log.Warn("changes on both sides of a mount may be conflicts", "folder", e.Folder, "error", err)
-			}
-		})
-	}
-}
-
-// begin does something in the background, unless the daemon ends.
-func (m *Mounts) begin(do func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.life.Err() == nil {
-		m.work.Go(do)
-	}
 }
 
 // unreviewed fails if there are changes that a person has not decided about. The caller has the turn.

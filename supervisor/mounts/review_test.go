@@ -132,8 +132,8 @@ func TestUnmountWithChanges(t *testing.T) {
 	}
 }
 
-// After a tool call, the versions that its changes began with are known.
-func TestTouched(t *testing.T) {
+// A checkpoint has what the agent changed, and notes the versions that its changes began with.
+func TestRoots(t *testing.T) {
 	r := newRig(t)
 	r.write("a.txt", "before\n")
 	r.mount(r.alice, Mount{})
@@ -149,9 +149,17 @@ func TestTouched(t *testing.T) {
 	if _, err := base(); fault.KindOf(err) != fault.NotFound {
 		t.Fatal(err)
 	}
-	r.Touched(r.bob.ID)
-	r.Touched(r.alice.ID)
-	timetest.Eventually(t, "the version is known", func() bool { _, err := base(); return err == nil })
+	roots := r.Roots(r.alice.ID)
+	if others := r.Roots(r.bob.ID); len(roots) != 1 || len(others) != 0 || roots[0].Folder() != "/mnt/app" {
+		t.Fatal(roots, others)
+	}
+	made, err := roots[0].Checkpoint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.History.Find(t.Context(), made.Tree, "a.txt"); err != nil {
+		t.Error(err)
+	}
 	r.write("a.txt", "somebody else\n")
 	e, err := base()
 	if err != nil {
@@ -159,6 +167,19 @@ func TestTouched(t *testing.T) {
 	}
 	if text, _, err := r.History.Text(t.Context(), e); err != nil || text != "before\n" {
 		t.Errorf("%q, %v", text, err)
+	}
+	// Without a guest, nothing changes.
+	if err := r.home.Machine.Stop(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	r.set(func() {
+		for _, f := range r.mounted {
+			f.end()
+		}
+	})
+	timetest.Eventually(t, "the mount ends with the guest", func() bool { return r.live() == 0 })
+	if again, err := roots[0].Checkpoint(t.Context()); err != nil || again.Tree != made.Tree {
+		t.Errorf("%v, %v", again, err)
 	}
 }
 

@@ -1,0 +1,109 @@
+package checkpoints_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"osaurus-sandbox/config"
+	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/supervisor/checkpoints"
+)
+
+// mounted is a folder of this computer in the place of what an agent changed in a mount.
+type mounted struct {
+	*history.History
+	dir    *os.Root
+	failed error
+}
+
+func (m *mounted) Name() string   { return checkpoints.MountRoot("/mnt/app", "mount/app") }
+func (m *mounted) Folder() string { return "/mnt/app" }
+func (m *mounted) Close() error   { return nil }
+
+func (m *mounted) Checkpoint(ctx context.Context) (history.Checkpoint, error) {
+	if m.failed != nil {
+		return history.Checkpoint{}, m.failed
+	}
+	return m.History.Checkpoint(ctx, "mount/app", m.dir)
+}
+
+func (m *mounted) Restore(ctx context.Context, to history.Digest, paths []string, report progress.Func) (history.Restored, error) {
+	return m.History.Restore(ctx, "mount/app", m.dir, to, paths, report)
+}
+
+// A call's changes in a mount are shown and undone with those of the home, or by their paths in the room.
+func TestMounts(t *testing.T) {
+	w := newWorld(t)
+	dir, err := os.OpenRoot(t.TempDir())
+	w.must(err)
+	defer dir.Close()
+	m := &mounted{History: w.History, dir: dir}
+	w.UseMounts(func(config.AgentID) []checkpoints.Root { return []checkpoints.Root{m} })
+	call := func() {
+		r := w.Begin(t.Context(), w.alice, "exec", "")
+		w.write("f=new", "g=new")
+		w.must(dir.WriteFile("f", []byte("new"), 0o600))
+		w.must(dir.Mkdir("d", 0o755))
+		w.must(dir.WriteFile("d/f", []byte("new"), 0o600))
+		if warning := r.End("ok"); warning != "" {
+			t.Fatal(warning)
+		}
+	}
+	has := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, name := range []string{"f", "d/f"} {
+			if _, err := dir.Stat(name); err == nil {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the mount has %q, want %q", got, want)
+		}
+	}
+	call()
+	show := func(paths ...string) string {
+		var shown []string
+		for c, err := range w.Diff(t.Context(), w.alice, checkpoints.Range{}, paths) {
+			w.must(err)
+			shown = append(shown, c.Path)
+		}
+		return strings.Join(shown, " ")
+	}
+	for paths, want := range map[string]string{"": "/mnt/app/d /mnt/app/d/f /mnt/app/f f g", "/mnt/app": "/mnt/app/d /mnt/app/d/f /mnt/app/f", "/mnt/app/d/f f": "/mnt/app/d/f f", "f": "f"} {
+		if got := show(strings.Fields(paths)...); got != want {
+			t.Errorf("%s: %s, want %s", paths, got, want)
+		}
+	}
+	if _, err := w.undo(checkpoints.Request{Paths: []string{"/mnt/ap"}}); fault.KindOf(err) != fault.InvalidArgs {
+		t.Error(err)
+	}
+	done, err := w.undo(checkpoints.Request{Paths: []string{"/mnt/app/d", "g"}})
+	w.must(err)
+	if done.Changed != 3 {
+		t.Errorf("%+v", done.Changes)
+	}
+	has("f")
+	w.holds("f=new")
+	_, err = w.undo(checkpoints.Request{})
+	w.must(err)
+	has()
+	w.holds()
+	_, err = w.undo(checkpoints.Request{Redo: true})
+	w.must(err)
+	has("f")
+	// A mount that cannot be kept does not keep the home from being kept.
+	m.failed = errors.New("it cannot be read")
+	w.call("h=new")
+	_, err = w.undo(checkpoints.Request{})
+	w.must(err)
+	w.holds("f=new")
+	m.failed = nil
+	has("f")
+}
