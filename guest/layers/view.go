@@ -196,7 +196,7 @@ func Opaque(path string) bool {
 	return err == nil && n == 1 && b[0] == 'y'
 }
 
-func close(path string) error { return unix.Lsetxattr(path, opaque, []byte("y"), 0) }
+func setOpaque(path string) error { return unix.Lsetxattr(path, opaque, []byte("y"), 0) }
 
 // merge merges two layers of a room that it no longer needs apart, and reports whether there were such.
 // The room must not run.
@@ -236,7 +236,7 @@ func (s *Store) fold(from, to *os.Root, at, below string) error {
 		return err
 	}
 	if Opaque(path.Join(from.Name(), at)) {
-		below, err = "", close(path.Join(to.Name(), at))
+		below, err = "", setOpaque(path.Join(to.Name(), at))
 	}
 	err = errors.Join(err, each(from, at, func(_ *os.File, name string) (err error) {
 		p := path.Join(at, name)
@@ -250,7 +250,7 @@ func (s *Store) fold(from, to *os.Root, at, below string) error {
 		case isDir(a):
 			return s.Discard(old)
 		case isDir(b):
-			err = close(new)
+			err = setOpaque(new)
 		}
 		if err == nil {
 			err = os.Remove(old)

@@ -28,9 +28,6 @@ func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {
 	return n, partly(n, err)
 }
 
-// maxVectors is Linux's limit for one system call (UIO_MAXIOV).
-const maxVectors = 1024
-
 // vectored calls f for parts of v within the limit of one system call.
 func vectored(v [][]byte, off int64, f func([][]byte, int64) (int, error)) (total int, err error) {
 	for len(v) > 0 {

@@ -102,8 +102,11 @@ func (d *descriptor) space() (diskSpace, error) {
 	return diskSpace{uint64(max(s.Bsize, 1)), s.Blocks, s.Bavail, s.Files, s.Ffree}, err
 }
 
+// maxVectors is how many buffers pwritev and preadv take.
+const maxVectors = 1
+
 // pwritev writes at an offset, or at the end of the file, which another program may move meanwhile.
-func (d *descriptor) pwritev(v [][]byte, off int64, atEnd bool) (total int, err error) {
+func (d *descriptor) pwritev(v [][]byte, off int64, atEnd bool) (int, error) {
 	if atEnd {
 		var info fileInfo
 		if err := d.stat(&info); err != nil {
@@ -111,24 +114,10 @@ func (d *descriptor) pwritev(v [][]byte, off int64, atEnd bool) (total int, err 
 		}
 		off = int64(info.Size)
 	}
-	for _, b := range v {
-		n, err := unix.Pwrite(d.fd, b, off+int64(total))
-		if total += max(n, 0); err != nil || n < len(b) {
-			return total, err
-		}
-	}
-	return total, nil
+	return unix.Pwrite(d.fd, v[0], off)
 }
 
-func (d *descriptor) preadv(v [][]byte, off int64) (total int, err error) {
-	for _, b := range v {
-		n, err := unix.Pread(d.fd, b, off+int64(total))
-		if total += max(n, 0); err != nil || n < len(b) {
-			return total, err
-		}
-	}
-	return total, nil
-}
+func (d *descriptor) preadv(v [][]byte, off int64) (int, error) { return unix.Pread(d.fd, v[0], off) }
 
 // HandleCached serves no READ: macOS does not say what is in its page cache.
 func (d *Server) HandleCached(Request) (n int, ok bool) { return 0, false }

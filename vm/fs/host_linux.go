@@ -117,6 +117,9 @@ func (d *descriptor) space() (diskSpace, error) {
 	return diskSpace{uint64(max(s.Frsize, 1)), s.Blocks, s.Bavail, s.Files, s.Ffree}, err
 }
 
+// maxVectors is Linux's limit for one system call (UIO_MAXIOV).
+const maxVectors = 1024
+
 // pwritev writes at an offset, or at the end of the file.
 func (d *descriptor) pwritev(v [][]byte, off int64, atEnd bool) (int, error) {
 	flags := 0
