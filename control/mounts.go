@@ -55,10 +55,9 @@ func (s mountService) Mount(ctx context.Context, r *controlpb.MountFolderRequest
 
 // Unmount ends a mount.
 func (s mountService) Unmount(ctx context.Context, r *controlpb.UnmountFolderRequest) (*controlpb.UnmountFolderResponse, error) {
-	kept, err := answeredFor(ctx, s.service, r.Agent, "unmount", r.Name, func(agent agents.Agent) (bool, error) {
+	return &controlpb.UnmountFolderResponse{}, s.onRecord(ctx, r.Agent, "unmount", r.Name, func(agent agents.Agent) error {
 		return s.Mounts.Unmount(ctx, string(agent.ID), r.Name, r.Force, callerOf(ctx).cause())
 	})
-	return &controlpb.UnmountFolderResponse{ChangesKept: kept}, err
 }
 
 // List lists mounts.

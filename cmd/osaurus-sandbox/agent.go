@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,9 +69,7 @@ func newAgentShow() *cobra.Command {
 		`  osaurus-sandbox agent show alice
   osaurus-sandbox agent show alice --json | jq .settings`, func(ctx context.Context, c *call) error {
 			r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
-			return reply(c, r.GetAgent(), err, func(w io.Writer, a *controlpb.Agent) error {
-				return cmp.Or(printAgent(w, a), showMounts(ctx, c, a.Name))
-			})
+			return reply(c, r.GetAgent(), err, printAgent)
 		})
 }
 

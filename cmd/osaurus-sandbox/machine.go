@@ -135,9 +135,7 @@ Answers at once, whatever state the guest is in. It starts nothing: without a da
 			noteAnotherBuild(ctx, c)
 			if !watch {
 				status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
-				return reply(c, status, err, func(w io.Writer, s *controlpb.Status) error {
-					return cmp.Or(printStatus(w, s), showMounts(ctx, c, ""))
-				})
+				return reply(c, status, err, printStatus)
 			}
 			return replyEach(c, func(yield func(*controlpb.Status, error) bool) {
 				for r, err := range control.Messages(c.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {

@@ -13,9 +13,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// mountsWait is how long status waits for the list of mounts.
-const mountsWait = time.Second
-
 func newMount() *cobra.Command {
 	r := &controlpb.MountFolderRequest{}
 	var length time.Duration
@@ -93,35 +90,16 @@ func mountState(m *controlpb.Mount) string {
 	return m.State
 }
 
-// showMounts prints the mounts of an agent, or of all, if the daemon answers soon: a folder may be on a server that
-// does not.
-func showMounts(ctx context.Context, c *call, agent string) error {
-	ctx, cancel := context.WithTimeout(ctx, mountsWait)
-	defer cancel()
-	r, _ := c.Mounts.List(ctx, &controlpb.ListMountsRequest{Agent: agent})
-	for _, m := range r.GetMounts() {
-		if err := writef(c.out, "mount   %s of %s (%s, %s): %s\n", m.Name, m.Agent, m.Mode, mountState(m), m.Folder); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func newUnmount() *cobra.Command {
 	r := &controlpb.UnmountFolderRequest{}
 	cmd := daemonCommand("unmount AGENT MOUNT", `End the mount of a folder
 
 It is refused while programs use the mount, and while there are changes to review. With --force, programs get errors, and the
-changes are discarded.`,
+changes are discarded. If the guest does not run, changes stay, and are there again when you mount the folder under this name.`,
 		`  osaurus-sandbox unmount alice app`, func(ctx context.Context, c *call) error {
 			r.Agent, r.Name = c.args[0], c.args[1]
-			done, err := c.Mounts.Unmount(ctx, r)
-			return reply(c, done, err, func(_ io.Writer, done *controlpb.UnmountFolderResponse) error {
-				if done.ChangesKept {
-					return writef(c.err, "Changes that were not reviewed, if any, are there again when you mount this folder under this name.\n")
-				}
-				return nil
-			})
+			_, err := c.Mounts.Unmount(ctx, r)
+			return reply(c, map[string]string{"agent": r.Agent, "mount": r.Name}, err, nil)
 		}, withFlag(&r.Force, "force", "even if programs use it, and discard changes"))
 	cmd.Aliases = []string{"umount"}
 	return cmd

@@ -364,7 +364,6 @@ func (x *UnmountFolderRequest) GetForce() bool {
 
 type UnmountFolderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	ChangesKept   bool                   `protobuf:"varint,1,opt,name=changes_kept,json=changesKept,proto3" json:"changes_kept,omitempty"` // the guest does not run: they are there again with the next such mount
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -397,13 +396,6 @@ func (x *UnmountFolderResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UnmountFolderResponse.ProtoReflect.Descriptor instead.
 func (*UnmountFolderResponse) Descriptor() ([]byte, []int) {
 	return file_agentmounts_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *UnmountFolderResponse) GetChangesKept() bool {
-	if x != nil {
-		return x.ChangesKept
-	}
-	return false
 }
 
 type ListMountsRequest struct {
@@ -1272,9 +1264,8 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\x14UnmountFolderRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05force\x18\x03 \x01(\bR\x05force\":\n" +
-	"\x15UnmountFolderResponse\x12!\n" +
-	"\fchanges_kept\x18\x01 \x01(\bR\vchangesKept\")\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"\x17\n" +
+	"\x15UnmountFolderResponse\")\n" +
 	"\x11ListMountsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"G\n" +
 	"\x12ListMountsResponse\x121\n" +

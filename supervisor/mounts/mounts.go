@@ -190,31 +190,31 @@ func (m *Mounts) Attach(ctx context.Context, lease *machine.Lease, agent agents.
 }
 
 // Unmount ends a mount. It fails with Rejected if programs use it or if there are changes to review; force
-// discards both. Kept reports that there may be changes, which the next mount of the folder shows again.
-func (m *Mounts) Unmount(ctx context.Context, ref, name string, force bool, by machine.Cause) (kept bool, err error) {
+// discards both. If no guest runs, there may be changes, which the next mount of the folder shows again.
+func (m *Mounts) Unmount(ctx context.Context, ref, name string, force bool, by machine.Cause) error {
 	e, err := m.find(ref, name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	end, err := m.turn(ctx, opUnmount, e)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer end()
 	attached := e.attached()
 	if attached && e.reviewed() && !force {
 		if err := m.unreviewed(ctx, e); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := m.drop(ctx, e, force); err != nil {
-		return false, err
+		return err
 	}
 	m.note(EndedEvent, by, e, nil)
-	if attached {
-		err = m.forget(ctx, e)
+	if !attached {
+		return nil
 	}
-	return !attached && e.reviewed(), err
+	return m.forget(ctx, e)
 }
 
 // drop ends a mount. Without force it fails if programs use it. The caller has the turn, or nobody knows the

@@ -40,17 +40,17 @@ func TestLife(t *testing.T) {
 	r.want("alice/app: mounted, bob/theirs: waiting")
 
 	r.set(func() { r.busy = errBusy })
-	if _, err := r.Unmount(t.Context(), "alice", "app", false, "me"); err != errBusy {
+	if err := r.Unmount(t.Context(), "alice", "app", false, "me"); err != errBusy {
 		t.Errorf("busy: %v", err)
 	}
 	r.want("alice/app: mounted, bob/theirs: waiting")
-	if kept, err := r.Unmount(t.Context(), "alice", r.app, true, "me"); err != nil || kept || r.live() != 0 {
-		t.Errorf("%v, %v, %d live", kept, err, r.live())
+	if err := r.Unmount(t.Context(), "alice", r.app, true, "me"); err != nil || r.live() != 0 {
+		t.Errorf("%v, %d live", err, r.live())
 	}
 	if len(r.forgot) != 1 || !strings.HasPrefix(r.forgot[0], "agent-alice/app.") {
 		t.Errorf("forgot %q", r.forgot)
 	}
-	if _, err := r.Unmount(t.Context(), "alice", "app", true, "me"); fault.KindOf(err) != fault.NotFound {
+	if err := r.Unmount(t.Context(), "alice", "app", true, "me"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("twice: %v", err)
 	}
 	if told := r.told(); told != "mount.made of app by me; mount.made of theirs by me; mount.ended of app by me" {

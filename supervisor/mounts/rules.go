@@ -2,7 +2,6 @@ package mounts
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -80,16 +79,11 @@ func (r Rules) Open(path string, all bool) (root *os.Root, resolved string, err 
 }
 
 func cannotOpen(path string, err error) error {
-	kind, advice := fault.KindOf(err), "Check that it is there and that you can read it."
-	switch info, failed := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		kind = fault.NotFound
-	case failed == nil && !info.IsDir():
-		kind, err, advice = fault.Rejected, errors.New("it is no folder"), "Mount the folder that it is in."
-	case errors.Is(err, fs.ErrPermission):
+	kind := fault.KindOf(err)
+	if kind != fault.NotFound { // no folder, or not readable
 		kind = fault.Rejected
 	}
-	return fault.New(kind, opMount, path, err).Advise(advice)
+	return fault.New(kind, opMount, path, err).Advise("Check that it is a folder that is there and that you can read.")
 }
 
 func (r Rules) check(root *os.Root, path string, all bool) (string, error) {

@@ -72,9 +72,9 @@ func TestWhatMayBeMounted(t *testing.T) {
 		{"src/secret", false, fault.Rejected, "mounts.never-=~/src/secret"},
 		{"src", false, fault.Rejected, "src/secret"},
 		{"over/data", false, fault.Rejected, "not/yet"}, // also what is not there yet
-		{"src/file", false, fault.Rejected, "no folder"},
+		{"src/file", false, fault.Rejected, "not a directory"},
 		{"src/nothing", false, fault.NotFound, "Check"},
-		{"src/loop", false, fault.Execution, "Check"},
+		{"src/loop", false, fault.Rejected, "Check"},
 	} {
 		path := tc.path
 		if !filepath.IsAbs(path) {
