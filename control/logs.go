@@ -30,16 +30,13 @@ const (
 	sourceConsole = "console"
 )
 
-// DaemonLog returns the path of a daemon's log. A large log is renamed, with OldLog
+// DaemonLog returns the path of a daemon's log. A large log is renamed, with config.OldLog
 // appended.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
 
 // StartLog returns the path of the output of daemons in the background: why one did not
 // start, or crashed.
 func StartLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon-start.log") }
-
-// OldLog ends the name of the previous log.
-const OldLog = ".1"
 
 // Logs sends lines of the logs.
 func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *connect.ServerStream[controlpb.LogsResponse]) error {
@@ -165,7 +162,7 @@ func (t *tail) read(send func(*controlpb.LogsResponse) error) error {
 	}
 	if !t.began {
 		t.began = true
-		t.file, _ = os.Open(path + OldLog) // often there is none
+		t.file, _ = os.Open(path + config.OldLog) // often there is none
 	}
 	for {
 		now, err := os.Stat(path) // first, since a log that was replaced gets no more lines

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 )
 
@@ -36,14 +37,14 @@ func TestTail(t *testing.T) {
 	}
 	want()
 	log.began = false
-	write(path+OldLog, "first\n")
+	write(path+config.OldLog, "first\n")
 	want("first")
 	write(path, "time=2026-01-02T03:04:05Z second\r\nthi")
 	want("second")
 	write(path, "rd\n"+strings.Repeat("x", maxLine+1)+"\n")
 	want("third", strings.Repeat("x", maxLine), "x")
 	write(path, "last\n")
-	if err := os.Rename(path, path+OldLog); err != nil {
+	if err := os.Rename(path, path+config.OldLog); err != nil {
 		t.Fatal(err)
 	}
 	want("last")

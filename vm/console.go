@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unicode"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -27,11 +28,9 @@ const (
 // Console logs what a guest prints to a bounded file and keeps the last of it in
 // memory. Write never fails: on a full disk, lines are lost and the guest runs on.
 type Console struct {
-	path string
+	file *config.LogFile // nil without a log
 
 	mu   sync.Mutex
-	file *os.File // nil without a log, or after a failure
-	size int64
 	tail []byte
 
 	panicked chan struct{}
@@ -41,41 +40,28 @@ type Console struct {
 // OpenConsole starts a new log at path and keeps the previous one as path.1. If path
 // is empty, there is no log.
 func OpenConsole(path string) (*Console, error) {
-	c := &Console{path: path, panicked: make(chan struct{})}
+	c := &Console{panicked: make(chan struct{})}
 	if path == "" {
 		return c, nil
 	}
-	if err := c.rotate(); err != nil {
+	var err error
+	if st, missing := os.Lstat(path); missing == nil && st.Size() > 0 {
+		err = os.Rename(path, path+config.OldLog)
+	}
+	if err == nil {
+		c.file, err = config.OpenLog(path, MaxConsole)
+	}
+	if err != nil {
 		return nil, fault.New(fault.Unavailable, "open console log", path, err).
 			Advise("Make the folder " + filepath.Dir(path) + " writable and free space on its disk.")
 	}
 	return c, nil
 }
 
-// rotate renames the log, if there is one, and creates a new one.
-func (c *Console) rotate() error {
-	if c.file != nil {
-		c.file.Close()
-		c.file = nil
-	}
-	if st, err := os.Lstat(c.path); err == nil && st.Size() > 0 {
-		if err := os.Rename(c.path, c.path+".1"); err != nil {
-			return err
-		}
-	}
-	f, err := os.OpenFile(c.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	c.file, c.size = f, 0
-	return nil
-}
-
 // Write implements io.Writer.
 func (c *Console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := len(p)
 	if before := c.tail[max(0, len(c.tail)-len(panicMark)):]; bytes.Contains(slices.Concat(before, p), []byte(panicMark)) {
 		c.once.Do(func() { close(c.panicked) })
 	}
@@ -83,18 +69,10 @@ func (c *Console) Write(p []byte) (int, error) {
 	if extra := len(c.tail) - consoleTail; extra > 0 {
 		c.tail = append(c.tail[:0], c.tail[extra:]...)
 	}
-	for len(p) > 0 && c.file != nil {
-		if c.size == MaxConsole && c.rotate() != nil {
-			break
-		}
-		n, err := c.file.Write(p[:min(int64(len(p)), MaxConsole-c.size)])
-		c.size += int64(n)
-		if err != nil {
-			break // the disk is full now, and may have space later
-		}
-		p = p[n:]
+	if c.file != nil {
+		_, _ = c.file.Write(p) // never fails
 	}
-	return all, nil
+	return len(p), nil
 }
 
 // panicMark begins the first line of a Linux kernel's panic report.
@@ -144,12 +122,8 @@ func (c *Console) lines() []string {
 
 // Close closes the file.
 func (c *Console) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.file == nil {
 		return nil
 	}
-	err := c.file.Close()
-	c.file = nil
-	return err
+	return c.file.Close()
 }

@@ -21,7 +21,7 @@ func TestLogIsRotated(t *testing.T) {
 	}
 	defer l.Close()
 	log := control.DaemonLog(home)
-	old := log + control.OldLog
+	old := log + config.OldLog
 	line := bytes.Repeat([]byte("x"), 64<<10)
 	write := func(when string) {
 		t.Helper()
