@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/clone"
 )
 
 // took is the middle of the times that runs of each function take, in turn. The last one is prepared.
@@ -90,7 +91,7 @@ func BenchmarkCopy(b *testing.B) {
 			must(b, os.RemoveAll(to))
 		}, func() {
 			must(b, os.Mkdir(to, 0o700))
-			must(b, history.Copy(b.Context(), root(b, dir), root(b, to), nil))
+			must(b, clone.Tree(b.Context(), root(b, dir), root(b, to), nil))
 			must(b, os.RemoveAll(to))
 		})
 		b.ReportMetric(float64(t[1])/float64(t[0]), "copy/cp")

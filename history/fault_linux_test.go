@@ -480,22 +480,3 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
-
-// TestCopyFails leaves nothing.
-func TestCopyFails(t *testing.T) {
-	from, to := t.TempDir(), t.TempDir()
-	fill(t, from, "one")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := history.Copy(ctx, root(t, from), root(t, to), nil); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if entries, err := os.ReadDir(to); err != nil || len(entries) > 0 {
-		t.Fatal(entries, err)
-	}
-	must(t, history.Copy(t.Context(), root(t, from), root(t, to), nil))
-	same(t, look(t, to), look(t, from))
-	if err := history.Copy(t.Context(), root(t, from), root(t, to), nil); fault.KindOf(err) != fault.Rejected {
-		t.Fatal(err)
-	}
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 
@@ -38,7 +37,7 @@ Ctrl-C leaves nothing behind.`,
 		`  osaurus-sandbox sandbox snapshot create before-upgrade
   osaurus-sandbox sandbox snapshot create friday --stop`, func(ctx context.Context, c *call) error {
 			made, err := followSnapshot(c, control.Messages(c.Backups.Create(ctx, &controlpb.CreateSnapshotRequest{Name: c.args[0], Stop: stop})))
-			return reply(c, made, err, printSnapshot)
+			return reply(c, made, err, nil)
 		}, withFlag(&stop, "stop", "stop the guest meanwhile, even if its disk could be frozen"))
 }
 
@@ -70,7 +69,7 @@ installed is lost. If this command is interrupted, nothing has changed, or the n
 			if err == nil {
 				err = nextDaemon(ctx, c)
 			}
-			return reply(c, restored, err, printSnapshot)
+			return reply(c, restored, err, nil)
 		},
 		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"), asks(func(args []string) (string, string) {
 			return "restore " + args[0], "All that runs ends. Agents that the snapshot does not have will be gone, with their memory and tasks. What is there now becomes the snapshot before-restore."
@@ -111,8 +110,4 @@ func followSnapshot(c *call, messages iter.Seq2[*controlpb.SnapshotProgress, err
 		}
 	}
 	return last, nil
-}
-
-func printSnapshot(w io.Writer, s *controlpb.Snapshot) error {
-	return writef(w, "%s: disk, workspace and the agents %s\n", s.GetName(), strings.Join(s.GetAgents(), ", "))
 }

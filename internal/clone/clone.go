@@ -16,34 +16,22 @@ import (
 // piece is the number of bytes between two checks of the context: some milliseconds on a slow disk.
 const piece = 4 << 20
 
-// Reflink makes a file with mode 0600 that shares all blocks with an open one. It takes a moment, whatever
-// the size. It fails with errors.ErrUnsupported if the file system cannot, or the two are on different
-// ones. The new file must not exist; nothing is left of it after an error.
-func Reflink(from *os.File, to *os.Root, name string) error {
+// Reflink makes a file with mode 0600 that shares all blocks with an open one, and returns it open. It takes
+// a moment, whatever the size. It fails with errors.ErrUnsupported if the file system cannot, or the two are on
+// different ones. The new file must not exist; nothing is left of it after an error.
+func Reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
 	f, err := reflink(from, to, name)
 	for _, cannot := range []error{unix.ENOTSUP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ENOSYS} {
 		if errors.Is(err, cannot) {
-			return errors.Join(errors.ErrUnsupported, err)
+			return nil, errors.Join(errors.ErrUnsupported, err)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return f, err
 }
 
-// File copies an open file to a new one with mode 0600: it shares blocks, or copies data without its
-// holes. Count is called with the bytes that were copied since its last call; it may be nil. Nothing is left
-// of the new file after an error.
-func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) error {
-	f, err := duplicate(ctx, from, to, name, count)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-func duplicate(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (*os.File, error) {
+// File is Reflink that copies data, without holes, if it cannot share blocks. Count is called with the bytes
+// that were copied since its last call; it may be nil.
+func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (*os.File, error) {
 	if sharesWhole {
 		if f, err := reflink(from, to, name); err == nil {
 			return f, nil

@@ -1,7 +1,6 @@
 package clone_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -49,7 +48,9 @@ func TestSparse(t *testing.T) {
 		must(t, err)
 	}
 	var counted int64
-	must(t, clone.File(t.Context(), f, root(t, dir), "copy", func(n int64) { counted += n }))
+	made, err := clone.File(t.Context(), f, root(t, dir), "copy", func(n int64) { counted += n })
+	must(t, err)
+	must(t, made.Close())
 	info, err := os.Stat(filepath.Join(dir, "copy"))
 	must(t, err)
 	if info.Size() != size || clone.Allocated(info) > 1<<20 || counted > 1<<20 {
@@ -73,12 +74,12 @@ func TestCancel(t *testing.T) {
 	f, err := os.Open(filepath.Join(dir, "f"))
 	must(t, err)
 	defer f.Close()
-	if clone.Reflink(f, root(t, dir), "probe") == nil {
+	if _, err := clone.Reflink(f, root(t, dir), "probe"); err == nil {
 		t.Skip("copies take no time on this file system")
 	}
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	err = clone.File(ctx, f, root(t, dir), "copy", func(int64) { cancel(why) })
+	_, err = clone.File(ctx, f, root(t, dir), "copy", func(int64) { cancel(why) })
 	if !errors.Is(err, why) {
 		t.Errorf("File: %v", err)
 	}
@@ -127,7 +128,6 @@ func TestTree(t *testing.T) {
 	must(t, os.WriteFile(at("closed/in"), []byte("in"), 0o400))
 	must(t, os.Chmod(at("closed"), 0))
 	must(t, unix.Mkfifo(at("pipe"), 0o640))
-	attributes := unix.Setxattr(at("file\nwith \xff name"), "user.note", []byte("x\x00y"), 0)
 	must(t, os.Mkdir(at("read only"), 0o700))
 	must(t, os.WriteFile(at("read only/f"), nil, 0o755))
 	must(t, os.Chtimes(at("read only/f"), old, old))
@@ -148,11 +148,6 @@ func TestTree(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(to, "z-link"))
 	if err != nil || string(b) != "content" {
 		t.Errorf("%q, %v", b, err)
-	}
-	if value := make([]byte, 10); attributes == nil {
-		if n, err := unix.Getxattr(filepath.Join(to, "z-link"), "user.note", value); err != nil || !bytes.Equal(value[:n], []byte("x\x00y")) {
-			t.Errorf("attribute: %q, %v", value[:max(n, 0)], err)
-		}
 	}
 	for _, dir := range []string{from, to} {
 		must(t, os.Chmod(filepath.Join(dir, "read only"), 0o700)) // so that it can be removed

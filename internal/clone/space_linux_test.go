@@ -19,7 +19,7 @@ func TestFullDisk(t *testing.T) {
 		f, err := os.Open(name)
 		must(t, err)
 		defer f.Close()
-		if err := clone.File(t.Context(), f, root(t, disk.Dir), "copy", nil); !errors.Is(err, syscall.ENOSPC) {
+		if _, err := clone.File(t.Context(), f, root(t, disk.Dir), "copy", nil); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("File: %v", err)
 		}
 		if _, err := os.Lstat(filepath.Join(disk.Dir, "copy")); err == nil {

@@ -1,7 +1,6 @@
 package clone
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"path"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/nofollow"
 )
@@ -21,12 +18,10 @@ const (
 	maxDepth = 128
 	// ours lets the owner of a folder list it and add to it.
 	ours fs.FileMode = 0o700
-	// maxXattrs bounds the extended attributes of a file, as Linux does.
-	maxXattrs = 64 << 10
 )
 
 // Tree copies what is below one folder into another, an empty one: files with their holes, folders, links,
-// modes, times and user attributes. It follows no links, and reads what its owner made unreadable. Pipes,
+// modes and times. It follows no links, and reads what its owner made unreadable. Pipes,
 // sockets and devices are left out, and what goes away meanwhile. Each file is as it was when it was
 // copied: programs may write meanwhile. Count is as for File.
 func Tree(ctx context.Context, from, to *os.Root, count func(int64)) error {
@@ -64,11 +59,7 @@ func (t tree) folder(from, to *os.Root, at string, info fs.FileInfo, depth int) 
 	if err != nil {
 		return err
 	}
-	out, err := to.Open(".")
-	if err != nil {
-		return err
-	}
-	return finish(in, out, to, ".", info)
+	return finish(to, ".", info)
 }
 
 func (t tree) entry(from, to *os.Root, dir, name string, depth int) error {
@@ -129,14 +120,14 @@ func (t tree) file(from, to *os.Root, at, name string, info fs.FileInfo) error {
 		return err
 	}
 	defer in.Close()
-	out, err := duplicate(t.ctx, in, to, name, t.count)
+	out, err := File(t.ctx, in, to, name, t.count)
 	if err != nil {
 		return err
 	}
 	if st.Nlink > 1 {
 		t.links[id] = at
 	}
-	return finish(in, out, to, name, info)
+	return errors.Join(out.Close(), finish(to, name, info))
 }
 
 // unlock lets the owner read a file or folder, until the function that it returns is called.
@@ -148,31 +139,7 @@ func unlock(dir *os.Root, name string, mode, need fs.FileMode) (lock func()) {
 	return func() { _ = dir.Chmod(name, mode.Perm()) }
 }
 
-// finish gives a complete copy the attributes, the mode and the times of its original, and closes it.
-func finish(in, out *os.File, to *os.Root, name string, info fs.FileInfo) error {
-	return errors.Join(copyXattrs(in, out), out.Chmod(info.Mode().Perm()), out.Close(), to.Chtimes(name, info.ModTime(), info.ModTime()))
-}
-
-// copyXattrs copies the extended attributes that users may set, if the file system has any.
-func copyXattrs(from, to *os.File) error {
-	n, err := unix.Flistxattr(int(from.Fd()), nil)
-	if n == 0 || errors.Is(err, unix.ENOTSUP) {
-		return nil
-	}
-	text, value := make([]byte, maxXattrs), make([]byte, maxXattrs)
-	if err == nil {
-		n, err = unix.Flistxattr(int(from.Fd()), text)
-	}
-	for name := range bytes.SplitSeq(text[:max(n, 0)], []byte{0}) {
-		if err != nil || !bytes.HasPrefix(name, []byte("user.")) {
-			continue
-		}
-		if n, err = unix.Fgetxattr(int(from.Fd()), string(name), value); err == nil {
-			err = unix.Fsetxattr(int(to.Fd()), string(name), value[:n], 0)
-		}
-	}
-	if err != nil {
-		return &fs.PathError{Op: "copy attributes of", Path: from.Name(), Err: err}
-	}
-	return nil
+// finish gives a complete copy the mode and the times of its original.
+func finish(to *os.Root, name string, info fs.FileInfo) error {
+	return errors.Join(to.Chmod(name, info.Mode().Perm()), to.Chtimes(name, info.ModTime(), info.ModTime()))
 }

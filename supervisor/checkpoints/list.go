@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
+	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
@@ -168,7 +169,7 @@ func (c *Checkpoints) ends(ctx context.Context, agent agents.Agent, r Range) (fr
 const madePlugins = "plugins"
 
 // Fork fills the home of a new agent with that of another, as it is now, or as it was after a call if
-// that is not 0. If it fails, the home is empty again.
+// that is not 0. After an error, the new agent must be deleted.
 func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int64, report progress.Func) (err error) {
 	var then trees
 	if call != 0 {
@@ -194,7 +195,9 @@ func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int6
 	if err := fresh.Remove(madePlugins); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fault.New(fault.Rejected, "fork agent", string(to.Name), err).Advise("Fork to an agent whose home is empty.")
 	}
-	return history.Copy(ctx, old, fresh, report)
+	meter := report.Start("copy the home folder", 0, 0)
+	defer meter.Finish()
+	return clone.Tree(ctx, old, fresh, meter.Add)
 }
 
 // Damage is what Verify has found.

@@ -100,7 +100,8 @@ func shares(t *testing.T, file string) bool {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	return clone.Reflink(f, dir, "probe") == nil && dir.Remove("probe") == nil
+	_, err = clone.Reflink(f, dir, "probe")
+	return err == nil && dir.Remove("probe") == nil
 }
 
 // frozenGuest freezes a guest's disk. A write waits until the time is over, although nobody thaws it.

@@ -45,7 +45,7 @@ func (s *Snapshots) live(ctx context.Context, from, to string, report progress.F
 	}
 	err := guest.Freeze(ctx, frozenLimit)
 	if err == nil {
-		err = withDisk(from, to, clone.Reflink)
+		err = withDisk(from, to, func(f *os.File, dir *os.Root, name string) error { return closed(clone.Reflink(f, dir, name)) })
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawLimit)
 		defer cancel()
 		if thawed := guest.Thaw(late); err == nil && thawed != nil {
@@ -76,10 +76,18 @@ func withDisk(from, to string, do func(*os.File, *os.Root, string) error) error 
 	return do(f, dir, filepath.Base(to))
 }
 
+// closed closes a new file.
+func closed(f *os.File, err error) error {
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // copyAll copies all parts. Nobody writes to the disk.
 func copyAll(ctx context.Context, from, to [3]string, report progress.Func) error {
 	err := withDisk(from[0], to[0], func(f *os.File, dir *os.Root, name string) error {
-		if err := clone.Reflink(f, dir, name); !errors.Is(err, errors.ErrUnsupported) {
+		if err := closed(clone.Reflink(f, dir, name)); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 		info, err := f.Stat()
@@ -92,7 +100,7 @@ func copyAll(ctx context.Context, from, to [3]string, report progress.Func) erro
 		}
 		meter := report.Start("copy the disk", 0, size)
 		defer meter.Finish()
-		return clone.File(ctx, f, dir, name, meter.Add)
+		return closed(clone.File(ctx, f, dir, name, meter.Add))
 	})
 	if err != nil {
 		return err
