@@ -185,15 +185,10 @@ func (s historyService) Undo(ctx context.Context, r *controlpb.UndoRequest) (*co
 
 // Verify reads all checkpoints.
 func (s historyService) Verify(ctx context.Context, _ *controlpb.VerifyHistoryRequest) (*controlpb.VerifyHistoryResponse, error) {
-	d, err := answered(ctx, s.service, note{action: "history.verify"}, func() (checkpoints.Damage, error) { return s.Checkpoints.Verify(ctx, nil) })
-	if err != nil {
-		return nil, err
-	}
-	return &controlpb.VerifyHistoryResponse{
-		Objects: protos(d.Objects, history.Digest.String),
-		Calls: protos(d.Calls, func(h checkpoints.Hurt) string {
-			agent, _ := s.Agents.Get(string(h.Agent))
-			return fmt.Sprintf("%s: call %d: %s", agent.Name, h.Call, printable.Text(h.Why.Error()))
-		}),
-	}, nil
+	answer := &controlpb.VerifyHistoryResponse{}
+	return answer, s.audited(ctx, note{action: "history.verify"}, func() error {
+		objects, calls, err := s.Checkpoints.Verify(ctx, nil)
+		answer.Objects, answer.Calls = protos(objects, history.Digest.String), protos(calls, printable.Text)
+		return err
+	})
 }

@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 )
@@ -200,34 +200,27 @@ func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int6
 	return clone.Tree(ctx, old, fresh, meter.Add)
 }
 
-// Damage is what Verify has found.
-type Damage struct {
-	Objects []history.Digest
-	Calls   []Hurt
-}
-
-// Hurt is a call that cannot be undone as a whole.
-type Hurt struct {
-	Agent config.AgentID
-	Call  int64
-	Why   error // with the first file that is damaged
-}
-
-// Verify reads all checkpoints and returns what is damaged.
-func (c *Checkpoints) Verify(ctx context.Context, report progress.Func) (d Damage, err error) {
-	if d.Objects, err = c.History.Verify(ctx, report); err != nil || len(d.Objects) == 0 {
-		return d, err
+// Verify reads all checkpoints. It returns the objects that are damaged or missing, and the calls that cannot be
+// undone as a whole, each with the first file that is damaged.
+func (c *Checkpoints) Verify(ctx context.Context, report progress.Func) (objects []history.Digest, calls []string, err error) {
+	trees, err := c.referred(ctx)
+	if err == nil {
+		objects, err = c.History.Verify(ctx, report, trees...)
 	}
-	calls, err := c.calls(ctx, "changed ORDER BY agent, call")
-	for _, call := range calls {
+	if err != nil || len(objects) == 0 {
+		return objects, nil, err
+	}
+	list, err := c.calls(ctx, "changed ORDER BY agent, call")
+	for _, call := range list {
 		for change, err := range c.changes(ctx, call.before, call.after, nil) {
 			if err = cmp.Or(err, c.readable(change.Before), c.readable(change.After)); err != nil {
-				d.Calls = append(d.Calls, Hurt{call.Agent, call.Number, fmt.Errorf("%q: %w", change.Path, err)})
+				agent, _ := c.Agents.Get(string(call.Agent))
+				calls = append(calls, fmt.Sprintf("%s: call %d: %s: %v", agent.Name, call.Number, printable.Clip(change.Path), err))
 				break
 			}
 		}
 	}
-	return d, err
+	return objects, calls, err
 }
 
 // readable reads the content of a file, if it is one.

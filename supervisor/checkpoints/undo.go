@@ -206,7 +206,7 @@ func (p *plan) add(ctx context.Context, root Root) error {
 		var err, failed error
 		mine, err = p.c.changed(ctx, before, of.after[name], paths)
 		later, failed = p.c.changed(ctx, of.after[name], p.now[name], paths)
-		if err = cmp.Or(err, failed); err != nil {
+		if err = cmp.Or(err, failed); err != nil || len(mine) == 0 {
 			return err
 		}
 	}
