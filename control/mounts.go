@@ -68,11 +68,12 @@ func (s mountService) List(_ context.Context, r *controlpb.ListMountsRequest) (*
 
 // Review sends what an agent changed.
 func (s mountService) Review(ctx context.Context, r *controlpb.ReviewRequest, stream *connect.ServerStream[controlpb.ReviewResponse]) error {
-	list, all, err := s.Mounts.Review(ctx, r.Agent, r.Name, review.Query{Paths: protos(r.Paths, pathOf), Hunks: r.Hunks}, mounts.Decision{Marked: r.Marked, Selection: review.Selection{AcceptConflicts: r.Conflicts}})
+	picks := protos(r.Paths, func(path string) review.Pick { return review.Pick{Path: pathOf(path)} })
+	all, err := s.Mounts.Review(ctx, r.Agent, r.Name, review.Selection{Picks: picks, Marked: r.Marked, AcceptConflicts: r.Conflicts}, r.Hunks)
 	if err != nil {
 		return err
 	}
-	for _, c := range list {
+	for _, c := range all.Changes {
 		if err := stream.Send(&controlpb.ReviewResponse{Change: reviewedProto(c)}); err != nil {
 			return err
 		}
@@ -80,9 +81,9 @@ func (s mountService) Review(ctx context.Context, r *controlpb.ReviewRequest, st
 	return stream.Send(&controlpb.ReviewResponse{Rest: &controlpb.ReviewedRest{Ignored: int32(all.Ignored), IgnoredBytes: all.IgnoredBytes}})
 }
 
-func reviewedProto(c mounts.Reviewed) *controlpb.ReviewedChange {
+func reviewedProto(c review.Change) *controlpb.ReviewedChange {
 	return &controlpb.ReviewedChange{
-		Path: pathText(c.Path), Id: c.ID, Type: string(c.Type), Note: noteOf(c.Change), WasFile: c.Before.Kind == history.File, IsFile: c.After.Kind == history.File,
+		Path: pathText(c.Path), Id: c.ID, Type: string(c.What), Note: noteOf(c), WasFile: c.Before.Kind == history.File, IsFile: c.After.Kind == history.File,
 		LinesAdded: int32(c.LinesAdded), LinesGone: int32(c.LinesGone), Conflict: c.Conflict, Runs: c.Runs, Left: c.Left,
 		Hunks: protos(c.Hunks, func(h review.Hunk) *controlpb.ReviewedHunk {
 			head, rest, _ := strings.Cut(text(h.Text), "\n")
@@ -102,7 +103,7 @@ func noteOf(c review.Change) string {
 		text string
 	}{
 		{c.RenamedFrom != "", "renamed from " + pathText(c.RenamedFrom)},
-		{c.Type == review.KindChanged || c.Type == review.ModeChanged, modeText(c.After) + " instead of " + modeText(c.Before)},
+		{c.Before.Kind != 0 && c.After.Kind != 0 && (c.Before.Kind != c.After.Kind || c.What == history.Mode), modeText(c.After) + " instead of " + modeText(c.Before)},
 		{c.After.Kind == history.Link, "link to " + text(c.After.Target)},
 		{c.Binary, fmt.Sprintf("not text, %d bytes", c.After.Size)},
 		{c.Merged, "merged with changes in the folder"},
@@ -144,14 +145,14 @@ func (s mountService) Reject(ctx context.Context, r *controlpb.DecideRequest) (*
 }
 
 func (s mountService) decide(ctx context.Context, action string, r *controlpb.DecideRequest, do mounts.Decide) (*controlpb.DecideResponse, error) {
-	d := mounts.Decision{Marked: r.Marked, Selection: review.Selection{AcceptConflicts: r.Conflicts, OutsideLinks: r.OutsideLinks}}
+	sel := review.Selection{Marked: r.Marked, AcceptConflicts: r.Conflicts, OutsideLinks: r.OutsideLinks}
 	var paths []string
 	for _, p := range r.Picks {
 		pick := review.Pick{Path: pathOf(p.Path), ID: p.Id}
 		for _, n := range p.Hunks {
 			pick.Hunks = append(pick.Hunks, int(n))
 		}
-		d.Picks, paths = append(d.Picks, pick), append(paths, p.Path)
+		sel.Picks, paths = append(sel.Picks, pick), append(paths, p.Path)
 	}
 	subject := r.Name + ": everything"
 	if len(paths) > 0 {
@@ -161,7 +162,7 @@ func (s mountService) decide(ctx context.Context, action string, r *controlpb.De
 		subject += fmt.Sprintf(" and %d more", more)
 	}
 	report, err := answeredFor(ctx, s.service, r.Agent, action, subject, func(agent agents.Agent) (*review.Report, error) {
-		return do(ctx, string(agent.ID), r.Name, d, callerOf(ctx).cause())
+		return do(ctx, string(agent.ID), r.Name, sel, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err

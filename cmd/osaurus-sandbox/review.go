@@ -69,7 +69,7 @@ func readReview(answers func(func(*controlpb.ReviewResponse, error) bool)) (r re
 }
 
 // typeNames are the first words about changes.
-var typeNames = map[string]string{"added": "new", "modified": "changed", "deleted": "deleted", "mode": "mode", "kind": "replaced"}
+var typeNames = map[string]string{"added": "new", "modified": "changed", "removed": "deleted", "mode": "mode"}
 
 // printReviewed prints a change: a line about the file, and its hunks.
 func printReviewed(w io.Writer, p paint, c *controlpb.ReviewedChange) error {

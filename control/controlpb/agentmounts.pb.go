@@ -682,7 +682,7 @@ type ReviewedChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                       // relative to the folder; one that is not UTF-8 is quoted as in Go
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                           // of this very change: Accept refuses another one
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`                       // added, modified, deleted, mode or kind
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`                       // added, modified, removed or mode
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`                       // all that is special about it, in words
 	WasFile       bool                   `protobuf:"varint,5,opt,name=was_file,json=wasFile,proto3" json:"was_file,omitempty"` // the folder has a file there
 	IsFile        bool                   `protobuf:"varint,6,opt,name=is_file,json=isFile,proto3" json:"is_file,omitempty"`    // and with the change accepted

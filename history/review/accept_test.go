@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"osaurus-sandbox/history"
 )
 
 // Everything that an agent can do is accepted into the folder, or rejected out of the room.
@@ -78,16 +80,16 @@ func TestEveryChange(t *testing.T) {
 	t.Run("compute", func(t *testing.T) {
 		types := map[string]string{}
 		for _, c := range build(t).compute().Changes {
-			types[c.Path] = string(c.Type)
-			if (len(c.Hunks) == 0) != (c.Binary || c.Type == ModeChanged || c.Before.Kind != File && c.After.Kind != File) {
+			types[c.Path] = string(c.What)
+			if (len(c.Hunks) == 0) != (c.Binary || c.What == history.Mode || c.Before.Kind != File && c.After.Kind != File) {
 				t.Errorf("%s has %d hunks", c.Path, len(c.Hunks))
 			}
 		}
 		equalMaps(t, "types", types, map[string]string{
-			"edited": "modified", "mode": "mode", "gone": "deleted", "gone.d": "deleted", "gone.d/a": "deleted", "gone.d/a/b": "deleted",
-			"opaque/old": "deleted", "opaque/new": "added", "opaque/sub/old": "deleted", "opaque/sub/new": "added",
-			"file-to-folder": "kind", "file-to-folder/in": "added", "folder-to-file": "kind", "folder-to-file/x": "deleted", "folder-to-file/x/y": "deleted",
-			"link": "modified", "link-to-file": "kind", "empty": "added", "closed": "added", "closed/in": "added", "binary": "added", "new\n\x1b[": "added", "d": "added", "d/up": "added",
+			"edited": "modified", "mode": "mode", "gone": "removed", "gone.d": "removed", "gone.d/a": "removed", "gone.d/a/b": "removed",
+			"opaque/old": "removed", "opaque/new": "added", "opaque/sub/old": "removed", "opaque/sub/new": "added",
+			"file-to-folder": "modified", "file-to-folder/in": "added", "folder-to-file": "modified", "folder-to-file/x": "removed", "folder-to-file/x/y": "removed",
+			"link": "modified", "link-to-file": "modified", "empty": "added", "closed": "added", "closed/in": "added", "binary": "added", "new\n\x1b[": "added", "d": "added", "d/up": "added",
 		})
 	})
 }

@@ -72,7 +72,7 @@ func TestHostileUpper(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.Upper = fixed{list, nil}
-		if out, err := w.Compute(t.Context(), Query{}); err == nil {
+		if out, err := w.Compute(t.Context(), Selection{}, false); err == nil {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
@@ -104,7 +104,7 @@ func TestHostileUpper(t *testing.T) {
 		}
 	}
 	w.Upper = stream{endless}
-	if _, err := w.Compute(t.Context(), Query{}); err == nil {
+	if _, err := w.Compute(t.Context(), Selection{}, false); err == nil {
 		t.Error("an endless list is taken")
 	}
 }
@@ -227,8 +227,10 @@ func TestGitIsApart(t *testing.T) {
 	if len(out.Changes) != 5 || out.Changes[0].Path != "sub/zzz" || !out.Changes[1].Git || !out.Changes[4].Git {
 		t.Errorf("%+v", out.Changes)
 	}
-	w.accept("sub")
-	w.accept()
+	w.try(Selection{}, "sub")
+	if report := w.try(Selection{}); len(report.Left) != 4 || !strings.Contains(report.Left[0].Reason, "name it") {
+		t.Errorf("%+v", report)
+	}
 	w.try(Selection{}, ".")
 	if got := w.has(); len(got) != 4 || got["sub/.git/config"] != show(File, 0o644, "[core]\n") {
 		t.Errorf("%q", got)

@@ -21,21 +21,43 @@ type change struct {
 	broken bool // could not be examined: never accepted or rejected
 }
 
-// Compute compares the upper layer with the real folder. What is equal there, or what the
-// agent has not touched since it was accepted or rejected, is no change.
-func (r *Review) Compute(ctx context.Context, q Query) (*Changes, error) {
-	l, err := r.look(ctx, q.Paths)
+// Compute compares the upper layer with the real folder, and says what Accept leaves of a selection. What is equal
+// there, or what the agent has not touched since it was accepted or rejected, is no change. Hunks have texts if
+// asked for.
+func (r *Review) Compute(ctx context.Context, sel Selection, hunks bool) (*Changes, error) {
+	l, err := r.look(ctx, sel.paths())
 	if err != nil {
 		return nil, err
 	}
-	if q.Hunks {
+	if hunks {
 		l.hunkText = maxHunkText
 	}
 	list, err := l.changes()
 	for _, c := range list {
-		l.rest.Changes = append(l.rest.Changes, c.Change)
+		if len(l.paths) == 0 || len(l.covering(c.Path)) > 0 {
+			c.Left = l.leaves(c, sel)
+			l.rest.Changes = append(l.rest.Changes, c.Change)
+		}
 	}
 	return &l.rest, err
+}
+
+// leaves says why a change is not accepted, or "".
+func (l *look) leaves(c *change, sel Selection) string {
+	_, named := l.paths[c.Path]
+	switch way := l.ways[c.Path]; {
+	case c.broken, c.Conflict != "" && !sel.AcceptConflicts:
+		return c.Conflict
+	case c.Git && !way && !l.named(c.Path):
+		return "it is in a .git, whose hooks and settings run here: name it"
+	case c.Runs != "" && !way && !named && !sel.Marked:
+		return c.Runs + ": name it, or use --yes-marked"
+	case c.After.Kind != 0 && !c.After.Kind.Kept():
+		return "it is not a file, folder or link"
+	case c.After.Kind == history.Link && !sel.OutsideLinks && leadsOut(c.Path, c.After.Target):
+		return "the link leads out of the folder, or into a .git"
+	}
+	return ""
 }
 
 // changes examines what was asked for, and the folders on the way. Those in a .git come last.
@@ -76,7 +98,8 @@ func (l *look) changes() ([]*change, error) {
 
 // examine compares one path. It returns nil if there is no change.
 func (l *look) examine(p pair) (*change, error) {
-	c := &change{Change: Change{Path: p.path, Before: p.real, After: p.upper}, pair: p}
+	c := &change{pair: p}
+	c.Path, c.Before, c.After = p.path, p.real, p.upper
 	if p.upper.Same(p.real) {
 		return nil, nil
 	}
@@ -175,18 +198,7 @@ func content(e history.Entry) history.Digest {
 
 // describe fills in what follows from the versions.
 func (l *look) describe(c *change) error {
-	switch before, after := c.Before, c.After; {
-	case before.Kind == 0:
-		c.Type = Added
-	case after.Kind == 0:
-		c.Type = Deleted
-	case before.Kind != after.Kind:
-		c.Type = KindChanged
-	case content(before) == content(after) && before.Target == after.Target:
-		c.Type = ModeChanged
-	default:
-		c.Type = Modified
-	}
+	c.Change.Change = history.NewChange(c.Path, c.Before, c.After)
 	c.Runs = l.runs(c.Path, c.Before, c.After)
 	print := func(e history.Entry) string {
 		return fmt.Sprintf("%c %o %d %s %q", max(e.Kind, '-'), e.Mode, e.Size, content(e), e.Target)

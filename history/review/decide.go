@@ -25,6 +25,13 @@ type chosen struct {
 	hunks map[int]bool // by number from 0, or nil for all
 }
 
+func (sel Selection) paths() (list []string) {
+	for _, p := range sel.Picks {
+		list = append(list, p.Path)
+	}
+	return list
+}
+
 func (r *Report) leave(path, reason string) {
 	r.Left = append(r.Left, Outcome{Path: path, Reason: reason})
 }
@@ -32,10 +39,7 @@ func (r *Report) leave(path, reason string) {
 // choose looks, and returns the changes that the selection covers. The report has what it cannot
 // take. A folder above a pick comes along if it is needed.
 func (r *Review) choose(ctx context.Context, sel Selection, needed func(*change) bool) (*look, []chosen, *Report, error) {
-	var names []string
-	for _, p := range sel.Picks {
-		names = append(names, p.Path)
-	}
+	names := sel.paths()
 	l, err := r.look(ctx, names)
 	if err != nil {
 		return nil, nil, nil, err
@@ -49,7 +53,7 @@ func (r *Review) choose(ctx context.Context, sel Selection, needed func(*change)
 	for _, c := range all {
 		covering := l.covering(c.Path)
 		way := l.ways[c.Path] && needed(c)
-		if len(covering) == 0 && len(names) > 0 && !way || (c.Git || c.Ignored) && !way && !l.named(c.Path) {
+		if len(covering) == 0 && len(names) > 0 && !way {
 			continue
 		}
 		one := chosen{change: c}
@@ -69,10 +73,7 @@ func (r *Review) choose(ctx context.Context, sel Selection, needed func(*change)
 		switch {
 		case err != nil:
 			return nil, nil, nil, err
-		case one.change == nil:
-		case c.broken:
-			report.leave(c.Path, c.Conflict)
-		default:
+		case one.change != nil:
 			list = append(list, one)
 		}
 	}
@@ -123,7 +124,11 @@ func (r *Review) Accept(ctx context.Context, sel Selection) (*Report, error) {
 	}
 	edits, texts := map[string]history.Entry{}, map[string]string{}
 	for _, c := range list {
-		if why := refuse(c, sel); why != "" {
+		why := l.leaves(c.change, sel)
+		if c.Conflict != "" && c.hunks != nil {
+			why = "a conflict is accepted as a whole or not at all"
+		}
+		if why != "" {
 			report.leave(c.Path, why)
 			continue
 		}
@@ -204,21 +209,6 @@ func (l *look) apply(edits map[string]history.Entry, texts map[string]string) (m
 	return made, left, err
 }
 
-// refuse says why a change is not accepted, or "".
-func refuse(c chosen, sel Selection) string {
-	switch {
-	case c.Conflict != "" && !sel.AcceptConflicts:
-		return c.Conflict
-	case c.Conflict != "" && c.hunks != nil:
-		return "a conflict is accepted as a whole or not at all"
-	case c.After.Kind != 0 && !c.After.Kind.Kept():
-		return "it is not a file, folder or link"
-	case c.After.Kind == history.Link && !sel.OutsideLinks && leadsOut(c.Path, c.After.Target):
-		return "the link leads out of the folder, or into a .git"
-	}
-	return ""
-}
-
 // Reject writes the real version of what is selected to the agent's view, or removes what
 // the real folder does not have.
 func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
@@ -229,6 +219,13 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 	began := map[string]history.Entry{}
 	var steps []step
 	for _, c := range list {
+		if c.Git && !l.ways[c.Path] && !l.named(c.Path) {
+			continue
+		}
+		if c.broken {
+			report.leave(c.Path, c.Conflict)
+			continue
+		}
 		s := step{path: c.Path, have: c.upper, want: c.Before}
 		if c.hunks != nil {
 			text, err := l.part(c, false)

@@ -57,37 +57,23 @@ type Review struct {
 	View    View
 }
 
-// Type is what happened to a path.
-type Type string
-
-// The types of changes. KindChanged is a file that became a folder, for example.
-const (
-	Added       Type = "added"
-	Modified    Type = "modified"
-	Deleted     Type = "deleted"
-	ModeChanged Type = "mode"
-	KindChanged Type = "kind"
-)
-
 // Change is the difference between the real folder and what Accept would make of a path.
 type Change struct {
-	Path string
+	history.Change
 	// ID stands for all that was reviewed. If the agent or somebody on the host changes
 	// the path, it has another one.
 	ID          string
-	Type        Type
-	Before      history.Entry // the real one
-	After       history.Entry // what Accept writes
-	RenamedFrom string        // a deleted file with the content of this new one
-	Binary      bool          // has no hunks: not text, or too long
+	RenamedFrom string // a removed file with the content of this new one
+	Binary      bool   // has no hunks: not text, or too long
 	LinesAdded  int
 	LinesGone   int
 	Hunks       []Hunk
 	Merged      bool   // After has changes of both sides
-	Conflict    string // why it is not accepted without AcceptConflicts
+	Conflict    string // both sides changed it: why it cannot be merged
 	Runs        string // what may run it on the host
 	Git         bool   // in a .git: never accepted without being named
 	Ignored     bool   // by .gitignore: never accepted without being named
+	Left        string // why Accept leaves it, or ""
 }
 
 // Hunk is a part of the change of a text file.
@@ -103,12 +89,6 @@ type Changes struct {
 	IgnoredBytes int64    // in them
 }
 
-// Query says what to compute. Without paths it is everything that is not ignored.
-type Query struct {
-	Paths []string
-	Hunks bool // with the text of hunks
-}
-
 // Pick selects a path and what is below it, or some hunks of one file. What is in a
 // .git or ignored is selected only by a path that is so too.
 type Pick struct {
@@ -121,6 +101,7 @@ type Pick struct {
 // neither in a .git nor ignored.
 type Selection struct {
 	Picks           []Pick
+	Marked          bool // also what may run on the host. Without it, that must be named
 	AcceptConflicts bool // take the agent's version
 	OutsideLinks    bool // take symlinks that lead out of the folder
 }

@@ -394,7 +394,11 @@ func realEntry(t *testing.T, dir, name string) string {
 
 func (w *world) compute(paths ...string) *Changes {
 	w.t.Helper()
-	out, err := w.Compute(w.t.Context(), Query{Paths: paths, Hunks: true})
+	var sel Selection
+	for _, p := range paths {
+		sel.Picks = append(sel.Picks, Pick{Path: p})
+	}
+	out, err := w.Compute(w.t.Context(), sel, true)
 	must(w.t, err)
 	return out
 }
@@ -414,6 +418,7 @@ func (w *world) try(sel Selection, paths ...string) *Report {
 	for _, p := range paths {
 		sel.Picks = append(sel.Picks, Pick{Path: p})
 	}
+	sel.Marked = true
 	report, err := w.Accept(w.t.Context(), sel)
 	must(w.t, err)
 	return report

@@ -54,7 +54,7 @@ func (m *Mounts) Request(ctx context.Context, a tools.Agent, r tools.FolderReque
 // Submit implements tools.Mounts: the agent says that it is done. A person is asked if the mount says so. What a
 // person approves is what there was when the agent submitted it.
 func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string) (s tools.Submitted, err error) {
-	list, _, err := m.Review(ctx, string(a.ID), name, review.Query{}, Decision{})
+	all, err := m.Review(ctx, string(a.ID), name, review.Selection{}, false)
 	if err != nil {
 		return s, err
 	}
@@ -62,23 +62,23 @@ func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string
 	if err != nil {
 		return s, err
 	}
-	var d Decision
+	var sel review.Selection
 	added, gone := 0, 0
-	for _, c := range list {
+	for _, c := range all.Changes {
 		if c.Left != "" {
 			s.Left = append(s.Left, tools.LeftChange{Path: c.Path, Reason: c.Left})
 			continue
 		}
-		d.Picks = append(d.Picks, review.Pick{Path: c.Path, ID: c.ID})
+		sel.Picks = append(sel.Picks, review.Pick{Path: c.Path, ID: c.ID})
 		added, gone = added+c.LinesAdded, gone+c.LinesGone
 	}
-	s.Changes = len(list)
-	m.note(SubmitEvent, byTool, e, map[string]string{"changes": fmt.Sprint(len(list)), "detail": summary})
-	if !e.Ask || len(d.Picks) == 0 {
+	s.Changes = len(all.Changes)
+	m.note(SubmitEvent, byTool, e, map[string]string{"changes": fmt.Sprint(len(all.Changes)), "detail": summary})
+	if !e.Ask || len(sel.Picks) == 0 {
 		return s, nil
 	}
 	s.Asked = true
-	what := fmt.Sprintf("to write %d changes (+%d, -%d lines) to %q", len(d.Picks), added, gone, e.Folder)
+	what := fmt.Sprintf("to write %d changes (+%d, -%d lines) to %q", len(sel.Picks), added, gone, e.Folder)
 	if len(s.Left) > 0 {
 		what += fmt.Sprintf("; %d more are left for you", len(s.Left))
 	}
@@ -88,7 +88,7 @@ func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string
 			if c != prompts.Yes {
 				return nil
 			}
-			report, err := m.Accept(ctx, string(a.ID), name, d, "the answer to a prompt")
+			report, err := m.Accept(ctx, string(a.ID), name, sel, "the answer to a prompt")
 			if report != nil {
 				s.Accepted = len(report.Done)
 				for _, o := range report.Left {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -25,19 +24,6 @@ const (
 	// maxNamed bounds the paths in an event.
 	maxNamed = 50
 )
-
-// Reviewed is a change with the reason why Accept leaves it, if it does.
-type Reviewed struct {
-	review.Change
-	Left string
-}
-
-// Decision is what a person accepts or rejects. Without picks it is everything that Review has no reason to
-// leave.
-type Decision struct {
-	review.Selection
-	Marked bool // also what may run on this computer
-}
 
 // session is the work on the changes of one mount. The caller has the turn.
 type session struct {
@@ -117,18 +103,20 @@ func (r root) Checkpoint(ctx context.Context) (c history.Checkpoint, err error) 
 		c.Tree, _ = r.of.History.Head(r.historyKey() + "/upper")
 		return c, nil
 	}
-	return c, r.with(ctx, r.of.Agents.RunningRoom(string(r.Agent)), func(s *session) error {
+	err = r.with(ctx, r.of.Agents.RunningRoom(string(r.Agent)), func(s *session) error {
 		c.Tree, err = s.review.Record(ctx)
 		return err
 	})
+	return c, err
 }
 
 // Restore implements checkpoints.Root. It starts the guest if necessary.
 func (r root) Restore(ctx context.Context, to history.Digest, paths []string, _ progress.Func) (out history.Restored, err error) {
-	return out, r.with(ctx, r.of.Agents.Room(string(r.Agent)), func(s *session) error {
+	err = r.with(ctx, r.of.Agents.Room(string(r.Agent)), func(s *session) error {
 		out, err = s.review.Restore(ctx, to, paths)
 		return err
 	})
+	return out, err
 }
 
 func (e *entry) newReview(root *os.Root) *review.Review {
@@ -147,105 +135,47 @@ func (e *entry) resume(ctx context.Context) error {
 	return e.newReview(root).Resume(ctx)
 }
 
-// Review returns what an agent has changed in a mount, and what a decision leaves of it.
-func (m *Mounts) Review(ctx context.Context, ref, name string, q review.Query, d Decision) (list []Reviewed, all *review.Changes, err error) {
+// Review returns what an agent has changed in a mount, and what Accept leaves of a selection.
+func (m *Mounts) Review(ctx context.Context, ref, name string, sel review.Selection, hunks bool) (all *review.Changes, err error) {
 	err = m.on(ctx, ref, name, func(s *session) error {
-		list, all, err = s.compute(ctx, q, d)
+		all, err = s.review.Compute(ctx, sel, hunks)
 		return err
 	})
-	return list, all, err
+	return all, err
 }
-
-// compute returns the changes, and why a decision leaves some of them.
-func (s *session) compute(ctx context.Context, q review.Query, d Decision) (list []Reviewed, all *review.Changes, err error) {
-	if all, err = s.review.Compute(ctx, q); err != nil {
-		return nil, nil, err
-	}
-	for _, c := range all.Changes {
-		list = append(list, Reviewed{c, d.leaves(c, q.Paths)})
-	}
-	return list, all, nil
-}
-
-// leaves returns why a change is not accepted if these paths are.
-func (d Decision) leaves(c review.Change, paths []string) string {
-	switch named := slices.Contains(paths, c.Path); {
-	case c.Git && !slices.ContainsFunc(paths, func(p string) bool { return inGit(p) && (p == c.Path || within(c.Path, p)) }):
-		return "it is in a .git, whose hooks and settings run here: name it"
-	case c.Runs != "" && !named && !d.Marked:
-		return c.Runs + ": name it, or use --yes-marked"
-	case c.Conflict != "" && !d.AcceptConflicts:
-		return c.Conflict
-	}
-	return ""
-}
-
-func inGit(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") }
 
 // Decide is Accept or Reject.
-type Decide func(ctx context.Context, ref, name string, d Decision, by machine.Cause) (*review.Report, error)
+type Decide func(ctx context.Context, ref, name string, sel review.Selection, by machine.Cause) (*review.Report, error)
 
 // Accept writes changes to the folder.
-func (m *Mounts) Accept(ctx context.Context, ref, name string, d Decision, by machine.Cause) (report *review.Report, err error) {
+func (m *Mounts) Accept(ctx context.Context, ref, name string, sel review.Selection, by machine.Cause) (report *review.Report, err error) {
 	err = m.on(ctx, ref, name, func(s *session) error {
-		report, err = s.accept(ctx, d, by)
-		return err
+		report, err = s.review.Accept(ctx, sel)
+		return s.decided(AcceptedEvent, by, report, err)
 	})
-	return report, err
-}
-
-func (s *session) accept(ctx context.Context, d Decision, by machine.Cause) (*review.Report, error) {
-	var paths []string
-	picked := map[string]review.Pick{}
-	for _, p := range d.Picks {
-		paths = append(paths, p.Path)
-		picked[p.Path] = p
-	}
-	list, _, err := s.compute(ctx, review.Query{Paths: paths}, d)
-	if err != nil {
-		return nil, err
-	}
-	take := d.Selection
-	take.Picks = nil
-	var left []review.Outcome
-	for _, c := range list {
-		if c.Left != "" {
-			left = append(left, review.Outcome{Path: c.Path, Reason: c.Left})
-			continue
-		}
-		pick := picked[c.Path]
-		pick.Path, pick.ID = c.Path, cmp.Or(pick.ID, c.ID)
-		take.Picks = append(take.Picks, pick)
-	}
-	if len(take.Picks) == 0 { // which would be everything
-		return &review.Report{Left: left}, nil
-	}
-	report, err := s.review.Accept(ctx, take)
-	if report != nil {
-		s.decided(AcceptedEvent, by, report)
-		report.Left = append(report.Left, left...)
-	}
 	return report, err
 }
 
 // Reject undoes changes in the agent's copy.
-func (m *Mounts) Reject(ctx context.Context, ref, name string, d Decision, by machine.Cause) (report *review.Report, err error) {
+func (m *Mounts) Reject(ctx context.Context, ref, name string, sel review.Selection, by machine.Cause) (report *review.Report, err error) {
 	err = m.on(ctx, ref, name, func(s *session) error {
-		if report, err = s.review.Reject(ctx, d.Selection); report != nil {
-			s.decided(RejectedEvent, by, report)
-		}
-		return err
+		report, err = s.review.Reject(ctx, sel)
+		return s.decided(RejectedEvent, by, report, err)
 	})
 	return report, err
 }
 
-// decided records what was accepted or rejected.
-func (s *session) decided(what events.Kind, by machine.Cause, report *review.Report) {
+// decided records what was accepted or rejected, and returns the error.
+func (s *session) decided(what events.Kind, by machine.Cause, report *review.Report, err error) error {
+	if report == nil || len(report.Done) == 0 {
+		return err
+	}
 	var paths []string
 	for _, o := range report.Done[:min(len(report.Done), maxNamed)] {
 		paths = append(paths, fmt.Sprintf("%q", o.Path))
 	}
 	s.of.note(what, by, s.entry, map[string]string{"files": fmt.Sprint(len(report.Done)), "left": fmt.Sprint(len(report.Left)), "paths": strings.Join(paths, " ")})
+	return err
 }
 
 // Version is one of the two versions of a changed file.
@@ -285,7 +215,7 @@ func (m *Mounts) unreviewed(ctx context.Context, e *entry) error {
 		return err
 	}
 	defer s.lease.Release()
-	all, err := s.review.Compute(ctx, review.Query{})
+	all, err := s.review.Compute(ctx, review.Selection{}, false)
 	if err == nil && len(all.Changes) > 0 {
 		err = fault.Newf(fault.Rejected, opUnmount, string(e.Name), "there are changes to review: %d", len(all.Changes)).
 			Advise("Accept or reject them with osaurus-sandbox review, or discard them with --force.")

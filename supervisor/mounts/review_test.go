@@ -20,7 +20,7 @@ import (
 )
 
 // left lists what a review leaves and why: "Makefile: …".
-func left(list []Reviewed) (left, taken []string) {
+func left(list []review.Change) (left, taken []string) {
 	for _, c := range list {
 		if c.Left != "" {
 			left = append(left, c.Path)
@@ -44,27 +44,27 @@ func TestMarked(t *testing.T) {
 	r := newRig(t)
 	r.mount(r.alice, Mount{})
 	r.set(func() { r.changes = []guest.MountChange{changed("a.txt"), changed("Makefile"), changed("b.txt")} })
-	list, _, err := r.Review(t.Context(), "alice", "app", review.Query{}, Decision{})
-	if l, taken := left(list); err != nil || fmt.Sprint(l, taken) != "[Makefile] [a.txt b.txt]" {
+	all, err := r.Review(t.Context(), "alice", "app", review.Selection{}, false)
+	if l, taken := left(all.Changes); err != nil || fmt.Sprint(l, taken) != "[Makefile] [a.txt b.txt]" {
 		t.Fatal(l, taken, err)
 	}
-	if list, _, _ = r.Review(t.Context(), "alice", "app", review.Query{}, Decision{Marked: true}); len(list) != 3 || list[0].Left != "" {
-		t.Errorf("%+v", list)
+	if all, _ = r.Review(t.Context(), "alice", "app", review.Selection{Marked: true}, false); len(all.Changes) != 3 || all.Changes[0].Left != "" {
+		t.Errorf("%+v", all)
 	}
-	report, err := r.Accept(t.Context(), "alice", "app", Decision{}, "me")
+	report, err := r.Accept(t.Context(), "alice", "app", review.Selection{}, "me")
 	if err != nil || paths(report.Done) != "a.txt b.txt" || paths(report.Left) != "Makefile" || !strings.Contains(report.Left[0].Reason, "--yes-marked") {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	if _, err := os.Stat(r.app + "/Makefile"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what is marked was written: %v", err)
 	}
-	pick := func(d Decision, paths ...string) Decision {
+	pick := func(d review.Selection, paths ...string) review.Selection {
 		for _, p := range paths {
 			d.Picks = append(d.Picks, review.Pick{Path: p})
 		}
 		return d
 	}
-	if report, err = r.Accept(t.Context(), "alice", "app", pick(Decision{}, "Makefile"), "me"); err != nil || paths(report.Done) != "Makefile" {
+	if report, err = r.Accept(t.Context(), "alice", "app", pick(review.Selection{}, "Makefile"), "me"); err != nil || paths(report.Done) != "Makefile" {
 		t.Fatalf("named: %+v, %v", report, err)
 	}
 	if text, err := os.ReadFile(r.app + "/Makefile"); err != nil || string(text) != "the agent's Makefile\n" {
@@ -75,7 +75,7 @@ func TestMarked(t *testing.T) {
 	}
 	// Only what a person has seen.
 	r.set(func() { r.changes = []guest.MountChange{changed("c.txt")} })
-	report, err = r.Accept(t.Context(), "alice", "app", Decision{Selection: review.Selection{Picks: []review.Pick{{Path: "c.txt", ID: "another"}}}}, "me")
+	report, err = r.Accept(t.Context(), "alice", "app", review.Selection{Picks: []review.Pick{{Path: "c.txt", ID: "another"}}}, "me")
 	if err != nil || len(report.Done) != 0 || paths(report.Left) != "c.txt" {
 		t.Errorf("another than was seen: %+v, %v", report, err)
 	}
@@ -93,10 +93,10 @@ func TestMarked(t *testing.T) {
 func TestOnlyReviewedMountsAreReviewed(t *testing.T) {
 	r := newRig(t)
 	r.mount(r.alice, Mount{Mode: "write"})
-	if _, _, err := r.Review(t.Context(), "alice", "app", review.Query{}, Decision{}); fault.KindOf(err) != fault.Rejected {
+	if _, err := r.Review(t.Context(), "alice", "app", review.Selection{}, false); fault.KindOf(err) != fault.Rejected {
 		t.Error(err)
 	}
-	if _, _, err := r.Review(t.Context(), "bob", "app", review.Query{}, Decision{}); fault.KindOf(err) != fault.NotFound {
+	if _, err := r.Review(t.Context(), "bob", "app", review.Selection{}, false); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another agent's mount: %v", err)
 	}
 }
