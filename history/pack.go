@@ -13,6 +13,8 @@ import (
 const (
 	// maxPacked bounds the entries of a packed tree: a small one may name the same folder again and again.
 	maxPacked = 1_000_000
+	// maxObjects bounds their number: each takes an inode. It is more than so many entries need.
+	maxObjects = 2 * maxPacked
 	// maxObject bounds the objects of a pack: a folder of half a million files is one.
 	maxObject = 4 * store.ChunkSize
 	// maxPackedFile bounds a packed file: its list of chunks is one object.
@@ -51,8 +53,8 @@ func (h *History) Unpack(ctx context.Context, tree Digest, from io.Reader) error
 		if err == io.EOF {
 			break
 		}
-		if err == nil && size > maxObject {
-			err = errors.New("an object is too large")
+		if err == nil && (size > maxObject || len(there) > maxObjects) {
+			err = errors.New("an object is too large, or there are too many")
 		}
 		data := make([]byte, min(size, maxObject))
 		if err == nil {

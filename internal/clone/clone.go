@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"syscall"
 
@@ -108,10 +107,8 @@ func NextData(f *os.File, off, end int64) (data, hole int64, err error) {
 // Free returns the free bytes of the disk that a folder is on, for a user without privileges.
 func Free(dir string) (int64, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	return int64(min(uint64(st.Bavail)*uint64(st.Bsize), math.MaxInt64)), nil
+	err := unix.Statfs(dir, &st)
+	return int64(st.Bavail) * int64(st.Bsize), err
 }
 
 // Allocated returns how many bytes a file takes on the disk.

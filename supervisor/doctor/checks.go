@@ -16,10 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
+	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/boot"
 )
@@ -187,11 +186,11 @@ func guestSpace(ctx context.Context, b checker) (string, error) {
 
 func hostSpace(_ context.Context, b checker) (string, error) {
 	home := string(b.Home())
-	var s unix.Statfs_t
-	if err := unix.Statfs(home, &s); err != nil {
+	free, err := clone.Free(home)
+	if err != nil {
 		return "", fault.New(fault.Execution, "look at free disk space", home, err)
 	}
-	return checkFree(int64(s.Bavail)*int64(s.Bsize), boot.MinFree, "Free disk space for "+home+".")
+	return checkFree(free, boot.MinFree, "Free disk space for "+home+".")
 }
 
 func checkFree(free, need int64, advice string) (string, error) {
