@@ -49,7 +49,6 @@ type Mounted struct {
 	mount  RoomMount
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // after done
 }
 
 // Mount mounts a folder in a room. It ends a mount of the room with the same name first. Serve
@@ -69,7 +68,7 @@ func (c *Client) Mount(ctx context.Context, user config.LinuxUser, m RoomMount, 
 		defer close(mounted.done)
 		defer cancel()
 		defer conn.Close()
-		mounted.err = serve(serving, conn)
+		_ = serve(serving, conn) // the mount ends, whatever it was
 	}()
 	_, err = callWithin(ctx, c, mountTimeout, op, string(m.Name), c.mounts.Mount, &guestpb.MountRequest{
 		User: string(user), Name: string(m.Name), Path: []byte(m.Path), Write: m.Mode == MountWrite, Review: m.Mode == MountReview, Connection: id,
@@ -81,14 +80,8 @@ func (c *Client) Mount(ctx context.Context, user config.LinuxUser, m RoomMount, 
 	return mounted, nil
 }
 
-// Path returns where the folder is mounted in the room.
-func (m *Mounted) Path() string { return m.mount.Path }
-
 // Done is closed when the mount has ended.
 func (m *Mounted) Done() <-chan struct{} { return m.done }
-
-// Err returns what serve returned. Call it after Done.
-func (m *Mounted) Err() error { return m.err }
 
 // Close ends the mount, and returns when serve has returned. Programs that use it get errors.
 func (m *Mounted) Close() {
