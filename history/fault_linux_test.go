@@ -24,13 +24,6 @@ import (
 	"osaurus-sandbox/internal/progress"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func checkpoint(t testing.TB, h *history.History, r *os.Root) history.Checkpoint {
 	t.Helper()
 	c, err := h.Checkpoint(t.Context(), "home", r)
