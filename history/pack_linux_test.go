@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"osaurus-sandbox/history"
@@ -16,21 +17,22 @@ func FuzzUnpack(f *testing.F) {
 	dir := f.TempDir()
 	must(f, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
 	must(f, os.WriteFile(filepath.Join(dir, "a", "b", "f"), []byte("text"), 0o644))
-	must(f, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 20<<20), 0o644))
+	must(f, os.WriteFile(filepath.Join(dir, "large"), make([]byte, 100), 0o644))
 	must(f, os.Symlink("../x", filepath.Join(dir, "l")))
 	from := open(f, f.TempDir(), history.Options{})
 	c, err := from.Checkpoint(f.Context(), "home", root(f, dir))
 	must(f, err)
 	var pack bytes.Buffer
 	must(f, from.Pack(f.Context(), c.Tree, &pack))
-	f.Add(pack.Bytes()[:20000])
+	f.Add(slices.Clone(pack.Bytes()[:pack.Len()/2]))
 	f.Add([]byte{})
 	small := filepath.Join(dir, "a")
 	c, err = from.Checkpoint(f.Context(), "small", root(f, small))
 	must(f, err)
 	pack.Reset()
 	must(f, from.Pack(f.Context(), c.Tree, &pack))
-	f.Add(pack.Bytes())
+	f.Add(slices.Clone(pack.Bytes()))
+	h := open(f, f.TempDir(), history.Options{MaxBytes: 1 << 30})
 	f.Fuzz(func(t *testing.T, pack []byte) {
 		if len(pack) < 4 {
 			return
@@ -39,11 +41,11 @@ func FuzzUnpack(f *testing.F) {
 		first = first[:min(uint64(len(first)), uint64(binary.BigEndian.Uint32(pack)))]
 		top := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(top, "home"), 0o700))
-		h, tree := open(t, t.TempDir(), history.Options{MaxBytes: 64 << 20}), history.Digest(sha256.Sum256(first))
+		tree := history.Digest(sha256.Sum256(first))
 		if h.Unpack(t.Context(), tree, bytes.NewReader(pack)) != nil {
 			return
 		}
-		_, _ = h.Restore(t.Context(), "home", root(t, filepath.Join(top, "home")), tree, nil, nil)
+		_, _ = h.Restore(t.Context(), top, root(t, filepath.Join(top, "home")), tree, nil, nil)
 		if list, err := os.ReadDir(top); err != nil || len(list) != 1 {
 			t.Errorf("there are %v, %v", list, err)
 		}
