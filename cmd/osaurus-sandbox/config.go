@@ -98,7 +98,8 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 	switch {
 	case err == nil:
 		defer client.Close()
-		return setThrough(ctx, client, texts)
+		r, err := client.SetConfig(ctx, &controlpb.SetConfigRequest{Settings: texts})
+		return changedKeys(r.GetChanged()), err
 	case fault.KindOf(err) != fault.Unavailable:
 		return nil, err
 	}
@@ -117,11 +118,6 @@ func setSettings(ctx context.Context, home config.Home, texts map[string]string)
 		return nil, err
 	}
 	return before.Differences(after), nil
-}
-
-func setThrough(ctx context.Context, client *control.Client, texts map[string]string) ([]string, error) {
-	r, err := client.SetConfig(ctx, &controlpb.SetConfigRequest{Settings: texts})
-	return changedKeys(r.GetChanged()), err
 }
 
 func changedKeys(settings []*controlpb.Setting) (keys []string) {

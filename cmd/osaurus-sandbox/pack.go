@@ -274,11 +274,6 @@ Also deletes broken packs. Images that were built from them stay, and boot witho
 		})
 }
 
-// packSources returns the sources of packs.
-func packSources(home config.Home) *sources.Sources {
-	return sources.New(home.Packs(), home.Downloads())
-}
-
 // choosePack returns the pack named by text or, if that is empty, by the settings. It builds the
 // pack if needed.
 func choosePack(ctx context.Context, home config.Home, s config.Settings, text, arch string, report progress.Func) (pack.Pack, error) {
@@ -289,7 +284,7 @@ func choosePack(ctx context.Context, home config.Home, s config.Settings, text, 
 			return pack.Pack{}, err
 		}
 	}
-	choice, err := packSources(home).Get(ctx, string(ref), vm.Arch(arch), report)
+	choice, err := sources.New(home.Packs(), home.Downloads()).Get(ctx, string(ref), vm.Arch(arch), report)
 	return choice.Pack, err
 }
 
