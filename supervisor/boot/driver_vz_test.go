@@ -11,3 +11,6 @@ func driver() vm.Driver { return &vz.Driver{} }
 
 // native is the architecture of the stand-in's Mac.
 func native() vm.Arch { return vm.ARM64 }
+
+// alpineOnly: Debian's pack is of this computer's architecture.
+const alpineOnly = true

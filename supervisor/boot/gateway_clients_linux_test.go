@@ -47,7 +47,7 @@ func refusedClients() []refusedClient {
 		{"npm", "npm", `each 'node --jitless --single-threaded "$(command -v npm)" ping --fetch-retries=0 --no-update-notifier --registry "$u"' "$@"`, []string{aPage, anAlert, aReset}},
 		{"curl", "curl", `each 'curl -sS "$u"' "$@"`, nil},
 		{"curl -f", "curl", `each 'curl -fsS "$u"' "$@"`, nil},
-		{"wget", "wget", `each 'wget -O /dev/null "$u"' "$@"`, nil},
+		{"wget", "wget", `each 'wget -O /dev/null "$u" | cat' "$@"`, nil}, // cat waits for busybox's ssl_client
 		{"git", "git", `each 'git ls-remote "$u"' "$@"`, nil},
 		{"urllib", "python3", python + "import urllib.request\n" + loop + "  try: urllib.request.urlopen(url)\n" + reason, nil},
 		{"requests", "python3", python + "import pip._vendor.requests as requests\n" + loop + "  try: requests.get(url).raise_for_status()\n" + reason, nil},
@@ -120,7 +120,25 @@ func (s *gatewaySuite) client(t *testing.T, c refusedClient) string {
 	if strings.Contains(strings.ToLower(out.String()), "timed out") {
 		t.Errorf("%s waits for a time-out: %s", c.name, &out)
 	}
-	return steady(out.String())
+	text := steady(out.String())
+	if c.name == "wget" {
+		text = sortedAnswers(text)
+	}
+	return text
+}
+
+// sortedAnswers sorts the lines below each target: busybox's wget and its ssl_client write at the same time.
+func sortedAnswers(text string) string {
+	lines := slices.Collect(strings.Lines(text))
+	for from := 0; from < len(lines); {
+		to := from + 1
+		for to < len(lines) && !strings.HasPrefix(lines[to], "== ") {
+			to++
+		}
+		slices.Sort(lines[from+1 : to])
+		from = to
+	}
+	return strings.Join(lines, "")
 }
 
 // steady cuts what differs between runs: times, addresses that stand for names, and files.
