@@ -36,7 +36,7 @@ type Options struct {
 	// MaxBytes is the budget of the store. A checkpoint that needs more fails, and keeps
 	// nothing.
 	MaxBytes int64
-	// MaxFile is the largest file that is kept. Larger files are noted.
+	// MaxFile is the largest file that is kept.
 	MaxFile int64
 	// Caches are names of folders that are not kept, such as DefaultCaches. With them, folders with a valid
 	// CACHEDIR.TAG are not kept either.
@@ -56,17 +56,13 @@ type History struct {
 	keys    *queue.Queues[string]
 }
 
-// Checkpoint is the state of a folder at one time. The counts cover what was looked at.
+// Checkpoint is the state of a folder at one time.
 type Checkpoint struct {
-	Tree  Digest
-	Files int   // of every kind, without folders
-	Bytes int64 // sizes of the files that are kept
-	Read  int   // files whose content was read; the others were unchanged
-	// Notes are at most maxNotes files that the checkpoint does not have as they were.
-	Notes []Note
+	Tree Digest
+	Read int // files whose content was read; the others were unchanged
 }
 
-// Note says why a file was left out of a checkpoint or left alone by Restore.
+// Note says why a file was left alone by Restore.
 type Note struct {
 	Path string // slash-separated; may hold any byte but NUL
 	Why  string
@@ -139,8 +135,8 @@ func each[T any](h *History, kind string, f func(T) error) error {
 // takes the rest from the last checkpoint of the key, if there is one. A path that ends in a slash is a folder
 // without what is in it.
 //
-// It follows no links. It reads files that change meanwhile twice, then notes them: their content may be
-// a mixture of versions.
+// It follows no links. It reads files that change meanwhile twice, then keeps them as they are: their content
+// may be a mixture of versions.
 func (h *History) Checkpoint(ctx context.Context, key string, root *os.Root, paths ...string) (Checkpoint, error) {
 	give, err := h.keys.Take(ctx, key, nil)
 	if err != nil {

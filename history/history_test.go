@@ -209,7 +209,7 @@ func againstModel(t *testing.T, seed uint64) {
 				t.Fatal(done.Notes)
 			}
 			same(t, look(t, dir), to.state)
-			back, err := h.Restore(t.Context(), "home", r, done.Before.Tree, nil, nil)
+			back, err := h.Restore(t.Context(), "home", r, done.Before, nil, nil)
 			if err != nil || back.Changed != done.Changed {
 				t.Fatalf("%v: %d changes there, %d back", err, done.Changed, back.Changed)
 			}
@@ -290,7 +290,7 @@ func TestUnchanged(t *testing.T) {
 		}
 	}
 	first, err := h.Checkpoint(t.Context(), "home", r)
-	if err != nil || first.Files != 50 || first.Read != 50 || first.Bytes != 90 {
+	if err != nil || first.Read != 50 {
 		t.Fatal(first, err)
 	}
 	for last := time.Now(); ; { // files changed in the second before a scan are read again

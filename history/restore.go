@@ -15,9 +15,6 @@ import (
 	"osaurus-sandbox/internal/progress"
 )
 
-// maxChanges is how many changes Restore lists. It makes all of them.
-const maxChanges = 10_000
-
 // Reasons to leave a file alone.
 const (
 	whyNotKept = "no checkpoint keeps it"
@@ -27,10 +24,9 @@ const (
 
 // Restored is what Restore did.
 type Restored struct {
-	Before  Checkpoint // the folder before, under the same key: restore this to redo
-	Changes []Change   // at most maxChanges
-	Changed int        // number of changes
-	Notes   []Note     // files that were left alone
+	Before  Digest // the folder before, under the same key: restore this to redo
+	Changed int    // number of changes
+	Notes   []Note // files that were left alone
 }
 
 // journal is a restore that has not ended.
@@ -114,9 +110,8 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 	if err != nil {
 		return out, err
 	}
-	out.Before = now
-	out.Before.Tree = cmp.Or(j.Before, now.Tree)
-	j.Before = out.Before.Tree
+	out.Before = cmp.Or(j.Before, now.Tree)
+	j.Before = out.Before
 	for _, p := range paths {
 		if j.Reviewed {
 			break // it may be gone
@@ -141,7 +136,7 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 		if backErr := r.folder(root, "", to, now.Tree, Digest{}); backErr != nil {
 			return out, fault.Wrap("go back after", j.Key, errors.Join(err, backErr)).Advise("Make room on the disk, and restore again.")
 		}
-		out.Changes, out.Changed = nil, 0
+		out.Changed = 0
 	}
 	return out, errors.Join(err, h.drop(journals, j.Key))
 }
@@ -219,13 +214,10 @@ func (r *restorer) step(path string) {
 	}
 }
 
-// done lists a change.
-func (r *restorer) done(path string, x, y Entry) {
-	if r.back {
-		return
-	}
-	if r.out.Changed++; len(r.out.Changes) < maxChanges {
-		r.out.Changes = append(r.out.Changes, Change{path, what(x, y), x, y})
+// done counts a change.
+func (r *restorer) done() {
+	if !r.back {
+		r.out.Changed++
 	}
 }
 
@@ -285,7 +277,7 @@ func (r *restorer) remove(dir *os.Root, path string, x, y, z Entry) error {
 		r.leave(path, whyInside)
 		return nil
 	case errors.Is(err, fs.ErrNotExist) || err == nil:
-		r.done(path, x, Entry{})
+		r.done()
 		return nil
 	}
 	return err
@@ -322,7 +314,7 @@ func (r *restorer) create(dir *os.Root, path string, x, y, z Entry) error {
 		_ = dir.Remove(r.Temp)
 		return err
 	}
-	r.done(path, x, y)
+	r.done()
 	return nil
 }
 
@@ -334,11 +326,11 @@ func (r *restorer) createFolder(dir *os.Root, path string, x, y, z Entry, inside
 		} else if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		r.done(path, Entry{}, y)
+		r.done()
 	case !inside:
 		y.Mode = x.Mode
 	case x.Mode != y.Mode:
-		r.done(path, x, y)
+		r.done()
 	}
 	return r.within(dir, path, x, y, z)
 }

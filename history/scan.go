@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -23,8 +22,6 @@ const (
 	maxDepth = 128
 	// maxNames bounds a folder, whose names are all in memory.
 	maxNames = 1_000_000
-	// maxNotes is enough for people. More are dropped.
-	maxNotes = 100
 	// racy is how long after a change the same times and size may still hide another: the
 	// resolution of the times of the file systems in use, with some left over.
 	racy = time.Second
@@ -62,10 +59,10 @@ func (s *scan) folder(dir *os.Root, path string, e Entry, last Digest, depth int
 		return e, fault.Wrap("list folder", path, err)
 	}
 	if len(names) == maxNames {
-		return s.without(e.Name, TooLarge, path, fmt.Sprintf("it has more than %d files", maxNames))
+		return Entry{Name: e.Name, Kind: TooLarge}, nil
 	}
 	if depth > 0 && len(s.h.options.Caches) > 0 && slices.Contains(names, cacheTag) && isCache(dir) {
-		return s.without(e.Name, Excluded, path, "")
+		return Entry{Name: e.Name, Kind: Excluded}, nil
 	}
 	var old []byte
 	var was []Entry
@@ -87,12 +84,13 @@ func (s *scan) folder(dir *os.Root, path string, e Entry, last Digest, depth int
 		if errors.Is(err, nofollow.ErrReplaced) {
 			child, err = s.entry(dir, at, name, prev, depth)
 		}
-		switch {
-		case errors.Is(err, nofollow.ErrReplaced):
-			s.note(at, err.Error())
-		case err != nil:
+		if errors.Is(err, nofollow.ErrReplaced) { // it is not there for long enough
+			continue
+		}
+		if err != nil {
 			return e, err
-		case child.Kind != 0:
+		}
+		if child.Kind != 0 {
 			entries = append(entries, child)
 		}
 	}
@@ -134,16 +132,15 @@ func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (En
 		return Entry{}, fault.Wrap("look at file", path, err)
 	}
 	if skip := s.h.options.Skip; skip != nil && skip(path, info.IsDir()) {
-		return s.without(name, Excluded, path, "")
+		return Entry{Name: name, Kind: Excluded}, nil
 	}
 	if info.IsDir() {
 		return s.subfolder(dir, path, Entry{Name: name, Kind: Folder, Mode: info.Mode() & validMode}, prev, depth+1)
 	}
-	s.out.Files++
 	switch info.Mode().Type() {
 	case 0:
 		if s.h.options.MaxFile > 0 && info.Size() > s.h.options.MaxFile {
-			return s.without(name, TooLarge, path, "it is too large")
+			return Entry{Name: name, Kind: TooLarge}, nil
 		}
 		e := fileEntry(name, info)
 		if e.Content = prev.Content; e != prev || e.Ctime >= s.trusted {
@@ -152,7 +149,6 @@ func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (En
 				return e, err
 			}
 		}
-		s.out.Bytes += e.Size
 		return e, nil
 	case fs.ModeSymlink:
 		target, err := dir.Readlink(name)
@@ -163,7 +159,7 @@ func (s *scan) entry(dir *os.Root, path, name string, prev Entry, depth int) (En
 		e.Kind, e.Mode, e.Target, e.Size = Link, 0, target, int64(len(target))
 		return e, nil
 	}
-	return s.without(name, Special, path, "it is not a file, folder or link")
+	return Entry{Name: name, Kind: Special}, nil
 }
 
 // fileEntry returns the entry of a file without its content.
@@ -174,26 +170,12 @@ func fileEntry(name string, info fs.FileInfo) Entry {
 	}
 }
 
-// without returns the entry of a file that is not kept, and notes why.
-func (s *scan) without(name string, kind Kind, path, why string) (Entry, error) {
-	if why != "" {
-		s.note(path, why)
-	}
-	return Entry{Name: name, Kind: kind}, nil
-}
-
-func (s *scan) note(path, why string) {
-	if len(s.out.Notes) < maxNotes {
-		s.out.Notes = append(s.out.Notes, Note{path, why})
-	}
-}
-
 func (s *scan) subfolder(dir *os.Root, path string, e, prev Entry, depth int) (Entry, error) {
 	if slices.Contains(s.h.options.Caches, e.Name) {
-		return s.without(e.Name, Excluded, path, "")
+		return Entry{Name: e.Name, Kind: Excluded}, nil
 	}
 	if depth > maxDepth {
-		return s.without(e.Name, TooDeep, path, "it is in too many folders")
+		return Entry{Name: e.Name, Kind: TooDeep}, nil
 	}
 	sub, err := nofollow.Folder(dir, e.Name)
 	if err == nil {
@@ -201,7 +183,7 @@ func (s *scan) subfolder(dir *os.Root, path string, e, prev Entry, depth int) (E
 		e, err = s.folder(sub, path, e, subtree(prev), depth)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return s.without(e.Name, Unreadable, path, "permission denied")
+		return Entry{Name: e.Name, Kind: Unreadable}, nil
 	}
 	return e, err
 }
@@ -211,7 +193,7 @@ func (s *scan) read(dir *os.Root, path, name string, info fs.FileInfo) (Entry, e
 	for again := false; ; again = true {
 		f, err := nofollow.File(dir, name, info)
 		if errors.Is(err, fs.ErrPermission) {
-			return s.without(name, Unreadable, path, "permission denied")
+			return Entry{Name: name, Kind: Unreadable}, nil
 		}
 		if err != nil {
 			return Entry{}, err
@@ -231,7 +213,6 @@ func (s *scan) read(dir *os.Root, path, name string, info fs.FileInfo) (Entry, e
 			return e, nil
 		}
 		if again {
-			s.note(path, "it changed while it was read")
 			e.Ctime = 0 // so that it is read again
 			return e, nil
 		}

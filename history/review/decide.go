@@ -330,7 +330,7 @@ func (r *Review) Restore(ctx context.Context, to history.Digest, paths []string)
 	if err := l.takeReal(real); err != nil {
 		return out, err
 	}
-	out.Before.Tree = l.upper
+	out.Before = l.upper
 	var sides [2]map[string]pair // now and then
 	for i, tree := range []history.Digest{l.upper, to} {
 		sides[i], l.upper = map[string]pair{}, tree

@@ -263,21 +263,15 @@ func (l *look) below(p pair, hidden bool, do func(pair) error) error {
 	upper, upperErr := l.inside(p.upper)
 	real, realErr := l.inside(p.real)
 	base, _ := l.inside(p.base)
-	names := maps.Keys(upper)
+	all := upper
 	if hidden {
-		names = func(yield func(string) bool) {
-			for name := range real {
-				if _, both := upper[name]; !both && !yield(name) {
-					return
-				}
-			}
-			maps.Keys(upper)(yield)
-		}
+		all = maps.Clone(real)
+		maps.Copy(all, upper)
 	}
 	if upperErr != nil || realErr != nil {
 		return fault.Wrap("compare", p.path, errors.Join(upperErr, realErr))
 	}
-	for _, name := range slices.Sorted(names) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q := pair{path: path.Join(p.path, name), upper: upper[name], real: real[name], base: base[name], born: p.born}
 		if e, listed := l.listed[q.path]; listed {
 			q.born = e.Born
