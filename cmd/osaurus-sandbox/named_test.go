@@ -30,6 +30,9 @@ func unknown(root *cobra.Command, words []string, rest string) string {
 			break // an argument
 		}
 		next, _, err := cmd.Find([]string{word})
+		if next == cmd && cmd.Runnable() && strings.Contains(cmd.Use, " ") {
+			break // an argument of mount, which has the command list too
+		}
 		if err != nil || next == cmd {
 			return "there is no command " + strings.Join(words, " ")
 		}

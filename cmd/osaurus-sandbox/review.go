@@ -101,7 +101,7 @@ func (r reviewed) printStat(w io.Writer, p paint) error {
 		return err
 	}
 	if conflicts {
-		writef(w, "Both have changed files with CONFLICT. See both: osaurus-sandbox review open. Then take the agent's with accept --conflicts, or drop them with reject.\n")
+		writef(w, "Both have changed files with CONFLICT. See both with review open, then take the agent's with review accept --conflicts, or drop them with review reject.\n")
 	}
 	if n := r.rest.GetIgnored(); n > 0 {
 		return writef(w, "%s (%.1f MB) that .gitignore names not shown.\n", plural(int(n), "file"), megabytes(r.rest.IgnoredBytes))
