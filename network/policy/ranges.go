@@ -56,7 +56,9 @@ var closedRanges = []closed{
 }
 
 // Public reports whether an address is on the internet, and neither local nor a way to a local network.
-func Public(a netip.Addr) bool { return a.IsValid() && a.Zone() == "" && Policy{}.closedRange(plainAddr(a)) == nil }
+func Public(a netip.Addr) bool {
+	return a.IsValid() && a.Zone() == "" && Policy{}.closedRange(plainAddr(a)) == nil
+}
 
 // internet6 is all of the internet in IPv6.
 func internet6() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0x20}), 3) }
