@@ -32,7 +32,7 @@ func (b *Batch) End(keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for d, made := range b.touched {
-		if made && !keep && s.pins[d] == 1 {
+		if made && !keep && s.pins[d].all == 1 {
 			_ = s.deleteLocked(s.object(d)) // else the next sweep does
 		}
 		if s.sweeping {
@@ -44,7 +44,10 @@ func (b *Batch) End(keep bool) {
 }
 
 func (s *Store) unpinLocked(d Digest) {
-	if s.pins[d]--; s.pins[d] == 0 {
+	p := s.pins[d]
+	if p.run--; p.run > 0 {
+		s.pins[d] = p
+	} else {
 		delete(s.pins, d)
 	}
 }
@@ -80,7 +83,8 @@ func (b *Batch) Put(data []byte) (Digest, error) {
 // hasLocked pins an object and reports whether it is there.
 func (b *Batch) hasLocked(d Digest, size int64) bool {
 	if _, pinned := b.touched[d]; !pinned {
-		b.s.pins[d]++
+		p := b.s.pins[d]
+		b.s.pins[d] = pin{p.run + 1, p.all + 1}
 		b.touched[d] = false
 	}
 	return b.s.has(d, size)

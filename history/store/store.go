@@ -39,15 +39,18 @@ type Store struct {
 
 	mu       sync.Mutex
 	used     int64 // -1 until it is counted
-	pins     map[Digest]int
+	pins     map[Digest]pin
 	sweeping bool
 	late     []Digest // pinned by batches that ended during a sweep
 }
 
+// pin counts the batches that have put an object: those that run, and all since the first of them began.
+type pin struct{ run, all int }
+
 // Open opens or makes a store of at most max bytes, or of any size if max is zero. It removes
 // what a killed process was writing.
 func Open(dir string, max int64) (*Store, error) {
-	s := &Store{dir: dir, max: max, used: -1, pins: map[Digest]int{}}
+	s := &Store{dir: dir, max: max, used: -1, pins: map[Digest]pin{}}
 	err := errors.Join(os.RemoveAll(s.path("tmp")), os.MkdirAll(s.path("objects"), private), os.Chmod(dir, private))
 	for i := 0; i < 256 && err == nil; i++ {
 		err = os.MkdirAll(filepath.Dir(s.object(Digest{byte(i)})), private)

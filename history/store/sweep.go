@@ -42,7 +42,7 @@ func (s *Store) Sweep(ctx context.Context, mark func(keep map[Digest]bool) error
 		d, err := digest(path)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil && (keep[d] || s.pins[d] > 0) {
+		if err == nil && (keep[d] || s.pins[d].run > 0) {
 			return nil
 		}
 		if err := s.deleteLocked(path); err != nil {
