@@ -31,7 +31,7 @@ func (c *connection) serve() error {
 	})()
 	switch {
 	case v.decision.Action == policy.Deny:
-		_, kind, _, _ := c.first(refusalTimeout)
+		_, kind, _, _ := c.first(firstBytesTimeout)
 		return c.deny(kind, v.decision)
 	case v.target.Port == PortDNS:
 		c.gateway.dns.ServeStream(c.flow, c.counted(nil))
@@ -81,9 +81,6 @@ func (c *connection) first(patience time.Duration) (first []byte, kind hello.Kin
 
 // firstBuffer holds the first message of most clients.
 const firstBuffer = 2048
-
-// refusalTimeout is how long a client that is refused may take to say what it speaks.
-const refusalTimeout = 10 * time.Second
 
 // text is what a refused client is told.
 func (c *connection) text() string {
