@@ -186,6 +186,7 @@ func RunRooms(t *testing.T, s *Suite) {
 	cases("Attack", attackCases())
 	cases("Network", slices.Concat(networkCases(), unless(s.DistributionOnly, moreNetworkCases)))
 	cases("Mounts", mountCases())
+	cases("Snapshots", snapshotCases())
 	cases("Bridge", bridgeCases())
 	cases("Plugin", pluginCases())
 	if s.DistributionOnly {
@@ -193,7 +194,6 @@ func RunRooms(t *testing.T, s *Suite) {
 	}
 	cases("Stop", stopCases())
 	cases("Hog", hogCases())
-	cases("Snapshots", snapshotCases())
 	cases("Layer", layerCases())
 }
 
