@@ -304,7 +304,7 @@ func (w *world) Remove(_ context.Context, name string) error {
 // agent edits in the room, after which the daemon records bases as after a tool call.
 func (w *world) agent(name, data string, mode fs.FileMode) {
 	w.t.Helper()
-	must(w.t, w.WriteFile(nil, name, mode, strings.NewReader(data))) //nolint:staticcheck // not used
+	must(w.t, w.WriteFile(w.t.Context(), name, mode, strings.NewReader(data)))
 	w.record()
 }
 
