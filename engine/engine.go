@@ -30,7 +30,7 @@ type Engine interface {
 	RoomUsages(ctx context.Context, user config.LinuxUser) ([]RoomUsage, error)
 	// RoomProcesses lists the processes in a user's room, or in all rooms, and
 	// says whether there are more than it lists. Unless folder is empty, it also
-	// lists what they have open in that folder of their room.
+	// lists what they have open in that folder of the room.
 	RoomProcesses(ctx context.Context, user config.LinuxUser, folder string) (list []RoomProcess, more bool, err error)
 
 	// ConnectPort connects to a port on the loopback of a user's room. The end of

@@ -12,12 +12,12 @@ import (
 // snapshot. With stop they end what runs in the room; otherwise they fail with Rejected if something does
 // that would have to end. Answers come from the guest and must not be trusted.
 type Snapshots interface {
-	// ChangeSnapshot makes a snapshot, makes the room's root what it was in one, or deletes one. It returns
-	// the name of the snapshot of what the room was that it made, if there was none such.
+	// ChangeSnapshot creates, restores or deletes a snapshot. It returns the name of the snapshot that it made
+	// of the room as it was, or "" if there was one already.
 	//
-	// Names that begin with AutomaticSnapshot are those of automatic snapshots: they get the time, only the last
-	// few are kept, and none is made if nothing has changed since a snapshot. Restoring makes one.
-	// Otherwise it fails with Rejected if there is a snapshot of the name, or too many.
+	// Restoring makes an automatic snapshot, whose name begins with AutomaticSnapshot. These get the time in
+	// their names, only the last few are kept, and none is made if nothing has changed since a snapshot.
+	// To create another one fails with Rejected if its name is taken, or if there are too many.
 	ChangeSnapshot(ctx context.Context, user config.LinuxUser, action SnapshotAction, name config.SnapshotName, stop bool) (made string, err error)
 	// ListSnapshots lists the snapshots, the oldest first.
 	ListSnapshots(ctx context.Context, user config.LinuxUser) ([]Snapshot, error)

@@ -22,9 +22,11 @@ func ByPath(a, b string) int {
 
 // Edit makes a tree from another one, with other entries at some paths, and keeps it under a key.
 //
-// An entry of a folder leaves what is in it. No other takes the place of a folder in which something is left, but
-// a Whiteout. One without a Kind removes what is there. What is below no folder is left out. A file without Content has that of the key's last tree, if it has the
-// same size, times and inode there, and else that of open. If that fails, or has another size, it is Unreadable.
+// An entry of kind Folder keeps what is in the folder; one without a Kind removes what is there. Only a Whiteout
+// replaces a folder in which something is left. Entries below no folder are left out.
+//
+// A file without Content gets it from the key's last tree if it has the same size, times and inode there, and else
+// from open. If open fails, or the size is another one, the file becomes Unreadable.
 func (h *History) Edit(ctx context.Context, key string, tree Digest, entries map[string]Entry, open func(path string) (io.ReadCloser, error)) (Digest, error) {
 	give, err := h.keys.Take(ctx, key, nil)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	maxDepth = 128
 	// maxNames bounds a folder, whose names are all in memory.
 	maxNames = 1_000_000
-	// racy is how long after a change the same times and size may still hide another: the
-	// resolution of the times of the file systems in use, with some left over.
+	// racy is how long after a change another one may leave times and size as they are: the
+	// resolution of times on the file systems in use, with a margin.
 	racy = time.Second
 )
 

@@ -47,7 +47,7 @@ func newAgentSnapshotCreate() *cobra.Command {
 	r := &controlpb.ChangeAgentSnapshotRequest{}
 	return changeSnapshot(r, "create AGENT NAME", `Freeze what an agent has installed so far
 
-Nothing may run in the agent's room meanwhile, also no shell. Files in /tmp stay.`,
+Nothing may run in the agent's room meanwhile, not even a shell. Files in /tmp stay.`,
 		`  osaurus-sandbox snapshot create alice with-postgres
   osaurus-sandbox snapshot create alice with-postgres --stop`, withFlag(&r.Stop, "stop", stopUsage))
 }

@@ -31,7 +31,7 @@ func newSnapshotCreate() *cobra.Command {
 
 Where the file system can share blocks (APFS, Btrfs, XFS), it takes a moment and no space, and the guest goes on: its disk is frozen
 for that moment, and files in the workspace are copied while programs may write to them. Elsewhere the guest is stopped while its
-disk is copied, without holes, and started again. With --stop, that is always so: then disk and workspace are of one moment.
+disk is copied, without holes, and started again. With --stop it always is: disk and workspace are of one moment then.
 
 Ctrl-C leaves nothing behind.`,
 		`  osaurus-sandbox sandbox snapshot create before-upgrade

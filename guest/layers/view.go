@@ -31,7 +31,7 @@ func Mount(at string, lower []string, upper, work string) error {
 	return nil
 }
 
-// view mounts layers until do returns; without an upper one nothing can be changed.
+// view mounts layers until do returns: read-only if there is no upper one.
 func (s *Store) view(lower []string, upper, work string, do func(*os.Root) error) error {
 	point, err := os.MkdirTemp(s.Run, ".view-")
 	if err != nil {

@@ -268,7 +268,7 @@ func (n *mount) end() {
 // refreshed is how often a reviewed mount looks for changes by the host: as long as FUSE caches.
 const refreshed = time.Second
 
-// refresh has the overlay forget names. Overlayfs expects that nobody else changes its layers: it would
+// refresh makes the overlay forget names. Overlayfs expects that nobody else changes its layers: it would
 // keep a file that was replaced on the host as stale, and a new one as missing. A remount drops the names
 // that no program has open.
 func (n *mount) refresh() {

@@ -89,8 +89,8 @@ type Changes struct {
 	IgnoredBytes int64    // in them
 }
 
-// Pick selects a path and what is below it, or some hunks of one file. What is in a
-// .git or ignored is selected only by a path that is so too.
+// Pick selects a path and what is below it, or some hunks of one file. Only a path that is
+// itself in a .git, or ignored, selects such files.
 type Pick struct {
 	Path  string
 	ID    string // refuse another version than the reviewed one

@@ -28,7 +28,7 @@ func Reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
 	return f, err
 }
 
-// File is Reflink that copies data, without holes, if it cannot share blocks. Count is called with the bytes
+// File is like Reflink, but copies the data, not the holes, if it cannot share blocks. Count is called with the bytes
 // that were copied since its last call; it may be nil.
 func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (*os.File, error) {
 	if sharesWhole {

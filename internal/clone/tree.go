@@ -20,7 +20,7 @@ const (
 	ours fs.FileMode = 0o700
 )
 
-// Tree copies what is below one folder into another, an empty one: files with their holes, folders, links,
+// Tree copies what is in a folder into an empty one: files with their holes, folders, links,
 // modes and times. It follows no links, and reads what its owner made unreadable. Pipes,
 // sockets and devices are left out, and what goes away meanwhile. Each file is as it was when it was
 // copied: programs may write meanwhile. Count is as for File.

@@ -55,7 +55,7 @@ var closedRanges = []closed{
 	{netip.MustParsePrefix("3fff::/20"), reserved, false},
 }
 
-// Public reports whether an address is on the internet, and neither local nor a way to a local network.
+// Public reports whether an address is on the Internet: neither local nor a way to a local network.
 func Public(a netip.Addr) bool {
 	return a.IsValid() && a.Zone() == "" && Policy{}.closedRange(plainAddr(a)) == nil
 }

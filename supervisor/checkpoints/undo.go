@@ -34,7 +34,7 @@ type Request struct {
 	Paths []string
 	// AllSince also undoes everything that came after the call.
 	AllSince bool
-	// Force does not care for running calls, and for programs that have files open.
+	// Force ignores running calls, and programs that have files open.
 	Force bool
 }
 

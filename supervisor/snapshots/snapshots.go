@@ -109,8 +109,8 @@ func (s *Snapshots) begin(op, name string) (end func(), err error) {
 	return s.busy.Unlock, nil
 }
 
-// assemble has fill make a snapshot in a new folder, which gets its name when all of it is on the disk.
-// After an error, nothing is left.
+// assemble calls fill to make a snapshot in a new folder, and gives the folder its name once everything is on
+// the disk. After an error, nothing is left.
 func (s *Snapshots) assemble(op, name, as string, fill func(dir string) (Snapshot, error)) (made Snapshot, err error) {
 	dir, err := s.Home.Make(folder(s.Home, unfinished+rand.Text()))
 	if err != nil {
