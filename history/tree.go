@@ -41,8 +41,8 @@ type Entry struct {
 	Inode  uint64
 	Target string // of links
 
-	// Content is the digest of a file's content, or of a list of chunks, or of a folder's tree. Files
-	// of the same size are equal if it is.
+	// Content is the digest of a file's content, or of a list of chunks, or of a folder's tree. It is
+	// equal for files with equal contents.
 	Content Digest
 }
 

@@ -30,7 +30,7 @@ const (
 )
 
 // Changes sends what a user has changed in a mount: each folder before what is in it. It ends one
-// after the limit, so that the host knows.
+// change after the limit, so that the host notices.
 func (m *Manager) Changes(ctx context.Context, q *guestpb.ChangesRequest, stream *connect.ServerStream[guestpb.ChangesResponse]) error {
 	upper, err := m.upper(q.User, q.Name)
 	if err != nil {
