@@ -17,8 +17,8 @@ func newHistory() *cobra.Command {
 	limit := uint32(20)
 	return daemonCommand("history AGENT", `List what each call changed in an agent's home
 
-Lists the last calls of tools and commands, newest first, with the files and lines that each added and removed. What changed between
-calls, by jobs and shells, is a row of its own.`,
+Lists the last calls of tools and commands, newest first, with the files and lines that each added and removed, there and in mounts
+for review. What changed between calls, by jobs and shells, is a row of its own.`,
 		`  osaurus-sandbox history alice
   osaurus-sandbox history alice --limit 100 --json`, func(ctx context.Context, c *call) error {
 			colours := paintFor(c.out)
@@ -123,7 +123,8 @@ func newUndo() *cobra.Command {
 
 Undoes the changes of one call, by default the last that changed something, and leaves those of other calls. It is refused if the same
 files were changed again since: then --all-since brings back everything as it was before the call. An undo is a call of its own: see it
-with history, and take it back with redo. Installed packages, and other files outside of the home, stay as they are.`,
+with history, and take it back with redo. In a mount for review it changes the agent's copy. Installed packages and other files stay as
+they are.`,
 		`  osaurus-sandbox undo alice
   osaurus-sandbox undo alice 7 src/main.go
   osaurus-sandbox undo alice 7 --all-since`, func(ctx context.Context, c *call) error {

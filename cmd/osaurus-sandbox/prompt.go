@@ -22,8 +22,9 @@ func newPrompt() *cobra.Command {
 	return noun("prompt", `Answer what agents and apps ask you for
 
 An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. So does an agent whose setting
-network is ask, before it connects to what no rule names, and one that wants a folder of this computer. You can answer once, from any terminal. A secret goes into the secret
-store and nowhere else. The program that asks wrote the text of a prompt: do not trust it.`,
+network is ask, before it connects to what no rule names, and an agent that wants a folder of this computer, or its changes to one
+accepted. You can answer once, from any terminal. A secret goes into the secret store and nowhere else. The program that asks wrote
+the text of a prompt: do not trust it.`,
 		`  osaurus-sandbox prompt watch
   osaurus-sandbox prompt answer 1f0c9a3e
   osaurus-sandbox prompt answer 2b7d0a11 session
