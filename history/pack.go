@@ -53,6 +53,9 @@ func (h *History) Unpack(ctx context.Context, tree Digest, from io.Reader) error
 		if err == io.EOF {
 			break
 		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
 		if err == nil && (size > maxObject || len(there) > maxObjects) {
 			err = errors.New("an object is too large, or there are too many")
 		}
@@ -66,6 +69,9 @@ func (h *History) Unpack(ctx context.Context, tree Digest, from io.Reader) error
 		d, err := batch.Put(data)
 		if err != nil {
 			return err
+		}
+		if there[d] { // or a small archive has any number of them
+			return malformed(ctx, errors.New("an object is there twice"))
 		}
 		there[d] = true
 	}

@@ -2,14 +2,17 @@ package history_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/fault"
 )
 
 // FuzzUnpack restores what anyone has packed. The first object is the tree. Nothing appears beside the folder.
@@ -50,6 +53,21 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("there are %v, %v", list, err)
 		}
 	})
+}
+
+// A pack that has an object again and again, or that nobody waits for, is not read to its end.
+func TestUnpackEnds(t *testing.T) {
+	h := open(t, t.TempDir(), history.Options{})
+	pack := bytes.NewReader(make([]byte, 4000)) // empty objects
+	if err := h.Unpack(t.Context(), history.Digest{}, pack); fault.KindOf(err) != fault.Rejected || pack.Len() == 0 {
+		t.Errorf("%v, %d bytes are left", err, pack.Len())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	pack.Reset(make([]byte, 4000))
+	if err := h.Unpack(ctx, history.Digest{}, pack); !errors.Is(err, context.Canceled) || pack.Len() < 3000 {
+		t.Errorf("%v, %d bytes are left", err, pack.Len())
+	}
 }
 
 func must(t testing.TB, err error) {
