@@ -374,6 +374,9 @@ func TestSharedLayersStay(t *testing.T) {
 
 func TestSnapshotLimits(t *testing.T) {
 	st, now := &Stack{Upper: "u"}, time.Now()
+	for n := range maxAutomatic {
+		st.Add("before-install", now.Add(time.Duration(n-maxAutomatic)*time.Millisecond))
+	}
 	for n := range maxSnapshots {
 		name := fmt.Sprint("s", n)
 		if err := st.May(name); err != nil {

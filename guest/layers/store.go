@@ -192,7 +192,7 @@ type Snapshot struct {
 }
 
 const (
-	// maxSnapshots bounds the snapshots of a room, whose layers all count to its quota.
+	// maxSnapshots bounds the snapshots of a room that are not automatic. The layers of all count to its quota.
 	maxSnapshots = 12
 	// maxAutomatic is the number of automatic snapshots that are kept.
 	maxAutomatic = 3
@@ -248,7 +248,13 @@ func (st *Stack) May(name string) error {
 	if _, err := st.Find(name); err == nil {
 		return fault.Newf(fault.Rejected, op, name, "the room has a snapshot of that name").Advise("Choose another name, or delete that one first.")
 	}
-	if !Automatic(name) && len(st.Snapshots) >= maxSnapshots || len(st.Lower) >= maxLower {
+	named := 0
+	for _, s := range st.Snapshots {
+		if !Automatic(s.Name) {
+			named++
+		}
+	}
+	if !Automatic(name) && named >= maxSnapshots || len(st.Lower) >= maxLower {
 		return fault.Newf(fault.Rejected, op, name, "the room has %d snapshots and %d layers", len(st.Snapshots), len(st.Lower)).
 			Advise("Delete snapshots of it, and of the agents that it was forked from: osaurus-sandbox snapshot delete AGENT NAME")
 	}
