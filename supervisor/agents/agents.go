@@ -123,10 +123,11 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		return nil, err
 	}
 	for _, agent := range list {
-		if a.halfMade(agent) {
-			if err := a.rows.remove(ctx, agent); err != nil {
-				return nil, err
-			}
+		whole, err := a.finish(ctx, &agent)
+		if err != nil {
+			return nil, err
+		}
+		if !whole {
 			remains = append(remains, agent.User)
 			continue
 		}

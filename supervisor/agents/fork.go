@@ -72,11 +72,21 @@ func (a *Agents) fill(ctx context.Context, made Agent, fill func(Agent) error) e
 	return a.follow(ctx, m)
 }
 
-// halfMade reports whether an earlier program has not finished an agent. If the agent's folder has been
-// renamed, it is whole: see follow.
-func (a *Agents) halfMade(agent Agent) bool {
-	_, err := a.root.Lstat(agent.subtree())
-	return agent.isUnfinished() && !errors.Is(err, fs.ErrNotExist)
+// finish makes an agent whole whose folder an earlier program has renamed: see follow. It deletes one that is half
+// made, and reports false.
+func (a *Agents) finish(ctx context.Context, agent *Agent) (whole bool, err error) {
+	if !agent.isUnfinished() {
+		return true, nil
+	}
+	made := *agent
+	made.Folder = made.Name
+	_, there := a.root.Lstat(agent.subtree())
+	_, missing := a.root.Lstat(made.subtree())
+	if missing != nil || !errors.Is(there, fs.ErrNotExist) {
+		return false, a.rows.remove(ctx, *agent)
+	}
+	*agent = made
+	return true, a.rows.update(ctx, "create agent", made)
 }
 
 func (a Agent) isUnfinished() bool { return strings.HasPrefix(string(a.Folder), unfinished) }
