@@ -103,11 +103,12 @@ func (c *Checkpoints) UseMounts(of func(config.AgentID) []Root) {
 // state is what is known of an agent's calls. Checkpoints.mu guards running and ended, the agent's
 // turn the rest.
 type state struct {
-	running map[int64]string // tools by the number of the call
-	ended   []Call           // without the checkpoint after them
-	last    trees            // the last ones; nil if they are not known
-	failed  error            // why the last attempt failed, if it did
-	rest    time.Time        // make no checkpoint before
+	running map[int64]string     // tools by the number of the call
+	ended   []Call               // without the checkpoint after them
+	last    trees                // the last ones; nil if they are not known
+	failed  error                // why the last attempt failed, if it did
+	rest    time.Time            // make no checkpoint before
+	rests   map[string]time.Time // nor of a mount, while a call waits
 }
 
 // Open opens the checkpoints of a home, and finishes what a killed daemon left: restores, and calls
@@ -151,7 +152,7 @@ func (c *Checkpoints) state(id config.AgentID) *state {
 	defer c.mu.Unlock()
 	s := c.states[id]
 	if s == nil {
-		s = &state{running: map[int64]string{}}
+		s = &state{running: map[int64]string{}, rests: map[string]time.Time{}}
 		c.states[id] = s
 	}
 	return s
@@ -219,22 +220,34 @@ func (c *Checkpoints) each(agent agents.Agent, do func(Root) error) error {
 	return err
 }
 
-// snapshot makes a checkpoint of each root. The caller has the turn.
+// snapshot makes a checkpoint of each root. A mount has half of the time that is left, so that one that takes
+// too long keeps nobody from the rest. The caller has the turn.
 func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, error) {
 	s, began, now := c.state(agent.ID), time.Now(), trees{}
 	if began.Before(s.rest) {
 		return nil, s.failed
 	}
 	s.failed = c.each(agent, func(root Root) error {
-		made, err := root.Checkpoint(ctx)
+		name, tried, limited := root.Name(), time.Now(), ctx
+		_, own := root.(home)
+		if deadline, ok := ctx.Deadline(); ok && !own {
+			if tried.Before(s.rests[name]) {
+				return nil
+			}
+			var cancel context.CancelFunc
+			limited, cancel = context.WithDeadline(ctx, tried.Add(deadline.Sub(tried)/2))
+			defer cancel()
+		}
+		made, err := root.Checkpoint(limited)
 		if fault.KindOf(err) == fault.Rejected { // the budget may be used up
 			c.background(func() { c.prune(true) })
 		}
-		if _, own := root.(home); err != nil && !own && ctx.Err() == nil {
+		if err != nil && !own && ctx.Err() == nil {
+			s.rests[name] = time.Now().Add(restShare * time.Since(tried))
 			c.Log.Warn("changes in a mount cannot be undone", "agent", agent.Name, "folder", root.Folder(), "error", err)
 			return nil
 		}
-		now[root.Name()] = made.Tree
+		now[name] = made.Tree
 		return err
 	})
 	if s.failed != nil {

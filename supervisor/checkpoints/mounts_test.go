@@ -3,10 +3,12 @@ package checkpoints_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
@@ -20,6 +22,8 @@ type mounted struct {
 	*history.History
 	dir    *os.Root
 	failed error
+	slow   bool
+	waited int
 }
 
 func (m *mounted) Name() string   { return checkpoints.MountRoot("/mnt/app", "mount/app") }
@@ -27,6 +31,11 @@ func (m *mounted) Folder() string { return "/mnt/app" }
 func (m *mounted) Close() error   { return nil }
 
 func (m *mounted) Checkpoint(ctx context.Context) (history.Checkpoint, error) {
+	if m.slow {
+		m.waited++
+		<-ctx.Done()
+		return history.Checkpoint{}, ctx.Err()
+	}
 	if m.failed != nil {
 		return history.Checkpoint{}, m.failed
 	}
@@ -106,4 +115,25 @@ func TestMounts(t *testing.T) {
 	w.holds("f=new")
 	m.failed = nil
 	has("f")
+	// Nor does one that takes too long, which is not tried again with each call.
+	m.slow = true
+	for n := range 2 {
+		short, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		r := w.Begin(short, w.alice, "exec", "")
+		if short.Err() != nil {
+			t.Fatal("the mount has used all of the time")
+		}
+		cancel()
+		w.write(fmt.Sprint("h=slow", n))
+		if warning := r.End("ok"); warning != "" {
+			t.Fatal(warning)
+		}
+	}
+	if m.waited != 1 {
+		t.Errorf("calls have waited for it %d times", m.waited)
+	}
+	m.slow = false
+	_, err = w.undo(checkpoints.Request{})
+	w.must(err)
+	w.holds("f=new", "h=slow0")
 }
