@@ -230,6 +230,9 @@ func (h *History) Content(e Entry) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(e.Target)), nil
 }
 
+// Limit changes Options.MaxBytes.
+func (h *History) Limit(bytes int64) { h.store.Limit(bytes) }
+
 // Used returns the bytes of all objects.
 func (h *History) Used() (int64, error) { return h.store.Used() }
 

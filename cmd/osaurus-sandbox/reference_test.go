@@ -55,7 +55,7 @@ func commandRows(b *strings.Builder, cmd *cobra.Command) {
 	if cmd.Hidden {
 		return
 	}
-	if !cmd.HasSubCommands() {
+	if !cmd.HasSubCommands() || strings.Contains(cmd.Use, " ") { // else it shows its help
 		use := strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "osaurus-sandbox ")
 		fmt.Fprintf(b, "| `%s` | %s |\n", strings.ReplaceAll(use, "|", "\\|"), strings.ReplaceAll(cmd.Short, "|", "\\|"))
 	}

@@ -33,11 +33,11 @@ var ErrDamaged = errors.New("the object is damaged")
 // Store is a folder of objects. One process at a time may open it.
 type Store struct {
 	dir string
-	max int64 // bytes of all objects, or zero
 
 	sweeper sync.Mutex // held by Sweep
 
 	mu       sync.Mutex
+	max      int64 // bytes of all objects, or zero
 	used     int64 // -1 until it is counted
 	pins     map[Digest]pin
 	sweeping bool
@@ -78,6 +78,13 @@ func (s *Store) has(d Digest, size int64) bool {
 func (s *Store) Has(d Digest) bool {
 	_, err := os.Lstat(s.object(d))
 	return err == nil
+}
+
+// Limit changes how many bytes all objects may have. Zero is without a limit.
+func (s *Store) Limit(max int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.max = max
 }
 
 // Used returns the bytes of all objects.

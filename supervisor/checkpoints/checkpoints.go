@@ -227,6 +227,7 @@ func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, 
 	if began.Before(s.rest) {
 		return nil, s.failed
 	}
+	c.History.Limit(int64(c.Settings().MaxMB) << 20)
 	s.failed = c.each(agent, func(root Root) error {
 		name, tried, limited := root.Name(), time.Now(), ctx
 		_, own := root.(home)

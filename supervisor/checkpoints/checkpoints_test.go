@@ -366,8 +366,7 @@ func TestPrune(t *testing.T) {
 // A home that cannot be kept does not keep calls from running.
 func TestWithoutRoom(t *testing.T) {
 	w := newWorld(t)
-	w.set(func(h *config.History) { h.MaxMB = 1 })
-	w.open()
+	w.set(func(h *config.History) { h.MaxMB = 1 }) // which holds at once
 	block := make([]byte, 2<<20)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(block)
 	w.write("big=" + string(block))
