@@ -80,7 +80,7 @@ func (c *Checkpoints) ended(call Call) {
 	call.Ended = time.Now()
 	s.ended = append(s.ended, call)
 	c.mu.Unlock()
-	c.background(func() {
+	settle := func() {
 		select {
 		case <-c.life.Done(): // now, then
 		case <-time.After(afterDelay):
@@ -91,7 +91,14 @@ func (c *Checkpoints) ended(call Call) {
 			c.Log.Warn("a call has no checkpoint after it", "agent", call.Agent, "tool", call.Tool, "error", err)
 		}
 		c.prune(false)
-	})
+	}
+	if !c.background(settle) { // the daemon may not wait for all of it
+		call.Changed = true // for all that is known
+		if err := c.put(context.WithoutCancel(c.life), &call); err != nil {
+			c.Log.Warn("the end of a call is not known", "agent", call.Agent, "tool", call.Tool, "error", err)
+		}
+		settle()
+	}
 }
 
 // settle makes the checkpoints after the calls that have ended.

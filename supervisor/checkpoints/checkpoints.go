@@ -138,13 +138,15 @@ func (c *Checkpoints) Close() {
 	c.work.Wait()
 }
 
-// background does something later, unless the daemon ends.
-func (c *Checkpoints) background(do func()) {
+// background does something later, unless the daemon ends: then it reports false.
+func (c *Checkpoints) background(do func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.life.Err() == nil {
-		c.work.Go(do)
+	if c.life.Err() != nil {
+		return false
 	}
+	c.work.Go(do)
+	return true
 }
 
 func (c *Checkpoints) state(id config.AgentID) *state {

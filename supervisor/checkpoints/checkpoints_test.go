@@ -316,6 +316,21 @@ func TestKilled(t *testing.T) {
 	w.wantCalls("3 undo ~1 +1 -1 interrupted", "2 exec ~1 +1 -1 undone by 3", "1 exec +1 +1 -0")
 }
 
+// A call that ends while the daemon does is whole, and what comes later is not its own.
+func TestEndsWithTheDaemon(t *testing.T) {
+	w := newWorld(t)
+	r := w.Begin(t.Context(), w.alice, "exec", "")
+	w.write("a=1")
+	w.Checkpoints.Close()
+	r.End("canceled")
+	w.write("mine=1")
+	w.open()
+	w.wantCalls("1 exec +1 +1 -0 canceled")
+	_, err := w.undo(checkpoints.Request{})
+	w.must(err)
+	w.holds("mine=1")
+}
+
 // Programs that have files open that would change are named.
 func TestOpenFiles(t *testing.T) {
 	w := newWorld(t)
