@@ -79,6 +79,9 @@ func (s *scan) folder(dir *os.Root, path string, e Entry, last Digest, depth int
 	slices.Sort(names)
 	entries := make([]Entry, 0, len(names))
 	for _, name := range slices.Compact(names) {
+		if err := context.Cause(s.ctx); err != nil { // Skip may take long
+			return e, err
+		}
 		at, prev := join(path, name), entryOf(was, name)
 		child, err := s.entry(dir, at, name, prev, depth)
 		if errors.Is(err, nofollow.ErrReplaced) {

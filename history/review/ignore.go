@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// maxIgnoreFile is the size up to which a .gitignore is read.
-const maxIgnoreFile = 256 << 10
+// Limits of all .gitignore files of one look, which may be the agent's. A file beyond them ignores nothing, so that
+// what it names is shown. Each name is matched with each rule above it.
+const (
+	maxIgnoreText  = 1 << 20
+	maxIgnoreLines = 5000 // large repositories have hundreds
+)
 
 // rule is one line of a .gitignore.
 type rule struct {
@@ -22,6 +26,8 @@ type ignorer struct {
 	read  func(path string) string // "" if there is none
 	rules map[string][]rule        // by folder
 	known map[string]bool          // folders, whether they are ignored
+	text  int                      // bytes that were read
+	lines int
 }
 
 func newIgnorer(read func(path string) string) *ignorer {
@@ -48,7 +54,7 @@ func (g *ignorer) matched(name string, folder bool) bool {
 	for dir := parent(name); ; dir = parent(dir) {
 		rules, ok := g.rules[dir]
 		if !ok {
-			rules = parseIgnore(g.read(path.Join(dir, ".gitignore")))
+			rules = g.load(dir)
 			g.rules[dir] = rules
 		}
 		below := strings.TrimPrefix(name, dir+"/")
@@ -63,6 +69,19 @@ func (g *ignorer) matched(name string, folder bool) bool {
 	}
 }
 
+// load reads the .gitignore of a folder, within the limits.
+func (g *ignorer) load(dir string) []rule {
+	if g.text > maxIgnoreText || g.lines > maxIgnoreLines {
+		return nil
+	}
+	text := g.read(path.Join(dir, ".gitignore"))
+	g.text += len(text)
+	if g.lines += strings.Count(text, "\n"); g.text > maxIgnoreText || g.lines > maxIgnoreLines {
+		return nil
+	}
+	return parseIgnore(text)
+}
+
 func (r rule) matches(below string, folder bool) bool {
 	if !r.whole {
 		below = path.Base(below)
@@ -74,7 +93,7 @@ func parseIgnore(text string) []rule {
 	var rules []rule
 	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
 		line = trimSpaces(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
-		if line == "" || line[0] == '#' {
+		if line == "" || line[0] == '#' || len(line) > maxPath {
 			continue
 		}
 		var r rule

@@ -2,6 +2,10 @@ package review
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -144,4 +148,49 @@ func TestIgnoredIsFolded(t *testing.T) {
 	if report := w.try(Selection{}); len(report.Done) != 0 {
 		t.Errorf("%+v", report)
 	}
+}
+
+// Too many rules ignore nothing, and no more files of the agent are read then, nor after the look is cancelled.
+func TestIgnoreLimits(t *testing.T) {
+	w := newWorld(t)
+	for i := range 20 {
+		dir := fmt.Sprintf("d%02d", i)
+		w.agentFolder(dir)
+		w.agent(dir+"/.gitignore", strings.Repeat("x\n", 600)+"*.log\n", 0o644)
+		w.agent(dir+"/a.log", "log\n", 0o644)
+	}
+	shown := map[string]bool{}
+	for _, c := range w.compute().Changes {
+		shown[c.Path] = true
+	}
+	if shown["d00/a.log"] || shown["d07/a.log"] || !shown["d08/a.log"] || !shown["d19/a.log"] {
+		t.Errorf("%v", shown)
+	}
+	g := newIgnorer(func(string) string { return strings.Repeat("x", maxIgnoreText/2) + "\n*\n" })
+	if !g.ignored("a/b", false) || !g.ignored("a/b/c", false) || len(g.rules) > 2 {
+		t.Errorf("%d files are kept", len(g.rules))
+	}
+	if g = newIgnorer(func(string) string { return strings.Repeat("#", maxIgnoreText) + "\n*\n" }); g.ignored("a", false) {
+		t.Error("a file that is too large was used")
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &cancelled{upper: upper{w}, cancel: cancel}
+	w.Upper = c
+	if _, err := w.Compute(ctx, Selection{}, false); !errors.Is(err, context.Canceled) || c.opened != 1 {
+		t.Errorf("%v, and %d files were opened", err, c.opened)
+	}
+}
+
+// cancelled is an upper layer that cancels the look when a file is opened.
+type cancelled struct {
+	upper
+	cancel context.CancelFunc
+	opened int
+}
+
+func (c *cancelled) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	c.opened++
+	c.cancel()
+	return c.upper.Open(ctx, name)
 }

@@ -138,6 +138,9 @@ func (l *look) take() (err error) {
 	var paths []string
 	hidden := "\x00" // the last folder that is looked at with all that is in it
 	for _, name := range slices.SortedFunc(maps.Keys(l.listed), history.ByPath) {
+		if err := context.Cause(l.ctx); err != nil {
+			return err
+		}
 		e := l.listed[name]
 		if l.folded(name, l.isFolder(e)) {
 			if e.Kind == history.File || e.Kind == history.Whiteout {
@@ -236,8 +239,8 @@ func (l *look) ignoreFile(name string) string {
 			return ""
 		}
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
-	if err != nil || len(text) > maxIgnoreFile {
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreText+1))
+	if err != nil {
 		return ""
 	}
 	return string(text)
@@ -272,6 +275,9 @@ func (l *look) below(p pair, hidden bool, do func(pair) error) error {
 		return fault.Wrap("compare", p.path, errors.Join(upperErr, realErr))
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := context.Cause(l.ctx); err != nil {
+			return err
+		}
 		q := pair{path: path.Join(p.path, name), upper: upper[name], real: real[name], base: base[name], born: p.born}
 		if e, listed := l.listed[q.path]; listed {
 			q.born = e.Born
