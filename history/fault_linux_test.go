@@ -292,6 +292,64 @@ func TestSwapped(t *testing.T) {
 	same(t, look(t, outside), before)
 }
 
+// TestEditedMeanwhile restores, fails, and goes back or resumes after somebody has changed files: their changes stay.
+func TestEditedMeanwhile(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		dir, kept := t.TempDir(), t.TempDir()
+		at := func(name string) string { return filepath.Join(dir, name) }
+		object := func(e history.Entry) string {
+			return filepath.Join(kept, "objects", e.Content.String()[:2], e.Content.String()[2:])
+		}
+		write := func(name, text string) { must(t, os.WriteFile(at(name), []byte(text), 0o644)) }
+		ctx, cancel := context.WithCancel(t.Context())
+		var step func()
+		h, r := open(t, kept, history.Options{Step: func(path string) {
+			if path == "c" {
+				step()
+			}
+		}}), root(t, dir)
+		must(t, os.Mkdir(at("d"), 0o755))
+		for _, name := range []string{"a", "b", "c", "e", "d/f"} {
+			write(name, "old "+name)
+		}
+		old := checkpoint(t, h, r)
+		for _, name := range []string{"a", "b", "c", "d/f"} {
+			write(name, "new "+name)
+		}
+		must(t, os.Remove(at("e")))
+		now := checkpoint(t, h, r)
+		e, err := h.Find(t.Context(), now.Tree, "b")
+		must(t, err)
+		step = func() {
+			cancel() // so that it fails at d
+			if write("a", "somebody's"); lost {
+				must(t, os.Rename(object(e), kept+"/lost"))
+			}
+		}
+		if _, err = h.Restore(ctx, "home", r, old.Tree, nil, nil); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		want := state{"a": "-rw-r--r-- somebody's", "b": "-rw-r--r-- new b", "c": "-rw-r--r-- new c", "d/f": "-rw-r--r-- new d/f"}
+		if lost { // it has not gone back
+			must(t, os.Rename(kept+"/lost", object(e)))
+			write("c", "the agent's, later")
+			write("e", "another")
+			write("g", "one more")
+			want["c"], want["e"], want["g"] = "-rw-r--r-- the agent's, later", "-rw-r--r-- another", "-rw-r--r-- one more"
+			done, err := open(t, kept, history.Options{}).Resume(t.Context(), "home", r, nil)
+			if must(t, err); len(done.Notes) != 4 {
+				t.Errorf("%+v", done.Notes)
+			}
+		}
+		got := look(t, dir)
+		want["d"] = got["d"]
+		same(t, got, want)
+		if pending, err := h.Pending(); err != nil || len(pending) > 0 {
+			t.Error(pending, err)
+		}
+	}
+}
+
 // TestLarge keeps chunks and holes, and finds what changed in one.
 func TestLarge(t *testing.T) {
 	dir, kept := t.TempDir(), t.TempDir()

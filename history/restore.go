@@ -33,7 +33,7 @@ type Restored struct {
 type journal struct {
 	Key        string
 	To, Before Digest
-	Seen       Digest // if Reviewed
+	Seen       Digest // what is not as it was here is left alone
 	Reviewed   bool
 	Paths      [][]byte // JSON's strings cannot hold all paths
 	Temp       string   // name of temporary files
@@ -50,8 +50,8 @@ func (j *journal) paths() (paths []string) {
 
 // Restore brings a folder, or only some paths in it, to a tree. It changes only files that differ, each
 // atomically, and follows no links. It leaves alone what no checkpoint keeps and what somebody changes
-// meanwhile. If it fails, it goes back to the state before. If the process is killed, or going back fails,
-// the restore is Pending.
+// meanwhile, also until a Resume. If it fails, it goes back to the state before. If the process is killed, or going
+// back fails, the restore is Pending.
 func (h *History) Restore(ctx context.Context, key string, root *os.Root, to Digest, paths []string, report progress.Func) (Restored, error) {
 	return h.begin(ctx, root, journal{Key: key, To: to}, paths, report)
 }
@@ -111,7 +111,9 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 		return out, err
 	}
 	out.Before = cmp.Or(j.Before, now.Tree)
-	j.Before = out.Before
+	if j.Before = out.Before; !j.Reviewed && !j.resumed {
+		j.Seen = now.Tree
+	}
 	for _, p := range paths {
 		if j.Reviewed {
 			break // it may be gone
@@ -129,11 +131,11 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 	r := restorer{h: h, ctx: ctx, journal: j, paths: paths, meter: meter, out: &out, left: map[string]bool{}}
 	if err = r.folder(root, "", now.Tree, j.To, j.Seen); err != nil {
 		to := j.To
-		j.To, j.Reviewed = now.Tree, false
+		j.To, j.Seen, j.Reviewed = now.Tree, to, false
 		r.journal, r.ctx, r.back = j, context.WithoutCancel(ctx), true
 		_ = h.save(journals, j.Key, j) // the disk may be full; then Resume goes on instead
 		err = fault.Wrap("restore", cmp.Or(r.failed, j.Key), err)
-		if backErr := r.folder(root, "", to, now.Tree, Digest{}); backErr != nil {
+		if backErr := r.folder(root, "", to, now.Tree, to); backErr != nil {
 			return out, fault.Wrap("go back after", j.Key, errors.Join(err, backErr)).Advise("Make room on the disk, and restore again.")
 		}
 		out.Changed = 0
@@ -170,6 +172,9 @@ func (r *restorer) folder(dir *os.Root, path string, from, to, seen Digest) erro
 		return err
 	}
 	was, err := r.h.Tree(r.ctx, seen)
+	if r.back {
+		err = unlessLost(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -185,8 +190,8 @@ func (r *restorer) folder(dir *os.Root, path string, from, to, seen Digest) erro
 				continue
 			}
 			z := entryOf(was, cmp.Or(x.Name, y.Name))
-			begun := r.resumed && (x.Kind == 0 || x.Kind == Folder) // what was there is removed, or its mode was changed
-			if r.Reviewed && inside && !x.Same(z) && !x.Same(y) && !begun {
+			begun := r.resumed && (x.Kind == 0 && y.Kind != z.Kind || x.Kind == Folder) // it was removed, or its mode changed
+			if inside && !x.Same(z) && !x.Same(y) && !begun {
 				r.leave(at, whyChanged)
 				continue
 			}
@@ -221,7 +226,7 @@ func (r *restorer) done() {
 	}
 }
 
-// ready reports whether x is there and must become y. Going back, another file may be there, or already y.
+// ready reports whether x is there and must become y. Going back, y may be there already, and x has another inode.
 // Otherwise, it fails with ErrReplaced.
 func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
 	info, err := dir.Lstat(cmp.Or(x.Name, y.Name))
@@ -231,10 +236,18 @@ func (r *restorer) ready(dir *os.Root, x, y Entry) (bool, error) {
 	switch {
 	case r.back && is(dir, info, y) && (y.Kind != File || info.Mode()&validMode == y.Mode):
 		return false, nil
-	case r.back || is(dir, info, x):
+	case is(dir, info, x), r.back && x.Kind == File && info != nil && isMade(info, x):
 		return true, nil
 	}
 	return false, nofollow.ErrReplaced
+}
+
+// isMade reports whether a file may be the one that a restore made of an entry. Some disks keep times in steps.
+func isMade(info fs.FileInfo, e Entry) bool {
+	const step, finest = 2 * time.Second, 10 * time.Millisecond
+	now := info.ModTime().UnixNano()
+	near := now%int64(finest) == 0 && time.Duration(e.Mtime-now).Abs() < step
+	return info.Mode().IsRegular() && info.Size() == e.Size && (now == e.Mtime || near)
 }
 
 // is reports whether a file is the one that an entry describes.
@@ -268,6 +281,9 @@ func (r *restorer) remove(dir *os.Root, path string, x, y, z Entry) error {
 			return err
 		}
 	} else if ready, err := r.ready(dir, x, Entry{}); !ready {
+		if r.back { // y may be there still, or somebody else's file, which create leaves alone
+			return nil
+		}
 		return err
 	}
 	r.step(path)
