@@ -27,6 +27,8 @@ const (
 	sweepEvery = 5 * time.Second
 	// endLimit bounds the work for that.
 	endLimit = time.Minute
+	// closeLimit is how long Close waits for work on changes, such as an accept that is cancelled and goes back.
+	closeLimit = 15 * time.Second
 )
 
 // The kinds of events.
@@ -108,7 +110,12 @@ func (m *Mounts) Close() {
 	m.mu.Lock()
 	m.stop() // no more work begins
 	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
 	for _, e := range m.entries() {
+		if end, err := m.turns.Take(ctx, e, nil); err == nil {
+			defer end()
+		}
 		e.close()
 	}
 	m.work.Wait()

@@ -229,3 +229,38 @@ func TestRequest(t *testing.T) {
 	}
 	r.want("alice/app: waiting")
 }
+
+// The folder of a mount stays open until the work on its changes has ended, but not forever.
+func TestCloseWaits(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		r := newRig(t)
+		r.mount(r.alice, Mount{})
+		r.mount(r.bob, Mount{})
+		list := r.entries()
+		root, err := list[0].open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := r.turn(t.Context(), opReview, list[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.turn(t.Context(), opReview, list[1]); err != nil { // and never ends
+			t.Fatal(err)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			r.Mounts.Close()
+		}()
+		timetest.Wait()
+		if _, err := root.Stat("."); err != nil {
+			t.Errorf("the folder was closed meanwhile: %v", err)
+		}
+		end()
+		<-closed
+		if _, err := root.Stat("."); err == nil {
+			t.Error("the folder is still open")
+		}
+	})
+}
