@@ -244,7 +244,7 @@ func TestGitIsApart(t *testing.T) {
 func TestMarks(t *testing.T) {
 	w := newWorld(t)
 	w.host("was", "x", 0o755)
-	for _, name := range []string{".envrc", "a/.vscode/tasks.json", "package.json", "x/GNUmakefile", "Makefile", "build.rs", ".github/workflows/x.yml", ".husky/pre-commit", "Dockerfile", "conftest.py", "app.gradle", "plain", "src/main.go", "program", "was"} {
+	for _, name := range []string{".envrc", "a/.vscode/tasks.json", "package.json", "x/GNUmakefile", "Makefile", "build.rs", ".github/workflows/x.yml", ".husky/pre-commit", "Dockerfile", "conftest.py", "app.gradle", "docs/Head", "Gulpfile.js", "nix/flake.nix", ".gdbinit", "head/plain", "plain", "src/main.go", "program", "was"} {
 		if dir := parent(name); dir != "." {
 			for _, at := range []string{parent(dir), dir} {
 				if w.kind(at) == Nothing {
@@ -255,7 +255,7 @@ func TestMarks(t *testing.T) {
 		w.agent(name, "y", map[bool]os.FileMode{true: 0o755, false: 0o644}[name == "program" || name == "was"])
 	}
 	for _, c := range w.compute().Changes {
-		plain := c.Path == "plain" || c.Path == "src/main.go" || c.Path == "was" || c.Path == "a" || c.Path == "src" || c.Path == "x"
+		plain := c.Path == "docs" || c.Path == "nix" || c.Path == "head" || c.Path == "head/plain" || c.Path == "plain" || c.Path == "src/main.go" || c.Path == "was" || c.Path == "a" || c.Path == "src" || c.Path == "x"
 		if (c.Runs == "") != plain {
 			t.Errorf("%s: %q", c.Path, c.Runs)
 		}

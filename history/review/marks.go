@@ -23,6 +23,7 @@ var hostRuns = []struct{ by, patterns string }{
 	{"git or its hooks run it", ".pre-commit-config.y*ml .husky/ lefthook.y*ml .gitmodules .gitattributes .githooks/ .gitconfig hooks/"},
 	{"continuous integration runs it, with its secrets", ".github/ .gitlab-ci.yml .gitlab/ .circleci/ .travis.yml jenkinsfile azure-pipelines.yml .buildkite/ .drone.yml"},
 	{"containers are built or started from it", ".devcontainer/ .devcontainer.json *dockerfile* containerfile compose*.y*ml docker-compose*.y*ml vagrantfile"},
+	{"programs that a person starts there run what it says", "gruntfile.js gulpfile.js flake.nix shell.nix default.nix .pylintrc .gdbinit .lldbinit"},
 	{"the desktop or the shell may start it", "*.desktop *.command *.app/ autorun.inf"},
 }
 
@@ -49,6 +50,9 @@ func (l *look) runs(name string, before, after history.Entry) string {
 		if m.ignored(strings.ToLower(name), after.Kind == history.Folder) {
 			return m.by
 		}
+	}
+	if strings.EqualFold(path.Base(name), "HEAD") && after.Kind != history.Folder {
+		return "its folder may be a Git repository, in which git runs what the config says"
 	}
 	const exec fs.FileMode = 0o111
 	if after.Kind == history.File && after.Mode&exec != 0 && (before.Kind != history.File || before.Mode&exec == 0) {
