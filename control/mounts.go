@@ -69,7 +69,8 @@ func (s mountService) List(_ context.Context, r *controlpb.ListMountsRequest) (*
 // Review sends what an agent changed.
 func (s mountService) Review(ctx context.Context, r *controlpb.ReviewRequest, stream *connect.ServerStream[controlpb.ReviewResponse]) error {
 	picks := protos(r.Paths, func(path string) review.Pick { return review.Pick{Path: pathOf(path)} })
-	all, err := s.Mounts.Review(ctx, r.Agent, r.Name, review.Selection{Picks: picks, Marked: r.Marked, AcceptConflicts: r.Conflicts}, r.Hunks)
+	sel := review.Selection{Picks: picks, Marked: r.Marked, AcceptConflicts: r.Conflicts, OutsideLinks: r.OutsideLinks}
+	all, err := s.Mounts.Review(ctx, r.Agent, r.Name, sel, r.Hunks)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 	"osaurus-sandbox/supervisor/mounts"
 )
 
-// changedFiles is a guest in which an agent has written these files into every mount.
+// changedFiles is a guest in which an agent has written these files into every mount. A text after "-> " is a link's target.
 type changedFiles map[string]string
 
 func (changedFiles) Mount(ctx context.Context, _ config.LinuxUser, _ guest.RoomMount, serve func(context.Context, io.ReadWriteCloser) error) (mounts.Attached, error) {
@@ -41,7 +41,11 @@ func (f changedFiles) MountChanges(context.Context, config.LinuxUser, config.Mou
 			if dir := filepath.Dir(path); dir != "." && !yield(guest.MountChange{Path: dir, Kind: guest.ChangedFolder, Mode: 0o755}, nil) {
 				return
 			}
-			if !yield(guest.MountChange{Path: path, Kind: guest.ChangedFile, Mode: 0o644, Size: uint64(len(f[path])), Made: time.Now().Add(time.Hour)}, nil) {
+			c := guest.MountChange{Path: path, Kind: guest.ChangedFile, Mode: 0o644, Size: uint64(len(f[path])), Made: time.Now().Add(time.Hour)}
+			if target, link := strings.CutPrefix(f[path], "-> "); link {
+				c.Kind, c.Size, c.Target = guest.ChangedLink, 0, target
+			}
+			if !yield(c, nil) {
 				return
 			}
 		}
@@ -99,9 +103,8 @@ func TestMounts(t *testing.T) {
 	after := slices.Clone(before)
 	after[1], after[24] = "BE", "WHY \x1b[2J"
 	server := daemonHere(t)
-	server.Mounts.Guest = func(machine.Guest) (mounts.Guest, bool) {
-		return changedFiles{"main.txt": strings.Join(after, "\n") + "\n", "new\x1b.txt": "new\n", "Makefile": "all:\n\trm -rf /\n", "gone/x.bin": "\x00\x01"}, true
-	}
+	files := changedFiles{"main.txt": strings.Join(after, "\n") + "\n", "new\x1b.txt": "new\n", "Makefile": "all:\n\trm -rf /\n", "gone/x.bin": "\x00\x01"}
+	server.Mounts.Guest = func(machine.Guest) (mounts.Guest, bool) { return files, true }
 	ok(t, "agent", "create", "alice")
 	ok(t, "agent", "create", "bob")
 
@@ -151,6 +154,10 @@ func TestMounts(t *testing.T) {
 	}
 	fails(t, fault.ExitNotFound, "nothing to accept", "review", "accept", "alice", "app", "--yes")
 	prints(t, "Nothing was changed.\n", "review", "alice", "app")
+
+	files["out"] = "-> /etc"
+	fails(t, fault.ExitNotFound, "nothing to accept", "review", "accept", "alice", "app", "--yes")
+	prints(t, "accepted out\n", "review", "accept", "alice", "app", "--yes", "--outside-links")
 
 	out = "missing"
 	for line := range strings.SplitSeq(ok(t, "audit", "list"), "\n") {

@@ -69,7 +69,7 @@ func (d *decision) run(ctx context.Context, c *call) error {
 	}
 	paths := slices.AppendSeq(c.args[2:], maps.Keys(chosen))
 	seen, err := readReview(control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{
-		Agent: r.Agent, Name: r.Name, Paths: paths, Hunks: d.hunks, Marked: r.Marked, Conflicts: r.Conflicts,
+		Agent: r.Agent, Name: r.Name, Paths: paths, Hunks: d.hunks, Marked: r.Marked, Conflicts: r.Conflicts, OutsideLinks: r.OutsideLinks,
 	})))
 	if err != nil {
 		return err

@@ -496,6 +496,7 @@ type ReviewRequest struct {
 	Hunks         bool     `protobuf:"varint,4,opt,name=hunks,proto3" json:"hunks,omitempty"`   // with the text of the changes
 	Marked        bool     `protobuf:"varint,5,opt,name=marked,proto3" json:"marked,omitempty"` // as in DecideRequest: for ReviewedChange.left
 	Conflicts     bool     `protobuf:"varint,6,opt,name=conflicts,proto3" json:"conflicts,omitempty"`
+	OutsideLinks  bool     `protobuf:"varint,7,opt,name=outside_links,json=outsideLinks,proto3" json:"outside_links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,6 +569,13 @@ func (x *ReviewRequest) GetMarked() bool {
 func (x *ReviewRequest) GetConflicts() bool {
 	if x != nil {
 		return x.Conflicts
+	}
+	return false
+}
+
+func (x *ReviewRequest) GetOutsideLinks() bool {
+	if x != nil {
+		return x.OutsideLinks
 	}
 	return false
 }
@@ -1269,14 +1277,15 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\x11ListMountsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"G\n" +
 	"\x12ListMountsResponse\x121\n" +
-	"\x06mounts\x18\x01 \x03(\v2\x19.osaurus.control.v1.MountR\x06mounts\"\x9b\x01\n" +
+	"\x06mounts\x18\x01 \x03(\v2\x19.osaurus.control.v1.MountR\x06mounts\"\xc0\x01\n" +
 	"\rReviewRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x14\n" +
 	"\x05hunks\x18\x04 \x01(\bR\x05hunks\x12\x16\n" +
 	"\x06marked\x18\x05 \x01(\bR\x06marked\x12\x1c\n" +
-	"\tconflicts\x18\x06 \x01(\bR\tconflicts\"\x82\x01\n" +
+	"\tconflicts\x18\x06 \x01(\bR\tconflicts\x12#\n" +
+	"\routside_links\x18\a \x01(\bR\foutsideLinks\"\x82\x01\n" +
 	"\x0eReviewResponse\x12:\n" +
 	"\x06change\x18\x01 \x01(\v2\".osaurus.control.v1.ReviewedChangeR\x06change\x124\n" +
 	"\x04rest\x18\x02 \x01(\v2 .osaurus.control.v1.ReviewedRestR\x04rest\"M\n" +
