@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/checkpoints"
@@ -195,7 +196,7 @@ func (m *Mounts) Read(ctx context.Context, ref, name, path string, which Version
 		case OfAgent:
 			from, err = s.review.Upper.Open(ctx, path)
 		case OfFolder:
-			from, err = s.review.Real.Open(path)
+			from, err = openFile(s.review.Real, path)
 		default:
 			err = fault.Newf(fault.InvalidArgs, "read version", string(which), "there is no such version").Advise("Use agent or folder.")
 		}
@@ -206,6 +207,18 @@ func (m *Mounts) Read(ctx context.Context, ref, name, path string, which Version
 		_, err = io.Copy(to, from)
 		return err
 	})
+}
+
+// openFile opens a regular file, and nothing else: a pipe would wait for somebody who writes.
+func openFile(root *os.Root, path string) (io.ReadCloser, error) {
+	seen, err := root.Lstat(path)
+	if err == nil && !seen.Mode().IsRegular() {
+		err = fault.Newf(fault.Rejected, opReview, path, "it is not a file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nofollow.File(root, path, seen)
 }
 
 // unreviewed fails if there are changes that a person has not decided about. The caller has the turn.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"osaurus-sandbox/guest"
@@ -82,6 +83,9 @@ func TestMarked(t *testing.T) {
 	var out bytes.Buffer
 	if err := r.Read(t.Context(), "alice", "app", "c.txt", OfAgent, &out); err != nil || out.String() != "the agent's c.txt\n" {
 		t.Errorf("%q, %v", out.String(), err)
+	}
+	if err := syscall.Mkfifo(r.app+"/c.txt", 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for _, v := range []Version{OfFolder, "other"} {
 		if err := r.Read(t.Context(), "alice", "app", "c.txt", v, &out); err == nil {
