@@ -7,6 +7,7 @@ import (
 
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/history/review"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/tools"
@@ -19,8 +20,9 @@ const byTool machine.Cause = "a tool"
 // apply again when the person agrees.
 func (m *Mounts) Request(ctx context.Context, a tools.Agent, r tools.FolderRequest) (tools.MountedFolder, error) {
 	root, folder, err := m.Rules.Open(r.Path, false)
-	if err != nil {
-		return tools.MountedFolder{}, err
+	if err != nil { // why would tell the agent what there is on this computer
+		m.Log.Warn("an agent asked for a folder that cannot be mounted", "agent", a.Name, "folder", r.Path, "error", err)
+		return tools.MountedFolder{}, fault.Newf(fault.Rejected, opMount, r.Path, "this folder cannot be mounted").Advise("Ask the person which folder to use, by its whole path.")
 	}
 	_ = root.Close()
 	want, err := Mount{Mode: guest.MountMode(r.Mode)}.complete(a.ID, a.Home, folder)

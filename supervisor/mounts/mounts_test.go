@@ -193,8 +193,11 @@ func TestRequest(t *testing.T) {
 	if _, err := r.Request(t.Context(), who, tools.FolderRequest{Path: r.rules.Person + "/.ssh", Why: "because"}); fault.KindOf(err) != fault.Rejected || len(r.Prompts.Ended()) != 0 {
 		t.Errorf("keys: %v, and a person was asked", err)
 	}
-	if _, err := r.Request(t.Context(), who, tools.FolderRequest{Path: r.rules.Person, Why: "because"}); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("all of it: %v", err)
+	for _, path := range []string{r.rules.Person, r.rules.Person + "/nothing", "relative"} { // one answer for all
+		_, err := r.Request(t.Context(), who, tools.FolderRequest{Path: path, Why: "because"})
+		if want := fault.Newf(fault.Rejected, opMount, path, "this folder cannot be mounted"); fault.KindOf(err) != fault.Rejected || err.Error() != want.Error() {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 	type answer struct {
 		m   tools.MountedFolder
