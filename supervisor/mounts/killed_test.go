@@ -85,6 +85,15 @@ func TestKilledWhileAccepting(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.close()
+	if err := os.Rename(r.app, r.app+".away"); err != nil { // its disk is not there at first
+		t.Fatal(err)
+	}
+	r.open()
+	r.want("")
+	r.close()
+	if err := os.Rename(r.app+".away", r.app); err != nil {
+		t.Fatal(err)
+	}
 	r.open()
 	r.want("")
 	if pending, err := r.History.Pending(); err != nil || len(pending) > 0 {

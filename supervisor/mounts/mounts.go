@@ -82,12 +82,18 @@ func Open(ctx context.Context, o Options) (*Mounts, error) {
 	}
 	for _, mount := range rows {
 		e := &entry{Mount: mount, of: m}
-		if err := e.resume(ctx); err != nil {
-			m.Log.Warn("changes to a mounted folder may be accepted in part", "folder", mount.Folder, "error", err)
+		failed := e.resume(ctx)
+		if failed != nil {
+			m.Log.Warn("changes to a mounted folder may be accepted in part", "folder", mount.Folder, "error", failed)
 		}
 		if mount.Keep && !mount.expired() {
 			m.list = append(m.list, e)
-		} else if err := m.remove(ctx, e); err != nil {
+			continue
+		}
+		if e.close(); failed != nil {
+			continue // its row stays, so that the next daemon tries again
+		}
+		if err := m.remove(ctx, e); err != nil {
 			return nil, err
 		}
 	}
@@ -333,7 +339,7 @@ func (m *Mounts) NameOf(mount Mount) config.AgentName {
 
 // insert writes the row of a mount. The rows of a deleted agent are deleted with it.
 func (m *Mounts) insert(ctx context.Context, n Mount) error {
-	_, err := m.DB.Exec(ctx, opMount, "INSERT INTO mounts (agent, name, folder, at, mode, made, until, keep, ask, everything) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	_, err := m.DB.Exec(ctx, opMount, "INSERT OR REPLACE INTO mounts (agent, name, folder, at, mode, made, until, keep, ask, everything) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		n.Agent, n.Name, n.Folder, n.At, n.Mode, store.Nanos(n.Made), store.Nanos(n.Until), n.Keep, n.Ask, n.All)
 	return err
 }
