@@ -109,10 +109,10 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 		code, err = exitInterrupted+int(i.signal), i
 	}
 	if err != nil {
-		if terminalWidth(w) > 0 { // a step may have failed
+		p := paintFor(w)
+		if p { // a step may have failed
 			fmt.Fprint(w, clearLine)
 		}
-		p := paintFor(w)
 		text := strings.ReplaceAll(string(lines(err.Error())), "\n", "\n  ") // indent all lines but the first, which starts with the prefix
 		writef(w, "%s%s\n", p.bad(failurePrefix), safe(text))
 		if advice := fault.AdviceOf(err); advice != "" {

@@ -134,11 +134,11 @@ Answer a prompt for a folder, or for changes to one, with yes or no.`,
 // readChoice reads an answer to a prompt of a kind.
 func readChoice(ctx context.Context, con console, kind prompts.Kind) (string, error) {
 	if canAsk(con) {
-		writef(con.err, "%s? ", fmt.Sprint(kind.Choices()))
+		writef(con.err, "%s? ", strings.Trim(fmt.Sprint(kind.Choices()), "[]"))
 	}
 	text, err := typedLine(ctx, bufio.NewReader(con.in))
 	if err != nil && text == "" {
-		return "", fault.Newf(fault.UserDenied, "read answer", "", "nothing was typed").Advise("Write it as an argument: osaurus-sandbox prompt answer PROMPT no")
+		return "", fault.Newf(fault.UserDenied, "read answer", "", "nothing was typed").Advise("Write it as an argument: osaurus-sandbox prompt answer PROMPT " + string(kind.Choices()[0]))
 	}
 	choice, err := prompts.ParseChoice(strings.TrimSpace(text))
 	return string(choice), err
