@@ -159,6 +159,7 @@ var inspected = map[string]struct {
 	"sandbox_process":      {[]string{"action=list"}, `"jobs"`},
 	"sandbox_secret_check": {[]string{"key=NO_SUCH_SECRET"}, `"exists": false`},
 	"sandbox_secret_set":   {[]string{"key=not a name", "description=d", "instructions=i", "value=v"}, `"kind": "invalid_args"`},
+	"sandbox_undo":         {[]string{"call=9999"}, `"kind": "not_found"`},
 	"sandbox_install":      {[]string{`packages=["--no-name"]`}, `"kind": "invalid_args"`},
 	"sandbox_pip_install":  {[]string{`packages=["--no-name"]`}, `"kind": "invalid_args"`},
 	"sandbox_npm_install":  {[]string{`packages=["--no-name"]`}, `"kind": "invalid_args"`},

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // Serve serves a folder of the host by FUSE on a stream, as files of a user.
@@ -175,9 +176,14 @@ func mountInUse(ctx context.Context, t *testing.T, _, bob *agent) {
 			uses := newWaiter("uses it")
 			p := bob.beginTo(ctx, t, uses, script+" && echo uses it && exec sleep 1000")
 			uses.wait(ctx, t)
-			if err := m.Unmount(ctx, false); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sleep") {
-				t.Errorf("%s: %s: %v", mode, script, err)
-			}
+			// The shell prints before it becomes sleep.
+			timetest.Eventually(t, "the program that uses it is named", func() bool {
+				err := m.Unmount(ctx, false)
+				if fault.KindOf(err) != fault.Rejected {
+					t.Fatalf("%s: %s: %v", mode, script, err)
+				}
+				return strings.Contains(err.Error(), "sleep")
+			})
 			bob.says(ctx, t, "cat /mnt/app/a", "host")
 			if err := p.Signal(ctx, 9); err != nil {
 				t.Fatal(err)
