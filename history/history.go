@@ -187,6 +187,24 @@ func (h *History) Forget(key string) error {
 	return errors.Join(h.drop(heads, key), h.drop(journals, key))
 }
 
+// ForgetAll forgets the keys for which gone holds.
+func (h *History) ForgetAll(gone func(key string) bool) error {
+	var keys []string
+	err := errors.Join(each(h, heads, func(last head) error {
+		keys = append(keys, last.Key)
+		return nil
+	}), each(h, journals, func(j journal) error {
+		keys = append(keys, j.Key)
+		return nil
+	}))
+	for _, key := range keys {
+		if gone(key) {
+			err = errors.Join(err, h.Forget(key))
+		}
+	}
+	return err
+}
+
 // Tree returns the entries of a folder's tree, sorted by name.
 func (h *History) Tree(ctx context.Context, tree Digest) ([]Entry, error) {
 	if err := context.Cause(ctx); err != nil {

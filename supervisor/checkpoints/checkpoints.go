@@ -120,6 +120,7 @@ func Open(ctx context.Context, o Options) (*Checkpoints, error) {
 		return nil, err
 	}
 	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	c.forget(func(id config.AgentID) bool { return !c.Agents.Has(id) })
 	if err := c.resume(ctx); err != nil {
 		o.Log.Error("an undo that was interrupted is not finished", "error", err)
 	}
@@ -165,8 +166,18 @@ func (c *Checkpoints) Forget(id config.AgentID) {
 	c.mu.Lock()
 	delete(c.states, id)
 	c.mu.Unlock()
-	if err := c.History.Forget(homeKey(id)); err != nil {
-		c.Log.Warn("the last checkpoint of a deleted agent is left", "agent", id, "error", err)
+	c.forget(func(other config.AgentID) bool { return other == id })
+}
+
+// forget drops the last checkpoints of agents' homes and mounts. Their keys begin with a kind and the agent's id.
+func (c *Checkpoints) forget(gone func(config.AgentID) bool) {
+	err := c.History.ForgetAll(func(key string) bool {
+		_, rest, _ := strings.Cut(key, "/")
+		id, _, _ := strings.Cut(rest, "/")
+		return gone(config.AgentID(id))
+	})
+	if err != nil {
+		c.Log.Warn("the last checkpoint of a deleted agent is left", "error", err)
 	}
 }
 
@@ -268,10 +279,9 @@ func (c *Checkpoints) resume(ctx context.Context) error {
 		if !ok { // see mounts.Open
 			continue
 		}
-		agent, missing := c.Agents.Get(id)
-		if missing != nil {
-			err = errors.Join(err, c.History.Forget(key))
-			continue
+		agent, failed := c.Agents.Get(id)
+		if failed != nil {
+			continue // its keys are forgotten
 		}
 		dir, failed := c.Agents.OpenHome(agent)
 		if failed == nil {

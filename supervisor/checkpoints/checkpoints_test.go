@@ -458,9 +458,25 @@ func TestAgentsGo(t *testing.T) {
 	if list, err := w.List(t.Context(), renamed, 10); err != nil || len(list) != 1 {
 		t.Errorf("%v %v", list, err)
 	}
+	keys := []string{"mount/" + string(renamed.ID) + "/app/upper", "mount/nobody/app/upper", "home/nobody"}
+	dir, err := os.OpenRoot(t.TempDir())
+	w.must(err)
+	defer dir.Close()
+	for _, key := range keys {
+		_, err := w.History.Checkpoint(t.Context(), key, dir)
+		w.must(err)
+	}
 	_, err = w.Agents.Delete(t.Context(), "anna", true, "test")
 	w.must(err)
 	w.Forget(renamed.ID)
+	has := func(key string) bool { _, there := w.History.Head(key); return there }
+	if has(keys[0]) || has("home/"+string(renamed.ID)) || !has(keys[1]) {
+		t.Error("a deleted agent has checkpoints, or others have none")
+	}
+	w.open()
+	if has(keys[1]) || has(keys[2]) {
+		t.Error("agents that were deleted before have checkpoints")
+	}
 	if list, err := w.List(t.Context(), renamed, 10); err != nil || len(list) != 0 {
 		t.Errorf("%v %v", list, err)
 	}
