@@ -227,7 +227,7 @@ func (m *Mounts) Unmount(ctx context.Context, ref, name string, force bool, by m
 	if !attached {
 		return nil
 	}
-	return m.forget(ctx, e)
+	return m.forget(ctx, e, force)
 }
 
 // drop ends a mount. Without force it fails if programs use it. The caller has the turn, or nobody knows the

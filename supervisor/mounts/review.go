@@ -1,7 +1,6 @@
 package mounts
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -228,16 +227,20 @@ func (m *Mounts) unreviewed(ctx context.Context, e *entry) error {
 		return err
 	}
 	defer s.lease.Release()
-	all, err := s.review.Compute(ctx, review.Selection{}, false)
+	return e.undecided(ctx, s.review, "Accept or reject them with osaurus-sandbox review, or discard them with --force.")
+}
+
+// undecided fails if a review has changes.
+func (e *entry) undecided(ctx context.Context, r *review.Review, advice string) error {
+	all, err := r.Compute(ctx, review.Selection{}, false)
 	if err == nil && len(all.Changes) > 0 {
-		err = fault.Newf(fault.Rejected, opUnmount, string(e.Name), "there are changes to review: %d", len(all.Changes)).
-			Advise("Accept or reject them with osaurus-sandbox review, or discard them with --force.")
+		err = fault.Newf(fault.Rejected, opUnmount, string(e.Name), "there are changes to review: %d", len(all.Changes)).Advise(advice)
 	}
 	return err
 }
 
-// forget discards the changes of a mount that has ended.
-func (m *Mounts) forget(ctx context.Context, e *entry) error {
+// forget discards the changes of a mount that has ended. Without force, it fails if some were made until then.
+func (m *Mounts) forget(ctx context.Context, e *entry, force bool) error {
 	if !e.reviewed() {
 		return nil
 	}
@@ -246,8 +249,27 @@ func (m *Mounts) forget(ctx context.Context, e *entry) error {
 		return err
 	}
 	defer lease.Release()
-	if g, ok := m.Guest(lease.Guest); ok {
+	g, ok := m.Guest(lease.Guest)
+	if ok && !force {
+		err = m.unseen(ctx, e, upper{g, agent.User, e.guestName()})
+	}
+	if ok && err == nil {
 		err = g.ForgetMount(ctx, agent.User, e.guestName())
 	}
-	return cmp.Or(err, e.newReview(nil).Forget())
+	if err != nil {
+		return err
+	}
+	return e.newReview(nil).Forget()
+}
+
+// unseen fails if a mount that has ended has changes.
+func (m *Mounts) unseen(ctx context.Context, e *entry, changes upper) error {
+	root, _, err := m.Rules.Open(e.Folder, e.All)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	r := e.newReview(root)
+	r.Upper = changes
+	return e.undecided(ctx, r, "They were made while it was unmounted. Mount the folder again under the same name to review them.")
 }

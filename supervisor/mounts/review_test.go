@@ -136,6 +136,25 @@ func TestUnmountWithChanges(t *testing.T) {
 	}
 }
 
+// Changes that are made while a folder is unmounted are there with the next mount.
+func TestChangesWhileUnmounting(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.alice, Mount{})
+	r.start(r.alice)
+	r.set(func() { r.late = []guest.MountChange{changed("a.txt")} })
+	if err := r.Unmount(t.Context(), "alice", "app", false, "me"); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "same name") {
+		t.Error(err)
+	}
+	r.want("")
+	if len(r.forgot) != 0 {
+		t.Errorf("forgot %q", r.forgot)
+	}
+	r.mount(r.alice, Mount{})
+	if list, err := r.Review(t.Context(), "alice", "app", review.Selection{}, false); err != nil || len(list.Changes) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
 // A checkpoint has what the agent changed, and notes the versions that its changes began with.
 func TestRoots(t *testing.T) {
 	r := newRig(t)

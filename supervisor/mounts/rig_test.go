@@ -41,6 +41,7 @@ type rig struct {
 	busy    error                 // why Unmount fails without force
 	refuse  error                 // why Mount fails
 	changes []guest.MountChange
+	late    []guest.MountChange // made while a mount ends
 	forgot  []string
 	events  []events.Event
 }
@@ -214,6 +215,7 @@ func (f *fakeMount) Close()                { f.end(); <-f.done }
 func (f *fakeMount) Unmount(_ context.Context, force bool) error {
 	f.rig.mu.Lock()
 	busy := f.rig.busy
+	f.rig.changes = append(f.rig.changes, f.rig.late...)
 	f.rig.mu.Unlock()
 	if busy != nil && !force {
 		return busy
