@@ -64,7 +64,7 @@ func (s backupService) Restore(ctx context.Context, r *controlpb.RestoreSnapshot
 		staged = err == nil
 		return m, err
 	})
-	if staged { // whoever hears of it
+	if staged { // also if the client has left
 		_, err = s.Quit(context.WithoutCancel(ctx), &controlpb.QuitRequest{})
 	}
 	return err

@@ -49,7 +49,7 @@ func merge(a, b []Entry) iter.Seq2[Entry, Entry] {
 	}
 }
 
-// what compares two entries, of which at most one is zero. It returns "" if they are equal
+// what compares two entries. At most one may be zero. It returns "" if they are equal
 // themselves; the contents of folders may differ.
 func what(x, y Entry) What {
 	switch {

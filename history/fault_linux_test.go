@@ -166,7 +166,7 @@ func TestDamaged(t *testing.T) {
 	same(t, look(t, dir), first)
 }
 
-// TestTreeLost restores checkpoints of which a tree is missing.
+// TestTreeLost restores checkpoints that lack a tree.
 func TestTreeLost(t *testing.T) {
 	dir, kept := t.TempDir(), t.TempDir()
 	h, r := open(t, kept, history.Options{}), root(t, dir)

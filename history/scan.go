@@ -33,7 +33,7 @@ const (
 	cacheSignature = "Signature: 8a477f597d28d172789f06886806bc55"
 )
 
-// DefaultCaches returns the names of folders that programs fill again by themselves.
+// DefaultCaches returns the names of folders that programs refill.
 func DefaultCaches() []string { return []string{".cache", "__pycache__"} }
 
 // scan makes a tree of a folder.

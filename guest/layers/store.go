@@ -292,8 +292,8 @@ func (st *Stack) Delete(name string) error {
 	return err
 }
 
-// mergeable returns a list of frozen layers whose last two are of the same room, which no other room has,
-// and of which nothing needs the lower one alone. It returns nil if there is none.
+// mergeable returns a list of frozen layers whose last two can be merged, or nil if there is none: both are
+// of the same room, no other room has them, and nothing needs the lower one alone.
 func (st *Stack) mergeable(shared map[ID]bool) []ID {
 	for _, list := range st.lists() {
 		for n := 1; n < len(*list); n++ {

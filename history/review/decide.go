@@ -1,7 +1,6 @@
 package review
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -246,7 +245,10 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 		}
 	})
 	maps.DeleteFunc(began, func(_ string, e history.Entry) bool { return e.Kind == history.Whiteout })
-	return report, cmp.Or(err, l.begin(began))
+	if err != nil {
+		return report, err
+	}
+	return report, l.begin(began)
 }
 
 // step changes a path in the agent's view.

@@ -403,7 +403,7 @@ func (w *world) compute(paths ...string) *Changes {
 	return out
 }
 
-// accept accepts paths, all of which must succeed.
+// accept accepts paths. All must succeed.
 func (w *world) accept(paths ...string) *Report {
 	w.t.Helper()
 	report := w.try(Selection{}, paths...)

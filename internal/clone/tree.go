@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxDepth bounds the depth of folders, each of which takes three descriptors. Deep trees of programs
+	// maxDepth bounds the depth of folders: each takes three descriptors. Deep trees of programs
 	// have some thirty levels.
 	maxDepth = 128
 	// ours lets the owner of a folder list it and add to it.
