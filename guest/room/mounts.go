@@ -88,7 +88,7 @@ func reviewsOf(user string) string { return user + ".reviews" }
 // mounted, the upper layer, and the one of overlayfs. The last two count in the room's quota.
 func (m *Manager) Review(r *Room, name string) (lower, upper, work string, err error) {
 	upper, uid := m.Upper(r.User(), name), int(r.spec.Uid)
-	lower, work = filepath.Join(m.opts.Run, reviewsOf(r.User()), name), filepath.Join(filepath.Dir(upper), "work")
+	lower, work = filepath.Join(m.opts.Run, reviewsOf(r.User())+"."+name), filepath.Join(filepath.Dir(upper), "work")
 	err = errors.Join(os.MkdirAll(lower, 0o700), os.MkdirAll(filepath.Dir(upper), 0o700))
 	for _, path := range []string{upper, work} {
 		err = errors.Join(err, os.MkdirAll(path, 0o755), os.Chown(path, uid, uid), setProject(path, r.spec.Uid))

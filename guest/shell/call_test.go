@@ -32,10 +32,10 @@ func TestOutputIsBounded(t *testing.T) {
 		total         uint64
 		char          string
 	}{
-		{"lines", `yes a | head -c 10000000`, 10_000_000, "a\n"},
-		{"one line", `head -c 10000000 /dev/zero | tr '\0' x; echo x >&2`, 10_000_000, "xx"},
-		{"wide", `yes ü | tr -d '\n' | head -c 10000000`, 5_000_000, "ü"},
-		{"no UTF-8", `head -c 10000000 /dev/zero | tr '\0' '\377'`, 10_000_000, "\xff\xff"},
+		{"lines", `yes a | head -c 1000000`, 1_000_000, "a\n"},
+		{"one line", `head -c 1000000 /dev/zero | tr '\0' x; echo x >&2`, 1_000_000, "xx"},
+		{"wide", `yes ü | tr -d '\n' | head -c 1000000`, 500_000, "ü"},
+		{"no UTF-8", `head -c 1000000 /dev/zero | tr '\0' '\377'`, 1_000_000, "\xff\xff"},
 	} {
 		a := r.run(tc.command)
 		o := a.Stdout
