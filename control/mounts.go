@@ -135,17 +135,12 @@ func pathOf(text string) string {
 	return text
 }
 
-// Accept writes changes to the folder.
-func (s mountService) Accept(ctx context.Context, r *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
-	return s.decide(ctx, "review.accept", r, s.Mounts.Accept)
-}
-
-// Reject undoes changes in the agent's copy.
-func (s mountService) Reject(ctx context.Context, r *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
-	return s.decide(ctx, "review.reject", r, s.Mounts.Reject)
-}
-
-func (s mountService) decide(ctx context.Context, action string, r *controlpb.DecideRequest, do mounts.Decide) (*controlpb.DecideResponse, error) {
+// Decide accepts or rejects changes.
+func (s mountService) Decide(ctx context.Context, r *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
+	action := "review.accept"
+	if r.Reject {
+		action = "review.reject"
+	}
 	sel := review.Selection{Marked: r.Marked, AcceptConflicts: r.Conflicts, OutsideLinks: r.OutsideLinks}
 	var paths []string
 	for _, p := range r.Picks {
@@ -163,7 +158,7 @@ func (s mountService) decide(ctx context.Context, action string, r *controlpb.De
 		subject += fmt.Sprintf(" and %d more", more)
 	}
 	report, err := answeredFor(ctx, s.service, r.Agent, action, subject, func(agent agents.Agent) (*review.Report, error) {
-		return do(ctx, string(agent.ID), r.Name, sel, callerOf(ctx).cause())
+		return s.Mounts.Decide(ctx, string(agent.ID), r.Name, sel, r.Reject, callerOf(ctx).cause())
 	})
 	if err != nil {
 		return nil, err
@@ -176,7 +171,7 @@ func (s mountService) decide(ctx context.Context, action string, r *controlpb.De
 
 // Read sends a version of a changed file.
 func (s mountService) Read(ctx context.Context, r *controlpb.ReadVersionRequest, stream *connect.ServerStream[controlpb.ReadVersionResponse]) error {
-	return s.Mounts.Read(ctx, r.Agent, r.Name, pathOf(r.Path), mounts.Version(r.Version), inChunks(func(b []byte) error {
+	return s.Mounts.Read(ctx, r.Agent, r.Name, pathOf(r.Path), r.Agents, inChunks(func(b []byte) error {
 		return stream.Send(&controlpb.ReadVersionResponse{Data: b})
 	}))
 }

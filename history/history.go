@@ -240,12 +240,11 @@ func (h *History) Find(ctx context.Context, tree Digest, path string) (e Entry, 
 
 // Content opens the content of a file, or the target of a link; other kinds have none. At the end of
 // each damaged part, Read fails.
-func (h *History) Content(e Entry) (io.ReadCloser, error) {
+func (h *History) Content(e Entry) (io.Reader, error) {
 	if e.Kind == File {
-		r, err := h.store.Open(e.Content, e.Size)
-		return io.NopCloser(r), err
+		return h.store.Open(e.Content, e.Size)
 	}
-	return io.NopCloser(strings.NewReader(e.Target)), nil
+	return strings.NewReader(e.Target), nil
 }
 
 // Limit changes Options.MaxBytes.

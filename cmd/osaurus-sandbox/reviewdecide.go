@@ -18,7 +18,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/supervisor/mounts"
 )
 
 func newReviewAccept() *cobra.Command {
@@ -89,11 +88,8 @@ func (d *decision) run(ctx context.Context, c *call) error {
 			return err
 		}
 	}
-	decide := c.Mounts.Accept
-	if d.what == "reject" {
-		decide = c.Mounts.Reject
-	}
-	done, err := decide(ctx, r)
+	r.Reject = d.what == "reject"
+	done, err := c.Mounts.Decide(ctx, r)
 	return reply(c, done, err, func(w io.Writer, done *controlpb.DecideResponse) error { return printDecided(w, c.err, d.what, done) })
 }
 
@@ -224,10 +220,10 @@ out of a file, such as Vim's modelines, is the agent's.`,
 				// All names in the folder are this program's, except for the end.
 				name := strings.NewReplacer("/", "-", "\n", "-").Replace(path.Base(change.Path))
 				before, after := filepath.Join(dir, fmt.Sprint(opened, "-folder-", name)), filepath.Join(dir, fmt.Sprint(opened, "-agent-", name))
-				if err := writeVersion(ctx, c, before, change.Path, mounts.OfFolder, change.WasFile); err != nil {
+				if err := writeVersion(ctx, c, before, change.Path, false, change.WasFile); err != nil {
 					return err
 				}
-				if err := writeVersion(ctx, c, after, change.Path, mounts.OfAgent, change.IsFile); err != nil {
+				if err := writeVersion(ctx, c, after, change.Path, true, change.IsFile); err != nil {
 					return err
 				}
 				if err := runTool(ctx, c.console, tool, before, after); err != nil {
@@ -239,13 +235,13 @@ out of a file, such as Vim's modelines, is the agent's.`,
 }
 
 // writeVersion writes a version of a changed file to a new file, which is empty if there is none.
-func writeVersion(ctx context.Context, c *call, file, path string, version mounts.Version, there bool) error {
+func writeVersion(ctx context.Context, c *call, file, path string, agents, there bool) error {
 	to, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	if there {
-		for r, err := range control.Messages(c.Mounts.Read(ctx, &controlpb.ReadVersionRequest{Agent: c.args[0], Name: c.args[1], Path: path, Version: string(version)})) {
+		for r, err := range control.Messages(c.Mounts.Read(ctx, &controlpb.ReadVersionRequest{Agent: c.args[0], Name: c.args[1], Path: path, Agents: agents})) {
 			if err == nil {
 				_, err = to.Write(r.Data)
 			}

@@ -878,6 +878,7 @@ type DecideRequest struct {
 	Marked        bool                   `protobuf:"varint,4,opt,name=marked,proto3" json:"marked,omitempty"`                                 // also what may run on this computer
 	Conflicts     bool                   `protobuf:"varint,5,opt,name=conflicts,proto3" json:"conflicts,omitempty"`                           // take the agent's version where both have changed
 	OutsideLinks  bool                   `protobuf:"varint,6,opt,name=outside_links,json=outsideLinks,proto3" json:"outside_links,omitempty"` // also links that lead out of the folder
+	Reject        bool                   `protobuf:"varint,7,opt,name=reject,proto3" json:"reject,omitempty"`                                 // undo them in the agent's copy instead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -950,6 +951,13 @@ func (x *DecideRequest) GetConflicts() bool {
 func (x *DecideRequest) GetOutsideLinks() bool {
 	if x != nil {
 		return x.OutsideLinks
+	}
+	return false
+}
+
+func (x *DecideRequest) GetReject() bool {
+	if x != nil {
+		return x.Reject
 	}
 	return false
 }
@@ -1132,7 +1140,7 @@ type ReadVersionRequest struct {
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"` // agent or folder
+	Agents        bool                   `protobuf:"varint,4,opt,name=agents,proto3" json:"agents,omitempty"` // the agent's version, not that of the folder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1188,11 +1196,11 @@ func (x *ReadVersionRequest) GetPath() string {
 	return ""
 }
 
-func (x *ReadVersionRequest) GetVersion() string {
+func (x *ReadVersionRequest) GetAgents() bool {
 	if x != nil {
-		return x.Version
+		return x.Agents
 	}
-	return ""
+	return false
 }
 
 type ReadVersionResponse struct {
@@ -1310,14 +1318,15 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\x04left\x18\f \x01(\tR\x04left\":\n" +
 	"\fReviewedHunk\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xca\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xe2\x01\n" +
 	"\rDecideRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x124\n" +
 	"\x05picks\x18\x03 \x03(\v2\x1e.osaurus.control.v1.ReviewPickR\x05picks\x12\x16\n" +
 	"\x06marked\x18\x04 \x01(\bR\x06marked\x12\x1c\n" +
 	"\tconflicts\x18\x05 \x01(\bR\tconflicts\x12#\n" +
-	"\routside_links\x18\x06 \x01(\bR\foutsideLinks\"F\n" +
+	"\routside_links\x18\x06 \x01(\bR\foutsideLinks\x12\x16\n" +
+	"\x06reject\x18\a \x01(\bR\x06reject\"F\n" +
 	"\n" +
 	"ReviewPick\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
@@ -1329,21 +1338,20 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\aDecided\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06merged\x18\x02 \x01(\bR\x06merged\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"l\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"j\n" +
 	"\x12ReadVersionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\")\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
+	"\x06agents\x18\x04 \x01(\bR\x06agents\")\n" +
 	"\x13ReadVersionResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xe9\x04\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\x98\x04\n" +
 	"\x06Mounts\x12X\n" +
 	"\x05Mount\x12&.osaurus.control.v1.MountFolderRequest\x1a'.osaurus.control.v1.MountFolderResponse\x12^\n" +
 	"\aUnmount\x12(.osaurus.control.v1.UnmountFolderRequest\x1a).osaurus.control.v1.UnmountFolderResponse\x12U\n" +
 	"\x04List\x12%.osaurus.control.v1.ListMountsRequest\x1a&.osaurus.control.v1.ListMountsResponse\x12Q\n" +
 	"\x06Review\x12!.osaurus.control.v1.ReviewRequest\x1a\".osaurus.control.v1.ReviewResponse0\x01\x12O\n" +
-	"\x06Accept\x12!.osaurus.control.v1.DecideRequest\x1a\".osaurus.control.v1.DecideResponse\x12O\n" +
-	"\x06Reject\x12!.osaurus.control.v1.DecideRequest\x1a\".osaurus.control.v1.DecideResponse\x12Y\n" +
+	"\x06Decide\x12!.osaurus.control.v1.DecideRequest\x1a\".osaurus.control.v1.DecideResponse\x12Y\n" +
 	"\x04Read\x12&.osaurus.control.v1.ReadVersionRequest\x1a'.osaurus.control.v1.ReadVersionResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -1397,18 +1405,16 @@ var file_agentmounts_proto_depIdxs = []int32{
 	3,  // 12: osaurus.control.v1.Mounts.Unmount:input_type -> osaurus.control.v1.UnmountFolderRequest
 	5,  // 13: osaurus.control.v1.Mounts.List:input_type -> osaurus.control.v1.ListMountsRequest
 	7,  // 14: osaurus.control.v1.Mounts.Review:input_type -> osaurus.control.v1.ReviewRequest
-	12, // 15: osaurus.control.v1.Mounts.Accept:input_type -> osaurus.control.v1.DecideRequest
-	12, // 16: osaurus.control.v1.Mounts.Reject:input_type -> osaurus.control.v1.DecideRequest
-	16, // 17: osaurus.control.v1.Mounts.Read:input_type -> osaurus.control.v1.ReadVersionRequest
-	2,  // 18: osaurus.control.v1.Mounts.Mount:output_type -> osaurus.control.v1.MountFolderResponse
-	4,  // 19: osaurus.control.v1.Mounts.Unmount:output_type -> osaurus.control.v1.UnmountFolderResponse
-	6,  // 20: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
-	8,  // 21: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
-	14, // 22: osaurus.control.v1.Mounts.Accept:output_type -> osaurus.control.v1.DecideResponse
-	14, // 23: osaurus.control.v1.Mounts.Reject:output_type -> osaurus.control.v1.DecideResponse
-	17, // 24: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
-	18, // [18:25] is the sub-list for method output_type
-	11, // [11:18] is the sub-list for method input_type
+	12, // 15: osaurus.control.v1.Mounts.Decide:input_type -> osaurus.control.v1.DecideRequest
+	16, // 16: osaurus.control.v1.Mounts.Read:input_type -> osaurus.control.v1.ReadVersionRequest
+	2,  // 17: osaurus.control.v1.Mounts.Mount:output_type -> osaurus.control.v1.MountFolderResponse
+	4,  // 18: osaurus.control.v1.Mounts.Unmount:output_type -> osaurus.control.v1.UnmountFolderResponse
+	6,  // 19: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
+	8,  // 20: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
+	14, // 21: osaurus.control.v1.Mounts.Decide:output_type -> osaurus.control.v1.DecideResponse
+	17, // 22: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name

@@ -225,7 +225,7 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 			report.leave(c.Path, c.Conflict)
 			continue
 		}
-		s := step{path: c.Path, have: c.upper, want: c.Before}
+		s := step{path: c.Path, want: c.Before}
 		if c.hunks != nil {
 			text, err := l.part(c, false)
 			if err != nil {
@@ -253,9 +253,9 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 
 // step changes a path in the agent's view.
 type step struct {
-	path       string
-	have, want history.Entry
-	text       *string // instead of the content of want
+	path string
+	want history.Entry
+	text *string // instead of the content of want
 }
 
 // write makes steps, which are in order: first it removes, from the bottom up, so that folders are empty. It calls
@@ -286,30 +286,14 @@ func (r *Review) write(ctx context.Context, steps []step, done func(s step, why 
 }
 
 func (r *Review) writeOne(ctx context.Context, s step) error {
-	have, want := s.have.Kind, s.want.Kind
-	if have != 0 && (want == 0 || (want == history.Folder) != (have == history.Folder)) {
-		if err := r.View.Remove(ctx, s.path); err != nil {
-			return err
-		}
+	if s.text != nil {
+		return r.View(ctx, s.path, s.want, strings.NewReader(*s.text))
 	}
-	switch {
-	case want == history.Folder && have == history.Folder:
-		return r.View.Chmod(ctx, s.path, s.want.Mode)
-	case want == history.Folder:
-		return r.View.Mkdir(ctx, s.path, s.want.Mode)
-	case want == history.Link:
-		return r.View.Symlink(ctx, s.want.Target, s.path)
-	case s.text != nil:
-		return r.View.WriteFile(ctx, s.path, s.want.Mode, strings.NewReader(*s.text))
-	case want == history.File:
-		content, err := r.History.Content(s.want)
-		if err != nil {
-			return err
-		}
-		defer content.Close()
-		return r.View.WriteFile(ctx, s.path, s.want.Mode, content)
+	content, err := r.History.Content(s.want)
+	if err != nil {
+		return err
 	}
-	return nil
+	return r.View(ctx, s.path, s.want, content)
 }
 
 // Restore brings the agent's view, or only some paths in it, to a tree of Record. Where that has nothing, the real
@@ -354,11 +338,11 @@ func (r *Review) Restore(ctx context.Context, to history.Digest, paths []string)
 	maps.Copy(all, sides[1])
 	var steps []step
 	for _, name := range slices.SortedFunc(maps.Keys(all), history.ByPath) {
-		s := step{path: name, have: seen(0, name), want: seen(1, name)}
+		have, s := seen(0, name), step{path: name, want: seen(1, name)}
 		selected := len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
-			return name == p || strings.HasPrefix(name, p+"/") || s.want.Kind == history.Folder && s.have.Kind == 0 && strings.HasPrefix(p, name+"/")
+			return name == p || strings.HasPrefix(name, p+"/") || s.want.Kind == history.Folder && have.Kind == 0 && strings.HasPrefix(p, name+"/")
 		})
-		if selected && !s.have.Same(s.want) {
+		if selected && !have.Same(s.want) {
 			steps = append(steps, s)
 		}
 	}

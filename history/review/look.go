@@ -104,6 +104,26 @@ func (r *Review) Forget() (err error) {
 	return err
 }
 
+// Version opens a changed file as the agent has it, or as the real folder does.
+func (r *Review) Version(ctx context.Context, path string, agents bool) (io.Reader, error) {
+	l, err := r.look(ctx, []string{path})
+	if err != nil {
+		return nil, err
+	}
+	tree := l.real
+	if agents {
+		tree = l.upper
+	}
+	e, err := r.History.Find(ctx, tree, path)
+	if err == nil && e.Kind != history.File {
+		err = fault.Newf(fault.NotFound, "read version", path, "it is not a file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.History.Content(e)
+}
+
 // add takes an entry if its path names a file in the folder.
 func (l *look) add(e Listed) error {
 	l.names += len(e.Path) + len(e.Target)

@@ -73,25 +73,25 @@ func (o overlay) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	return os.Open(filepath.Join(o.upper, name))
 }
 
-func (o overlay) WriteFile(_ context.Context, name string, mode fs.FileMode, content io.Reader) error {
-	data, err := io.ReadAll(content)
-	_ = os.Remove(o.at(name))
-	return errors.Join(err, os.WriteFile(o.at(name), data, 0o600), os.Chmod(o.at(name), mode))
+func (o overlay) put(_ context.Context, name string, e history.Entry, content io.Reader) error {
+	at := o.at(name)
+	if info, err := os.Lstat(at); err == nil && !(e.Kind == Folder && info.IsDir()) {
+		if err := os.Remove(at); err != nil {
+			return err
+		}
+	}
+	switch e.Kind {
+	case Folder:
+		_ = os.Mkdir(at, 0o700)
+		return os.Chmod(at, e.Mode)
+	case Symlink:
+		return os.Symlink(e.Target, at)
+	case File:
+		data, err := io.ReadAll(content)
+		return errors.Join(err, os.WriteFile(at, data, 0o600), os.Chmod(at, e.Mode))
+	}
+	return nil
 }
-
-func (o overlay) Symlink(_ context.Context, target, name string) error {
-	_ = os.Remove(o.at(name))
-	return os.Symlink(target, o.at(name))
-}
-
-func (o overlay) Mkdir(_ context.Context, name string, mode fs.FileMode) error {
-	return errors.Join(os.Mkdir(o.at(name), 0o700), os.Chmod(o.at(name), mode))
-}
-
-func (o overlay) Chmod(_ context.Context, name string, mode fs.FileMode) error {
-	return os.Chmod(o.at(name), mode)
-}
-func (o overlay) Remove(_ context.Context, name string) error { return os.Remove(o.at(name)) }
 
 // mountOverlay puts an overlay over the real folder of a world.
 func mountOverlay(t *testing.T, w *world, dir string) overlay {
@@ -106,7 +106,7 @@ func mountOverlay(t *testing.T, w *world, dir string) overlay {
 		must(t, unix.Mount("overlay", o.merged, "overlay", 0, options+",userxattr"))
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(o.merged, unix.MNT_DETACH)) })
-	w.Upper, w.View = o, o
+	w.Upper, w.View = o, o.put
 	return o
 }
 

@@ -10,7 +10,6 @@ package review
 import (
 	"context"
 	"io"
-	"io/fs"
 	"iter"
 	"os"
 	"time"
@@ -34,18 +33,9 @@ type Upper interface {
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 }
 
-// View writes to the merged view of the agent. No method follows links in the last
-// element of a path.
-type View interface {
-	// WriteFile makes or replaces a file.
-	WriteFile(ctx context.Context, path string, mode fs.FileMode, content io.Reader) error
-	// Symlink makes or replaces a symlink.
-	Symlink(ctx context.Context, target, path string) error
-	Mkdir(ctx context.Context, path string, mode fs.FileMode) error
-	Chmod(ctx context.Context, path string, mode fs.FileMode) error
-	// Remove removes a file, a link or an empty folder.
-	Remove(ctx context.Context, path string) error
-}
+// View makes a path of the agent's merged view what an entry says: a file with this content, a folder, a link, or
+// nothing if the entry has no kind. It replaces a file, a link or an empty folder, and follows no link there.
+type View func(ctx context.Context, path string, e history.Entry, content io.Reader) error
 
 // Review compares the upper layer of one mounted folder with the real folder. View may be nil where nothing is
 // rejected. Its methods must not be called concurrently.

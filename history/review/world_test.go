@@ -83,7 +83,7 @@ func worldIn(t *testing.T, dir string) *world {
 		}
 	}})
 	must(t, err)
-	w.Review = &Review{History: kept, Key: "mount", Real: root, Upper: upper{w}, View: w}
+	w.Review = &Review{History: kept, Key: "mount", Real: root, Upper: upper{w}, View: w.put}
 	return w
 }
 
@@ -220,6 +220,26 @@ func (w *world) set(e Listed, data []byte) error {
 	}
 	e.Mtime = time.Now().UnixNano()
 	w.entries[e.Path] = &node{Listed: e, data: data, born: born}
+	return nil
+}
+
+// put implements View.
+func (w *world) put(ctx context.Context, name string, e history.Entry, content io.Reader) error {
+	if have := w.kind(name); have != Nothing && (e.Kind == Nothing || (e.Kind == Folder) != (have == Folder)) {
+		if err := w.Remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	switch {
+	case e.Kind == Folder && w.kind(name) == Folder:
+		return w.Chmod(ctx, name, e.Mode)
+	case e.Kind == Folder:
+		return w.Mkdir(ctx, name, e.Mode)
+	case e.Kind == Symlink:
+		return w.Symlink(ctx, e.Target, name)
+	case e.Kind == File:
+		return w.WriteFile(ctx, name, e.Mode, content)
+	}
 	return nil
 }
 

@@ -231,7 +231,6 @@ func (c *Checkpoints) readable(e history.Entry) error {
 	r, err := c.History.Content(e)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
-		_ = r.Close()
 	}
 	return err
 }

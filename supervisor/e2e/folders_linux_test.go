@@ -297,7 +297,7 @@ func (f *folders) undo(ctx context.Context, _ int) error {
 }
 
 func (f *folders) accept(ctx context.Context, _ int) error {
-	done, err := f.Mounts.Accept(ctx, &controlpb.DecideRequest{Agent: "alice", Name: "app"})
+	done, err := f.Mounts.Decide(ctx, &controlpb.DecideRequest{Agent: "alice", Name: "app"})
 	if err == nil && len(done.Left) > 0 {
 		err = fmt.Errorf("left: %v", done.Left)
 	}

@@ -206,7 +206,7 @@ func (m *mountsTest) hunks() {
 	if len(list) != 12 || rest.Ignored != 1 || len(picks) != 3 {
 		m.t.Fatalf("%q, %v", paths, rest)
 	}
-	done, err := m.Mounts.Accept(m.t.Context(), &controlpb.DecideRequest{Agent: "alice", Name: "app", Picks: picks})
+	done, err := m.Mounts.Decide(m.t.Context(), &controlpb.DecideRequest{Agent: "alice", Name: "app", Picks: picks})
 	if err != nil || len(done.Done) != 3 || len(done.Left) != 0 {
 		m.t.Fatalf("%v, %v", done, err)
 	}
@@ -218,7 +218,7 @@ func (m *mountsTest) hunks() {
 
 // reject: all the rest is as on the host afterwards, also for the agent.
 func (m *mountsTest) reject() {
-	done, err := m.Mounts.Reject(m.t.Context(), &controlpb.DecideRequest{Agent: "alice", Name: "app"})
+	done, err := m.Mounts.Decide(m.t.Context(), &controlpb.DecideRequest{Agent: "alice", Name: "app", Reject: true})
 	if err != nil || len(done.Done) != 12 || len(done.Left) != 0 {
 		m.t.Fatalf("%v, %v", done, err)
 	}
@@ -266,7 +266,7 @@ func (m *mountsTest) undo() {
 
 // merge: bob's change of a file in which alice's hunk was accepted keeps both.
 func (m *mountsTest) merge() {
-	done, err := m.Mounts.Accept(m.t.Context(), &controlpb.DecideRequest{Agent: "bob", Name: "theirs"})
+	done, err := m.Mounts.Decide(m.t.Context(), &controlpb.DecideRequest{Agent: "bob", Name: "theirs"})
 	if err != nil || len(done.Done) != 1 || !done.Done[0].Merged {
 		m.t.Fatalf("%v, %v", done, err)
 	}

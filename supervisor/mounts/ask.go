@@ -90,7 +90,7 @@ func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string
 			if c != prompts.Yes {
 				return nil
 			}
-			report, err := m.Accept(ctx, string(a.ID), name, sel, "the answer to a prompt")
+			report, err := m.Decide(ctx, string(a.ID), name, sel, false, "the answer to a prompt")
 			if report != nil {
 				s.Accepted = len(report.Done)
 				for _, o := range report.Left {

@@ -149,7 +149,7 @@ func (m *Mounts) Mount(ctx context.Context, ref string, want Mount, by machine.C
 		err = m.enter(ctx, e)
 	}
 	if err != nil {
-		_ = m.drop(context.WithoutCancel(ctx), e, true)
+		_ = m.drop(context.WithoutCancel(ctx), e)
 		return Mount{}, err
 	}
 	m.note(MountedEvent, by, e, map[string]string{"at": e.At, "mode": string(e.Mode)})
@@ -214,28 +214,16 @@ func (m *Mounts) Unmount(ctx context.Context, ref, name string, force bool, by m
 		return err
 	}
 	defer end()
-	attached := e.attached()
-	if attached && e.reviewed() && !force {
-		if err := m.unreviewed(ctx, e); err != nil {
-			return err
-		}
-	}
-	if err := m.drop(ctx, e, force); err != nil {
+	if err := e.end(ctx, force); err != nil {
 		return err
 	}
 	m.note(EndedEvent, by, e, nil)
-	if !attached {
-		return nil
-	}
-	return m.forget(ctx, e, force)
+	return m.drop(ctx, e)
 }
 
-// drop ends a mount. Without force it fails if programs use it. The caller has the turn, or nobody knows the
-// mount yet.
-func (m *Mounts) drop(ctx context.Context, e *entry, force bool) error {
-	if err := e.detach(ctx, force); err != nil {
-		return err
-	}
+// drop ends a mount, whatever uses it. The caller has the turn, or nobody knows the mount yet.
+func (m *Mounts) drop(ctx context.Context, e *entry) error {
+	_ = e.detach(ctx, true)
 	m.mu.Lock()
 	m.list = slices.DeleteFunc(m.list, func(other *entry) bool { return other == e })
 	m.mu.Unlock()
@@ -258,7 +246,7 @@ func (m *Mounts) sweep() {
 		}
 		ctx, cancel := context.WithTimeout(m.life, endLimit)
 		if end, err := m.turn(ctx, opUnmount, e); err == nil { // else the next sweep tries again
-			if err := m.drop(ctx, e, true); err != nil {
+			if err := m.drop(ctx, e); err != nil {
 				m.Log.Warn("a mount has not ended", "folder", e.Folder, "error", err)
 			}
 			m.note(EndedEvent, why, e, nil)

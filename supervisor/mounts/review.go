@@ -2,6 +2,7 @@ package mounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,11 +12,9 @@ import (
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/checkpoints"
-	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -51,7 +50,7 @@ func (e *entry) begin(ctx context.Context, room agents.Room) (*session, error) {
 	}
 	r := e.newReview(root)
 	if g, ok := e.of.Guest(lease.Guest); ok { // it has mounts: this is one
-		r.Upper, r.View = upper{g, agent.User, e.guestName()}, view{lease.Room(agent.User), e.At}
+		r.Upper, r.View = upper{g, agent.User, e.guestName()}, view(lease.Room(agent.User), e.At)
 	}
 	return &session{e, r, lease}, nil
 }
@@ -144,132 +143,74 @@ func (m *Mounts) Review(ctx context.Context, ref, name string, sel review.Select
 	return all, err
 }
 
-// Decide is Accept or Reject.
-type Decide func(ctx context.Context, ref, name string, sel review.Selection, by machine.Cause) (*review.Report, error)
-
-// Accept writes changes to the folder.
-func (m *Mounts) Accept(ctx context.Context, ref, name string, sel review.Selection, by machine.Cause) (report *review.Report, err error) {
-	err = m.on(ctx, ref, name, func(s *session) error {
-		report, err = s.review.Accept(ctx, sel)
-		return s.decided(AcceptedEvent, by, report, err)
-	})
-	return report, err
-}
-
-// Reject undoes changes in the agent's copy.
-func (m *Mounts) Reject(ctx context.Context, ref, name string, sel review.Selection, by machine.Cause) (report *review.Report, err error) {
-	err = m.on(ctx, ref, name, func(s *session) error {
-		report, err = s.review.Reject(ctx, sel)
-		return s.decided(RejectedEvent, by, report, err)
-	})
-	return report, err
-}
-
-// decided records what was accepted or rejected, and returns the error.
-func (s *session) decided(what events.Kind, by machine.Cause, report *review.Report, err error) error {
-	if report == nil || len(report.Done) == 0 {
+// Decide writes changes to the folder, or rejects them: then it undoes them in the agent's copy.
+func (m *Mounts) Decide(ctx context.Context, ref, name string, sel review.Selection, reject bool, by machine.Cause) (report *review.Report, err error) {
+	return report, m.on(ctx, ref, name, func(s *session) error {
+		what, decide := AcceptedEvent, s.review.Accept
+		if reject {
+			what, decide = RejectedEvent, s.review.Reject
+		}
+		if report, err = decide(ctx, sel); report == nil || len(report.Done) == 0 {
+			return err
+		}
+		var paths []string
+		for _, o := range report.Done[:min(len(report.Done), maxNamed)] {
+			paths = append(paths, fmt.Sprintf("%q", o.Path))
+		}
+		m.note(what, by, s.entry, map[string]string{"files": fmt.Sprint(len(report.Done)), "left": fmt.Sprint(len(report.Left)), "paths": strings.Join(paths, " ")})
 		return err
-	}
-	var paths []string
-	for _, o := range report.Done[:min(len(report.Done), maxNamed)] {
-		paths = append(paths, fmt.Sprintf("%q", o.Path))
-	}
-	s.of.note(what, by, s.entry, map[string]string{"files": fmt.Sprint(len(report.Done)), "left": fmt.Sprint(len(report.Left)), "paths": strings.Join(paths, " ")})
-	return err
+	})
 }
 
-// Version is one of the two versions of a changed file.
-type Version string
-
-const (
-	OfAgent  Version = "agent"
-	OfFolder Version = "folder"
-)
-
-// Read writes a version of a changed file.
-func (m *Mounts) Read(ctx context.Context, ref, name, path string, which Version, to io.Writer) error {
+// Read writes the agent's version of a changed file, or the folder's.
+func (m *Mounts) Read(ctx context.Context, ref, name, path string, agents bool, to io.Writer) error {
 	return m.on(ctx, ref, name, func(s *session) error {
-		var from io.ReadCloser
-		var err error
-		switch which {
-		case OfAgent:
-			from, err = s.review.Upper.Open(ctx, path)
-		case OfFolder:
-			from, err = openFile(s.review.Real, path)
-		default:
-			err = fault.Newf(fault.InvalidArgs, "read version", string(which), "there is no such version").Advise("Use agent or folder.")
+		from, err := s.review.Version(ctx, path, agents)
+		if err == nil {
+			_, err = io.Copy(to, from)
 		}
-		if err != nil {
-			return fault.Wrap("read version", path, err)
-		}
-		defer from.Close()
-		_, err = io.Copy(to, from)
 		return err
 	})
 }
 
-// openFile opens a regular file, and nothing else: a pipe would wait for somebody who writes.
-func openFile(root *os.Root, path string) (io.ReadCloser, error) {
-	seen, err := root.Lstat(path)
-	if err == nil && !seen.Mode().IsRegular() {
-		err = fault.Newf(fault.Rejected, opReview, path, "it is not a file")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return nofollow.File(root, path, seen)
-}
-
-// unreviewed fails if there are changes that a person has not decided about. The caller has the turn.
-func (m *Mounts) unreviewed(ctx context.Context, e *entry) error {
-	s, err := e.begin(ctx, m.Agents.RunningRoom(string(e.Agent)))
+// undecided fails if an ended mount has changes that a person has not decided about. The caller has the turn.
+func (e *entry) undecided(ctx context.Context, changes upper) error {
+	root, err := e.open()
 	if err != nil {
 		return err
 	}
-	defer s.lease.Release()
-	return e.undecided(ctx, s.review, "Accept or reject them with osaurus-sandbox review, or discard them with --force.")
-}
-
-// undecided fails if a review has changes.
-func (e *entry) undecided(ctx context.Context, r *review.Review, advice string) error {
+	r := e.newReview(root)
+	r.Upper = changes
 	all, err := r.Compute(ctx, review.Selection{}, false)
 	if err == nil && len(all.Changes) > 0 {
-		err = fault.Newf(fault.Rejected, opUnmount, string(e.Name), "there are changes to review: %d", len(all.Changes)).Advise(advice)
+		err = fault.Newf(fault.Rejected, opUnmount, string(e.Name), "there are changes to review: %d", len(all.Changes)).
+			Advise("Accept or reject them with osaurus-sandbox review, or discard them with --force.")
 	}
 	return err
 }
 
-// forget discards the changes of a mount that has ended. Without force, it fails if some were made until then.
-func (m *Mounts) forget(ctx context.Context, e *entry, force bool) error {
-	if !e.reviewed() {
-		return nil
+// end unmounts a folder. Without force, it fails if programs use it, or if there are changes to review: then the
+// folder is mounted again. If no guest runs, there may be changes, which the next mount of the folder shows again.
+func (e *entry) end(ctx context.Context, force bool) error {
+	if !e.attached() || !e.reviewed() {
+		return e.detach(ctx, force)
 	}
-	lease, agent, err := m.Agents.RunningRoom(string(e.Agent)).Enter(ctx)
+	lease, agent, err := e.of.Agents.RunningRoom(string(e.Agent)).Enter(ctx)
+	if err != nil && force { // the changes stay
+		return e.detach(ctx, force)
+	}
 	if err != nil {
 		return err
 	}
 	defer lease.Release()
-	g, ok := m.Guest(lease.Guest)
-	if ok && !force {
-		err = m.unseen(ctx, e, upper{g, agent.User, e.guestName()})
-	}
-	if ok && err == nil {
-		err = g.ForgetMount(ctx, agent.User, e.guestName())
-	}
-	if err != nil {
+	if err := e.detach(ctx, force); err != nil {
 		return err
 	}
-	return e.newReview(nil).Forget()
-}
-
-// unseen fails if a mount that has ended has changes.
-func (m *Mounts) unseen(ctx context.Context, e *entry, changes upper) error {
-	root, _, err := m.Rules.Open(e.Folder, e.All)
-	if err != nil {
-		return err
+	g, _ := e.of.Guest(lease.Guest) // it had a mount
+	if !force {
+		if err := e.undecided(ctx, upper{g, agent.User, e.guestName()}); err != nil {
+			return errors.Join(err, e.attach(ctx, lease, agent))
+		}
 	}
-	defer root.Close()
-	r := e.newReview(root)
-	r.Upper = changes
-	return e.undecided(ctx, r, "They were made while it was unmounted. Mount the folder again under the same name to review them.")
+	return errors.Join(g.ForgetMount(ctx, agent.User, e.guestName()), e.newReview(nil).Forget())
 }

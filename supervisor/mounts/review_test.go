@@ -52,7 +52,7 @@ func TestMarked(t *testing.T) {
 	if all, _ = r.Review(t.Context(), "alice", "app", review.Selection{Marked: true}, false); len(all.Changes) != 3 || all.Changes[0].Left != "" {
 		t.Errorf("%+v", all)
 	}
-	report, err := r.Accept(t.Context(), "alice", "app", review.Selection{}, "me")
+	report, err := r.Decide(t.Context(), "alice", "app", review.Selection{}, false, "me")
 	if err != nil || paths(report.Done) != "a.txt b.txt" || paths(report.Left) != "Makefile" || !strings.Contains(report.Left[0].Reason, "--yes-marked") {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -65,7 +65,7 @@ func TestMarked(t *testing.T) {
 		}
 		return d
 	}
-	if report, err = r.Accept(t.Context(), "alice", "app", pick(review.Selection{}, "Makefile"), "me"); err != nil || paths(report.Done) != "Makefile" {
+	if report, err = r.Decide(t.Context(), "alice", "app", pick(review.Selection{}, "Makefile"), false, "me"); err != nil || paths(report.Done) != "Makefile" {
 		t.Fatalf("named: %+v, %v", report, err)
 	}
 	if text, err := os.ReadFile(r.app + "/Makefile"); err != nil || string(text) != "the agent's Makefile\n" {
@@ -76,21 +76,19 @@ func TestMarked(t *testing.T) {
 	}
 	// Only what a person has seen.
 	r.set(func() { r.changes = []guest.MountChange{changed("c.txt")} })
-	report, err = r.Accept(t.Context(), "alice", "app", review.Selection{Picks: []review.Pick{{Path: "c.txt", ID: "another"}}}, "me")
+	report, err = r.Decide(t.Context(), "alice", "app", review.Selection{Picks: []review.Pick{{Path: "c.txt", ID: "another"}}}, false, "me")
 	if err != nil || len(report.Done) != 0 || paths(report.Left) != "c.txt" {
 		t.Errorf("another than was seen: %+v, %v", report, err)
 	}
 	var out bytes.Buffer
-	if err := r.Read(t.Context(), "alice", "app", "c.txt", OfAgent, &out); err != nil || out.String() != "the agent's c.txt\n" {
+	if err := r.Read(t.Context(), "alice", "app", "c.txt", true, &out); err != nil || out.String() != "the agent's c.txt\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	if err := syscall.Mkfifo(r.app+"/c.txt", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []Version{OfFolder, "other"} {
-		if err := r.Read(t.Context(), "alice", "app", "c.txt", v, &out); err == nil {
-			t.Errorf("version %s was read", v)
-		}
+	if err := r.Read(t.Context(), "alice", "app", "c.txt", false, &out); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a FIFO was read: %v", err)
 	}
 }
 
@@ -136,20 +134,19 @@ func TestUnmountWithChanges(t *testing.T) {
 	}
 }
 
-// Changes that are made while a folder is unmounted are there with the next mount.
+// Changes that are made while a folder is unmounted keep it mounted.
 func TestChangesWhileUnmounting(t *testing.T) {
 	r := newRig(t)
 	r.mount(r.alice, Mount{})
 	r.start(r.alice)
 	r.set(func() { r.late = []guest.MountChange{changed("a.txt")} })
-	if err := r.Unmount(t.Context(), "alice", "app", false, "me"); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "same name") {
+	if err := r.Unmount(t.Context(), "alice", "app", false, "me"); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "--force") {
 		t.Error(err)
 	}
-	r.want("")
+	r.want("alice/app: mounted")
 	if len(r.forgot) != 0 {
 		t.Errorf("forgot %q", r.forgot)
 	}
-	r.mount(r.alice, Mount{})
 	if list, err := r.Review(t.Context(), "alice", "app", review.Selection{}, false); err != nil || len(list.Changes) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}

@@ -19,9 +19,6 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-// removing defines what removes a file, a link or an empty folder, if there is one: not every rm has -d.
-const removing = `gone() { if [ -e "$1" ] || [ -L "$1" ]; then rm -f -- "$1" 2>/dev/null || rmdir -- "$1"; fi; }; `
-
 // maxScriptOutput bounds the errors of a script in a room.
 const maxScriptOutput = 4 << 10
 
@@ -58,50 +55,30 @@ func (u upper) Open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return u.ReadMountChange(ctx, u.user, u.name, path)
 }
 
-// view is a mount as its agent sees it. It works as the agent, in the room.
-type view struct {
-	room engine.Room
-	at   string
-}
-
-var _ review.View = view{}
-
-// WriteFile implements review.View. The file is replaced by name, so that no link is followed.
-func (v view) WriteFile(ctx context.Context, file string, mode fs.FileMode, content io.Reader) error {
-	return v.run(ctx, content, `if [ -L "$1" ] || [ -d "$1" ]; then gone "$1"; fi; mkdir -p -- "${1%/*}" && cat >"$1.osaurus$$" && chmod "$2" -- "$1.osaurus$$" && mv -f -- "$1.osaurus$$" "$1"`, file, octal(mode))
-}
-
-// Symlink implements review.View.
-func (v view) Symlink(ctx context.Context, target, file string) error {
-	return v.run(ctx, nil, `gone "$1"; mkdir -p -- "${1%/*}" && ln -s -- "$2" "$1"`, file, target)
-}
-
-// Mkdir implements review.View.
-func (v view) Mkdir(ctx context.Context, file string, mode fs.FileMode) error {
-	return v.run(ctx, nil, `mkdir -p -- "$1" && chmod "$2" -- "$1"`, file, octal(mode))
-}
-
-// Chmod implements review.View.
-func (v view) Chmod(ctx context.Context, file string, mode fs.FileMode) error {
-	return v.run(ctx, nil, `[ -L "$1" ] || chmod "$2" -- "$1"`, file, octal(mode))
-}
-
-// Remove implements review.View.
-func (v view) Remove(ctx context.Context, file string) error {
-	return v.run(ctx, nil, `gone "$1"`, file)
-}
-
-// run runs a script in the room, whose first parameter is the path of a file in the mount.
-func (v view) run(ctx context.Context, stdin io.Reader, script, file string, args ...string) error {
-	var output bytes.Buffer
-	exit, err := engine.Run(ctx, v.room, engine.Command{
-		Args:  append([]string{"/bin/sh", "-c", removing + script, "sh", path.Join(v.at, file)}, args...),
-		Stdin: stdin, Stdout: &output, Stderr: &output, MaxOutput: maxScriptOutput,
-	})
-	if err == nil && exit.Code != 0 {
-		err = fault.Newf(fault.Execution, "write mounted file", file, "%s", printable.Clip(strings.TrimSpace(output.String())))
+// view returns what writes to a mount as its agent, in the room. Files are replaced by name, so that no link is followed.
+func view(room engine.Room, at string) review.View {
+	return func(ctx context.Context, file string, e history.Entry, content io.Reader) error {
+		var output bytes.Buffer
+		exit, err := engine.Run(ctx, room, engine.Command{
+			Args:  []string{"/bin/sh", "-c", writing, "sh", path.Join(at, file), string(max(e.Kind, '-')), fmt.Sprintf("%o", e.Mode.Perm()), e.Target},
+			Stdin: content, Stdout: &output, Stderr: &output, MaxOutput: maxScriptOutput,
+		})
+		if err == nil && exit.Code != 0 {
+			err = fault.Newf(fault.Execution, "write mounted file", file, "%s", printable.Clip(strings.TrimSpace(output.String())))
+		}
+		return err
 	}
-	return err
 }
 
-func octal(mode fs.FileMode) string { return fmt.Sprintf("%o", mode.Perm()) }
+// writing makes the file $1 one of kind $2 (see history.Kind; - for none) with mode $3 or as a link to $4. Not every rm has -d.
+const writing = `
+if [ "$2" = d ] && [ -d "$1" ] && ! [ -L "$1" ]; then exec chmod "$3" -- "$1"; fi
+if [ "$2" != f ] || [ -L "$1" ] || [ -d "$1" ]; then
+	if [ -e "$1" ] || [ -L "$1" ]; then rm -f -- "$1" 2>/dev/null || rmdir -- "$1" || exit; fi
+fi
+if [ "$2" != - ]; then mkdir -p -- "${1%/*}" || exit; fi
+case "$2" in
+d) mkdir -- "$1" && chmod "$3" -- "$1" ;;
+l) ln -s -- "$4" "$1" ;;
+f) cat >"$1.osaurus$$" && chmod "$3" -- "$1.osaurus$$" && mv -f -- "$1.osaurus$$" "$1" ;;
+esac`

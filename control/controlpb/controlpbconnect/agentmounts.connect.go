@@ -44,10 +44,8 @@ const (
 	MountsListProcedure = "/osaurus.control.v1.Mounts/List"
 	// MountsReviewProcedure is the fully-qualified name of the Mounts's Review RPC.
 	MountsReviewProcedure = "/osaurus.control.v1.Mounts/Review"
-	// MountsAcceptProcedure is the fully-qualified name of the Mounts's Accept RPC.
-	MountsAcceptProcedure = "/osaurus.control.v1.Mounts/Accept"
-	// MountsRejectProcedure is the fully-qualified name of the Mounts's Reject RPC.
-	MountsRejectProcedure = "/osaurus.control.v1.Mounts/Reject"
+	// MountsDecideProcedure is the fully-qualified name of the Mounts's Decide RPC.
+	MountsDecideProcedure = "/osaurus.control.v1.Mounts/Decide"
 	// MountsReadProcedure is the fully-qualified name of the Mounts's Read RPC.
 	MountsReadProcedure = "/osaurus.control.v1.Mounts/Read"
 )
@@ -62,10 +60,8 @@ type MountsClient interface {
 	List(context.Context, *controlpb.ListMountsRequest) (*controlpb.ListMountsResponse, error)
 	// Review returns what the agent changed, by path. It needs the guest.
 	Review(context.Context, *controlpb.ReviewRequest) (*connect.ServerStreamForClient[controlpb.ReviewResponse], error)
-	// Accept writes changes to the folder. Each file is written as a whole or not at all.
-	Accept(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
-	// Reject undoes changes in the agent's copy.
-	Reject(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
+	// Decide writes changes to the folder, each file as a whole or not at all, or rejects them.
+	Decide(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
 	// Read returns one version of a changed file.
 	Read(context.Context, *controlpb.ReadVersionRequest) (*connect.ServerStreamForClient[controlpb.ReadVersionResponse], error)
 }
@@ -105,16 +101,10 @@ func NewMountsClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 			connect.WithSchema(mountsMethods.ByName("Review")),
 			connect.WithClientOptions(opts...),
 		),
-		accept: connect.NewClient[controlpb.DecideRequest, controlpb.DecideResponse](
+		decide: connect.NewClient[controlpb.DecideRequest, controlpb.DecideResponse](
 			httpClient,
-			baseURL+MountsAcceptProcedure,
-			connect.WithSchema(mountsMethods.ByName("Accept")),
-			connect.WithClientOptions(opts...),
-		),
-		reject: connect.NewClient[controlpb.DecideRequest, controlpb.DecideResponse](
-			httpClient,
-			baseURL+MountsRejectProcedure,
-			connect.WithSchema(mountsMethods.ByName("Reject")),
+			baseURL+MountsDecideProcedure,
+			connect.WithSchema(mountsMethods.ByName("Decide")),
 			connect.WithClientOptions(opts...),
 		),
 		read: connect.NewClient[controlpb.ReadVersionRequest, controlpb.ReadVersionResponse](
@@ -132,8 +122,7 @@ type mountsClient struct {
 	unmount *connect.Client[controlpb.UnmountFolderRequest, controlpb.UnmountFolderResponse]
 	list    *connect.Client[controlpb.ListMountsRequest, controlpb.ListMountsResponse]
 	review  *connect.Client[controlpb.ReviewRequest, controlpb.ReviewResponse]
-	accept  *connect.Client[controlpb.DecideRequest, controlpb.DecideResponse]
-	reject  *connect.Client[controlpb.DecideRequest, controlpb.DecideResponse]
+	decide  *connect.Client[controlpb.DecideRequest, controlpb.DecideResponse]
 	read    *connect.Client[controlpb.ReadVersionRequest, controlpb.ReadVersionResponse]
 }
 
@@ -169,18 +158,9 @@ func (c *mountsClient) Review(ctx context.Context, req *controlpb.ReviewRequest)
 	return c.review.CallServerStream(ctx, connect.NewRequest(req))
 }
 
-// Accept calls osaurus.control.v1.Mounts.Accept.
-func (c *mountsClient) Accept(ctx context.Context, req *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
-	response, err := c.accept.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Reject calls osaurus.control.v1.Mounts.Reject.
-func (c *mountsClient) Reject(ctx context.Context, req *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
-	response, err := c.reject.CallUnary(ctx, connect.NewRequest(req))
+// Decide calls osaurus.control.v1.Mounts.Decide.
+func (c *mountsClient) Decide(ctx context.Context, req *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
+	response, err := c.decide.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -202,10 +182,8 @@ type MountsHandler interface {
 	List(context.Context, *controlpb.ListMountsRequest) (*controlpb.ListMountsResponse, error)
 	// Review returns what the agent changed, by path. It needs the guest.
 	Review(context.Context, *controlpb.ReviewRequest, *connect.ServerStream[controlpb.ReviewResponse]) error
-	// Accept writes changes to the folder. Each file is written as a whole or not at all.
-	Accept(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
-	// Reject undoes changes in the agent's copy.
-	Reject(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
+	// Decide writes changes to the folder, each file as a whole or not at all, or rejects them.
+	Decide(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
 	// Read returns one version of a changed file.
 	Read(context.Context, *controlpb.ReadVersionRequest, *connect.ServerStream[controlpb.ReadVersionResponse]) error
 }
@@ -241,16 +219,10 @@ func NewMountsHandler(svc MountsHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(mountsMethods.ByName("Review")),
 		connect.WithHandlerOptions(opts...),
 	)
-	mountsAcceptHandler := connect.NewUnaryHandlerSimple(
-		MountsAcceptProcedure,
-		svc.Accept,
-		connect.WithSchema(mountsMethods.ByName("Accept")),
-		connect.WithHandlerOptions(opts...),
-	)
-	mountsRejectHandler := connect.NewUnaryHandlerSimple(
-		MountsRejectProcedure,
-		svc.Reject,
-		connect.WithSchema(mountsMethods.ByName("Reject")),
+	mountsDecideHandler := connect.NewUnaryHandlerSimple(
+		MountsDecideProcedure,
+		svc.Decide,
+		connect.WithSchema(mountsMethods.ByName("Decide")),
 		connect.WithHandlerOptions(opts...),
 	)
 	mountsReadHandler := connect.NewServerStreamHandlerSimple(
@@ -269,10 +241,8 @@ func NewMountsHandler(svc MountsHandler, opts ...connect.HandlerOption) (string,
 			mountsListHandler.ServeHTTP(w, r)
 		case MountsReviewProcedure:
 			mountsReviewHandler.ServeHTTP(w, r)
-		case MountsAcceptProcedure:
-			mountsAcceptHandler.ServeHTTP(w, r)
-		case MountsRejectProcedure:
-			mountsRejectHandler.ServeHTTP(w, r)
+		case MountsDecideProcedure:
+			mountsDecideHandler.ServeHTTP(w, r)
 		case MountsReadProcedure:
 			mountsReadHandler.ServeHTTP(w, r)
 		default:
@@ -300,12 +270,8 @@ func (UnimplementedMountsHandler) Review(context.Context, *controlpb.ReviewReque
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Mounts.Review is not implemented"))
 }
 
-func (UnimplementedMountsHandler) Accept(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Mounts.Accept is not implemented"))
-}
-
-func (UnimplementedMountsHandler) Reject(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Mounts.Reject is not implemented"))
+func (UnimplementedMountsHandler) Decide(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Mounts.Decide is not implemented"))
 }
 
 func (UnimplementedMountsHandler) Read(context.Context, *controlpb.ReadVersionRequest, *connect.ServerStream[controlpb.ReadVersionResponse]) error {
