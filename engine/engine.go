@@ -11,15 +11,11 @@ import (
 // Engine runs the rooms of agents: one virtual machine, for example. Its
 // methods may be called by many goroutines at once. Their errors are faults.
 type Engine interface {
-	Capabilities() Capabilities
-
-	// EnsureRoom makes a room as described, unless it is there already. What
-	// runs in the room goes on. The token is what the room's programs show to
+	// EnsureRoom makes a room as described, or changes the limits, the network and the
+	// trust of one that is there. What runs in the room goes on. The token is what the room's programs show to
 	// the bridge; a new one replaces the old one. It fails with Rejected if the
 	// user has a room or a layer with another uid or home.
 	EnsureRoom(ctx context.Context, room RoomConfig, token string) (Ensured, error)
-	// SetRoomLimits changes the limits of a room.
-	SetRoomLimits(ctx context.Context, user config.LinuxUser, limits Limits) error
 	// ResetRoom ends everything in a room and discards what was changed there
 	// outside of the home. The next EnsureRoom makes the room again.
 	ResetRoom(ctx context.Context, user config.LinuxUser) error
@@ -45,12 +41,6 @@ type Engine interface {
 
 // Root is the user of an engine who is in no room.
 const Root config.LinuxUser = ""
-
-// Capabilities are the parts of Room that an engine offers. The others fail
-// with Unavailable.
-type Capabilities struct {
-	Files, Shells, Jobs bool
-}
 
 // Room is where the programs of one agent run.
 type Room interface {

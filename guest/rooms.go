@@ -23,11 +23,6 @@ const SharedDir = protocol.SharedDir
 // SystemPath is the guest's default PATH.
 const SystemPath = protocol.SystemPath
 
-// Capabilities implements engine.Engine.
-func (*Client) Capabilities() engine.Capabilities {
-	return engine.Capabilities{Files: true, Shells: true, Jobs: true}
-}
-
 // Room implements engine.Engine.
 func (c *Client) Room(user config.LinuxUser) engine.Room { return room{c, user} }
 
@@ -46,12 +41,6 @@ func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token stri
 		return engine.Ensured{}, err
 	}
 	return engine.Ensured{Made: a.Made, Anew: a.Anew, Lacks: clipAll(a.Warnings)}, nil
-}
-
-// SetRoomLimits implements engine.Engine.
-func (c *Client) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
-	_, err := callWithin(ctx, c, roomTimeout, "set limits", string(user), c.rooms.SetLimits, &guestpb.SetLimitsRequest{User: string(user), Limits: limitsProto(l)})
-	return err
 }
 
 // ResetRoom implements engine.Engine.

@@ -20,11 +20,14 @@ import (
 type RoomSuite struct {
 	Name string
 	Room engine.Room
-	Can  engine.Capabilities
+	Can  Capabilities
 	// Root is an empty folder that files are written to. Commands see it at the
 	// same path.
 	Root string
 }
+
+// Capabilities are the parts of a room that an engine offers. The others fail with Unavailable.
+type Capabilities struct{ Files, Shells, Jobs bool }
 
 // RunRoom runs every scenario of rooms as a subtest of t. Those that need what the
 // engine does not offer check that it says so.
@@ -51,14 +54,14 @@ func RunRoom(t *testing.T, suite RoomSuite) {
 
 type roomScenario struct {
 	name  string
-	needs func(engine.Capabilities) bool
+	needs func(Capabilities) bool
 	try   func(context.Context, RoomSuite) error
 }
 
 func roomScenarios() []roomScenario {
-	files := func(c engine.Capabilities) bool { return c.Files }
-	shells := func(c engine.Capabilities) bool { return c.Shells }
-	jobs := func(c engine.Capabilities) bool { return c.Jobs }
+	files := func(c Capabilities) bool { return c.Files }
+	shells := func(c Capabilities) bool { return c.Shells }
+	jobs := func(c Capabilities) bool { return c.Jobs }
 	return []roomScenario{
 		{"Exec", nil, roomExec},
 		{"ExecEnds", nil, roomExecEnds},

@@ -381,94 +381,6 @@ func (x *EnsureResponse) GetAnew() bool {
 	return false
 }
 
-type SetLimitsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetLimitsRequest) Reset() {
-	*x = SetLimitsRequest{}
-	mi := &file_rooms_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetLimitsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetLimitsRequest) ProtoMessage() {}
-
-func (x *SetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetLimitsRequest.ProtoReflect.Descriptor instead.
-func (*SetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *SetLimitsRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *SetLimitsRequest) GetLimits() *Limits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-type SetLimitsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetLimitsResponse) Reset() {
-	*x = SetLimitsResponse{}
-	mi := &file_rooms_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetLimitsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetLimitsResponse) ProtoMessage() {}
-
-func (x *SetLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetLimitsResponse.ProtoReflect.Descriptor instead.
-func (*SetLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{6}
-}
-
 type ResetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -478,7 +390,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_rooms_proto_msgTypes[7]
+	mi := &file_rooms_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +402,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[7]
+	mi := &file_rooms_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +415,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{7}
+	return file_rooms_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ResetRequest) GetUser() string {
@@ -521,7 +433,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_rooms_proto_msgTypes[8]
+	mi := &file_rooms_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +445,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[8]
+	mi := &file_rooms_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +458,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{8}
+	return file_rooms_proto_rawDescGZIP(), []int{6}
 }
 
 type RemoveRequest struct {
@@ -559,7 +471,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_rooms_proto_msgTypes[9]
+	mi := &file_rooms_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +483,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[9]
+	mi := &file_rooms_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +496,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{9}
+	return file_rooms_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RemoveRequest) GetUser() string {
@@ -609,7 +521,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_rooms_proto_msgTypes[10]
+	mi := &file_rooms_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +533,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[10]
+	mi := &file_rooms_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +546,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{10}
+	return file_rooms_proto_rawDescGZIP(), []int{8}
 }
 
 type UsageRequest struct {
@@ -646,7 +558,7 @@ type UsageRequest struct {
 
 func (x *UsageRequest) Reset() {
 	*x = UsageRequest{}
-	mi := &file_rooms_proto_msgTypes[11]
+	mi := &file_rooms_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +570,7 @@ func (x *UsageRequest) String() string {
 func (*UsageRequest) ProtoMessage() {}
 
 func (x *UsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[11]
+	mi := &file_rooms_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +583,7 @@ func (x *UsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
 func (*UsageRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{11}
+	return file_rooms_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UsageRequest) GetUser() string {
@@ -690,7 +602,7 @@ type UsageResponse struct {
 
 func (x *UsageResponse) Reset() {
 	*x = UsageResponse{}
-	mi := &file_rooms_proto_msgTypes[12]
+	mi := &file_rooms_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +614,7 @@ func (x *UsageResponse) String() string {
 func (*UsageResponse) ProtoMessage() {}
 
 func (x *UsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[12]
+	mi := &file_rooms_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +627,7 @@ func (x *UsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageResponse.ProtoReflect.Descriptor instead.
 func (*UsageResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{12}
+	return file_rooms_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UsageResponse) GetRooms() []*RoomUsage {
@@ -745,7 +657,7 @@ type RoomUsage struct {
 
 func (x *RoomUsage) Reset() {
 	*x = RoomUsage{}
-	mi := &file_rooms_proto_msgTypes[13]
+	mi := &file_rooms_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +669,7 @@ func (x *RoomUsage) String() string {
 func (*RoomUsage) ProtoMessage() {}
 
 func (x *RoomUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[13]
+	mi := &file_rooms_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +682,7 @@ func (x *RoomUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomUsage.ProtoReflect.Descriptor instead.
 func (*RoomUsage) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{13}
+	return file_rooms_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoomUsage) GetUser() string {
@@ -867,7 +779,7 @@ type ProcessesRequest struct {
 
 func (x *ProcessesRequest) Reset() {
 	*x = ProcessesRequest{}
-	mi := &file_rooms_proto_msgTypes[14]
+	mi := &file_rooms_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +791,7 @@ func (x *ProcessesRequest) String() string {
 func (*ProcessesRequest) ProtoMessage() {}
 
 func (x *ProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[14]
+	mi := &file_rooms_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +804,7 @@ func (x *ProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{14}
+	return file_rooms_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProcessesRequest) GetUser() string {
@@ -919,7 +831,7 @@ type ProcessesResponse struct {
 
 func (x *ProcessesResponse) Reset() {
 	*x = ProcessesResponse{}
-	mi := &file_rooms_proto_msgTypes[15]
+	mi := &file_rooms_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +843,7 @@ func (x *ProcessesResponse) String() string {
 func (*ProcessesResponse) ProtoMessage() {}
 
 func (x *ProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[15]
+	mi := &file_rooms_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +856,7 @@ func (x *ProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{15}
+	return file_rooms_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProcessesResponse) GetProcesses() []*RoomProcess {
@@ -978,7 +890,7 @@ type RoomProcess struct {
 
 func (x *RoomProcess) Reset() {
 	*x = RoomProcess{}
-	mi := &file_rooms_proto_msgTypes[16]
+	mi := &file_rooms_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +902,7 @@ func (x *RoomProcess) String() string {
 func (*RoomProcess) ProtoMessage() {}
 
 func (x *RoomProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[16]
+	mi := &file_rooms_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +915,7 @@ func (x *RoomProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomProcess.ProtoReflect.Descriptor instead.
 func (*RoomProcess) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{16}
+	return file_rooms_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RoomProcess) GetUser() string {
@@ -1081,7 +993,7 @@ type ChangeSnapshotRequest struct {
 
 func (x *ChangeSnapshotRequest) Reset() {
 	*x = ChangeSnapshotRequest{}
-	mi := &file_rooms_proto_msgTypes[17]
+	mi := &file_rooms_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1005,7 @@ func (x *ChangeSnapshotRequest) String() string {
 func (*ChangeSnapshotRequest) ProtoMessage() {}
 
 func (x *ChangeSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[17]
+	mi := &file_rooms_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1018,7 @@ func (x *ChangeSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*ChangeSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{17}
+	return file_rooms_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChangeSnapshotRequest) GetUser() string {
@@ -1146,7 +1058,7 @@ type ChangeSnapshotResponse struct {
 
 func (x *ChangeSnapshotResponse) Reset() {
 	*x = ChangeSnapshotResponse{}
-	mi := &file_rooms_proto_msgTypes[18]
+	mi := &file_rooms_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1070,7 @@ func (x *ChangeSnapshotResponse) String() string {
 func (*ChangeSnapshotResponse) ProtoMessage() {}
 
 func (x *ChangeSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[18]
+	mi := &file_rooms_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1083,7 @@ func (x *ChangeSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*ChangeSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{18}
+	return file_rooms_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChangeSnapshotResponse) GetSnapshot() string {
@@ -1190,7 +1102,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_rooms_proto_msgTypes[19]
+	mi := &file_rooms_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1114,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[19]
+	mi := &file_rooms_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1127,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{19}
+	return file_rooms_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListSnapshotsRequest) GetUser() string {
@@ -1234,7 +1146,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_rooms_proto_msgTypes[20]
+	mi := &file_rooms_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1158,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[20]
+	mi := &file_rooms_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1171,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{20}
+	return file_rooms_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -1279,7 +1191,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_rooms_proto_msgTypes[21]
+	mi := &file_rooms_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1203,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[21]
+	mi := &file_rooms_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1216,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{21}
+	return file_rooms_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Snapshot) GetName() string {
@@ -1331,7 +1243,7 @@ type DiffSnapshotRequest struct {
 
 func (x *DiffSnapshotRequest) Reset() {
 	*x = DiffSnapshotRequest{}
-	mi := &file_rooms_proto_msgTypes[22]
+	mi := &file_rooms_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1255,7 @@ func (x *DiffSnapshotRequest) String() string {
 func (*DiffSnapshotRequest) ProtoMessage() {}
 
 func (x *DiffSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[22]
+	mi := &file_rooms_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1268,7 @@ func (x *DiffSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DiffSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{22}
+	return file_rooms_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DiffSnapshotRequest) GetUser() string {
@@ -1382,7 +1294,7 @@ type DiffSnapshotResponse struct {
 
 func (x *DiffSnapshotResponse) Reset() {
 	*x = DiffSnapshotResponse{}
-	mi := &file_rooms_proto_msgTypes[23]
+	mi := &file_rooms_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1306,7 @@ func (x *DiffSnapshotResponse) String() string {
 func (*DiffSnapshotResponse) ProtoMessage() {}
 
 func (x *DiffSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[23]
+	mi := &file_rooms_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1319,7 @@ func (x *DiffSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DiffSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{23}
+	return file_rooms_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiffSnapshotResponse) GetChanges() [][]byte {
@@ -1429,7 +1341,7 @@ type ForkRoomRequest struct {
 
 func (x *ForkRoomRequest) Reset() {
 	*x = ForkRoomRequest{}
-	mi := &file_rooms_proto_msgTypes[24]
+	mi := &file_rooms_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1353,7 @@ func (x *ForkRoomRequest) String() string {
 func (*ForkRoomRequest) ProtoMessage() {}
 
 func (x *ForkRoomRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[24]
+	mi := &file_rooms_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1366,7 @@ func (x *ForkRoomRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoomRequest.ProtoReflect.Descriptor instead.
 func (*ForkRoomRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{24}
+	return file_rooms_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ForkRoomRequest) GetUser() string {
@@ -1493,7 +1405,7 @@ type ForkRoomResponse struct {
 
 func (x *ForkRoomResponse) Reset() {
 	*x = ForkRoomResponse{}
-	mi := &file_rooms_proto_msgTypes[25]
+	mi := &file_rooms_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1417,7 @@ func (x *ForkRoomResponse) String() string {
 func (*ForkRoomResponse) ProtoMessage() {}
 
 func (x *ForkRoomResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[25]
+	mi := &file_rooms_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1430,7 @@ func (x *ForkRoomResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoomResponse.ProtoReflect.Descriptor instead.
 func (*ForkRoomResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{25}
+	return file_rooms_proto_rawDescGZIP(), []int{23}
 }
 
 type ConnectRequest struct {
@@ -1534,7 +1446,7 @@ type ConnectRequest struct {
 
 func (x *ConnectRequest) Reset() {
 	*x = ConnectRequest{}
-	mi := &file_rooms_proto_msgTypes[26]
+	mi := &file_rooms_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1458,7 @@ func (x *ConnectRequest) String() string {
 func (*ConnectRequest) ProtoMessage() {}
 
 func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[26]
+	mi := &file_rooms_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1471,7 @@ func (x *ConnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectRequest.ProtoReflect.Descriptor instead.
 func (*ConnectRequest) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{26}
+	return file_rooms_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConnectRequest) GetWhat() isConnectRequest_What {
@@ -1613,7 +1525,7 @@ type ConnectTo struct {
 
 func (x *ConnectTo) Reset() {
 	*x = ConnectTo{}
-	mi := &file_rooms_proto_msgTypes[27]
+	mi := &file_rooms_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1537,7 @@ func (x *ConnectTo) String() string {
 func (*ConnectTo) ProtoMessage() {}
 
 func (x *ConnectTo) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[27]
+	mi := &file_rooms_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1550,7 @@ func (x *ConnectTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectTo.ProtoReflect.Descriptor instead.
 func (*ConnectTo) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{27}
+	return file_rooms_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConnectTo) GetUser() string {
@@ -1665,7 +1577,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_rooms_proto_msgTypes[28]
+	mi := &file_rooms_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1589,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rooms_proto_msgTypes[28]
+	mi := &file_rooms_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1602,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_rooms_proto_rawDescGZIP(), []int{28}
+	return file_rooms_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConnectResponse) GetData() []byte {
@@ -1740,11 +1652,7 @@ const file_rooms_proto_rawDesc = "" +
 	"\x0eEnsureResponse\x12\x12\n" +
 	"\x04made\x18\x01 \x01(\bR\x04made\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\x12\x12\n" +
-	"\x04anew\x18\x03 \x01(\bR\x04anew\"X\n" +
-	"\x10SetLimitsRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x120\n" +
-	"\x06limits\x18\x02 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\"\x13\n" +
-	"\x11SetLimitsResponse\"\"\n" +
+	"\x04anew\x18\x03 \x01(\bR\x04anew\"\"\n" +
 	"\fResetRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"\x0f\n" +
 	"\rResetResponse\"9\n" +
@@ -1823,10 +1731,9 @@ const file_rooms_proto_rawDesc = "" +
 	"\x04port\x18\x02 \x01(\rR\x04port\"7\n" +
 	"\x0fConnectResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\bR\x03end2\xe1\x03\n" +
+	"\x03end\x18\x02 \x01(\bR\x03end2\x8b\x03\n" +
 	"\x05Rooms\x12K\n" +
-	"\x06Ensure\x12\x1f.osaurus.guest.v1.EnsureRequest\x1a .osaurus.guest.v1.EnsureResponse\x12T\n" +
-	"\tSetLimits\x12\".osaurus.guest.v1.SetLimitsRequest\x1a#.osaurus.guest.v1.SetLimitsResponse\x12H\n" +
+	"\x06Ensure\x12\x1f.osaurus.guest.v1.EnsureRequest\x1a .osaurus.guest.v1.EnsureResponse\x12H\n" +
 	"\x05Reset\x12\x1e.osaurus.guest.v1.ResetRequest\x1a\x1f.osaurus.guest.v1.ResetResponse\x12K\n" +
 	"\x06Remove\x12\x1f.osaurus.guest.v1.RemoveRequest\x1a .osaurus.guest.v1.RemoveResponse\x12H\n" +
 	"\x05Usage\x12\x1e.osaurus.guest.v1.UsageRequest\x1a\x1f.osaurus.guest.v1.UsageResponse\x12T\n" +
@@ -1851,75 +1758,70 @@ func file_rooms_proto_rawDescGZIP() []byte {
 	return file_rooms_proto_rawDescData
 }
 
-var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_rooms_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_rooms_proto_goTypes = []any{
 	(*Room)(nil),                   // 0: osaurus.guest.v1.Room
 	(*Trust)(nil),                  // 1: osaurus.guest.v1.Trust
 	(*Limits)(nil),                 // 2: osaurus.guest.v1.Limits
 	(*EnsureRequest)(nil),          // 3: osaurus.guest.v1.EnsureRequest
 	(*EnsureResponse)(nil),         // 4: osaurus.guest.v1.EnsureResponse
-	(*SetLimitsRequest)(nil),       // 5: osaurus.guest.v1.SetLimitsRequest
-	(*SetLimitsResponse)(nil),      // 6: osaurus.guest.v1.SetLimitsResponse
-	(*ResetRequest)(nil),           // 7: osaurus.guest.v1.ResetRequest
-	(*ResetResponse)(nil),          // 8: osaurus.guest.v1.ResetResponse
-	(*RemoveRequest)(nil),          // 9: osaurus.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),         // 10: osaurus.guest.v1.RemoveResponse
-	(*UsageRequest)(nil),           // 11: osaurus.guest.v1.UsageRequest
-	(*UsageResponse)(nil),          // 12: osaurus.guest.v1.UsageResponse
-	(*RoomUsage)(nil),              // 13: osaurus.guest.v1.RoomUsage
-	(*ProcessesRequest)(nil),       // 14: osaurus.guest.v1.ProcessesRequest
-	(*ProcessesResponse)(nil),      // 15: osaurus.guest.v1.ProcessesResponse
-	(*RoomProcess)(nil),            // 16: osaurus.guest.v1.RoomProcess
-	(*ChangeSnapshotRequest)(nil),  // 17: osaurus.guest.v1.ChangeSnapshotRequest
-	(*ChangeSnapshotResponse)(nil), // 18: osaurus.guest.v1.ChangeSnapshotResponse
-	(*ListSnapshotsRequest)(nil),   // 19: osaurus.guest.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),  // 20: osaurus.guest.v1.ListSnapshotsResponse
-	(*Snapshot)(nil),               // 21: osaurus.guest.v1.Snapshot
-	(*DiffSnapshotRequest)(nil),    // 22: osaurus.guest.v1.DiffSnapshotRequest
-	(*DiffSnapshotResponse)(nil),   // 23: osaurus.guest.v1.DiffSnapshotResponse
-	(*ForkRoomRequest)(nil),        // 24: osaurus.guest.v1.ForkRoomRequest
-	(*ForkRoomResponse)(nil),       // 25: osaurus.guest.v1.ForkRoomResponse
-	(*ConnectRequest)(nil),         // 26: osaurus.guest.v1.ConnectRequest
-	(*ConnectTo)(nil),              // 27: osaurus.guest.v1.ConnectTo
-	(*ConnectResponse)(nil),        // 28: osaurus.guest.v1.ConnectResponse
+	(*ResetRequest)(nil),           // 5: osaurus.guest.v1.ResetRequest
+	(*ResetResponse)(nil),          // 6: osaurus.guest.v1.ResetResponse
+	(*RemoveRequest)(nil),          // 7: osaurus.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 8: osaurus.guest.v1.RemoveResponse
+	(*UsageRequest)(nil),           // 9: osaurus.guest.v1.UsageRequest
+	(*UsageResponse)(nil),          // 10: osaurus.guest.v1.UsageResponse
+	(*RoomUsage)(nil),              // 11: osaurus.guest.v1.RoomUsage
+	(*ProcessesRequest)(nil),       // 12: osaurus.guest.v1.ProcessesRequest
+	(*ProcessesResponse)(nil),      // 13: osaurus.guest.v1.ProcessesResponse
+	(*RoomProcess)(nil),            // 14: osaurus.guest.v1.RoomProcess
+	(*ChangeSnapshotRequest)(nil),  // 15: osaurus.guest.v1.ChangeSnapshotRequest
+	(*ChangeSnapshotResponse)(nil), // 16: osaurus.guest.v1.ChangeSnapshotResponse
+	(*ListSnapshotsRequest)(nil),   // 17: osaurus.guest.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),  // 18: osaurus.guest.v1.ListSnapshotsResponse
+	(*Snapshot)(nil),               // 19: osaurus.guest.v1.Snapshot
+	(*DiffSnapshotRequest)(nil),    // 20: osaurus.guest.v1.DiffSnapshotRequest
+	(*DiffSnapshotResponse)(nil),   // 21: osaurus.guest.v1.DiffSnapshotResponse
+	(*ForkRoomRequest)(nil),        // 22: osaurus.guest.v1.ForkRoomRequest
+	(*ForkRoomResponse)(nil),       // 23: osaurus.guest.v1.ForkRoomResponse
+	(*ConnectRequest)(nil),         // 24: osaurus.guest.v1.ConnectRequest
+	(*ConnectTo)(nil),              // 25: osaurus.guest.v1.ConnectTo
+	(*ConnectResponse)(nil),        // 26: osaurus.guest.v1.ConnectResponse
 }
 var file_rooms_proto_depIdxs = []int32{
 	2,  // 0: osaurus.guest.v1.Room.limits:type_name -> osaurus.guest.v1.Limits
 	1,  // 1: osaurus.guest.v1.Room.trust:type_name -> osaurus.guest.v1.Trust
 	0,  // 2: osaurus.guest.v1.EnsureRequest.room:type_name -> osaurus.guest.v1.Room
-	2,  // 3: osaurus.guest.v1.SetLimitsRequest.limits:type_name -> osaurus.guest.v1.Limits
-	13, // 4: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
-	2,  // 5: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
-	16, // 6: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
-	21, // 7: osaurus.guest.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.guest.v1.Snapshot
-	27, // 8: osaurus.guest.v1.ConnectRequest.to:type_name -> osaurus.guest.v1.ConnectTo
-	3,  // 9: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
-	5,  // 10: osaurus.guest.v1.Rooms.SetLimits:input_type -> osaurus.guest.v1.SetLimitsRequest
-	7,  // 11: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
-	9,  // 12: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
-	11, // 13: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
-	14, // 14: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
-	17, // 15: osaurus.guest.v1.Snapshots.Change:input_type -> osaurus.guest.v1.ChangeSnapshotRequest
-	19, // 16: osaurus.guest.v1.Snapshots.List:input_type -> osaurus.guest.v1.ListSnapshotsRequest
-	22, // 17: osaurus.guest.v1.Snapshots.Diff:input_type -> osaurus.guest.v1.DiffSnapshotRequest
-	24, // 18: osaurus.guest.v1.Snapshots.Fork:input_type -> osaurus.guest.v1.ForkRoomRequest
-	26, // 19: osaurus.guest.v1.Ports.Connect:input_type -> osaurus.guest.v1.ConnectRequest
-	4,  // 20: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
-	6,  // 21: osaurus.guest.v1.Rooms.SetLimits:output_type -> osaurus.guest.v1.SetLimitsResponse
-	8,  // 22: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
-	10, // 23: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
-	12, // 24: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
-	15, // 25: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
-	18, // 26: osaurus.guest.v1.Snapshots.Change:output_type -> osaurus.guest.v1.ChangeSnapshotResponse
-	20, // 27: osaurus.guest.v1.Snapshots.List:output_type -> osaurus.guest.v1.ListSnapshotsResponse
-	23, // 28: osaurus.guest.v1.Snapshots.Diff:output_type -> osaurus.guest.v1.DiffSnapshotResponse
-	25, // 29: osaurus.guest.v1.Snapshots.Fork:output_type -> osaurus.guest.v1.ForkRoomResponse
-	28, // 30: osaurus.guest.v1.Ports.Connect:output_type -> osaurus.guest.v1.ConnectResponse
-	20, // [20:31] is the sub-list for method output_type
-	9,  // [9:20] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 3: osaurus.guest.v1.UsageResponse.rooms:type_name -> osaurus.guest.v1.RoomUsage
+	2,  // 4: osaurus.guest.v1.RoomUsage.limits:type_name -> osaurus.guest.v1.Limits
+	14, // 5: osaurus.guest.v1.ProcessesResponse.processes:type_name -> osaurus.guest.v1.RoomProcess
+	19, // 6: osaurus.guest.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.guest.v1.Snapshot
+	25, // 7: osaurus.guest.v1.ConnectRequest.to:type_name -> osaurus.guest.v1.ConnectTo
+	3,  // 8: osaurus.guest.v1.Rooms.Ensure:input_type -> osaurus.guest.v1.EnsureRequest
+	5,  // 9: osaurus.guest.v1.Rooms.Reset:input_type -> osaurus.guest.v1.ResetRequest
+	7,  // 10: osaurus.guest.v1.Rooms.Remove:input_type -> osaurus.guest.v1.RemoveRequest
+	9,  // 11: osaurus.guest.v1.Rooms.Usage:input_type -> osaurus.guest.v1.UsageRequest
+	12, // 12: osaurus.guest.v1.Rooms.Processes:input_type -> osaurus.guest.v1.ProcessesRequest
+	15, // 13: osaurus.guest.v1.Snapshots.Change:input_type -> osaurus.guest.v1.ChangeSnapshotRequest
+	17, // 14: osaurus.guest.v1.Snapshots.List:input_type -> osaurus.guest.v1.ListSnapshotsRequest
+	20, // 15: osaurus.guest.v1.Snapshots.Diff:input_type -> osaurus.guest.v1.DiffSnapshotRequest
+	22, // 16: osaurus.guest.v1.Snapshots.Fork:input_type -> osaurus.guest.v1.ForkRoomRequest
+	24, // 17: osaurus.guest.v1.Ports.Connect:input_type -> osaurus.guest.v1.ConnectRequest
+	4,  // 18: osaurus.guest.v1.Rooms.Ensure:output_type -> osaurus.guest.v1.EnsureResponse
+	6,  // 19: osaurus.guest.v1.Rooms.Reset:output_type -> osaurus.guest.v1.ResetResponse
+	8,  // 20: osaurus.guest.v1.Rooms.Remove:output_type -> osaurus.guest.v1.RemoveResponse
+	10, // 21: osaurus.guest.v1.Rooms.Usage:output_type -> osaurus.guest.v1.UsageResponse
+	13, // 22: osaurus.guest.v1.Rooms.Processes:output_type -> osaurus.guest.v1.ProcessesResponse
+	16, // 23: osaurus.guest.v1.Snapshots.Change:output_type -> osaurus.guest.v1.ChangeSnapshotResponse
+	18, // 24: osaurus.guest.v1.Snapshots.List:output_type -> osaurus.guest.v1.ListSnapshotsResponse
+	21, // 25: osaurus.guest.v1.Snapshots.Diff:output_type -> osaurus.guest.v1.DiffSnapshotResponse
+	23, // 26: osaurus.guest.v1.Snapshots.Fork:output_type -> osaurus.guest.v1.ForkRoomResponse
+	26, // 27: osaurus.guest.v1.Ports.Connect:output_type -> osaurus.guest.v1.ConnectResponse
+	18, // [18:28] is the sub-list for method output_type
+	8,  // [8:18] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_rooms_proto_init() }
@@ -1927,7 +1829,7 @@ func file_rooms_proto_init() {
 	if File_rooms_proto != nil {
 		return
 	}
-	file_rooms_proto_msgTypes[26].OneofWrappers = []any{
+	file_rooms_proto_msgTypes[24].OneofWrappers = []any{
 		(*ConnectRequest_To)(nil),
 		(*ConnectRequest_Data)(nil),
 	}
@@ -1937,7 +1839,7 @@ func file_rooms_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rooms_proto_rawDesc), len(file_rooms_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

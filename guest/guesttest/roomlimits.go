@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/internal/fault"
 )
 
 // hogCases use up what bob may have. Alice's commands still run, and the exit names the limit.
@@ -101,9 +100,8 @@ func median(ctx context.Context, t *testing.T, alice *agent, more func(n int) bo
 
 func (a *agent) limit(ctx context.Context, t *testing.T, l engine.Limits) {
 	t.Helper()
-	if err := a.suite.Client.SetRoomLimits(ctx, a.User, l); err != nil {
-		t.Fatal(err)
-	}
+	a.Limits = l
+	a.ensure(ctx, t)
 }
 
 // liveLimits changes limits of a room with a running command.
@@ -126,7 +124,4 @@ func liveLimits(ctx context.Context, t *testing.T, _, bob *agent) {
 		t.Errorf("no CPU limit is left in use, so the kernel would patch its code: %s", got)
 	}
 	bob.limit(ctx, t, engine.Limits{})
-	if err := c.SetRoomLimits(ctx, "agent-nobody", engine.Limits{}); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("limits of nobody: %v", err)
-	}
 }

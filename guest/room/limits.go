@@ -4,7 +4,6 @@ package room
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -39,23 +38,6 @@ func (m *Manager) defaults(l *guestpb.Limits) *guestpb.Limits {
 	l.DiskBytes = cmp.Or(l.DiskBytes, st.Blocks*uint64(st.Bsize)/2)
 	l.DiskFiles = cmp.Or(l.DiskFiles, st.Files/2)
 	return l
-}
-
-// SetLimits changes the limits of a running room.
-func (m *Manager) SetLimits(ctx context.Context, user string, l *guestpb.Limits) error {
-	e, err := m.lock(ctx, user, false)
-	if err != nil {
-		return err
-	}
-	defer e.unlock()
-	r := e.room.Load()
-	if r == nil {
-		return missing(user)
-	}
-	spec := proto.CloneOf(r.spec)
-	spec.Limits = l
-	_, err = m.ensure(e, spec, r.bridgeFiles.token)
-	return err
 }
 
 // limit sets the limits of a room.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -24,6 +23,7 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/relay"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/queue"
 )
 
 // Options configure a Manager.
@@ -50,15 +50,16 @@ type Options struct {
 type Manager struct {
 	opts    Options
 	layers  *layers.Store
-	prepare func() error // once
+	prepare func() error         // once
+	turns   queue.Queues[string] // to change a user's room
 
-	mu      sync.Mutex
-	entries map[string]*entry // by user
+	mu     sync.Mutex
+	byUser map[string]*Room // also those that have ended
 }
 
 // NewManager returns a manager without rooms.
 func NewManager(o Options) *Manager {
-	m := &Manager{opts: o, entries: map[string]*entry{}}
+	m := &Manager{opts: o, byUser: map[string]*Room{}}
 	m.layers = &layers.Store{Data: o.Data, Base: o.Base, Run: o.Run, Discard: m.discard, Own: setProject}
 	m.prepare = sync.OnceValue(m.setUp)
 	return m
@@ -93,35 +94,32 @@ func (m *Manager) Program() string { return m.opts.Program }
 
 // Ensure creates a room, or changes it to match the spec, and sets its token.
 func (m *Manager) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
-	e, err := m.lock(ctx, spec.User, true)
+	give, err := m.turns.Take(ctx, spec.User, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer e.unlock()
-	return m.ensure(e, spec, token)
+	defer give()
+	return m.ensure(spec, token)
 }
 
-func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
+// ensure is Ensure for a caller who has the turn.
+func (m *Manager) ensure(spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
 	const op = "make room"
 	spec = proto.CloneOf(spec)
 	spec.Limits = m.defaults(spec.Limits)
-	old := e.room.Load()
+	old := m.of(spec.User)
 	if old == nil || old.dead() {
 		if old != nil {
 			old.forget()
 		}
-		if err := m.claim(e, spec); err != nil {
-			return nil, err
-		}
 		if err := m.prepare(); err != nil {
 			return nil, fault.New(fault.Unavailable, op, spec.User, err).Advise("Boot the guest with a base disk and the kernel of its pack.")
 		}
-		r, err := m.make(e, spec, token)
+		r, err := m.make(old == nil, spec, token)
 		if err != nil {
 			return nil, err
 		}
-		e.room.Store(r)
-		m.settle(e, spec)
+		m.set(spec.User, r)
 		return &guestpb.EnsureResponse{Made: true, Anew: r.anew, Warnings: r.lacks}, nil
 	}
 	if old.spec.Uid != spec.Uid || old.spec.Home != spec.Home || old.spec.Hostname != spec.Hostname {
@@ -129,12 +127,9 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 			Advise("Remove it first; its layer can stay.")
 	}
 	if old.unsettled || !bytes.Equal(old.spec.Address, spec.Address) {
-		if err := m.claim(e, spec); err != nil {
-			return nil, err
-		}
 		old = old.with(old.spec)
 		old.unsettled = true // until every step has succeeded
-		e.room.Store(old)
+		m.set(spec.User, old)
 		if err := old.network(spec, m.opts); err != nil {
 			return nil, fault.New(fault.Execution, op, spec.User, err).Advise("Try again; if it still fails: osaurus-sandbox restart")
 		}
@@ -149,8 +144,7 @@ func (m *Manager) ensure(e *entry, spec *guestpb.Room, token []byte) (*guestpb.E
 	if !settled.trusted || !proto.Equal(old.spec.Trust, spec.Trust) {
 		settled.setTrust()
 	}
-	e.room.Store(settled)
-	m.settle(e, spec)
+	m.set(spec.User, settled)
 	return &guestpb.EnsureResponse{Warnings: settled.lacks}, settled.setToken(token)
 }
 
@@ -161,8 +155,8 @@ func (r *Room) with(spec *guestpb.Room) *Room {
 	return &changed
 }
 
-// make creates a room to replace none or a dead one.
-func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error) {
+// make creates a room, the first of its user in this boot or in place of one that has ended.
+func (m *Manager) make(first bool, spec *guestpb.Room, token []byte) (*Room, error) {
 	const op = "make room"
 	f, err := refused().Compile()
 	if err != nil {
@@ -176,7 +170,7 @@ func (m *Manager) make(e *entry, spec *guestpb.Room, token []byte) (*Room, error
 	if err := errors.Join(r.group.kill(), network.Disconnect(network.RoomCable(spec.Uid))); err != nil {
 		return nil, fault.Newf(fault.Unavailable, op, spec.User, "remove the previous room's group: %w", err)
 	}
-	if e.room.Load() == nil {
+	if first {
 		// Keep logs of jobs from this boot: they can be read after the room has ended. Keep /tmp when the
 		// room ends for a snapshot.
 		if err := errors.Join(m.discard(filepath.Join(r.layer, "jobs")), m.discard(filepath.Join(r.layer, "tmp"))); err != nil {
@@ -225,32 +219,32 @@ func (r *Room) forget() {
 
 // Get returns a user's room. It rebuilds the room if its first process has ended.
 func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
-	e, err := m.lock(ctx, user, false)
+	give, err := m.turns.Take(ctx, user, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer e.unlock()
-	r := e.room.Load()
+	defer give()
+	r := m.of(user)
 	if r == nil {
 		return nil, missing(user)
 	}
 	if r.dead() {
-		if _, err := m.ensure(e, r.spec, r.bridgeFiles.token); err != nil {
+		if _, err := m.ensure(r.spec, r.bridgeFiles.token); err != nil {
 			return nil, err
 		}
 	}
-	return e.room.Load(), nil
+	return m.of(user), nil
 }
 
 // Remove ends a room. With layer set, it also discards the room's files, as a reset does.
 func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 	const op = "end room"
-	e, err := m.lock(ctx, user, true) // the layer may exist without a room in this boot
+	give, err := m.turns.Take(ctx, user, nil)
 	if err != nil {
 		return err
 	}
-	defer e.unlock()
-	if r := e.room.Load(); r != nil {
+	defer give()
+	if r := m.of(user); r != nil { // or only a layer
 		r.init.Release() // kills everything in its namespaces
 		if !r.dead() {
 			return fault.Newf(fault.Execution, op, user, "its first process has not ended").Advise("Try again; a process may be waiting for a share.")
@@ -269,11 +263,25 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 		}
 	}
 	_ = os.RemoveAll(filepath.Join(m.opts.Run, user))
-	e.gone = true
+	m.set(user, nil)
+	return nil
+}
+
+// of returns a user's room in this boot, which may have ended, or nil.
+func (m *Manager) of(user string) *Room {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.entries, user)
-	return nil
+	return m.byUser[user]
+}
+
+// set replaces a user's room. The caller has the turn. Others do not need it to see the room, because making one can
+// take long.
+func (m *Manager) set(user string, r *Room) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byUser[user] = r; r == nil {
+		delete(m.byUser, user)
+	}
 }
 
 // rooms returns the room of a user, or all rooms sorted by user. It does not wait for rooms that
@@ -281,8 +289,8 @@ func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
 func (m *Manager) rooms(user string) ([]*Room, error) {
 	m.mu.Lock()
 	var list []*Room
-	for u, e := range m.entries {
-		if r := e.room.Load(); (user == "" || u == user) && r != nil && !r.dead() {
+	for u, r := range m.byUser {
+		if (user == "" || u == user) && !r.dead() {
 			list = append(list, r)
 		}
 	}
@@ -293,75 +301,3 @@ func (m *Manager) rooms(user string) ([]*Room, error) {
 	slices.SortFunc(list, func(a, b *Room) int { return strings.Compare(a.User(), b.User()) })
 	return list, nil
 }
-
-// entry holds a user's room, and serializes changes to it.
-type entry struct {
-	turn chan struct{} // a lock that can be taken with a context
-	gone bool          // removed from the manager
-	// addresses holds the room's address and, during a change, the next one. No other room may have them.
-	// The manager's mu guards them.
-	addresses []string
-	// room is the current room, or nil. Writers hold turn; readers do not, because making a room
-	// can take long.
-	room atomic.Pointer[Room]
-}
-
-// lock takes the lock of a user's entry. With add it creates a missing entry.
-func (m *Manager) lock(ctx context.Context, user string, add bool) (*entry, error) {
-	for {
-		e, err := m.entry(user, add)
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case e.turn <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if !e.gone {
-			return e, nil
-		}
-		e.unlock() // wake the next waiter
-	}
-}
-
-// entry returns a user's entry. With add it creates a missing one.
-func (m *Manager) entry(user string, add bool) (*entry, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.entries[user]; e != nil {
-		return e, nil
-	}
-	if !add {
-		return nil, missing(user)
-	}
-	e := &entry{turn: make(chan struct{}, 1)}
-	m.entries[user] = e
-	return e, nil
-}
-
-// claim takes the address of a room unless another room has it.
-func (m *Manager) claim(e *entry, spec *guestpb.Room) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	address := string(spec.Address)
-	for user, other := range m.entries {
-		if other != e && address != "" && slices.Contains(other.addresses, address) {
-			a, _ := netip.AddrFromSlice(spec.Address)
-			return fault.Newf(fault.Rejected, "make room", spec.User, "the room of %s has the address %v", user, a).Advise("Run: osaurus-sandbox restart")
-		}
-	}
-	if !slices.Contains(e.addresses, address) {
-		e.addresses = append(e.addresses, address)
-	}
-	return nil
-}
-
-// settle gives up what an entry has claimed, except the address that its room has.
-func (m *Manager) settle(e *entry, spec *guestpb.Room) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e.addresses = []string{string(spec.Address)}
-}
-
-func (e *entry) unlock() { <-e.turn }

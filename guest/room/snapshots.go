@@ -30,17 +30,18 @@ type Snapshots struct {
 // onStack does something with the layers of a room that was made in this boot. Nobody else changes them
 // meanwhile.
 func (m *Manager) onStack(ctx context.Context, op, user string, do func(*Room, *layers.Stack) error) error {
-	e, err := m.lock(ctx, user, false)
+	give, err := m.turns.Take(ctx, user, nil)
 	if err != nil {
 		return err
 	}
-	defer e.unlock()
-	if e.room.Load() == nil {
+	defer give()
+	room := m.of(user)
+	if room == nil {
 		return missing(user)
 	}
 	st, err := m.layers.Read(user)
 	if err == nil {
-		err = do(e.room.Load(), st)
+		err = do(room, st)
 	}
 	if _, ok := err.(*fault.Error); ok || err == nil {
 		return err
@@ -178,13 +179,13 @@ func (s Snapshots) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guest
 	}
 	s.LetGo(r.User, r.Stop)
 	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {
-		other, err := s.lock(ctx, r.To, true) // a new user, so nobody waits the other way round
+		give, err := s.turns.Take(ctx, r.To, nil) // a new user, so nobody waits the other way round
 		if err != nil {
 			return err
 		}
-		defer other.unlock()
+		defer give()
 		fork := &Room{spec: &guestpb.Room{User: r.To, Uid: r.ToUid}, layer: filepath.Join(s.opts.Data, r.To), files: filepath.Join(s.opts.Run, r.To)}
-		if _, err := os.Lstat(fork.layer); other.room.Load() != nil || err == nil {
+		if _, err := os.Lstat(fork.layer); s.of(r.To) != nil || err == nil {
 			return fault.Newf(fault.Rejected, op, r.To, "it has a room already").Advise("Choose another name.")
 		}
 		if s.layers.Changed(st) {

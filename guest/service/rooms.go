@@ -28,13 +28,6 @@ func (s rooms) Ensure(ctx context.Context, r *guestpb.EnsureRequest) (*guestpb.E
 	return s.manager.Ensure(ctx, r.Room, r.Token)
 }
 
-func (s rooms) SetLimits(ctx context.Context, r *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
-	if err := errors.Join(protocol.CheckUser(r.User), protocol.CheckLimits(r.Limits)); err != nil {
-		return nil, err
-	}
-	return &guestpb.SetLimitsResponse{}, s.manager.SetLimits(ctx, r.User, r.Limits)
-}
-
 func (s rooms) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
 	if err := protocol.CheckUser(r.User); err != nil {
 		return nil, err

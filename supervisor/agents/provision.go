@@ -178,19 +178,10 @@ func (a *Agents) applyNow(ctx context.Context, l *machine.Lease, m *member) erro
 	if err != nil {
 		return err
 	}
-	want := made{l.Guest, room}
-	if was.in != want.in || was == want {
+	if want := (made{l.Guest, room}); was.in != want.in || was == want {
 		return nil
 	}
-	if was.room.Limits = want.room.Limits; was != want { // more than limits
-		return a.ensure(ctx, l, m)
-	}
-	if err := l.SetRoomLimits(ctx, agent.User, want.room.Limits); err != nil {
-		a.setMade(m, made{in: l.Guest}) // the next command sees to it
-		return err
-	}
-	a.setMade(m, want)
-	return nil
+	return a.ensure(ctx, l, m)
 }
 
 // Reset ends everything that an agent runs and discards what it installed or

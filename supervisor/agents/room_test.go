@@ -67,7 +67,7 @@ func TestSet(t *testing.T) {
 	_, err = w.Set(t.Context(), "bob", map[string]string{"limits.processes": "100"}, by)
 	w.must(err)
 	w.must(w.exec("alice"))
-	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice", "limit agent-alice", "ensure agent-alice"}) {
+	if asked := w.backend.Guest().Asked(); !slices.Equal(asked, []string{"ensure agent-alice", "ensure agent-alice", "ensure agent-alice"}) {
 		t.Errorf("%v", asked)
 	}
 	// Set changes all keys or none, and the next daemon reads them.

@@ -135,9 +135,6 @@ func (g *Guest) Shutdown(context.Context) error { return g.Close() }
 func (g *Guest) Done() <-chan struct{}          { return g.done }
 func (*Guest) Stalled() error                   { return nil }
 func (*Guest) Err() error                       { return nil }
-func (*Guest) Capabilities() engine.Capabilities {
-	return engine.Capabilities{Files: true, Shells: true, Jobs: true}
-}
 
 // Close ends all commands.
 func (g *Guest) Close() error {

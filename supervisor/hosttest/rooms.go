@@ -91,7 +91,7 @@ func noRoom(user config.LinuxUser) error {
 }
 
 // EnsureRoom implements engine.Engine. A user has one uid as long as it has
-// a layer or a room.
+// a layer or a room. A change of a room hangs while the guest is silent.
 func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (e engine.Ensured, err error) {
 	err = g.ask(ctx, "ensure", string(r.User), func() error {
 		if before, ok := g.rooms[r.User]; ok && (before.UID != r.UID || before.Home != r.Home || before.Hostname != r.Hostname) {
@@ -109,24 +109,10 @@ func (g *Guest) EnsureRoom(ctx context.Context, r engine.RoomConfig, token strin
 		g.backend.disk[r.User] = g.backend.Base
 		return nil
 	})
-	return e, err
-}
-
-// SetRoomLimits implements engine.Engine. It hangs while the guest is silent.
-func (g *Guest) SetRoomLimits(ctx context.Context, user config.LinuxUser, l engine.Limits) error {
-	err := g.ask(ctx, "limit", string(user), func() error {
-		r, ok := g.rooms[user]
-		if !ok {
-			return noRoom(user)
-		}
-		r.Limits = l
-		g.rooms[user] = r
-		return nil
-	})
-	if g.Ping(ctx) != nil {
+	if _, changed := g.RoomConfig(r.User); changed && g.Ping(ctx) != nil {
 		<-ctx.Done()
 	}
-	return err
+	return e, err
 }
 
 func (g *Guest) ResetRoom(ctx context.Context, user config.LinuxUser) error {

@@ -41,8 +41,6 @@ const (
 const (
 	// RoomsEnsureProcedure is the fully-qualified name of the Rooms's Ensure RPC.
 	RoomsEnsureProcedure = "/osaurus.guest.v1.Rooms/Ensure"
-	// RoomsSetLimitsProcedure is the fully-qualified name of the Rooms's SetLimits RPC.
-	RoomsSetLimitsProcedure = "/osaurus.guest.v1.Rooms/SetLimits"
 	// RoomsResetProcedure is the fully-qualified name of the Rooms's Reset RPC.
 	RoomsResetProcedure = "/osaurus.guest.v1.Rooms/Reset"
 	// RoomsRemoveProcedure is the fully-qualified name of the Rooms's Remove RPC.
@@ -68,8 +66,6 @@ type RoomsClient interface {
 	// Ensure makes a room if it does not exist: user, layer, limits, namespaces. Concurrent calls make it
 	// once. An existing room keeps its processes; its limits and network are changed.
 	Ensure(context.Context, *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error)
-	// SetLimits changes the limits of a running room.
-	SetLimits(context.Context, *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error)
 	// Reset ends all processes of a room and discards its layer, but not the home. The next Ensure makes
 	// a new room.
 	Reset(context.Context, *guestpb.ResetRequest) (*guestpb.ResetResponse, error)
@@ -94,12 +90,6 @@ func NewRoomsClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			httpClient,
 			baseURL+RoomsEnsureProcedure,
 			connect.WithSchema(roomsMethods.ByName("Ensure")),
-			connect.WithClientOptions(opts...),
-		),
-		setLimits: connect.NewClient[guestpb.SetLimitsRequest, guestpb.SetLimitsResponse](
-			httpClient,
-			baseURL+RoomsSetLimitsProcedure,
-			connect.WithSchema(roomsMethods.ByName("SetLimits")),
 			connect.WithClientOptions(opts...),
 		),
 		reset: connect.NewClient[guestpb.ResetRequest, guestpb.ResetResponse](
@@ -132,7 +122,6 @@ func NewRoomsClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 // roomsClient implements RoomsClient.
 type roomsClient struct {
 	ensure    *connect.Client[guestpb.EnsureRequest, guestpb.EnsureResponse]
-	setLimits *connect.Client[guestpb.SetLimitsRequest, guestpb.SetLimitsResponse]
 	reset     *connect.Client[guestpb.ResetRequest, guestpb.ResetResponse]
 	remove    *connect.Client[guestpb.RemoveRequest, guestpb.RemoveResponse]
 	usage     *connect.Client[guestpb.UsageRequest, guestpb.UsageResponse]
@@ -142,15 +131,6 @@ type roomsClient struct {
 // Ensure calls osaurus.guest.v1.Rooms.Ensure.
 func (c *roomsClient) Ensure(ctx context.Context, req *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
 	response, err := c.ensure.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// SetLimits calls osaurus.guest.v1.Rooms.SetLimits.
-func (c *roomsClient) SetLimits(ctx context.Context, req *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
-	response, err := c.setLimits.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -198,8 +178,6 @@ type RoomsHandler interface {
 	// Ensure makes a room if it does not exist: user, layer, limits, namespaces. Concurrent calls make it
 	// once. An existing room keeps its processes; its limits and network are changed.
 	Ensure(context.Context, *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error)
-	// SetLimits changes the limits of a running room.
-	SetLimits(context.Context, *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error)
 	// Reset ends all processes of a room and discards its layer, but not the home. The next Ensure makes
 	// a new room.
 	Reset(context.Context, *guestpb.ResetRequest) (*guestpb.ResetResponse, error)
@@ -220,12 +198,6 @@ func NewRoomsHandler(svc RoomsHandler, opts ...connect.HandlerOption) (string, h
 		RoomsEnsureProcedure,
 		svc.Ensure,
 		connect.WithSchema(roomsMethods.ByName("Ensure")),
-		connect.WithHandlerOptions(opts...),
-	)
-	roomsSetLimitsHandler := connect.NewUnaryHandlerSimple(
-		RoomsSetLimitsProcedure,
-		svc.SetLimits,
-		connect.WithSchema(roomsMethods.ByName("SetLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
 	roomsResetHandler := connect.NewUnaryHandlerSimple(
@@ -256,8 +228,6 @@ func NewRoomsHandler(svc RoomsHandler, opts ...connect.HandlerOption) (string, h
 		switch r.URL.Path {
 		case RoomsEnsureProcedure:
 			roomsEnsureHandler.ServeHTTP(w, r)
-		case RoomsSetLimitsProcedure:
-			roomsSetLimitsHandler.ServeHTTP(w, r)
 		case RoomsResetProcedure:
 			roomsResetHandler.ServeHTTP(w, r)
 		case RoomsRemoveProcedure:
@@ -277,10 +247,6 @@ type UnimplementedRoomsHandler struct{}
 
 func (UnimplementedRoomsHandler) Ensure(context.Context, *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.Ensure is not implemented"))
-}
-
-func (UnimplementedRoomsHandler) SetLimits(context.Context, *guestpb.SetLimitsRequest) (*guestpb.SetLimitsResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Rooms.SetLimits is not implemented"))
 }
 
 func (UnimplementedRoomsHandler) Reset(context.Context, *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
