@@ -2,7 +2,6 @@ package vm
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"slices"
@@ -31,7 +30,7 @@ type Base struct {
 	power   sync.Mutex // serializes start, kill and end
 	on      bool       // started
 	asked   bool       // Kill or Close was called
-	failure error      // why AbortStart was called
+	failure error      // that Fail was called with
 	stuck   error      // the machine did not end in time; nil again after End
 
 	mu       sync.Mutex
@@ -46,6 +45,8 @@ type Backend interface {
 	// ForceOff starts to end the machine and reports whether it was still running.
 	// The driver calls End when the machine is gone. ForceOff may be called again.
 	ForceOff() bool
+	// PressButton presses the power button of a running machine.
+	PressButton(ctx context.Context) error
 	// Release frees the resources of a machine that is not running.
 	Release()
 }
@@ -64,15 +65,33 @@ func NewBase(name string, backend Backend, sockets Sockets, stuckAdvice string) 
 	return &Base{name: name, backend: backend, sockets: sockets, stuckAdvice: stuckAdvice, state: Stopped, running: make(chan struct{}), done: make(chan struct{})}
 }
 
-// Launch moves to Starting and calls start. After start, the driver must call End when
-// the machine ends. If start fails, it must leave nothing running.
-func (b *Base) Launch(op string, start func() error) error {
+// Run calls launch and returns when the machine runs or has ended. After launch, the driver must
+// call Started, and End when the machine ends. If launch fails, it must leave nothing running.
+func (b *Base) Run(ctx context.Context, launch func() error) error {
+	const op = "start machine"
+	if err := b.launch(op, launch); err != nil {
+		return err
+	}
+	select {
+	case <-b.running:
+	case <-b.done:
+	case <-ctx.Done():
+		b.Fail(fault.Wrap(op, b.name, ctx.Err()))
+		<-b.done
+	}
+	if err := b.Err(); err != nil || closed(b.running) {
+		return err
+	}
+	return fault.Newf(fault.Rejected, op, b.name, "it was killed")
+}
+
+func (b *Base) launch(op string, launch func() error) error {
 	b.power.Lock()
 	defer b.power.Unlock()
 	if !b.move(Stopped, Starting) {
-		return b.StateError(op)
+		return b.stateError(op)
 	}
-	if err := start(); err != nil {
+	if err := launch(); err != nil {
 		err = fault.Wrap(op, b.name, err)
 		b.backend.Release()
 		b.finish(err)
@@ -89,38 +108,13 @@ func (b *Base) Started() {
 	}
 }
 
-// AwaitStart returns when the machine runs or does not start. advice is for a context that ends
-// before: the machine is aborted then.
-func (b *Base) AwaitStart(ctx context.Context, op, advice string) error {
-	select {
-	case <-b.running:
-		return nil
-	case <-b.done:
-		return b.FailedStart(op)
-	case <-ctx.Done():
-		return b.AbortStart(op, fault.Wrap(op, b.name, ctx.Err()).Advise(advice))
-	}
-}
-
-// AbortStart ends a machine that did not start, waits until it is gone and returns the
-// error for Start.
-func (b *Base) AbortStart(op string, why error) error {
+// Fail ends a launched machine, with this error if it has not ended already.
+func (b *Base) Fail(why error) {
 	b.power.Lock()
-	b.failure = why // no effect if it has ended already
+	defer b.power.Unlock()
+	b.failure = why
 	b.backend.ForceOff()
 	b.Ending()
-	b.power.Unlock()
-	return b.FailedStart(op)
-}
-
-// FailedStart waits for the end of a machine that is ending during its start, and
-// returns the error for Start.
-func (b *Base) FailedStart(op string) error {
-	<-b.done
-	if err := b.Err(); err != nil {
-		return err
-	}
-	return fault.Newf(fault.Rejected, op, b.name, "it was killed")
 }
 
 // Ending starts the time in which a machine has to end. When it is over, the machine
@@ -145,7 +139,7 @@ func (b *Base) abandon() {
 
 // End releases a machine that is gone and ends its life. outcome, which is called after
 // Release, returns the error with which it ended. It does not count if Kill, Close or
-// AbortStart was called.
+// Fail was called.
 func (b *Base) End(outcome func() error) {
 	b.backend.Release()
 	err := outcome()
@@ -194,8 +188,8 @@ func (b *Base) PanicError(report string) error {
 		Advise("Start it again; if it panics again, another pack or more memory may help.")
 }
 
-// StateError returns the error for an operation that the current state does not allow.
-func (b *Base) StateError(op string) error {
+// stateError returns the error for an operation that the current state does not allow.
+func (b *Base) stateError(op string) error {
 	e := fault.Newf(fault.Rejected, op, b.name, "it is %s", b.State())
 	if b.Ended() {
 		return e.Advise("A machine runs once: make a new one.")
@@ -224,13 +218,18 @@ func (b *Base) Warnings() []string {
 	return slices.Clone(b.warnings)
 }
 
+// Stalled implements Machine. Most machines do not pause by themselves.
+func (b *Base) Stalled() error { return nil }
+
 // Done implements Machine.
 func (b *Base) Done() <-chan struct{} { return b.done }
 
 // Ended reports whether Done is closed.
-func (b *Base) Ended() bool {
+func (b *Base) Ended() bool { return closed(b.done) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-b.done:
+	case <-c:
 		return true
 	default:
 		return false
@@ -242,6 +241,18 @@ func (b *Base) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
+}
+
+// RequestStop implements Machine.
+func (b *Base) RequestStop(ctx context.Context) error {
+	const op = "press power button"
+	if b.State() != Running {
+		return b.stateError(op)
+	}
+	if err := b.backend.PressButton(ctx); err != nil {
+		return fault.Wrap(op, b.name, err)
+	}
+	return nil
 }
 
 // Kill implements Machine.
@@ -281,12 +292,12 @@ func (b *Base) Close() error {
 func (b *Base) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 	const op = "dial guest port"
 	if b.Ended() {
-		return nil, b.StateError(op)
+		return nil, b.stateError(op)
 	}
 	c, err := b.sockets.Dial(ctx, port)
 	if err != nil {
 		kind := fault.Unavailable
-		if errors.Is(err, context.DeadlineExceeded) {
+		if fault.KindOf(err) == fault.Timeout {
 			kind = fault.Timeout
 		}
 		return nil, fault.New(kind, op, portName(port), err)
@@ -298,7 +309,7 @@ func (b *Base) Dial(ctx context.Context, port uint32) (net.Conn, error) {
 func (b *Base) Listen(port uint32) (net.Listener, error) {
 	const op = "listen on host port"
 	if b.Ended() {
-		return nil, b.StateError(op)
+		return nil, b.stateError(op)
 	}
 	l, err := b.sockets.Listen(port)
 	if err != nil {

@@ -38,6 +38,8 @@ func (m *fakeMachine) ForceOff() bool {
 
 func (m *fakeMachine) Release() { m.released++ }
 
+func (m *fakeMachine) PressButton(context.Context) error { return errWhy }
+
 // Dial, Listen and Close implement vm.Sockets.
 func (m *fakeMachine) Dial(context.Context, uint32) (net.Conn, error) { return nil, net.ErrClosed }
 func (m *fakeMachine) Listen(uint32) (net.Listener, error)            { return nil, net.ErrClosed }
@@ -47,8 +49,8 @@ func (m *fakeMachine) end() { m.End(func() error { return m.how }) }
 
 func (m *fakeMachine) start(t *testing.T) {
 	t.Helper()
-	if err := m.Launch("start", func() error { return nil }); err != nil || m.State() != vm.Starting {
-		t.Fatalf("Launch = %v, state %s", err, m.State())
+	if err := m.Run(t.Context(), func() error { go m.Started(); return nil }); err != nil || m.State() != vm.Running {
+		t.Fatalf("Run = %v, state %s", err, m.State())
 	}
 }
 
@@ -65,8 +67,8 @@ func (m *fakeMachine) wantEnd(t *testing.T, why error) {
 	if m.released != 1 {
 		t.Errorf("released %d times", m.released)
 	}
-	if err := m.Launch("start", func() error { return nil }); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("Launch after the end = %v, want rejected", err)
+	if err := m.Run(t.Context(), func() error { return nil }); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("Run after the end = %v, want rejected", err)
 	}
 }
 
@@ -83,8 +85,8 @@ func TestBaseNotStarted(t *testing.T) {
 	m.wantEnd(t, nil)
 
 	m = newMachine()
-	if err := m.Launch("start", func() error { return fault.New(fault.Unavailable, "", "", errWhy).Advise("Do that.") }); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Do that." {
-		t.Errorf("Launch = %v, advice %q", err, fault.AdviceOf(err))
+	if err := m.Run(t.Context(), func() error { return fault.New(fault.Unavailable, "", "", errWhy).Advise("Do that.") }); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) != "Do that." {
+		t.Errorf("Run = %v, advice %q", err, fault.AdviceOf(err))
 	}
 	if m.State() != vm.Failed {
 		t.Errorf("state after a failed start: %s", m.State())
@@ -116,23 +118,27 @@ func TestBaseKill(t *testing.T) {
 	m.wantEnd(t, errWhy)
 }
 
-func TestBaseAbortStart(t *testing.T) {
+// A start that fails, is killed or is given up says so, and leaves nothing running.
+func TestBaseFailedStart(t *testing.T) {
 	m := newMachine()
-	m.start(t)
-	if err := m.AbortStart("start", errWhy); !errors.Is(err, errWhy) {
-		t.Errorf("AbortStart = %v", err)
+	if err := m.Run(t.Context(), func() error { go m.Fail(errWhy); return nil }); !errors.Is(err, errWhy) {
+		t.Errorf("Run = %v", err)
 	}
 	m.wantEnd(t, errWhy)
 
 	m = newMachine()
-	m.start(t)
-	if err := m.Kill(t.Context()); err != nil {
-		t.Errorf("Kill = %v", err)
+	if err := m.Run(t.Context(), func() error { go m.Kill(context.Background()); return nil }); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("Run of a machine that is killed = %v, want rejected", err)
 	}
-	if err := m.AbortStart("start", errWhy); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("AbortStart after Kill = %v, want rejected", err)
-	}
+	m.Fail(errWhy)
 	m.wantEnd(t, nil)
+
+	m = newMachine()
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := m.Run(ctx, func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v", err)
+	}
+	m.wantEnd(t, context.Canceled)
 }
 
 func TestBaseDoesNotEnd(t *testing.T) {

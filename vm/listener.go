@@ -2,9 +2,12 @@ package vm
 
 import (
 	"net"
+	"os"
 	"sync"
+	"syscall"
 
 	"github.com/mdlayher/vsock"
+	"golang.org/x/sys/unix"
 )
 
 // GuestCID is the vsock address of every guest. All can use the same, since no other process
@@ -78,4 +81,34 @@ func (l *Listener) Close() error {
 		c.Close()
 	}
 	return l.release()
+}
+
+// SocketPair returns a Unix socket and its other end for another process. It has no name, so no
+// third one can connect.
+func SocketPair() (near *net.UnixConn, far *os.File, err error) {
+	syscall.ForkLock.RLock() // macOS cannot make a pair that is closed by exec
+	defer syscall.ForkLock.RUnlock()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	unix.CloseOnExec(fds[1])
+	far = os.NewFile(uintptr(fds[1]), "far")
+	if near, err = SocketOf(fds[0]); err != nil {
+		far.Close()
+		return nil, nil, err
+	}
+	return near, far, nil
+}
+
+// SocketOf returns the Unix socket that a descriptor is, and closes the descriptor.
+func SocketOf(fd int) (*net.UnixConn, error) {
+	unix.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
 }

@@ -36,7 +36,7 @@ var (
 // Validate checks a configuration for a driver with these capabilities. It fails with a
 // fault.InvalidArgs that names the first wrong field. Drivers call it in New.
 func (c *Config) Validate(caps Capabilities) error {
-	return cmp.Or(c.checkSize(), c.checkKernel(), c.checkDisks(), c.checkShares(caps), c.checkNIC())
+	return cmp.Or(c.checkSize(), c.checkFiles(), c.checkShares(caps), c.checkNIC())
 }
 
 func invalid(field string, err error, advice string) error {
@@ -44,47 +44,49 @@ func invalid(field string, err error, advice string) error {
 }
 
 func (c *Config) checkSize() error {
-	if len(c.Name) > MaxName || !validName.MatchString(c.Name) {
+	switch {
+	case len(c.Name) > MaxName || !validName.MatchString(c.Name):
 		return invalid("Name", fmt.Errorf("bad name %q", c.Name), fmt.Sprintf("A name has 1 to %d letters, digits, dots, dashes and underscores.", MaxName))
-	}
-	if c.Arch != AMD64 && c.Arch != ARM64 {
+	case c.Arch != AMD64 && c.Arch != ARM64:
 		return invalid("Arch", fmt.Errorf("unknown architecture %q", c.Arch), "Use amd64 or arm64.")
-	}
-	if c.CPUs < 1 || c.CPUs > MaxCPUs {
+	case c.CPUs < 1 || c.CPUs > MaxCPUs:
 		return invalid("CPUs", fmt.Errorf("%d processors", c.CPUs), fmt.Sprintf("Use 1 to %d.", MaxCPUs))
-	}
-	if c.Memory < MinMemory || c.Memory > MaxMemory || c.Memory%(1<<20) != 0 {
+	case c.Memory < MinMemory || c.Memory > MaxMemory || c.Memory%(1<<20) != 0:
 		return invalid("Memory", fmt.Errorf("%d bytes", c.Memory), fmt.Sprintf("Use a multiple of 1 MiB, from %d MiB.", MinMemory>>20))
 	}
 	return nil
 }
 
-func (c *Config) checkKernel() error {
-	if _, err := checkFile(c.Kernel, os.O_RDONLY); err != nil {
-		return invalid("Kernel", err, "Use the absolute path of a readable file.")
+func (c *Config) checkFiles() error {
+	err := checkFile("Kernel", c.Kernel, os.O_RDONLY, 1)
+	if err == nil && c.Initrd != "" {
+		err = checkFile("Initrd", c.Initrd, os.O_RDONLY, 1)
 	}
-	if c.Initrd != "" {
-		if _, err := checkFile(c.Initrd, os.O_RDONLY); err != nil {
-			return invalid("Initrd", err, "Use the absolute path of a readable file, or leave it empty.")
-		}
-	}
-	return nil
-}
-
-func (c *Config) checkDisks() error {
 	for i, d := range c.Disks {
-		field := fmt.Sprintf("Disks[%d]", i)
 		flag := os.O_RDWR
 		if d.ReadOnly {
 			flag = os.O_RDONLY
 		}
-		info, err := checkFile(d.Path, flag)
-		if err != nil {
-			return invalid(field, err, "Use the absolute path of a raw image that you can read, and can write unless the disk is read-only.")
+		err = cmp.Or(err, checkFile(fmt.Sprintf("Disks[%d]", i), d.Path, flag, sectorSize))
+	}
+	return err
+}
+
+// checkFile checks that a regular file can be opened and has a size in units. It does not open other
+// files: opening a pipe blocks.
+func checkFile(field, path string, flag int, unit int64) error {
+	info, err := statAbsolute(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() == 0 || info.Size()%unit != 0) {
+		err = fmt.Errorf("%s is %v of %d bytes, not a file of a multiple of %d", path, info.Mode().Type(), info.Size(), unit)
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(path, flag, 0); err == nil {
+			err = f.Close()
 		}
-		if size := info.Size(); size == 0 || size%sectorSize != 0 {
-			return invalid(field, fmt.Errorf("%s has %d bytes", d.Path, size), fmt.Sprintf("The size of a raw image is a multiple of %d bytes.", sectorSize))
-		}
+	}
+	if err != nil {
+		return invalid(field, err, "Use the absolute path of a file that you can read, and can write if it is a writable disk.")
 	}
 	return nil
 }
@@ -92,13 +94,13 @@ func (c *Config) checkDisks() error {
 func (c *Config) checkShares(caps Capabilities) error {
 	for i, s := range c.Shares {
 		field := fmt.Sprintf("Shares[%d].", i)
-		if len(s.Tag) > MaxTag || !validTag.MatchString(s.Tag) {
+		info, err := statAbsolute(s.Path)
+		switch {
+		case len(s.Tag) > MaxTag || !validTag.MatchString(s.Tag):
 			return invalid(field+"Tag", fmt.Errorf("bad tag %q", s.Tag), fmt.Sprintf("A tag has 1 to %d letters, digits, dots, dashes and underscores.", MaxTag))
-		}
-		if err := checkFolder(s.Path); err != nil {
-			return invalid(field+"Path", err, "Use the absolute path of an existing folder.")
-		}
-		if s.Ownership != "" && !slices.Contains(caps.Ownership, s.Ownership) {
+		case err != nil || !info.IsDir():
+			return invalid(field+"Path", cmp.Or(err, fmt.Errorf("%s is not a folder", s.Path)), "Use the absolute path of an existing folder.")
+		case s.Ownership != "" && !slices.Contains(caps.Ownership, s.Ownership):
 			return invalid(field+"Ownership", fmt.Errorf("%q is not supported here", s.Ownership), fmt.Sprintf("Use one of %q, or leave it empty.", caps.Ownership))
 		}
 	}
@@ -117,31 +119,6 @@ func (c *Config) checkNIC() error {
 		return invalid("NIC", err, "Use one end of a pair of datagram sockets, or nil.")
 	}
 	return nil
-}
-
-func checkFolder(path string) error {
-	info, err := statAbsolute(path)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a folder", path)
-	}
-	return err
-}
-
-// checkFile checks that a regular file can be opened. It does not open other files:
-// opening a pipe blocks.
-func checkFile(path string, flag int) (os.FileInfo, error) {
-	info, err := statAbsolute(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.OpenFile(path, flag, 0)
-	if err != nil {
-		return nil, err
-	}
-	return info, f.Close()
 }
 
 func statAbsolute(path string) (os.FileInfo, error) {

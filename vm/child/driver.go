@@ -1,17 +1,11 @@
 package child
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"net"
-	"net/rpc"
-	"net/rpc/jsonrpc"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/vsock"
@@ -27,6 +21,7 @@ const (
 	backlog = 128
 
 	stuckAdvice = "End the process of its virtual machine by hand."
+	crashAdvice = "Start it again. The daemon's log has what the process said, and ~/Library/Logs/DiagnosticReports its crash report: osaurus-sandbox-*.ips."
 )
 
 // Driver makes machines of another driver, each in a process of its own.
@@ -40,193 +35,143 @@ type Driver struct {
 
 // New implements vm.Driver. It starts the process.
 func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {
-	m := &machine{name: cfg.Name, cmd: d.Command(), exited: make(chan struct{}), queues: map[uint64]*vm.Listener{}}
+	const op = "start the machine's process"
+	requests, theirs, err := vm.SocketPair()
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, op, cfg.Name, err)
+	}
+	defer theirs.Close()
+	m := &machine{name: cfg.Name, cmd: d.Command(), exited: make(chan struct{}), requests: requests}
 	m.Base = vm.NewBase(cfg.Name, m, sockets{m}, stuckAdvice)
-	if err := m.spawn(cfg.NIC); err != nil {
-		return nil, fault.New(fault.Unavailable, "start the machine's process", cfg.Name, err)
+	m.cmd.ExtraFiles = []*os.File{theirs, cfg.NIC}
+	if err := m.cmd.Start(); err != nil {
+		requests.Close()
+		return nil, fault.New(fault.Unavailable, op, cfg.Name, err)
 	}
-	cfg.Shares = slices.Clone(cfg.Shares)
-	for i := range cfg.Shares {
-		cfg.Shares[i].Subtrees = nil // cannot change in another process
-	}
-	answer := &Answer{}
-	if err := m.call(ctx, "New", struct {
-		vm.Config
-		NIC *struct{} // replaces Config's: only whether there is one
-	}{cfg, nicMark(cfg.NIC)}, answer); err != nil {
+	go func() {
+		_ = m.cmd.Wait() // the machine's end says more
+		close(m.exited)
+	}()
+	if _, err := m.call(ctx, request{Do: doNew, Config: &cfg}); err != nil {
 		m.Release()
 		return nil, err
 	}
 	return m, nil
 }
 
-func nicMark(f *os.File) *struct{} {
-	if f == nil {
-		return nil
-	}
-	return &struct{}{}
-}
-
-// machine is a machine in another process.
+// machine is a machine in another process. Its end is that of the process.
 type machine struct {
 	*vm.Base
 	name   string
 	cmd    *exec.Cmd
-	client *rpc.Client
-	conns  *net.UnixConn
-	ids    atomic.Uint64 // of queues
+	exited chan struct{} // closed when the process has ended
+	leave  sync.Once
 
-	exited   chan struct{} // closed when the process has ended
-	released sync.Once
-	forced   sync.Once
-
-	mu      sync.Mutex
-	outcome error                   // why the machine ended, as the child has said
-	queues  map[uint64]*vm.Listener // nil when there are no more connections
+	asking   sync.Mutex // serializes requests
+	requests *net.UnixConn
 }
 
 var _ vm.Machine = (*machine)(nil)
 
-// spawn starts the process.
-func (m *machine) spawn(nic *os.File) error {
-	calls, theirCalls, err := socketPair()
+// ask sends a request and returns the socket of its answers.
+func (m *machine) ask(r request) (*net.UnixConn, error) {
+	answers, theirs, err := vm.SocketPair()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer theirCalls.Close()
-	conns, theirConns, err := socketPair()
-	if err != nil {
-		calls.Close()
-		return err
+	defer theirs.Close()
+	m.asking.Lock()
+	defer m.asking.Unlock()
+	if err := send(m.requests, r, theirs); err != nil {
+		answers.Close()
+		return nil, silent(err)
 	}
-	defer theirConns.Close()
-	m.cmd.ExtraFiles = []*os.File{theirCalls, theirConns}
-	if nic != nil {
-		m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, nic)
-	}
-	if err := m.cmd.Start(); err != nil {
-		return errors.Join(err, calls.Close(), conns.Close())
-	}
-	m.client = rpc.NewClientWithCodec(jsonrpc.NewClientCodec(calls))
-	m.conns = conns.(*net.UnixConn)
-	go m.receive()
-	go func() {
-		_ = m.cmd.Wait() // the machine's end says more
-		close(m.exited)
-	}()
-	return nil
+	return answers, nil
 }
 
-// call calls the child. If the context ends first, the answer is dropped.
-func (m *machine) call(ctx context.Context, method string, args any, r *Answer) error {
-	pending := m.client.Go(service+"."+method, args, r, make(chan *rpc.Call, 1))
-	select {
-	case <-pending.Done:
-		if pending.Error != nil {
-			return fault.Newf(fault.Execution, "", "", "the machine's process does not answer: %w", pending.Error)
-		}
-		return r.Failure.err()
-	case <-ctx.Done():
-		return ctx.Err()
+// call sends a request and returns the connection that its only answer brings, if any.
+func (m *machine) call(ctx context.Context, r request) (vm.Conn, error) {
+	answers, err := m.ask(r)
+	if err != nil {
+		return vm.Conn{}, err
 	}
+	defer answers.Close()
+	defer context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Unix(1, 0)) })()
+	c, err := next(answers)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return c, err
+}
+
+// next returns the connection that the next answer brings, if any.
+func next(answers *net.UnixConn) (vm.Conn, error) {
+	var a answer
+	socket, err := receive(answers, &a)
+	if err != nil {
+		return vm.Conn{}, silent(err)
+	}
+	return vm.Conn{UnixConn: socket, HostPort: a.HostPort, GuestPort: a.GuestPort}, a.Failure.err()
+}
+
+func silent(err error) error {
+	return fault.Newf(fault.Execution, "", "", "the machine's process does not answer: %w", err)
 }
 
 // Start implements vm.Machine.
 func (m *machine) Start(ctx context.Context) error {
-	const op = "start machine"
-	err := m.Launch(op, func() error {
-		go m.follow()
-		go func() {
-			err := m.call(context.Background(), "Start", nothing{}, &Answer{})
-			m.mu.Lock()
-			m.outcome = cmp.Or(m.outcome, err)
-			m.mu.Unlock()
-		}()
-		return nil
-	})
-	if err != nil {
+	return m.Run(ctx, func() error {
+		answers, err := m.ask(request{Do: doRun})
+		if err == nil {
+			go m.follow(answers)
+		}
 		return err
-	}
-	return m.AwaitStart(ctx, op, "")
+	})
 }
 
 // follow tracks the machine's state until its process has ended.
-func (m *machine) follow() {
-	known := Known{State: vm.Stopped}
-	var crashed bool
-	for {
-		answer := &Answer{}
-		err := m.call(context.Background(), "Follow", known, answer)
-		if crashed = answer.State == ""; crashed {
+func (m *machine) follow(answers *net.UnixConn) {
+	defer answers.Close()
+	var last answer
+	for !last.Over {
+		var a answer
+		if _, err := receive(answers, &a); err != nil {
 			break
 		}
-		for _, w := range answer.Warnings[known.Warnings:] {
+		for _, w := range a.Warnings[len(last.Warnings):] {
 			m.Warn(w)
 		}
-		known = Known{answer.State, len(answer.Warnings)}
-		if known.State == vm.Running {
+		if last = a; a.State == vm.Running {
 			m.Started()
-		}
-		if answer.Over {
-			m.mu.Lock()
-			m.outcome = cmp.Or(err, m.outcome)
-			m.mu.Unlock()
-			break
 		}
 	}
 	m.End(func() error { // Release has waited for the process
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if crashed {
-			return fault.Newf(fault.Execution, "run machine", m.name, "its process has failed: %v", m.cmd.ProcessState).
-				Advise("Start it again. The daemon's log has what the process said, and ~/Library/Logs/DiagnosticReports its crash report: osaurus-sandbox-*.ips.")
+		if !last.Over {
+			return fault.Newf(fault.Execution, "run machine", m.name, "its process has failed: %v", m.cmd.ProcessState).Advise(crashAdvice)
 		}
-		return m.outcome
+		return last.Failure.err()
 	})
 }
 
 // ForceOff implements vm.Backend.
 func (m *machine) ForceOff() bool {
-	m.forced.Do(func() {
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
-			defer cancel()
-			if m.call(ctx, "Kill", nothing{}, &Answer{}) != nil {
-				_ = m.cmd.Process.Kill()
-			}
-		}()
+	m.leave.Do(func() {
+		_ = m.requests.Close() // the process ends its machine and itself
+		time.AfterFunc(leaveTimeout, func() { _ = m.cmd.Process.Kill() })
 	})
 	return true
 }
 
 // Release implements vm.Backend. It ends the process.
 func (m *machine) Release() {
-	m.released.Do(func() {
-		_ = sockets{m}.Close()
-		_ = m.client.Close()
-		select {
-		case <-m.exited:
-		case <-time.After(leaveTimeout):
-			_ = m.cmd.Process.Kill()
-			<-m.exited
-		}
-		_ = m.conns.Close()
-	})
+	m.ForceOff()
+	<-m.exited
 }
 
-// Stalled implements vm.Machine. Drivers whose machines pause by themselves need no child.
-func (*machine) Stalled() error { return nil }
-
-// RequestStop implements vm.Machine.
-func (m *machine) RequestStop(ctx context.Context) error {
-	const op = "press power button"
-	if m.State() != vm.Running {
-		return m.StateError(op)
-	}
-	if err := m.call(ctx, "RequestStop", nothing{}, &Answer{}); err != nil {
-		return fault.Wrap(op, m.name, err)
-	}
-	return nil
+// PressButton implements vm.Backend.
+func (m *machine) PressButton(ctx context.Context) error {
+	_, err := m.call(ctx, request{Do: doButton})
+	return err
 }
 
 // sockets are a machine's vsock ports.
@@ -234,75 +179,41 @@ type sockets struct{ m *machine }
 
 // Dial implements vm.Sockets.
 func (s sockets) Dial(ctx context.Context, port uint32) (net.Conn, error) {
-	id, queue := s.m.expect(port, 1, func(uint64) {})
-	defer queue.Close() // so that a connection that comes too late is closed
-	args := DialArgs{ID: id, Port: port}
-	args.Deadline, _ = ctx.Deadline()
-	if err := s.m.call(ctx, "Dial", args, &Answer{}); err != nil {
-		return nil, cmp.Or(errors.Unwrap(err), err) // Base adds the rest
+	c, err := s.m.call(ctx, request{Do: doDial, Port: port})
+	if err != nil {
+		return nil, err
 	}
-	return queue.Accept()
+	return c, nil
 }
 
 // Listen implements vm.Sockets.
 func (s sockets) Listen(port uint32) (net.Listener, error) {
-	id, queue := s.m.expect(port, backlog, func(id uint64) {
-		_ = s.m.call(context.Background(), "Unlisten", id, &Answer{}) // fails if the process is gone
-	})
-	if err := s.m.call(context.Background(), "Listen", ListenArgs{id, port}, &Answer{}); err != nil {
-		queue.Close()
-		return nil, cmp.Or(errors.Unwrap(err), err)
+	answers, err := s.m.ask(request{Do: doListen, Port: port})
+	if err != nil {
+		return nil, err
 	}
-	return queue, nil
-}
-
-// expect returns a queue for the connections that the child sends under an ID.
-func (m *machine) expect(port uint32, backlog int, release func(id uint64)) (uint64, *vm.Listener) {
-	id := m.ids.Add(1)
-	queue := vm.NewListener(&vsock.Addr{ContextID: vsock.Host, Port: port}, backlog, func() error {
-		m.mu.Lock()
-		delete(m.queues, id)
-		m.mu.Unlock()
-		release(id)
+	if _, err := next(answers); err != nil {
+		answers.Close()
+		return nil, err
+	}
+	ended := make(chan struct{})
+	l := vm.NewListener(&vsock.Addr{ContextID: vsock.Host, Port: port}, backlog, func() error {
+		_ = answers.CloseWrite() // ends the request
+		<-ended
 		return nil
 	})
-	m.mu.Lock()
-	closed := m.queues == nil
-	if !closed {
-		m.queues[id] = queue
-	}
-	m.mu.Unlock()
-	if closed {
-		queue.Close()
-	}
-	return id, queue
+	go func() {
+		for c, err := next(answers); err == nil; c, err = next(answers) {
+			if !l.Offer(c) {
+				c.Close()
+			}
+		}
+		answers.Close()
+		close(ended)
+		_ = l.Close()
+	}()
+	return l, nil
 }
 
-// receive queues the connections that the child sends, until it has ended.
-func (m *machine) receive() {
-	for {
-		id, c, err := receiveConn(m.conns)
-		if err != nil {
-			_ = sockets{m}.Close()
-			return
-		}
-		m.mu.Lock()
-		queue := m.queues[id]
-		m.mu.Unlock()
-		if queue == nil || !queue.Offer(c) {
-			c.Close()
-		}
-	}
-}
-
-// Close implements vm.Sockets.
-func (s sockets) Close() error {
-	s.m.mu.Lock()
-	queues := s.m.queues
-	s.m.queues = nil
-	s.m.mu.Unlock()
-	for _, queue := range queues {
-		queue.Close()
-	}
-	return nil
-}
+// Close implements vm.Sockets. All ports end with the process.
+func (s sockets) Close() error { return nil }

@@ -1,15 +1,14 @@
 package child
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"net"
-	"net/rpc"
-	"net/rpc/jsonrpc"
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"sync"
+	"slices"
 	"syscall"
 	"time"
 
@@ -21,165 +20,115 @@ import (
 // followEvery is how often a state is compared with the one that the parent knows.
 const followEvery = 20 * time.Millisecond
 
-// Serve is the child: it runs one machine of a driver for the parent, and returns when both are
-// done with it. The machine ends with its parent.
+// Serve is the child: it runs one machine of a driver, whose connections are of type vm.Conn, and
+// returns when parent and machine have ended or are done with each other.
 func Serve(d vm.Driver) error {
-	calls, err := inherited(callsFD)
+	requests, err := vm.SocketOf(requestsFD)
 	if err != nil {
 		return err
 	}
-	defer calls.Close()
-	conns, err := inherited(connsFD)
-	if err != nil {
-		return err
-	}
-	defer conns.Close()
-	debug.SetTraceback("crash") // else macOS writes no crash report
-
+	defer requests.Close()
+	debug.SetTraceback("crash")                                  // else macOS writes no crash report
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	s := &Machine{driver: d, ctx: ctx, conns: conns.(*net.UnixConn), listeners: map[uint64]net.Listener{}}
-	server := rpc.NewServer()
-	if err := server.RegisterName(service, s); err != nil {
-		return err
-	}
-	server.ServeCodec(jsonrpc.NewServerCodec(ending{calls, cancel})) // until the parent closes it or is gone
-	if s.machine == nil {
-		return nil
-	}
-	return s.machine.Close()
-}
-
-// ending calls a function when there is nothing more to read.
-type ending struct {
-	net.Conn
-	end func()
-}
-
-func (e ending) Read(p []byte) (int, error) {
-	n, err := e.Conn.Read(p)
-	if err != nil {
-		e.end()
-	}
-	return n, err
-}
-
-// inherited returns a connection that the process was started with.
-func inherited(fd uintptr) (net.Conn, error) {
-	unix.CloseOnExec(int(fd))
-	f := os.NewFile(fd, "parent")
-	defer f.Close()
-	return net.FileConn(f)
-}
-
-// Machine serves the calls of the parent. Its exported methods are those of net/rpc.
-type Machine struct {
-	driver vm.Driver
-	ctx    context.Context // ends with the parent
-	conns  *net.UnixConn
-
-	machine vm.Machine // set by New, before other calls
-
-	mu        sync.Mutex
-	listeners map[uint64]net.Listener
-}
-
-// New makes the machine.
-func (s *Machine) New(cfg *vm.Config, r *Answer) error {
-	if cfg.NIC != nil {
-		unix.CloseOnExec(nicFD)
-		cfg.NIC = os.NewFile(nicFD, "nic")
-	}
-	m, err := s.driver.New(s.ctx, *cfg)
-	s.machine, r.Failure = m, newFailure(err)
-	return nil
-}
-
-// Start starts the machine.
-func (s *Machine) Start(_ nothing, r *Answer) error {
-	r.Failure = newFailure(s.machine.Start(s.ctx))
-	return nil
-}
-
-// RequestStop presses the power button.
-func (s *Machine) RequestStop(_ nothing, r *Answer) error {
-	r.Failure = newFailure(s.machine.RequestStop(s.ctx))
-	return nil
-}
-
-// Kill ends the machine. It may come before Start, which then fails.
-func (s *Machine) Kill(_ nothing, r *Answer) error {
-	r.Failure = newFailure(s.machine.Close())
-	return nil
-}
-
-// Follow returns the machine's state and warnings once they are others than the parent knows.
-func (s *Machine) Follow(known Known, r *Answer) error {
-	for !r.Over && s.ctx.Err() == nil && s.machine.State() == known.State && len(s.machine.Warnings()) == known.Warnings {
-		select {
-		case <-s.machine.Done():
-			r.Over, r.Failure = true, newFailure(s.machine.Err())
-		case <-s.ctx.Done():
-		case <-time.After(followEvery):
+	m, err := makeMachine(d, requests)
+	for err == nil {
+		var r request
+		var c *net.UnixConn
+		if c, err = receive(requests, &r); err == nil {
+			go serve(m, c, r)
 		}
 	}
-	r.State, r.Warnings = s.machine.State(), s.machine.Warnings()
-	return nil
+	if m == nil {
+		return nil // the parent knows why
+	}
+	return m.Close()
 }
 
-// Dial connects to a port of the guest. A caller who gives up before the deadline closes the
-// connection that comes.
-func (s *Machine) Dial(args DialArgs, r *Answer) error {
-	ctx := s.ctx
-	if !args.Deadline.IsZero() {
-		limited, cancel := context.WithDeadline(ctx, args.Deadline)
-		defer cancel()
-		ctx = limited
+// makeMachine serves the first request.
+func makeMachine(d vm.Driver, requests *net.UnixConn) (vm.Machine, error) {
+	var r request
+	c, err := receive(requests, &r)
+	if err != nil {
+		return nil, err
 	}
-	c, err := s.machine.Dial(ctx, args.Port)
-	if err == nil {
-		err = s.pass(args.ID, c)
+	defer c.Close()
+	if r.Config.NIC != nil {
+		unix.CloseOnExec(nicFD)
+		r.Config.NIC = os.NewFile(nicFD, "nic")
 	}
-	r.Failure = newFailure(err)
-	return nil
+	m, err := d.New(context.Background(), *r.Config)
+	return m, errors.Join(err, send(c, answer{Failure: newFailure(err)}, nil))
 }
 
-// Listen listens on a port of the host.
-func (s *Machine) Listen(args ListenArgs, r *Answer) error {
-	l, err := s.machine.Listen(args.Port)
-	if err == nil {
-		s.mu.Lock()
-		s.listeners[args.ID] = l
-		s.mu.Unlock()
+// serve answers a request.
+func serve(m vm.Machine, c *net.UnixConn, r request) {
+	defer c.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = c.Read(make([]byte, 1)) // until the parent ends the request
+		cancel()
+	}()
+	switch r.Do {
+	case doRun:
+		run(ctx, m, c)
+	case doButton:
+		_ = send(c, answer{Failure: inner(m.RequestStop(ctx))}, nil)
+	case doDial:
+		conn, err := m.Dial(ctx, r.Port)
+		if err != nil {
+			_ = send(c, answer{Failure: inner(err)}, nil)
+			return
+		}
+		pass(c, conn)
+	case doListen:
+		l, err := m.Listen(r.Port)
+		if send(c, answer{Failure: inner(err)}, nil) != nil || err != nil {
+			return
+		}
 		go func() {
-			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-				_ = s.pass(args.ID, c) // fails if the parent is gone
+			for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+				pass(c, conn)
 			}
+			cancel() // the machine has ended
 		}()
+		<-ctx.Done()
+		_ = l.Close()
 	}
-	r.Failure = newFailure(err)
-	return nil
 }
 
-// Unlisten closes a listener.
-func (s *Machine) Unlisten(id uint64, r *Answer) error {
-	s.mu.Lock()
-	l := s.listeners[id]
-	delete(s.listeners, id)
-	s.mu.Unlock()
-	if l != nil {
-		r.Failure = newFailure(l.Close())
+// run starts the machine, and tells of each change until it has ended.
+func run(ctx context.Context, m vm.Machine, c *net.UnixConn) {
+	go m.Start(ctx) // its error is the machine's too
+	for told := (answer{State: vm.Stopped}); !told.Over; {
+		over := false
+		select {
+		case <-m.Done():
+			over = true
+		case <-time.After(followEvery):
+		}
+		now := answer{Over: over, State: m.State(), Warnings: m.Warnings(), Failure: newFailure(m.Err())}
+		if over || now.State != told.State || !slices.Equal(now.Warnings, told.Warnings) {
+			if send(c, now, nil) != nil {
+				return
+			}
+			told = now
+		}
 	}
-	return nil
 }
 
 // pass gives a connection to the parent. Afterwards it is the parent's alone.
-func (s *Machine) pass(id uint64, c net.Conn) error {
-	defer c.Close()
-	socket, ok := c.(vm.Conn)
-	if !ok {
-		return fmt.Errorf("%T has no descriptor", c)
+func pass(c *net.UnixConn, conn net.Conn) {
+	defer conn.Close()
+	socket := conn.(vm.Conn)
+	f, err := socket.File()
+	if err != nil {
+		_ = send(c, answer{Failure: newFailure(err)}, nil)
+		return
 	}
-	return sendConn(s.conns, id, socket)
+	defer f.Close()
+	_ = send(c, answer{HostPort: socket.HostPort, GuestPort: socket.GuestPort}, f) // fails if the parent no longer wants it
 }
+
+// inner leaves out what vm.Base adds to errors, since that of the parent adds it too.
+func inner(err error) *failure { return newFailure(cmp.Or(errors.Unwrap(err), err)) }

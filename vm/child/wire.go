@@ -1,16 +1,20 @@
 // Package child runs each machine of a driver in a process of its own, so that an exception in the
 // driver's framework ends one machine and not the daemon.
+//
+// The parent sends each request with a socket of its own. The child answers there, and sends
+// connections as descriptors. A request ends when either closes its socket. The machine ends
+// with its parent.
 package child
 
 import (
-	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,174 +22,136 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// What the child inherits: JSON-RPC calls of the parent, a socket to send connections to it, and
-// the machine's NIC if it has one.
+// What the child inherits: a socket of requests, and the machine's NIC if it has one.
 const (
-	callsFD = 3 + iota
-	connsFD
+	requestsFD = 3 + iota
 	nicFD
 )
 
-// service is the name under which the child serves calls.
-const service = "Machine"
+// maxMessage bounds a message in bytes. The longest is a failure that quotes the console.
+const maxMessage = 1 << 20
 
-// Answer is what every call returns.
-type Answer struct {
-	Failure  *failure `json:",omitempty"`
-	State    vm.State `json:",omitempty"`
-	Over     bool     `json:",omitempty"` // the machine has ended, or never will start
-	Warnings []string `json:",omitempty"`
+// What the parent asks for.
+const (
+	doNew    = "new"
+	doRun    = "run" // answers tell of each change until the machine ends
+	doButton = "press button"
+	doDial   = "dial"
+	doListen = "listen" // answers bring connections until the request ends
+)
+
+type request struct {
+	Do     string
+	Config *vm.Config // of doNew; its NIC only says whether there is one
+	Port   uint32     // of doDial and doListen
 }
 
-// Known is what the parent knows of a machine.
-type Known struct {
+type answer struct {
+	Failure  *failure
 	State    vm.State
-	Warnings int
-}
-
-// DialArgs are the arguments of Dial.
-type DialArgs struct {
-	ID       uint64 // under which to send the connection
-	Port     uint32
-	Deadline time.Time // or zero
-}
-
-// nothing are the arguments of calls that need none.
-type nothing = struct{}
-
-// ListenArgs are the arguments of Listen.
-type ListenArgs struct {
-	ID   uint64 // under which to send connections, and for Unlisten
-	Port uint32
+	Warnings []string // all of them
+	Over     bool     // the machine has ended
+	// HostPort and GuestPort are those of the connection that comes with the answer.
+	HostPort, GuestPort uint32
 }
 
 // failure carries an error with its kind and advice. Of wrapped errors it keeps only the number of a
-// system call's, and whether it was a timeout.
+// system call's.
 type failure struct {
-	Kind                       fault.Kind
-	Op, Subject, Cause, Advice string
-	Errno                      syscall.Errno
+	Kind                      fault.Kind
+	Op, Subject, Text, Advice string
+	Errno                     syscall.Errno
 }
 
 func newFailure(err error) *failure {
 	if err == nil {
 		return nil
 	}
-	f := &failure{Kind: fault.KindOf(err), Cause: err.Error(), Advice: fault.AdviceOf(err)}
-	if e, ok := err.(*fault.Error); ok {
-		f.Op, f.Subject, f.Cause = e.Op, e.Subject, ""
-		if e.Err != nil {
-			f.Cause = e.Err.Error()
-		}
+	f := &failure{Kind: fault.KindOf(err), Text: err.Error(), Advice: fault.AdviceOf(err)}
+	if e, ok := err.(*fault.Error); ok && e.Err != nil {
+		f.Op, f.Subject, f.Text = e.Op, e.Subject, e.Err.Error()
 	}
 	_ = errors.As(err, &f.Errno)
 	return f
 }
 
-// err returns the error, or nil.
 func (f *failure) err() error {
 	if f == nil {
 		return nil
 	}
-	return fault.New(f.Kind, f.Op, f.Subject, f.cause()).Advise(f.Advice)
-}
-
-func (f *failure) cause() error {
-	switch {
-	case f.Errno != 0:
-		return known{f.Cause, f.Errno}
-	case f.Kind == fault.Timeout:
-		return known{f.Cause, context.DeadlineExceeded}
-	case f.Cause == "":
-		return nil
+	err := errors.New(f.Text)
+	if f.Errno != 0 {
+		err = systemError{f.Text, f.Errno}
 	}
-	return errors.New(f.Cause)
+	return fault.New(f.Kind, f.Op, f.Subject, err).Advise(f.Advice)
 }
 
-// known is an error of the other process that wraps one that this process knows.
-type known struct {
+// systemError is an error of a system call of the other process.
+type systemError struct {
 	text string
-	is   error
+	syscall.Errno
 }
 
-func (e known) Error() string { return e.text }
-func (e known) Unwrap() error { return e.is }
+func (e systemError) Error() string { return e.text }
+func (e systemError) Unwrap() error { return e.Errno }
 
-// socketPair returns a connection and a file for the other process.
-func socketPair() (net.Conn, *os.File, error) {
-	near, far, err := filePair()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer near.Close()
-	c, err := net.FileConn(near)
-	if err != nil {
-		far.Close()
-		return nil, nil, err
-	}
-	return c, far, nil
-}
-
-func filePair() (near, far *os.File, err error) {
-	syscall.ForkLock.RLock() // macOS cannot make a pair that is closed by exec
-	defer syscall.ForkLock.RUnlock()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	return os.NewFile(uintptr(fds[0]), "child"), os.NewFile(uintptr(fds[1]), "child"), nil
-}
-
-// header comes with each connection's descriptor.
-type header struct {
-	ID                  uint64 // of a DialArgs or ListenArgs
-	HostPort, GuestPort uint32
-}
-
-func sendConn(to *net.UnixConn, id uint64, c vm.Conn) error {
-	f, err := c.File()
+// send sends a message, and a descriptor with it unless that is nil.
+func send(to *net.UnixConn, message any, with *os.File) error {
+	text, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	message, err := binary.Append(nil, binary.LittleEndian, header{id, c.HostPort, c.GuestPort})
-	if err != nil {
+	var rights []byte
+	if with != nil {
+		rights = unix.UnixRights(int(with.Fd()))
+	}
+	if _, _, err = to.WriteMsgUnix(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), rights, nil); err != nil {
 		return err
 	}
-	_, _, err = to.WriteMsgUnix(message, unix.UnixRights(int(f.Fd())), nil)
+	_, err = to.Write(text)
 	return err
 }
 
-func receiveConn(from *net.UnixConn) (id uint64, c vm.Conn, err error) {
-	var h header
-	message, rights := make([]byte, binary.Size(h)), make([]byte, unix.CmsgSpace(4))
-	n, oob, _, _, err := from.ReadMsgUnix(message, rights)
-	if err == nil && n == 0 {
-		err = io.EOF
+// receive receives a message, and the socket that came with it, or nil.
+func receive(from *net.UnixConn, message any) (_ *net.UnixConn, err error) {
+	var size [4]byte
+	rights := make([]byte, unix.CmsgSpace(4))
+	n, oob, _, _, err := from.ReadMsgUnix(size[:], rights)
+	if err != nil || n == 0 {
+		return nil, errors.Join(err, io.EOF)
 	}
-	if err == nil {
-		_, err = io.ReadFull(from, message[n:])
-	}
+	socket, err := socketOf(rights[:oob])
 	if err != nil {
-		return 0, c, err
+		return nil, err
 	}
-	_, _ = binary.Decode(message, binary.LittleEndian, &h)
-	messages, err := unix.ParseSocketControlMessage(rights[:oob])
-	if err != nil || len(messages) != 1 {
-		return 0, c, errors.New("a message without a descriptor")
+	defer func() {
+		if err != nil && socket != nil {
+			socket.Close()
+		}
+	}()
+	if _, err := io.ReadFull(from, size[n:]); err != nil {
+		return nil, err
+	}
+	length := binary.LittleEndian.Uint32(size[:])
+	if length > maxMessage {
+		return nil, fmt.Errorf("a message of %d bytes", length)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(from, text); err != nil {
+		return nil, err
+	}
+	return socket, json.Unmarshal(text, message)
+}
+
+// socketOf returns the socket in a control message, or nil.
+func socketOf(rights []byte) (*net.UnixConn, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) == 0 {
+		return nil, err
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return 0, c, errors.New("a message without a descriptor")
+		return nil, errors.Join(errors.New("not one descriptor"), err)
 	}
-	f := os.NewFile(uintptr(fds[0]), "vsock")
-	defer f.Close()
-	socket, err := net.FileConn(f)
-	if err != nil {
-		return 0, c, err
-	}
-	return h.ID, vm.Conn{UnixConn: socket.(*net.UnixConn), HostPort: h.HostPort, GuestPort: h.GuestPort}, nil
+	return vm.SocketOf(fds[0])
 }

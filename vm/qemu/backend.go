@@ -8,9 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/fs"
@@ -60,22 +57,4 @@ func closeBackends(all []backend) {
 	for _, b := range all {
 		_ = b.Close()
 	}
-}
-
-// socketPair returns a connection and its other end for QEMU to inherit. It has no name, so no
-// other process can connect.
-func socketPair(name string) (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	f := os.NewFile(uintptr(fds[0]), name)
-	defer f.Close()
-	theirs = os.NewFile(uintptr(fds[1]), name+" (qemu)")
-	c, err := net.FileConn(f)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return c.(*net.UnixConn), theirs, nil
 }

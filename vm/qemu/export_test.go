@@ -5,7 +5,7 @@ package qemu
 import "osaurus-sandbox/vm"
 
 // PID is the process id of a started machine's QEMU.
-func PID(m vm.Machine) int { return m.(*machine).run.os.Pid }
+func PID(m vm.Machine) int { return m.(*machine).run.process.Pid }
 
 var (
 	ParseVersion = parseVersion

@@ -49,36 +49,7 @@ func newMachine(cfg vm.Config, program string, accel string, shares fs.Options) 
 	return m, nil
 }
 
-func (m *machine) Start(ctx context.Context) error {
-	const op = "start machine"
-	if err := m.Launch(op, m.launch); err != nil {
-		return err
-	}
-	if err := m.run.connect(ctx, m.event); err != nil {
-		if ctx.Err() == nil && m.run.exits() {
-			return m.FailedStart(op)
-		}
-		return m.AbortStart(op, fault.Wrap(op, m.cfg.Name, err).Advise(fault.AdviceOf(err)))
-	}
-	m.Started() // not if the guest has ended already, but Start still succeeds
-	return nil
-}
-
-// launch starts QEMU and a goroutine that waits for its end.
-func (m *machine) launch() error {
-	r, err := launch(&m.cfg, m.program, m.accel, m.backends, m.log)
-	if err != nil {
-		return err
-	}
-	m.run = r
-	go func() {
-		<-r.exited
-		m.Ending()
-		r.wait()
-		m.End(m.outcome)
-	}()
-	return nil
-}
+func (m *machine) Start(ctx context.Context) error { return m.Run(ctx, m.launch) }
 
 // outcome returns the error with which the machine ended, or nil after a shutdown. Call it after
 // QEMU's end.
@@ -103,6 +74,10 @@ func (m *machine) outcome() error {
 
 func (m *machine) ForceOff() bool { return m.run.kill() }
 
+func (m *machine) PressButton(ctx context.Context) error {
+	return m.run.control.Do(ctx, "system_powerdown")
+}
+
 func (m *machine) Release() { closeBackends(m.backends) }
 
 // event handles an event from QEMU.
@@ -122,20 +97,4 @@ func (m *machine) event(e qmp.Event) {
 		defer m.mu.Unlock()
 		m.shutdown = data.Reason
 	}
-}
-
-func (m *machine) RequestStop(ctx context.Context) error {
-	const op = "press power button"
-	if m.State() != vm.Running {
-		return m.StateError(op)
-	}
-	return m.tell(ctx, op, "system_powerdown")
-}
-
-// tell executes a QEMU command. Call it only after Start.
-func (m *machine) tell(ctx context.Context, op, command string) error {
-	if err := m.run.control.Do(ctx, command); err != nil {
-		return fault.Wrap(op, m.cfg.Name, err)
-	}
-	return nil
 }

@@ -4,35 +4,45 @@ package qemu
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
+	"os/exec"
+	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 
-// exitGrace bounds the wait for QEMU's exit status after it has hung up.
-const exitGrace = 2 * time.Second
+const (
+	// exitGrace bounds the wait for QEMU's exit status after it has hung up.
+	exitGrace = 2 * time.Second
+	// pipeGrace is how long QEMU's stderr may stay open after its end.
+	pipeGrace = time.Second
+	// firstInherited is the descriptor of the first of exec.Cmd.ExtraFiles.
+	firstInherited = 3
+)
 
 // run is a running QEMU: its process, and our end of each connection.
 type run struct {
-	*process
-	console *vm.Console
-	serving sync.WaitGroup // devices and console
-	hangUp  func()         // hangs up on all devices
+	process *os.Process
+	exited  chan struct{}
+	err     error // of exec.Cmd.Wait; valid once exited is closed
 
-	conn      net.Conn      // the control connection, until connect
-	connected chan struct{} // connect has returned
-	control   *qmp.Client   // nil if it failed
+	stderr  *vm.Console // in memory only, since it is as untrusted as the guest's console
+	console *vm.Console
+	serving sync.WaitGroup // connections
+	control *qmp.Client    // nil until it is connected
 }
 
-// launch starts QEMU for a machine and serves its devices and console.
-func launch(cfg *vm.Config, path string, accel string, backends []backend, log *slog.Logger) (_ *run, err error) {
-	r := &run{connected: make(chan struct{})}
+// launch starts QEMU and serves its connections until it has ended.
+func (m *machine) launch() (err error) {
+	r := &run{exited: make(chan struct{})}
 	var ours []*net.UnixConn
 	var theirs []*os.File
 	defer func() {
@@ -49,71 +59,111 @@ func launch(cfg *vm.Config, path string, accel string, backends []backend, log *
 			r.console.Close()
 		}
 	}()
-	names := []string{"control", "console"}
-	for _, b := range backends {
-		names = append(names, b.name)
-	}
-	for _, name := range names { // in the order that arguments expects
-		c, f, err := socketPair(name)
+	for range 2 + len(m.backends) { // in the order that arguments expects
+		c, f, err := vm.SocketPair()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		ours, theirs = append(ours, c), append(theirs, f)
 	}
-	if r.console, err = vm.OpenConsole(cfg.ConsoleLog); err != nil {
-		return nil, err
+	if r.console, err = vm.OpenConsole(m.cfg.ConsoleLog); err != nil {
+		return err
 	}
-	if r.process, err = startProcess(path, arguments(cfg, accel, backends), append(theirs, cfg.NIC)); err != nil {
-		return nil, err
+	if err := r.start(m.program, arguments(&m.cfg, m.accel, m.backends), append(theirs, m.cfg.NIC)); err != nil {
+		return err
 	}
-
-	r.conn = ours[0]
-	console, devices := ours[1], ours[2:]
+	m.run = r
+	control, console, devices := ours[0], ours[1], ours[2:]
+	r.serving.Go(func() { m.talk(control) })
 	r.serving.Go(func() {
 		defer console.Close()
 		_, _ = io.Copy(r.console, console) // ends with QEMU
 	})
 	ctx, hangUp := context.WithCancel(context.Background())
-	r.hangUp = hangUp
-	for i, b := range backends {
-		r.serving.Go(func() { b.serve(ctx, devices[i], log) })
+	for i, b := range m.backends {
+		r.serving.Go(func() { b.serve(ctx, devices[i], m.log) })
 	}
-	return r, nil
-}
-
-// connect makes the control connection.
-func (r *run) connect(ctx context.Context, onEvent func(qmp.Event)) error {
-	defer close(r.connected)
-	c, err := qmp.Connect(ctx, r.conn, onEvent)
-	if err != nil {
-		return err
-	}
-	r.control = c
+	go func() {
+		<-r.exited
+		m.Ending()
+		hangUp()         // a device that waits for a hanging request may not notice QEMU's end
+		r.serving.Wait() // for what QEMU has left in the sockets
+		_ = r.console.Close()
+		m.End(m.outcome)
+	}()
 	return nil
 }
 
-// exits reports whether QEMU exits by itself after a failed connect. Its exit status then explains
-// the failure.
-func (r *run) exits() bool {
+// start starts QEMU, which inherits files from descriptor firstInherited on. Files may be nil. The
+// kernel kills it when this process ends.
+func (r *run) start(path string, args []string, files []*os.File) (err error) {
+	if r.stderr, err = vm.OpenConsole(""); err != nil {
+		return err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = environment()
+	cmd.Dir = "/"
+	cmd.ExtraFiles = files
+	cmd.Stderr = r.stderr
+	cmd.WaitDelay = pipeGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGKILL,
+		Setpgid:   true, // keeps Ctrl-C in the terminal from QEMU
+	}
+	started := make(chan error)
+	go func() {
+		// The kernel kills QEMU when the thread that started it ends, so this goroutine keeps its
+		// thread until QEMU has ended.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		r.process = cmd.Process
+		started <- err
+		if err == nil {
+			r.err = cmd.Wait()
+			close(r.exited)
+		}
+	}()
+	return <-started
+}
+
+// environment is QEMU's environment. It contains no secrets that a guest could find after an
+// escape.
+func environment() []string { return []string{"LC_ALL=C"} }
+
+// talk makes the control connection and returns when it has ended.
+func (m *machine) talk(conn net.Conn) {
+	control, err := qmp.Connect(context.Background(), conn, m.event)
+	if err != nil {
+		select {
+		case <-m.run.exited: // its exit status explains the failure
+		case <-time.After(exitGrace):
+			m.Fail(fault.Wrap("start machine", m.cfg.Name, err))
+		}
+		return
+	}
+	m.run.control = control
+	m.Started()
+	<-control.Done()
+	_ = control.Close()
+}
+
+// kill ends QEMU, even a stopped one. It returns false if QEMU has ended already.
+func (r *run) kill() bool {
 	select {
 	case <-r.exited:
-		return true
-	case <-time.After(exitGrace):
 		return false
+	default:
+		_ = r.process.Kill() // fails only if QEMU has ended
+		return true
 	}
 }
 
-// wait returns when QEMU and all goroutines that serve it have ended.
-func (r *run) wait() {
-	<-r.exited
-	// A device that is stopping may wait for a hanging request and not notice QEMU's end.
-	r.hangUp()
-	// Read what QEMU has left in the sockets.
-	r.serving.Wait()
-	<-r.connected
-	if r.control != nil {
-		<-r.control.Done()
-		_ = r.control.Close()
+// cause returns the error with which QEMU ended, or nil. Call it after QEMU's end.
+func (r *run) cause() error {
+	if said := r.stderr.Tail(); r.err != nil && said != "" {
+		return fmt.Errorf("qemu: %w: %s", r.err, said)
+	} else if r.err != nil {
+		return fmt.Errorf("qemu: %w", r.err)
 	}
-	_ = r.console.Close()
+	return nil
 }

@@ -33,7 +33,7 @@ func (m *machine) awaitSpace() {
 			continue
 		}
 		m.full.Store(false) // first, since the disk may be full again at once
-		if m.tell(context.Background(), "resume", "cont") == nil {
+		if m.run.control.Do(context.Background(), "cont") == nil {
 			return
 		}
 		m.full.Store(true)

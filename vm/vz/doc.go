@@ -9,7 +9,7 @@
 //
 // Each started machine has a goroutine that reads the framework's states and ends the
 // machine (machine.follow), and later one that stops it (machine.stop). Calls of the
-// framework have no deadline, so others run in their own goroutine while the caller waits
-// for them or for its context. vz v3.7.1 has goroutines that never end, which keep an ended
+// framework have no deadline: vm/child runs them in another process, and waits no longer than its
+// caller. vz v3.7.1 has goroutines that never end, which keep an ended
 // machine's object in memory: of each listener, and of the NIC's disconnections.
 package vz

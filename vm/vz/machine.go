@@ -13,7 +13,6 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 
@@ -24,8 +23,6 @@ const (
 	// stopEvery is the pause between attempts to stop a machine: the framework
 	// refuses while the machine changes state.
 	stopEvery = 100 * time.Millisecond
-
-	noAnswerAdvice = "The framework does not answer: try again, or kill the machine."
 )
 
 // machine implements vm.Machine.
@@ -48,23 +45,18 @@ type machine struct {
 var _ vm.Machine = (*machine)(nil)
 
 func (m *machine) Start(ctx context.Context) error {
-	const op = "start machine"
-	err := m.Launch(op, func() error {
+	return m.Run(ctx, func() error {
 		powered := make(chan error, 1)
 		go func() { powered <- m.apple.Start() }()
-		go m.follow(op, powered)
+		go m.follow(powered)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return m.AwaitStart(ctx, op, noAnswerAdvice)
 }
 
 // follow tracks a started machine until its end. It is the only reader of the
 // framework's channels, which are never closed. It keeps the machine reachable,
 // so that the objects that the framework uses are not collected.
-func (m *machine) follow(op string, powered <-chan error) {
+func (m *machine) follow(powered <-chan error) {
 	changes, panicked := m.apple.StateChangedNotify(), m.serial.console.Panicked()
 	var endErr error
 	for ended := false; !ended || powered != nil; {
@@ -73,7 +65,7 @@ func (m *machine) follow(op string, powered <-chan error) {
 			powered = nil
 			m.powered.Store(true)
 			if err != nil {
-				ended, endErr = true, explain(op, m.name, err)
+				ended, endErr = true, explain("start machine", m.name, err)
 			}
 		case s := <-changes:
 			switch s {
@@ -89,16 +81,11 @@ func (m *machine) follow(op string, powered <-chan error) {
 			m.disconnected(d.Err)
 		case <-panicked:
 			panicked = nil
-			time.AfterFunc(panicGrace, func() { m.ForceOff(); m.Ending() })
+			time.AfterFunc(panicGrace, func() { m.Fail(m.PanicError(m.serial.console.Panic())) })
 		}
 	}
 	close(m.gone)
-	m.End(func() error {
-		if report := m.serial.console.Panic(); report != "" {
-			return m.PanicError(report)
-		}
-		return endErr
-	})
+	m.End(func() error { return endErr })
 }
 
 // disconnected reports that the framework has disconnected the NIC. vz cannot connect it
@@ -133,29 +120,13 @@ func (m *machine) Release() {
 	m.serial.close()
 }
 
-// Stalled returns nil: the framework does not pause machines by itself.
-func (*machine) Stalled() error { return nil }
-
-func (m *machine) RequestStop(ctx context.Context) error {
-	const op = "press power button"
-	if m.State() != vm.Running {
-		return m.StateError(op)
+func (m *machine) PressButton(context.Context) error {
+	pressed, err := m.apple.RequestStop()
+	if err == nil && !pressed {
+		err = errors.New("the framework refuses without a reason")
 	}
-	done := make(chan error, 1)
-	go func() {
-		pressed, err := m.apple.RequestStop()
-		if err == nil && !pressed {
-			err = errors.New("the framework refuses without a reason")
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return explain(op, m.name, err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fault.Wrap(op, m.name, ctx.Err()).Advise(noAnswerAdvice)
+	if err != nil {
+		return explain("", "", err)
 	}
+	return nil
 }

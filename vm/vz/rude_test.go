@@ -154,7 +154,7 @@ func TestDisconnectedNetwork(t *testing.T) {
 	config.SetNetworkDevicesVirtualMachineConfiguration([]*vz.VirtioNetworkDeviceConfiguration{{}})
 	m := &machine{name: "m", apple: apple, serial: line, disconnects: disconnects}
 	m.Base = vm.NewBase("m", m, nil, "")
-	go m.follow("test", nil) // until the process ends
+	go m.follow(nil) // until the process ends
 	beRude(apple)
 	eventually(t, "the console does not say that the network is disconnected", func() bool {
 		b, _ := os.ReadFile(log)

@@ -40,10 +40,9 @@ type switchboard struct {
 	closed chan struct{}
 
 	mu        sync.Mutex
-	pending   int // attempts without an answer
-	over      bool
-	answered  bool // a connection has been made in either direction
-	listeners map[uint32]*vm.Listener
+	pending   int                     // attempts without an answer
+	answered  bool                    // a connection has been made in either direction
+	listeners map[uint32]*vm.Listener // nil once closed
 }
 
 func newSwitchboard(d *vz.VirtioSocketDevice) *switchboard {
@@ -149,7 +148,7 @@ func (s *switchboard) adopt(inner *vz.VirtioSocketConnection, host, guest uint32
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.listeners == nil {
 		socket.Close()
 		return vm.Conn{}, net.ErrClosed
 	}
@@ -177,7 +176,7 @@ const backlog = 128
 func (s *switchboard) Listen(port uint32) (net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.listeners == nil {
 		return nil, net.ErrClosed
 	}
 	if s.listeners[port] != nil {
@@ -219,11 +218,10 @@ func (s *switchboard) receive(inner *vz.VirtioSocketListener, l *vm.Listener) {
 // ends. Connections end with the process.
 func (s *switchboard) Close() error {
 	s.mu.Lock()
-	if s.over {
+	if s.listeners == nil {
 		s.mu.Unlock()
 		return nil
 	}
-	s.over = true
 	close(s.closed)
 	listeners := s.listeners
 	s.listeners = nil

@@ -3,6 +3,7 @@ package qmp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,11 +31,11 @@ const (
 type Client struct {
 	conn net.Conn
 	done chan struct{} // the reader has ended
+	err  error         // why; valid once done is closed
 
 	writing sync.Mutex // serializes lines
 
 	mu      sync.Mutex
-	err     error // why the reader ended
 	nextID  uint64
 	waiting map[uint64]chan message
 }
@@ -45,7 +46,10 @@ type Client struct {
 func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, error) {
 	c := &Client{conn: conn, done: make(chan struct{}), waiting: map[uint64]chan message{}}
 	greeted := make(chan struct{})
-	go c.read(greeted, onEvent)
+	go func() {
+		defer close(c.done)
+		c.err = fmt.Errorf("control connection ended: %w", c.read(greeted, onEvent))
+	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	select {
@@ -129,21 +133,18 @@ func (c *Client) send(ctx context.Context, r request) error {
 }
 
 // read reads QEMU's messages until the connection ends or a message is invalid.
-func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
-	defer close(c.done)
+func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) error {
 	lines := bufio.NewScanner(c.conn)
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
 		var m message
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			c.end(fmt.Errorf("bad message: %w", err))
-			return
+			return fmt.Errorf("bad message: %w", err)
 		}
 		switch {
 		case m.Greeting != nil:
 			if greeted == nil {
-				c.end(errors.New("a second greeting"))
-				return
+				return errors.New("a second greeting")
 			}
 			close(greeted)
 			greeted = nil
@@ -158,22 +159,10 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) {
 			c.mu.Unlock()
 		default:
 			// Such as an error of QEMU, which could not parse a line.
-			c.end(fmt.Errorf("answer without a request: %v", m.Error))
-			return
+			return fmt.Errorf("answer without a request: %v", m.Error)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		c.end(err)
-		return
-	}
-	c.end(io.EOF)
-}
-
-// end records why reading has ended, before done is closed.
-func (c *Client) end(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = fmt.Errorf("control connection ended: %w", err)
+	return cmp.Or(lines.Err(), io.EOF)
 }
 
 // Done returns a channel that is closed when the connection has ended and the last event was
