@@ -239,9 +239,9 @@ func replyPack(c *call, p pack.Pack, err error) error {
 }
 
 func newPackImport() *cobra.Command {
-	return command("import FILE", `Add a pack from a file or folder, after checking every byte
+	return command("import FILE", `Add a pack from a file, after checking every byte
 
-Adds a pack from a file that pack export wrote, or from a folder. An existing pack stays as it is, unless it lacks a file or has
+Adds a pack from a file that pack export wrote. An existing pack stays as it is, unless it lacks a file or has
 one of the wrong size; then it is replaced, if it had the same content.`,
 		`  osaurus-sandbox pack import debian.tar.zst`, func(ctx context.Context, c *call) error {
 			store, err := packs()

@@ -113,11 +113,11 @@ func try(t testing.TB, arch, name string, make func(ctx context.Context, temp st
 	dir := filepath.Join(labDir(t), arch)
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
-	held, err := pack.AcquireLock(ctx, filepath.Join(dir, name+".lock"), nil)
+	unlock, err := pack.AcquireLock(ctx, filepath.Join(dir, name+".lock"), nil)
 	if err != nil {
 		return "", err
 	}
-	defer held.Release()
+	defer unlock()
 	out := filepath.Join(dir, name)
 	if _, err := os.Stat(out); err == nil {
 		return out, nil

@@ -59,11 +59,11 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 		return "", fault.New(fault.Execution, "download", f.URL, err)
 	}
 	file := filepath.Join(c.Dir, name)
-	held, err := pack.AcquireLock(ctx, file+".lock", func(owner string) { report.Note("waiting for " + owner + " to download " + name) })
+	unlock, err := pack.AcquireLock(ctx, file+".lock", func() { report.Note("waiting for another program to download " + name) })
 	if err != nil {
 		return "", err
 	}
-	defer held.Release()
+	defer unlock()
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", fault.New(fault.Execution, "download", f.URL, err)

@@ -35,17 +35,14 @@ func Export(ctx context.Context, p Pack, path string, report progress.Func) erro
 	return nil
 }
 
-func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) error {
+func (p Pack) write(ctx context.Context, w io.Writer, report progress.Func) (err error) {
 	// Fastest, because the files are compressed already.
 	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.writeTar(ctx, z, report), z.Close())
-}
-
-func (p Pack) writeTar(ctx context.Context, w io.Writer, report progress.Func) error {
-	archive := tar.NewWriter(w)
+	defer func() { err = errors.Join(err, z.Close()) }()
+	archive := tar.NewWriter(z)
 	text := p.Manifest.text()
 	if err := archive.WriteHeader(archiveHeader(ManifestName, int64(len(text)))); err != nil {
 		return err
@@ -80,70 +77,31 @@ func archiveHeader(name string, size int64) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatPAX}
 }
 
-// bundle is a pack to import: an archive, or a folder that is read as one.
+// bundle is an archive made by Export.
 type bundle struct {
+	*untar.Reader
 	path     string
 	manifest Manifest
-	archive  *untar.Reader
-	source   io.Closer
 }
 
-func openBundle(ctx context.Context, path string) (*bundle, error) {
-	source, err := openSource(ctx, path)
-	if err != nil {
-		return nil, err
+func openBundle(r io.Reader, path string) (*bundle, error) {
+	archive, err := untar.NewReader(r, path)
+	b := &bundle{Reader: archive, path: path}
+	if err == nil {
+		err = b.next(ManifestName)
 	}
-	b := &bundle{path: path, source: source}
-	if b.archive, err = untar.NewReader(source, path); err == nil {
-		err = b.readManifest()
+	if err == nil {
+		b.manifest, err = readManifest(b)
 	}
 	if err != nil {
-		b.close()
-		return nil, fault.Wrap("open pack", path, err).
-			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
+		return nil, fault.Wrap("open pack", path, err).Advise(adviseForm)
 	}
 	return b, nil
 }
 
-func openSource(ctx context.Context, path string) (io.ReadCloser, error) {
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, fault.Wrap("open pack", path, err)
-		}
-		return file, nil
-	}
-	p, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(p.writeTar(ctx, w, nil)) }()
-	return r, nil
-}
-
-func (b *bundle) close() {
-	if b.archive != nil {
-		b.archive.Close()
-	}
-	b.source.Close()
-}
-
-func (b *bundle) readManifest() error {
-	if err := b.next(ManifestName); err != nil {
-		return err
-	}
-	text, err := io.ReadAll(io.LimitReader(b.archive, maxManifest+1))
-	if err != nil {
-		return err
-	}
-	b.manifest, err = ParseManifest(text)
-	return err
-}
-
 // next moves to the next file of the archive, which must have this name.
 func (b *bundle) next(name string) error {
-	h, err := b.archive.Next()
+	h, err := b.Next()
 	switch {
 	case err == io.EOF:
 		return b.rejected(fmt.Errorf("it lacks %q", name))
@@ -163,11 +121,11 @@ func (b *bundle) copyFiles(ctx context.Context, dir string, report progress.Func
 			return fault.Wrap("import pack", b.path, err).Advise(nothingImported)
 		}
 	}
-	h, err := b.archive.Next()
-	if err == nil {
+	h, err := b.Next()
+	switch err {
+	case nil:
 		return b.rejected(fmt.Errorf("%q is not a file of the pack", h.Name))
-	}
-	if err == io.EOF {
+	case io.EOF:
 		return nil
 	}
 	return err
@@ -180,7 +138,7 @@ func (b *bundle) copyFile(ctx context.Context, f File, dir string, report progre
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.MultiWriter(out, meter), newCheckedReader(ctx, b.archive, filepath.Join(b.path, f.Name), f))
+	_, err = io.Copy(io.MultiWriter(out, meter), newCheckedReader(ctx, b, filepath.Join(b.path, f.Name), f))
 	return errors.Join(err, out.Close())
 }
 

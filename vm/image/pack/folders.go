@@ -24,21 +24,19 @@ func (f Folders) Path(name string) string { return filepath.Join(f.Dir, name) }
 
 func (f Folders) temp(name string) string { return f.Path("." + name + ".new") }
 
-func (f Folders) lock(ctx context.Context, report progress.Func) (*Lock, error) {
-	return AcquireLock(ctx, f.Path(".lock"), func(owner string) {
-		report.Note("waiting for " + owner + ", which is changing " + f.Dir)
-	})
+func (f Folders) lock(ctx context.Context, report progress.Func) (unlock func(), err error) {
+	return AcquireLock(ctx, f.Path(".lock"), func() { report.Note("waiting for another program that is changing " + f.Dir) })
 }
 
 // Build creates a folder unless open succeeds: fill writes its files to an empty folder. A
 // broken folder is kept until the new one is complete. If open fails with an error that is
 // not Broken, Build returns that error.
 func (f Folders) Build(ctx context.Context, name string, report progress.Func, open func() error, fill func(dir string) error) error {
-	held, err := f.lock(ctx, report)
+	unlock, err := f.lock(ctx, report)
 	if err != nil {
 		return err
 	}
-	defer held.Release()
+	defer unlock()
 	path, temp := f.Path(name), f.temp(name)
 	wrong := open()
 	if !Broken(wrong) {
@@ -62,11 +60,11 @@ func (f Folders) Build(ctx context.Context, name string, report progress.Func, o
 
 // Remove deletes the folders whose names match.
 func (f Folders) Remove(ctx context.Context, match func(name string) bool) error {
-	held, err := f.lock(ctx, nil)
+	unlock, err := f.lock(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer held.Release()
+	defer unlock()
 	entries, err := os.ReadDir(f.Dir)
 	if err != nil {
 		return fault.New(fault.Execution, "list", f.Dir, err)

@@ -40,27 +40,28 @@ func Open(dir string) (Pack, error) {
 // getAgain is the advice for a damaged file when its origin is unknown.
 const getAgain = "Get it again from where it came from."
 
+const adviseForm = "A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`."
+
 func openManifest(dir string) (Manifest, error) {
 	name := filepath.Join(dir, ManifestName)
-	text, err := readManifest(name)
+	f, err := os.Open(name)
 	if err != nil {
-		return Manifest{}, fault.Wrap("open pack", dir, err).
-			Advise("A pack is a folder with a " + ManifestName + ", or an archive made by `osaurus-sandbox pack export`.")
+		return Manifest{}, fault.Wrap("open pack", dir, err).Advise(adviseForm)
 	}
-	m, err := ParseManifest(text)
+	defer f.Close()
+	m, err := readManifest(f)
 	if err != nil {
 		return Manifest{}, fault.Wrap("open pack", name, err).Advise(getAgain)
 	}
 	return m, nil
 }
 
-func readManifest(name string) ([]byte, error) {
-	f, err := os.Open(name)
+func readManifest(r io.Reader) (Manifest, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
 	if err != nil {
-		return nil, err
+		return Manifest{}, err
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxManifest+1))
+	return ParseManifest(text)
 }
 
 // Path returns the path of a file of the pack.

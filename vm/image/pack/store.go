@@ -119,15 +119,20 @@ func (s Store) Remove(ctx context.Context, name string) error {
 	return s.folders().Remove(ctx, func(n string) bool { return n == name })
 }
 
-// Import adds a pack from a folder or from an archive made by Export, and checks all
+// Import adds a pack from an archive made by Export, and checks all
 // digests. It returns an existing pack, or replaces it if it is broken. It never replaces
 // a pack of the same name with other content.
 func (s Store) Import(ctx context.Context, path string, report progress.Func) (Pack, error) {
-	from, err := openBundle(ctx, path)
+	file, err := os.Open(path)
+	if err != nil {
+		return Pack{}, fault.Wrap("import pack", path, err)
+	}
+	defer file.Close()
+	from, err := openBundle(file, path)
 	if err != nil {
 		return Pack{}, err
 	}
-	defer from.close()
+	defer from.Close()
 	m := from.manifest
 	other := fault.Newf(fault.Rejected, "import pack", path, "another pack named %s exists", m.Name).
 		Advise("Change the name in its " + ManifestName + ", or remove the other pack: `osaurus-sandbox pack remove " + m.Name + "`.")
