@@ -26,10 +26,11 @@ const (
 	FindingMissing FindingStatus = "missing" // no machine runs until it is fixed
 )
 
-// NewFinding returns the result of a check that succeeded with detail, or failed with err.
-func NewFinding(what, detail string, err error) Finding {
+// NewFinding returns the result of a check that succeeded with detail, or failed with err and
+// has the status otherwise.
+func NewFinding(what, detail string, err error, otherwise FindingStatus) Finding {
 	if err != nil {
-		return Finding{What: what, Status: FindingMissing, Detail: err.Error(), Fix: fault.AdviceOf(err)}
+		return Finding{What: what, Status: otherwise, Detail: err.Error(), Fix: fault.AdviceOf(err)}
 	}
 	return Finding{What: what, Status: FindingOK, Detail: detail}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"net/url"
 	"os"
 	"path"
@@ -44,12 +43,17 @@ const (
 		"An agent reaches a mirror on this computer only with a rule: osaurus-sandbox agent set NAME 'network.rules+=allow localhost'"
 )
 
+// same returns an error if a check got something else than it wanted.
+func same(got string, err error, want string) (string, error) {
+	if err == nil && got != want {
+		err = fault.Newf(fault.Execution, "", "", "got %q instead of %q", got, want)
+	}
+	return got, err
+}
+
 func checkExec(ctx context.Context, b checker) (string, error) {
 	output, err := b.sh(ctx, "echo "+greeting)
-	if err == nil && output != greeting {
-		err = fault.Newf(fault.Execution, "run in guest", "echo", "it printed %q", output)
-	}
-	return output, err
+	return same(output, err, greeting)
 }
 
 func checkVsock(ctx context.Context, b checker) (string, error) {
@@ -96,12 +100,6 @@ func resolve(ctx context.Context, b checker, name string) (string, error) {
 	return b.sh(ctx, `if command -v getent >/dev/null; then getent hosts "$1"; else nslookup "$1"; fi`, name)
 }
 
-// isName reports whether a host is a name and not an address.
-func isName(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err != nil
-}
-
 func trialName() string { return ".diagnose-" + rand.Text() }
 
 func shareToGuest(ctx context.Context, b checker) (string, error) {
@@ -117,9 +115,7 @@ func shareToGuest(ctx context.Context, b checker) (string, error) {
 	}
 	defer root.Remove(file)
 	text, err := b.sh(ctx, `cat "$1"`, path.Join(guest.SharedDir, name))
-	if err == nil && text != name {
-		err = fault.Newf(fault.Execution, "read in guest", name, "it contains %q", text)
-	}
+	_, err = same(text, err, name)
 	return "the contents are the same", err
 }
 
@@ -129,9 +125,7 @@ func shareToHost(ctx context.Context, b checker) (string, error) {
 		return "", err
 	}
 	text, err := readShared(b.Home(), name)
-	if err == nil && text != name {
-		err = fault.Newf(fault.Execution, "read", name, "it contains %q", text)
-	}
+	_, err = same(text, err, name)
 	return "the contents are the same", err
 }
 
@@ -179,7 +173,7 @@ func guestSpace(ctx context.Context, b checker) (string, error) {
 	}
 	kilobytes, err := strconv.ParseInt(output, 10, 64)
 	if err != nil {
-		return "", fault.New(fault.Execution, "read df", "", err)
+		return "", err
 	}
 	return checkFree(kilobytes<<10, minFree, "Remove files in the guest, enlarge its disk (osaurus-sandbox config set diskGB=…, then restart), or reset it: osaurus-sandbox reset.")
 }
@@ -188,7 +182,7 @@ func hostSpace(_ context.Context, b checker) (string, error) {
 	home := string(b.Home())
 	free, err := clone.Free(home)
 	if err != nil {
-		return "", fault.New(fault.Execution, "look at free disk space", home, err)
+		return "", fault.Wrap("look at free disk space", home, err)
 	}
 	return checkFree(free, boot.MinFree, "Free disk space for "+home+".")
 }
@@ -207,10 +201,7 @@ func checkAgent(ctx context.Context, b checker) (string, error) {
 		return "", err
 	}
 	agent, err := b.agent()
-	if want := fmt.Sprintf("%s %d %s", agent.User, agent.UID, agent.Home()); err == nil && output != want {
-		err = fault.Newf(fault.Execution, "run in room", "id", "it printed %q, not %q", output, want)
-	}
-	return output, err
+	return same(output, err, fmt.Sprintf("%s %d %s", agent.User, agent.UID, agent.Home()))
 }
 
 // checkBridge calls the bridge with the agent's token.

@@ -33,46 +33,34 @@ type Report struct {
 // Examine checks this computer without changing anything. The driver's check is
 // part of the report.
 func Examine(ctx context.Context, home config.Home, driver func(context.Context, vm.Arch) []vm.Finding) Report {
-	found := driver(ctx, vm.HostArch())
-	found = append(found, checkHome(home))
-	found = append(found, checkSettings(ctx, home)...)
-	found = append(found, checkCrashes()...)
-	return newReport(append(found, checkSpace(home), checkAlpinePacks(home), checkDebianPacks(), checkGuestProgram())...)
-}
-
-func newReport(found ...vm.Finding) Report {
-	return Report{
-		Ready:    !slices.ContainsFunc(found, func(f vm.Finding) bool { return f.Status == vm.FindingMissing }),
-		Findings: found,
-	}
-}
-
-// finding returns an OK finding, or one with the error and its advice.
-func finding(what, detail string, err error, otherwise vm.FindingStatus) vm.Finding {
-	if err != nil {
-		return vm.Finding{What: what, Status: otherwise, Detail: err.Error(), Fix: fault.AdviceOf(err)}
-	}
-	return vm.Finding{What: what, Status: vm.FindingOK, Detail: detail}
+	free, noRoom := sources.Room(nearest(string(home)))
+	_, noProgram := embedded.Programs(vm.HostArch())
+	found := slices.Concat(driver(ctx, vm.HostArch()), []vm.Finding{checkHome(home)}, checkSettings(ctx, home), checkCrashes(), []vm.Finding{
+		vm.NewFinding("free disk space", free, noRoom, vm.FindingMissing),
+		checkAlpinePacks(home),
+		vm.NewFinding("Debian packs", "can be built", debian.Available(vm.HostArch()), vm.FindingLimited),
+		vm.NewFinding("guest program", "built in", noProgram, vm.FindingMissing),
+	})
+	return Report{!slices.ContainsFunc(found, func(f vm.Finding) bool { return f.Status == vm.FindingMissing }), found}
 }
 
 // checkHome checks that the user can write to the folder, and that others cannot.
 func checkHome(h config.Home) vm.Finding {
-	f := vm.Finding{What: "home folder", Status: vm.FindingMissing, Fix: "export " + config.HomeVariable + "=/a/folder/of/yours"}
-	parent := nearest(string(h))
+	parent, fix := nearest(string(h)), "export "+config.HomeVariable+"=/a/folder/of/yours"
 	info, err := os.Stat(parent)
 	switch {
 	case err != nil:
-		f.Detail = err.Error()
 	case !info.IsDir():
-		f.Detail = parent + " is not a folder"
+		err = errors.New(parent + " is not a folder")
 	case unix.Access(parent, unix.W_OK|unix.X_OK) != nil:
-		f.Detail = parent + " is not writable for you"
+		err = errors.New(parent + " is not writable for you")
 	case parent == string(h) && info.Mode().Perm()&0o022 != 0:
-		f.Detail, f.Fix = string(h)+" is writable for other users", "chmod go-w "+string(h)
-	default:
-		return finding(f.What, string(h), nil, "")
+		err, fix = errors.New(parent+" is writable for other users"), "chmod go-w "+parent
 	}
-	return f
+	if err != nil {
+		err = fault.New(fault.Unavailable, "", "", err).Advise(fix)
+	}
+	return vm.NewFinding("home folder", string(h), err, vm.FindingMissing)
 }
 
 // nearest returns the folder or its closest parent that exists.
@@ -93,13 +81,13 @@ func checkSettings(ctx context.Context, h config.Home) []vm.Finding {
 		detail = "defaults (" + detail + " does not exist)"
 	}
 	file, err := config.Load(h.SettingsFile())
-	found := []vm.Finding{finding("settings", detail, err, vm.FindingMissing)}
+	found := []vm.Finding{vm.NewFinding("settings", detail, err, vm.FindingMissing)}
 	if err != nil {
 		return found
 	}
 	set := file.Settings()
 	store, err := stores.Open(set.Secrets, h, nil).Check(ctx)
-	found = append(found, finding("secrets", store, err, vm.FindingLimited), checkNetwork(ctx, set))
+	found = append(found, vm.NewFinding("secrets", store, err, vm.FindingLimited), checkNetwork(ctx, set))
 	model := vm.Finding{What: "inference", Status: vm.FindingOK, Detail: "inference.baseURL is not set"}
 	switch s := set.Inference; {
 	case s.BaseURL == "":
@@ -111,20 +99,15 @@ func checkSettings(ctx context.Context, h config.Home) []vm.Finding {
 	return append(found, model)
 }
 
-func checkSpace(h config.Home) vm.Finding {
-	free, err := sources.Room(nearest(string(h)))
-	return finding("free disk space", free, err, vm.FindingMissing)
-}
-
 // checkAlpinePacks checks that the Alpine pack is here or its host can be reached.
 func checkAlpinePacks(h config.Home) vm.Finding {
 	const what, limit = "Alpine packs", 5 * time.Second
 	pins, err := alpine.Pinned(vm.HostArch())
 	if err != nil {
-		return finding(what, "", err, vm.FindingLimited)
+		return vm.NewFinding(what, "", err, vm.FindingLimited)
 	}
 	if _, err := (pack.Store{Dir: h.Packs()}).Get(pins.Name()); err == nil {
-		return finding(what, pins.Name()+" is here", nil, "")
+		return vm.NewFinding(what, pins.Name()+" is here", nil, vm.FindingOK)
 	}
 	answer, err := (&http.Client{Timeout: limit}).Head(pins.ISO.URL)
 	if err != nil {
@@ -132,16 +115,5 @@ func checkAlpinePacks(h config.Home) vm.Finding {
 	} else {
 		_ = answer.Body.Close()
 	}
-	return finding(what, "can be downloaded", err, vm.FindingLimited)
-}
-
-// checkDebianPacks checks that Debian packs can be built.
-func checkDebianPacks() vm.Finding {
-	return finding("Debian packs", "can be built", debian.Available(vm.HostArch()), vm.FindingLimited)
-}
-
-// checkGuestProgram checks that this program contains the guest's first process.
-func checkGuestProgram() vm.Finding {
-	_, err := embedded.Programs(vm.HostArch())
-	return finding("guest program", "built in", err, vm.FindingMissing)
+	return vm.NewFinding(what, "can be downloaded", err, vm.FindingLimited)
 }

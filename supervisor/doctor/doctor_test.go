@@ -132,7 +132,8 @@ func TestAlpinePacks(t *testing.T) {
 
 func TestNoSpace(t *testing.T) {
 	// A small file system needs root; /proc has no space at all.
-	if f := checkSpace(map[string]config.Home{"linux": "/proc/osaurus", "darwin": "/dev/osaurus"}[runtime.GOOS]); f.Status != vm.FindingMissing || f.Fix == "" {
+	home := map[string]config.Home{"linux": "/proc/osaurus", "darwin": "/dev/osaurus"}[runtime.GOOS]
+	if f := findingOf(t, examine(home), "free disk space"); f.Status != vm.FindingMissing || f.Fix == "" {
 		t.Errorf("no space: %+v", f)
 	}
 }

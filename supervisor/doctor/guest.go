@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ const (
 	mirrorsTimeout = 10 * time.Second
 	checkTimeout   = 30 * time.Second
 	maxOutput      = 4 << 10 // kept of a command's output
+	maxChecks      = 32      // there are 13
 
 	cause machine.Cause = "diagnose"
 )
@@ -106,28 +108,26 @@ func Diagnose(ctx context.Context, s Sandbox, who Agents, target Target) iter.Se
 	return func(yield func(Result) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		b := checker{s, who, sync.OnceValues(func() (agents.Agent, error) { return who.Diagnostic(ctx, cause) }), target}
-		results := make(chan Result)
-		report := func(r Result) {
-			select {
-			case results <- r:
-			case <-ctx.Done():
-			}
-		}
+		results := make(chan Result, maxChecks)
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
-		all.Go(func() {
-			report(check{"disk-host", "look at the free disk space of the home", "", hostSpace}.run(ctx, b))
-		})
+		do := func(c check) {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+				defer cancel()
+				results <- c.run(ctx, b)
+			})
+		}
+		do(check{"disk-host", "look at the free disk space of the home", "", hostSpace})
 		all.Go(func() {
 			start := check{"start", "start the guest", "", func(ctx context.Context, b checker) (string, error) { return "", b.Start(ctx, cause) }}
-			// Start has its own deadlines, so checkTimeout does not apply.
-			if r := start.timed(ctx, b); !r.Passed() {
-				report(r)
+			if r := start.run(ctx, b); !r.Passed() { // it has its own deadlines
+				results <- r
 				return
 			}
 			for _, c := range guestChecks(ctx, b) {
-				all.Go(func() { report(c.run(ctx, b)) })
+				do(c)
 			}
 		})
 		go func() {
@@ -177,7 +177,11 @@ func (b checker) targets(ctx context.Context, tool *packageTool) (addresses, nam
 		addresses = tool.addresses(ctx, b)
 	}
 	for _, text := range addresses {
-		if u, err := url.Parse(text); err == nil && isName(u.Hostname()) {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		if _, err := netip.ParseAddr(u.Hostname()); err != nil {
 			names = append(names, u.Hostname())
 		}
 	}
@@ -185,12 +189,6 @@ func (b checker) targets(ctx context.Context, tool *packageTool) (addresses, nam
 }
 
 func (c check) run(ctx context.Context, b checker) Result {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	return c.timed(ctx, b)
-}
-
-func (c check) timed(ctx context.Context, b checker) Result {
 	began := time.Now()
 	detail, err := c.do(ctx, b)
 	return Result{Name: c.name, Did: c.did, Detail: detail, Err: advise(err, c.advice), Took: time.Since(began)}

@@ -21,9 +21,9 @@ const wantFiles = 8192
 func Check(ctx context.Context, arch vm.Arch) []vm.Finding {
 	p, err := findProgram(ctx, arch)
 	return []vm.Finding{
-		vm.NewFinding("qemu-system-"+guestMachine(arch), fmt.Sprintf("version %d.%d at %s", p.major, p.minor, p.path), err),
+		vm.NewFinding("qemu-system-"+guestMachine(arch), fmt.Sprintf("version %d.%d at %s", p.major, p.minor, p.path), err, vm.FindingMissing),
 		checkAccelerator(arch),
-		vm.NewFinding("shared memory", "sealed memory files work", tryMemory()),
+		vm.NewFinding("shared memory", "sealed memory files work", tryMemory(), vm.FindingMissing),
 		vm.CheckFiles(wantFiles, fmt.Sprintf("echo '* hard nofile %d' | sudo tee /etc/security/limits.d/osaurus.conf (then log in again)", wantFiles)),
 	}
 }

@@ -22,7 +22,7 @@ const wantFiles = 8192
 func Check(_ context.Context, arch vm.Arch) []vm.Finding {
 	return append([]vm.Finding{
 		checkVersion(arch, productVersion(), checkHost(arch)),
-		vm.NewFinding("entitlement", entitlement, tryMachine()),
+		vm.NewFinding("entitlement", entitlement, tryMachine(), vm.FindingMissing),
 		vm.CheckFiles(wantFiles, fmt.Sprintf("ulimit -n %d, in the shell that starts it (macOS 13 and later refuse launchctl limit maxfiles)", wantFiles)),
 	}, vm.CheckGaps(capabilities.Gaps())...)
 }
@@ -30,7 +30,7 @@ func Check(_ context.Context, arch vm.Arch) []vm.Finding {
 // checkVersion reports whether this macOS can run guests of an architecture. refused is the
 // result of checkHost.
 func checkVersion(arch vm.Arch, version string, refused error) vm.Finding {
-	f := vm.NewFinding("macOS", "version "+version, refused)
+	f := vm.NewFinding("macOS", "version "+version, refused, vm.FindingMissing)
 	var major, minor int
 	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // 26 has no minor version
 	if f.Status == vm.FindingOK && arch == vm.AMD64 && major > 0 && (major < 15 || major == 15 && minor < 5) {
