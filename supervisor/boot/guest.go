@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,14 +78,13 @@ type Guest struct {
 	*guest.Client
 	vm.Machine
 
-	gateway     *network.Gateway // nil without a network
-	stopClock   func()           // returns when the clock is no longer set
-	closeBridge func() error     // may be called again
+	gateway *network.Gateway // nil without a network
+	closers []func() error   // in the order to call them, each more than once
 }
 
 // Boot starts a machine and returns when its guest accepts commands. If it fails,
 // nothing is left behind. It fails with fault.Timeout if the guest does not answer,
-// with the machine's error if that ends first, and with that of image.Verify if the
+// with the machine's error if that ends first, and with that of Image.VerifyBase if the
 // image was changed. The base is verified while the kernel boots, which uses it only
 // after connect.
 func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
@@ -92,27 +92,23 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 		return nil, err
 	}
 	g := &Guest{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close())
+		}
+	}()
 	c := spec.machineConfig()
 	if spec.Network != nil {
 		if g.gateway, c.NIC, err = network.Open(*spec.Network); err != nil {
 			return nil, err
 		}
 		defer c.NIC.Close()
+		g.closeFirst(g.gateway.Close)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.closeGateway())
-		}
-	}()
-	g.Machine, err = spec.Driver.New(ctx, c)
-	if err != nil {
+	if g.Machine, err = spec.Driver.New(ctx, c); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, g.Machine.Close())
-		}
-	}()
+	g.closeFirst(g.Machine.Close)
 	if err := g.Machine.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -120,22 +116,26 @@ func Boot(ctx context.Context, spec Spec) (_ *Guest, err error) {
 		return nil, err
 	}
 	config := spec.guestBoot()
-	// The bridge must run before the first program of the guest.
-	if config.BridgeKey, g.closeBridge, err = serveBridge(g.Machine, spec.Bridge); err != nil {
-		return nil, err
+	if spec.Bridge != nil { // before the first program of the guest
+		if config.BridgeKey, err = g.serveBridge(spec.Bridge); err != nil {
+			return nil, err
+		}
 	}
 	if g.Client, err = connect(ctx, g.Machine, config); err != nil {
-		return nil, errors.Join(err, g.closeBridge())
+		return nil, err
 	}
+	g.closeFirst(g.Client.Close)
 	clock, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
 		debug.FreeOSMemory() // the rest of the program needs less than the start
 		g.Client.KeepTime(clock, clockEvery)
 	})
-	g.stopClock = func() { stop(); keeping.Wait() }
+	g.closeFirst(func() error { stop(); keeping.Wait(); return nil })
 	return g, nil
 }
+
+func (g *Guest) closeFirst(end func() error) { g.closers = slices.Insert(g.closers, 0, end) }
 
 // OpenNetwork returns the gateway of a guest without agents. Beyond the internet, it reaches what the
 // rules allow.
@@ -154,33 +154,24 @@ func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
 // Gateway returns the other end of the guest's network, or nil if it has none.
 func (g *Guest) Gateway() *network.Gateway { return g.gateway }
 
-func (g *Guest) closeGateway() error {
-	if g.gateway == nil {
-		return nil
-	}
-	return g.gateway.Close()
-}
-
-// serveBridge starts the bridge on a machine's port and returns the key that its
-// connections need. Without a bridge, it does nothing.
-func serveBridge(m vm.Machine, bridge Bridge) (_ []byte, stop func() error, err error) {
-	if bridge == nil {
-		return nil, func() error { return nil }, nil
-	}
-	inner, err := m.Listen(protocol.BridgePort)
+// serveBridge starts the bridge on the machine's port and returns the key that its
+// connections need.
+func (g *Guest) serveBridge(bridge Bridge) ([]byte, error) {
+	inner, err := g.Machine.Listen(protocol.BridgePort)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	key := protocol.NewBridgeKey()
 	listener, ended := protocol.ListenBridge(inner, key), make(chan error, 1)
 	go func() { ended <- bridge.Serve(listener) }()
-	return key[:], sync.OnceValue(func() error {
+	g.closeFirst(sync.OnceValue(func() error {
 		err := listener.Close()
 		if served := <-ended; !errors.Is(served, net.ErrClosed) {
 			err = errors.Join(err, served)
 		}
 		return err
-	}), nil
+	}))
+	return key[:], nil
 }
 
 // connect waits until the guest answers, the machine ends or stalls, or bootTimeout is over.
@@ -236,8 +227,11 @@ func (g *Guest) Shutdown(ctx context.Context) error {
 
 // Close ends the machine at once and releases everything.
 func (g *Guest) Close() error {
-	g.stopClock()
-	return errors.Join(g.Client.Close(), g.Machine.Close(), g.closeBridge(), g.closeGateway())
+	var all []error
+	for _, end := range g.closers {
+		all = append(all, end())
+	}
+	return errors.Join(all...)
 }
 
 func (s Spec) machineConfig() vm.Config {

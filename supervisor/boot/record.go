@@ -30,8 +30,6 @@ func (r record) fits(set config.Settings) bool {
 	return r.Pack == set.Pack && slices.Equal(r.Toolbox, set.Toolbox)
 }
 
-func (s *Site) recordFile() string { return recordFile(s.home) }
-
 func recordFile(home config.Home) string {
 	return filepath.Join(filepath.Dir(home.DataDisk()), "provisioned.json")
 }
@@ -43,8 +41,6 @@ func BaseOf(home config.Home) string {
 	return r.BaseDigest
 }
 
-func (s *Site) record() (r record, ok bool) { return readRecord(s.home) }
-
 func readRecord(home config.Home) (r record, ok bool) {
 	text, err := os.ReadFile(recordFile(home))
 	if err != nil || json.Unmarshal(text, &r) != nil {
@@ -55,25 +51,26 @@ func readRecord(home config.Home) (r record, ok bool) {
 
 // writeRecord leaves an equal record alone, also on a full disk.
 func (s *Site) writeRecord(r record) error {
+	file := recordFile(s.home)
 	text, err := printable.Document(r)
 	if err != nil {
-		return fault.New(fault.Execution, "write", s.recordFile(), err)
+		return fault.New(fault.Execution, "write", file, err)
 	}
-	if old, err := os.ReadFile(s.recordFile()); err == nil && bytes.Equal(old, text) {
+	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
-	return config.WriteFile(s.recordFile(), text)
+	return config.WriteFile(file, text)
 }
 
 // Provisioned reports whether Prepare has succeeded since the last Remove.
 func (s *Site) Provisioned() bool {
-	_, ok := s.record()
+	_, ok := readRecord(s.home)
 	return ok
 }
 
 // Ready reports whether Prepare has almost nothing to do.
 func (s *Site) Ready(set config.Settings) bool {
-	r, ok := s.record()
+	r, ok := readRecord(s.home)
 	if !ok || !r.fits(set) {
 		return false
 	}

@@ -61,7 +61,7 @@ func (s *Site) Check(ctx context.Context) (accelerator string, err error) {
 // Prepare makes the files that a boot with these settings needs. If fresh is set, it
 // verifies existing ones and makes broken parts again.
 func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, tracker *progress.Tracker) error {
-	known, _ := s.record()
+	known, _ := readRecord(s.home)
 	var p prepared
 	err := tracker.Do(progress.StepPack, func(report progress.Func) (err error) {
 		if p.choice, err = s.sources.Get(ctx, string(set.Pack), s.arch, report); err == nil && fresh {
@@ -150,7 +150,7 @@ func (s *Site) Reset(context.Context) error { return removeFile(s.home.DataDisk(
 // and the workspace.
 func (s *Site) Remove(ctx context.Context) error {
 	// The record goes first, so that a home with parts missing is not provisioned.
-	for _, path := range []string{s.recordFile(), s.home.DataDisk(), s.home.Kernel(), s.home.BaseImage()} {
+	for _, path := range []string{recordFile(s.home), s.home.DataDisk(), s.home.Kernel(), s.home.BaseImage()} {
 		if err := removeFile(path); err != nil {
 			return err
 		}

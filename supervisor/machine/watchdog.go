@@ -87,12 +87,23 @@ func (s *Machine) revive(c Command, age time.Duration) {
 	}
 }
 
+// every calls f, at once and then at an interval, until life ends.
+func every(life context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for life.Err() == nil {
+		f()
+		select {
+		case <-tick.C:
+		case <-life.Done():
+		}
+	}
+}
+
 // attend pings the guest.
 func (s *Machine) attend(life context.Context, g Guest) {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
 	var silent time.Duration
-	for life.Err() == nil {
+	every(life, pingEvery, func() {
 		asked := time.Now()
 		asking, cancel := context.WithTimeout(life, pingLimit)
 		err := g.Ping(asking)
@@ -109,33 +120,23 @@ func (s *Machine) attend(life context.Context, g Guest) {
 			silent += max(took, pingEvery)
 			s.missed(g, silent, err)
 		}
-		select {
-		case <-tick.C:
-		case <-life.Done():
-		}
-	}
+	})
 }
 
 // inquire asks the guest for its state from time to time. A guest that fails to
 // tell but answers pings is not silent.
 func (s *Machine) inquire(life context.Context, g Guest) {
-	tick := time.NewTicker(infoEvery)
-	defer tick.Stop()
-	for life.Err() == nil {
+	every(life, infoEvery, func() {
 		asking, cancel := context.WithTimeout(life, infoEvery)
+		defer cancel()
 		info, err := g.Info(asking)
-		cancel()
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		if err == nil && s.guest == g {
 			s.status.Guest, s.status.GuestAt = &info, time.Now()
 			s.touch()
 		}
-		s.mu.Unlock()
-		select {
-		case <-tick.C:
-		case <-life.Done():
-		}
-	}
+	})
 }
 
 // heard records that the guest has answered.
@@ -198,21 +199,14 @@ func (s *Machine) idleStop() time.Time {
 
 // watchHost notices that the host slept.
 func (s *Machine) watchHost() {
-	tick := time.NewTicker(sleepCheck)
-	defer tick.Stop()
 	last := time.Now()
-	for {
-		select {
-		case <-tick.C:
-		case <-s.life.Done():
-			return
-		}
+	every(s.life, sleepCheck, func() {
 		now := time.Now()
 		if gap := unlived(last, now, now.Sub(last)); gap >= sleepSize {
 			s.note(Event{Kind: HostSlept, Cause: CauseHost, Detail: gap.Round(time.Second).String()})
 		}
 		last = now
-	}
+	})
 }
 
 // unlived returns the wall time that passed beyond lived: the monotonic clock
