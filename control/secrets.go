@@ -37,6 +37,9 @@ func (s secretService) secretKey(ref, plugin, name string) (k secrets.Key, of co
 
 // owner returns the owner of secrets. An id may be that of a deleted agent.
 func (s secretService) owner(ref string) (config.AgentID, config.AgentName, error) {
+	if ref == secrets.HostName {
+		return secrets.Host, "", nil
+	}
 	agent, err := s.Agents.Get(ref)
 	if err == nil {
 		return agent.ID, agent.Name, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,8 +49,8 @@ func TestRemoveEverything(t *testing.T) {
 	ok(t, "service", "install")
 	t.Cleanup(func() { endDaemon(t); _ = os.RemoveAll(string(home)) })
 	ok(t, "mcp", "install", "zed", "--agent", "alice")
-	agent, err := agentOf(t.Context(), "alice")
-	if err != nil {
+	var agent struct{ ID config.AgentID }
+	if err := json.Unmarshal([]byte(ok(t, "agent", "show", "alice", "--json")), &agent); err != nil {
 		t.Fatal(err)
 	}
 	feed(t, secretToken, "secret", "set", "alice", "TOKEN")
@@ -67,7 +68,7 @@ func TestRemoveEverything(t *testing.T) {
 		ok(t, strings.Fields(names.Replace(string(command[1])))...)
 	}
 
-	for _, id := range []config.AgentID{agent, secrets.Host} {
+	for _, id := range []config.AgentID{agent.ID, secrets.Host} {
 		if keys, err := agefile.New(home, nil).List(t.Context(), id); err != nil || len(keys) > 0 {
 			t.Errorf("secrets of %s are left: %v, %v", id, keys, err)
 		}

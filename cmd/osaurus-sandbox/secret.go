@@ -15,8 +15,6 @@ import (
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/agefile"
 	"osaurus-sandbox/secrets/stores"
-	"osaurus-sandbox/supervisor/homelock"
-	"osaurus-sandbox/supervisor/vault"
 )
 
 func newSecret() *cobra.Command {
@@ -34,65 +32,23 @@ With --plugin, only that plugin of the agent can read the secret. Deleting an ag
 		newSecretSet(), newSecretAsk(), newSecretList(), newSecretDelete(), newSecretPassphrase())
 }
 
-// agentOf returns the agent's id. An id works without the daemon, and also for a deleted agent.
-func agentOf(ctx context.Context, text string) (config.AgentID, error) {
-	if text == secrets.HostName {
-		return secrets.Host, nil
-	}
-	if id, err := config.ParseAgentID(text); err == nil {
-		return id, nil
-	}
-	client, err := need(ctx, clientName)
-	if err != nil {
-		return "", err
-	}
-	defer client.Close()
-	r, err := client.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: text})
-	if err != nil {
-		return "", err
-	}
-	return config.ParseAgentID(r.Agent.GetId())
-}
-
-// secretKey returns the key for the arguments AGENT NAME and the flag --plugin.
-func secretKey(ctx context.Context, args []string, plugin string) (k secrets.Key, err error) {
-	if k.Agent, err = agentOf(ctx, args[0]); err != nil {
-		return k, err
-	}
-	if k.Name, err = config.ParseSecretName(args[1]); err != nil {
-		return k, err
-	}
-	if plugin != "" {
-		k.Plugin, err = config.ParsePluginID(plugin)
-	}
-	return k, err
-}
-
-// secretStore opens the store that the settings choose.
-func secretStore(c console) (secrets.Store, error) {
-	home, settings, err := loadSettings()
-	if err != nil {
-		return nil, err
-	}
-	return stores.Open(settings.Secrets, home, passphrasePrompt(c)), nil
-}
-
 func pluginFlag(to *string) option {
 	return withFlag(to, "plugin", "a plugin's `ID`: once installed, only it can read the secret")
 }
 
-// called describes a secret, with the agent's name as the user wrote it.
-func called(k secrets.Key, agent string) string {
-	if _, err := config.ParseAgentID(agent); err != nil && k.Agent != secrets.Host {
-		k.Agent = config.AgentID(agent)
+// called describes a secret of an agent as the user wrote it.
+func called(agent, plugin, name string) string {
+	k := secrets.Key{Agent: config.AgentID(agent), Plugin: config.PluginID(plugin), Name: config.SecretName(name)}
+	if agent == secrets.HostName {
+		k.Agent = secrets.Host
 	}
 	return k.String()
 }
 
 // replyKey prints what was done with a secret.
-func replyKey(c *call, done, agent string, k secrets.Key, err error) error {
-	return reply(c, k, err, func(w io.Writer, k secrets.Key) error {
-		return writef(w, "%s %s\n", done, called(k, agent))
+func replyKey(c *call, done string, k *controlpb.SecretKey, err error) error {
+	return reply(c, k, err, func(w io.Writer, k *controlpb.SecretKey) error {
+		return writef(w, "%s %s\n", done, called(c.args[0], k.Plugin, k.Name))
 	})
 }
 
@@ -142,9 +98,9 @@ func (f *bindingFlags) binding() (*controlpb.SecretBinding, error) {
 }
 
 func newSecretSet() *cobra.Command {
-	var plugin string
+	r := &controlpb.SetSecretRequest{}
 	var flags bindingFlags
-	return command("set AGENT NAME", `Keep a secret, replacing any of that name
+	return daemonCommand("set AGENT NAME", `Keep a secret, replacing any of that name
 
 On a terminal, you type the secret, which is not shown. Otherwise it is read from standard input, without the last newline. It is
 never an argument: other programs can see those, and the shell remembers them.
@@ -156,94 +112,55 @@ the certificate with which it does so is trusted in the agents' rooms. A bound s
 		`  osaurus-sandbox secret set alice OPENAI_API_KEY
   pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
   osaurus-sandbox secret set alice TLS_KEY < key.pem
-  osaurus-sandbox secret set alice GITHUB_TOKEN --host api.github.com --require`, func(ctx context.Context, c *call) error {
-			k, err := secretKey(ctx, c.args, plugin)
+  osaurus-sandbox secret set alice GITHUB_TOKEN --host api.github.com --require`, func(ctx context.Context, c *call) (err error) {
+			r.Agent, r.Name = c.args[0], c.args[1]
+			if r.Binding, err = flags.binding(); err != nil {
+				return err
+			}
+			if _, err := config.ParseSecretName(r.Name); err != nil {
+				return err
+			}
+			// Before the secret is typed: the agent may not exist, or the store not open.
+			if _, err := c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: r.Agent}); err != nil {
+				return err
+			}
+			v, err := readSecret(ctx, c.console, called(r.Agent, r.Plugin, r.Name))
 			if err != nil {
 				return err
 			}
-			binding, err := flags.binding()
-			if err != nil {
-				return err
-			}
-			v, err := readSecret(ctx, c.console, called(k, c.args[0]))
-			if err != nil {
-				return err
-			}
-			err = withSecrets(ctx, c, k.Agent, func([]*controlpb.SecretKey) error {
-				_, err := c.Secrets.Set(ctx, &controlpb.SetSecretRequest{
-					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Value: v.Reveal(), Binding: binding,
-				})
-				return err
-			}, func(store secrets.Store) error {
-				if binding != nil {
-					return fault.Newf(fault.Unavailable, "bind secret", string(k.Name), "the daemon does not run, or cannot open the store").
-						Advise("Start it: osaurus-sandbox up")
-				}
-				return store.Set(ctx, k, v)
-			})
-			return replyKey(c, "kept", c.args[0], k, err)
-		}, append(flags.options(), pluginFlag(&plugin))...)
+			r.Value = v.Reveal()
+			kept, err := c.Secrets.Set(ctx, r)
+			return replyKey(c, "kept", kept.GetKey(), err)
+		}, append(flags.options(), pluginFlag(&r.Plugin))...)
 }
 
 func newSecretList() *cobra.Command {
 	var plugin string
-	return command("list AGENT", "List the names of an agent's secrets",
+	return daemonCommand("list AGENT", "List the names of an agent's secrets",
 		`  osaurus-sandbox secret list alice`, func(ctx context.Context, c *call) error {
-			agent, err := agentOf(ctx, c.args[0])
+			r, err := c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: c.args[0]})
 			if err != nil {
 				return err
 			}
-			var of config.PluginID
-			if plugin != "" {
-				if of, err = config.ParsePluginID(plugin); err != nil {
-					return err
+			r.Keys = slices.DeleteFunc(r.Keys, func(k *controlpb.SecretKey) bool { return plugin != "" && k.Plugin != plugin })
+			return replyTable(c, r, nil, "", r.Keys, func(k *controlpb.SecretKey) []any {
+				row := []any{k.Name, k.Plugin}
+				if b := k.Binding; b != nil {
+					row = append(row, secrets.Binding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require})
 				}
-			}
-			keys, err := listSecrets(ctx, c, agent)
-			if err != nil {
-				return err
-			}
-			if of != "" {
-				keys = slices.DeleteFunc(keys, func(k listed) bool { return k.Plugin != of })
-			}
-			bound := slices.ContainsFunc(keys, func(k listed) bool { return k.Binding != nil })
-			return reply(c, map[string][]listed{"secrets": append([]listed{}, keys...)}, nil, func(w io.Writer, _ map[string][]listed) error {
-				return printTable(w, "", keys, func(k listed) []any {
-					row := []any{k.Name, k.Plugin}
-					if bound {
-						row = append(row, k.bound())
-					}
-					return row
-				})
+				return row
 			})
 		}, pluginFlag(&plugin))
 }
 
 func newSecretDelete() *cobra.Command {
-	var plugin string
-	return command("delete AGENT NAME", "Delete a secret",
+	r := &controlpb.DeleteSecretRequest{}
+	return daemonCommand("delete AGENT NAME", "Delete a secret",
 		`  osaurus-sandbox secret delete alice TOKEN`, func(ctx context.Context, c *call) error {
-			k, err := secretKey(ctx, c.args, plugin)
-			if err != nil {
-				return err
-			}
-			err = withSecrets(ctx, c, k.Agent, func([]*controlpb.SecretKey) error {
-				_, err := c.Secrets.Delete(ctx, &controlpb.DeleteSecretRequest{
-					Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name),
-				})
-				return err
-			}, func(store secrets.Store) error {
-				home, _, err := loadSettings()
-				if err == nil {
-					err = store.Delete(ctx, k)
-				}
-				if _, owned := homelock.Holder(home); owned || err != nil {
-					return err // a daemon that cannot open the store keeps the binding
-				}
-				return vault.Unbind(ctx, home, k)
-			})
-			return replyKey(c, "deleted", c.args[0], k, err)
-		}, pluginFlag(&plugin))
+			r.Agent, r.Name = c.args[0], c.args[1]
+			deleted, err := c.Secrets.Delete(ctx, r)
+			return replyKey(c, "deleted", deleted.GetKey(), err)
+		}, pluginFlag(&r.Plugin))
 }
 
 func newSecretPassphrase() *cobra.Command {
@@ -253,11 +170,11 @@ func newSecretPassphrase() *cobra.Command {
 Without a passphrase, anyone who can read the home folder can decrypt the secrets in the file. With one, the daemon needs `+agefile.PassphraseFileVariable+` in its environment: the path of a file with the passphrase, which only you can read.`,
 		`  osaurus-sandbox secret passphrase
   osaurus-sandbox secret passphrase --remove`, func(ctx context.Context, c *call) error {
-			store, err := secretStore(c.console)
+			home, settings, err := loadSettings()
 			if err != nil {
 				return err
 			}
-			file, ok := store.(*agefile.Store)
+			file, ok := stores.Open(settings.Secrets, home, passphrasePrompt(c.console)).(*agefile.Store)
 			if !ok {
 				return fault.Newf(fault.InvalidArgs, "set passphrase", "", "secrets are not kept in a file").
 					Advise("The system's store has its own password. To keep them in a file: osaurus-sandbox config set secrets=file")
@@ -288,82 +205,22 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 	return first, err
 }
 
-// withSecrets lets the daemon change an agent's secrets, so that changes are in the audit log and
-// its output is redacted at once. It uses the store directly if no daemon runs, or if the daemon
-// cannot open the store and this program can, because a passphrase can be typed here. Only the
-// first request, a list of names, may lead to that: a change that the daemon refuses is final.
-func withSecrets(ctx context.Context, c *call, agent config.AgentID, byDaemon func(keys []*controlpb.SecretKey) error, here func(secrets.Store) error) error {
-	err := c.reach(ctx)
-	if err == nil {
-		var r *controlpb.ListSecretsResponse
-		if r, err = c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: string(agent)}); err == nil {
-			return byDaemon(r.Keys)
-		}
-	}
-	if fault.KindOf(err) != fault.Unavailable {
-		return err
-	}
-	store, err := secretStore(c.console)
-	if err != nil {
-		return err
-	}
-	return here(store)
-}
-
-// listed is a secret in a list.
-type listed struct {
-	secrets.Key
-	Binding *secrets.Binding `json:"binding,omitempty"`
-}
-
-// bound describes where the secret is bound to, if it is.
-func (l listed) bound() string {
-	if l.Binding == nil {
-		return ""
-	}
-	return l.Binding.String()
-}
-
-func listSecrets(ctx context.Context, c *call, agent config.AgentID) (keys []listed, err error) {
-	err = withSecrets(ctx, c, agent, func(list []*controlpb.SecretKey) error {
-		keys = make([]listed, len(list))
-		for i, k := range list {
-			keys[i].Key = secrets.Key{Agent: config.AgentID(k.Agent), Plugin: config.PluginID(k.Plugin), Name: config.SecretName(k.Name)}
-			if b := k.Binding; b != nil {
-				keys[i].Binding = &secrets.Binding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require}
-			}
-		}
-		return nil
-	}, func(store secrets.Store) (err error) {
-		list, err := store.List(ctx, agent)
-		for _, k := range list {
-			keys = append(keys, listed{Key: k})
-		}
-		return err
-	})
-	return keys, err
-}
-
 func newSecretAsk() *cobra.Command {
-	var plugin, text string
+	r := &controlpb.AskSecretRequest{}
 	var timeout time.Duration
 	return daemonCommand("ask AGENT NAME", `Ask a person for a secret, and wait for the answer
 
 Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the
 answer is no, and 5 if nobody answers.`,
 		`  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`, func(ctx context.Context, c *call) error {
-			k, err := secretKey(ctx, c.args, plugin)
-			if err != nil {
-				return err
-			}
-			request := &controlpb.AskSecretRequest{Agent: string(k.Agent), Plugin: string(k.Plugin), Name: string(k.Name), Text: text}
+			r.Agent, r.Name = c.args[0], c.args[1]
 			if timeout != 0 {
-				request.Timeout = durationpb.New(timeout)
+				r.Timeout = durationpb.New(timeout)
 			}
-			_, err = c.Secrets.Ask(ctx, request)
-			return replyKey(c, "kept", c.args[0], k, err)
+			kept, err := c.Secrets.Ask(ctx, r)
+			return replyKey(c, "kept", kept.GetKey(), err)
 		},
-		pluginFlag(&plugin),
-		withFlag(&text, "text", "what it is for"),
+		pluginFlag(&r.Plugin),
+		withFlag(&r.Text, "text", "what it is for"),
 		withFlag(&timeout, "timeout", "wait no longer than this, as in 90s (default 5m)"))
 }

@@ -3,18 +3,14 @@ package vault
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"io/fs"
 	"maps"
 	"math/big"
-	"os"
 	"strings"
 	"sync"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
-	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -140,28 +136,6 @@ func (b *Bindings) remove(ctx context.Context, k secrets.Key) error {
 		delete(b.all, k.Agent)
 	}
 	return nil
-}
-
-// Unbind removes the binding of a deleted secret from the database of a home without a daemon.
-func Unbind(ctx context.Context, home config.Home, k secrets.Key) (err error) {
-	if _, err := os.Stat(home.Database()); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	lock, err := homelock.Take(ctx, home)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Release()) }()
-	db, err := store.Open(ctx, home.Database())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	b, err := OpenBindings(ctx, db)
-	if err != nil {
-		return err
-	}
-	return b.remove(ctx, k)
 }
 
 // newPlaceholder returns a random placeholder. It says nothing about the secret.
