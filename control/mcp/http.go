@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,6 +22,7 @@ const (
 	// stateless is the first version of the protocol without sessions.
 	stateless     = "2026-07-28"
 	versionHeader = "MCP-Protocol-Version"
+	sessionHeader = "Mcp-Session-Id"
 	// noBatches is the first version in which a POST has one request.
 	noBatches = "2025-06-18"
 
@@ -29,6 +31,9 @@ const (
 	// sessionTimeout is when an idle session ends. A client that comes back opens
 	// another.
 	sessionTimeout = time.Hour
+	// maxSessions bounds the sessions of older protocols: each has ten goroutines and a
+	// connection to the daemon, and many clients never end theirs.
+	maxSessions = 256
 )
 
 // Listener serves MCP over HTTP, to clients that have the token.
@@ -36,7 +41,7 @@ type Listener struct {
 	options Options
 
 	life *life
-	open openSessions
+	open atomic.Int32 // sessions of older protocols
 
 	sessions, requests http.Handler
 	server             *http.Server
@@ -97,6 +102,9 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusBadRequest, err)
 	case r.Header.Get(versionHeader) >= stateless:
 		l.requests.ServeHTTP(w, r)
+	case r.Header.Get(sessionHeader) == "" && l.open.Load() >= maxSessions:
+		refuse(w, r, http.StatusServiceUnavailable, fault.Newf(fault.Unavailable, "open session", "", "%d are open", maxSessions).
+			Advise("End some (DELETE), or wait: an idle one ends after "+sessionTimeout.String()+"."))
 	default:
 		l.sessions.ServeHTTP(w, r)
 	}
@@ -118,8 +126,8 @@ func (l *Listener) wanted(r *http.Request) (Options, error) {
 	return o, err
 }
 
-// openIn returns a function that opens sessions, which are bounded unless open is nil.
-func (l *Listener) openIn(open *openSessions) func(*http.Request) *mcp.Server {
+// openIn returns a function that opens sessions. Open, if not nil, counts them.
+func (l *Listener) openIn(open *atomic.Int32) func(*http.Request) *mcp.Server {
 	return func(r *http.Request) *mcp.Server {
 		o, err := l.wanted(r)
 		if err != nil {

@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -64,13 +66,13 @@ func describe(t *controlpb.Tool) *mcp.Tool {
 // follow notifies a client of changes until its session or the server ends.
 func (s *session) follow(client *mcp.ServerSession) {
 	ctx, cancel := context.WithCancel(s.life)
+	open := cmp.Or(s.open, new(atomic.Int32))
+	open.Add(1)
 	s.life.do(func() {
 		defer cancel()
 		defer context.AfterFunc(s.life, func() { _ = client.Close() })()
 		_ = client.Wait() // however it ended
-		if s.open != nil {
-			s.open.leave(client)
-		}
+		open.Add(-1)
 	})
 	s.life.do(func() { s.watch(ctx) })
 }

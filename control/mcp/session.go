@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -48,7 +49,7 @@ type Options struct {
 type session struct {
 	Options
 	life   *life         // when it ends, so do calls
-	open   *openSessions // or nil
+	open   *atomic.Int32 // counts sessions of older protocols over HTTP; or nil
 	server *mcp.Server
 
 	turn   sync.Mutex       // held while the agent is looked up or its tools are
@@ -86,12 +87,6 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; see the daemon's log"}
 			}
 		}()
-		if client, ok := r.GetSession().(*mcp.ServerSession); ok && s.open != nil && method != listen { // which lasts as long as the session
-			defer s.open.end(client)
-			if idle := s.open.begin(client); idle != nil {
-				s.life.do(func() { _ = idle.Close() })
-			}
-		}
 		switch method {
 		case initialize, discover, listTools, callTool, listen:
 			if err := s.recognize(ctx, r); err != nil {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,53 +119,25 @@ func (c *caller) call(session, tool string) (int, string) {
 	return status, text
 }
 
-// slowStand returns a sandbox with a quick tool and one that waits to be released.
-func slowStand() (s *watched, begun, release chan bool) {
-	begun, release = make(chan bool, maxSessions), make(chan bool)
-	return &watched{stand: stand{tools: map[string]func(context.Context, call) (string, error){
-		"quick": fine(`{}`),
-		"slow": func(ctx context.Context, c call) (string, error) {
-			begun <- true
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-			return fine(`{"slow":true}`)(ctx, c)
-		},
-	}}}, begun, release
-}
-
-// The number of sessions is bounded. Those in use stay.
+// The number of sessions is bounded. Those that are open stay.
 func TestSessionsAreBounded(t *testing.T) {
-	s, begun, release := slowStand()
+	s := &watched{stand: stand{tools: map[string]func(context.Context, call) (string, error){"quick": fine(`{}`)}}}
 	c := listenFor(t, s)
-	idle, works, asks := c.greet(), c.greet(), c.greet()
-	answer := make(chan string)
-	go func() {
-		_, text := c.call(works, "slow")
-		answer <- text
-	}()
-	<-begun
-
-	var goroutines int
-	for i := range 2 * maxSessions {
+	first := c.greet()
+	for range maxSessions - 1 {
 		c.greet()
-		if status, text := c.call(asks, "quick"); status != http.StatusOK || !strings.Contains(text, `\"ok\":true`) {
-			t.Fatalf("a session in use, after %d others: %d %s", i, status, text)
-		}
-		if i == maxSessions {
-			goroutines = runtime.NumGoroutine()
-		}
 	}
-	close(release)
-	if text := <-answer; !strings.Contains(text, `\"slow\":true`) {
-		t.Errorf("a call that was under way: %s", text)
+	if status, text, _ := c.ask("", hello); status != http.StatusServiceUnavailable || !strings.Contains(text, "are open") {
+		t.Errorf("one too many: %d %s", status, text)
 	}
-	timetest.Eventually(t, "as many watch as there may be", func() bool { return s.watching.Load() == maxSessions })
-	timetest.Eventually(t, "there are no more goroutines than with few sessions", func() bool { return runtime.NumGoroutine() < goroutines+maxSessions/2 })
-	if status, text := c.call(idle, "quick"); status != http.StatusNotFound {
-		t.Errorf("the session that was idle longest: %d %s", status, text)
+	if status, text := c.call(first, "quick"); status != http.StatusOK || !strings.Contains(text, `\"ok\":true`) {
+		t.Errorf("an open session: %d %s", status, text)
 	}
+	if answer := c.open(http.MethodDelete, first, ""); answer == nil || answer.Body.Close() != nil || answer.StatusCode/100 != 2 {
+		t.Errorf("end of a session: %v", answer)
+	}
+	timetest.Eventually(t, "its watcher ends", func() bool { return s.watching.Load() < maxSessions })
+	c.greet()
 }
 
 // A cancelled call ends and is not answered.

@@ -26,7 +26,7 @@ const limits = `| what | how much | beyond it |
 | prompts of an agent | {supervisor/prompts.maxWaiting} of each kind, each for {supervisor/prompts.UsualWait} by default | refused |
 | a secret | {secrets.MaxValueSize} | refused |
 | an API message | {control.maxMessage}; 11 MiB with recipes; {control/mcp.maxRequest} of MCP over HTTP | refused |
-| MCP sessions over HTTP | {control/mcp.maxSessions} | the longest idle ends |
+| MCP sessions over HTTP | {control/mcp.maxSessions} | refused |
 | output of ` + "`exec --json`" + ` | {cmd/osaurus-sandbox.maxJSONOutput} of each stream | the middle is left out |
 | free space on this computer (Linux) | 512 MiB and 1 % of files | no space left, for the guest |
 `
