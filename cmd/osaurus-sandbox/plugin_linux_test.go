@@ -97,7 +97,7 @@ func TestPluginEdit(t *testing.T) {
 	prints(t, "kept word-count, revision 2\n", "plugin", "edit", "word-count")
 	t.Setenv("EDITOR", `sed -i 's/"id": "count"/"id": "no such id!"/'`)
 	code, _, stderr := sandbox(t, "plugin", "edit", "word-count")
-	if code != fault.ExitInvalidArgs || !strings.Contains(stderr, "error: $.tools[0].id") || !strings.Contains(stderr, "what you wrote is in") {
+	if code != fault.ExitInvalidArgs || !strings.Contains(stderr, "$.tools[0].id") || !strings.Contains(stderr, "what you wrote is in") {
 		t.Errorf("edited into no recipe: %d, %s", code, stderr)
 	}
 	if out := ok(t, "plugin", "history", "word-count"); strings.Count(out, "\n") != 3 {

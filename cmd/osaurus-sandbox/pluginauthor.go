@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -166,22 +163,19 @@ func newPluginSchema() *cobra.Command {
 func newPluginEdit() *cobra.Command {
 	return daemonCommand("edit PLUGIN", `Change a recipe of the library in your editor
 
-The editor is $VISUAL, $EDITOR or vi. Your changes are saved only if they have no errors. If they have, you are asked whether to
-edit again; without a terminal, the plugin stays as it was and your file is kept. To change the name, use "plugin rename".`,
+The editor is $VISUAL, $EDITOR or vi. Your changes are saved only if they have no errors. If they have, the plugin stays as it was, and
+the error says where your file is. To change the name, use "plugin rename".`,
 		`  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`, func(ctx context.Context, c *call) error {
 			p, err := editPlugin(ctx, c, c.args[0])
-			if err != nil {
-				return err
-			}
-			if p == nil {
+			if err == nil && p == nil {
 				return writef(c.err, "nothing changed\n")
 			}
-			return replyRevised(c, "kept", p, nil)
+			return replyRevised(c, "kept", p, err)
 		})
 }
 
-// editPlugin lets a person edit a recipe until it is valid. It returns nil if nothing changed.
-func editPlugin(ctx context.Context, c *call, plugin string) (*controlpb.Plugin, error) {
+// editPlugin lets a person edit a recipe. It returns nil if nothing changed.
+func editPlugin(ctx context.Context, c *call, plugin string) (kept *controlpb.Plugin, err error) {
 	shown, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: plugin})
 	if err != nil {
 		return nil, err
@@ -194,83 +188,29 @@ func editPlugin(ctx context.Context, c *call, plugin string) (*controlpb.Plugin,
 	if err := writeNew(path, shown.Recipe, false); err != nil {
 		return nil, err
 	}
-	edited, err := edited(ctx, c.console, path)
-	if err != nil {
-		return nil, err // keeps the edited file
+	if err := runTool(ctx, c.console, "", path); err != nil {
+		return nil, err.Advise("Set EDITOR to an editor of yours. What you wrote is in " + path + ".")
 	}
-	var kept *controlpb.Plugin
-	if !bytes.Equal(edited, shown.Recipe) {
-		if kept, err = keepEdited(ctx, c.Client, plugin, shown.Plugin.GetName(), edited); err != nil {
-			return nil, fault.Wrap("keep "+path, "", err).Advise(cmp.Or(fault.AdviceOf(err), "Try again: osaurus-sandbox plugin import "+path+" --update"))
-		}
+	text, err := readRecipe(c.in, path)
+	if err == nil && !bytes.Equal(text, shown.Recipe) {
+		kept, err = keepEdited(ctx, c, plugin, shown.Plugin.GetName(), text)
+	}
+	if err != nil { // keeps the edited file
+		return nil, fault.Wrap("edit plugin", plugin, err).Advise("It is what it was, and what you wrote is in " + path + ". Correct that, and then: osaurus-sandbox plugin import --update " + path)
 	}
 	return kept, os.RemoveAll(dir)
 }
 
 // keepEdited saves an edited recipe unless its name changed. name is empty if the old file was
 // broken.
-func keepEdited(ctx context.Context, client *control.Client, plugin, name string, text []byte) (*controlpb.Plugin, error) {
-	r, err := plugins.Parse(text)
-	if err != nil {
+func keepEdited(ctx context.Context, c *call, plugin, name string, text []byte) (*controlpb.Plugin, error) {
+	if r, err := plugins.Parse(text); err != nil {
 		return nil, err
+	} else if name != "" && r.Name != name {
+		return nil, fault.Newf(fault.InvalidArgs, "", "", "the name was changed to %q, which is for: osaurus-sandbox plugin rename %s NAME", r.Name, plugin)
 	}
-	if name != "" && r.Name != name {
-		return nil, fault.Newf(fault.InvalidArgs, "edit plugin", plugin, "the name was changed to %q", r.Name).
-			Advise(fmt.Sprintf("Run: osaurus-sandbox plugin rename %s NAME. Then edit it.", plugin))
-	}
-	answer, err := client.Plugins.Import(ctx, &controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true})
+	answer, err := c.Plugins.Import(ctx, &controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true})
 	return answer.GetPlugin(), err
-}
-
-// edited runs the editor until the file is a valid recipe or the person gives up.
-func edited(ctx context.Context, c console, path string) ([]byte, error) {
-	answers := bufio.NewReader(c.in)
-	for {
-		if err := runEditor(ctx, c, path); err != nil {
-			return nil, err
-		}
-		text, err := readRecipe(c.in, path)
-		if err != nil {
-			return nil, err
-		}
-		list := plugins.Lint(text)
-		var all findings
-		for _, f := range list {
-			all.Findings = append(all.Findings, fileFinding{path, f})
-		}
-		if err := printFindings(c.err, all); err != nil {
-			return nil, err
-		}
-		refused := plugins.Refusal(list)
-		if refused == nil {
-			return text, nil
-		}
-		if again, err := editAgain(ctx, c, answers); !again || err != nil {
-			return nil, errors.Join(err, fault.New(fault.InvalidArgs, "edit", path, refused).Advise("The plugin is what it was, and what you wrote is in "+path+"."))
-		}
-	}
-}
-
-// editAgain asks whether to edit again. Without a person to ask, the answer is no.
-func editAgain(ctx context.Context, c console, answers *bufio.Reader) (bool, error) {
-	if !canAsk(c) {
-		return false, nil
-	}
-	fmt.Fprint(c.err, "Edit it again? [Y/n] ")
-	line, err := typedLine(ctx, answers)
-	if err != nil {
-		return false, fault.New(fault.UserDenied, "edit", "", err)
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "" || answer == "y" || answer == "yes", nil
-}
-
-// runEditor runs the user's editor.
-func runEditor(ctx context.Context, c console, path string) error {
-	if err := runTool(ctx, c, "", path); err != nil {
-		return err.Advise("Set EDITOR to an editor of yours. What you wrote is in " + path + ".")
-	}
-	return nil
 }
 
 // runTool runs a program with paths, by default the user's editor. Like git, it passes the program to a shell.
