@@ -200,7 +200,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
 		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "network allow": {"alice", "example.org"}, "network deny": {"alice", "example.org"}, "network explain": {"alice", "example.org"},
-		"network forget": {"alice", "1"}, "network learn": {"alice"}, "network log": {"alice"}, "network log --follow": {"alice", "--follow"}, "network rules": {"alice"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
+		"network forget": {"alice", "allow evil.example"}, "network learn": {"alice"}, "network log": {"alice"}, "network log --follow": {"alice", "--follow"}, "network rules": {"alice"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
 		"plugin duplicate": {"evil", "Twin"}, "plugin edit": {"evil"}, "plugin enable": {"evil", "alice"}, "plugin history": {"evil"}, "plugin import": {"owner/name"},
 		"plugin install": {"evil", "alice"}, "plugin lint": {"FILE"}, "plugin list": {}, "plugin register": {"alice", "evil"}, "plugin remove": {"evil", "--yes"},
 		"plugin rename": {"evil", "Other"}, "plugin rollback": {"evil", "1"}, "plugin show": {"evil"}, "plugin status": {}, "plugin uninstall": {"evil", "alice"},

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -178,7 +177,7 @@ nothing is refused meanwhile, not even this computer and local networks. Adds no
 }
 
 func newNetworkAllow() *cobra.Command {
-	return newNetworkAdd("allow", `Add rules that let an agent connect
+	return rulesCommand("allow", "+", `Add rules that let an agent connect
 
 See what a rule is: osaurus-sandbox network --help. The rules take effect at once.`,
 		`  osaurus-sandbox network allow alice @package-registries
@@ -187,40 +186,47 @@ See what a rule is: osaurus-sandbox network --help. The rules take effect at onc
 }
 
 func newNetworkDeny() *cobra.Command {
-	return newNetworkAdd("deny", `Add rules that keep an agent from connecting
+	return rulesCommand("deny", "+", `Add rules that keep an agent from connecting
 
 A rule that denies wins over every rule that allows. Open connections that it forbids end.`,
 		`  osaurus-sandbox network deny alice "*.example.net"
   osaurus-sandbox network deny alice "example.org until=2026-12-31"`)
 }
 
-// newNetworkAdd returns a command that adds rules that begin with a word.
-func newNetworkAdd(word, help, examples string) *cobra.Command {
-	return daemonCommand(word+" AGENT RULE...", help, examples, func(ctx context.Context, c *call) error {
+func newNetworkForget() *cobra.Command {
+	return rulesCommand("forget", "-", `Remove rules of an agent
+
+A rule for all agents goes by osaurus-sandbox config set 'networkRules-=RULE', and an answer to a prompt with the daemon.`,
+		`  osaurus-sandbox network forget alice "allow api.example.org:443"`)
+}
+
+// rulesCommand returns a command that adds rules of an agent (change is "+") or removes them ("-"), and prints
+// its rules. Those that it adds begin with its name.
+func rulesCommand(name, change, help, examples string) *cobra.Command {
+	return daemonCommand(name+" AGENT RULE...", help, examples, func(ctx context.Context, c *call) error {
 		rules := make([]string, len(c.args)-1)
 		for i, text := range c.args[1:] {
-			r, err := config.ParseNetworkRule(word + " " + strings.TrimPrefix(text, word+" "))
-			if err != nil {
-				return err
+			if change == "+" {
+				text = name + " " + strings.TrimPrefix(text, name+" ")
 			}
-			if err := policy.CheckSets([]config.NetworkRule{r}); err != nil {
+			r, err := config.ParseNetworkRule(text)
+			if err != nil {
 				return err
 			}
 			rules[i] = r.String()
 		}
-		return setRules(ctx, c, "+", rules)
+		if _, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{
+			Agent: c.args[0], Settings: map[string]string{rulesKey + change: strings.Join(rules, ",")}, // rules have no commas
+		}); err != nil {
+			return err
+		}
+		return replyRules(ctx, c)
 	})
 }
 
-// setRules adds rules of an agent or removes them, and prints its rules.
-func setRules(ctx context.Context, c *call, change string, rules []string) error {
-	agent := c.args[0]
-	if _, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{
-		Agent: agent, Settings: map[string]string{rulesKey + change: strings.Join(rules, ",")}, // rules have no commas
-	}); err != nil {
-		return err
-	}
-	r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: agent})
+// replyRules prints the rules that count for an agent.
+func replyRules(ctx context.Context, c *call) error {
+	r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: c.args[0]})
 	return reply(c, r, err, printRules)
 }
 
@@ -228,10 +234,7 @@ func newNetworkRules() *cobra.Command {
 	return daemonCommand("rules AGENT", `List the rules that count for an agent
 
 The rules for all agents come first: see osaurus-sandbox config get networkRules. A rule that denies wins over all others.`,
-		`  osaurus-sandbox network rules alice`, func(ctx context.Context, c *call) error {
-			r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: c.args[0]})
-			return reply(c, r, err, printRules)
-		})
+		`  osaurus-sandbox network rules alice`, replyRules)
 }
 
 func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {
@@ -241,7 +244,7 @@ func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {
 	}
 	writef(w, "network=%s\n", mode)
 	table := newTable(w)
-	for i, rule := range r.Rules {
+	for _, rule := range r.Rules {
 		from := map[string]string{"home": "all agents", "agent": "agent", "session": "this session"}[rule.Source]
 		if rule.Plugin != "" {
 			from += ", plugin " + rule.Plugin
@@ -249,63 +252,9 @@ func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {
 		if rule.Expired {
 			from += ", expired"
 		}
-		table.row(i+1, from, rule.Rule)
+		table.row(from, rule.Rule)
 	}
 	return table.Flush()
-}
-
-func newNetworkForget() *cobra.Command {
-	return daemonCommand("forget AGENT RULE", `Remove one of an agent's rules
-
-RULE is a rule, or its number in osaurus-sandbox network rules AGENT.`,
-		`  osaurus-sandbox network forget alice "allow api.example.org:443"
-  osaurus-sandbox network forget alice 2`, func(ctx context.Context, c *call) error {
-			r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: c.args[0]})
-			if err != nil {
-				return err
-			}
-			rule, err := findRule(r.Rules, c.args[1], c.args[0])
-			if err != nil {
-				return err
-			}
-			return setRules(ctx, c, "-", []string{rule.Rule})
-		})
-}
-
-// findRule finds one of an agent's own rules by its number or text.
-func findRule(rules []*controlpb.NetworkRule, text, agent string) (*controlpb.NetworkRule, error) {
-	const op = "forget rule"
-	var found *controlpb.NetworkRule
-	if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= len(rules) {
-		found = rules[n-1]
-	} else if rule, err := config.ParseNetworkRule(text); err == nil {
-		for _, r := range rules {
-			if r.Rule == rule.String() && (found == nil || found.Source != "agent") {
-				found = r
-			}
-		}
-	}
-	switch {
-	case found == nil:
-		return nil, fault.Newf(fault.NotFound, op, text, "the agent has no such rule").Advise("See its rules: osaurus-sandbox network rules " + agent)
-	case found.Source == "home":
-		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is a rule for all agents").
-			Advise(fmt.Sprintf("Remove it for all: osaurus-sandbox config set 'networkRules-=%s'", found.Rule))
-	case found.Source == "session":
-		return nil, fault.Newf(fault.Rejected, op, found.Rule, "it is an answer to a prompt").
-			Advise(fmt.Sprintf("It ends with the daemon; deny it until then: osaurus-sandbox network deny %s '%s'", agent, denied(found.Rule)))
-	}
-	return found, nil
-}
-
-// denied returns the rule, without its first word, that denies what a rule allows.
-func denied(text string) string {
-	rule, err := config.ParseNetworkRule(text)
-	if err != nil {
-		return text // of a daemon with other rules
-	}
-	rule.Deny, rule.Public = true, false
-	return strings.TrimPrefix(rule.String(), "deny ")
 }
 
 func newNetworkSets() *cobra.Command {
