@@ -76,8 +76,13 @@ func TestAgents(t *testing.T) {
 		if out := ok(t, "top", "--count", "2", "--every", "200ms"); !strings.Contains(out, "alice") || !strings.Contains(out, "bob") || strings.Contains(out, "\x1b") {
 			t.Errorf("%q", out)
 		}
-		var tick tick
-		if err := json.Unmarshal([]byte(ok(t, "top", "bob", "--json", "--count", "1")), &tick); err != nil || len(tick.Agents) != 1 || tick.Agents[0].Processes != 1 || tick.Agents[0].Memory == 0 {
+		var tick struct {
+			Agents []struct {
+				Processes uint32
+				Memory    string
+			}
+		}
+		if err := json.Unmarshal([]byte(ok(t, "top", "bob", "--json", "--count", "1")), &tick); err != nil || len(tick.Agents) != 1 || tick.Agents[0].Processes != 1 || tick.Agents[0].Memory == "0" {
 			t.Errorf("%v %+v", err, tick)
 		}
 		ok(t, "agent", "delete", "bob", "--yes")

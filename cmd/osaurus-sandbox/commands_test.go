@@ -119,25 +119,25 @@ func TestTopHasRatesAtOnce(t *testing.T) {
 		client := &control.Client{Agents: burning{alice: time.Now().Add(-time.Hour), bob: time.Now().Add(500 * time.Millisecond)}}
 		var out bytes.Buffer
 		began := time.Now()
-		var ticks []tick
-		err := watchTop(t.Context(), &out, client, "", 10*time.Second, 2, func(w io.Writer, now tick) error {
-			ticks = append(ticks, now)
-			return plainTop(w, now)
+		var ticks [][]usage
+		err := watchTop(t.Context(), &out, client, "", 10*time.Second, 2, func(w io.Writer, before, now *controlpb.AgentUsageResponse) error {
+			ticks = append(ticks, usages(before, now))
+			return plainTop(w, before, now)
 		})
 		if took := time.Since(began); err != nil || took != maxFirst+10*time.Second {
 			t.Fatalf("%v, after %v", err, took)
 		}
-		if len(ticks) != 2 || len(ticks[0].Agents) != 2 {
+		if len(ticks) != 2 || len(ticks[0]) != 2 {
 			t.Fatalf("%+v", ticks)
 		}
-		for _, a := range ticks[0].Agents {
+		for _, a := range ticks[0] {
 			want := map[string]float64{"alice": 1, "bob": .5}[a.Agent]
-			if a.CPUPercent != 100*want || a.ReceivedRate != 1000*want {
+			if a.cpu != want || a.received != 1000*want {
 				t.Errorf("at the first look: %+v", a)
 			}
 		}
-		for _, a := range ticks[1].Agents {
-			if a.CPUPercent != 100 || a.ReceivedRate != 1000 {
+		for _, a := range ticks[1] {
+			if a.cpu != 1 || a.received != 1000 {
 				t.Errorf("at the second look: %+v", a)
 			}
 		}

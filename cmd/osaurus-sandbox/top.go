@@ -29,13 +29,13 @@ func newTop() *cobra.Command {
 	return daemonCommand("top [AGENT]", `Show what agents use, as it changes
 
 Shows the processors (100% is one), memory, processes, disk and network that agents use. A terminal shows changes until you press
-Ctrl-C. Elsewhere it prints a table each time, or with --json a line. It does not start the guest.`,
+Ctrl-C. Elsewhere it prints a table each time, or with --json a line with totals. It does not start the guest.`,
 		`  osaurus-sandbox top
   osaurus-sandbox top alice --every 10s
   osaurus-sandbox top --count 1 --json`, func(ctx context.Context, c *call) error {
 			show := plainTop
 			if c.json {
-				show = printJSONLine
+				show = func(w io.Writer, _, now *controlpb.AgentUsageResponse) error { return printJSONLine(w, now) }
 			} else if rows := terminalWidth(c.out); rows > 0 {
 				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
 				fmt.Fprint(c.out, enter)
@@ -49,13 +49,13 @@ Ctrl-C. Elsewhere it prints a table each time, or with --json a line. It does no
 }
 
 // watchTop prints usage repeatedly. Ctrl-C is the normal end.
-func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent string, every time.Duration, count int, show func(io.Writer, tick) error) error {
+func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent string, every time.Duration, count int, show func(w io.Writer, before, now *controlpb.AgentUsageResponse) error) error {
 	var before *controlpb.AgentUsageResponse
 	for looks := 0; ; {
 		now, err := client.Agents.Usage(ctx, &controlpb.AgentUsageRequest{Agent: agent})
 		begins := before == nil && now.GetRunning() // rates need two measurements
 		if err == nil && !begins {
-			err = show(w, newTick(before, now))
+			err = show(w, before, now)
 			looks++
 		}
 		if ctx.Err() != nil {
@@ -77,86 +77,59 @@ func watchTop(ctx context.Context, w io.Writer, client *control.Client, agent st
 	}
 }
 
-// tick is the usage at one time.
-type tick struct {
-	Time    time.Time   `json:"time"`
-	Running bool        `json:"running"` // a guest runs
-	CPUs    uint32      `json:"cpus"`
-	Memory  uint64      `json:"memory"` // bytes
-	Agents  []agentTick `json:"agents"`
+// usage is an agent's usage, with rates since an earlier measurement.
+type usage struct {
+	*controlpb.AgentUsage
+	cpu, received, sent float64 // a second
 }
 
-// agentTick is an agent's usage. Rates cover the time since the last tick.
-type agentTick struct {
-	Agent          string  `json:"agent"`
-	CPUPercent     float64 `json:"cpu_percent"` // of one processor
-	CPUSeconds     float64 `json:"cpu_seconds"`
-	Memory         uint64  `json:"memory"`
-	MemoryLimit    uint64  `json:"memory_limit"`
-	Processes      uint32  `json:"processes"`
-	ProcessesLimit uint32  `json:"processes_limit"`
-	Disk           uint64  `json:"disk"`
-	ReceivedRate   float64 `json:"received_per_second"`
-	SentRate       float64 `json:"sent_per_second"`
-	OOMKills       uint64  `json:"oom_kills"`
-}
-
-func newTick(before, now *controlpb.AgentUsageResponse) tick {
-	t := tick{Time: now.Time.AsTime(), Running: now.Running, CPUs: now.Cpus, Memory: now.Memory, Agents: []agentTick{}}
+// usages returns the usage of agents, those with the most processor time first.
+func usages(before, now *controlpb.AgentUsageResponse) []usage {
 	earlier := map[string]*controlpb.AgentUsage{}
 	for _, u := range before.GetAgents() {
 		earlier[u.Agent] = u
 	}
 	seconds := now.Time.AsTime().Sub(before.GetTime().AsTime()).Seconds()
+	var list []usage
 	for _, u := range now.Agents {
-		a := agentTick{
-			Agent: u.Agent, CPUSeconds: u.Cpu.AsDuration().Seconds(), Memory: u.Memory, MemoryLimit: u.MemoryLimit,
-			Processes: u.Processes, ProcessesLimit: u.ProcessesLimit, Disk: u.Disk, OOMKills: u.OomKills,
-		}
 		e := earlier[u.Agent]
 		if e == nil || !u.Since.AsTime().Equal(e.Since.AsTime()) {
 			e = &controlpb.AgentUsage{} // the room is new, and so are its counters
 		}
-		if seconds > 0 {
-			a.CPUPercent = max(0, a.CPUSeconds-e.Cpu.AsDuration().Seconds()) / seconds * 100
-			a.ReceivedRate, a.SentRate = rate(e.Received, u.Received, seconds), rate(e.Sent, u.Sent, seconds)
-		}
-		t.Agents = append(t.Agents, a)
+		rate := func(before, now float64) float64 { return max(0, now-before) / seconds }
+		list = append(list, usage{
+			u, rate(e.Cpu.AsDuration().Seconds(), u.Cpu.AsDuration().Seconds()),
+			rate(float64(e.Received), float64(u.Received)), rate(float64(e.Sent), float64(u.Sent)),
+		})
 	}
-	slices.SortStableFunc(t.Agents, func(x, y agentTick) int { return cmp.Compare(y.CPUPercent, x.CPUPercent) })
-	return t
-}
-
-func rate(before, now uint64, seconds float64) float64 {
-	if now < before {
-		return 0
-	}
-	return float64(now-before) / seconds
+	slices.SortStableFunc(list, func(x, y usage) int { return cmp.Compare(y.cpu, x.cpu) })
+	return list
 }
 
 // plainTop prints a table without clearing the last one.
-func plainTop(w io.Writer, t tick) error {
-	_, err := fmt.Fprintln(w, topText(t))
+func plainTop(w io.Writer, before, now *controlpb.AgentUsageResponse) error {
+	_, err := fmt.Fprintln(w, topText(before, now))
 	return err
 }
 
 // drawTop draws the table over the last one.
-func drawTop(w io.Writer, t tick) error {
+func drawTop(w io.Writer, before, now *controlpb.AgentUsageResponse) error {
 	const home, clearLine, clearRest = "\x1b[H", "\x1b[K", "\x1b[J"
-	_, err := io.WriteString(w, home+strings.ReplaceAll(topText(t), "\n", clearLine+"\n")+clearRest)
+	_, err := io.WriteString(w, home+strings.ReplaceAll(topText(before, now), "\n", clearLine+"\n")+clearRest)
 	return err
 }
 
-func topText(t tick) string {
+func topText(before, now *controlpb.AgentUsageResponse) string {
 	var b bytes.Buffer
-	if !t.Running {
-		writef(&b, "%s  no guest runs\n", t.Time.Local().Format(time.TimeOnly))
+	writef(&b, "%s  ", now.Time.AsTime().Local().Format(time.TimeOnly))
+	if !now.Running {
+		writef(&b, "no guest runs\n")
 		return b.String()
 	}
-	writef(&b, "%s  %s, %s memory\n", t.Time.Local().Format(time.TimeOnly), plural(int(t.CPUs), "processor"), bytesText(t.Memory))
-	_ = printTable(&b, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT", t.Agents, func(a agentTick) []any { // a buffer does not fail
-		return []any{a.Agent, fmt.Sprintf("%.0f%%", a.CPUPercent), bytesText(a.Memory) + " of " + bytesText(a.MemoryLimit),
-			fmt.Sprintf("%d of %d", a.Processes, a.ProcessesLimit), bytesText(a.Disk), bytesText(uint64(a.ReceivedRate)) + "/s", bytesText(uint64(a.SentRate)) + "/s"}
+	writef(&b, "%s, %s memory\n", plural(int(now.Cpus), "processor"), bytesText(now.Memory))
+	_ = printTable(&b, "AGENT\tCPU\tMEMORY\tPROCESSES\tDISK\tRECEIVED\tSENT", usages(before, now), func(u usage) []any { // a buffer does not fail
+		return []any{u.Agent, fmt.Sprintf("%.0f%%", 100*u.cpu), bytesText(u.Memory) + " of " + bytesText(u.MemoryLimit),
+			fmt.Sprintf("%d of %d", u.Processes, u.ProcessesLimit), bytesText(u.Disk), bytesText(uint64(u.received)) + "/s", bytesText(uint64(u.sent)) + "/s"}
 	})
 	return b.String()
 }
