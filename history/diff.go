@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"io"
 	"iter"
 	"slices"
 	"strconv"
@@ -120,11 +119,7 @@ func (h *History) Text(ctx context.Context, e Entry) (string, bool, error) {
 	if err := context.Cause(ctx); err != nil || e.Kind != File || e.Size > MaxText {
 		return "", e.Kind != File, err
 	}
-	r, err := h.store.Open(e.Content, e.Size)
-	if err != nil {
-		return "", false, err
-	}
-	text, err := io.ReadAll(r)
+	text, err := h.store.Read(e.Content) // it is no list of chunks
 	return string(text), bytes.IndexByte(text, 0) < 0, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,19 +56,29 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// A pack that has an object again and again, or that nobody waits for, is not read to its end.
+// A pack of other objects, or one that nobody waits for, is not read to its end.
 func TestUnpackEnds(t *testing.T) {
-	h := open(t, t.TempDir(), history.Options{})
-	pack := bytes.NewReader(make([]byte, 4000)) // empty objects
-	if err := h.Unpack(t.Context(), history.Digest{}, pack); fault.KindOf(err) != fault.Rejected || pack.Len() == 0 {
+	dir := t.TempDir()
+	for name := range 100 {
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(name)), fmt.Append(nil, name), 0o644))
+	}
+	from, h := open(t, t.TempDir(), history.Options{}), open(t, t.TempDir(), history.Options{})
+	c, err := from.Checkpoint(t.Context(), "home", root(t, dir))
+	must(t, err)
+	var packed bytes.Buffer
+	must(t, from.Pack(t.Context(), c.Tree, &packed))
+	pack := bytes.NewReader(packed.Bytes())
+	if err := h.Unpack(t.Context(), history.Digest{1}, pack); fault.KindOf(err) != fault.Rejected || pack.Len() == 0 {
 		t.Errorf("%v, %d bytes are left", err, pack.Len())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	pack.Reset(make([]byte, 4000))
-	if err := h.Unpack(ctx, history.Digest{}, pack); !errors.Is(err, context.Canceled) || pack.Len() < 3000 {
+	pack.Reset(packed.Bytes())
+	if err := h.Unpack(ctx, c.Tree, pack); !errors.Is(err, context.Canceled) || pack.Len() == 0 {
 		t.Errorf("%v, %d bytes are left", err, pack.Len())
 	}
+	pack.Reset(packed.Bytes())
+	must(t, h.Unpack(t.Context(), c.Tree, pack))
 }
 
 func must(t testing.TB, err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"osaurus-sandbox/internal/clone"
@@ -24,7 +25,14 @@ type Batch struct {
 }
 
 // Begin starts a batch. The caller must call End.
-func (s *Store) Begin() *Batch { return &Batch{s, map[Digest]bool{}} }
+func (s *Store) Begin() *Batch {
+	b := &Batch{s, map[Digest]bool{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running++
+	s.batches = append(s.batches, b)
+	return b
+}
 
 // End ends a batch. Unless keep is set, it removes the objects that no one else has put meanwhile.
 func (b *Batch) End(keep bool) {
@@ -32,24 +40,26 @@ func (b *Batch) End(keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for d, made := range b.touched {
-		if made && !keep && s.pins[d].all == 1 {
+		if made && !keep && !s.pinnedLocked(d, b) {
 			_ = s.deleteLocked(s.object(d)) // else the next sweep does
 		}
-		if s.sweeping {
-			s.late = append(s.late, d)
-		} else {
-			s.unpinLocked(d)
-		}
+	}
+	s.endLocked()
+}
+
+// endLocked ends a batch or a sweep.
+func (s *Store) endLocked() {
+	if s.running--; s.running == 0 {
+		s.batches = nil
 	}
 }
 
-func (s *Store) unpinLocked(d Digest) {
-	p := s.pins[d]
-	if p.run--; p.run > 0 {
-		s.pins[d] = p
-	} else {
-		delete(s.pins, d)
-	}
+// pinnedLocked reports whether another batch may need an object.
+func (s *Store) pinnedLocked(d Digest, but *Batch) bool {
+	return slices.ContainsFunc(s.batches, func(b *Batch) bool {
+		_, touched := b.touched[d]
+		return touched && b != but
+	})
 }
 
 // deleteLocked removes an object.
@@ -82,11 +92,7 @@ func (b *Batch) Put(data []byte) (Digest, error) {
 
 // hasLocked pins an object and reports whether it is there.
 func (b *Batch) hasLocked(d Digest, size int64) bool {
-	if _, pinned := b.touched[d]; !pinned {
-		p := b.s.pins[d]
-		b.s.pins[d] = pin{p.run + 1, p.all + 1}
-		b.touched[d] = false
-	}
+	b.touched[d] = b.touched[d] // it may be there already, as false or true
 	return b.s.has(d, size)
 }
 

@@ -34,23 +34,17 @@ var ErrDamaged = errors.New("the object is damaged")
 type Store struct {
 	dir string
 
-	sweeper sync.Mutex // held by Sweep
-
-	mu       sync.Mutex
-	max      int64 // bytes of all objects, or zero
-	used     int64 // -1 until it is counted
-	pins     map[Digest]pin
-	sweeping bool
-	late     []Digest // pinned by batches that ended during a sweep
+	mu      sync.Mutex
+	max     int64    // bytes of all objects, or zero
+	used    int64    // -1 until it is counted
+	running int      // batches and sweeps
+	batches []*Batch // that began since any of those did
 }
-
-// pin counts the batches that have put an object: those that run, and all since the first of them began.
-type pin struct{ run, all int }
 
 // Open opens or makes a store of at most max bytes, or of any size if max is zero. It removes
 // what a killed process was writing.
 func Open(dir string, max int64) (*Store, error) {
-	s := &Store{dir: dir, max: max, used: -1, pins: map[Digest]pin{}}
+	s := &Store{dir: dir, max: max, used: -1}
 	err := errors.Join(os.RemoveAll(s.path("tmp")), os.MkdirAll(s.path("objects"), private), os.Chmod(dir, private))
 	for i := 0; i < 256 && err == nil; i++ {
 		err = os.MkdirAll(filepath.Dir(s.object(Digest{byte(i)})), private)

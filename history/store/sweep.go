@@ -16,20 +16,16 @@ func digest(path string) (Digest, error) {
 }
 
 // Sweep deletes the objects that mark does not keep, and returns their number and bytes. Objects of
-// batches that run at any time between the call of mark and its end stay. If mark fails, so do all.
+// batches that run at any time between the call of mark and its end stay. If mark fails, so do all. The caller
+// sweeps once at a time.
 func (s *Store) Sweep(ctx context.Context, mark func(keep map[Digest]bool) error) (objects int, bytes int64, err error) {
-	s.sweeper.Lock()
-	defer s.sweeper.Unlock()
 	s.mu.Lock()
-	s.sweeping = true
+	s.running++
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, d := range s.late {
-			s.unpinLocked(d)
-		}
-		s.sweeping, s.late = false, nil
+		s.endLocked()
 	}()
 	keep := map[Digest]bool{}
 	if err := mark(keep); err != nil {
@@ -42,7 +38,7 @@ func (s *Store) Sweep(ctx context.Context, mark func(keep map[Digest]bool) error
 		d, err := digest(path)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil && (keep[d] || s.pins[d].run > 0) {
+		if err == nil && (keep[d] || s.pinnedLocked(d, nil)) {
 			return nil
 		}
 		if err := s.deleteLocked(path); err != nil {

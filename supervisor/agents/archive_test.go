@@ -239,7 +239,7 @@ func hostile(t testing.TB) map[string][]byte {
 		"a mode that is none":     with(entry{'f', 1 << 31, 4, "f", sum(text)}),
 		"deep folders":            archived(t, "{}", folders(300, "d")...),
 		"folders without end":     archived(t, "{}", folders(64, "a", "b")...),
-		"a chunk again and again": archived(t, "{}", tree(entry{'f', 0o644, 1 << 41, "f", sum(again)}), large, again),
+		"a chunk again and again": archived(t, "{}", tree(entry{'f', 0o644, 1 << 41, "f", sum(again)}), again, large),
 		"an enormous object":      compressed(`{"format": 1, "name": "mallory", "home": "` + strings.Repeat("1", 64) + `"}` + "\n\xff\xff\xff\xff"),
 	}
 }
