@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/history"
+	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/audit"
@@ -114,39 +115,52 @@ func (s historyService) Diff(ctx context.Context, r *controlpb.DiffHistoryReques
 		if err != nil {
 			return err
 		}
-		var lines history.Lines
+		c := review.Change{Change: change}
 		if change.What != history.Mode {
-			if lines, err = s.Checkpoints.History.Lines(ctx, change); err != nil {
+			if c.Lines, err = s.Checkpoints.History.Lines(ctx, change); err != nil {
 				return err
 			}
 		}
-		p := changeProto(change, lines)
 		if !r.Text {
-			p.Diff = ""
+			c.Hunks = nil
 		}
-		if err := stream.Send(&controlpb.DiffHistoryResponse{Change: p}); err != nil {
+		if err := stream.Send(&controlpb.DiffHistoryResponse{Change: changeProto(c)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func changeProto(c history.Change, lines history.Lines) *controlpb.FileChange {
-	var notes []string
+func changeProto(c review.Change) *controlpb.FileChange {
+	return &controlpb.FileChange{
+		Path: pathText(c.Path), What: string(c.What), Note: noteOf(c), LinesAdded: int32(c.Added), LinesGone: int32(c.Removed), Hunks: protos(c.Hunks, text),
+		Id: c.ID, WasFile: c.Before.Kind == history.File, IsFile: c.After.Kind == history.File, Conflict: c.Conflict, Runs: c.Runs, Left: c.Left,
+	}
+}
+
+// noteOf says what is special about a change.
+func noteOf(c review.Change) string {
 	before, after := modeText(c.Before), modeText(c.After)
-	if before != after && before != "" && after != "" {
-		notes = append(notes, before+" → "+after)
+	var list []string
+	for _, n := range []struct {
+		is   bool
+		text string
+	}{
+		{c.RenamedFrom != "", "renamed from " + pathText(c.RenamedFrom)},
+		{before != after && before != "" && after != "", before + " → " + after},
+		{max(c.Before.Kind, c.After.Kind) == history.Folder, "folder"},
+		{c.After.Kind == history.Link, "link to " + text(c.After.Target)},
+		{c.Binary, fmt.Sprintf("not text, %d → %d bytes", c.Before.Size, c.After.Size)},
+		{c.Merged, "merged with changes in the folder"},
+		{c.Conflict != "", "CONFLICT: " + c.Conflict},
+		{c.Runs != "", "MARKED: " + c.Runs},
+		{c.Git, "in a .git"},
+	} {
+		if n.is {
+			list = append(list, n.text)
+		}
 	}
-	if lines.Added+lines.Removed > 0 {
-		notes = append(notes, fmt.Sprintf("+%d -%d", lines.Added, lines.Removed))
-	}
-	if lines.Binary || lines.TooLarge {
-		notes = append(notes, fmt.Sprintf("%d → %d bytes", c.Before.Size, c.After.Size))
-	}
-	if max(c.Before.Kind, c.After.Kind) == history.Folder {
-		notes = append(notes, "folder")
-	}
-	return &controlpb.FileChange{Path: printable.Text(c.Path), What: string(c.What), Note: strings.Join(notes, ", "), Diff: lines.Diff}
+	return strings.Join(list, "; ")
 }
 
 // modeText returns kind and permissions as ls shows them.
@@ -178,7 +192,7 @@ func (s historyService) Undo(ctx context.Context, r *controlpb.UndoRequest) (*co
 	}
 	return &controlpb.UndoResponse{
 		Call: callProto(done.Call), Of: callProto(done.Of), Changed: uint32(done.Changed),
-		Changes: protos(done.Changes, func(c history.Change) *controlpb.FileChange { return changeProto(c, history.Lines{}) }),
+		Changes: protos(done.Changes, func(c history.Change) *controlpb.FileChange { return changeProto(review.Change{Change: c}) }),
 		Left:    protos(done.Notes, func(n history.Note) string { return printable.Text(n.Path) + ": " + n.Why }),
 	}, nil
 }

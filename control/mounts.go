@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/guest"
-	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
@@ -75,48 +74,11 @@ func (s mountService) Review(ctx context.Context, r *controlpb.ReviewRequest, st
 		return err
 	}
 	for _, c := range all.Changes {
-		if err := stream.Send(&controlpb.ReviewResponse{Change: reviewedProto(c)}); err != nil {
+		if err := stream.Send(&controlpb.ReviewResponse{Change: changeProto(c)}); err != nil {
 			return err
 		}
 	}
 	return stream.Send(&controlpb.ReviewResponse{Rest: &controlpb.ReviewedRest{Ignored: int32(all.Ignored), IgnoredBytes: all.IgnoredBytes}})
-}
-
-func reviewedProto(c review.Change) *controlpb.ReviewedChange {
-	return &controlpb.ReviewedChange{
-		Path: pathText(c.Path), Id: c.ID, Type: string(c.What), Note: noteOf(c), WasFile: c.Before.Kind == history.File, IsFile: c.After.Kind == history.File,
-		LinesAdded: int32(c.LinesAdded), LinesGone: int32(c.LinesGone), Conflict: c.Conflict, Runs: c.Runs, Left: c.Left,
-		Hunks: protos(c.Hunks, func(h review.Hunk) *controlpb.ReviewedHunk {
-			head, rest, _ := strings.Cut(text(h.Text), "\n")
-			if head == "" {
-				head = "@@ not shown: name the file to see it @@"
-			}
-			return &controlpb.ReviewedHunk{Number: int32(h.Number), Text: fmt.Sprintf("%s  hunk %d\n%s", head, h.Number, rest)}
-		}),
-	}
-}
-
-// noteOf says what is special about a change.
-func noteOf(c review.Change) string {
-	var list []string
-	for _, n := range []struct {
-		is   bool
-		text string
-	}{
-		{c.RenamedFrom != "", "renamed from " + pathText(c.RenamedFrom)},
-		{c.Before.Kind != 0 && c.After.Kind != 0 && (c.Before.Kind != c.After.Kind || c.What == history.Mode), modeText(c.After) + " instead of " + modeText(c.Before)},
-		{c.After.Kind == history.Link, "link to " + text(c.After.Target)},
-		{c.Binary, fmt.Sprintf("not text, %d bytes", c.After.Size)},
-		{c.Merged, "merged with changes in the folder"},
-		{c.Conflict != "", "CONFLICT: " + c.Conflict},
-		{c.Runs != "", "MARKED: " + c.Runs},
-		{c.Git, "in a .git"},
-	} {
-		if n.is {
-			list = append(list, n.text)
-		}
-	}
-	return strings.Join(list, "; ")
 }
 
 // pathText returns a path as UTF-8: one that is not is quoted, and so is one that looks as if it were.

@@ -6,8 +6,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strconv"
-	"unicode/utf8"
 
 	"osaurus-sandbox/internal/diff"
 )
@@ -24,24 +22,23 @@ func entryOf(entries []Entry, name string) Entry {
 	return entries[i]
 }
 
-// merge yields the entries of two trees by name. The zero Entry stands for a missing one.
-func merge(a, b []Entry) iter.Seq2[Entry, Entry] {
-	return func(yield func(Entry, Entry) bool) {
-		for len(a) > 0 || len(b) > 0 {
-			var x, y Entry
-			if len(b) == 0 || len(a) > 0 && a[0].Name <= b[0].Name {
-				x = a[0]
+// Align yields the entries of trees by name, one of each tree. The zero Entry stands for a missing one.
+func Align(trees ...[]Entry) iter.Seq2[string, []Entry] {
+	return func(yield func(string, []Entry) bool) {
+		for left := slices.Clone(trees); ; {
+			name := ""
+			for _, list := range left {
+				if len(list) > 0 && (name == "" || list[0].Name < name) {
+					name = list[0].Name
+				}
 			}
-			if len(a) == 0 || len(b) > 0 && b[0].Name <= a[0].Name {
-				y = b[0]
+			row := make([]Entry, len(left))
+			for i, list := range left {
+				if len(list) > 0 && list[0].Name == name {
+					row[i], left[i] = list[0], list[1:]
+				}
 			}
-			if x.Kind != 0 {
-				a = a[1:]
-			}
-			if y.Kind != 0 {
-				b = b[1:]
-			}
-			if !yield(x, y) {
+			if name == "" || !yield(name, row) {
 				return
 			}
 		}
@@ -88,13 +85,13 @@ func (h *History) diff(ctx context.Context, path string, from, to Digest, paths 
 	if err != nil {
 		return false, err
 	}
-	for x, y := range merge(before, after) {
-		at := join(path, cmp.Or(x.Name, y.Name))
+	for name, row := range Align(before, after) {
+		x, y, at := row[0], row[1], join(path, name)
 		inside, above := paths.has(at)
 		if w := what(x, y); w != "" && inside && !yield(Change{at, w, x, y}) {
 			return false, nil
 		}
-		a, b := subtree(x), subtree(y)
+		a, b := x.Tree(), y.Tree()
 		if a == b || !inside && !above {
 			continue
 		}
@@ -105,8 +102,8 @@ func (h *History) diff(ctx context.Context, path string, from, to Digest, paths 
 	return true, nil
 }
 
-// subtree is the tree of a folder's entry; other entries have the one without entries.
-func subtree(e Entry) Digest {
+// Tree returns the tree of a folder's entry; other entries have the one without entries.
+func (e Entry) Tree() Digest {
 	if e.Kind != Folder && e.Kind != Opaque {
 		return Digest{}
 	}
@@ -123,32 +120,24 @@ func (h *History) Text(ctx context.Context, e Entry) (string, bool, error) {
 	return string(text), bytes.IndexByte(text, 0) < 0, err
 }
 
-// Lines compares the contents of a change.
-func (h *History) Lines(ctx context.Context, c Change) (l Lines, err error) {
-	if max(c.Before.Size, c.After.Size) > MaxText {
-		return Lines{TooLarge: true}, nil
+// Compare compares two texts.
+func Compare(before, after string) (l Lines) {
+	for _, h := range diff.Hunks(before, after) {
+		added, removed := h.Size()
+		l.Added, l.Removed, l.Hunks = l.Added+added, l.Removed+removed, append(l.Hunks, h.Text())
 	}
+	return l
+}
+
+// Lines compares the contents of a change, or the targets of links.
+func (h *History) Lines(ctx context.Context, c Change) (Lines, error) {
 	var texts [2]string
 	for i, e := range []Entry{c.Before, c.After} {
-		var plain bool
-		if texts[i], plain, err = h.Text(ctx, e); err != nil {
-			return Lines{}, err
+		text, plain, err := h.Text(ctx, e)
+		if err != nil || !plain {
+			return Lines{Binary: err == nil}, err
 		}
-		if e.Kind == Link {
-			texts[i] = e.Target
-		}
-		if !plain || !utf8.ValidString(texts[i]) {
-			return Lines{Binary: true}, nil
-		}
+		texts[i] = text + e.Target
 	}
-	name := c.Path
-	if quoted := strconv.Quote(name); quoted != `"`+name+`"` { // as git does
-		name = quoted
-	}
-	for _, h := range diff.Hunks(texts[0], texts[1]) {
-		added, removed := h.Size()
-		l.Added, l.Removed = l.Added+added, l.Removed+removed
-	}
-	l.Diff = diff.Unified(name, texts[0], texts[1])
-	return l, nil
+	return Compare(texts[0], texts[1]), nil
 }

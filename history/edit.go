@@ -93,7 +93,7 @@ func (e *editor) entry(path, name string, now, last Entry, below []string) (Entr
 	want.Name = name
 	folder := want.Kind == Folder || want.Kind == Opaque
 	if folder || now.Kind == Folder {
-		content, err := e.folder(path, subtree(now), subtree(last), below)
+		content, err := e.folder(path, now.Tree(), last.Tree(), below)
 		if err != nil {
 			return now, err
 		}

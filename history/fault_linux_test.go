@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -509,10 +510,10 @@ func TestLines(t *testing.T) {
 		before, after string
 		want          history.Lines
 	}{
-		{"a\nb\n", "a\nc\nd\n", history.Lines{Added: 2, Removed: 1}},
-		{"", "--- x\n+++ y\n", history.Lines{Added: 2}},
+		{"a\nb\n", "a\nc\nd\n", history.Lines{Added: 2, Removed: 1, Hunks: []string{"@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n"}}},
+		{"", "--- x\n+++ y\n", history.Lines{Added: 2, Hunks: []string{"@@ -0,0 +1,2 @@\n+--- x\n++++ y\n"}}},
 		{"a", "\x00", history.Lines{Binary: true}},
-		{strings.Repeat("x", history.MaxText+1), "", history.Lines{TooLarge: true}},
+		{strings.Repeat("x", history.MaxText+1), "", history.Lines{Binary: true}},
 	} {
 		dir := t.TempDir()
 		var sides [2]history.Entry
@@ -524,10 +525,7 @@ func TestLines(t *testing.T) {
 		}
 		got, err := h.Lines(t.Context(), history.Change{Path: "a\nname", Before: sides[0], After: sides[1]})
 		must(t, err)
-		if got.Diff != "" && !strings.HasPrefix(got.Diff, "--- \"a\\nname\"\n") {
-			t.Errorf("%q", got.Diff)
-		}
-		if got.Diff = ""; got != tc.want {
+		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%.20q, %.20q: %+v", tc.before, tc.after, got)
 		}
 	}

@@ -298,7 +298,7 @@ func (m *marker) mark(ctx context.Context, tree Digest) error {
 	entries, err := m.h.Tree(ctx, tree)
 	err = unlessLost(err)
 	for _, e := range entries {
-		err = errors.Join(err, m.mark(ctx, subtree(e)))
+		err = errors.Join(err, m.mark(ctx, e.Tree()))
 		if e.Kind == File {
 			m.use(e.Content)
 			chunks, listErr := m.h.store.Chunks(e.Content, e.Size)

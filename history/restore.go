@@ -114,15 +114,6 @@ func (h *History) restore(ctx context.Context, j journal, root *os.Root, report 
 	if j.Before = out.Before; !j.Reviewed && !j.resumed {
 		j.Seen = now.Tree
 	}
-	for _, p := range paths {
-		if j.Reviewed {
-			break // it may be gone
-		}
-		_, err := h.Find(ctx, j.To, p)
-		if _, nowErr := h.Find(ctx, now.Tree, p); err != nil && nowErr != nil {
-			return out, err
-		}
-	}
 	if err := h.save(journals, j.Key, j); err != nil {
 		return out, err
 	}
@@ -179,17 +170,16 @@ func (r *restorer) folder(dir *os.Root, path string, from, to, seen Digest) erro
 		return err
 	}
 	for _, step := range []func(dir *os.Root, path string, x, y, z Entry) error{r.remove, r.create} {
-		for x, y := range merge(now, want) {
-			at := join(path, cmp.Or(x.Name, y.Name))
+		for name, row := range Align(now, want, was) {
+			x, y, z, at := row[0], row[1], row[2], join(path, name)
 			inside, above := r.paths.has(at)
-			if what(x, y) == "" && subtree(x) == subtree(y) || !inside && !above || r.left[at] {
+			if what(x, y) == "" && x.Tree() == y.Tree() || !inside && !above || r.left[at] {
 				continue
 			}
 			if x.Kind != 0 && !x.Kind.Kept() || y.Kind != 0 && !y.Kind.Kept() {
 				r.leave(at, whyNotKept)
 				continue
 			}
-			z := entryOf(was, cmp.Or(x.Name, y.Name))
 			begun := r.resumed && (x.Kind == 0 && y.Kind != z.Kind || x.Kind == Folder) // it was removed, or its mode changed
 			if inside && !x.Same(z) && !x.Same(y) && !begun {
 				r.leave(at, whyChanged)
@@ -353,7 +343,7 @@ func (r *restorer) createFolder(dir *os.Root, path string, x, y, z Entry, inside
 
 // within makes the changes in a folder, and gives it the mode of y.
 func (r *restorer) within(dir *os.Root, path string, x, y, z Entry) error {
-	from, to := subtree(x), subtree(y)
+	from, to := x.Tree(), y.Tree()
 	sub, err := nofollow.Folder(dir, y.Name)
 	if err != nil {
 		return err
@@ -369,7 +359,7 @@ func (r *restorer) within(dir *os.Root, path string, x, y, z Entry) error {
 		err = sub.Chmod(".", now)
 	}
 	if err == nil && from != to {
-		err = r.folder(sub, path, from, to, subtree(z))
+		err = r.folder(sub, path, from, to, z.Tree())
 	}
 	if err != nil || now == y.Mode { // another user's folder may stay as it is
 		return err

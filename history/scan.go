@@ -183,7 +183,7 @@ func (s *scan) subfolder(dir *os.Root, path string, e, prev Entry, depth int) (E
 	sub, err := nofollow.Folder(dir, e.Name)
 	if err == nil {
 		defer sub.Close()
-		e, err = s.folder(sub, path, e, subtree(prev), depth)
+		e, err = s.folder(sub, path, e, prev.Tree(), depth)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return Entry{Name: e.Name, Kind: Unreadable}, nil

@@ -76,7 +76,6 @@ type Change struct {
 // Lines is the difference of two texts.
 type Lines struct {
 	Added, Removed int
-	Binary         bool   // not UTF-8, or with NUL
-	TooLarge       bool   // larger than MaxText; not compared
-	Diff           string // unified; empty if equal, binary or too large
+	Binary         bool     // one has a NUL, or is longer than MaxText: not compared
+	Hunks          []string // of a unified diff
 }

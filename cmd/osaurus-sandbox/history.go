@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -61,8 +63,7 @@ before call 3 until now. On a terminal it is shown in $PAGER.`,
 					if err != nil {
 						return err
 					}
-					_ = printChange(w, colours, answer.Change)
-					if err := printDiff(w, colours, answer.Change.Diff); err != nil {
+					if err := printChange(w, colours, answer.Change); err != nil {
 						return err
 					}
 				}
@@ -93,13 +94,30 @@ func callsAndPaths(args []string) (first, last int64, paths []string, err error)
 	return first, last, args[1:], nil
 }
 
-// printChange prints how a file has changed.
-func printChange(w io.Writer, colours paint, f *controlpb.FileChange) error {
-	sign := map[string]safe{"added": colours.good("A"), "removed": colours.bad("D"), "mode": colours.busy("T")}[f.What]
-	if sign == "" {
-		sign = colours.busy("M")
+// changeWords are the first words about changes.
+var changeWords = map[string]string{"added": "new", "modified": "changed", "removed": "deleted", "mode": "mode"}
+
+// printChange prints how a file has changed, and its hunks.
+func printChange(w io.Writer, p paint, c *controlpb.FileChange) error {
+	lines := ""
+	if c.LinesAdded+c.LinesGone > 0 {
+		lines = fmt.Sprintf("+%d -%d  ", c.LinesAdded, c.LinesGone)
 	}
-	return writef(w, "%s %s  %s\n", sign, f.Path, f.Note)
+	_ = writef(w, "%s %s  %s\n", p.busy(changeWords[c.What]), c.Path, strings.TrimSpace(lines+c.Note))
+	for i := range c.Hunks {
+		if err := printHunk(w, p, c, i); err != nil {
+			return err
+		}
+	}
+	if len(c.Hunks) > 0 {
+		return writef(w, "\n")
+	}
+	return nil
+}
+
+func printHunk(w io.Writer, p paint, c *controlpb.FileChange, i int) error {
+	head, rest, _ := strings.Cut(cmp.Or(c.Hunks[i], "@@ not shown: name the file to see it @@"), "\n")
+	return printDiff(w, p, fmt.Sprintf("%s  hunk %d\n%s", head, i+1, rest))
 }
 
 // printDiff prints a unified diff. All its lines begin with a character of a diff, so that none can be mistaken

@@ -40,9 +40,9 @@ func (p pastCalls) List(_ context.Context, r *controlpb.ListHistoryRequest, stre
 
 func (p pastCalls) Diff(_ context.Context, r *controlpb.DiffHistoryRequest, stream *connect.ServerStream[controlpb.DiffHistoryResponse]) error {
 	*p.asked = append(*p.asked, r.First, r.Last, r.Paths, r.Text)
-	text := &controlpb.FileChange{Path: "a", What: "modified", Note: "+1 -1"}
+	text := &controlpb.FileChange{Path: "a", What: "modified", LinesAdded: 1, LinesGone: 1}
 	if r.Text {
-		text.Diff = "--- a\n+++ a\n@@ -1,1 +1,1 @@\n-old\n+new\x1b[2J\n"
+		text.Hunks = []string{"@@ -1,1 +1,1 @@\n-old\n+new\x1b[2J\n", ""}
 	}
 	for _, c := range []*controlpb.FileChange{
 		text,
@@ -85,13 +85,13 @@ func TestHistoryCommands(t *testing.T) {
 2     2026-01-02 03:04:05  +1 ~2  +3 -0  exec             make [undone by 4]
 1     2026-01-02 03:04:05                exec             false [execution_error]
 `, "history", "alice")
-	const stat = "M a  +1 -1\n"
-	const rest = "A d  folder\nT run  -rw-r--r-- → -rwxr-xr-x\nD pic  7 → 0 bytes\n"
-	prints(t, stat+`--- a
-+++ a
-@@ -1,1 +1,1 @@
+	const stat = "changed a  +1 -1\n"
+	const rest = "new d  folder\nmode run  -rw-r--r-- → -rwxr-xr-x\ndeleted pic  7 → 0 bytes\n"
+	prints(t, stat+`@@ -1,1 +1,1 @@  hunk 1
 -old
 +new·[2J
+@@ not shown: name the file to see it @@  hunk 2
+
 `+rest, "diff", "alice")
 	wantAsked(int64(0), int64(0), []string(nil), true)
 	prints(t, stat+rest, "diff", "alice", "3..7", "src", "--stat")
@@ -101,7 +101,7 @@ func TestHistoryCommands(t *testing.T) {
 	ok(t, "diff", "alice", "src", "7")
 	wantAsked(int64(0), int64(0), []string{"src", "7"}, true)
 	fails(t, fault.ExitInvalidArgs, "smaller first", "diff", "alice", "7..3")
-	prints(t, "D a  \n… and 2 others\nundid call 2 (exec make): this is call 5\n", "undo", "alice", "2", "a", "--all-since")
+	prints(t, "deleted a  \n… and 2 others\nundid call 2 (exec make): this is call 5\n", "undo", "alice", "2", "a", "--all-since")
 	wantAsked(int64(2), []string{"a"}, true, false, false)
 	ok(t, "redo", "alice", "--force")
 	wantAsked(int64(0), []string(nil), false, true, true)

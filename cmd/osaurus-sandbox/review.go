@@ -35,7 +35,7 @@ Git, Makefiles, scripts of package.json, settings of editors, and other such fil
 			return paged(ctx, c, func(w io.Writer) error {
 				if !stat {
 					for _, change := range r.changes {
-						if err := printReviewed(w, p, change); err != nil {
+						if err := printChange(w, p, change); err != nil {
 							return err
 						}
 					}
@@ -49,7 +49,7 @@ Git, Makefiles, scripts of package.json, settings of editors, and other such fil
 
 // reviewed is what an agent changed.
 type reviewed struct {
-	changes []*controlpb.ReviewedChange
+	changes []*controlpb.FileChange
 	rest    *controlpb.ReviewedRest
 }
 
@@ -68,20 +68,6 @@ func readReview(answers func(func(*controlpb.ReviewResponse, error) bool)) (r re
 	return r, nil
 }
 
-// typeNames are the first words about changes.
-var typeNames = map[string]string{"added": "new", "modified": "changed", "removed": "deleted", "mode": "mode"}
-
-// printReviewed prints a change: a line about the file, and its hunks.
-func printReviewed(w io.Writer, p paint, c *controlpb.ReviewedChange) error {
-	writef(w, "%s %s %s\n", p.busy(typeNames[c.Type]), c.Path, c.Note)
-	for _, h := range c.Hunks {
-		if err := printDiff(w, p, h.Text); err != nil {
-			return err
-		}
-	}
-	return writef(w, "\n")
-}
-
 // printStat prints a line for each change, and what is not shown.
 func (r reviewed) printStat(w io.Writer, p paint) error {
 	if len(r.changes) == 0 {
@@ -90,9 +76,9 @@ func (r reviewed) printStat(w io.Writer, p paint) error {
 	t := newTable(w)
 	conflicts := false
 	for _, c := range r.changes {
-		what := p.good(typeNames[c.Type])
+		what := p.good(changeWords[c.What])
 		if c.Left != "" {
-			what = p.bad(typeNames[c.Type])
+			what = p.bad(changeWords[c.What])
 		}
 		conflicts = conflicts || c.Conflict != ""
 		t.row(what, c.Path, fmt.Sprintf("+%d -%d", c.LinesAdded, c.LinesGone), c.Note)

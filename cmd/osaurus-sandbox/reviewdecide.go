@@ -125,7 +125,7 @@ func chosenHunks(texts []string) (map[string][]int32, error) {
 }
 
 // pick adds a change that a person has seen and chosen to the request.
-func (d *decision) pick(ctx context.Context, c *call, change *controlpb.ReviewedChange, chosen map[string][]int32) error {
+func (d *decision) pick(ctx context.Context, c *call, change *controlpb.FileChange, chosen map[string][]int32) error {
 	hunks, named := chosen[change.Path]
 	switch {
 	case d.what == "accept" && change.Left != "":
@@ -147,11 +147,11 @@ func (d *decision) pick(ctx context.Context, c *call, change *controlpb.Reviewed
 }
 
 // askHunks asks about each hunk of a file, as git add -p does, or about a file without hunks. All reports that all were accepted.
-func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.ReviewedChange) (list []int32, all bool, err error) {
+func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.FileChange) (list []int32, all bool, err error) {
 	if !canAsk(c.console) {
 		return nil, false, fault.Newf(fault.InvalidArgs, "accept hunks", "", "there is no terminal to ask on").Advise("Name them: --hunk FILE:N")
 	}
-	writef(c.err, "%s %s %s\n", typeNames[change.Type], change.Path, change.Note)
+	writef(c.err, "%s %s %s\n", changeWords[change.What], change.Path, change.Note)
 	ask := func(what string) (bool, error) {
 		for d.rest == "" {
 			writef(c.err, "%s? [y,n,a,q] ", what)
@@ -178,16 +178,16 @@ func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.Revi
 		all, err = ask("accept " + change.Path)
 		return nil, all, err
 	}
-	for _, h := range change.Hunks {
-		if err := printDiff(c.err, paintFor(c.err), h.Text); err != nil {
+	for i := range change.Hunks {
+		if err := printHunk(c.err, paintFor(c.err), change, i); err != nil {
 			return nil, false, err
 		}
-		yes, err := ask(fmt.Sprintf("accept hunk %d of %s", h.Number, change.Path))
+		yes, err := ask(fmt.Sprintf("accept hunk %d of %s", i+1, change.Path))
 		if err != nil {
 			return nil, false, err
 		}
 		if yes {
-			list = append(list, h.Number)
+			list = append(list, int32(i+1))
 		}
 	}
 	return list, len(list) == len(change.Hunks), nil

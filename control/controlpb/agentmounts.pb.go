@@ -494,7 +494,7 @@ type ReviewRequest struct {
 	// a path that is so too.
 	Paths         []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
 	Hunks         bool     `protobuf:"varint,4,opt,name=hunks,proto3" json:"hunks,omitempty"`   // with the text of the changes
-	Marked        bool     `protobuf:"varint,5,opt,name=marked,proto3" json:"marked,omitempty"` // as in DecideRequest: for ReviewedChange.left
+	Marked        bool     `protobuf:"varint,5,opt,name=marked,proto3" json:"marked,omitempty"` // as in DecideRequest: for FileChange.left
 	Conflicts     bool     `protobuf:"varint,6,opt,name=conflicts,proto3" json:"conflicts,omitempty"`
 	OutsideLinks  bool     `protobuf:"varint,7,opt,name=outside_links,json=outsideLinks,proto3" json:"outside_links,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -582,7 +582,7 @@ func (x *ReviewRequest) GetOutsideLinks() bool {
 
 type ReviewResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Change        *ReviewedChange        `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	Change        *FileChange            `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
 	Rest          *ReviewedRest          `protobuf:"bytes,2,opt,name=rest,proto3" json:"rest,omitempty"` // comes last, alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,7 +618,7 @@ func (*ReviewResponse) Descriptor() ([]byte, []int) {
 	return file_agentmounts_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *ReviewResponse) GetChange() *ReviewedChange {
+func (x *ReviewResponse) GetChange() *FileChange {
 	if x != nil {
 		return x.Change
 	}
@@ -685,191 +685,6 @@ func (x *ReviewedRest) GetIgnoredBytes() int64 {
 	return 0
 }
 
-// ReviewedChange is the difference between the folder and what Accept would make of it.
-type ReviewedChange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                       // relative to the folder; one that is not UTF-8 is quoted as in Go
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                           // of this very change: Accept refuses another one
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`                       // added, modified, removed or mode
-	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`                       // all that is special about it, in words
-	WasFile       bool                   `protobuf:"varint,5,opt,name=was_file,json=wasFile,proto3" json:"was_file,omitempty"` // the folder has a file there
-	IsFile        bool                   `protobuf:"varint,6,opt,name=is_file,json=isFile,proto3" json:"is_file,omitempty"`    // and with the change accepted
-	LinesAdded    int32                  `protobuf:"varint,7,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	LinesGone     int32                  `protobuf:"varint,8,opt,name=lines_gone,json=linesGone,proto3" json:"lines_gone,omitempty"`
-	Hunks         []*ReviewedHunk        `protobuf:"bytes,9,rep,name=hunks,proto3" json:"hunks,omitempty"`
-	Conflict      string                 `protobuf:"bytes,10,opt,name=conflict,proto3" json:"conflict,omitempty"` // why it cannot be merged with changes in the folder
-	Runs          string                 `protobuf:"bytes,11,opt,name=runs,proto3" json:"runs,omitempty"`         // what on this computer may run it
-	Left          string                 `protobuf:"bytes,12,opt,name=left,proto3" json:"left,omitempty"`         // why Accept leaves it without being told otherwise; empty: it takes it
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReviewedChange) Reset() {
-	*x = ReviewedChange{}
-	mi := &file_agentmounts_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReviewedChange) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReviewedChange) ProtoMessage() {}
-
-func (x *ReviewedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReviewedChange.ProtoReflect.Descriptor instead.
-func (*ReviewedChange) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *ReviewedChange) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *ReviewedChange) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *ReviewedChange) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
-}
-
-func (x *ReviewedChange) GetNote() string {
-	if x != nil {
-		return x.Note
-	}
-	return ""
-}
-
-func (x *ReviewedChange) GetWasFile() bool {
-	if x != nil {
-		return x.WasFile
-	}
-	return false
-}
-
-func (x *ReviewedChange) GetIsFile() bool {
-	if x != nil {
-		return x.IsFile
-	}
-	return false
-}
-
-func (x *ReviewedChange) GetLinesAdded() int32 {
-	if x != nil {
-		return x.LinesAdded
-	}
-	return 0
-}
-
-func (x *ReviewedChange) GetLinesGone() int32 {
-	if x != nil {
-		return x.LinesGone
-	}
-	return 0
-}
-
-func (x *ReviewedChange) GetHunks() []*ReviewedHunk {
-	if x != nil {
-		return x.Hunks
-	}
-	return nil
-}
-
-func (x *ReviewedChange) GetConflict() string {
-	if x != nil {
-		return x.Conflict
-	}
-	return ""
-}
-
-func (x *ReviewedChange) GetRuns() string {
-	if x != nil {
-		return x.Runs
-	}
-	return ""
-}
-
-func (x *ReviewedChange) GetLeft() string {
-	if x != nil {
-		return x.Left
-	}
-	return ""
-}
-
-type ReviewedHunk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // from 1
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`      // of a unified diff
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReviewedHunk) Reset() {
-	*x = ReviewedHunk{}
-	mi := &file_agentmounts_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReviewedHunk) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReviewedHunk) ProtoMessage() {}
-
-func (x *ReviewedHunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReviewedHunk.ProtoReflect.Descriptor instead.
-func (*ReviewedHunk) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *ReviewedHunk) GetNumber() int32 {
-	if x != nil {
-		return x.Number
-	}
-	return 0
-}
-
-func (x *ReviewedHunk) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
 type DecideRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -885,7 +700,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_agentmounts_proto_msgTypes[12]
+	mi := &file_agentmounts_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +712,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[12]
+	mi := &file_agentmounts_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +725,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{12}
+	return file_agentmounts_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DecideRequest) GetAgent() string {
@@ -966,7 +781,7 @@ func (x *DecideRequest) GetReject() bool {
 type ReviewPick struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`               // of ReviewedChange: refuse any other
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`               // of FileChange: refuse any other
 	Hunks         []int32                `protobuf:"varint,3,rep,packed,name=hunks,proto3" json:"hunks,omitempty"` // only these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -974,7 +789,7 @@ type ReviewPick struct {
 
 func (x *ReviewPick) Reset() {
 	*x = ReviewPick{}
-	mi := &file_agentmounts_proto_msgTypes[13]
+	mi := &file_agentmounts_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +801,7 @@ func (x *ReviewPick) String() string {
 func (*ReviewPick) ProtoMessage() {}
 
 func (x *ReviewPick) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[13]
+	mi := &file_agentmounts_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +814,7 @@ func (x *ReviewPick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewPick.ProtoReflect.Descriptor instead.
 func (*ReviewPick) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{13}
+	return file_agentmounts_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReviewPick) GetPath() string {
@@ -1033,7 +848,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_agentmounts_proto_msgTypes[14]
+	mi := &file_agentmounts_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +860,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[14]
+	mi := &file_agentmounts_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +873,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{14}
+	return file_agentmounts_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DecideResponse) GetDone() []*Decided {
@@ -1086,7 +901,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_agentmounts_proto_msgTypes[15]
+	mi := &file_agentmounts_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +913,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[15]
+	mi := &file_agentmounts_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +926,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{15}
+	return file_agentmounts_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Decided) GetPath() string {
@@ -1147,7 +962,7 @@ type ReadVersionRequest struct {
 
 func (x *ReadVersionRequest) Reset() {
 	*x = ReadVersionRequest{}
-	mi := &file_agentmounts_proto_msgTypes[16]
+	mi := &file_agentmounts_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +974,7 @@ func (x *ReadVersionRequest) String() string {
 func (*ReadVersionRequest) ProtoMessage() {}
 
 func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[16]
+	mi := &file_agentmounts_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +987,7 @@ func (x *ReadVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionRequest.ProtoReflect.Descriptor instead.
 func (*ReadVersionRequest) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{16}
+	return file_agentmounts_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadVersionRequest) GetAgent() string {
@@ -1212,7 +1027,7 @@ type ReadVersionResponse struct {
 
 func (x *ReadVersionResponse) Reset() {
 	*x = ReadVersionResponse{}
-	mi := &file_agentmounts_proto_msgTypes[17]
+	mi := &file_agentmounts_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1039,7 @@ func (x *ReadVersionResponse) String() string {
 func (*ReadVersionResponse) ProtoMessage() {}
 
 func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[17]
+	mi := &file_agentmounts_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1052,7 @@ func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
 func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{17}
+	return file_agentmounts_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadVersionResponse) GetData() []byte {
@@ -1251,7 +1066,7 @@ var File_agentmounts_proto protoreflect.FileDescriptor
 
 const file_agentmounts_proto_rawDesc = "" +
 	"\n" +
-	"\x11agentmounts.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x02\n" +
+	"\x11agentmounts.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\rhistory.proto\"\xa5\x02\n" +
 	"\x05Mount\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -1293,32 +1108,13 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\x05hunks\x18\x04 \x01(\bR\x05hunks\x12\x16\n" +
 	"\x06marked\x18\x05 \x01(\bR\x06marked\x12\x1c\n" +
 	"\tconflicts\x18\x06 \x01(\bR\tconflicts\x12#\n" +
-	"\routside_links\x18\a \x01(\bR\foutsideLinks\"\x82\x01\n" +
-	"\x0eReviewResponse\x12:\n" +
-	"\x06change\x18\x01 \x01(\v2\".osaurus.control.v1.ReviewedChangeR\x06change\x124\n" +
+	"\routside_links\x18\a \x01(\bR\foutsideLinks\"~\n" +
+	"\x0eReviewResponse\x126\n" +
+	"\x06change\x18\x01 \x01(\v2\x1e.osaurus.control.v1.FileChangeR\x06change\x124\n" +
 	"\x04rest\x18\x02 \x01(\v2 .osaurus.control.v1.ReviewedRestR\x04rest\"M\n" +
 	"\fReviewedRest\x12\x18\n" +
 	"\aignored\x18\x01 \x01(\x05R\aignored\x12#\n" +
-	"\rignored_bytes\x18\x02 \x01(\x03R\fignoredBytes\"\xcc\x02\n" +
-	"\x0eReviewedChange\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
-	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
-	"\x04note\x18\x04 \x01(\tR\x04note\x12\x19\n" +
-	"\bwas_file\x18\x05 \x01(\bR\awasFile\x12\x17\n" +
-	"\ais_file\x18\x06 \x01(\bR\x06isFile\x12\x1f\n" +
-	"\vlines_added\x18\a \x01(\x05R\n" +
-	"linesAdded\x12\x1d\n" +
-	"\n" +
-	"lines_gone\x18\b \x01(\x05R\tlinesGone\x126\n" +
-	"\x05hunks\x18\t \x03(\v2 .osaurus.control.v1.ReviewedHunkR\x05hunks\x12\x1a\n" +
-	"\bconflict\x18\n" +
-	" \x01(\tR\bconflict\x12\x12\n" +
-	"\x04runs\x18\v \x01(\tR\x04runs\x12\x12\n" +
-	"\x04left\x18\f \x01(\tR\x04left\":\n" +
-	"\fReviewedHunk\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xe2\x01\n" +
+	"\rignored_bytes\x18\x02 \x01(\x03R\fignoredBytes\"\xe2\x01\n" +
 	"\rDecideRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x124\n" +
@@ -1366,7 +1162,7 @@ func file_agentmounts_proto_rawDescGZIP() []byte {
 	return file_agentmounts_proto_rawDescData
 }
 
-var file_agentmounts_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_agentmounts_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_agentmounts_proto_goTypes = []any{
 	(*Mount)(nil),                 // 0: osaurus.control.v1.Mount
 	(*MountFolderRequest)(nil),    // 1: osaurus.control.v1.MountFolderRequest
@@ -1378,46 +1174,44 @@ var file_agentmounts_proto_goTypes = []any{
 	(*ReviewRequest)(nil),         // 7: osaurus.control.v1.ReviewRequest
 	(*ReviewResponse)(nil),        // 8: osaurus.control.v1.ReviewResponse
 	(*ReviewedRest)(nil),          // 9: osaurus.control.v1.ReviewedRest
-	(*ReviewedChange)(nil),        // 10: osaurus.control.v1.ReviewedChange
-	(*ReviewedHunk)(nil),          // 11: osaurus.control.v1.ReviewedHunk
-	(*DecideRequest)(nil),         // 12: osaurus.control.v1.DecideRequest
-	(*ReviewPick)(nil),            // 13: osaurus.control.v1.ReviewPick
-	(*DecideResponse)(nil),        // 14: osaurus.control.v1.DecideResponse
-	(*Decided)(nil),               // 15: osaurus.control.v1.Decided
-	(*ReadVersionRequest)(nil),    // 16: osaurus.control.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),   // 17: osaurus.control.v1.ReadVersionResponse
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*DecideRequest)(nil),         // 10: osaurus.control.v1.DecideRequest
+	(*ReviewPick)(nil),            // 11: osaurus.control.v1.ReviewPick
+	(*DecideResponse)(nil),        // 12: osaurus.control.v1.DecideResponse
+	(*Decided)(nil),               // 13: osaurus.control.v1.Decided
+	(*ReadVersionRequest)(nil),    // 14: osaurus.control.v1.ReadVersionRequest
+	(*ReadVersionResponse)(nil),   // 15: osaurus.control.v1.ReadVersionResponse
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*FileChange)(nil),            // 18: osaurus.control.v1.FileChange
 }
 var file_agentmounts_proto_depIdxs = []int32{
-	18, // 0: osaurus.control.v1.Mount.made:type_name -> google.protobuf.Timestamp
-	18, // 1: osaurus.control.v1.Mount.until:type_name -> google.protobuf.Timestamp
-	19, // 2: osaurus.control.v1.MountFolderRequest.for:type_name -> google.protobuf.Duration
+	16, // 0: osaurus.control.v1.Mount.made:type_name -> google.protobuf.Timestamp
+	16, // 1: osaurus.control.v1.Mount.until:type_name -> google.protobuf.Timestamp
+	17, // 2: osaurus.control.v1.MountFolderRequest.for:type_name -> google.protobuf.Duration
 	0,  // 3: osaurus.control.v1.MountFolderResponse.mount:type_name -> osaurus.control.v1.Mount
 	0,  // 4: osaurus.control.v1.ListMountsResponse.mounts:type_name -> osaurus.control.v1.Mount
-	10, // 5: osaurus.control.v1.ReviewResponse.change:type_name -> osaurus.control.v1.ReviewedChange
+	18, // 5: osaurus.control.v1.ReviewResponse.change:type_name -> osaurus.control.v1.FileChange
 	9,  // 6: osaurus.control.v1.ReviewResponse.rest:type_name -> osaurus.control.v1.ReviewedRest
-	11, // 7: osaurus.control.v1.ReviewedChange.hunks:type_name -> osaurus.control.v1.ReviewedHunk
-	13, // 8: osaurus.control.v1.DecideRequest.picks:type_name -> osaurus.control.v1.ReviewPick
-	15, // 9: osaurus.control.v1.DecideResponse.done:type_name -> osaurus.control.v1.Decided
-	15, // 10: osaurus.control.v1.DecideResponse.left:type_name -> osaurus.control.v1.Decided
-	1,  // 11: osaurus.control.v1.Mounts.Mount:input_type -> osaurus.control.v1.MountFolderRequest
-	3,  // 12: osaurus.control.v1.Mounts.Unmount:input_type -> osaurus.control.v1.UnmountFolderRequest
-	5,  // 13: osaurus.control.v1.Mounts.List:input_type -> osaurus.control.v1.ListMountsRequest
-	7,  // 14: osaurus.control.v1.Mounts.Review:input_type -> osaurus.control.v1.ReviewRequest
-	12, // 15: osaurus.control.v1.Mounts.Decide:input_type -> osaurus.control.v1.DecideRequest
-	16, // 16: osaurus.control.v1.Mounts.Read:input_type -> osaurus.control.v1.ReadVersionRequest
-	2,  // 17: osaurus.control.v1.Mounts.Mount:output_type -> osaurus.control.v1.MountFolderResponse
-	4,  // 18: osaurus.control.v1.Mounts.Unmount:output_type -> osaurus.control.v1.UnmountFolderResponse
-	6,  // 19: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
-	8,  // 20: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
-	14, // 21: osaurus.control.v1.Mounts.Decide:output_type -> osaurus.control.v1.DecideResponse
-	17, // 22: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	11, // 7: osaurus.control.v1.DecideRequest.picks:type_name -> osaurus.control.v1.ReviewPick
+	13, // 8: osaurus.control.v1.DecideResponse.done:type_name -> osaurus.control.v1.Decided
+	13, // 9: osaurus.control.v1.DecideResponse.left:type_name -> osaurus.control.v1.Decided
+	1,  // 10: osaurus.control.v1.Mounts.Mount:input_type -> osaurus.control.v1.MountFolderRequest
+	3,  // 11: osaurus.control.v1.Mounts.Unmount:input_type -> osaurus.control.v1.UnmountFolderRequest
+	5,  // 12: osaurus.control.v1.Mounts.List:input_type -> osaurus.control.v1.ListMountsRequest
+	7,  // 13: osaurus.control.v1.Mounts.Review:input_type -> osaurus.control.v1.ReviewRequest
+	10, // 14: osaurus.control.v1.Mounts.Decide:input_type -> osaurus.control.v1.DecideRequest
+	14, // 15: osaurus.control.v1.Mounts.Read:input_type -> osaurus.control.v1.ReadVersionRequest
+	2,  // 16: osaurus.control.v1.Mounts.Mount:output_type -> osaurus.control.v1.MountFolderResponse
+	4,  // 17: osaurus.control.v1.Mounts.Unmount:output_type -> osaurus.control.v1.UnmountFolderResponse
+	6,  // 18: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
+	8,  // 19: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
+	12, // 20: osaurus.control.v1.Mounts.Decide:output_type -> osaurus.control.v1.DecideResponse
+	15, // 21: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_agentmounts_proto_init() }
@@ -1425,13 +1219,14 @@ func file_agentmounts_proto_init() {
 	if File_agentmounts_proto != nil {
 		return
 	}
+	file_history_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentmounts_proto_rawDesc), len(file_agentmounts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

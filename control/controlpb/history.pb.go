@@ -373,12 +373,23 @@ func (x *DiffHistoryResponse) GetChange() *FileChange {
 	return nil
 }
 
+// FileChange is what a call changed; or, in a review, the difference between the folder and what Decide would make
+// of it.
 type FileChange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // below the home; bytes that are not printable text are escaped
-	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"` // added, removed, modified, mode
-	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"` // lines, modes, sizes; that it is a folder
-	Diff          string                 `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"` // unified; empty if it is not text, or too large
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // below the home or the mount, or of the room; one that is not UTF-8 is quoted as in Go
+	What       string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"` // added, removed, modified, mode
+	Note       string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"` // all that is special about it, in words
+	LinesAdded int32                  `protobuf:"varint,4,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
+	LinesGone  int32                  `protobuf:"varint,5,opt,name=lines_gone,json=linesGone,proto3" json:"lines_gone,omitempty"`
+	Hunks      []string               `protobuf:"bytes,6,rep,name=hunks,proto3" json:"hunks,omitempty"` // of a unified diff, if asked for; one that is too large is empty. None if it is no text
+	// In a review:
+	Id            string `protobuf:"bytes,7,opt,name=id,proto3" json:"id,omitempty"`                           // of this very change: Decide refuses another one
+	WasFile       bool   `protobuf:"varint,8,opt,name=was_file,json=wasFile,proto3" json:"was_file,omitempty"` // the folder has a file there
+	IsFile        bool   `protobuf:"varint,9,opt,name=is_file,json=isFile,proto3" json:"is_file,omitempty"`    // and with the change accepted
+	Conflict      string `protobuf:"bytes,10,opt,name=conflict,proto3" json:"conflict,omitempty"`              // why it cannot be merged with changes in the folder
+	Runs          string `protobuf:"bytes,11,opt,name=runs,proto3" json:"runs,omitempty"`                      // what on this computer may run it
+	Left          string `protobuf:"bytes,12,opt,name=left,proto3" json:"left,omitempty"`                      // why Decide leaves it without being told otherwise; empty: it takes it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,9 +445,65 @@ func (x *FileChange) GetNote() string {
 	return ""
 }
 
-func (x *FileChange) GetDiff() string {
+func (x *FileChange) GetLinesAdded() int32 {
 	if x != nil {
-		return x.Diff
+		return x.LinesAdded
+	}
+	return 0
+}
+
+func (x *FileChange) GetLinesGone() int32 {
+	if x != nil {
+		return x.LinesGone
+	}
+	return 0
+}
+
+func (x *FileChange) GetHunks() []string {
+	if x != nil {
+		return x.Hunks
+	}
+	return nil
+}
+
+func (x *FileChange) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FileChange) GetWasFile() bool {
+	if x != nil {
+		return x.WasFile
+	}
+	return false
+}
+
+func (x *FileChange) GetIsFile() bool {
+	if x != nil {
+		return x.IsFile
+	}
+	return false
+}
+
+func (x *FileChange) GetConflict() string {
+	if x != nil {
+		return x.Conflict
+	}
+	return ""
+}
+
+func (x *FileChange) GetRuns() string {
+	if x != nil {
+		return x.Runs
+	}
+	return ""
+}
+
+func (x *FileChange) GetLeft() string {
+	if x != nil {
+		return x.Left
 	}
 	return ""
 }
@@ -720,13 +787,24 @@ const file_history_proto_rawDesc = "" +
 	"\x05paths\x18\x04 \x03(\tR\x05paths\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\bR\x04text\"M\n" +
 	"\x13DiffHistoryResponse\x126\n" +
-	"\x06change\x18\x01 \x01(\v2\x1e.osaurus.control.v1.FileChangeR\x06change\"\\\n" +
+	"\x06change\x18\x01 \x01(\v2\x1e.osaurus.control.v1.FileChangeR\x06change\"\xa6\x02\n" +
 	"\n" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note\x12\x12\n" +
-	"\x04diff\x18\x04 \x01(\tR\x04diff\"\x94\x01\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\x12\x1f\n" +
+	"\vlines_added\x18\x04 \x01(\x05R\n" +
+	"linesAdded\x12\x1d\n" +
+	"\n" +
+	"lines_gone\x18\x05 \x01(\x05R\tlinesGone\x12\x14\n" +
+	"\x05hunks\x18\x06 \x03(\tR\x05hunks\x12\x0e\n" +
+	"\x02id\x18\a \x01(\tR\x02id\x12\x19\n" +
+	"\bwas_file\x18\b \x01(\bR\awasFile\x12\x17\n" +
+	"\ais_file\x18\t \x01(\bR\x06isFile\x12\x1a\n" +
+	"\bconflict\x18\n" +
+	" \x01(\tR\bconflict\x12\x12\n" +
+	"\x04runs\x18\v \x01(\tR\x04runs\x12\x12\n" +
+	"\x04left\x18\f \x01(\tR\x04left\"\x94\x01\n" +
 	"\vUndoRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x03R\x04call\x12\x14\n" +

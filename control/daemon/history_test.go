@@ -90,9 +90,9 @@ func TestHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		diff += fmt.Sprintln(r.Change.What, r.Change.Path, r.Change.Note) + r.Change.Diff
+		diff += fmt.Sprintln(r.Change.What, r.Change.Path, r.Change.LinesAdded, r.Change.LinesGone, r.Change.Note) + strings.Join(r.Change.Hunks, "")
 	}
-	if want := "removed a +0 -1\n--- a\n+++ a\n@@ -1,1 +0,0 @@\n-one\nadded d folder\nadded d/b +1 -0\n--- d/b\n+++ d/b\n@@ -0,0 +1,1 @@\n+two\n"; diff != want {
+	if want := "removed a 0 1 \n@@ -1,1 +0,0 @@\n-one\nadded d 0 0 folder\nadded d/b 1 0 \n@@ -0,0 +1,1 @@\n+two\n"; diff != want {
 		t.Errorf("%q, want %q", diff, want)
 	}
 	if e := alice.tool("sandbox_undo", `{}`); e["ok"] != true || !strings.Contains(fmt.Sprint(e), "brought back a") {

@@ -210,17 +210,13 @@ func (l *look) describe(c *change) error {
 	if c.Binary = !plain; err != nil || !plain || content(c.Before) == content(c.After) {
 		return err
 	}
-	for i, h := range diff.Hunks(before, after) {
-		added, removed := h.Size()
-		c.LinesAdded, c.LinesGone = c.LinesAdded+added, c.LinesGone+removed
-		hunk := Hunk{Number: i + 1}
-		if l.hunkText > 0 {
-			if text := h.Text(); len(text) <= l.hunkText {
-				l.hunkText -= len(text)
-				hunk.Text = text
-			}
+	c.Lines = history.Compare(before, after)
+	for i, text := range c.Hunks {
+		if len(text) > l.hunkText {
+			c.Hunks[i] = ""
+		} else {
+			l.hunkText -= len(text)
 		}
-		c.Hunks = append(c.Hunks, hunk)
 	}
 	return nil
 }

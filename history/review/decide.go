@@ -328,7 +328,7 @@ func (r *Review) Restore(ctx context.Context, to history.Digest, paths []string)
 			return out, err
 		}
 	}
-	seen := func(side int, path string) history.Entry { // by the agent
+	entry := func(side int, path string) history.Entry { // as the agent sees it
 		if p, ok := sides[side][path]; ok {
 			return p.upper
 		}
@@ -338,7 +338,7 @@ func (r *Review) Restore(ctx context.Context, to history.Digest, paths []string)
 	maps.Copy(all, sides[1])
 	var steps []step
 	for _, name := range slices.SortedFunc(maps.Keys(all), history.ByPath) {
-		have, s := seen(0, name), step{path: name, want: seen(1, name)}
+		have, s := entry(0, name), step{path: name, want: entry(1, name)}
 		selected := len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {
 			return name == p || strings.HasPrefix(name, p+"/") || s.want.Kind == history.Folder && have.Kind == 0 && strings.HasPrefix(p, name+"/")
 		})
@@ -364,12 +364,7 @@ func Shown(ctx context.Context, h *history.History, key string, c history.Change
 		if e.Kind == 0 {
 			*e = base
 		}
-		switch e.Kind {
-		case history.Whiteout:
-			*e = history.Entry{}
-		case history.Opaque:
-			e.Kind = history.Folder
-		}
+		*e = seen(*e)
 	}
 	return history.NewChange(c.Path, c.Before, c.After), !c.Before.Same(c.After)
 }

@@ -283,35 +283,26 @@ func (l *look) each(do func(pair) error) error {
 }
 
 func (l *look) below(p pair, hidden bool, do func(pair) error) error {
-	upper, upperErr := l.inside(p.upper)
-	real, realErr := l.inside(p.real)
-	base, _ := l.inside(p.base)
-	all := upper
-	if hidden {
-		all = maps.Clone(real)
-		maps.Copy(all, upper)
+	upper, err := l.History.Tree(l.ctx, p.upper.Tree())
+	if err != nil {
+		return fault.Wrap("compare", p.path, err)
 	}
-	if upperErr != nil || realErr != nil {
-		return fault.Wrap("compare", p.path, errors.Join(upperErr, realErr))
+	real, err := l.History.Tree(l.ctx, p.real.Tree())
+	if err != nil {
+		return fault.Wrap("compare", p.path, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := context.Cause(l.ctx); err != nil {
-			return err
+	base, _ := l.History.Tree(l.ctx, p.base.Tree())
+	for name, row := range history.Align(upper, real, base) {
+		q := pair{path: path.Join(p.path, name), upper: row[0], real: row[1], base: row[2], born: p.born}
+		if q.upper.Kind == 0 && (!hidden || q.real.Kind == 0) {
+			continue
 		}
-		q := pair{path: path.Join(p.path, name), upper: upper[name], real: real[name], base: base[name], born: p.born}
 		if e, listed := l.listed[q.path]; listed {
 			q.born = e.Born
 		}
 		q.known = p.known && p.base.Kind != history.Folder || q.base.Kind != 0
 		hides := hidden || q.upper.Kind != history.Folder
-		for _, e := range []*history.Entry{&q.upper, &q.real, &q.base} {
-			switch e.Mode &= fs.ModePerm; e.Kind {
-			case history.Opaque:
-				e.Kind = history.Folder
-			case history.Whiteout:
-				*e = history.Entry{}
-			}
-		}
+		q.upper, q.real, q.base = seen(q.upper), seen(q.real), seen(q.base)
 		if err := do(q); err != nil {
 			return err
 		}
@@ -324,17 +315,15 @@ func (l *look) below(p pair, hidden bool, do func(pair) error) error {
 	return nil
 }
 
-// inside returns the entries of a folder by name, or nothing of another kind.
-func (l *look) inside(e history.Entry) (map[string]history.Entry, error) {
-	all := map[string]history.Entry{}
-	if e.Kind != history.Folder {
-		return all, nil
+// seen returns an entry of the upper layer as the agent sees it.
+func seen(e history.Entry) history.Entry {
+	switch e.Mode &= fs.ModePerm; e.Kind {
+	case history.Opaque:
+		e.Kind = history.Folder
+	case history.Whiteout:
+		return history.Entry{}
 	}
-	list, err := l.History.Tree(l.ctx, e.Content)
-	for _, e := range list {
-		all[e.Name] = e
-	}
-	return all, err
+	return e
 }
 
 // record notes what the agent's changes began with: the real version, if it is clearly older or if both are equal.

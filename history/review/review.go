@@ -52,24 +52,15 @@ type Change struct {
 	history.Change
 	// ID stands for all that was reviewed. If the agent or somebody on the host changes
 	// the path, it has another one.
-	ID          string
-	RenamedFrom string // a removed file with the content of this new one
-	Binary      bool   // has no hunks: not text, or too long
-	LinesAdded  int
-	LinesGone   int
-	Hunks       []Hunk
-	Merged      bool   // After has changes of both sides
-	Conflict    string // both sides changed it: why it cannot be merged
-	Runs        string // what may run it on the host
-	Git         bool   // in a .git: never accepted without being named
-	Ignored     bool   // by .gitignore: never accepted without being named
-	Left        string // why Accept leaves it, or ""
-}
-
-// Hunk is a part of the change of a text file.
-type Hunk struct {
-	Number int    // from 1
-	Text   string // of a unified diff, or "" if not asked for or too much was
+	ID            string
+	RenamedFrom   string // a removed file with the content of this new one
+	history.Lines        // hunks without a text were not asked for, or are too much
+	Merged        bool   // After has changes of both sides
+	Conflict      string // both sides changed it: why it cannot be merged
+	Runs          string // what may run it on the host
+	Git           bool   // in a .git: never accepted without being named
+	Ignored       bool   // by .gitignore: never accepted without being named
+	Left          string // why Accept leaves it, or ""
 }
 
 // Changes is what a review shows.
@@ -84,7 +75,7 @@ type Changes struct {
 type Pick struct {
 	Path  string
 	ID    string // refuse another version than the reviewed one
-	Hunks []int
+	Hunks []int  // from 1
 }
 
 // Selection is what a person accepts or rejects. No picks select everything that is

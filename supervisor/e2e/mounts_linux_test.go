@@ -152,7 +152,7 @@ func (m *mountsTest) does(agent, text string) string {
 	return out
 }
 
-func (m *mountsTest) review(agent, name string) (list []*controlpb.ReviewedChange, rest *controlpb.ReviewedRest) {
+func (m *mountsTest) review(agent, name string) (list []*controlpb.FileChange, rest *controlpb.ReviewedRest) {
 	m.t.Helper()
 	for r, err := range control.Messages(m.Mounts.Review(m.t.Context(), &controlpb.ReviewRequest{Agent: agent, Name: name, Hunks: true})) {
 		switch {
@@ -245,7 +245,7 @@ func (m *mountsTest) undo() {
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		shown[r.Change.Path] = fmt.Sprint(r.Change.What, strings.Count(strings.ToLower(r.Change.Diff), "\n-line"))
+		shown[r.Change.Path] = fmt.Sprint(r.Change.What, strings.Count(strings.ToLower(strings.Join(r.Change.Hunks, "")), "\n-line"))
 	}
 	want := map[string]string{"/mnt/app/src/f2.txt": "modified40", "/mnt/app/src/f3.txt": "removed40", "/mnt/app/new": "added0", "/mnt/app/new/y": "added0"}
 	for path, what := range want {

@@ -72,7 +72,7 @@ func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string
 			continue
 		}
 		sel.Picks = append(sel.Picks, review.Pick{Path: c.Path, ID: c.ID})
-		added, gone = added+c.LinesAdded, gone+c.LinesGone
+		added, gone = added+c.Added, gone+c.Removed
 	}
 	s.Changes = len(all.Changes)
 	m.note(SubmitEvent, byTool, e, map[string]string{"changes": fmt.Sprint(len(all.Changes)), "detail": summary})
