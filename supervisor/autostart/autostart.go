@@ -3,7 +3,6 @@ package autostart
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,6 +41,7 @@ type Service struct {
 	home    config.Home
 	program string
 	manager manager
+	file    string // the path of the description, whether it exists or not
 }
 
 // manager describes the service manager of a system. In its commands LABEL stands for
@@ -81,7 +81,17 @@ func New(home config.Home) (Service, error) {
 	if runtime.GOOS == "darwin" {
 		m = launchd
 	}
-	return Service{home, program, m}, nil
+	return newService(home, program, m)
+}
+
+func newService(home config.Home, program string, m manager) (Service, error) {
+	folder, err := m.folder()
+	if err != nil {
+		return Service{}, fault.New(fault.Unavailable, "find folder of services", "", err).Advise("Set HOME.")
+	}
+	s := Service{home: home, program: program, manager: m}
+	s.file = filepath.Join(folder, strings.ReplaceAll(m.name, "LABEL", s.label()))
+	return s, nil
 }
 
 // label returns the service's name. Homes other than the usual one have their own.
@@ -91,15 +101,6 @@ func (s Service) label() string {
 	}
 	sum := sha256.Sum256([]byte(s.home))
 	return label + "-" + hex.EncodeToString(sum[:])[:labelDigits]
-}
-
-// file returns the path of the description, whether it exists or not.
-func (s Service) file() (string, error) {
-	folder, err := s.manager.folder()
-	if err != nil {
-		return "", fault.New(fault.Unavailable, "find folder of services", "", err).Advise("Set HOME.")
-	}
-	return filepath.Join(folder, strings.ReplaceAll(s.manager.name, "LABEL", s.label())), nil
 }
 
 func (s Service) description() []byte {
@@ -117,24 +118,20 @@ func (s Service) Ready(ctx context.Context) error {
 // be started.
 func (s Service) Install(ctx context.Context) error {
 	const op = "install service"
-	file, err := s.file()
-	if err != nil {
-		return err
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o755); err != nil {
+		return fault.New(fault.Unavailable, op, s.file, err).Advise("Make its folder writable for you.")
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you.")
-	}
-	_, missing := os.Stat(file)
+	_, missing := os.Stat(s.file)
 	if missing == nil {
 		_ = s.stop(ctx, op) // it may have been stopped by hand
 	}
 	if _, err := s.home.Make(s.home.Logs()); err != nil {
 		return err
 	}
-	if err := config.WriteFile(file, s.description()); err != nil {
+	if err := config.WriteFile(s.file, s.description()); err != nil {
 		return err
 	}
-	err = s.start(ctx, op)
+	err := s.start(ctx, op)
 	if err != nil && missing != nil {
 		_ = s.Uninstall(context.WithoutCancel(ctx))
 	}
@@ -142,13 +139,12 @@ func (s Service) Install(ctx context.Context) error {
 }
 
 // start starts the service. It tries again for a while if the manager is busy.
-func (s Service) start(ctx context.Context, op string) error {
-	for end := time.Now().Add(settling); ; {
-		err := s.run(ctx, op, s.manager.load...)
-		if !exitedWith(err, s.manager.busy) || time.Now().After(end) || !wait(ctx) {
-			return err
-		}
-	}
+func (s Service) start(ctx context.Context, op string) (err error) {
+	await(ctx, settling, func() bool {
+		err = s.run(ctx, op, s.manager.load...)
+		return !exitedWith(err, s.manager.busy)
+	})
+	return err
 }
 
 // stop stops the service and waits until it is gone: launchd answers before it is.
@@ -157,10 +153,8 @@ func (s Service) stop(ctx context.Context, op string) error {
 	if exitedWith(err, s.manager.gone) {
 		err = nil
 	}
-	for end := time.Now().Add(limit); s.run(ctx, op, s.manager.running) == nil; {
-		if time.Now().After(end) || !wait(ctx) {
-			return cmp.Or(err, error(fault.Newf(fault.Timeout, op, s.label(), "it still runs").Advise("Try again.")))
-		}
+	if err == nil && !await(ctx, limit, func() bool { return s.run(ctx, op, s.manager.running) != nil }) {
+		return fault.Newf(fault.Timeout, op, s.label(), "it still runs").Advise("Try again.")
 	}
 	return err
 }
@@ -171,29 +165,30 @@ func exitedWith(err error, codes []int) bool {
 	return ok && slices.Contains(codes, exit.ExitCode())
 }
 
-// wait pauses and reports whether ctx goes on.
-func wait(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(pause):
-		return true
+// await asks until the answer is yes, and reports whether it was before the time was over or ctx ended.
+func await(ctx context.Context, limit time.Duration, ask func() bool) bool {
+	for end := time.Now().Add(limit); !ask(); {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+		if time.Now().After(end) {
+			return false
+		}
 	}
+	return true
 }
 
 // Uninstall stops the service and removes it.
 func (s Service) Uninstall(ctx context.Context) error {
 	const op = "remove service"
-	file, err := s.file()
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return fault.Newf(fault.NotFound, op, file, "it is not installed").Advise("See what is: osaurus-sandbox service status")
+	if _, err := os.Stat(s.file); errors.Is(err, fs.ErrNotExist) {
+		return fault.Newf(fault.NotFound, op, s.file, "it is not installed").Advise("See what is: osaurus-sandbox service status")
 	}
 	failed := s.stop(ctx, op)
-	if err := os.Remove(file); err != nil {
-		return errors.Join(failed, fault.New(fault.Unavailable, op, file, err).Advise("Make its folder writable for you, or remove the file yourself."))
+	if err := os.Remove(s.file); err != nil {
+		return errors.Join(failed, fault.New(fault.Unavailable, op, s.file, err).Advise("Make its folder writable for you, or remove the file yourself."))
 	}
 	return failed
 }
@@ -210,16 +205,12 @@ type Status struct {
 
 // Status returns the state of the service.
 func (s Service) Status(ctx context.Context) (Status, error) {
-	file, err := s.file()
-	if err != nil {
-		return Status{}, err
-	}
-	status := Status{File: file}
-	text, err := os.ReadFile(file)
+	status := Status{File: s.file}
+	text, err := os.ReadFile(s.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return status, nil
 	} else if err != nil {
-		return status, fault.New(fault.Unavailable, "read service", file, err).Advise("Make it readable for you.")
+		return status, fault.New(fault.Unavailable, "read service", s.file, err).Advise("Make it readable for you.")
 	}
 	status.Installed, status.Current = true, bytes.Equal(text, s.description())
 	status.Running = s.run(ctx, "ask for service", s.manager.running) == nil
@@ -228,13 +219,9 @@ func (s Service) Status(ctx context.Context) (Status, error) {
 
 // run runs commands of the manager until one fails.
 func (s Service) run(ctx context.Context, op string, commands ...string) error {
-	file, err := s.file()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	place := strings.NewReplacer("LABEL", s.label(), "FILE", file, "UID", strconv.Itoa(os.Getuid()))
+	place := strings.NewReplacer("LABEL", s.label(), "FILE", s.file, "UID", strconv.Itoa(os.Getuid()))
 	for _, command := range commands {
 		words := strings.Fields(command)
 		for i := range words {

@@ -15,7 +15,7 @@ import (
 const awkward = `/home/a b/100%/"q"\&<x>`
 
 func TestSystemdQuotes(t *testing.T) {
-	text := string(Service{config.Home(awkward), awkward, systemd}.description())
+	text := string(Service{home: awkward, program: awkward, manager: systemd}.description())
 	for _, want := range []string{
 		`ExecStart="/home/a b/100%%/\"q\"\\&<x>" serve --quiet` + "\n",
 		`Environment="OSAURUS_HOME=/home/a b/100%%/\"q\"\\&<x>"` + "\n",
@@ -27,7 +27,7 @@ func TestSystemdQuotes(t *testing.T) {
 }
 
 func TestLaunchdIsXML(t *testing.T) {
-	text := Service{config.Home(awkward), awkward, launchd}.description()
+	text := Service{home: awkward, program: awkward, manager: launchd}.description()
 	found := 0
 	for d := xml.NewDecoder(strings.NewReader(string(text))); ; {
 		token, err := d.Token()
@@ -56,14 +56,13 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	fails := works
 	fails.reach, fails.load, fails.unload = "ls /no-session", []string{"ls /no-session"}, []string{"ls /no-session"}
-	s := Service{config.Home(t.TempDir()), "/bin/program", works}
-	file, err := s.file()
+	s, err := newService(config.Home(t.TempDir()), "/bin/program", works)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := func(status Status) {
 		t.Helper()
-		status.File = file
+		status.File = s.file
 		if got, err := s.Status(t.Context()); err != nil || got != status {
 			t.Errorf("%+v, %v; want %+v", got, err, status)
 		}
@@ -93,7 +92,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	if s.Ready(t.Context()) == nil {
 		t.Error("a manager that cannot be reached is ready")
 	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+	if err := os.WriteFile(s.file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if s.Uninstall(t.Context()) == nil {
@@ -137,7 +136,10 @@ func TestLaunchctl(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	m := launchd
 	m.folder = func() (string, error) { return folder, nil }
-	s := Service{home, "/bin/program", m}
+	s, err := newService(home, "/bin/program", m)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second replaces the first
 		if err := os.WriteFile(filepath.Join(bin, "late"), nil, 0o600); err != nil {
 			t.Fatal(err)

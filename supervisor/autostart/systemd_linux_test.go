@@ -18,7 +18,7 @@ func TestSystemd(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "a program; 100% mit $KÄSE")
 	verify := func() ([]byte, error) {
 		file := filepath.Join(t.TempDir(), "sandbox.service")
-		if err := os.WriteFile(file, Service{config.Home(awkward), program, systemd}.description(), 0o600); err != nil {
+		if err := os.WriteFile(file, Service{home: config.Home(awkward), program: program, manager: systemd}.description(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return exec.Command("systemd-analyze", "--user", "verify", file).CombinedOutput()

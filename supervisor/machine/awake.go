@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"runtime"
@@ -13,6 +12,9 @@ import (
 // think between two.
 const awakeFor = time.Minute
 
+// awakeCheck is how often it looks for commands. No computer sleeps that soon.
+const awakeCheck = time.Second
+
 // Awake keeps this computer from sleeping by itself until release is called.
 type Awake func() (release func())
 
@@ -20,37 +22,20 @@ type Awake func() (release func())
 // progress. A closed lid and a person's command still put it to sleep.
 func (s *Machine) stayAwake(awake Awake) {
 	var release func()
-	defer func() {
-		if release != nil {
-			release()
-		}
-	}()
-	var status Status
 	var lastUsed time.Time
-	for {
-		used := status.Commands > 0 || status.Operation != ""
-		if used && release == nil {
-			release = awake()
-		}
-		ctx, cancel := s.life, context.CancelFunc(func() {})
-		if !used && release != nil {
-			ctx, cancel = context.WithDeadline(s.life, lastUsed.Add(awakeFor))
-		}
-		next, err := s.Next(ctx, status.Revision)
-		idle := ctx.Err() != nil
-		cancel()
-		if used {
-			lastUsed = time.Now()
-		}
-		switch {
-		case s.life.Err() != nil:
-			return
-		case idle:
+	every(s.life, awakeCheck, func() {
+		switch status := s.Status(); {
+		case status.Commands > 0 || status.Operation != "":
+			if lastUsed = time.Now(); release == nil {
+				release = awake()
+			}
+		case release != nil && time.Since(lastUsed) >= awakeFor:
 			release()
 			release = nil
-		case err == nil:
-			status = next
 		}
+	})
+	if release != nil {
+		release()
 	}
 }
 
