@@ -4,7 +4,6 @@ package vhostuser
 
 import (
 	"log/slog"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,39 +11,6 @@ import (
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm/qemu/vhostuser/vhosttest"
 )
-
-// When the front end hangs up, a stop that waits for a hanging request must wait less.
-func TestHangUpDuringStop(t *testing.T) {
-	const before = 2 * time.Second
-	for name, hangs := range map[string]func(*Queue){
-		"on the queue's own goroutine": func(*Queue) {},
-		"on another":                   func(q *Queue) { close(q.loopDone); q.inflight = 1 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn := vhosttest.New(t, 4096).Back
-			kick, kicks, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer kicks.Close()
-			timetest.Synthetic(t, func(t *testing.T) {
-				q := newQueue(0, new(health), slog.New(slog.DiscardHandler), func(*Queue) {})
-				q.running, q.kick, q.loopDone = true, kick, make(chan struct{})
-				hangs(q)
-				s := &server{conn: conn, queues: []*Queue{q}}
-				began, stopped := time.Now(), make(chan struct{})
-				go func() { defer close(stopped); q.stop() }()
-				time.Sleep(before)
-				s.hangUp()
-				<-stopped
-				if took := time.Since(began); took != before+drainTimeoutGone || q.inflight != 0 {
-					t.Errorf("it waited for %v, and then for %d requests", took, q.inflight)
-				}
-				q.close()
-			})
-		})
-	}
-}
 
 // TestNotifyLater returns chains with few interrupts: one for a quarter of the ring, or after a
 // delay.
