@@ -12,12 +12,6 @@ import (
 	"osaurus-sandbox/vm/image/untar"
 )
 
-// mountPoints returns the directories that a guest mounts something on. A base is
-// read-only, so they must exist in it.
-func mountPoints() []string {
-	return []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/workspace", "/output"}
-}
-
 // buildBase writes the base from a pack's root file system.
 func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Func) error {
 	root := p.Manifest.Root
@@ -44,7 +38,8 @@ func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
 		return err
 	}
 	defer f.Close()
-	return ext4.Write(ctx, f, safe, "osaurus-base", mountPoints()...)
+	// A guest mounts something on these folders. A base is read-only, so they must exist in it.
+	return ext4.Write(ctx, f, safe, "osaurus-base", "/dev", "/proc", "/sys", "/run", "/tmp", "/workspace", "/output")
 }
 
 // copyKernel copies the pack's kernel, so that the image works without its pack.
@@ -54,11 +49,8 @@ func copyKernel(ctx context.Context, p pack.Pack, path string) error {
 		return err
 	}
 	defer in.Close()
-	f, err := os.Create(path)
-	if err != nil {
+	return pack.WriteFile(path, func(out io.Writer) error {
+		_, err := io.Copy(out, in)
 		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(f, in)
-	return err
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -66,17 +65,14 @@ const (
 // devices that a Go program needs to start. It is not compressed, because unpacking it
 // takes longer than loading it.
 func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte, path string) error {
-	boot, late, err := pickModules(ctx, p)
+	boot, late, err := pick(ctx, func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) })
 	if err != nil {
 		return noModules(p, err)
 	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	out := bufio.NewWriter(f)
-	return errors.Join(WriteCPIO(out, initramfs(programs, boot, late)), out.Flush())
+	return pack.WriteFile(path, func(f io.Writer) error {
+		out := bufio.NewWriter(f)
+		return errors.Join(WriteCPIO(out, initramfs(programs, boot, late)), out.Flush())
+	})
 }
 
 // noModules returns the error for a pack without the needed modules, which an older
@@ -117,17 +113,13 @@ func initramfs(programs map[string][]byte, boot, late []kernel.Module) []CPIOEnt
 	return entries
 }
 
-// pickModules returns a pack's modules to load at boot, and those to load later.
-func pickModules(ctx context.Context, p pack.Pack) (boot, late []kernel.Module, err error) {
-	return pick(ctx, func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) })
-}
-
 // CheckModules checks that an archive of lib/modules/RELEASE has all modules that a guest needs.
 func CheckModules(ctx context.Context, walk kernel.WalkFunc) error {
 	_, _, err := pick(ctx, walk)
 	return err
 }
 
+// pick returns the modules to load at boot, and those to load later.
 func pick(ctx context.Context, walk kernel.WalkFunc) (boot, late []kernel.Module, err error) {
 	set := needed()
 	tree, err := kernel.ReadModules(ctx, walk, Modules()...)

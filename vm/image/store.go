@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/pack"
 )
@@ -28,20 +29,16 @@ const (
 	sealName = "seal.json"
 )
 
-// part is a folder with files of an image and a seal that pins them.
+// part is a folder with files of an image, and a seal that pins them.
 type part struct {
-	dir  string
-	seal seal
-}
-
-type seal struct {
+	dir   string
 	Files []pack.File `json:"files"`
 }
 
 func (p part) path(name string) string { return filepath.Join(p.dir, name) }
 
 // digest identifies the content of a part.
-func (p part) digest() pack.Digest { return key(fmt.Sprint(p.seal.Files)) }
+func (p part) digest() pack.Digest { return key(fmt.Sprint(p.Files)) }
 
 // openPart reads the seal of a part and checks the sizes of its files. It fails with an
 // error that is pack.Broken if the part is missing or broken.
@@ -52,10 +49,10 @@ func openPart(dir string) (part, error) {
 	if err != nil {
 		return part{}, fault.Wrap(op, dir, err)
 	}
-	if err := json.Unmarshal(text, &p.seal); err != nil {
+	if err := json.Unmarshal(text, &p); err != nil {
 		return part{}, fault.New(fault.Rejected, op, p.path(sealName), err)
 	}
-	return p, pack.CheckSizes(op, dir, p.seal.Files)
+	return p, pack.CheckSizes(op, dir, p.Files)
 }
 
 // sealPart pins the files of a folder and writes their seal.
@@ -64,23 +61,23 @@ func sealPart(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	var s seal
+	var p part
 	for _, e := range entries {
 		f, err := pack.PinFile(ctx, dir, e.Name())
 		if err != nil {
 			return err
 		}
-		s.Files = append(s.Files, f)
+		p.Files = append(p.Files, f)
 	}
-	text, err := json.MarshalIndent(s, "", "  ")
+	text, err := printable.Document(p)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, sealName), append(text, '\n'), 0o600)
+	return os.WriteFile(filepath.Join(dir, sealName), text, 0o600)
 }
 
 func (p part) verify(ctx context.Context) error {
-	err := pack.VerifyFiles(ctx, "verify image", p.dir, p.seal.Files, nil)
+	err := pack.VerifyFiles(ctx, "verify image", p.dir, p.Files, nil)
 	switch {
 	case err == nil:
 		return nil

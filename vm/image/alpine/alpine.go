@@ -62,11 +62,7 @@ func copyRoot(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	return errors.Join(untar.Filter(ctx, io.Discard, io.TeeReader(in, out), from), out.Close())
+	return pack.WriteFile(to, func(out io.Writer) error { return untar.Filter(ctx, io.Discard, io.TeeReader(in, out), from) })
 }
 
 // unpackISO extracts the kernel and its modules from the image.

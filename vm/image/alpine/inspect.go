@@ -82,28 +82,26 @@ func Inspect(ctx context.Context, file string, pins []Pins, report progress.Func
 // compare finds the pinned file by digest, or by name if the digest is none of them.
 func (d *Download) compare(pins []Pins) error {
 	var names []string
-	for _, by := range []func(fetch.File) bool{
-		func(f fetch.File) bool { return f.SHA256 == d.SHA256 },
-		func(f fetch.File) bool { return path.Base(f.URL) == filepath.Base(d.File) },
-	} {
-		for _, p := range pins {
-			for _, f := range []fetch.File{p.ISO, p.Root} {
-				names = append(names, path.Base(f.URL))
-				if !by(f) {
-					continue
-				}
-				d.Pinned, d.Arch = path.Base(f.URL), p.Arch
-				switch {
-				case d.Size != f.Size:
-					return fmt.Errorf("it has %d bytes, but %d are pinned for %s", d.Size, f.Size, d.Pinned)
-				case d.SHA256 != f.SHA256:
-					return fmt.Errorf("its SHA-256 is %s, but %s is pinned for %s", d.SHA256, f.SHA256, d.Pinned)
-				}
+	var want fetch.File
+	for _, p := range pins {
+		for _, f := range []fetch.File{p.ISO, p.Root} {
+			name := path.Base(f.URL)
+			names = append(names, name)
+			if f.SHA256 == d.SHA256 || name == filepath.Base(d.File) {
+				d.Pinned, d.Arch, want = name, p.Arch, f
+			}
+			if f.SHA256 == d.SHA256 {
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("it is none of the pinned files: %s", strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))
+	switch {
+	case d.Pinned == "":
+		return fmt.Errorf("it is none of the pinned files: %s", strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))
+	case d.Size != want.Size:
+		return fmt.Errorf("it has %d bytes, but %d are pinned for %s", d.Size, want.Size, d.Pinned)
+	}
+	return fmt.Errorf("its SHA-256 is %s, but %s is pinned for %s", d.SHA256, want.SHA256, d.Pinned)
 }
 
 // readISO unpacks kernel and modules into a folder, and looks for the modules that guests need.

@@ -2,7 +2,6 @@ package debian
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,8 +12,8 @@ import (
 	"osaurus-sandbox/vm"
 )
 
-// maxMeta bounds the chain of meta-packages before the one with the kernel.
-const maxMeta = 3
+// maxKernel bounds the packages of a kernel: meta-packages, kernel and modules.
+const maxKernel = 8
 
 // Download downloads a Debian package to an empty folder and returns the paths of the .deb
 // files. For a kernel's meta-package, it downloads the packages with the kernel and its
@@ -71,25 +70,20 @@ func kernelPackages(pkg string, depends func(string) (string, error)) ([]string,
 		return []string{pkg}, nil
 	}
 	packages := []string{pkg}
-	for next, depth := []string{pkg}, 0; len(next) > 0; depth++ {
-		if depth > maxMeta {
-			return nil, errors.New("too many levels of meta-packages")
+	for i := 0; i < len(packages); i++ {
+		if i == maxKernel {
+			return nil, fmt.Errorf("the kernel has more than %d packages", maxKernel)
 		}
-		var found []string
-		for _, p := range next {
-			text, err := depends(p)
-			if err != nil {
-				return nil, err
-			}
-			for line := range strings.Lines(text) {
-				d, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
-				if ok && (strings.HasPrefix(d, "linux-image-") || strings.HasPrefix(d, "linux-modules-")) && !slices.Contains(packages, d) {
-					found = append(found, d)
-				}
+		text, err := depends(packages[i])
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(text) {
+			d, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
+			if ok && (strings.HasPrefix(d, "linux-image-") || strings.HasPrefix(d, "linux-modules-")) && !slices.Contains(packages, d) {
+				packages = append(packages, d)
 			}
 		}
-		packages = append(packages, found...)
-		next = found
 	}
 	return packages, nil
 }

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/fetch"
 	"osaurus-sandbox/vm/image/pack"
+	"osaurus-sandbox/vm/image/untar"
 )
 
 // The files of a pack.
@@ -24,9 +25,9 @@ const (
 
 // Name returns the name of the pack that Build makes on this host.
 func Name(arch vm.Arch) (string, error) {
-	h, err := thisHost()
+	h, err := thisHost(arch)
 	if err != nil {
-		return "", unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
+		return "", err
 	}
 	return h.id + "-" + h.version + "-" + string(arch), nil
 }
@@ -52,7 +53,7 @@ func Build(ctx context.Context, arch vm.Arch, client *fetch.Client, dir string, 
 	}
 	if err == nil {
 		err = pack.WriteZstd(filepath.Join(dir, rootName), "install "+h.id+" "+h.codename, report, func(w io.Writer) error {
-			return makeRoot(ctx, h, arch, temp, npm, w)
+			return pipe(ctx, rootCommand(ctx, h, arch, temp, npm), func(root io.Reader) error { return untar.Filter(ctx, w, root, "root file system") })
 		})
 	}
 	if err != nil {
@@ -67,8 +68,12 @@ func Build(ctx context.Context, arch vm.Arch, client *fetch.Client, dir string, 
 }
 
 func buildKernel(ctx context.Context, h host, arch vm.Arch, dir, temp string, report progress.Func) ([]pack.Origin, error) {
+	smallest := "linux-image-cloud-" + string(arch) // for virtual machines
+	if h.id == "ubuntu" {
+		smallest = "linux-image-virtual"
+	}
 	meter := report.Start("download the kernel", 0, 0)
-	debs, err := Download(ctx, arch, kernelPackage(h, arch), temp)
+	debs, err := Download(ctx, arch, smallest, temp)
 	meter.Finish()
 	if err != nil {
 		return nil, err
@@ -84,12 +89,4 @@ func buildKernel(ctx context.Context, h host, arch vm.Arch, dir, temp string, re
 	return origins, pack.WriteZstd(filepath.Join(dir, modulesName), "unpack the kernel", report, func(w io.Writer) error {
 		return makeKernel(ctx, arch, debs, filepath.Join(dir, kernelName), w)
 	})
-}
-
-// kernelPackage returns the package of the smallest kernel for virtual machines.
-func kernelPackage(h host, arch vm.Arch) string {
-	if h.id == "ubuntu" {
-		return "linux-image-virtual"
-	}
-	return "linux-image-cloud-" + string(arch)
 }

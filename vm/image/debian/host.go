@@ -2,7 +2,6 @@ package debian
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
@@ -35,24 +35,18 @@ func Available(arch vm.Arch) error {
 }
 
 func available(arch vm.Arch) (host, error) {
-	h, err := thisHost()
+	h, err := thisHost(arch)
 	if err != nil {
-		return host{}, unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host with `osaurus-sandbox pack build debian`, carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
+		return host{}, err
 	}
-	var missing []string
-	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = append(missing, tool)
-		}
+	tools := []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"}
+	if os.Geteuid() != 0 {
+		tools = append(tools, "newuidmap")
 	}
+	missing := slices.DeleteFunc(tools, func(tool string) bool { _, err := exec.LookPath(tool); return err == nil })
 	if len(missing) > 0 {
 		return host{}, unavailable(arch, fmt.Errorf("not installed: %s", strings.Join(missing, ", "))).
 			Advise("Run `sudo apt-get install apt dpkg mmdebstrap util-linux uidmap`.")
-	}
-	if os.Geteuid() != 0 {
-		if _, err := exec.LookPath("newuidmap"); err != nil {
-			return host{}, unavailable(arch, errors.New("not installed: newuidmap")).Advise("Run `sudo apt-get install uidmap`.")
-		}
 	}
 	if arch != vm.HostArch() && !emulates(arch) {
 		return host{}, unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
@@ -65,12 +59,13 @@ func unavailable(arch vm.Arch, err error) *fault.Error {
 	return fault.New(fault.Unavailable, "make a Debian pack for", string(arch), err)
 }
 
-func thisHost() (host, error) {
-	text, err := os.ReadFile("/etc/os-release")
+func thisHost(arch vm.Arch) (host, error) {
+	text, _ := os.ReadFile("/etc/os-release") // without one, it is another system
+	h, err := parseRelease(string(text))
 	if err != nil {
-		return host{}, errors.New("this host is not Debian or Ubuntu")
+		return host{}, unavailable(arch, err).Advise("Make the pack on a Debian or Ubuntu host with `osaurus-sandbox pack build debian`, carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
-	return parseRelease(string(text))
+	return h, nil
 }
 
 func parseRelease(text string) (host, error) {
@@ -98,45 +93,40 @@ func run(ctx context.Context, dir, name string, args ...string) (string, error) 
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	err := runCommand(ctx, cmd)
-	return out.String(), err
+	var out []byte
+	err := pipe(ctx, cmd, func(r io.Reader) (err error) {
+		out, err = io.ReadAll(r)
+		return err
+	})
+	return string(out), err
 }
 
-// runCommand runs a command, which is killed if this program is. Its error quotes the end
-// of the command's stderr.
-func runCommand(ctx context.Context, cmd *exec.Cmd) error {
+// pipe runs a command, which is killed if this program is, and calls read with its output. If the
+// command fails, the error quotes the end of its stderr.
+func pipe(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	dieWithParent(cmd)
 	var stderr tail
 	cmd.Stderr = &stderr
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return ctx.Err()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, bytes.TrimSpace(stderr))
+		return err
 	}
-	return nil
-}
-
-// pipe runs a command and calls read with its output. If the command fails, the reader
-// returns its error.
-func pipe(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
-	r, w := io.Pipe()
-	cmd.Stdout = w
-	done := make(chan error, 1)
-	go func() {
-		err := runCommand(ctx, cmd)
-		w.CloseWithError(err)
-		done <- err
-	}()
-	err := read(r)
-	r.CloseWithError(err) // ends the command
-	return cmp.Or(err, <-done)
+	unread := read(out)
+	out.Close() // ends a command that was not read to its end
+	err = cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && (unread == nil || len(stderr) > 0):
+		return errors.Join(unread, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, bytes.TrimSpace(stderr)))
+	}
+	return unread
 }
 
 // tail keeps the end of what is written to it.

@@ -1,7 +1,11 @@
 package debian
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os/exec"
 	"slices"
 	"testing"
 )
@@ -53,5 +57,24 @@ func TestParseRelease(t *testing.T) {
 		if got, err := parseRelease(text); got != want || (err == nil) != (want != host{}) {
 			t.Errorf("parseRelease(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
+	}
+}
+
+// A command that fails is quoted. One whose output is refused ends.
+func TestPipe(t *testing.T) {
+	if out, err := run(t.Context(), "/", "sh", "-c", "echo good"); out != "good\n" || err != nil {
+		t.Errorf("run = %q, %v", out, err)
+	}
+	if _, err := run(t.Context(), "/", "sh", "-c", "echo bad >&2; exit 3"); err == nil || err.Error() != "sh: exit status 3: bad" {
+		t.Errorf("a command that fails: %v", err)
+	}
+	enough := errors.New("enough")
+	if err := pipe(t.Context(), exec.Command("yes"), func(io.Reader) error { return enough }); err != enough {
+		t.Errorf("a refused output: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := run(ctx, "/", "sleep", "60"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that ended: %v", err)
 	}
 }

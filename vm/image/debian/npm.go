@@ -2,7 +2,7 @@ package debian
 
 import (
 	"context"
-	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -37,11 +37,7 @@ func getNPM(ctx context.Context, client *fetch.Client, temp string, report progr
 	}
 	defer in.Close()
 	path := filepath.Join(temp, "npm.tar")
-	out, err := os.Create(path)
-	if err != nil {
-		return "", err
-	}
-	return path, errors.Join(untar.Filter(ctx, out, in, packed), out.Close())
+	return path, pack.WriteFile(path, func(out io.Writer) error { return untar.Filter(ctx, out, in, packed) })
 }
 
 // npmOptions are mmdebstrap's options to install npm.

@@ -3,14 +3,12 @@ package debian
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"osaurus-sandbox/vm"
-	"osaurus-sandbox/vm/image/untar"
 )
 
 // buildTime is the modification time of generated files (2025-06-15), so that the same
@@ -18,20 +16,10 @@ import (
 const buildTime = 1750000000
 
 // toolbox lists the packages to install in addition to Debian's own set.
-func toolbox() []string {
-	return strings.Fields(`
-		bash coreutils findutils grep sed less procps vim-tiny
-		python3 python3-venv python3-pip nodejs
-		git ripgrep jq curl wget lftp openssh-client rsync socat
-		ca-certificates e2fsprogs iproute2 tzdata`)
-}
-
-// makeRoot writes a root file system as an uncompressed tar.
-func makeRoot(ctx context.Context, h host, arch vm.Arch, temp, npm string, out io.Writer) error {
-	return pipe(ctx, rootCommand(ctx, h, arch, temp, npm), func(root io.Reader) error {
-		return untar.Filter(ctx, out, root, "root file system")
-	})
-}
+const toolbox = `bash coreutils findutils grep sed less procps vim-tiny
+	python3 python3-venv python3-pip nodejs
+	git ripgrep jq curl wget lftp openssh-client rsync socat
+	ca-certificates e2fsprogs iproute2 tzdata`
 
 // rootCommand returns the mmdebstrap command. Users need no privileges. For root, it runs in
 // its own namespaces, so that its mounts and processes end with it.
@@ -42,7 +30,7 @@ func rootCommand(ctx context.Context, h host, arch vm.Arch, temp, npm string) *e
 	}
 	args := []string{
 		"mmdebstrap", "--quiet", "--format=tar", "--variant=minbase", "--architectures=" + string(arch), "--components=" + components,
-		"--include=" + strings.Join(toolbox(), ","),
+		"--include=" + strings.Join(strings.Fields(toolbox), ","),
 		`--aptopt=Apt::Install-Recommends "false"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",

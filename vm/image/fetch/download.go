@@ -114,28 +114,32 @@ func (d *download) attempt(ctx context.Context) error {
 	patience := cmp.Or(d.client.Idle, idle)
 	silent := time.AfterFunc(patience, func() { cancel(fmt.Errorf("the server sent nothing for %s", patience)) })
 	defer silent.Stop()
-	err := d.request(ctx, resetTimer{silent, patience})
+	response, err := d.request(ctx)
+	if err == nil {
+		defer response.Body.Close()
+		d.answered = true
+		if err = d.accept(response); err == nil {
+			err = d.receive(response, heard(func() { silent.Reset(patience) }))
+		}
+	}
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return cause
 	}
 	return err
 }
 
-// resetTimer is a writer that restarts a timer.
-type resetTimer struct {
-	timer    *time.Timer
-	patience time.Duration
-}
+// heard is a writer that is called when something is written.
+type heard func()
 
-func (r resetTimer) Write(p []byte) (int, error) {
-	r.timer.Reset(r.patience)
+func (h heard) Write(p []byte) (int, error) {
+	h()
 	return len(p), nil
 }
 
-func (d *download) request(ctx context.Context, received io.Writer) error {
+func (d *download) request(ctx context.Context) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.file.URL, nil)
 	if err != nil {
-		return fault.New(fault.InvalidArgs, "download", d.file.URL, err)
+		return nil, fault.New(fault.InvalidArgs, "download", d.file.URL, err)
 	}
 	request.Header.Set("Accept-Encoding", "identity") // the digest is of the uncompressed file
 	request.Header.Set("User-Agent", "osaurus-sandbox")
@@ -144,29 +148,20 @@ func (d *download) request(ctx context.Context, received io.Writer) error {
 	}
 	transport := d.client.Transport
 	if transport == nil {
-		own := newTransport()
-		defer own.CloseIdleConnections()
-		transport = own
+		transport = newTransport()
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: d.checkRedirect}
 	response, err := client.Do(request)
-	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok {
-			err = failed.Err // the caller adds the URL
-		}
-		return err
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the caller adds the URL
 	}
-	defer response.Body.Close()
-	d.answered = true
-	if err := d.accept(response); err != nil {
-		return err
-	}
-	return d.receive(response, received)
+	return response, err
 }
 
 // newTransport returns the default transport with an error for proxies that refuse.
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableKeepAlives = true // nothing else uses it
 	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 		if response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%w: it answers %q", errProxy, response.Status)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,13 +54,12 @@ func Check(arch vm.Arch, path string) error {
 		return err
 	}
 	defer f.Close()
-	head := make([]byte, headSize)
-	n, err := io.ReadFull(f, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return refuse(path, err)
+	head, err := io.ReadAll(io.LimitReader(f, headSize))
+	if err == nil && formOf(head) != loadable(arch) {
+		err = notLoadable(arch, head)
 	}
-	if head = head[:n]; !loadable(arch, head) {
-		return refuse(path, fmt.Errorf("it is %s, not %s", formOf(head), loadableForm(arch)))
+	if err != nil {
+		return refuse(path, err)
 	}
 	return nil
 }
@@ -71,12 +69,12 @@ func refuse(path string, err error) error {
 		Advise("Use a distribution's kernel for the guest's architecture.")
 }
 
-func unpack(arch vm.Arch, b []byte) ([]byte, error) {
+func unpack(arch vm.Arch, b []byte) (_ []byte, err error) {
 	for range maxWrappings + 1 {
-		switch {
-		case loadable(arch, b):
+		switch formOf(b) {
+		case loadable(arch):
 			return b, checkLength(arch, b)
-		case isZboot(b):
+		case zboot:
 			payload, algorithm, err := zbootPayload(b)
 			if err != nil {
 				return nil, err
@@ -84,55 +82,55 @@ func unpack(arch vm.Arch, b []byte) ([]byte, error) {
 			if b, err = decompress(bytes.NewReader(payload), algorithm, MaxSize); err != nil {
 				return nil, fmt.Errorf("its payload: %w", err)
 			}
-		case isGzip(b):
-			var err error
+		case gzipped:
 			if b, err = decompress(bytes.NewReader(b), "gzip", MaxSize); err != nil {
 				return nil, err
 			}
 		default:
-			return nil, fmt.Errorf("it is %s, not %s", formOf(b), loadableForm(arch))
+			return nil, notLoadable(arch, b)
 		}
 	}
 	return nil, fmt.Errorf("it is packed more than %d times", maxWrappings)
 }
 
-func isGzip(b []byte) bool { return len(b) > 2 && b[0] == 0x1f && b[1] == 0x8b }
-func isZboot(b []byte) bool {
-	return len(b) > 0x40 && string(b[:2]) == "MZ" && string(b[4:8]) == "zimg"
-}
-func isImage(b []byte) bool { return len(b) > 0x40 && string(b[0x38:0x3c]) == "ARM\x64" }
-func isBzImage(b []byte) bool {
-	return len(b) >= 0x208 && b[0x1fe] == 0x55 && b[0x1ff] == 0xaa && string(b[0x202:0x206]) == "HdrS"
+func notLoadable(arch vm.Arch, b []byte) error {
+	return fmt.Errorf("it is %s, not %s", formOf(b), loadable(arch))
 }
 
-func loadable(arch vm.Arch, b []byte) bool {
-	if arch == vm.ARM64 {
-		return isImage(b)
+// form is the form of a kernel, for people.
+type form string
+
+const (
+	bzImage    form = "a bzImage for amd64"
+	plainImage form = "a plain Image for arm64"
+	zboot      form = "an EFI zboot image"
+	gzipped    form = "packed with gzip"
+)
+
+func formOf(b []byte) form {
+	at := func(offset int, text string) bool {
+		return len(b) >= offset+len(text) && string(b[offset:][:len(text)]) == text
 	}
-	return isBzImage(b)
-}
-
-func loadableForm(arch vm.Arch) string {
-	if arch == vm.ARM64 {
-		return "a plain Image for arm64"
-	}
-	return "a bzImage for amd64"
-}
-
-func formOf(b []byte) string {
 	switch {
-	case isBzImage(b):
-		return "a bzImage for amd64"
-	case isImage(b):
-		return "a plain Image for arm64"
-	case isZboot(b):
-		return "an EFI zboot image"
-	case isGzip(b):
-		return "packed with gzip"
-	case bytes.HasPrefix(b, []byte("\x7fELF")):
+	case at(0x1fe, "\x55\xaa") && at(0x202, "HdrS") && len(b) >= headSize:
+		return bzImage
+	case at(0x38, "ARM\x64") && len(b) > 0x40:
+		return plainImage
+	case at(0, "MZ") && at(4, "zimg") && len(b) > 0x40:
+		return zboot
+	case at(0, "\x1f\x8b"):
+		return gzipped
+	case at(0, "\x7fELF"):
 		return "an ELF file"
 	}
 	return "of an unknown form"
+}
+
+func loadable(arch vm.Arch) form {
+	if arch == vm.ARM64 {
+		return plainImage
+	}
+	return bzImage
 }
 
 // checkLength rejects a truncated arm64 Image. Its header says how much memory it needs,

@@ -134,12 +134,10 @@ func (b *bundle) copyFiles(ctx context.Context, dir string, report progress.Func
 func (b *bundle) copyFile(ctx context.Context, f File, dir string, report progress.Func) error {
 	meter := report.Start("copy "+f.Name, 0, f.Size)
 	defer meter.Finish()
-	out, err := os.Create(filepath.Join(dir, f.Name))
-	if err != nil {
+	return WriteFile(filepath.Join(dir, f.Name), func(out io.Writer) error {
+		_, err := io.Copy(io.MultiWriter(out, meter), newCheckedReader(ctx, b, filepath.Join(b.path, f.Name), f))
 		return err
-	}
-	_, err = io.Copy(io.MultiWriter(out, meter), newCheckedReader(ctx, b, filepath.Join(b.path, f.Name), f))
-	return errors.Join(err, out.Close())
+	})
 }
 
 const nothingImported = "Nothing was imported. " + getAgain

@@ -1,12 +1,10 @@
 package pack
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -93,20 +91,11 @@ func parseManifest(text []byte) (Manifest, error) {
 	if len(text) > maxManifest {
 		return m, fmt.Errorf("it is longer than %d bytes", maxManifest)
 	}
-	var head struct{ Format int }
-	if err := json.Unmarshal(text, &head); err != nil {
+	if err := json.Unmarshal(text, &m); err != nil {
 		return m, err
 	}
-	if head.Format != format {
-		return m, fmt.Errorf("format %d is not supported, only %d", head.Format, format)
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
-		return m, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return m, errors.New("unexpected data after the manifest")
+	if m.Format != format {
+		return m, fmt.Errorf("format %d is not supported, only %d", m.Format, format)
 	}
 	return m, m.check()
 }

@@ -33,7 +33,6 @@ func TestParseManifestNamesWhatIsWrong(t *testing.T) {
 		{`"name": "kernel"`, `"name": "root.tar"`, "root.name"},
 		{`"size": 4096`, `"size": -1`, "kernel.size"},
 		{`"size": 4096`, `"size": 9999999999999`, "kernel.size"},
-		{`"size": 4096`, `"size": 4096, "mode": 7`, "mode"},
 		{p.Manifest.Kernel.SHA256.String(), zero, "kernel.sha256"},
 		{p.Manifest.Kernel.SHA256.String(), strings.ToUpper(p.Manifest.Kernel.SHA256.String()), "digest"},
 		{p.Manifest.Kernel.SHA256.String(), "abc", "digest"},

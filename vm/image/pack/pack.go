@@ -138,13 +138,20 @@ func writeManifest(dir string, m Manifest) error {
 func WriteZstd(path, step string, report progress.Func, write func(io.Writer) error) error {
 	meter := report.Start(step, 0, 0)
 	defer meter.Finish()
+	return WriteFile(path, func(out io.Writer) error {
+		z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(io.MultiWriter(z, meter)), z.Close())
+	})
+}
+
+// WriteFile writes a file.
+func WriteFile(path string, write func(io.Writer) error) error {
 	out, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return errors.Join(err, out.Close())
-	}
-	return errors.Join(write(io.MultiWriter(z, meter)), z.Close(), out.Close())
+	return errors.Join(write(out), out.Close())
 }

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -19,11 +18,10 @@ const NeedRoom = 2 << 30
 func Room(dir string) (free string, err error) {
 	const op = "check free disk space"
 	advice := roomAdvice(runtime.GOOS)
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
+	bytes, err := clone.Free(dir)
+	if err != nil {
 		return "", fault.New(fault.Unavailable, op, dir, err).Advise(advice)
 	}
-	bytes := uint64(s.Bavail) * uint64(s.Bsize)
 	free = fmt.Sprintf("%.1f GiB free", float64(bytes)/(1<<30))
 	if bytes < NeedRoom {
 		return free, fault.Newf(fault.Rejected, op, dir, "%s, a pack and its images need %d GiB", free, NeedRoom>>30).Advise(advice)

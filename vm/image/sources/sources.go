@@ -58,21 +58,20 @@ func (s *Sources) Get(ctx context.Context, want string, arch vm.Arch, report pro
 }
 
 func (s *Sources) get(ctx context.Context, want string, arch vm.Arch, report progress.Func) (Choice, error) {
-	switch want {
-	case Auto:
+	var p pack.Pack
+	var err error
+	switch {
+	case want == Auto:
 		return s.auto(ctx, arch, report)
-	case Alpine:
-		p, err := s.alpine(ctx, arch, report)
-		return Choice{Pack: p}, err
-	case Debian:
-		p, err := s.debian(ctx, arch, report)
-		return Choice{Pack: p}, err
+	case want == Alpine:
+		p, err = s.alpine(ctx, arch, report)
+	case want == Debian:
+		p, err = s.debian(ctx, arch, report)
+	case strings.ContainsAny(want, `/\`) || !pack.ValidName(want):
+		p, err = s.bundle(ctx, want, report)
+	default:
+		p, err = s.Store.Get(want)
 	}
-	if strings.ContainsAny(want, `/\`) || !pack.ValidName(want) {
-		p, err := s.bundle(ctx, want, report)
-		return Choice{Pack: p}, err
-	}
-	p, err := s.Store.Get(want)
 	return Choice{Pack: p}, err
 }
 

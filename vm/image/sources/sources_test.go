@@ -42,10 +42,13 @@ func newSources(t testing.TB, url string, transport http.RoundTripper) *sources.
 func add(t testing.TB, s pack.Store, name, distribution string) pack.Pack {
 	t.Helper()
 	p, err := s.Build(t.Context(), name, nil, func(_ context.Context, dir string) (pack.Manifest, error) {
-		kernel := make([]byte, 4096) // passes for a bzImage and an Image
-		kernel[0x1fe], kernel[0x1ff] = 0x55, 0xaa
-		copy(kernel[0x202:], "HdrS")
-		copy(kernel[0x38:], "ARM\x64")
+		kernel := make([]byte, 4096)
+		if vm.HostArch() == vm.ARM64 {
+			copy(kernel[0x38:], "ARM\x64")
+		} else {
+			kernel[0x1fe], kernel[0x1ff] = 0x55, 0xaa
+			copy(kernel[0x202:], "HdrS")
+		}
 		m := pack.Manifest{
 			Distribution: distribution, Arch: vm.HostArch(), PackageTool: pack.APT,
 			Kernel: pack.File{Name: "kernel"}, Modules: pack.File{Name: "modules"}, Root: pack.File{Name: "root"},
