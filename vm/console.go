@@ -11,6 +11,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 const (
@@ -112,10 +113,7 @@ func (c *Console) lines() []string {
 			}
 			return r
 		}, l)
-		if r := []rune(l); len(r) > consoleLine {
-			l = string(r[:consoleLine]) + "…"
-		}
-		lines[i] = l
+		lines[i] = printable.Chars(l, consoleLine)
 	}
 	return lines
 }

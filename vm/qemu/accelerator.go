@@ -5,8 +5,7 @@ package qemu
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strings"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -26,14 +25,6 @@ const (
 	kvmAPIVersion    = 12
 )
 
-// chooseAccelerator returns KVM if it works for guests of an architecture, otherwise TCG.
-func chooseAccelerator(arch vm.Arch) string {
-	if kvmTrouble(arch).reason != "" {
-		return TCG
-	}
-	return KVM
-}
-
 // trouble is the reason why KVM cannot be used, and the fix if there is one.
 type trouble struct{ reason, fix string }
 
@@ -45,7 +36,7 @@ func kvmTrouble(arch vm.Arch) trouble {
 	}
 	// Some clouds offer a KVM device without hardware virtualization: it opens, but guests hang.
 	if arch == vm.AMD64 {
-		if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !virtualizes(info) {
+		if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !virtualization.Match(info) {
 			return trouble{"the processor shows no virtualization (no vmx or svm flag)", turnOn}
 		}
 	}
@@ -71,13 +62,5 @@ func kvmTrouble(arch vm.Arch) trouble {
 	return trouble{}
 }
 
-// virtualizes reports whether /proc/cpuinfo has the flag of Intel's or AMD's virtualization.
-func virtualizes(cpuinfo []byte) bool {
-	for line := range strings.Lines(string(cpuinfo)) {
-		if name, flags, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "flags" {
-			all := strings.Fields(flags)
-			return slices.Contains(all, "vmx") || slices.Contains(all, "svm")
-		}
-	}
-	return false
-}
+// virtualization matches the flag of Intel's or AMD's virtualization in /proc/cpuinfo.
+var virtualization = regexp.MustCompile(`(?m)^flags\s*:.*\b(vmx|svm)\b`)

@@ -35,11 +35,11 @@ func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilitie
 }
 
 func capabilities(arch vm.Arch) vm.Capabilities {
-	return vm.Capabilities{
-		Accelerator: chooseAccelerator(arch),
-		ResetEnds:   true,
-		Ownership:   []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody},
+	can := vm.Capabilities{Accelerator: KVM, ResetEnds: true, Ownership: []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody}}
+	if kvmTrouble(arch).reason != "" {
+		can.Accelerator = TCG
 	}
+	return can
 }
 
 func (d *Driver) New(ctx context.Context, cfg vm.Config) (vm.Machine, error) {

@@ -9,5 +9,5 @@ func PID(m vm.Machine) int { return m.(*machine).run.process.Pid }
 
 var (
 	ParseVersion = parseVersion
-	Virtualizes  = virtualizes
+	Virtualizes  = virtualization.Match
 )

@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/vm"
 )
 
@@ -23,8 +22,11 @@ const (
 	oldestMinor = 2
 )
 
-// probeTimeout is long enough to load QEMU from a cold disk.
-const probeTimeout = 20 * time.Second
+const (
+	// probeTimeout is long enough to load QEMU from a cold disk.
+	probeTimeout = 20 * time.Second
+	maxQuoted    = 200 // characters of what a program printed
+)
 
 // extraDirs are searched after the PATH, which can be short in services and desktop applications.
 var extraDirs = []string{"/usr/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/run/current-system/sw/bin"}
@@ -58,7 +60,7 @@ func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
 	out, err := cmd.Output()
 	if err != nil {
 		if e, ok := errors.AsType[*exec.ExitError](err); ok {
-			err = fmt.Errorf("%w: %s", err, firstLine(e.Stderr))
+			err = fmt.Errorf("%w: %s", err, printable.Line(string(e.Stderr), maxQuoted))
 		}
 		return program{}, fault.New(fault.Unavailable, op, path, err).Advise("This QEMU does not start. Reinstall it: " + installCommand(arch))
 	}
@@ -86,22 +88,11 @@ func lookPath(name string) (string, error) {
 	return "", err
 }
 
-var versionLine = regexp.MustCompile(`^QEMU emulator version (\d{1,3})\.(\d{1,3})`)
-
 func parseVersion(out []byte) (major, minor int, err error) {
-	m := versionLine.FindSubmatch(out)
-	if m == nil {
-		return 0, 0, fmt.Errorf("no version in %q", firstLine(out))
+	if _, err := fmt.Sscanf(string(out), "QEMU emulator version %d.%d", &major, &minor); err != nil {
+		return 0, 0, fmt.Errorf("no version in %q", printable.Line(string(out), maxQuoted))
 	}
-	// The pattern matches digits only, so Atoi cannot fail.
-	major, _ = strconv.Atoi(string(m[1]))
-	minor, _ = strconv.Atoi(string(m[2]))
 	return major, minor, nil
-}
-
-func firstLine(b []byte) string {
-	line := regexp.MustCompile(`^[^\r\n]{0,200}`).Find(b)
-	return string(line)
 }
 
 // packagers are package managers with their QEMU packages. The first that is installed is used.

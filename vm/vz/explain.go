@@ -22,6 +22,20 @@ const entitlement = "com.apple.security.virtualization"
 
 const signIt = "Sign this program with the entitlement " + entitlement + " by running make app. Copying or stripping it removes the signature."
 
+// codes explains errors of domainVZ.
+var codes = map[vz.ErrorCode]struct {
+	kind   fault.Kind
+	advice string
+}{
+	vz.ErrorInvalidVirtualMachineConfiguration:   {fault.InvalidArgs, "Fix what the framework names in the configuration."},
+	vz.ErrorInvalidDiskImage:                     {fault.InvalidArgs, "Fix what the framework names in the configuration."},
+	vz.ErrorInvalidVirtualMachineState:           {fault.Rejected, "Try again: the machine was changing state."},
+	vz.ErrorInvalidVirtualMachineStateTransition: {fault.Rejected, "Try again: the machine was changing state."},
+	vz.ErrorVirtualMachineLimitExceeded:          {fault.Unavailable, "Stop another virtual machine: macOS limits how many run at once."},
+	vz.ErrorOutOfDiskSpace:                       {fault.Unavailable, "Free disk space."},
+	vz.ErrorNotSupported:                         {fault.Unavailable, "Restart the machine: this Mac does not support the operation."},
+}
+
 // explain gives an error of the framework its kind and advice.
 func explain(op, subject string, err error) *fault.Error {
 	kind, advice := fault.Execution, "See the log of macOS: log show --last 5m --predicate 'process CONTAINS \"Virtualization\"'"
@@ -37,25 +51,9 @@ func explain(op, subject string, err error) *fault.Error {
 	case strings.Contains(err.Error(), "not available on this hardware"):
 		kind, advice = fault.Unavailable, otherMac
 	default:
-		if e, ok := errors.AsType[*vz.NSError](err); ok && e.Domain == domainVZ {
-			kind, advice = explainCode(vz.ErrorCode(e.Code), advice)
+		if e, ok := errors.AsType[*vz.NSError](err); ok && e.Domain == domainVZ && codes[vz.ErrorCode(e.Code)].advice != "" {
+			kind, advice = codes[vz.ErrorCode(e.Code)].kind, codes[vz.ErrorCode(e.Code)].advice
 		}
 	}
 	return fault.New(kind, op, subject, err).Advise(advice)
-}
-
-func explainCode(code vz.ErrorCode, fallback string) (fault.Kind, string) {
-	switch code {
-	case vz.ErrorInvalidVirtualMachineConfiguration, vz.ErrorInvalidDiskImage:
-		return fault.InvalidArgs, "Fix what the framework names in the configuration."
-	case vz.ErrorInvalidVirtualMachineState, vz.ErrorInvalidVirtualMachineStateTransition:
-		return fault.Rejected, "Try again: the machine was changing state."
-	case vz.ErrorVirtualMachineLimitExceeded:
-		return fault.Unavailable, "Stop another virtual machine: macOS limits how many run at once."
-	case vz.ErrorOutOfDiskSpace:
-		return fault.Unavailable, "Free disk space."
-	case vz.ErrorNotSupported:
-		return fault.Unavailable, "Restart the machine: this Mac does not support the operation."
-	}
-	return fault.Execution, fallback
 }

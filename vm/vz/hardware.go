@@ -43,10 +43,7 @@ func assemble(cfg *vm.Config, line *serial) (*vz.VirtualMachineConfiguration, er
 	if err != nil {
 		return nil, explain(op, cfg.Name, err)
 	}
-	if err := cmp.Or(
-		addDisks(hardware, cfg.Disks), addShares(hardware, cfg.Shares), addNetwork(hardware, cfg),
-		addConsole(hardware, line), addSocket(hardware), addEntropy(hardware),
-	); err != nil {
+	if err := cmp.Or(addDisks(hardware, cfg.Disks), addShares(hardware, cfg.Shares), addNetwork(hardware, cfg), addConsole(hardware, line), addRest(hardware)); err != nil {
 		return nil, explain(op, cfg.Name, err)
 	}
 	return hardware, nil
@@ -59,14 +56,14 @@ func addDisks(h *vz.VirtualMachineConfiguration, disks []vm.Disk) error {
 	for i, d := range disks {
 		image, err := vz.NewDiskImageStorageDeviceAttachmentWithCacheAndSync(d.Path, d.ReadOnly,
 			vz.DiskImageCachingModeCached, vz.DiskImageSynchronizationModeFsync)
+		if err == nil {
+			var disk *vz.VirtioBlockDeviceConfiguration
+			disk, err = vz.NewVirtioBlockDeviceConfiguration(image)
+			all = append(all, disk)
+		}
 		if err != nil {
 			return fmt.Errorf("disk %d: %w", i, err)
 		}
-		disk, err := vz.NewVirtioBlockDeviceConfiguration(image)
-		if err != nil {
-			return fmt.Errorf("disk %d: %w", i, err)
-		}
-		all = append(all, disk)
 	}
 	h.SetStorageDevicesVirtualMachineConfiguration(all)
 	return nil
@@ -75,23 +72,30 @@ func addDisks(h *vz.VirtualMachineConfiguration, disks []vm.Disk) error {
 func addShares(h *vz.VirtualMachineConfiguration, shares []vm.Share) error {
 	var all []vz.DirectorySharingDeviceConfiguration
 	for _, s := range shares {
-		folder, err := vz.NewSharedDirectory(s.Path, s.ReadOnly)
+		device, err := newShare(s)
 		if err != nil {
 			return fmt.Errorf("share %s: %w", s.Tag, err)
 		}
-		share, err := vz.NewSingleDirectoryShare(folder)
-		if err != nil {
-			return fmt.Errorf("share %s: %w", s.Tag, err)
-		}
-		device, err := vz.NewVirtioFileSystemDeviceConfiguration(s.Tag)
-		if err != nil {
-			return fmt.Errorf("share %s: %w", s.Tag, err)
-		}
-		device.SetDirectoryShare(share)
 		all = append(all, device)
 	}
 	h.SetDirectorySharingDevicesVirtualMachineConfiguration(all)
 	return nil
+}
+
+func newShare(s vm.Share) (*vz.VirtioFileSystemDeviceConfiguration, error) {
+	folder, err := vz.NewSharedDirectory(s.Path, s.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	share, err := vz.NewSingleDirectoryShare(folder)
+	if err != nil {
+		return nil, err
+	}
+	device, err := vz.NewVirtioFileSystemDeviceConfiguration(s.Tag)
+	if err == nil {
+		device.SetDirectoryShare(share)
+	}
+	return device, err
 }
 
 func addNetwork(h *vz.VirtualMachineConfiguration, cfg *vm.Config) error {
@@ -135,20 +139,17 @@ func addConsole(h *vz.VirtualMachineConfiguration, line *serial) error {
 	return nil
 }
 
-func addSocket(h *vz.VirtualMachineConfiguration) error {
-	device, err := vz.NewVirtioSocketDeviceConfiguration()
+// addRest adds the vsock device and a source of entropy.
+func addRest(h *vz.VirtualMachineConfiguration) error {
+	socket, err := vz.NewVirtioSocketDeviceConfiguration()
 	if err != nil {
 		return err
 	}
-	h.SetSocketDevicesVirtualMachineConfiguration([]vz.SocketDeviceConfiguration{device})
-	return nil
-}
-
-func addEntropy(h *vz.VirtualMachineConfiguration) error {
-	device, err := vz.NewVirtioEntropyDeviceConfiguration()
+	h.SetSocketDevicesVirtualMachineConfiguration([]vz.SocketDeviceConfiguration{socket})
+	entropy, err := vz.NewVirtioEntropyDeviceConfiguration()
 	if err != nil {
 		return err
 	}
-	h.SetEntropyDevicesVirtualMachineConfiguration([]*vz.VirtioEntropyDeviceConfiguration{device})
+	h.SetEntropyDevicesVirtualMachineConfiguration([]*vz.VirtioEntropyDeviceConfiguration{entropy})
 	return nil
 }
