@@ -38,8 +38,7 @@ func TestGateway(t *testing.T) {
 		pack func(*testing.T) pack.Pack
 	}{
 		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPack(t) }},
-		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, vm.HostArch(), false) }},
-		{"AlpineARM64", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, "arm64", false) }},
+		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, native(), false) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := c.pack(t)
