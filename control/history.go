@@ -185,7 +185,7 @@ func (s historyService) Undo(ctx context.Context, r *controlpb.UndoRequest) (*co
 		subject += ": " + commandLine(r.Paths)
 	}
 	done, err := answeredFor(ctx, s.service, r.Agent, action, subject, func(agent agents.Agent) (checkpoints.Undone, error) {
-		return s.Checkpoints.Undo(ctx, agent, checkpoints.Request{Call: r.Call, Redo: r.Redo, Paths: r.Paths, AllSince: r.AllSince, Force: r.Force}, nil)
+		return s.Checkpoints.Undo(ctx, agent, checkpoints.Request{Call: r.Call, Redo: r.Redo, Paths: r.Paths, AllSince: r.AllSince, Force: r.Force})
 	})
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func past(t *testing.T, w *toolstest.World) {
 		t.Fatal(err)
 	}
 	timetest.Eventually(t, "the program has the file open", func() bool { return run("ls ready 2>/dev/null") == "ready" })
-	_, err = w.History.Undo(t.Context(), eve, checkpoints.Request{Call: 2}, nil)
+	_, err = w.History.Undo(t.Context(), eve, checkpoints.Request{Call: 2})
 	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sleep 1000 (process") || !strings.Contains(err.Error(), "has a") {
 		t.Errorf("a program has the file open: %v", err)
 	}
@@ -71,12 +71,12 @@ func past(t *testing.T, w *toolstest.World) {
 		var got string
 		timetest.Eventually(t, "the guest sees "+what, func() bool { got = run(look); return got == want })
 	}
-	u, err := w.History.Undo(t.Context(), eve, checkpoints.Request{Call: 2}, nil)
+	u, err := w.History.Undo(t.Context(), eve, checkpoints.Request{Call: 2})
 	if err != nil || len(u.Notes) > 0 {
 		t.Fatal(u, err)
 	}
 	sees("what was before", first)
-	if _, err := w.History.Undo(t.Context(), eve, checkpoints.Request{Redo: true}, nil); err != nil {
+	if _, err := w.History.Undo(t.Context(), eve, checkpoints.Request{Redo: true}); err != nil {
 		t.Fatal(err)
 	}
 	sees("what was undone", second)

@@ -9,7 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +17,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/store"
@@ -40,22 +39,22 @@ const (
 
 // Root is a folder of an agent whose checkpoints are made with those of its calls: its home, or a
 // mount. The trees of all roots are in the same History.
-type Root interface {
-	// Name tells the roots of an agent apart, and never changes.
-	Name() string
-	// Folder is its path in the agent's room.
-	Folder() string
-	Checkpoint(ctx context.Context) (history.Checkpoint, error)
+type Root struct {
+	Name       string // tells the roots of an agent apart, and never changes: homeName or MountRoot
+	Folder     string // its path in the agent's room
+	Checkpoint func(ctx context.Context) (history.Digest, error)
 	// Restore brings the root, or only paths in it, to a tree.
-	Restore(ctx context.Context, to history.Digest, paths []string, report progress.Func) (history.Restored, error)
-	Close() error
+	Restore func(ctx context.Context, to history.Digest, paths []string) (history.Restored, error)
 }
 
 // MountRoot returns the name of a mount as a Root: it has the path in the room, and the key of what is known of the
 // mount in the history.
 func MountRoot(at, key string) string { return at + mountMark + key }
 
-const mountMark = "//" // is in no clean path
+const (
+	homeName  = "home"
+	mountMark = "//" // is in no clean path
+)
 
 // OpenStore opens the store of checkpoints of a home.
 func OpenStore(at config.Home, settings config.History) (*history.History, error) {
@@ -181,56 +180,38 @@ func (c *Checkpoints) forget(gone func(config.AgentID) bool) {
 	}
 }
 
-// home is an agent's home folder as a Root.
-type home struct {
-	of    *Checkpoints
-	agent agents.Agent
-	dir   *os.Root
-}
+func homeKey(id config.AgentID) string { return "home/" + string(id) }
 
-const homeKeys = "home/"
-
-func homeKey(id config.AgentID) string { return homeKeys + string(id) }
-
-func (h home) Name() string   { return "home" }
-func (h home) Folder() string { return h.agent.Home() }
-func (h home) Close() error   { return h.dir.Close() }
-
-func (h home) Checkpoint(ctx context.Context) (history.Checkpoint, error) {
-	return h.of.History.Checkpoint(ctx, homeKey(h.agent.ID), h.dir)
-}
-
-func (h home) Restore(ctx context.Context, to history.Digest, paths []string, report progress.Func) (history.Restored, error) {
-	defer h.of.Agents.Recount(h.agent)
-	return h.of.History.Restore(ctx, homeKey(h.agent.ID), h.dir, to, paths, report)
-}
-
-// roots opens the roots of an agent. The caller closes them.
-func (c *Checkpoints) roots(agent agents.Agent) ([]Root, error) {
+// each calls do with each root of an agent, the home first.
+func (c *Checkpoints) each(agent agents.Agent, do func(Root) error) error {
 	dir, err := c.Agents.OpenHome(agent)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	list := []Root{home{c, agent, dir}}
+	defer dir.Close()
+	list := []Root{{
+		Name: homeName, Folder: agent.Home(),
+		Checkpoint: func(ctx context.Context) (history.Digest, error) {
+			made, err := c.History.Checkpoint(ctx, homeKey(agent.ID), dir)
+			return made.Tree, err
+		},
+		Restore: func(ctx context.Context, to history.Digest, paths []string) (history.Restored, error) {
+			defer c.Agents.Recount(agent)
+			return c.History.Restore(ctx, homeKey(agent.ID), dir, to, paths, nil)
+		},
+	}}
 	c.mu.Lock()
 	mounts := c.mounts
 	c.mu.Unlock()
 	if mounts != nil {
 		list = append(list, mounts(agent.ID)...)
 	}
-	return list, nil
-}
-
-// each calls do with each root of an agent.
-func (c *Checkpoints) each(agent agents.Agent, do func(Root) error) error {
-	list, err := c.roots(agent)
 	for _, root := range list {
-		if err == nil {
-			err = do(root)
+		if err := do(root); err != nil {
+			return err
 		}
-		err = errors.Join(err, root.Close())
 	}
-	return err
+	return nil
 }
 
 // snapshot makes a checkpoint of each root. A mount has half of the time that is left, so that one that takes
@@ -242,8 +223,8 @@ func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, 
 	}
 	c.History.Limit(int64(c.Settings().MaxMB) << 20)
 	s.failed = c.each(agent, func(root Root) error {
-		name, tried, limited := root.Name(), time.Now(), ctx
-		_, own := root.(home)
+		name, tried, limited := root.Name, time.Now(), ctx
+		own := name == homeName
 		if deadline, ok := ctx.Deadline(); ok && !own {
 			if tried.Before(s.rests[name]) {
 				return nil
@@ -252,16 +233,16 @@ func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, 
 			limited, cancel = context.WithDeadline(ctx, tried.Add(deadline.Sub(tried)/2))
 			defer cancel()
 		}
-		made, err := root.Checkpoint(limited)
+		tree, err := root.Checkpoint(limited)
 		if fault.KindOf(err) == fault.Rejected { // the budget may be used up
 			c.background(func() { c.prune(true) })
 		}
 		if err != nil && !own && ctx.Err() == nil {
 			s.rests[name] = time.Now().Add(restShare * time.Since(tried))
-			c.Log.Warn("changes in a mount cannot be undone", "agent", agent.Name, "folder", root.Folder(), "error", err)
+			c.Log.Warn("changes in a mount cannot be undone", "agent", agent.Name, "folder", root.Folder, "error", err)
 			return nil
 		}
-		now[name] = made.Tree
+		now[name] = tree
 		return err
 	})
 	if s.failed != nil {
@@ -273,19 +254,14 @@ func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, 
 
 // resume finishes the restores that a killed daemon has begun.
 func (c *Checkpoints) resume(ctx context.Context) error {
-	keys, err := c.History.Pending()
-	for _, key := range keys {
-		id, ok := strings.CutPrefix(key, homeKeys)
-		if !ok { // see mounts.Open
+	keys, err := c.History.Pending() // mounts.Open finishes those of mounts
+	for _, agent := range c.Agents.List() {
+		if !slices.Contains(keys, homeKey(agent.ID)) {
 			continue
-		}
-		agent, failed := c.Agents.Get(id)
-		if failed != nil {
-			continue // its keys are forgotten
 		}
 		dir, failed := c.Agents.OpenHome(agent)
 		if failed == nil {
-			_, failed = c.History.Resume(ctx, key, dir, nil)
+			_, failed = c.History.Resume(ctx, homeKey(agent.ID), dir, nil)
 			failed = errors.Join(failed, dir.Close())
 		}
 		err = errors.Join(err, failed)

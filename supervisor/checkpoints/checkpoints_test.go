@@ -113,7 +113,7 @@ func (w *world) call(files ...string) {
 }
 
 func (w *world) undo(r checkpoints.Request) (checkpoints.Undone, error) {
-	return w.Undo(w.t.Context(), w.alice, r, nil)
+	return w.Undo(w.t.Context(), w.alice, r)
 }
 
 // holds checks all files of the home.

@@ -184,7 +184,7 @@ func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int6
 	defer func() { err = errors.Join(err, fresh.Close()) }()
 	defer c.Agents.Recount(to)
 	if then != nil {
-		_, err = c.History.Restore(ctx, homeKey(to.ID), fresh, then[home{}.Name()], nil, report)
+		_, err = c.History.Restore(ctx, homeKey(to.ID), fresh, then[homeName], nil, report)
 		return err
 	}
 	old, err := c.Agents.OpenHome(from)

@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/checkpoints"
 )
 
@@ -26,24 +25,25 @@ type mounted struct {
 	waited int
 }
 
-func (m *mounted) Name() string   { return checkpoints.MountRoot("/mnt/app", "mount/app") }
-func (m *mounted) Folder() string { return "/mnt/app" }
-func (m *mounted) Close() error   { return nil }
-
-func (m *mounted) Checkpoint(ctx context.Context) (history.Checkpoint, error) {
-	if m.slow {
-		m.waited++
-		<-ctx.Done()
-		return history.Checkpoint{}, ctx.Err()
+func (m *mounted) root() checkpoints.Root {
+	return checkpoints.Root{
+		Name: checkpoints.MountRoot("/mnt/app", "mount/app"), Folder: "/mnt/app",
+		Checkpoint: func(ctx context.Context) (history.Digest, error) {
+			if m.slow {
+				m.waited++
+				<-ctx.Done()
+				return history.Digest{}, ctx.Err()
+			}
+			if m.failed != nil {
+				return history.Digest{}, m.failed
+			}
+			made, err := m.History.Checkpoint(ctx, "mount/app", m.dir)
+			return made.Tree, err
+		},
+		Restore: func(ctx context.Context, to history.Digest, paths []string) (history.Restored, error) {
+			return m.History.Restore(ctx, "mount/app", m.dir, to, paths, nil)
+		},
 	}
-	if m.failed != nil {
-		return history.Checkpoint{}, m.failed
-	}
-	return m.History.Checkpoint(ctx, "mount/app", m.dir)
-}
-
-func (m *mounted) Restore(ctx context.Context, to history.Digest, paths []string, report progress.Func) (history.Restored, error) {
-	return m.History.Restore(ctx, "mount/app", m.dir, to, paths, report)
 }
 
 // A call's changes in a mount are shown and undone with those of the home, or by their paths in the room.
@@ -53,7 +53,7 @@ func TestMounts(t *testing.T) {
 	w.must(err)
 	defer dir.Close()
 	m := &mounted{History: w.History, dir: dir}
-	w.UseMounts(func(config.AgentID) []checkpoints.Root { return []checkpoints.Root{m} })
+	w.UseMounts(func(config.AgentID) []checkpoints.Root { return []checkpoints.Root{m.root()} })
 	call := func() {
 		r := w.Begin(t.Context(), w.alice, "exec", "")
 		w.write("f=new", "g=new")

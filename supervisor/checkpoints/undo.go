@@ -13,7 +13,6 @@ import (
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 )
 
@@ -49,7 +48,7 @@ type Undone struct {
 
 // Undo brings back what was before a call. What later calls changed stays, and it fails with Rejected
 // if that is in the same files. It is a call of its own and can be undone.
-func (c *Checkpoints) Undo(ctx context.Context, agent agents.Agent, r Request, report progress.Func) (u Undone, err error) {
+func (c *Checkpoints) Undo(ctx context.Context, agent agents.Agent, r Request) (u Undone, err error) {
 	op, where := Undo, "tool != '' AND undoes = 0 AND undone = 0 AND changed"
 	if r.Redo {
 		op, where = Redo, "tool = '"+Undo+"' AND undone = 0 AND changed"
@@ -81,7 +80,7 @@ func (c *Checkpoints) Undo(ctx context.Context, agent agents.Agent, r Request, r
 		return u, err
 	}
 	u.Call = Call{Agent: agent.ID, Began: time.Now(), Tool: op, Undoes: u.Of.Number, Summary: summary(u.Of, r), before: now}
-	return u, c.restore(context.WithoutCancel(ctx), agent, &u, p.roots, r, report)
+	return u, c.restore(context.WithoutCancel(ctx), agent, &u, p.roots, r)
 }
 
 // summary describes an undo.
@@ -194,7 +193,7 @@ func (p *plan) make(ctx context.Context, op string) error {
 // add plans what to restore in a root. What was changed since the call stays as it is, also the folders that it is
 // in. What both have changed is a conflict.
 func (p *plan) add(ctx context.Context, root Root) error {
-	name, of, u := root.Name(), p.undone.Of, p.undone
+	name, of, u := root.Name, p.undone.Of, p.undone
 	before, there := of.before[name]
 	_, after := of.after[name]
 	paths, selected := p.paths.has(name)
@@ -291,7 +290,7 @@ func (p *plan) opened(ctx context.Context, root Root) (map[string][]string, erro
 	if p.request.Force {
 		return nil, nil
 	}
-	list, err := p.c.Agents.Opened(ctx, p.agent, root.Folder())
+	list, err := p.c.Agents.Opened(ctx, p.agent, root.Folder)
 	if err != nil {
 		return nil, fault.New(fault.KindOf(err), "list open files", string(p.agent.Name), err).Advise("Use --force to do without the list.")
 	}
@@ -306,16 +305,16 @@ func (p *plan) opened(ctx context.Context, root Root) (map[string][]string, erro
 }
 
 // restore does what was planned, between the checkpoints of a call of its own.
-func (c *Checkpoints) restore(ctx context.Context, agent agents.Agent, u *Undone, roots map[string][]string, r Request, report progress.Func) error {
+func (c *Checkpoints) restore(ctx context.Context, agent agents.Agent, u *Undone, roots map[string][]string, r Request) error {
 	if err := c.put(ctx, &u.Call); err != nil { // a daemon that is killed meanwhile finishes it
 		return err
 	}
 	failed := c.each(agent, func(root Root) error {
-		paths, planned := roots[root.Name()]
+		paths, planned := roots[root.Name]
 		if !planned {
 			return nil
 		}
-		done, err := root.Restore(ctx, u.Of.before[root.Name()], paths, report)
+		done, err := root.Restore(ctx, u.Of.before[root.Name], paths)
 		u.Notes = append(u.Notes, done.Notes[:min(len(done.Notes), maxListed)]...)
 		return err
 	})

@@ -12,7 +12,6 @@ import (
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/checkpoints"
 	"osaurus-sandbox/supervisor/machine"
@@ -24,95 +23,70 @@ const (
 	maxNamed = 50
 )
 
-// session is the work on the changes of one mount. The caller has the turn.
-type session struct {
-	*entry
-	review *review.Review
-	lease  *machine.Lease
-}
-
-// begin begins to work on a mount's changes, in this room of its agent. The caller must release the lease.
-func (e *entry) begin(ctx context.Context, room agents.Room) (*session, error) {
-	if !e.reviewed() {
-		return nil, fault.Newf(fault.Rejected, opReview, string(e.Name), "it is mounted for %s: there is nothing to review", e.Mode)
-	}
-	lease, agent, err := room.Enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	root, err := e.open()
-	if err == nil {
-		err = e.attach(ctx, lease, agent)
-	}
-	if err != nil {
-		lease.Release()
-		return nil, err
-	}
-	r := e.newReview(root)
-	if g, ok := e.of.Guest(lease.Guest); ok { // it has mounts: this is one
-		r.Upper, r.View = upper{g, agent.User, e.guestName()}, view(lease.Room(agent.User), e.At)
-	}
-	return &session{e, r, lease}, nil
-}
-
 // on finds a mount and does something with its changes. It starts the guest if necessary.
-func (m *Mounts) on(ctx context.Context, ref, name string, do func(*session) error) error {
+func (m *Mounts) on(ctx context.Context, ref, name string, do func(*entry, *review.Review) error) error {
 	e, err := m.find(ref, name)
 	if err != nil {
 		return err
 	}
-	return e.with(ctx, m.Agents.Room(string(e.Agent)), do)
+	return e.with(ctx, m.Agents.Room(string(e.Agent)), func(r *review.Review) error { return do(e, r) })
 }
 
 // with waits for the turn and does something with the mount's changes, in this room of its agent.
-func (e *entry) with(ctx context.Context, room agents.Room, do func(*session) error) error {
+func (e *entry) with(ctx context.Context, room agents.Room, do func(*review.Review) error) error {
+	if !e.reviewed() {
+		return fault.Newf(fault.Rejected, opReview, string(e.Name), "it is mounted for %s: there is nothing to review", e.Mode)
+	}
 	end, err := e.of.turn(ctx, opReview, e)
 	if err != nil {
 		return err
 	}
 	defer end()
-	s, err := e.begin(ctx, room)
+	lease, agent, err := room.Enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.lease.Release()
-	return do(s)
+	defer lease.Release()
+	root, err := e.open()
+	if err == nil {
+		err = e.attach(ctx, lease, agent)
+	}
+	if err != nil {
+		return err
+	}
+	r := e.newReview(root)
+	g, _ := e.of.Guest(lease.Guest) // it has mounts: this is one
+	r.Upper, r.View = upper{g, agent.User, e.guestName()}, view(lease.Room(agent.User), e.At)
+	return do(r)
 }
 
-// Roots returns an agent's reviewed mounts for its checkpoints.
+// Roots returns an agent's reviewed mounts for its checkpoints. Their trees are those of what the agent changed.
 func (m *Mounts) Roots(agent config.AgentID) (list []checkpoints.Root) {
 	for _, e := range m.entries() {
 		if e.Agent == agent && e.reviewed() {
-			list = append(list, root{e})
+			list = append(list, checkpoints.Root{Name: checkpoints.MountRoot(e.At, e.historyKey()), Folder: e.At, Checkpoint: e.checkpoint, Restore: e.restore})
 		}
 	}
 	return list
 }
 
-// root is a reviewed mount as a Root. Its trees are those of what its agent changed.
-type root struct{ *entry }
-
-func (r root) Name() string   { return checkpoints.MountRoot(r.At, r.historyKey()) }
-func (r root) Folder() string { return r.At }
-func (r root) Close() error   { return nil }
-
-// Checkpoint implements checkpoints.Root. Without a guest, nothing has changed since the last one.
-func (r root) Checkpoint(ctx context.Context) (c history.Checkpoint, err error) {
-	if !r.attached() {
-		c.Tree, _ = r.of.History.Head(r.historyKey() + "/upper")
-		return c, nil
+// checkpoint records what the agent changed. Without a guest, nothing has changed since the last time.
+func (e *entry) checkpoint(ctx context.Context) (tree history.Digest, err error) {
+	if !e.attached() {
+		tree, _ = e.of.History.Head(e.historyKey() + "/upper")
+		return tree, nil
 	}
-	err = r.with(ctx, r.of.Agents.RunningRoom(string(r.Agent)), func(s *session) error {
-		c.Tree, err = s.review.Record(ctx)
+	err = e.with(ctx, e.of.Agents.RunningRoom(string(e.Agent)), func(r *review.Review) error {
+		tree, err = r.Record(ctx)
 		return err
 	})
-	return c, err
+	return tree, err
 }
 
-// Restore implements checkpoints.Root. It starts the guest if necessary.
-func (r root) Restore(ctx context.Context, to history.Digest, paths []string, _ progress.Func) (out history.Restored, err error) {
-	err = r.with(ctx, r.of.Agents.Room(string(r.Agent)), func(s *session) error {
-		out, err = s.review.Restore(ctx, to, paths)
+// restore starts the guest if necessary.
+func (e *entry) restore(ctx context.Context, to history.Digest, paths []string) (out history.Restored, err error) {
+	err = e.with(ctx, e.of.Agents.Room(string(e.Agent)), func(r *review.Review) error {
+		out, err = r.Restore(ctx, to, paths)
 		return err
 	})
 	return out, err
@@ -136,8 +110,8 @@ func (e *entry) resume(ctx context.Context) error {
 
 // Review returns what an agent has changed in a mount, and what Accept leaves of a selection.
 func (m *Mounts) Review(ctx context.Context, ref, name string, sel review.Selection, hunks bool) (all *review.Changes, err error) {
-	err = m.on(ctx, ref, name, func(s *session) error {
-		all, err = s.review.Compute(ctx, sel, hunks)
+	err = m.on(ctx, ref, name, func(_ *entry, r *review.Review) error {
+		all, err = r.Compute(ctx, sel, hunks)
 		return err
 	})
 	return all, err
@@ -145,10 +119,10 @@ func (m *Mounts) Review(ctx context.Context, ref, name string, sel review.Select
 
 // Decide writes changes to the folder, or rejects them: then it undoes them in the agent's copy.
 func (m *Mounts) Decide(ctx context.Context, ref, name string, sel review.Selection, reject bool, by machine.Cause) (report *review.Report, err error) {
-	return report, m.on(ctx, ref, name, func(s *session) error {
-		what, decide := AcceptedEvent, s.review.Accept
+	return report, m.on(ctx, ref, name, func(e *entry, r *review.Review) error {
+		what, decide := AcceptedEvent, r.Accept
 		if reject {
-			what, decide = RejectedEvent, s.review.Reject
+			what, decide = RejectedEvent, r.Reject
 		}
 		if report, err = decide(ctx, sel); report == nil || len(report.Done) == 0 {
 			return err
@@ -157,15 +131,15 @@ func (m *Mounts) Decide(ctx context.Context, ref, name string, sel review.Select
 		for _, o := range report.Done[:min(len(report.Done), maxNamed)] {
 			paths = append(paths, fmt.Sprintf("%q", o.Path))
 		}
-		m.note(what, by, s.entry, map[string]string{"files": fmt.Sprint(len(report.Done)), "left": fmt.Sprint(len(report.Left)), "paths": strings.Join(paths, " ")})
+		m.note(what, by, e, map[string]string{"files": fmt.Sprint(len(report.Done)), "left": fmt.Sprint(len(report.Left)), "paths": strings.Join(paths, " ")})
 		return err
 	})
 }
 
 // Read writes the agent's version of a changed file, or the folder's.
 func (m *Mounts) Read(ctx context.Context, ref, name, path string, agents bool, to io.Writer) error {
-	return m.on(ctx, ref, name, func(s *session) error {
-		from, err := s.review.Version(ctx, path, agents)
+	return m.on(ctx, ref, name, func(_ *entry, r *review.Review) error {
+		from, err := r.Version(ctx, path, agents)
 		if err == nil {
 			_, err = io.Copy(to, from)
 		}

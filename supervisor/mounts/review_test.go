@@ -170,14 +170,14 @@ func TestRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	roots := r.Roots(r.alice.ID)
-	if others := r.Roots(r.bob.ID); len(roots) != 1 || len(others) != 0 || roots[0].Folder() != "/mnt/app" {
+	if others := r.Roots(r.bob.ID); len(roots) != 1 || len(others) != 0 || roots[0].Folder != "/mnt/app" {
 		t.Fatal(roots, others)
 	}
 	made, err := roots[0].Checkpoint(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.History.Find(t.Context(), made.Tree, "a.txt"); err != nil {
+	if _, err := r.History.Find(t.Context(), made, "a.txt"); err != nil {
 		t.Error(err)
 	}
 	r.write("a.txt", "somebody else\n")
@@ -198,7 +198,7 @@ func TestRoots(t *testing.T) {
 		}
 	})
 	timetest.Eventually(t, "the mount ends with the guest", func() bool { return r.live() == 0 })
-	if again, err := roots[0].Checkpoint(t.Context()); err != nil || again.Tree != made.Tree {
+	if again, err := roots[0].Checkpoint(t.Context()); err != nil || again != made {
 		t.Errorf("%v, %v", again, err)
 	}
 }

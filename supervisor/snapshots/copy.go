@@ -45,7 +45,7 @@ func (s *Snapshots) live(ctx context.Context, from, to string, report progress.F
 	}
 	err := guest.Freeze(ctx, frozenLimit)
 	if err == nil {
-		err = withDisk(from, to, func(f *os.File, dir *os.Root, name string) error { return closed(clone.Reflink(f, dir, name)) })
+		err = withDisk(from, to, clone.Reflink)
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawLimit)
 		defer cancel()
 		if thawed := guest.Thaw(late); err == nil && thawed != nil {
@@ -58,8 +58,8 @@ func (s *Snapshots) live(ctx context.Context, from, to string, report progress.F
 	return err == nil
 }
 
-// withDisk calls do with an open disk, and the folder and the name of its copy.
-func withDisk(from, to string, do func(*os.File, *os.Root, string) error) error {
+// withDisk copies a disk.
+func withDisk(from, to string, copied func(*os.File, *os.Root, string) (*os.File, error)) error {
 	f, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.Unavailable, "copy disk", from, err).Advise("Set the sandbox up: osaurus-sandbox up.")
@@ -73,34 +73,30 @@ func withDisk(from, to string, do func(*os.File, *os.Root, string) error) error 
 		return err
 	}
 	defer dir.Close()
-	return do(f, dir, filepath.Base(to))
-}
-
-// closed closes a new file.
-func closed(f *os.File, err error) error {
+	made, err := copied(f, dir, filepath.Base(to))
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return made.Close()
 }
 
 // copyAll copies all parts. Nobody writes to the disk.
 func copyAll(ctx context.Context, from, to [3]string, report progress.Func) error {
-	err := withDisk(from[0], to[0], func(f *os.File, dir *os.Root, name string) error {
-		if err := closed(clone.Reflink(f, dir, name)); !errors.Is(err, errors.ErrUnsupported) {
-			return err
+	err := withDisk(from[0], to[0], func(f *os.File, dir *os.Root, name string) (*os.File, error) {
+		if made, err := clone.Reflink(f, dir, name); !errors.Is(err, errors.ErrUnsupported) {
+			return made, err
 		}
 		info, err := f.Stat()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		size := clone.Allocated(info)
 		if free, err := clone.Free(dir.Name()); err != nil || free-size < boot.MinFree {
-			return errors.Join(fault.Newf(fault.Unavailable, "copy disk", f.Name(), "it takes %d MB, and %d MB are free", size>>20, free>>20), err)
+			return nil, errors.Join(fault.Newf(fault.Unavailable, "copy disk", f.Name(), "it takes %d MB, and %d MB are free", size>>20, free>>20), err)
 		}
 		meter := report.Start("copy the disk", 0, size)
 		defer meter.Finish()
-		return closed(clone.File(ctx, f, dir, name, meter.Add))
+		return clone.File(ctx, f, dir, name, meter.Add)
 	})
 	if err != nil {
 		return err

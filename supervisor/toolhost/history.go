@@ -31,7 +31,7 @@ func (p past) Undo(ctx context.Context, a tools.Agent, call int64, paths []strin
 	if err != nil {
 		return tools.UndoneCall{}, err
 	}
-	done, err := p.Checkpoints.Undo(ctx, agent, checkpoints.Request{Call: call, Paths: paths, AllSince: allSince}, nil)
+	done, err := p.Checkpoints.Undo(ctx, agent, checkpoints.Request{Call: call, Paths: paths, AllSince: allSince})
 	if err != nil {
 		return tools.UndoneCall{}, err
 	}
