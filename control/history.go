@@ -201,7 +201,7 @@ func (s historyService) Undo(ctx context.Context, r *controlpb.UndoRequest) (*co
 func (s historyService) Verify(ctx context.Context, _ *controlpb.VerifyHistoryRequest) (*controlpb.VerifyHistoryResponse, error) {
 	answer := &controlpb.VerifyHistoryResponse{}
 	return answer, s.audited(ctx, note{action: "history.verify"}, func() error {
-		objects, calls, err := s.Checkpoints.Verify(ctx, nil)
+		objects, calls, err := s.Checkpoints.Verify(ctx)
 		answer.Objects, answer.Calls = protos(objects, history.Digest.String), protos(calls, printable.Text)
 		return err
 	})

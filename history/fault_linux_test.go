@@ -96,7 +96,7 @@ func TestKilled(t *testing.T) {
 		must(t, err)
 		for _, key := range pending {
 			resumed++
-			done, err := h.Resume(t.Context(), key, r, nil)
+			done, err := h.Resume(t.Context(), key, r)
 			if err != nil || len(done.Notes) > 0 {
 				t.Fatal(done.Notes, err)
 			}
@@ -109,7 +109,7 @@ func TestKilled(t *testing.T) {
 		if tmp, err := os.ReadDir(filepath.Join(kept, "tmp")); err != nil || len(tmp) > 0 {
 			t.Fatal(tmp, err)
 		}
-		if damaged, err := h.Verify(t.Context(), nil); err != nil || len(damaged) > 0 {
+		if damaged, err := h.Verify(t.Context()); err != nil || len(damaged) > 0 {
 			t.Fatal(damaged, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestDamaged(t *testing.T) {
 	if _, err := io.ReadAll(c); !errors.Is(err, store.ErrDamaged) {
 		t.Fatal(err)
 	}
-	damaged, err := h.Verify(t.Context(), nil)
+	damaged, err := h.Verify(t.Context())
 	if err != nil || len(damaged) != 1 || damaged[0] != e.Content {
 		t.Fatal(damaged, err)
 	}
@@ -336,7 +336,7 @@ func TestEditedMeanwhile(t *testing.T) {
 			write("e", "another")
 			write("g", "one more")
 			want["c"], want["e"], want["g"] = "-rw-r--r-- the agent's, later", "-rw-r--r-- another", "-rw-r--r-- one more"
-			done, err := open(t, kept, history.Options{}).Resume(t.Context(), "home", r, nil)
+			done, err := open(t, kept, history.Options{}).Resume(t.Context(), "home", r)
 			if must(t, err); len(done.Notes) != 4 {
 				t.Errorf("%+v", done.Notes)
 			}

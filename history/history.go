@@ -22,7 +22,6 @@ import (
 
 	"osaurus-sandbox/history/store"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/internal/queue"
 )
 
@@ -327,8 +326,8 @@ func unlessLost(err error) error {
 
 // Verify reads everything and returns the damaged objects, which it moves away, and those that are missing in
 // trees or in the last trees of keys. The next checkpoint of a key that lacks some stores everything again.
-func (h *History) Verify(ctx context.Context, report progress.Func, trees ...Digest) ([]Digest, error) {
-	damaged, err := h.store.Verify(ctx, report)
+func (h *History) Verify(ctx context.Context, trees ...Digest) ([]Digest, error) {
+	damaged, err := h.store.Verify(ctx)
 	all := map[Digest]bool{}
 	for _, d := range damaged {
 		all[d] = true

@@ -233,7 +233,7 @@ func againstModel(t *testing.T, seed uint64) {
 			}
 		}
 	}
-	if damaged, err := h.Verify(t.Context(), nil); len(damaged) > 0 || err != nil {
+	if damaged, err := h.Verify(t.Context()); len(damaged) > 0 || err != nil {
 		t.Fatal(damaged, err)
 	}
 }

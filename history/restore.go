@@ -87,7 +87,7 @@ func (h *History) Pending() (keys []string, err error) {
 }
 
 // Resume finishes the pending restore of a key. It does nothing if there is none.
-func (h *History) Resume(ctx context.Context, key string, root *os.Root, report progress.Func) (Restored, error) {
+func (h *History) Resume(ctx context.Context, key string, root *os.Root) (Restored, error) {
 	give, err := h.keys.Take(ctx, key, nil)
 	if err != nil {
 		return Restored{}, err
@@ -98,7 +98,7 @@ func (h *History) Resume(ctx context.Context, key string, root *os.Root, report 
 		return Restored{}, nil
 	}
 	j.resumed = true
-	return h.restore(ctx, j, root, report)
+	return h.restore(ctx, j, root, nil)
 }
 
 func (h *History) restore(ctx context.Context, j journal, root *os.Root, report progress.Func) (out Restored, err error) {

@@ -56,7 +56,7 @@ type decision struct {
 	chosen     []string // FILE:N
 	request    controlpb.DecideRequest
 	in         *bufio.Reader
-	rest       string // the answer about all hunks that follow, or ""
+	answer     string // the last one: see ask
 }
 
 func (d *decision) run(ctx context.Context, c *call) error {
@@ -133,64 +133,57 @@ func (d *decision) pick(ctx context.Context, c *call, change *controlpb.FileChan
 	case len(chosen) > 0 && !named:
 		return nil
 	case d.hunks:
-		var all bool
 		var err error
-		if hunks, all, err = d.askHunks(ctx, c, change); err != nil || len(hunks) == 0 && !all {
+		parts := max(1, len(change.Hunks))
+		if hunks, err = d.askParts(ctx, c, change, parts); err != nil || len(hunks) == 0 {
 			return err
 		}
-		if all {
-			hunks = nil
+		if len(hunks) == parts {
+			hunks = nil // all of the file
 		}
 	}
 	d.request.Picks = append(d.request.Picks, &controlpb.ReviewPick{Path: change.Path, Id: change.Id, Hunks: hunks})
 	return nil
 }
 
-// askHunks asks about each hunk of a file, as git add -p does, or about a file without hunks. All reports that all were accepted.
-func (d *decision) askHunks(ctx context.Context, c *call, change *controlpb.FileChange) (list []int32, all bool, err error) {
+// askParts asks about each hunk of a file, as git add -p does, or about a file without hunks as its only part.
+func (d *decision) askParts(ctx context.Context, c *call, change *controlpb.FileChange, parts int) (list []int32, err error) {
 	if !canAsk(c.console) {
-		return nil, false, fault.Newf(fault.InvalidArgs, "accept hunks", "", "there is no terminal to ask on").Advise("Name them: --hunk FILE:N")
+		return nil, fault.Newf(fault.InvalidArgs, "accept hunks", "", "there is no terminal to ask on").Advise("Name them: --hunk FILE:N")
 	}
-	writef(c.err, "%s %s %s\n", changeWords[change.What], change.Path, change.Note)
-	ask := func(what string) (bool, error) {
-		for d.rest == "" {
-			writef(c.err, "%s? [y,n,a,q] ", what)
-			text, err := typedLine(ctx, d.in)
-			if err != nil {
-				return false, fault.New(fault.UserDenied, "accept hunks", "", err).Advise("Nothing was changed.")
-			}
-			switch strings.TrimSpace(text) {
-			case "y":
-				return true, nil
-			case "n":
-				return false, nil
-			case "a":
-				d.rest = "y"
-			case "q":
-				d.rest = "n"
-			default:
-				writef(c.err, "y: yes; n: no; a: yes to this and all others; q: no to this and all others\n")
+	writef(c.err, "%s %s  %s\n", changeWords[change.What], change.Path, change.Note)
+	for i := range parts {
+		what := "accept " + change.Path
+		if len(change.Hunks) > 0 {
+			what = fmt.Sprintf("accept hunk %d of %s", i+1, change.Path)
+			if err := printHunk(c.err, paintFor(c.err), change, i); err != nil {
+				return nil, err
 			}
 		}
-		return d.rest == "y", nil
-	}
-	if len(change.Hunks) == 0 {
-		all, err = ask("accept " + change.Path)
-		return nil, all, err
-	}
-	for i := range change.Hunks {
-		if err := printHunk(c.err, paintFor(c.err), change, i); err != nil {
-			return nil, false, err
+		if err := d.ask(ctx, c, what); err != nil {
+			return nil, err
 		}
-		yes, err := ask(fmt.Sprintf("accept hunk %d of %s", i+1, change.Path))
-		if err != nil {
-			return nil, false, err
-		}
-		if yes {
+		if d.answer == "y" || d.answer == "a" {
 			list = append(list, int32(i+1))
 		}
 	}
-	return list, len(list) == len(change.Hunks), nil
+	return list, nil
+}
+
+// ask asks a person, unless the last answer was about all others too.
+func (d *decision) ask(ctx context.Context, c *call, what string) error {
+	for d.answer != "a" && d.answer != "q" {
+		writef(c.err, "%s? [y,n,a,q] ", what)
+		text, err := typedLine(ctx, d.in)
+		if err != nil {
+			return fault.New(fault.UserDenied, "accept hunks", "", err).Advise("Nothing was changed.")
+		}
+		if d.answer = strings.TrimSpace(text); slices.Contains([]string{"y", "n", "a", "q"}, d.answer) {
+			return nil
+		}
+		writef(c.err, "y: yes; n: no; a: yes to this and all others; q: no to this and all others\n")
+	}
+	return nil
 }
 
 func newReviewOpen() *cobra.Command {

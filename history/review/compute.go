@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"osaurus-sandbox/history"
@@ -203,9 +204,8 @@ func (l *look) describe(c *change) error {
 	print := func(e history.Entry) string {
 		return fmt.Sprintf("%c %o %d %s %q", max(e.Kind, '-'), e.Mode, e.Size, content(e), e.Target)
 	}
-	agent := sha256.Sum256(fmt.Appendf(nil, "%q %s", c.Path, print(c.upper)))
-	host := sha256.Sum256(fmt.Appendf(nil, "%s %s", print(c.Before), print(c.After)))
-	c.ID = fmt.Sprintf("%x.%x", agent[:16], host[:8])
+	id := sha256.Sum256(fmt.Appendf(nil, "%q %s %s %s", c.Path, print(c.upper), print(c.Before), print(c.After)))
+	c.ID = hex.EncodeToString(id[:16])
 	before, after, plain, err := l.texts(c)
 	if c.Binary = !plain; err != nil || !plain || content(c.Before) == content(c.After) {
 		return err

@@ -60,7 +60,7 @@ func (r *Review) choose(ctx context.Context, sel Selection, needed func(*change)
 			used[p] = true
 			if pick := sel.Picks[l.paths[p]]; i > 0 {
 				continue
-			} else if p == c.Path && !same(pick, c) {
+			} else if p == c.Path && pick.ID != "" && pick.ID != c.ID {
 				report.leave(c.Path, whyChanged)
 				one.change = nil
 			} else if p == c.Path {
@@ -83,14 +83,6 @@ func (r *Review) choose(ctx context.Context, sel Selection, needed func(*change)
 	}
 	slices.SortFunc(list, func(a, b chosen) int { return history.ByPath(a.Path, b.Path) })
 	return l, list, report, nil
-}
-
-// same reports whether a change is the reviewed one. What somebody on the host changed since
-// matters only where hunks are numbered and where it would be overwritten.
-func same(pick Pick, c *change) bool {
-	agent, _, _ := strings.Cut(pick.ID, ".")
-	now, _, _ := strings.Cut(c.ID, ".")
-	return pick.ID == "" || agent == now && (pick.ID == c.ID || len(pick.Hunks) == 0 && c.Conflict == "")
 }
 
 func (c *chosen) pickHunks(numbers []int) error {

@@ -98,7 +98,7 @@ func TestKilledWhileAccepting(t *testing.T) {
 		pending, err := w.History.Pending()
 		must(t, err)
 		for _, key := range pending {
-			_, err := w.History.Resume(t.Context(), key, w.Real, nil)
+			_, err := w.History.Resume(t.Context(), key, w.Real)
 			must(t, err)
 		}
 		for name, now := range w.has() {

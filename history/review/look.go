@@ -6,15 +6,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // Limits of a listing, which comes from the guest. Beyond them the review is refused.
@@ -92,7 +91,7 @@ func (r *Review) Pending() (bool, error) {
 
 // Resume finishes an Accept that was killed. It does not need the guest.
 func (r *Review) Resume(ctx context.Context) error {
-	_, err := r.History.Resume(ctx, r.key("real"), r.Real, nil)
+	_, err := r.History.Resume(ctx, r.key("real"), r.Real)
 	return err
 }
 
@@ -248,17 +247,16 @@ func (l *look) ignoreFile(name string) string {
 	case listed:
 		return ""
 	default:
-		f, err = l.Real.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait
+		info, missing := l.Real.Lstat(name)
+		if missing != nil || !info.Mode().IsRegular() {
+			return ""
+		}
+		f, err = nofollow.File(l.Real, name, info)
 	}
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	if real, ok := f.(*os.File); ok {
-		if info, err := real.Stat(); err != nil || !info.Mode().IsRegular() {
-			return ""
-		}
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreText+1))
 	if err != nil {
 		return ""

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"osaurus-sandbox/internal/progress"
 )
 
 // digest is the inverse of object.
@@ -52,13 +50,7 @@ func (s *Store) Sweep(ctx context.Context, mark func(keep map[Digest]bool) error
 
 // Verify reads all objects and returns those that are damaged, which it moves away: when the same
 // content is put again, it is stored again.
-func (s *Store) Verify(ctx context.Context, report progress.Func) (damaged []Digest, err error) {
-	used, err := s.Used()
-	if err != nil {
-		return nil, err
-	}
-	meter := report.Start("verify history", 0, used)
-	defer meter.Finish()
+func (s *Store) Verify(ctx context.Context) (damaged []Digest, err error) {
 	err = s.each(func(path string, info fs.FileInfo) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -67,7 +59,6 @@ func (s *Store) Verify(ctx context.Context, report progress.Func) (damaged []Dig
 		if err != nil {
 			return nil // no object
 		}
-		meter.Add(info.Size())
 		if _, err := s.Read(d); err == nil || errors.Is(err, fs.ErrNotExist) { // it may have been swept meanwhile
 			return nil
 		}

@@ -261,7 +261,7 @@ func (c *Checkpoints) resume(ctx context.Context) error {
 		}
 		dir, failed := c.Agents.OpenHome(agent)
 		if failed == nil {
-			_, failed = c.History.Resume(ctx, homeKey(agent.ID), dir, nil)
+			_, failed = c.History.Resume(ctx, homeKey(agent.ID), dir)
 			failed = errors.Join(failed, dir.Close())
 		}
 		err = errors.Join(err, failed)

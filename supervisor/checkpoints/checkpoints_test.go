@@ -359,9 +359,9 @@ func TestOpenFiles(t *testing.T) {
 func TestPrune(t *testing.T) {
 	w := newWorld(t)
 	random := rand.NewChaCha8([32]byte{1})
-	block := make([]byte, 1<<20)
+	block := make([]byte, 1<<19)
 	w.set(func(h *config.History) { h.MaxMB = 16 })
-	for i := range 30 {
+	for i := range 40 {
 		_, _ = random.Read(block)
 		w.call("big="+string(block), fmt.Sprintf("small%d=x", i%3))
 		timetest.Eventually(t, "there is room", func() bool {
@@ -371,9 +371,9 @@ func TestPrune(t *testing.T) {
 	}
 	_, err := w.undo(checkpoints.Request{Call: 1})
 	wantFault(t, err, fault.Unavailable, "deleted to make room")
-	_, err = w.undo(checkpoints.Request{Call: 29, AllSince: true})
+	_, err = w.undo(checkpoints.Request{Call: 39, AllSince: true})
 	w.must(err)
-	if damaged, _, err := w.Verify(t.Context(), nil); err != nil || len(damaged) > 0 {
+	if damaged, _, err := w.Verify(t.Context()); err != nil || len(damaged) > 0 {
 		t.Errorf("%v %v", damaged, err)
 	}
 }
@@ -413,7 +413,7 @@ func TestVerify(t *testing.T) {
 		return err
 	}))
 	for range 2 { // what is damaged is moved away, and then missing
-		objects, calls, err := w.Verify(t.Context(), nil)
+		objects, calls, err := w.Verify(t.Context())
 		if err != nil || !flipped || len(objects) != 1 || len(calls) != 1 || !strings.HasPrefix(calls[0], "alice: call 2: sub/hurt: ") {
 			t.Errorf("%v %v %v %v", flipped, objects, calls, err)
 		}

@@ -202,10 +202,10 @@ func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int6
 
 // Verify reads all checkpoints. It returns the objects that are damaged or missing, and the calls that cannot be
 // undone as a whole, each with the first file that is damaged.
-func (c *Checkpoints) Verify(ctx context.Context, report progress.Func) (objects []history.Digest, calls []string, err error) {
+func (c *Checkpoints) Verify(ctx context.Context) (objects []history.Digest, calls []string, err error) {
 	trees, err := c.referred(ctx)
 	if err == nil {
-		objects, err = c.History.Verify(ctx, report, trees...)
+		objects, err = c.History.Verify(ctx, trees...)
 	}
 	if err != nil || len(objects) == 0 {
 		return objects, nil, err
