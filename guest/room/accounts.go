@@ -4,9 +4,12 @@ package room
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -19,11 +22,6 @@ const maxAccounts = 1 << 20
 // addUser adds the room's user and group to /etc/passwd and /etc/group of the layer. Packages add
 // their own users to the same files.
 func (b *builder) addUser() error {
-	etc, err := folder(b.root, "etc")
-	if err != nil {
-		return err
-	}
-	defer unix.Close(etc)
 	id := strconv.FormatUint(uint64(b.UID), 10)
 	b.shell = "/bin/sh"
 	for _, bash := range []string{"bin/bash", "usr/bin/bash"} {
@@ -33,21 +31,21 @@ func (b *builder) addUser() error {
 		}
 	}
 	for _, file := range []struct{ name, first, line string }{
-		{"passwd", "root:x:0:0:root:/root:/bin/sh", strings.Join([]string{b.User, "x", id, id, "", b.Home, b.shell}, ":")},
-		{"group", "root:x:0:", strings.Join([]string{b.User, "x", id, ""}, ":")},
+		{"etc/passwd", "root:x:0:0:root:/root:/bin/sh", strings.Join([]string{b.User, "x", id, id, "", b.Home, b.shell}, ":")},
+		{"etc/group", "root:x:0:", strings.Join([]string{b.User, "x", id, ""}, ":")},
 	} {
-		if err := addLine(etc, file.name, file.first, file.line); err != nil {
-			return fmt.Errorf("/etc/%s: %w", file.name, err)
+		if err := addLine(b.root, file.name, file.first, file.line); err != nil {
+			return fmt.Errorf("/%s: %w", file.name, err)
 		}
 	}
 	return nil
 }
 
-// addLine adds a line to a file and removes other lines for the same user. The file is replaced,
-// since it may not be a regular file.
-func addLine(dir int, name, first, line string) error {
-	text, err := readSmall(dir, name)
-	if err != nil {
+// addLine adds a line to a file below a folder and removes other lines for the same user. What is there and no regular
+// file is replaced; one that cannot be read is not.
+func addLine(root int, path, first, line string) error {
+	text, err := readBelow(root, path, maxAccounts)
+	if err != nil && !errors.Is(err, errNoFile) {
 		return err
 	}
 	if len(text) == 0 {
@@ -64,43 +62,54 @@ func addLine(dir int, name, first, line string) error {
 			out.WriteByte('\n')
 		}
 	}
-	out.WriteString(line + "\n")
-	temporary := "." + name + ".osaurus"
-	_ = unix.Unlinkat(dir, temporary, 0)
-	fd, err := unix.Openat(dir, temporary, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	_, err = f.Write(out.Bytes())
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return unix.Renameat(dir, temporary, dir, name)
+	return replaceBelow(root, path, append(out.Bytes(), line+"\n"...))
 }
 
-// readSmall reads a regular file. It returns nothing if the file is missing or not regular. Other
-// errors are returned, so that an unreadable file is not replaced as if it were empty.
-func readSmall(dir int, name string) ([]byte, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.ELOOP, unix.ENXIO:
-		return nil, nil
-	default:
+// errNoFile reports that there is no regular file.
+var errNoFile = errors.New("no regular file")
+
+// readBelow reads a regular file below a folder, without following links. Programs of the room can have put anything there.
+func readBelow(root int, path string, most int64) ([]byte, error) {
+	fd, err := openBeneath(root, path, unix.O_RDONLY|unix.O_NONBLOCK)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO):
+		return nil, fmt.Errorf("%w: %w", errNoFile, err)
+	case err != nil:
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
+	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, err
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errNoFile, err)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxAccounts+1))
-	if err == nil && len(text) > maxAccounts {
-		err = fmt.Errorf("larger than %d bytes", maxAccounts)
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("/%s is larger than %d bytes", path, most)
 	}
 	return text, err
+}
+
+// replaceBelow writes a file of root's below a folder, without following links.
+func replaceBelow(root int, path string, data []byte) error {
+	dir, err := folder(root, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	name := filepath.Base(path)
+	fresh := "." + name + ".osaurus"
+	_ = unix.Unlinkat(dir, fresh, 0)
+	fd, err := unix.Openat(dir, fresh, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return &os.PathError{Op: "make", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = unix.Renameat(dir, fresh, dir, name)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, fresh, 0)
+	}
+	return err
 }

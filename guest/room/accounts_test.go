@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestReadSmall checks that a missing or special file is empty, and that other errors are returned.
-func TestReadSmall(t *testing.T) {
+// TestReadBelow checks that what is no file is told from a file that is too large, and from other errors.
+func TestReadBelow(t *testing.T) {
 	dir := t.TempDir()
 	for name, lay := range map[string]func(string) error{
 		"link":  func(p string) error { return os.Symlink("/etc/passwd", p) },
@@ -30,12 +30,20 @@ func TestReadSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(at)
-	for name, want := range map[string]string{"link": "", "pipe": "", "text": "root\n", "empty": "", "none": ""} {
-		if got, err := readSmall(at, name); err != nil || string(got) != want {
+	for name, want := range map[string]string{"text": "root\n", "empty": ""} {
+		if got, err := readBelow(at, name, 5); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if _, err := readSmall(-1, "text"); !errors.Is(err, unix.EBADF) {
+	for _, name := range []string{"link", "pipe", "none"} {
+		if _, err := readBelow(at, name, 5); !errors.Is(err, errNoFile) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := readBelow(at, "text", 4); err == nil || errors.Is(err, errNoFile) {
+		t.Errorf("a file that is too large: %v", err)
+	}
+	if _, err := readBelow(-1, "text", 5); !errors.Is(err, unix.EBADF) {
 		t.Errorf("what cannot be opened: %v", err)
 	}
 }

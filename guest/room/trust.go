@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -55,12 +53,12 @@ func (r *Room) trust(t *guestpb.Trust) (bool, error) {
 // trustBelow is trust for the root that is open as a descriptor. The room's programs can have put
 // anything there.
 func trustBelow(root int, certificate []byte) (bool, error) {
-	if has, err := readBelow(root, localCertificate); err != nil || !bytes.Equal(has, certificate) { // or each room would seem to have changed
+	if has, err := readBelow(root, localCertificate, maxBundle); err != nil || !bytes.Equal(has, certificate) { // or each room would seem to have changed
 		if err := replaceBelow(root, localCertificate, certificate); err != nil {
 			return false, err
 		}
 	}
-	bundle, err := readBelow(root, systemBundle)
+	bundle, err := readBelow(root, systemBundle, maxBundle)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil // it is made when ca-certificates is installed
 	}
@@ -74,43 +72,4 @@ func trustBelow(root int, certificate []byte) (bool, error) {
 		return false, err
 	}
 	return true, nil
-}
-
-// readBelow reads a file of certificates below a folder, without following links.
-func readBelow(root int, path string) ([]byte, error) {
-	fd, err := openBeneath(root, path, unix.O_RDONLY|unix.O_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxBundle {
-		return nil, errors.Join(err, fmt.Errorf("/%s is not a usual bundle of certificates", path))
-	}
-	return io.ReadAll(io.LimitReader(f, maxBundle))
-}
-
-// replaceBelow writes a file of root's below a folder, without following links.
-func replaceBelow(root int, path string, data []byte) error {
-	dir, err := folder(root, filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	name := filepath.Base(path)
-	fresh := "." + name + ".osaurus"
-	_ = unix.Unlinkat(dir, fresh, 0)
-	fd, err := unix.Openat(dir, fresh, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return &os.PathError{Op: "make", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = unix.Renameat(dir, fresh, dir, name)
-	}
-	if err != nil {
-		_ = unix.Unlinkat(dir, fresh, 0)
-	}
-	return err
 }

@@ -173,7 +173,7 @@ func (s *Service) end(c *command) {
 }
 
 func (c *command) close() {
-	c.idle.stop()
+	c.idle.Stop()
 	for _, f := range []*os.File{c.stdin, c.terminal} {
 		if f != nil {
 			_ = f.Close()

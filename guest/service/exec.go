@@ -101,22 +101,15 @@ func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
 		pumps.Go(func() { o.pump(c) })
 	}
 	grace := cmp.Or(time.Duration(start.GraceNanos), protocol.DefaultGrace)
-	var timeout, idle <-chan time.Time
-	if start.TimeoutNanos > 0 {
-		t := time.NewTimer(time.Duration(start.TimeoutNanos))
-		defer t.Stop()
-		timeout = t.C
-	}
-	if c.idle.Timer != nil {
-		idle = c.idle.C
-	}
+	timeout := time.NewTimer(limit(start.TimeoutNanos))
+	defer timeout.Stop()
 	exit := &guestpb.Exit{}
 	select {
 	case <-c.child.Done():
-	case <-timeout:
+	case <-timeout.C:
 		exit.TimedOut, exit.Oom = true, c.starved()
 		c.terminate(grace)
-	case <-idle:
+	case <-c.idle.C:
 		exit.Idle, exit.Oom = true, c.starved()
 		c.terminate(grace)
 	case <-ctx.Done():

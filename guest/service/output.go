@@ -3,7 +3,10 @@
 package service
 
 import (
+	"cmp"
+	"math"
 	"os"
+	"slices"
 	"time"
 
 	"osaurus-sandbox/engine"
@@ -63,7 +66,8 @@ func (o *output) pump(c *command) {
 	if err != nil {
 		return // the host is gone, which also cancels the context
 	}
-	for b := range o.tail.chunks(protocol.Chunk) {
+	o.tail.cut()
+	for b := range slices.Chunk(o.tail.kept, protocol.Chunk) {
 		if c.send(o.wrap(b)) != nil {
 			return
 		}
@@ -87,63 +91,38 @@ func (o *output) carry(c *command, b []byte) error {
 // tail keeps the last bytes written to it.
 type tail struct {
 	size    int
-	kept    []byte // ring buffer once full
-	at      int    // index of the oldest byte
+	kept    []byte // the last ones, and up to tailSlack more, to move them seldom
 	dropped uint64
 }
 
+const tailSlack = 256 << 10
+
 func (t *tail) write(b []byte) {
-	if over := len(b) - t.size; over > 0 {
-		t.dropped += uint64(over)
-		b = b[over:]
-	}
-	grow := min(len(b), t.size-len(t.kept))
-	t.kept = append(t.kept, b[:grow]...)
-	for b = b[grow:]; len(b) > 0; {
-		n := copy(t.kept[t.at:], b)
-		t.dropped += uint64(n)
-		t.at = (t.at + n) % len(t.kept)
-		b = b[n:]
+	t.kept = append(t.kept, b...)
+	if len(t.kept) > t.size+tailSlack {
+		t.cut()
 	}
 }
 
-// chunks yields the bytes in order, in pieces of at most size.
-func (t *tail) chunks(size int) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for _, part := range [][]byte{t.kept[t.at:], t.kept[:t.at]} {
-			for len(part) > 0 {
-				n := min(size, len(part))
-				if !yield(part[:n]) {
-					return
-				}
-				part = part[n:]
-			}
-		}
-	}
+// cut drops all but the last bytes.
+func (t *tail) cut() {
+	over := max(0, len(t.kept)-t.size)
+	t.kept = append(t.kept[:0], t.kept[over:]...)
+	t.dropped += uint64(over)
 }
 
 // idle is a timer that each input and output of a command restarts.
 type idle struct {
-	after       time.Duration
-	*time.Timer // nil for no limit
+	after time.Duration
+	*time.Timer
 }
 
 func newIdle(nanos int64) idle {
-	i := idle{after: time.Duration(nanos)}
-	if i.after > 0 {
-		i.Timer = time.NewTimer(i.after)
-	}
-	return i
+	after := limit(nanos)
+	return idle{after, time.NewTimer(after)}
 }
 
-func (i idle) touch() {
-	if i.Timer != nil {
-		i.Reset(i.after)
-	}
-}
+func (i idle) touch() { i.Reset(i.after) }
 
-func (i idle) stop() {
-	if i.Timer != nil {
-		i.Stop()
-	}
-}
+// limit returns a time limit of a command. No command lasts as long as that of 0.
+func limit(nanos int64) time.Duration { return time.Duration(cmp.Or(nanos, math.MaxInt64)) }

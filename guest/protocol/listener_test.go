@@ -19,7 +19,7 @@ const (
 )
 
 // testListener returns a listener and a function that connects to it and writes.
-func testListener(t *testing.T, key BridgeKey, timeout time.Duration) (*BridgeListener, func(says []byte) net.Conn) {
+func testListener(t *testing.T, key BridgeKey, timeout time.Duration) (*Listener, func(says []byte) net.Conn) {
 	t.Helper()
 	timetest.NoLeaks(t)
 	path := filepath.Join(t.TempDir(), "socket")
@@ -85,7 +85,7 @@ func isTimeout(err error) bool {
 	return ok && slow.Timeout()
 }
 
-func TestBridgeListenerCloses(t *testing.T) {
+func TestListenerCloses(t *testing.T) {
 	key := NewBridgeKey()
 	l, dial := testListener(t, key, never)
 	waiting, ready := dial(nil), dial(Caller{Key: key}.Bytes())
