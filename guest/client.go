@@ -170,7 +170,7 @@ func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
 
 // Close drops all connections. The guest then ends everything it runs for this client.
 func (c *Client) Close() error {
-	c.conns.close()
+	c.conns.cancel()
 	c.transport.CloseIdleConnections()
 	c.closeIdle()
 	return nil
@@ -222,13 +222,12 @@ type conns struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	mu      sync.Mutex
-	open    map[net.Conn]struct{}
 	last    error // of the last attempt to dial
 }
 
 func newConns(m Machine) *conns {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &conns{machine: m, ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{}}
+	return &conns{machine: m, ctx: ctx, cancel: cancel}
 }
 
 func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
@@ -242,12 +241,7 @@ func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.ctx.Err() != nil {
-		_ = conn.Close()
-		return nil, net.ErrClosed
-	}
-	c.open[conn] = struct{}{}
-	return &tracked{Conn: conn, conns: c}, nil
+	return tracked{conn, context.AfterFunc(c.ctx, func() { _ = conn.Close() })}, nil
 }
 
 // enter dials and says what the connection is for.
@@ -278,23 +272,12 @@ func (c *conns) lastErr() error {
 	return c.last
 }
 
-func (c *conns) close() {
-	c.cancel()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for conn := range c.open {
-		_ = conn.Close()
-	}
-}
-
 type tracked struct {
 	net.Conn
-	conns *conns
+	stop func() bool
 }
 
-func (t *tracked) Close() error {
-	t.conns.mu.Lock()
-	delete(t.conns.open, t.Conn)
-	t.conns.mu.Unlock()
+func (t tracked) Close() error {
+	t.stop()
 	return t.Conn.Close()
 }

@@ -9,14 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
-	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
@@ -205,22 +201,6 @@ func (g *Gateway) Leave(a config.AgentID) {
 	for _, m := range left {
 		g.names.Forget(m.addr)
 	}
-}
-
-// Dial connects to a port of a room. Only the gateway can do this; rooms do not reach each other.
-func (g *Gateway) Dial(ctx context.Context, s Subject, port uint16) (net.Conn, error) {
-	op, subject := "connect to a room", net.JoinHostPort(string(s.Agent), strconv.Itoa(int(port)))
-	m := g.members.of(s)
-	if m == nil {
-		return nil, fault.Newf(fault.NotFound, op, subject, "the room has no address")
-	}
-	ctx, cancel := context.WithTimeout(ctx, roomDialTimeout)
-	defer cancel()
-	c, err := gonet.DialContextTCP(ctx, g.stack, tcpip.FullAddress{NIC: nic, Addr: toStack(m.addr), Port: port}, ipv4.ProtocolNumber)
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, subject, err)
-	}
-	return c, nil
 }
 
 // Stats returns the counters.

@@ -239,35 +239,6 @@ func TestRefusalsAreFast(t *testing.T) {
 	}
 }
 
-func TestGatewayDialsRooms(t *testing.T) {
-	l := newLab(t)
-	listener, err := l.guest.Listen(netip.AddrPortFrom(l.alice, 8000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		if c, err := listener.Accept(); err == nil {
-			networktest.Echo(c)
-			c.Close()
-		}
-	}()
-	c, err := l.Dial(context.Background(), Subject{Agent: "alice"}, 8000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if got, err := networktest.Exchange(c, "hello"); err != nil || got != "hello" {
-		t.Fatalf("got %q, %v", got, err)
-	}
-	if _, err := l.Dial(context.Background(), Subject{Agent: "bob"}, 8000); err == nil {
-		t.Error("dialed a room that has no address")
-	}
-	if _, err := l.Dial(context.Background(), Subject{Agent: "alice"}, 8001); err == nil {
-		t.Error("dialed a closed port")
-	}
-}
-
 func TestRoomsDoNotReachEachOther(t *testing.T) {
 	l := newLab(t)
 	l.set("alice", testRules{decide: func(policy.Target) policy.Decision { return allowed }})

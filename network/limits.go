@@ -77,8 +77,6 @@ const (
 	firstBytesTimeout = 30 * time.Second
 	// pingTimeout is how long an echo reply may take.
 	pingTimeout = 10 * time.Second
-	// roomDialTimeout is how long a room may take to accept. It may be busy, but it is near.
-	roomDialTimeout = 15 * time.Second
 	// drainTimeout is how long a client may take to read the rest of a flow that has ended.
 	drainTimeout = 30 * time.Second
 	// addressRest is how long an address rests after Leave. It is longer than a flow of its last
