@@ -14,7 +14,7 @@ import (
 
 	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // folders creates the folders of a layer and assigns them to the room's quota.
@@ -144,7 +144,7 @@ func empty(bin string, names ...string) error {
 	go func() {
 		defer root.Close()
 		for _, name := range names {
-			_ = removeall.Remove(root, name)
+			_ = nofollow.Remove(root, name)
 		}
 	}()
 	return nil

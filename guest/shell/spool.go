@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // spool is the folder through which the guest and one shell exchange calls and reports. It belongs
@@ -102,7 +102,7 @@ func (d *spool) order(nonce string, status int, text, stdin []byte) (out, errs *
 func (d *spool) withdraw() { _ = d.dir.Remove("next") }
 
 // clear removes a call's files. Open streams stay open.
-func (d *spool) clear(nonce string) { _ = removeall.Remove(d.dir, nonce) }
+func (d *spool) clear(nonce string) { _ = nofollow.Remove(d.dir, nonce) }
 
 // remove removes the spool after its shell has ended.
 func (d *spool) remove() {
@@ -110,7 +110,7 @@ func (d *spool) remove() {
 	if d.dir != nil {
 		_ = d.dir.Close()
 	}
-	_, _ = removeall.Remove(d.in, d.name), d.in.Close()
+	_, _ = nofollow.Remove(d.in, d.name), d.in.Close()
 	closeAll(d.said)
 }
 

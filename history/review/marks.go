@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"osaurus-sandbox/history"
+	"osaurus-sandbox/internal/gitignore"
 )
 
 // hostRuns lists what programs on the host run when a person works in the folder. The
@@ -36,7 +37,7 @@ type mark struct {
 func newMarks() []mark {
 	var marks []mark
 	for _, list := range hostRuns {
-		rules := parseIgnore(strings.ReplaceAll(list.patterns, " ", "\n"))
+		rules := gitignore.Parse(strings.ReplaceAll(list.patterns, " ", "\n"))
 		none := newIgnorer(func(string) string { return "" })
 		none.rules["."] = rules
 		marks = append(marks, mark{list.by, none})

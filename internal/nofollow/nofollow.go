@@ -1,4 +1,4 @@
-// Package nofollow opens files and folders below a folder without following links.
+// Package nofollow opens files and folders, and deletes trees of any depth, below a folder without following links.
 package nofollow
 
 import (

@@ -12,7 +12,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
@@ -190,7 +190,7 @@ func (a *Agents) sweepFolders(prefixes ...string) error {
 // remove removes a folder and everything in it, even if an agent has made it
 // unreadable.
 func remove(root *os.Root, dir string) error {
-	if err := removeall.Remove(root, dir); err != nil {
+	if err := nofollow.Remove(root, dir); err != nil {
 		return folderFault("remove", dir, err)
 	}
 	return nil

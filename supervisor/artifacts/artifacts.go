@@ -17,7 +17,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
@@ -181,7 +181,7 @@ func (a *Artifacts) clear() error {
 	entries, err := fs.ReadDir(a.root.FS(), ".")
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), drafts) {
-			err = errors.Join(err, removeall.Remove(a.root, e.Name()))
+			err = errors.Join(err, nofollow.Remove(a.root, e.Name()))
 		}
 	}
 	return err
@@ -197,7 +197,7 @@ func (a *Artifacts) remove(name string) error {
 		return err
 	}
 	defer dir.Close()
-	return removeall.Remove(dir, path.Base(name))
+	return nofollow.Remove(dir, path.Base(name))
 }
 
 func (a *Artifacts) note(kind events.Kind, by machine.Cause, f Artifact) {

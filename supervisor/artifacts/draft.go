@@ -20,8 +20,8 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/internal/removeall"
 	"osaurus-sandbox/tools"
 )
 
@@ -193,7 +193,7 @@ func (d *Draft) close() error {
 		delete(a.drafts, d.made.Agent)
 	}
 	a.mu.Unlock()
-	return a.fault("share", d.made.Name, removeall.Remove(a.root, d.own))
+	return a.fault("share", d.made.Name, nofollow.Remove(a.root, d.own))
 }
 
 // digest returns Artifact.SHA256.

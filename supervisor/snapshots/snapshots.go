@@ -19,9 +19,9 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
-	"osaurus-sandbox/internal/removeall"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/events"
@@ -239,5 +239,5 @@ func remove(dir string) error {
 		return err
 	}
 	defer root.Close()
-	return removeall.Remove(root, filepath.Base(dir))
+	return nofollow.Remove(root, filepath.Base(dir))
 }

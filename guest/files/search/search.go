@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/gitignore"
 )
 
 const (
@@ -133,11 +135,11 @@ func nameGlob(glob string, part bool) (func(path, name string) bool, error) {
 		low := strings.ToLower(strings.TrimPrefix(glob, "/"))
 		return func(path, name string) bool { return strings.Contains(strings.ToLower(of(path, name)), low) }, nil
 	}
-	match, err := compileGlob(strings.TrimPrefix(glob, "/"))
+	match, err := gitignore.Compile(strings.TrimPrefix(glob, "/"))
 	if err != nil {
 		return nil, err
 	}
-	return func(path, name string) bool { return match.MatchString(of(path, name)) }, nil
+	return func(path, name string) bool { return match.Match(of(path, name)) }, nil
 }
 
 // look walks the folder and searches files in parallel. Matches are reported in the walk's order.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/internal/gitignore"
 	"osaurus-sandbox/internal/timetest"
 )
 
@@ -211,7 +212,7 @@ func FuzzRules(f *testing.F) {
 		f.Add(seed, "dir/a.o")
 	}
 	f.Fuzz(func(t *testing.T, rulesText, name string) {
-		r := &rules{own: parseRules(rulesText), git: parseRules(rulesText), repo: true}
+		r := &rules{own: gitignore.Parse(rulesText), git: gitignore.Parse(rulesText), repo: true}
 		r.leavesOut("some/dir/"+name+"x", name+"x", true)
 		if m, err := nameGlob(rulesText, true); err == nil {
 			m("some/dir/"+name, name)

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/gitignore"
 )
 
 // maxDepth bounds the depth of folders, because each level holds a descriptor.
@@ -90,14 +92,14 @@ func rulesOf(dir *os.File, path string, entries []fs.DirEntry, above *rules) *ru
 	r := &rules{above: above, dir: path, top: top, repo: top || above != nil && above.repo}
 	for _, name := range []string{".ignore", ".rgignore"} { // the later takes precedence
 		if has(name) {
-			r.own = append(r.own, parseRules(readSmall(dir, name))...)
+			r.own = append(r.own, gitignore.Parse(readSmall(dir, name))...)
 		}
 	}
 	if git {
-		r.git = parseRules(readSmall(dir, ".gitignore"))
+		r.git = gitignore.Parse(readSmall(dir, ".gitignore"))
 	}
 	if top {
-		r.git = append(parseRules(readSmall(dir, ".git/info/exclude")), r.git...)
+		r.git = append(gitignore.Parse(readSmall(dir, ".git/info/exclude")), r.git...)
 	}
 	return r
 }

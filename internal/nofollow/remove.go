@@ -1,5 +1,4 @@
-// Package removeall deletes untrusted folders of any depth with a constant number of descriptors.
-package removeall
+package nofollow
 
 import (
 	"crypto/rand"

@@ -1,4 +1,4 @@
-package removeall_test
+package nofollow_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"osaurus-sandbox/internal/removeall"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // deep makes a chain of folders, each with a file beside the next.
@@ -78,7 +78,7 @@ func TestDeepTreeTakesFewDescriptors(t *testing.T) {
 	if parent.RemoveAll("top") == nil {
 		t.Fatal("what descends has deleted it too: this shows nothing")
 	}
-	if err := removeall.Remove(parent, "top"); err != nil {
+	if err := nofollow.Remove(parent, "top"); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -117,7 +117,7 @@ func TestRemove(t *testing.T) {
 	must(err)
 	defer parent.Close()
 	for _, name := range []string{"top", "link", "missing"} {
-		if err := removeall.Remove(parent, name); err != nil {
+		if err := nofollow.Remove(parent, name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Lstat(at(name)); !os.IsNotExist(err) {
