@@ -42,7 +42,7 @@ func guestProto(s machine.Status) *controlpb.Guest {
 	return &controlpb.Guest{
 		Version: g.Version, Kernel: g.Kernel, Distribution: g.OSRelease["PRETTY_NAME"], Uptime: durationpb.New(g.Uptime),
 		MemoryTotal: g.MemoryTotal, MemoryAvailable: g.MemoryAvailable,
-		Network: string(g.Network.Status), NetworkTrouble: g.Network.Trouble,
+		Network: string(g.Network), NetworkTrouble: g.NetworkTrouble,
 		Warnings: g.Warnings, Asked: moment(s.GuestAt),
 	}
 }

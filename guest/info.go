@@ -11,31 +11,24 @@ import (
 
 // Info is the guest's own report. It is bounded and safe to print but not trustworthy.
 type Info struct {
-	Version      string            // of the guest program
-	Kernel       string            // release
-	Architecture string            // as uname says it
-	OSRelease    map[string]string // /etc/os-release
-	Uptime       time.Duration
-	Time         time.Time // the guest's clock
+	Version   string            // of the guest program
+	Kernel    string            // release
+	OSRelease map[string]string // /etc/os-release
+	Uptime    time.Duration
+	Time      time.Time // the guest's clock
 
 	MemoryTotal, MemoryAvailable uint64 // bytes
 	OwnMemory                    uint64 // resident bytes of the guest program
 
-	Network NetworkState
-	Mounts  []Mount
-	HasData bool // writes go to a data disk
+	Network        NetworkStatus
+	NetworkTrouble string // why it failed
+	Mounts         []*guestpb.Mount
+	HasData        bool // writes go to a data disk
 	// Warnings are errors that did not stop the boot.
 	Warnings []string
-	Steps    []Step
 
 	Running int    // commands
 	Orphans uint64 // processes that lost their parent and were reaped
-}
-
-// NetworkState says whether the guest is connected to the gateway.
-type NetworkState struct {
-	Status  NetworkStatus
-	Trouble string // why it failed
 }
 
 // NetworkStatus is the result of the network's setup at boot.
@@ -47,19 +40,6 @@ const (
 	NetworkFailed NetworkStatus = "failed"
 )
 
-// Mount is a VirtioFS share in the guest.
-type Mount struct {
-	Tag      string
-	Path     string
-	ReadOnly bool
-}
-
-// Step is a named point of the boot.
-type Step struct {
-	Name string
-	At   time.Duration // since the kernel's start
-}
-
 // Info returns the guest's report.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	r, err := call(ctx, c, "ask guest for its state", "", c.rpc.Info, &guestpb.InfoRequest{})
@@ -67,11 +47,12 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return Info{}, err
 	}
 	i := Info{
-		Version: printable.Clip(r.GuestVersion), Kernel: printable.Clip(r.Kernel), Architecture: printable.Clip(r.Architecture),
+		Version: printable.Clip(r.GuestVersion), Kernel: printable.Clip(r.Kernel),
 		OSRelease: map[string]string{},
 		Uptime:    time.Duration(r.UptimeNanos), Time: time.Unix(0, r.TimeUnixNano),
 		MemoryTotal: r.MemoryTotal, MemoryAvailable: r.MemoryAvailable, OwnMemory: r.OwnMemory,
-		Network: networkState(r.GetNetwork()), HasData: r.HasData, Warnings: clipAll(r.Warnings),
+		Network: NetworkStatus(printable.Clip(r.Network)), NetworkTrouble: printable.Clip(r.NetworkTrouble),
+		Mounts: bound(r.Mounts), HasData: r.HasData, Warnings: clipAll(r.Warnings),
 		Running: int(r.Running), Orphans: r.OrphansReaped,
 	}
 	for k, v := range r.OsRelease {
@@ -79,24 +60,10 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 			i.OSRelease[printable.Clip(k)] = printable.Clip(v)
 		}
 	}
-	for _, m := range bound(r.Mounts) {
-		i.Mounts = append(i.Mounts, Mount{Tag: printable.Clip(m.Tag), Path: printable.Clip(string(m.Path)), ReadOnly: m.ReadOnly})
-	}
-	for _, s := range bound(r.Steps) {
-		i.Steps = append(i.Steps, Step{Name: printable.Clip(s.Name), At: time.Duration(s.UptimeNanos)})
+	for _, m := range i.Mounts {
+		m.Tag, m.Path = printable.Clip(m.Tag), []byte(printable.Clip(string(m.Path)))
 	}
 	return i, nil
-}
-
-func networkState(n *guestpb.NetworkState) NetworkState {
-	status := map[guestpb.NetworkState_State]NetworkStatus{
-		guestpb.NetworkState_STATE_NONE: NetworkOff, guestpb.NetworkState_STATE_UP: NetworkUp, guestpb.NetworkState_STATE_FAILED: NetworkFailed,
-	}
-	s := NetworkState{Status: status[n.GetState()], Trouble: printable.Clip(n.GetTrouble())}
-	if s.Status == "" {
-		s.Status = NetworkFailed
-	}
-	return s
 }
 
 func bound[T any](list []T) []T { return list[:min(len(list), protocol.MaxList)] }

@@ -28,55 +28,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type NetworkState_State int32
-
-const (
-	NetworkState_STATE_NONE   NetworkState_State = 0
-	NetworkState_STATE_UP     NetworkState_State = 2
-	NetworkState_STATE_FAILED NetworkState_State = 3
-)
-
-// Enum value maps for NetworkState_State.
-var (
-	NetworkState_State_name = map[int32]string{
-		0: "STATE_NONE",
-		2: "STATE_UP",
-		3: "STATE_FAILED",
-	}
-	NetworkState_State_value = map[string]int32{
-		"STATE_NONE":   0,
-		"STATE_UP":     2,
-		"STATE_FAILED": 3,
-	}
-)
-
-func (x NetworkState_State) Enum() *NetworkState_State {
-	p := new(NetworkState_State)
-	*p = x
-	return p
-}
-
-func (x NetworkState_State) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (NetworkState_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_guest_proto_enumTypes[0].Descriptor()
-}
-
-func (NetworkState_State) Type() protoreflect.EnumType {
-	return &file_guest_proto_enumTypes[0]
-}
-
-func (x NetworkState_State) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use NetworkState_State.Descriptor instead.
-func (NetworkState_State) EnumDescriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{10, 0}
-}
-
 type FreezeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WithinNanos   int64                  `protobuf:"varint,1,opt,name=within_nanos,json=withinNanos,proto3" json:"within_nanos,omitempty"` // at most a minute
@@ -530,18 +481,17 @@ type InfoResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GuestVersion    string                 `protobuf:"bytes,1,opt,name=guest_version,json=guestVersion,proto3" json:"guest_version,omitempty"`
 	Kernel          string                 `protobuf:"bytes,2,opt,name=kernel,proto3" json:"kernel,omitempty"`
-	Architecture    string                 `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	OsRelease       map[string]string      `protobuf:"bytes,4,rep,name=os_release,json=osRelease,proto3" json:"os_release,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	UptimeNanos     int64                  `protobuf:"varint,5,opt,name=uptime_nanos,json=uptimeNanos,proto3" json:"uptime_nanos,omitempty"`
 	TimeUnixNano    int64                  `protobuf:"varint,6,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
 	MemoryTotal     uint64                 `protobuf:"varint,7,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"`
 	MemoryAvailable uint64                 `protobuf:"varint,8,opt,name=memory_available,json=memoryAvailable,proto3" json:"memory_available,omitempty"`
-	OwnMemory       uint64                 `protobuf:"varint,9,opt,name=own_memory,json=ownMemory,proto3" json:"own_memory,omitempty"` // resident bytes of osaurus-guest
-	Network         *NetworkState          `protobuf:"bytes,10,opt,name=network,proto3" json:"network,omitempty"`
+	OwnMemory       uint64                 `protobuf:"varint,9,opt,name=own_memory,json=ownMemory,proto3" json:"own_memory,omitempty"`                // resident bytes of osaurus-guest
+	Network         string                 `protobuf:"bytes,17,opt,name=network,proto3" json:"network,omitempty"`                                     // none, up, failed
+	NetworkTrouble  string                 `protobuf:"bytes,18,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"` // why it failed
 	Mounts          []*Mount               `protobuf:"bytes,11,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	HasData         bool                   `protobuf:"varint,12,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // writes go to a data disk
 	Warnings        []string               `protobuf:"bytes,13,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Steps           []*Step                `protobuf:"bytes,14,rep,name=steps,proto3" json:"steps,omitempty"`
 	Running         uint32                 `protobuf:"varint,15,opt,name=running,proto3" json:"running,omitempty"` // commands
 	OrphansReaped   uint64                 `protobuf:"varint,16,opt,name=orphans_reaped,json=orphansReaped,proto3" json:"orphans_reaped,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -592,13 +542,6 @@ func (x *InfoResponse) GetKernel() string {
 	return ""
 }
 
-func (x *InfoResponse) GetArchitecture() string {
-	if x != nil {
-		return x.Architecture
-	}
-	return ""
-}
-
 func (x *InfoResponse) GetOsRelease() map[string]string {
 	if x != nil {
 		return x.OsRelease
@@ -641,11 +584,18 @@ func (x *InfoResponse) GetOwnMemory() uint64 {
 	return 0
 }
 
-func (x *InfoResponse) GetNetwork() *NetworkState {
+func (x *InfoResponse) GetNetwork() string {
 	if x != nil {
 		return x.Network
 	}
-	return nil
+	return ""
+}
+
+func (x *InfoResponse) GetNetworkTrouble() string {
+	if x != nil {
+		return x.NetworkTrouble
+	}
+	return ""
 }
 
 func (x *InfoResponse) GetMounts() []*Mount {
@@ -669,13 +619,6 @@ func (x *InfoResponse) GetWarnings() []string {
 	return nil
 }
 
-func (x *InfoResponse) GetSteps() []*Step {
-	if x != nil {
-		return x.Steps
-	}
-	return nil
-}
-
 func (x *InfoResponse) GetRunning() uint32 {
 	if x != nil {
 		return x.Running
@@ -686,111 +629,6 @@ func (x *InfoResponse) GetRunning() uint32 {
 func (x *InfoResponse) GetOrphansReaped() uint64 {
 	if x != nil {
 		return x.OrphansReaped
-	}
-	return 0
-}
-
-type NetworkState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         NetworkState_State     `protobuf:"varint,1,opt,name=state,proto3,enum=osaurus.guest.v1.NetworkState_State" json:"state,omitempty"`
-	Trouble       string                 `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"` // why it failed
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NetworkState) Reset() {
-	*x = NetworkState{}
-	mi := &file_guest_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NetworkState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NetworkState) ProtoMessage() {}
-
-func (x *NetworkState) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NetworkState.ProtoReflect.Descriptor instead.
-func (*NetworkState) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *NetworkState) GetState() NetworkState_State {
-	if x != nil {
-		return x.State
-	}
-	return NetworkState_STATE_NONE
-}
-
-func (x *NetworkState) GetTrouble() string {
-	if x != nil {
-		return x.Trouble
-	}
-	return ""
-}
-
-// Step is a named point of the boot, in time since the kernel's start.
-type Step struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	UptimeNanos   int64                  `protobuf:"varint,2,opt,name=uptime_nanos,json=uptimeNanos,proto3" json:"uptime_nanos,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Step) Reset() {
-	*x = Step{}
-	mi := &file_guest_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Step) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Step) ProtoMessage() {}
-
-func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Step.ProtoReflect.Descriptor instead.
-func (*Step) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Step) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Step) GetUptimeNanos() int64 {
-	if x != nil {
-		return x.UptimeNanos
 	}
 	return 0
 }
@@ -810,7 +648,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +660,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +673,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecRequest) GetWhat() isExecRequest_What {
@@ -920,7 +758,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +770,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +783,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
+	return file_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Resize) GetRows() uint32 {
@@ -970,7 +808,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +820,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +833,7 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
+	return file_guest_proto_rawDescGZIP(), []int{12}
 }
 
 type Start struct {
@@ -1032,7 +870,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +882,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +895,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Start) GetArgs() [][]byte {
@@ -1190,7 +1028,7 @@ type Pty struct {
 
 func (x *Pty) Reset() {
 	*x = Pty{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1040,7 @@ func (x *Pty) String() string {
 func (*Pty) ProtoMessage() {}
 
 func (x *Pty) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1053,7 @@ func (x *Pty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pty.ProtoReflect.Descriptor instead.
 func (*Pty) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pty) GetRows() uint32 {
@@ -1254,7 +1092,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1104,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1117,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1363,7 +1201,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1213,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1226,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Started) GetId() uint64 {
@@ -1425,7 +1263,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1275,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1288,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1526,7 +1364,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1376,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1389,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalRequest) GetId() uint64 {
@@ -1576,7 +1414,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1426,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1439,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 type SetTimeRequest struct {
@@ -1613,7 +1451,7 @@ type SetTimeRequest struct {
 
 func (x *SetTimeRequest) Reset() {
 	*x = SetTimeRequest{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1463,7 @@ func (x *SetTimeRequest) String() string {
 func (*SetTimeRequest) ProtoMessage() {}
 
 func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1476,7 @@ func (x *SetTimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeRequest.ProtoReflect.Descriptor instead.
 func (*SetTimeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetTimeRequest) GetTimeUnixNano() int64 {
@@ -1657,7 +1495,7 @@ type SetTimeResponse struct {
 
 func (x *SetTimeResponse) Reset() {
 	*x = SetTimeResponse{}
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1507,7 @@ func (x *SetTimeResponse) String() string {
 func (*SetTimeResponse) ProtoMessage() {}
 
 func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1520,7 @@ func (x *SetTimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimeResponse.ProtoReflect.Descriptor instead.
 func (*SetTimeResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetTimeResponse) GetOffsetNanos() int64 {
@@ -1701,7 +1539,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1551,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1564,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{24}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ShutdownRequest) GetGraceNanos() int64 {
@@ -1744,7 +1582,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1594,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1607,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{25}
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 var File_guest_proto protoreflect.FileDescriptor
@@ -1801,11 +1639,10 @@ const file_guest_proto_rawDesc = "" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\r\n" +
 	"\vPingRequest\"\x0e\n" +
 	"\fPingResponse\"\r\n" +
-	"\vInfoRequest\"\xc2\x05\n" +
+	"\vInfoRequest\"\x8b\x05\n" +
 	"\fInfoResponse\x12#\n" +
 	"\rguest_version\x18\x01 \x01(\tR\fguestVersion\x12\x16\n" +
-	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +
-	"\farchitecture\x18\x03 \x01(\tR\farchitecture\x12L\n" +
+	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12L\n" +
 	"\n" +
 	"os_release\x18\x04 \x03(\v2-.osaurus.guest.v1.InfoResponse.OsReleaseEntryR\tosRelease\x12!\n" +
 	"\fuptime_nanos\x18\x05 \x01(\x03R\vuptimeNanos\x12$\n" +
@@ -1813,29 +1650,18 @@ const file_guest_proto_rawDesc = "" +
 	"\fmemory_total\x18\a \x01(\x04R\vmemoryTotal\x12)\n" +
 	"\x10memory_available\x18\b \x01(\x04R\x0fmemoryAvailable\x12\x1d\n" +
 	"\n" +
-	"own_memory\x18\t \x01(\x04R\townMemory\x128\n" +
-	"\anetwork\x18\n" +
-	" \x01(\v2\x1e.osaurus.guest.v1.NetworkStateR\anetwork\x12/\n" +
+	"own_memory\x18\t \x01(\x04R\townMemory\x12\x18\n" +
+	"\anetwork\x18\x11 \x01(\tR\anetwork\x12'\n" +
+	"\x0fnetwork_trouble\x18\x12 \x01(\tR\x0enetworkTrouble\x12/\n" +
 	"\x06mounts\x18\v \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\x12\x19\n" +
 	"\bhas_data\x18\f \x01(\bR\ahasData\x12\x1a\n" +
-	"\bwarnings\x18\r \x03(\tR\bwarnings\x12,\n" +
-	"\x05steps\x18\x0e \x03(\v2\x16.osaurus.guest.v1.StepR\x05steps\x12\x18\n" +
+	"\bwarnings\x18\r \x03(\tR\bwarnings\x12\x18\n" +
 	"\arunning\x18\x0f \x01(\rR\arunning\x12%\n" +
 	"\x0eorphans_reaped\x18\x10 \x01(\x04R\rorphansReaped\x1a<\n" +
 	"\x0eOsReleaseEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x01\n" +
-	"\fNetworkState\x12:\n" +
-	"\x05state\x18\x01 \x01(\x0e2$.osaurus.guest.v1.NetworkState.StateR\x05state\x12\x18\n" +
-	"\atrouble\x18\x05 \x01(\tR\atrouble\"=\n" +
-	"\x05State\x12\x0e\n" +
-	"\n" +
-	"STATE_NONE\x10\x00\x12\f\n" +
-	"\bSTATE_UP\x10\x02\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x03\"\x04\b\x01\x10\x01J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05\"=\n" +
-	"\x04Step\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fuptime_nanos\x18\x02 \x01(\x03R\vuptimeNanos\"\xcd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x03\x10\x04J\x04\b\n" +
+	"\x10\vJ\x04\b\x0e\x10\x0f\"\xcd\x01\n" +
 	"\vExecRequest\x12/\n" +
 	"\x05start\x18\x01 \x01(\v2\x17.osaurus.guest.v1.StartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x129\n" +
@@ -1926,75 +1752,68 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_guest_proto_goTypes = []any{
-	(NetworkState_State)(0),  // 0: osaurus.guest.v1.NetworkState.State
-	(*FreezeRequest)(nil),    // 1: osaurus.guest.v1.FreezeRequest
-	(*FreezeResponse)(nil),   // 2: osaurus.guest.v1.FreezeResponse
-	(*HelloRequest)(nil),     // 3: osaurus.guest.v1.HelloRequest
-	(*HelloResponse)(nil),    // 4: osaurus.guest.v1.HelloResponse
-	(*Boot)(nil),             // 5: osaurus.guest.v1.Boot
-	(*Mount)(nil),            // 6: osaurus.guest.v1.Mount
-	(*PingRequest)(nil),      // 7: osaurus.guest.v1.PingRequest
-	(*PingResponse)(nil),     // 8: osaurus.guest.v1.PingResponse
-	(*InfoRequest)(nil),      // 9: osaurus.guest.v1.InfoRequest
-	(*InfoResponse)(nil),     // 10: osaurus.guest.v1.InfoResponse
-	(*NetworkState)(nil),     // 11: osaurus.guest.v1.NetworkState
-	(*Step)(nil),             // 12: osaurus.guest.v1.Step
-	(*ExecRequest)(nil),      // 13: osaurus.guest.v1.ExecRequest
-	(*Resize)(nil),           // 14: osaurus.guest.v1.Resize
-	(*StdinEnd)(nil),         // 15: osaurus.guest.v1.StdinEnd
-	(*Start)(nil),            // 16: osaurus.guest.v1.Start
-	(*Pty)(nil),              // 17: osaurus.guest.v1.Pty
-	(*ExecResponse)(nil),     // 18: osaurus.guest.v1.ExecResponse
-	(*Started)(nil),          // 19: osaurus.guest.v1.Started
-	(*Exit)(nil),             // 20: osaurus.guest.v1.Exit
-	(*SignalRequest)(nil),    // 21: osaurus.guest.v1.SignalRequest
-	(*SignalResponse)(nil),   // 22: osaurus.guest.v1.SignalResponse
-	(*SetTimeRequest)(nil),   // 23: osaurus.guest.v1.SetTimeRequest
-	(*SetTimeResponse)(nil),  // 24: osaurus.guest.v1.SetTimeResponse
-	(*ShutdownRequest)(nil),  // 25: osaurus.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil), // 26: osaurus.guest.v1.ShutdownResponse
-	nil,                      // 27: osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	(*FreezeRequest)(nil),    // 0: osaurus.guest.v1.FreezeRequest
+	(*FreezeResponse)(nil),   // 1: osaurus.guest.v1.FreezeResponse
+	(*HelloRequest)(nil),     // 2: osaurus.guest.v1.HelloRequest
+	(*HelloResponse)(nil),    // 3: osaurus.guest.v1.HelloResponse
+	(*Boot)(nil),             // 4: osaurus.guest.v1.Boot
+	(*Mount)(nil),            // 5: osaurus.guest.v1.Mount
+	(*PingRequest)(nil),      // 6: osaurus.guest.v1.PingRequest
+	(*PingResponse)(nil),     // 7: osaurus.guest.v1.PingResponse
+	(*InfoRequest)(nil),      // 8: osaurus.guest.v1.InfoRequest
+	(*InfoResponse)(nil),     // 9: osaurus.guest.v1.InfoResponse
+	(*ExecRequest)(nil),      // 10: osaurus.guest.v1.ExecRequest
+	(*Resize)(nil),           // 11: osaurus.guest.v1.Resize
+	(*StdinEnd)(nil),         // 12: osaurus.guest.v1.StdinEnd
+	(*Start)(nil),            // 13: osaurus.guest.v1.Start
+	(*Pty)(nil),              // 14: osaurus.guest.v1.Pty
+	(*ExecResponse)(nil),     // 15: osaurus.guest.v1.ExecResponse
+	(*Started)(nil),          // 16: osaurus.guest.v1.Started
+	(*Exit)(nil),             // 17: osaurus.guest.v1.Exit
+	(*SignalRequest)(nil),    // 18: osaurus.guest.v1.SignalRequest
+	(*SignalResponse)(nil),   // 19: osaurus.guest.v1.SignalResponse
+	(*SetTimeRequest)(nil),   // 20: osaurus.guest.v1.SetTimeRequest
+	(*SetTimeResponse)(nil),  // 21: osaurus.guest.v1.SetTimeResponse
+	(*ShutdownRequest)(nil),  // 22: osaurus.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil), // 23: osaurus.guest.v1.ShutdownResponse
+	nil,                      // 24: osaurus.guest.v1.InfoResponse.OsReleaseEntry
 }
 var file_guest_proto_depIdxs = []int32{
-	5,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
-	6,  // 1: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
-	27, // 2: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
-	11, // 3: osaurus.guest.v1.InfoResponse.network:type_name -> osaurus.guest.v1.NetworkState
-	6,  // 4: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
-	12, // 5: osaurus.guest.v1.InfoResponse.steps:type_name -> osaurus.guest.v1.Step
-	0,  // 6: osaurus.guest.v1.NetworkState.state:type_name -> osaurus.guest.v1.NetworkState.State
-	16, // 7: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
-	15, // 8: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
-	14, // 9: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
-	17, // 10: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
-	19, // 11: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
-	20, // 12: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
-	3,  // 13: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
-	7,  // 14: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
-	9,  // 15: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
-	13, // 16: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
-	16, // 17: osaurus.guest.v1.Guest.ExecWithoutInput:input_type -> osaurus.guest.v1.Start
-	21, // 18: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
-	23, // 19: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
-	1,  // 20: osaurus.guest.v1.Guest.Freeze:input_type -> osaurus.guest.v1.FreezeRequest
-	25, // 21: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
-	4,  // 22: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
-	8,  // 23: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
-	10, // 24: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
-	18, // 25: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
-	18, // 26: osaurus.guest.v1.Guest.ExecWithoutInput:output_type -> osaurus.guest.v1.ExecResponse
-	22, // 27: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
-	24, // 28: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
-	2,  // 29: osaurus.guest.v1.Guest.Freeze:output_type -> osaurus.guest.v1.FreezeResponse
-	26, // 30: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
-	22, // [22:31] is the sub-list for method output_type
-	13, // [13:22] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	4,  // 0: osaurus.guest.v1.HelloRequest.boot:type_name -> osaurus.guest.v1.Boot
+	5,  // 1: osaurus.guest.v1.Boot.mounts:type_name -> osaurus.guest.v1.Mount
+	24, // 2: osaurus.guest.v1.InfoResponse.os_release:type_name -> osaurus.guest.v1.InfoResponse.OsReleaseEntry
+	5,  // 3: osaurus.guest.v1.InfoResponse.mounts:type_name -> osaurus.guest.v1.Mount
+	13, // 4: osaurus.guest.v1.ExecRequest.start:type_name -> osaurus.guest.v1.Start
+	12, // 5: osaurus.guest.v1.ExecRequest.stdin_end:type_name -> osaurus.guest.v1.StdinEnd
+	11, // 6: osaurus.guest.v1.ExecRequest.resize:type_name -> osaurus.guest.v1.Resize
+	14, // 7: osaurus.guest.v1.Start.pty:type_name -> osaurus.guest.v1.Pty
+	16, // 8: osaurus.guest.v1.ExecResponse.started:type_name -> osaurus.guest.v1.Started
+	17, // 9: osaurus.guest.v1.ExecResponse.exit:type_name -> osaurus.guest.v1.Exit
+	2,  // 10: osaurus.guest.v1.Guest.Hello:input_type -> osaurus.guest.v1.HelloRequest
+	6,  // 11: osaurus.guest.v1.Guest.Ping:input_type -> osaurus.guest.v1.PingRequest
+	8,  // 12: osaurus.guest.v1.Guest.Info:input_type -> osaurus.guest.v1.InfoRequest
+	10, // 13: osaurus.guest.v1.Guest.Exec:input_type -> osaurus.guest.v1.ExecRequest
+	13, // 14: osaurus.guest.v1.Guest.ExecWithoutInput:input_type -> osaurus.guest.v1.Start
+	18, // 15: osaurus.guest.v1.Guest.Signal:input_type -> osaurus.guest.v1.SignalRequest
+	20, // 16: osaurus.guest.v1.Guest.SetTime:input_type -> osaurus.guest.v1.SetTimeRequest
+	0,  // 17: osaurus.guest.v1.Guest.Freeze:input_type -> osaurus.guest.v1.FreezeRequest
+	22, // 18: osaurus.guest.v1.Guest.Shutdown:input_type -> osaurus.guest.v1.ShutdownRequest
+	3,  // 19: osaurus.guest.v1.Guest.Hello:output_type -> osaurus.guest.v1.HelloResponse
+	7,  // 20: osaurus.guest.v1.Guest.Ping:output_type -> osaurus.guest.v1.PingResponse
+	9,  // 21: osaurus.guest.v1.Guest.Info:output_type -> osaurus.guest.v1.InfoResponse
+	15, // 22: osaurus.guest.v1.Guest.Exec:output_type -> osaurus.guest.v1.ExecResponse
+	15, // 23: osaurus.guest.v1.Guest.ExecWithoutInput:output_type -> osaurus.guest.v1.ExecResponse
+	19, // 24: osaurus.guest.v1.Guest.Signal:output_type -> osaurus.guest.v1.SignalResponse
+	21, // 25: osaurus.guest.v1.Guest.SetTime:output_type -> osaurus.guest.v1.SetTimeResponse
+	1,  // 26: osaurus.guest.v1.Guest.Freeze:output_type -> osaurus.guest.v1.FreezeResponse
+	23, // 27: osaurus.guest.v1.Guest.Shutdown:output_type -> osaurus.guest.v1.ShutdownResponse
+	19, // [19:28] is the sub-list for method output_type
+	10, // [10:19] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -2002,13 +1821,13 @@ func file_guest_proto_init() {
 	if File_guest_proto != nil {
 		return
 	}
-	file_guest_proto_msgTypes[12].OneofWrappers = []any{
+	file_guest_proto_msgTypes[10].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_guest_proto_msgTypes[17].OneofWrappers = []any{
+	file_guest_proto_msgTypes[15].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -2019,14 +1838,13 @@ func file_guest_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   27,
+			NumEnums:      0,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_guest_proto_goTypes,
 		DependencyIndexes: file_guest_proto_depIdxs,
-		EnumInfos:         file_guest_proto_enumTypes,
 		MessageInfos:      file_guest_proto_msgTypes,
 	}.Build()
 	File_guest_proto = out.File

@@ -26,11 +26,10 @@ const maxFile = 64 << 10
 func (m *machine) Info() *guestpb.InfoResponse {
 	i := &guestpb.InfoResponse{
 		UptimeNanos: int64(uptime()), TimeUnixNano: time.Now().UnixNano(),
-		Network: m.network.Load(),
 	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
-		i.Kernel, i.Architecture = unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])
+		i.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
 	i.MemoryTotal, i.MemoryAvailable = memory(read("/proc/meminfo"))
 	if f := strings.Fields(read("/proc/self/statm")); len(f) > 1 {
@@ -40,10 +39,10 @@ func (m *machine) Info() *guestpb.InfoResponse {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i.OsRelease = m.release
+	i.Network, i.NetworkTrouble = m.network, m.networkTrouble
 	i.HasData = m.hasData.Load()
 	i.Mounts = append(i.Mounts, m.mounts...)
 	i.Warnings = append(i.Warnings, m.warnings...)
-	i.Steps = append(i.Steps, m.steps...)
 	return i
 }
 

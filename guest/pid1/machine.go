@@ -26,7 +26,6 @@ import (
 // machine implements service.System for the guest's machine.
 type machine struct {
 	modules   modules
-	network   atomic.Pointer[guestpb.NetworkState]
 	random    *os.File // /dev/random, opened early: its path is missing while the root changes
 	listeners []io.Closer
 	service   *service.Service
@@ -43,10 +42,11 @@ type machine struct {
 
 	mu       sync.Mutex // never held across I/O: Info takes it
 	warnings []string
-	steps    []*guestpb.Step
 	mounts   []*guestpb.Mount
 	base     string            // name of the base
 	release  map[string]string // the root's os-release
+
+	network, networkTrouble string // as in InfoResponse
 }
 
 // baseName returns the name of the base, which is known after the host's Hello.
@@ -57,7 +57,7 @@ func (m *machine) baseName() string {
 }
 
 func newMachine() *machine {
-	return &machine{console: os.Stderr, prepared: make(chan error, 1), loaded: make(chan struct{})}
+	return &machine{console: os.Stderr, network: "none", prepared: make(chan error, 1), loaded: make(chan struct{})}
 }
 
 // log writes a short line to the console.
@@ -65,15 +65,6 @@ func (m *machine) log(format string, args ...any) {
 	m.speaking.Lock()
 	defer m.speaking.Unlock()
 	fmt.Fprintf(m.console, "osaurus-guest %.3f %s\r\n", uptime().Seconds(), fmt.Sprintf(format, args...))
-}
-
-// step logs that a part of the boot is done.
-func (m *machine) step(name string) {
-	at := uptime()
-	m.mu.Lock()
-	m.steps = append(m.steps, &guestpb.Step{Name: name, UptimeNanos: int64(at)})
-	m.mu.Unlock()
-	m.log("%s", name)
 }
 
 // warn records and logs an error that does not stop the boot.
@@ -95,7 +86,7 @@ func uptime() time.Duration {
 
 // Boot implements service.System.
 func (m *machine) Boot(hello *guestpb.HelloRequest) error {
-	m.step("hello")
+	m.log("hello")
 	if _, err := m.SetTime(time.Unix(0, hello.TimeUnixNano)); err != nil {
 		m.warn("set clock", err)
 	}
@@ -133,25 +124,27 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.mu.Unlock()
 	}
 	m.openBridge(boot.GetBridgeKey())
-	m.step("mounts")
+	m.log("mounts")
 	patchForGood()
 	m.rooms.Prepare() // before the other processors start: the kernel patches its code for the first limits
 	startProcessors(m.warn)
-	m.step("processors")
+	m.log("processors")
 	m.late.Go(m.afterBoot)
-	m.step("ready")
+	m.log("ready")
 	return nil
 }
 
 // connect connects the guest to the gateway. It does not stop the boot: a guest without a network
 // can still be asked why.
 func (m *machine) connect() {
-	s := &guestpb.NetworkState{State: guestpb.NetworkState_STATE_UP}
+	status, trouble := "up", ""
 	if err := errors.Join(network.Configure(), writeResolvers(subnet.Gateway())); err != nil {
-		s = &guestpb.NetworkState{State: guestpb.NetworkState_STATE_FAILED, Trouble: err.Error()}
+		status, trouble = "failed", err.Error()
 	}
-	m.network.Store(s)
-	m.step("network " + s.State.String()[len("STATE_"):])
+	m.mu.Lock()
+	m.network, m.networkTrouble = status, trouble
+	m.mu.Unlock()
+	m.log("network %s", status)
 }
 
 // afterBoot finishes what most commands do not depend on.

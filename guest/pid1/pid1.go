@@ -49,7 +49,7 @@ func (m *machine) serve(version string) error {
 	if err := mountKernel(); err != nil {
 		return err
 	}
-	m.step("init")
+	m.log("init")
 	var err error
 	if m.random, err = os.OpenFile("/dev/random", os.O_WRONLY, 0); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (m *machine) serve(version string) error {
 		return err
 	}
 	m.openConsole()
-	m.step("modules")
+	m.log("modules")
 	l, err := vsock.Listen(protocol.Port, nil)
 	if err != nil {
 		return fmt.Errorf("listen on vsock port %d: %w (are the vsock modules in the image?)", protocol.Port, err)
@@ -85,7 +85,7 @@ func (m *machine) serve(version string) error {
 	}()
 	go func() {
 		m.prepared <- m.prepare()
-		m.step("root")
+		m.log("root")
 	}()
 	if err := m.service.Serve(hostOnly{l}); !m.ending.Load() {
 		return err

@@ -86,8 +86,8 @@ func CheckNetwork(ctx context.Context, guestInfo func(context.Context) (guest.In
 	if err != nil {
 		return err
 	}
-	if n := info.Network; n.Status != guest.NetworkUp {
-		return fault.Newf(fault.Unavailable, "use the guest's network", "", "it is %s: %s", n.Status, n.Trouble)
+	if info.Network != guest.NetworkUp {
+		return fault.Newf(fault.Unavailable, "use the guest's network", "", "it is %s: %s", info.Network, info.NetworkTrouble)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func healthyFake(t *testing.T) *fake {
 }
 
 func healthy() guest.Info {
-	return guest.Info{Time: time.Now(), OSRelease: map[string]string{"ID": "alpine"}, Network: guest.NetworkState{Status: guest.NetworkUp}}
+	return guest.Info{Time: time.Now(), OSRelease: map[string]string{"ID": "alpine"}, Network: guest.NetworkUp}
 }
 
 func agent() agents.Agent {
@@ -208,7 +208,7 @@ func TestEachCheckFails(t *testing.T) {
 		{"prints something else", func(f *fake) { f.answer("echo hello", "goodbye", 0) }, []string{"exec"}, "osaurus-sandbox restart"},
 		{"runs nothing", func(f *fake) { f.answer("echo hello", "no shell", 127) }, []string{"exec"}, "osaurus-sandbox provision"},
 		{"network has failed", of(func(i *guest.Info) {
-			i.Network = guest.NetworkState{Status: guest.NetworkFailed, Trouble: "no such network interface"}
+			i.Network, i.NetworkTrouble = "failed", "no such network interface"
 		}), []string{"nat", "dns"}, "firewall or VPN"},
 		{"fetches nothing", func(f *fake) { f.answer("fetch", "connection refused", 1) }, []string{"nat"}, "firewall or VPN"},
 		{"resolves nothing", func(f *fake) { f.answer("getent", "", 2) }, []string{"dns"}, "/etc/resolv.conf"},
