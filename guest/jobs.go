@@ -37,8 +37,7 @@ func (c room) Jobs(ctx context.Context) ([]engine.Job, error) {
 
 // Job implements engine.Jobs.
 func (c room) Job(ctx context.Context, id config.JobID) (engine.Job, error) {
-	a, err := call(ctx, c.Client, "ask for job", string(id), c.jobs.PollJob, &guestpb.PollJobRequest{User: string(c.user), Id: string(id)})
-	return job(a.GetJob()), err
+	return c.WaitJob(ctx, id, 0)
 }
 
 // WaitJob implements engine.Jobs.
@@ -50,11 +49,7 @@ func (c room) WaitJob(ctx context.Context, id config.JobID, wait time.Duration) 
 
 // KillJob implements engine.Jobs.
 func (c room) KillJob(ctx context.Context, id config.JobID, hard bool) (engine.Job, error) {
-	how := guestpb.KillJobRequest_HOW_TERM
-	if hard {
-		how = guestpb.KillJobRequest_HOW_KILL
-	}
-	a, err := call(ctx, c.Client, "kill job", string(id), c.jobs.KillJob, &guestpb.KillJobRequest{User: string(c.user), Id: string(id), How: how})
+	a, err := call(ctx, c.Client, "kill job", string(id), c.jobs.KillJob, &guestpb.KillJobRequest{User: string(c.user), Id: string(id), Hard: hard})
 	return job(a.GetJob()), err
 }
 
@@ -82,7 +77,7 @@ func job(j *guestpb.Job) engine.Job {
 	}
 	out := engine.Job{
 		ID: config.JobID(printable.Clip(j.Id)), User: printable.Clip(j.User), Label: printable.Clip(j.Label), Plugin: config.PluginID(printable.Clip(j.Plugin)),
-		Running: j.State == guestpb.Job_STATE_RUNNING, PID: int(j.Pid), Started: time.Unix(0, j.StartedUnixNano),
+		Running: !j.Ended, PID: int(j.Pid), Started: time.Unix(0, j.StartedUnixNano),
 		Code: int(j.Code), Signal: engine.Signal(j.Signal), OOM: j.Oom, Pids: j.Pids, Killed: j.Killed,
 		Written: j.Written, Dropped: j.Dropped, LogFile: printable.Clip(j.LogFile),
 	}

@@ -84,8 +84,8 @@ func (l *liar) ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.Lis
 	return &guestpb.ListJobsResponse{Jobs: repeat(job, 10_000)}, nil
 }
 
-func (l *liar) PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
-	return &guestpb.PollJobResponse{}, nil
+func (l *liar) WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
+	return &guestpb.WaitJobResponse{}, nil
 }
 
 func (l *liar) TailJob(context.Context, *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {

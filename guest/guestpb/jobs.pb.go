@@ -24,104 +24,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Job_State int32
-
-const (
-	Job_STATE_RUNNING Job_State = 0
-	Job_STATE_ENDED   Job_State = 1
-)
-
-// Enum value maps for Job_State.
-var (
-	Job_State_name = map[int32]string{
-		0: "STATE_RUNNING",
-		1: "STATE_ENDED",
-	}
-	Job_State_value = map[string]int32{
-		"STATE_RUNNING": 0,
-		"STATE_ENDED":   1,
-	}
-)
-
-func (x Job_State) Enum() *Job_State {
-	p := new(Job_State)
-	*p = x
-	return p
-}
-
-func (x Job_State) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Job_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_jobs_proto_enumTypes[0].Descriptor()
-}
-
-func (Job_State) Type() protoreflect.EnumType {
-	return &file_jobs_proto_enumTypes[0]
-}
-
-func (x Job_State) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Job_State.Descriptor instead.
-func (Job_State) EnumDescriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{0, 0}
-}
-
-type KillJobRequest_How int32
-
-const (
-	KillJobRequest_HOW_TERM KillJobRequest_How = 0
-	KillJobRequest_HOW_KILL KillJobRequest_How = 1
-)
-
-// Enum value maps for KillJobRequest_How.
-var (
-	KillJobRequest_How_name = map[int32]string{
-		0: "HOW_TERM",
-		1: "HOW_KILL",
-	}
-	KillJobRequest_How_value = map[string]int32{
-		"HOW_TERM": 0,
-		"HOW_KILL": 1,
-	}
-)
-
-func (x KillJobRequest_How) Enum() *KillJobRequest_How {
-	p := new(KillJobRequest_How)
-	*p = x
-	return p
-}
-
-func (x KillJobRequest_How) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (KillJobRequest_How) Descriptor() protoreflect.EnumDescriptor {
-	return file_jobs_proto_enumTypes[1].Descriptor()
-}
-
-func (KillJobRequest_How) Type() protoreflect.EnumType {
-	return &file_jobs_proto_enumTypes[1]
-}
-
-func (x KillJobRequest_How) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use KillJobRequest_How.Descriptor instead.
-func (KillJobRequest_How) EnumDescriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{9, 0}
-}
-
 type Job struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // 128 random bits in hexadecimal
 	User            string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	Args            [][]byte               `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"` // clipped
-	State           Job_State              `protobuf:"varint,4,opt,name=state,proto3,enum=osaurus.guest.v1.Job_State" json:"state,omitempty"`
+	Ended           bool                   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
 	Pid             int32                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"` // in the guest; for show only
 	StartedUnixNano int64                  `protobuf:"varint,6,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
 	EndedUnixNano   int64                  `protobuf:"varint,7,opt,name=ended_unix_nano,json=endedUnixNano,proto3" json:"ended_unix_nano,omitempty"`
@@ -192,11 +100,11 @@ func (x *Job) GetArgs() [][]byte {
 	return nil
 }
 
-func (x *Job) GetState() Job_State {
+func (x *Job) GetEnded() bool {
 	if x != nil {
-		return x.State
+		return x.Ended
 	}
-	return Job_STATE_RUNNING
+	return false
 }
 
 func (x *Job) GetPid() int32 {
@@ -522,102 +430,6 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 	return nil
 }
 
-type PollJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PollJobRequest) Reset() {
-	*x = PollJobRequest{}
-	mi := &file_jobs_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PollJobRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PollJobRequest) ProtoMessage() {}
-
-func (x *PollJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PollJobRequest.ProtoReflect.Descriptor instead.
-func (*PollJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *PollJobRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *PollJobRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-type PollJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PollJobResponse) Reset() {
-	*x = PollJobResponse{}
-	mi := &file_jobs_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PollJobResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PollJobResponse) ProtoMessage() {}
-
-func (x *PollJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PollJobResponse.ProtoReflect.Descriptor instead.
-func (*PollJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *PollJobResponse) GetJob() *Job {
-	if x != nil {
-		return x.Job
-	}
-	return nil
-}
-
 type WaitJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -629,7 +441,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_jobs_proto_msgTypes[7]
+	mi := &file_jobs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +453,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[7]
+	mi := &file_jobs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +466,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{7}
+	return file_jobs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WaitJobRequest) GetUser() string {
@@ -687,7 +499,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_jobs_proto_msgTypes[8]
+	mi := &file_jobs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +511,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[8]
+	mi := &file_jobs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +524,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{8}
+	return file_jobs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -726,14 +538,14 @@ type KillJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	How           KillJobRequest_How     `protobuf:"varint,3,opt,name=how,proto3,enum=osaurus.guest.v1.KillJobRequest_How" json:"how,omitempty"`
+	Hard          bool                   `protobuf:"varint,3,opt,name=hard,proto3" json:"hard,omitempty"` // SIGKILL
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_jobs_proto_msgTypes[9]
+	mi := &file_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +557,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[9]
+	mi := &file_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +570,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{9}
+	return file_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KillJobRequest) GetUser() string {
@@ -775,11 +587,11 @@ func (x *KillJobRequest) GetId() string {
 	return ""
 }
 
-func (x *KillJobRequest) GetHow() KillJobRequest_How {
+func (x *KillJobRequest) GetHard() bool {
 	if x != nil {
-		return x.How
+		return x.Hard
 	}
-	return KillJobRequest_HOW_TERM
+	return false
 }
 
 type KillJobResponse struct {
@@ -791,7 +603,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_jobs_proto_msgTypes[10]
+	mi := &file_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +615,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[10]
+	mi := &file_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +628,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{10}
+	return file_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -831,9 +643,8 @@ type TailJobRequest struct {
 	User  string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// Where to begin: bytes from the start of the output, or from_end before its end.
-	Offset   uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	FromEnd  uint64 `protobuf:"varint,4,opt,name=from_end,json=fromEnd,proto3" json:"from_end,omitempty"`    // if not 0, instead of offset
-	MaxBytes uint32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // 0: 64 KiB, which is the most
+	Offset  uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	FromEnd uint64 `protobuf:"varint,4,opt,name=from_end,json=fromEnd,proto3" json:"from_end,omitempty"` // if not 0, instead of offset
 	// How long to wait for output where there is none yet; at most a minute.
 	WaitNanos     int64 `protobuf:"varint,6,opt,name=wait_nanos,json=waitNanos,proto3" json:"wait_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -842,7 +653,7 @@ type TailJobRequest struct {
 
 func (x *TailJobRequest) Reset() {
 	*x = TailJobRequest{}
-	mi := &file_jobs_proto_msgTypes[11]
+	mi := &file_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +665,7 @@ func (x *TailJobRequest) String() string {
 func (*TailJobRequest) ProtoMessage() {}
 
 func (x *TailJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[11]
+	mi := &file_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +678,7 @@ func (x *TailJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailJobRequest.ProtoReflect.Descriptor instead.
 func (*TailJobRequest) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{11}
+	return file_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TailJobRequest) GetUser() string {
@@ -898,13 +709,6 @@ func (x *TailJobRequest) GetFromEnd() uint64 {
 	return 0
 }
 
-func (x *TailJobRequest) GetMaxBytes() uint32 {
-	if x != nil {
-		return x.MaxBytes
-	}
-	return 0
-}
-
 func (x *TailJobRequest) GetWaitNanos() int64 {
 	if x != nil {
 		return x.WaitNanos
@@ -914,7 +718,7 @@ func (x *TailJobRequest) GetWaitNanos() int64 {
 
 type TailJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`      // at most 64 KiB
 	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // of data; larger than asked for where the log was cut
 	Job           *Job                   `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -923,7 +727,7 @@ type TailJobResponse struct {
 
 func (x *TailJobResponse) Reset() {
 	*x = TailJobResponse{}
-	mi := &file_jobs_proto_msgTypes[12]
+	mi := &file_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +739,7 @@ func (x *TailJobResponse) String() string {
 func (*TailJobResponse) ProtoMessage() {}
 
 func (x *TailJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_proto_msgTypes[12]
+	mi := &file_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +752,7 @@ func (x *TailJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailJobResponse.ProtoReflect.Descriptor instead.
 func (*TailJobResponse) Descriptor() ([]byte, []int) {
-	return file_jobs_proto_rawDescGZIP(), []int{12}
+	return file_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TailJobResponse) GetData() []byte {
@@ -977,12 +781,12 @@ var File_jobs_proto protoreflect.FileDescriptor
 const file_jobs_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"jobs.proto\x12\x10osaurus.guest.v1\"\xea\x03\n" +
+	"jobs.proto\x12\x10osaurus.guest.v1\"\xa0\x03\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
-	"\x04args\x18\x03 \x03(\fR\x04args\x121\n" +
-	"\x05state\x18\x04 \x01(\x0e2\x1b.osaurus.guest.v1.Job.StateR\x05state\x12\x10\n" +
+	"\x04args\x18\x03 \x03(\fR\x04args\x12\x14\n" +
+	"\x05ended\x18\x04 \x01(\bR\x05ended\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x05R\x03pid\x12*\n" +
 	"\x11started_unix_nano\x18\x06 \x01(\x03R\x0fstartedUnixNano\x12&\n" +
 	"\x0fended_unix_nano\x18\a \x01(\x03R\rendedUnixNano\x12\x12\n" +
@@ -996,10 +800,7 @@ const file_jobs_proto_rawDesc = "" +
 	"\adropped\x18\x0e \x01(\x04R\adropped\x12\x14\n" +
 	"\x05label\x18\x0f \x01(\tR\x05label\x12\x19\n" +
 	"\blog_file\x18\x10 \x01(\tR\alogFile\x12\x16\n" +
-	"\x06plugin\x18\x11 \x01(\tR\x06plugin\"+\n" +
-	"\x05State\x12\x11\n" +
-	"\rSTATE_RUNNING\x10\x00\x12\x0f\n" +
-	"\vSTATE_ENDED\x10\x01\"\xc6\x01\n" +
+	"\x06plugin\x18\x11 \x01(\tR\x06plugin\"\xc6\x01\n" +
 	"\x0fStartJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\fR\x04args\x12\x10\n" +
@@ -1015,43 +816,33 @@ const file_jobs_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"=\n" +
 	"\x10ListJobsResponse\x12)\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x15.osaurus.guest.v1.JobR\x04jobs\"4\n" +
-	"\x0ePollJobRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\":\n" +
-	"\x0fPollJobResponse\x12'\n" +
-	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"Y\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x15.osaurus.guest.v1.JobR\x04jobs\"Y\n" +
 	"\x0eWaitJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12#\n" +
 	"\rtimeout_nanos\x18\x03 \x01(\x03R\ftimeoutNanos\":\n" +
 	"\x0fWaitJobResponse\x12'\n" +
-	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"\x8f\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"H\n" +
 	"\x0eKillJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x126\n" +
-	"\x03how\x18\x03 \x01(\x0e2$.osaurus.guest.v1.KillJobRequest.HowR\x03how\"!\n" +
-	"\x03How\x12\f\n" +
-	"\bHOW_TERM\x10\x00\x12\f\n" +
-	"\bHOW_KILL\x10\x01\":\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hard\x18\x03 \x01(\bR\x04hard\":\n" +
 	"\x0fKillJobResponse\x12'\n" +
-	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"\xa3\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"\x8c\x01\n" +
 	"\x0eTailJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x19\n" +
-	"\bfrom_end\x18\x04 \x01(\x04R\afromEnd\x12\x1b\n" +
-	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x12\x1d\n" +
+	"\bfrom_end\x18\x04 \x01(\x04R\afromEnd\x12\x1d\n" +
 	"\n" +
-	"wait_nanos\x18\x06 \x01(\x03R\twaitNanos\"f\n" +
+	"wait_nanos\x18\x06 \x01(\x03R\twaitNanosJ\x04\b\x05\x10\x06\"f\n" +
 	"\x0fTailJobResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12'\n" +
-	"\x03job\x18\x03 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job2\xec\x03\n" +
+	"\x03job\x18\x03 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job2\x9c\x03\n" +
 	"\x04Jobs\x12Q\n" +
 	"\bStartJob\x12!.osaurus.guest.v1.StartJobRequest\x1a\".osaurus.guest.v1.StartJobResponse\x12Q\n" +
 	"\bListJobs\x12!.osaurus.guest.v1.ListJobsRequest\x1a\".osaurus.guest.v1.ListJobsResponse\x12N\n" +
-	"\aPollJob\x12 .osaurus.guest.v1.PollJobRequest\x1a!.osaurus.guest.v1.PollJobResponse\x12N\n" +
 	"\aWaitJob\x12 .osaurus.guest.v1.WaitJobRequest\x1a!.osaurus.guest.v1.WaitJobResponse\x12N\n" +
 	"\aKillJob\x12 .osaurus.guest.v1.KillJobRequest\x1a!.osaurus.guest.v1.KillJobResponse\x12N\n" +
 	"\aTailJob\x12 .osaurus.guest.v1.TailJobRequest\x1a!.osaurus.guest.v1.TailJobResponseB\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
@@ -1068,51 +859,41 @@ func file_jobs_proto_rawDescGZIP() []byte {
 	return file_jobs_proto_rawDescData
 }
 
-var file_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_jobs_proto_goTypes = []any{
-	(Job_State)(0),           // 0: osaurus.guest.v1.Job.State
-	(KillJobRequest_How)(0),  // 1: osaurus.guest.v1.KillJobRequest.How
-	(*Job)(nil),              // 2: osaurus.guest.v1.Job
-	(*StartJobRequest)(nil),  // 3: osaurus.guest.v1.StartJobRequest
-	(*StartJobResponse)(nil), // 4: osaurus.guest.v1.StartJobResponse
-	(*ListJobsRequest)(nil),  // 5: osaurus.guest.v1.ListJobsRequest
-	(*ListJobsResponse)(nil), // 6: osaurus.guest.v1.ListJobsResponse
-	(*PollJobRequest)(nil),   // 7: osaurus.guest.v1.PollJobRequest
-	(*PollJobResponse)(nil),  // 8: osaurus.guest.v1.PollJobResponse
-	(*WaitJobRequest)(nil),   // 9: osaurus.guest.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),  // 10: osaurus.guest.v1.WaitJobResponse
-	(*KillJobRequest)(nil),   // 11: osaurus.guest.v1.KillJobRequest
-	(*KillJobResponse)(nil),  // 12: osaurus.guest.v1.KillJobResponse
-	(*TailJobRequest)(nil),   // 13: osaurus.guest.v1.TailJobRequest
-	(*TailJobResponse)(nil),  // 14: osaurus.guest.v1.TailJobResponse
+	(*Job)(nil),              // 0: osaurus.guest.v1.Job
+	(*StartJobRequest)(nil),  // 1: osaurus.guest.v1.StartJobRequest
+	(*StartJobResponse)(nil), // 2: osaurus.guest.v1.StartJobResponse
+	(*ListJobsRequest)(nil),  // 3: osaurus.guest.v1.ListJobsRequest
+	(*ListJobsResponse)(nil), // 4: osaurus.guest.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),   // 5: osaurus.guest.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),  // 6: osaurus.guest.v1.WaitJobResponse
+	(*KillJobRequest)(nil),   // 7: osaurus.guest.v1.KillJobRequest
+	(*KillJobResponse)(nil),  // 8: osaurus.guest.v1.KillJobResponse
+	(*TailJobRequest)(nil),   // 9: osaurus.guest.v1.TailJobRequest
+	(*TailJobResponse)(nil),  // 10: osaurus.guest.v1.TailJobResponse
 }
 var file_jobs_proto_depIdxs = []int32{
-	0,  // 0: osaurus.guest.v1.Job.state:type_name -> osaurus.guest.v1.Job.State
-	2,  // 1: osaurus.guest.v1.StartJobResponse.job:type_name -> osaurus.guest.v1.Job
-	2,  // 2: osaurus.guest.v1.ListJobsResponse.jobs:type_name -> osaurus.guest.v1.Job
-	2,  // 3: osaurus.guest.v1.PollJobResponse.job:type_name -> osaurus.guest.v1.Job
-	2,  // 4: osaurus.guest.v1.WaitJobResponse.job:type_name -> osaurus.guest.v1.Job
-	1,  // 5: osaurus.guest.v1.KillJobRequest.how:type_name -> osaurus.guest.v1.KillJobRequest.How
-	2,  // 6: osaurus.guest.v1.KillJobResponse.job:type_name -> osaurus.guest.v1.Job
-	2,  // 7: osaurus.guest.v1.TailJobResponse.job:type_name -> osaurus.guest.v1.Job
-	3,  // 8: osaurus.guest.v1.Jobs.StartJob:input_type -> osaurus.guest.v1.StartJobRequest
-	5,  // 9: osaurus.guest.v1.Jobs.ListJobs:input_type -> osaurus.guest.v1.ListJobsRequest
-	7,  // 10: osaurus.guest.v1.Jobs.PollJob:input_type -> osaurus.guest.v1.PollJobRequest
-	9,  // 11: osaurus.guest.v1.Jobs.WaitJob:input_type -> osaurus.guest.v1.WaitJobRequest
-	11, // 12: osaurus.guest.v1.Jobs.KillJob:input_type -> osaurus.guest.v1.KillJobRequest
-	13, // 13: osaurus.guest.v1.Jobs.TailJob:input_type -> osaurus.guest.v1.TailJobRequest
-	4,  // 14: osaurus.guest.v1.Jobs.StartJob:output_type -> osaurus.guest.v1.StartJobResponse
-	6,  // 15: osaurus.guest.v1.Jobs.ListJobs:output_type -> osaurus.guest.v1.ListJobsResponse
-	8,  // 16: osaurus.guest.v1.Jobs.PollJob:output_type -> osaurus.guest.v1.PollJobResponse
-	10, // 17: osaurus.guest.v1.Jobs.WaitJob:output_type -> osaurus.guest.v1.WaitJobResponse
-	12, // 18: osaurus.guest.v1.Jobs.KillJob:output_type -> osaurus.guest.v1.KillJobResponse
-	14, // 19: osaurus.guest.v1.Jobs.TailJob:output_type -> osaurus.guest.v1.TailJobResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	0,  // 0: osaurus.guest.v1.StartJobResponse.job:type_name -> osaurus.guest.v1.Job
+	0,  // 1: osaurus.guest.v1.ListJobsResponse.jobs:type_name -> osaurus.guest.v1.Job
+	0,  // 2: osaurus.guest.v1.WaitJobResponse.job:type_name -> osaurus.guest.v1.Job
+	0,  // 3: osaurus.guest.v1.KillJobResponse.job:type_name -> osaurus.guest.v1.Job
+	0,  // 4: osaurus.guest.v1.TailJobResponse.job:type_name -> osaurus.guest.v1.Job
+	1,  // 5: osaurus.guest.v1.Jobs.StartJob:input_type -> osaurus.guest.v1.StartJobRequest
+	3,  // 6: osaurus.guest.v1.Jobs.ListJobs:input_type -> osaurus.guest.v1.ListJobsRequest
+	5,  // 7: osaurus.guest.v1.Jobs.WaitJob:input_type -> osaurus.guest.v1.WaitJobRequest
+	7,  // 8: osaurus.guest.v1.Jobs.KillJob:input_type -> osaurus.guest.v1.KillJobRequest
+	9,  // 9: osaurus.guest.v1.Jobs.TailJob:input_type -> osaurus.guest.v1.TailJobRequest
+	2,  // 10: osaurus.guest.v1.Jobs.StartJob:output_type -> osaurus.guest.v1.StartJobResponse
+	4,  // 11: osaurus.guest.v1.Jobs.ListJobs:output_type -> osaurus.guest.v1.ListJobsResponse
+	6,  // 12: osaurus.guest.v1.Jobs.WaitJob:output_type -> osaurus.guest.v1.WaitJobResponse
+	8,  // 13: osaurus.guest.v1.Jobs.KillJob:output_type -> osaurus.guest.v1.KillJobResponse
+	10, // 14: osaurus.guest.v1.Jobs.TailJob:output_type -> osaurus.guest.v1.TailJobResponse
+	10, // [10:15] is the sub-list for method output_type
+	5,  // [5:10] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_jobs_proto_init() }
@@ -1125,14 +906,13 @@ func file_jobs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_proto_rawDesc), len(file_jobs_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   13,
+			NumEnums:      0,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_jobs_proto_goTypes,
 		DependencyIndexes: file_jobs_proto_depIdxs,
-		EnumInfos:         file_jobs_proto_enumTypes,
 		MessageInfos:      file_jobs_proto_msgTypes,
 	}.Build()
 	File_jobs_proto = out.File

@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -35,15 +36,16 @@ type job struct {
 	child   *process.Child // guarded by the manager's lock until set
 	unmade  bool           // its room ended during the start; guarded by the manager's lock
 
+	grown notify.Notifier // of new output and of the end
+
 	mu        sync.Mutex
-	grown     chan struct{} // closed on new output and at the end
 	ended     time.Time
 	oom, pids bool
 	killed    bool
 }
 
 func newJob(r *guestpb.StartJobRequest) *job {
-	j := &job{id: newID(), user: r.User, label: r.Label, plugin: r.Plugin, started: time.Now(), done: make(chan struct{}), grown: make(chan struct{})}
+	j := &job{id: newID(), user: r.User, label: r.Label, plugin: r.Plugin, started: time.Now(), done: make(chan struct{})}
 	for _, a := range r.Args[:min(len(r.Args), maxShown)] {
 		j.args = append(j.args, []byte(printable.Clip(string(a))))
 	}
@@ -69,7 +71,7 @@ func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
 		defer close(read)
 		_ = process.Carry(output, make([]byte, protocol.Chunk), func(b []byte) error {
 			j.log.write(b)
-			j.wake()
+			j.grown.Notify()
 			return nil
 		})
 	}()
@@ -87,15 +89,7 @@ func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
 	j.oom, j.pids = met(process.Killed(j.child.Status()))
 	j.mu.Unlock()
 	close(j.done)
-	j.wake()
-}
-
-// wake wakes readers that wait for output.
-func (j *job) wake() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	close(j.grown)
-	j.grown = make(chan struct{})
+	j.grown.Notify()
 }
 
 func (j *job) kill(hard bool) {
@@ -120,7 +114,7 @@ func (j *job) describe() *guestpb.Job {
 	if j.running() {
 		return out
 	}
-	out.State, out.EndedUnixNano = guestpb.Job_STATE_ENDED, j.ended.UnixNano()
+	out.Ended, out.EndedUnixNano = true, j.ended.UnixNano()
 	if st := j.child.Status(); st.Signaled() {
 		out.Signal = int32(st.Signal())
 	} else {
@@ -131,22 +125,16 @@ func (j *job) describe() *guestpb.Job {
 
 // tail reads output, waiting for some if there is none yet.
 func (j *job) tail(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
-	most := uint64(r.MaxBytes)
-	if most == 0 || most > protocol.Chunk {
-		most = protocol.Chunk
-	}
 	wait := time.NewTimer(time.Duration(r.WaitNanos))
 	defer wait.Stop()
 	for last := false; ; {
-		j.mu.Lock()
-		grown := j.grown
-		j.mu.Unlock()
+		grown := j.grown.Next()
 		offset := r.Offset
 		if written, _ := j.log.size(); r.FromEnd > 0 {
 			offset = written - min(written, r.FromEnd)
 		}
 		ended := !j.running()
-		data, from, err := j.log.read(offset, most)
+		data, from, err := j.log.read(offset, protocol.Chunk)
 		if err != nil {
 			return nil, err
 		}

@@ -187,15 +187,6 @@ func (m *Manager) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*gues
 	return list, nil
 }
 
-// PollJob returns the state of a job.
-func (m *Manager) PollJob(_ context.Context, r *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
-	j, err := m.find(r.User, r.Id)
-	if err != nil {
-		return nil, err
-	}
-	return &guestpb.PollJobResponse{Job: j.describe()}, nil
-}
-
 // WaitJob returns when a job has ended or the timeout is over.
 func (m *Manager) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
 	j, err := m.find(r.User, r.Id)
@@ -223,7 +214,7 @@ func (m *Manager) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestp
 		return nil, err
 	}
 	if j.running() {
-		j.kill(r.How == guestpb.KillJobRequest_HOW_KILL)
+		j.kill(r.Hard)
 	}
 	return &guestpb.KillJobResponse{Job: j.describe()}, nil
 }

@@ -40,8 +40,6 @@ const (
 	JobsStartJobProcedure = "/osaurus.guest.v1.Jobs/StartJob"
 	// JobsListJobsProcedure is the fully-qualified name of the Jobs's ListJobs RPC.
 	JobsListJobsProcedure = "/osaurus.guest.v1.Jobs/ListJobs"
-	// JobsPollJobProcedure is the fully-qualified name of the Jobs's PollJob RPC.
-	JobsPollJobProcedure = "/osaurus.guest.v1.Jobs/PollJob"
 	// JobsWaitJobProcedure is the fully-qualified name of the Jobs's WaitJob RPC.
 	JobsWaitJobProcedure = "/osaurus.guest.v1.Jobs/WaitJob"
 	// JobsKillJobProcedure is the fully-qualified name of the Jobs's KillJob RPC.
@@ -54,8 +52,7 @@ const (
 type JobsClient interface {
 	StartJob(context.Context, *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error)
 	ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error)
-	// PollJob answers at once, WaitJob when the job has ended or the wait is over.
-	PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error)
+	// WaitJob answers when the job has ended or the wait is over.
 	WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error)
 	// KillJob sends SIGTERM or SIGKILL to all that belongs to a job. A job that has
 	// ended is left as it is.
@@ -88,12 +85,6 @@ func NewJobsClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(jobsMethods.ByName("ListJobs")),
 			connect.WithClientOptions(opts...),
 		),
-		pollJob: connect.NewClient[guestpb.PollJobRequest, guestpb.PollJobResponse](
-			httpClient,
-			baseURL+JobsPollJobProcedure,
-			connect.WithSchema(jobsMethods.ByName("PollJob")),
-			connect.WithClientOptions(opts...),
-		),
 		waitJob: connect.NewClient[guestpb.WaitJobRequest, guestpb.WaitJobResponse](
 			httpClient,
 			baseURL+JobsWaitJobProcedure,
@@ -119,7 +110,6 @@ func NewJobsClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 type jobsClient struct {
 	startJob *connect.Client[guestpb.StartJobRequest, guestpb.StartJobResponse]
 	listJobs *connect.Client[guestpb.ListJobsRequest, guestpb.ListJobsResponse]
-	pollJob  *connect.Client[guestpb.PollJobRequest, guestpb.PollJobResponse]
 	waitJob  *connect.Client[guestpb.WaitJobRequest, guestpb.WaitJobResponse]
 	killJob  *connect.Client[guestpb.KillJobRequest, guestpb.KillJobResponse]
 	tailJob  *connect.Client[guestpb.TailJobRequest, guestpb.TailJobResponse]
@@ -137,15 +127,6 @@ func (c *jobsClient) StartJob(ctx context.Context, req *guestpb.StartJobRequest)
 // ListJobs calls osaurus.guest.v1.Jobs.ListJobs.
 func (c *jobsClient) ListJobs(ctx context.Context, req *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	response, err := c.listJobs.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// PollJob calls osaurus.guest.v1.Jobs.PollJob.
-func (c *jobsClient) PollJob(ctx context.Context, req *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
-	response, err := c.pollJob.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -183,8 +164,7 @@ func (c *jobsClient) TailJob(ctx context.Context, req *guestpb.TailJobRequest) (
 type JobsHandler interface {
 	StartJob(context.Context, *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error)
 	ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error)
-	// PollJob answers at once, WaitJob when the job has ended or the wait is over.
-	PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error)
+	// WaitJob answers when the job has ended or the wait is over.
 	WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error)
 	// KillJob sends SIGTERM or SIGKILL to all that belongs to a job. A job that has
 	// ended is left as it is.
@@ -213,12 +193,6 @@ func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(jobsMethods.ByName("ListJobs")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsPollJobHandler := connect.NewUnaryHandlerSimple(
-		JobsPollJobProcedure,
-		svc.PollJob,
-		connect.WithSchema(jobsMethods.ByName("PollJob")),
-		connect.WithHandlerOptions(opts...),
-	)
 	jobsWaitJobHandler := connect.NewUnaryHandlerSimple(
 		JobsWaitJobProcedure,
 		svc.WaitJob,
@@ -243,8 +217,6 @@ func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, htt
 			jobsStartJobHandler.ServeHTTP(w, r)
 		case JobsListJobsProcedure:
 			jobsListJobsHandler.ServeHTTP(w, r)
-		case JobsPollJobProcedure:
-			jobsPollJobHandler.ServeHTTP(w, r)
 		case JobsWaitJobProcedure:
 			jobsWaitJobHandler.ServeHTTP(w, r)
 		case JobsKillJobProcedure:
@@ -266,10 +238,6 @@ func (UnimplementedJobsHandler) StartJob(context.Context, *guestpb.StartJobReque
 
 func (UnimplementedJobsHandler) ListJobs(context.Context, *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.ListJobs is not implemented"))
-}
-
-func (UnimplementedJobsHandler) PollJob(context.Context, *guestpb.PollJobRequest) (*guestpb.PollJobResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Jobs.PollJob is not implemented"))
 }
 
 func (UnimplementedJobsHandler) WaitJob(context.Context, *guestpb.WaitJobRequest) (*guestpb.WaitJobResponse, error) {
