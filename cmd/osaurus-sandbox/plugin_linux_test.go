@@ -34,7 +34,7 @@ func TestPluginFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); code != fault.ExitInvalidArgs || err != nil || len(said.Findings) < 2 || said.Findings[0].Severity != plugins.Fault {
 		t.Errorf("lint --json: %d, %v, %s", code, err, out)
 	}
-	shows(t, plugins.SchemaURL, "plugin", "schema")
+	shows(t, "https://json-schema.org/draft/2020-12/schema", "plugin", "schema")
 }
 
 // TestPluginLibrary imports, changes and deletes a recipe. No guest runs.
