@@ -126,7 +126,7 @@ func noteGaps(ctx context.Context, c *call, keys []string) {
 // withoutEffect returns the keys of settings that a driver does not enforce.
 func withoutEffect(can vm.Capabilities, keys []string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-		return !slices.ContainsFunc(can.Gaps(), func(g vm.Gap) bool { return slices.Contains(g.Settings, key) })
+		return !slices.ContainsFunc(can.Gaps(), func(gap string) bool { return strings.Contains(gap, key) })
 	})
 }
 

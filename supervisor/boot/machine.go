@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -57,7 +56,7 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
-		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, ConsoleLog: spec.ConsoleLog, NotEnforced: vm.Texts(s.can.Gaps()),
+		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, ConsoleLog: spec.ConsoleLog, NotEnforced: s.can.Gaps(),
 	}, nil
 }
 
@@ -149,15 +148,16 @@ func makeFolders(home config.Home, can vm.Capabilities) error {
 	defer root.Close()
 	for name, mode := range map[string]fs.FileMode{filepath.Base(home.SharedFolder()): common, "agents": privateDir} {
 		path := filepath.Join(workspace, name)
-		if err := root.Mkdir(name, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fault.New(fault.Unavailable, op, path, err).Advise("Make sure that you own the workspace and that its disk has free space.")
-		}
-		if info, err := root.Lstat(name); err != nil || !info.IsDir() {
-			return fault.New(fault.Rejected, op, path, cmp.Or(err, errors.New("the guest replaced this folder with something else"))).
+		err := root.Mkdir(name, mode)
+		if info, _ := root.Lstat(name); info != nil && !info.IsDir() {
+			return fault.Newf(fault.Rejected, op, path, "the guest replaced this folder with something else").
 				Advise("Look at it and remove it. The next start makes the folder.")
 		}
-		if err := root.Chmod(name, mode); err != nil {
-			return fault.New(fault.Unavailable, op, path, err).Advise("Make it a folder that you own.")
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			err = root.Chmod(name, mode)
+		}
+		if err != nil {
+			return fault.New(fault.Unavailable, op, path, err).Advise("Make sure that you own the workspace and that its disk has free space.")
 		}
 	}
 	return nil
