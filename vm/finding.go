@@ -38,17 +38,10 @@ func NewFinding(what, detail string, err error, otherwise FindingStatus) Finding
 // CheckFiles checks that this process may open as many files as wanted. Each shared
 // folder uses up to a quarter of the limit. fix is the advice if it is too low.
 func CheckFiles(want uint64, fix string) Finding {
-	f := Finding{What: "open files", Status: FindingOK}
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		f.Status, f.Detail = FindingLimited, err.Error()
-		return f
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // Go has raised the soft limit to the hard limit
+	if err == nil && limit.Cur < want {
+		err = fault.Newf(fault.Unavailable, "", "", "limit %d (hard limit %d, recommended %d): guests can run out of open files in shared folders", limit.Cur, limit.Max, want).Advise(fix)
 	}
-	// Go has raised the soft limit to the hard limit.
-	f.Detail = fmt.Sprintf("limit %d", limit.Cur)
-	if limit.Cur < want {
-		f.Status, f.Fix = FindingLimited, fix
-		f.Detail += fmt.Sprintf(" (hard limit %d, recommended %d): guests can run out of open files in shared folders", limit.Max, want)
-	}
-	return f
+	return NewFinding("open files", fmt.Sprintf("limit %d", limit.Cur), err, FindingLimited)
 }

@@ -22,12 +22,10 @@ func Shutdown(ctx context.Context, m Machine, grace time.Duration, powerOff func
 	}
 	if powerOff != nil {
 		ask, cancel := context.WithTimeout(ctx, grace)
-		err := powerOff(ask)
-		if err == nil && ended(ask, m) {
-			cancel()
+		defer cancel()
+		if powerOff(ask) == nil && ended(ask, m) {
 			return nil
 		}
-		cancel()
 	}
 	button, cancel := context.WithTimeout(ctx, buttonGrace)
 	defer cancel()

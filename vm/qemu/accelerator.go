@@ -3,12 +3,12 @@
 package qemu
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 
@@ -25,41 +25,42 @@ const (
 	kvmAPIVersion    = 12
 )
 
-// trouble is the reason why KVM cannot be used, and the fix if there is one.
-type trouble struct{ reason, fix string }
-
 const turnOn = "Turn virtualization on in the firmware, or nested virtualization where this host is itself a virtual machine."
 
-func kvmTrouble(arch vm.Arch) trouble {
+// tryKVM returns why KVM cannot be used for guests of an architecture.
+func tryKVM(arch vm.Arch) error {
+	slow := func(fix, format string, values ...any) error {
+		return fault.Newf(fault.Unavailable, "", "", format+": machines run under TCG, which is slower", values...).Advise(fix)
+	}
 	if arch != vm.HostArch() {
-		return trouble{reason: fmt.Sprintf("guests for %s are translated on a host of %s", arch, vm.HostArch())}
+		return slow("", "guests for %s are translated on a host of %s", arch, vm.HostArch())
 	}
 	// Some clouds offer a KVM device without hardware virtualization: it opens, but guests hang.
 	if arch == vm.AMD64 {
 		if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || !virtualization.Match(info) {
-			return trouble{"the processor shows no virtualization (no vmx or svm flag)", turnOn}
+			return slow(turnOn, "the processor shows no virtualization (no vmx or svm flag)")
 		}
 	}
 	fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	switch err {
 	case nil:
 	case unix.ENOENT:
-		return trouble{"there is no /dev/kvm", "sudo modprobe -a kvm_intel kvm_amd; or else: " + turnOn}
+		return slow("sudo modprobe -a kvm_intel kvm_amd; or else: "+turnOn, "there is no /dev/kvm")
 	case unix.EACCES, unix.EPERM:
-		return trouble{"this user may not open /dev/kvm", "sudo usermod -aG kvm $USER (then log in again)"}
+		return slow("sudo usermod -aG kvm $USER (then log in again)", "this user may not open /dev/kvm")
 	default:
-		return trouble{fmt.Sprintf("/dev/kvm does not open: %v", err), turnOn}
+		return slow(turnOn, "/dev/kvm does not open: %w", err)
 	}
 	defer unix.Close(fd)
 	if version, err := unix.IoctlRetInt(fd, kvmGetAPIVersion); err != nil || version != kvmAPIVersion {
-		return trouble{fmt.Sprintf("/dev/kvm does not answer as KVM (version %d, error %v)", version, err), turnOn}
+		return slow(turnOn, "/dev/kvm does not answer as KVM (version %d, error %v)", version, err)
 	}
 	machine, err := unix.IoctlRetInt(fd, kvmCreateVM)
 	if err != nil {
-		return trouble{fmt.Sprintf("KVM makes no machine: %v", err), turnOn}
+		return slow(turnOn, "KVM makes no machine: %w", err)
 	}
 	unix.Close(machine)
-	return trouble{}
+	return nil
 }
 
 // virtualization matches the flag of Intel's or AMD's virtualization in /proc/cpuinfo.

@@ -22,18 +22,10 @@ func Check(ctx context.Context, arch vm.Arch) []vm.Finding {
 	p, err := findProgram(ctx, arch)
 	return []vm.Finding{
 		vm.NewFinding("qemu-system-"+guestMachine(arch), fmt.Sprintf("version %d.%d at %s", p.major, p.minor, p.path), err, vm.FindingMissing),
-		checkAccelerator(arch),
+		vm.NewFinding("KVM", "works", tryKVM(arch), vm.FindingLimited),
 		vm.NewFinding("shared memory", "sealed memory files work", tryMemory(), vm.FindingMissing),
 		vm.CheckFiles(wantFiles, fmt.Sprintf("echo '* hard nofile %d' | sudo tee /etc/security/limits.d/osaurus.conf (then log in again)", wantFiles)),
 	}
-}
-
-func checkAccelerator(arch vm.Arch) vm.Finding {
-	t := kvmTrouble(arch)
-	if t.reason == "" {
-		return vm.Finding{What: "KVM", Status: vm.FindingOK, Detail: "works"}
-	}
-	return vm.Finding{What: "KVM", Status: vm.FindingLimited, Detail: t.reason + ": machines run under TCG, which is slower", Fix: t.fix}
 }
 
 // tryMemory creates a sealed memfd, which guest memory needs.

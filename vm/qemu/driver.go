@@ -36,7 +36,7 @@ func (d *Driver) Capabilities(ctx context.Context, arch vm.Arch) (vm.Capabilitie
 
 func capabilities(arch vm.Arch) vm.Capabilities {
 	can := vm.Capabilities{Accelerator: KVM, ResetEnds: true, Ownership: []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody}}
-	if kvmTrouble(arch).reason != "" {
+	if tryKVM(arch) != nil {
 		can.Accelerator = TCG
 	}
 	return can

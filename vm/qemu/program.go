@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -76,16 +77,12 @@ func findProgram(ctx context.Context, arch vm.Arch) (program, error) {
 }
 
 func lookPath(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return filepath.Abs(path)
-	}
-	for _, dir := range extraDirs {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), extraDirs...) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
 			return path, nil
 		}
 	}
-	return "", err
+	return "", exec.ErrNotFound
 }
 
 func parseVersion(out []byte) (major, minor int, err error) {
@@ -95,32 +92,23 @@ func parseVersion(out []byte) (major, minor int, err error) {
 	return major, minor, nil
 }
 
-// packagers are package managers with their QEMU packages. The first that is installed is used.
-var packagers = []struct {
-	program string
-	command string // with one %s for the package
-	x86     string
-	arm     string
-}{
-	{"apt-get", "sudo apt-get install -y --no-install-recommends %s", "qemu-system-x86", "qemu-system-arm"},
-	{"dnf", "sudo dnf install -y %s", "qemu-system-x86-core", "qemu-system-aarch64-core"},
-	{"zypper", "sudo zypper install -y %s", "qemu-x86", "qemu-arm"},
-	{"pacman", "sudo pacman -S --needed %s", "qemu-system-x86", "qemu-system-aarch64"},
-	{"apk", "sudo apk add %s", "qemu-system-x86_64", "qemu-system-aarch64"},
-	{"brew", "brew install %s", "qemu", "qemu"},
+// packagers are package managers with the commands that install QEMU, and its packages. The first that
+// is installed is used.
+var packagers = []struct{ program, command, x86, arm string }{
+	{"apt-get", "sudo apt-get install -y --no-install-recommends ", "qemu-system-x86", "qemu-system-arm"},
+	{"dnf", "sudo dnf install -y ", "qemu-system-x86-core", "qemu-system-aarch64-core"},
+	{"zypper", "sudo zypper install -y ", "qemu-x86", "qemu-arm"},
+	{"pacman", "sudo pacman -S --needed ", "qemu-system-x86", "qemu-system-aarch64"},
+	{"apk", "sudo apk add ", "qemu-system-x86_64", "qemu-system-aarch64"},
+	{"brew", "brew install ", "qemu", "qemu"},
 }
 
 // installCommand returns the command that installs QEMU on this host.
 func installCommand(arch vm.Arch) string {
 	for _, p := range packagers {
-		if _, err := exec.LookPath(p.program); err != nil {
-			continue
+		if _, err := exec.LookPath(p.program); err == nil {
+			return p.command + map[vm.Arch]string{vm.AMD64: p.x86, vm.ARM64: p.arm}[arch]
 		}
-		pkg := p.x86
-		if arch == vm.ARM64 {
-			pkg = p.arm
-		}
-		return fmt.Sprintf(p.command, pkg)
 	}
 	return "see https://www.qemu.org/download/ for qemu-system-" + guestMachine(arch)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 
@@ -43,21 +42,20 @@ func checkVersion(arch vm.Arch, version string, refused error) vm.Finding {
 // tryMachine validates a small configuration, which fails in a program that is not
 // signed with the entitlement.
 func tryMachine() error {
-	const op = "try a machine"
-	self, err := os.Executable()
-	if err != nil {
-		return fault.New(fault.Execution, op, "", err)
+	file, err := os.Executable() // any file will do
+	var loader *vz.LinuxBootLoader
+	if err == nil {
+		loader, err = vz.NewLinuxBootLoader(file)
 	}
-	loader, err := vz.NewLinuxBootLoader(self) // any file will do
-	if err != nil {
-		return explain(op, self, err)
+	var hardware *vz.VirtualMachineConfiguration
+	if err == nil {
+		hardware, err = vz.NewVirtualMachineConfiguration(loader, 1, vz.VirtualMachineConfigurationMinimumAllowedMemorySize())
 	}
-	hardware, err := vz.NewVirtualMachineConfiguration(loader, 1, vz.VirtualMachineConfigurationMinimumAllowedMemorySize())
-	if err != nil {
-		return explain(op, "", err)
+	if err == nil {
+		_, err = hardware.Validate()
 	}
-	if _, err := hardware.Validate(); err != nil {
-		return explain(op, "", err)
+	if err != nil {
+		return explain("try a machine", "", err)
 	}
 	return nil
 }

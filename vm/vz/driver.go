@@ -10,7 +10,6 @@ import (
 
 	"github.com/Code-Hex/vz/v3"
 
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
 
@@ -28,7 +27,7 @@ func (d *Driver) Capabilities(_ context.Context, arch vm.Arch) (vm.Capabilities,
 var capabilities = vm.Capabilities{Accelerator: "apple", Ownership: []vm.Ownership{vm.OwnershipAsker}}
 
 func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
-	if err := cmp.Or(cfg.Validate(capabilities), checkHost(cfg.Arch), checkLimits(&cfg)); err != nil {
+	if err := cmp.Or(cfg.Validate(capabilities), checkHost(cfg.Arch)); err != nil {
 		return nil, err
 	}
 	line, err := newSerial(cfg.ConsoleLog)
@@ -41,21 +40,6 @@ func (d *Driver) New(_ context.Context, cfg vm.Config) (vm.Machine, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// checkLimits checks a machine's size against the framework's limits on this Mac.
-func checkLimits(cfg *vm.Config) error {
-	tooLarge := func(field string, got, most any) error {
-		return fault.Newf(fault.InvalidArgs, "check machine", field, "%v", got).
-			Advise(fmt.Sprintf("Use at most %v on this Mac.", most))
-	}
-	if most := vz.VirtualMachineConfigurationMaximumAllowedCPUCount(); uint(cfg.CPUs) > most {
-		return tooLarge("CPUs", cfg.CPUs, most)
-	}
-	if most := vz.VirtualMachineConfigurationMaximumAllowedMemorySize(); uint64(cfg.Memory) > most {
-		return tooLarge("Memory", cfg.Memory, most)
-	}
-	return nil
 }
 
 // newMachine makes the framework's machine. It validates the configuration first,

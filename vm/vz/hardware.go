@@ -127,7 +127,8 @@ func addNetwork(h *vz.VirtualMachineConfiguration, cfg *vm.Config) error {
 }
 
 func addConsole(h *vz.VirtualMachineConfiguration, line *serial) error {
-	attachment, err := line.attachment()
+	// vz only stores descriptor numbers, so the files stay open while the machine runs.
+	attachment, err := vz.NewFileHandleSerialPortAttachment(line.input, line.output)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/Code-Hex/vz/v3"
-
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 )
@@ -49,12 +47,6 @@ func newSerial(log string) (*serial, error) {
 		_, _ = io.Copy(console, s.fromGuest) // until close
 	}()
 	return s, nil
-}
-
-// attachment returns the serial port. vz only stores descriptor numbers, so the files
-// must stay open while the machine runs.
-func (s *serial) attachment() (*vz.FileHandleSerialPortAttachment, error) {
-	return vz.NewFileHandleSerialPortAttachment(s.input, s.output)
 }
 
 // close writes the rest of the output to the log and closes the files. The machine must
