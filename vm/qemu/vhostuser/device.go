@@ -4,8 +4,6 @@ package vhostuser
 
 // Device is a virtio device.
 type Device interface {
-	// Features returns the device's own virtio feature bits (0 to 23).
-	Features() uint64
 	// Queues returns the number of virtqueues the back end serves.
 	Queues() int
 	// Config returns the device's configuration space, or nil if the front end keeps it. (QEMU

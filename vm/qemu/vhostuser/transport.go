@@ -35,7 +35,7 @@ func (m *message) closeFDs() {
 	m.fds = nil
 }
 
-func (s *server) read() (*message, error) {
+func (s *server) read() (_ *message, err error) {
 	var hdr [headerSize]byte
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
 	// Descriptors arrive with the first byte of a message.
@@ -47,6 +47,11 @@ func (s *server) read() (*message, error) {
 		return nil, err
 	}
 	m := &message{}
+	defer func() {
+		if err != nil {
+			m.closeFDs()
+		}
+	}()
 	cms, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
 		return nil, fmt.Errorf("control message: %w", err)
@@ -57,22 +62,18 @@ func (s *server) read() (*message, error) {
 		}
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		m.closeFDs()
 		return nil, errors.New("too many descriptors in one message")
 	}
 	if _, err := io.ReadFull(s.conn, hdr[n:]); err != nil {
-		m.closeFDs()
 		return nil, err
 	}
 	m.req, m.flags = request(le.Uint32(hdr[:])), le.Uint32(hdr[4:])
 	size := le.Uint32(hdr[8:])
 	if m.flags&3 != flagVersion || m.flags&flagReply != 0 || size > maxPayload {
-		m.closeFDs()
 		return nil, fmt.Errorf("bad header of %v: flags %#x, size %d", m.req, m.flags, size)
 	}
 	m.payload = make([]byte, size)
 	if _, err := io.ReadFull(s.conn, m.payload); err != nil {
-		m.closeFDs()
 		return nil, err
 	}
 	return m, nil

@@ -20,9 +20,6 @@ func New(share vm.Share, opts fs.Options) (Device, error) {
 	return Device{server}, err
 }
 
-// Features implements vhostuser.Device.
-func (d Device) Features() uint64 { return 0 }
-
 // Queues implements vhostuser.Device: one for FORGET, one for requests. Linux before 6.10 uses no
 // more.
 func (d Device) Queues() int { return 2 }
@@ -45,26 +42,23 @@ func (d Device) HandleQueue(q *vhostuser.Queue) {
 			return
 		}
 		r := request(c)
-		if !r.Valid() {
-			q.Push(c, 0)
-			q.Notify()
-			continue
+		n, done := 0, !r.Valid()
+		if !done {
+			n, done = d.HandleCached(r)
 		}
-		if n, ok := d.HandleCached(r); ok {
-			q.Push(c, n)
-			q.Notify()
-			continue
-		}
-		if r.Slow() {
+		switch {
+		case !done && r.Slow():
 			q.Go(c, func(c *vhostuser.Chain) int { // wait there, so that fast requests are not delayed
 				r := request(c)
 				defer d.Admit(r)()
 				return d.Handle(r)
 			})
-		} else {
-			q.Push(c, d.Handle(r))
-			q.Notify()
+			continue
+		case !done:
+			n = d.Handle(r)
 		}
+		q.Push(c, n)
+		q.Notify()
 	}
 }
 

@@ -3,6 +3,7 @@
 package vsock
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -37,23 +38,20 @@ func (d *deadline) set(t time.Time, cond *sync.Cond) {
 	}
 }
 
-func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, true, true) }
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
 
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, true, false) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.readDL, t, &c.rcond) }
 
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, false, true) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writeDL, t, &c.wcond) }
 
-func (c *Conn) setDeadlines(t time.Time, read, write bool) error {
+func (c *Conn) setDeadline(d *deadline, t time.Time, cond *sync.Cond) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return c.opError("set", net.ErrClosed)
 	}
-	if read {
-		c.readDL.set(t, &c.rcond)
-	}
-	if write {
-		c.writeDL.set(t, &c.wcond)
-	}
+	d.set(t, cond)
 	return nil
 }

@@ -87,10 +87,6 @@ func New(guestCID uint32) *Device {
 	return d
 }
 
-// Features implements vhostuser.Device. Without a feature bit the device has
-// stream sockets only.
-func (d *Device) Features() uint64 { return 0 }
-
 func (d *Device) Queues() int { return queues }
 
 // Config implements vhostuser.Device: struct virtio_vsock_config.
