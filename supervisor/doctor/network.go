@@ -100,13 +100,11 @@ func targets(urls []string) (list []policy.Target) {
 		if err != nil || u.Host == "" || len(list) == maxSources {
 			continue
 		}
-		t := policy.Target{Protocol: policy.TCP, Port: 443}
-		if u.Scheme == "http" {
-			t.Port = 80
+		port, err := config.ParsePort(cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443"))
+		if err != nil {
+			continue
 		}
-		if port, err := config.ParsePort(u.Port()); err == nil {
-			t.Port = uint16(port)
-		}
+		t := policy.Target{Protocol: policy.TCP, Port: uint16(port)}
 		if t.Addr, err = netip.ParseAddr(u.Hostname()); err != nil {
 			t.Name = strings.ToLower(u.Hostname())
 		}

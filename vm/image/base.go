@@ -9,7 +9,6 @@ import (
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/ext4"
 	"osaurus-sandbox/vm/image/pack"
-	"osaurus-sandbox/vm/image/untar"
 )
 
 // buildBase writes the base from a pack's root file system.
@@ -28,18 +27,13 @@ func buildBase(ctx context.Context, p pack.Pack, dir string, report progress.Fun
 // WriteBase writes a base to a folder from a tar archive, which need not be trusted. It
 // reads the archive to its end. The name is for errors.
 func WriteBase(ctx context.Context, archive io.Reader, name, dir string) error {
-	safe, err := untar.NewReader(archive, name)
-	if err != nil {
-		return err
-	}
-	defer safe.Close()
 	f, err := os.Create(filepath.Join(dir, baseName))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	// A guest mounts something on these folders. A base is read-only, so they must exist in it.
-	return ext4.Write(ctx, f, safe, "osaurus-base", "/dev", "/proc", "/sys", "/run", "/tmp", "/workspace", "/output")
+	return ext4.Write(ctx, f, archive, name, "osaurus-base", "/dev", "/proc", "/sys", "/run", "/tmp", "/workspace", "/output")
 }
 
 // copyKernel copies the pack's kernel, so that the image works without its pack.

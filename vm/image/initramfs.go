@@ -16,41 +16,33 @@ import (
 	"osaurus-sandbox/vm/image/pack"
 )
 
-// moduleSet lists the kernel modules that a guest loads, unless they are built in.
-type moduleSet struct {
-	// boot is loaded first, in this order: console, disks, vsock. Kernels without one
-	// of them are rejected.
-	boot []string
-	// optionalBoot is loaded before boot if the kernel has it: older kernels need
-	// crc32c for ext4's checksums and cannot load it on demand.
-	optionalBoot []string
-	// late is loaded after the guest has answered. Without these modules, a guest has
-	// no power button or less entropy.
-	late []string
-	// rooms is loaded after late, for the network of rooms. Kernels without one of
-	// them are rejected.
-	rooms []string
+// bootModules and lateModules return the modules that a guest loads, unless they are built in: first
+// console, disks and vsock, in this order, then the rest after it has answered. Kernels without one are
+// rejected, unless it ends in "?". quota_v2 is needed to mount a file system with quotas, although no
+// module depends on it.
+func bootModules() []string {
+	return []string{
+		"crc32c_generic?", // older kernels need it for ext4's checksums and cannot load it on demand
+		"virtio_pci", "virtio_console", "virtio_blk", "vmw_vsock_virtio_transport",
+		"ext4", "quota_v2", "overlay", "virtiofs", "virtio_net", "af_packet",
+	}
 }
 
-// needed returns the modules for any kernel. quota_v2 is needed to mount a file system
-// with quotas, although no module depends on it.
-func needed() moduleSet {
-	return moduleSet{
-		boot: []string{
-			"virtio_pci", "virtio_console", "virtio_blk", "vmw_vsock_virtio_transport",
-			"ext4", "quota_v2", "overlay", "virtiofs", "virtio_net", "af_packet",
-		},
-		optionalBoot: []string{"crc32c_generic"},
-		late:         []string{"evdev", "button", "gpio_keys", "virtio_rng"},
-		rooms:        []string{"veth", "nf_tables"},
+func lateModules() []string {
+	return []string{
+		"evdev?", "button?", "gpio_keys?", "virtio_rng?", // power button and entropy
+		"veth", "nf_tables", // the network of rooms
 	}
 }
 
 // Modules returns the names of the modules that an image needs, without their
 // dependencies.
 func Modules() []string {
-	set := needed()
-	return slices.Concat(set.boot, set.optionalBoot, set.late, set.rooms)
+	names := slices.Concat(bootModules(), lateModules())
+	for i := range names {
+		names[i] = strings.TrimSuffix(names[i], "?")
+	}
+	return names
 }
 
 // modulesDir contains the unpacked modules and two lists of their files, one a line, in
@@ -67,25 +59,17 @@ const (
 func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte, path string) error {
 	boot, late, err := pick(ctx, func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) })
 	if err != nil {
-		return noModules(p, err)
+		failed := fault.Wrap("build initramfs", p.Path(p.Manifest.Modules), err)
+		if failed.Kind == fault.NotFound { // an older version of this program may have built the pack
+			failed.Kind = fault.Unavailable
+			failed = failed.Advise(fmt.Sprintf("Run `osaurus-sandbox pack remove %s`, then `osaurus-sandbox pack build alpine` or `osaurus-sandbox pack build debian`. If the pack was imported, get a new one.", p.Manifest.Name))
+		}
+		return failed
 	}
 	return pack.WriteFile(path, func(f io.Writer) error {
 		out := bufio.NewWriter(f)
 		return errors.Join(WriteCPIO(out, initramfs(programs, boot, late)), out.Flush())
 	})
-}
-
-// noModules returns the error for a pack without the needed modules, which an older
-// version of this program may have built.
-func noModules(p pack.Pack, err error) error {
-	failed := fault.Wrap("build initramfs", p.Path(p.Manifest.Modules), err)
-	if failed.Kind != fault.NotFound {
-		return failed
-	}
-	failed.Kind = fault.Unavailable
-	from := map[pack.PackageTool]string{pack.APK: "alpine", pack.APT: "debian"}[p.Manifest.PackageTool]
-	return failed.Advise(fmt.Sprintf("Run `osaurus-sandbox pack remove %s` and `osaurus-sandbox pack build %s`. If the pack was imported, get a new one.",
-		p.Manifest.Name, from))
 }
 
 func initramfs(programs map[string][]byte, boot, late []kernel.Module) []CPIOEntry {
@@ -121,19 +105,23 @@ func CheckModules(ctx context.Context, walk kernel.WalkFunc) error {
 
 // pick returns the modules to load at boot, and those to load later.
 func pick(ctx context.Context, walk kernel.WalkFunc) (boot, late []kernel.Module, err error) {
-	set := needed()
 	tree, err := kernel.ReadModules(ctx, walk, Modules()...)
 	if err != nil {
 		return nil, nil, err
 	}
-	present := func(names []string) []string {
-		return slices.DeleteFunc(names, func(n string) bool { return !tree.Has(n) })
+	present := func(names []string) (found []string) {
+		for _, n := range names {
+			if name, optional := strings.CutSuffix(n, "?"); !optional || tree.Has(name) {
+				found = append(found, name)
+			}
+		}
+		return found
 	}
-	first := slices.Concat(present(set.optionalBoot), set.boot)
+	first := present(bootModules())
 	if boot, err = tree.Order(first...); err != nil {
 		return nil, nil, err
 	}
-	all, err := tree.Order(slices.Concat(first, present(set.late), set.rooms)...)
+	all, err := tree.Order(append(first, present(lateModules())...)...)
 	if err != nil {
 		return nil, nil, err
 	}

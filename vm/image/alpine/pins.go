@@ -23,13 +23,10 @@ type Pins struct {
 
 // Pinned returns the pinned release for an architecture.
 func Pinned(arch vm.Arch) (Pins, error) {
-	switch arch {
-	case vm.AMD64:
-		return pins(arch, "x86_64", 69206016, "e73a6241bd5f3c5c2d4d38c02cc52c378c0415a7c888bd292066bf36e0f41a39",
-			3698422, "41f73e3cf5fa919b8aa5ca6b30dc48f0da2720776d7423e2a7748211456fe081"), nil
-	case vm.ARM64:
-		return pins(arch, "aarch64", 92743680, "c81699152db11d2a6dbb7d75348d632fcf5811eff414d7e71876a8bb6d48bc02",
-			4023732, "f55a90f69052c5bd6f92cb09a8f47065970830b194c917a006fb94028e721259"), nil
+	for _, p := range AllPinned() {
+		if p.Arch == arch {
+			return p, nil
+		}
 	}
 	return Pins{}, fault.New(fault.InvalidArgs, "find the Alpine release for", string(arch), nil).
 		Advise(fmt.Sprintf("The architectures are %s and %s.", vm.AMD64, vm.ARM64))
@@ -37,13 +34,12 @@ func Pinned(arch vm.Arch) (Pins, error) {
 
 // AllPinned returns the pinned release for every architecture.
 func AllPinned() []Pins {
-	var all []Pins
-	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
-		if p, err := Pinned(arch); err == nil {
-			all = append(all, p)
-		}
+	return []Pins{
+		pins(vm.AMD64, "x86_64", 69206016, "e73a6241bd5f3c5c2d4d38c02cc52c378c0415a7c888bd292066bf36e0f41a39",
+			3698422, "41f73e3cf5fa919b8aa5ca6b30dc48f0da2720776d7423e2a7748211456fe081"),
+		pins(vm.ARM64, "aarch64", 92743680, "c81699152db11d2a6dbb7d75348d632fcf5811eff414d7e71876a8bb6d48bc02",
+			4023732, "f55a90f69052c5bd6f92cb09a8f47065970830b194c917a006fb94028e721259"),
 	}
-	return all
 }
 
 // pins returns the files of an architecture in Alpine's release folder.

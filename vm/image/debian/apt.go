@@ -19,18 +19,14 @@ const maxKernel = 8
 // files. For a kernel's meta-package, it downloads the packages with the kernel and its
 // modules. It uses the host's apt sources and keys, but its own lists and caches, so that
 // it needs no root and does not change the host.
-func Download(ctx context.Context, arch vm.Arch, pkg, dir string) ([]string, error) {
-	debs, err := download(ctx, arch, pkg, dir)
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "download Debian package", pkg, err).
-			Advise("Check the network and that `apt-get update` works on this host.")
-	}
-	return debs, nil
-}
-
-func download(ctx context.Context, arch vm.Arch, pkg, dir string) ([]string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+func Download(ctx context.Context, arch vm.Arch, pkg, dir string) (files []string, err error) {
+	defer func() {
+		if err != nil {
+			err = fault.New(fault.Unavailable, "download Debian package", pkg, err).
+				Advise("Check the network and that `apt-get update` works on this host.")
+		}
+	}()
+	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
 	for _, d := range []string{"lists/partial", "cache/archives/partial", "debs"} {
@@ -56,7 +52,7 @@ func download(ctx context.Context, arch vm.Arch, pkg, dir string) ([]string, err
 	if _, err := apt("apt-get", append([]string{"download"}, packages...)...); err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	files, err = filepath.Glob(filepath.Join(debs, "*.deb"))
 	if err == nil && len(files) != len(packages) {
 		err = fmt.Errorf("got %d packages instead of %d", len(files), len(packages))
 	}

@@ -28,7 +28,11 @@ type kernelFiles struct {
 func (k *kernelFiles) add(h *tar.Header, content io.Reader) error {
 	name := strings.TrimPrefix(h.Name, "usr/") // in newer releases
 	if release, ok := strings.CutPrefix(name, "boot/vmlinuz-"); ok && h.Typeflag == tar.TypeReg {
-		return k.addKernel(release, content)
+		if k.release != "" {
+			return fmt.Errorf("there are two kernels, %s and %s", k.release, release)
+		}
+		k.release = release
+		return kernel.Write(k.arch, content, k.kernel)
 	}
 	if !strings.HasPrefix(name, "lib/modules/") || h.Typeflag != tar.TypeReg {
 		return nil // untar adds missing folders
@@ -38,14 +42,6 @@ func (k *kernelFiles) add(h *tar.Header, content io.Reader) error {
 		_, err = io.Copy(k.modules, content)
 	}
 	return err
-}
-
-func (k *kernelFiles) addKernel(release string, content io.Reader) error {
-	if k.release != "" {
-		return fmt.Errorf("there are two kernels, %s and %s", k.release, release)
-	}
-	k.release = release
-	return kernel.Write(k.arch, content, k.kernel)
 }
 
 // makeKernel writes the kernel and an archive of its modules from packages.

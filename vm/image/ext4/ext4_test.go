@@ -15,7 +15,6 @@ import (
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm/image/ext4"
-	"osaurus-sandbox/vm/image/untar"
 )
 
 type entry struct {
@@ -68,12 +67,7 @@ func write(t testing.TB, r io.Reader, dirs ...string) (string, error) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	archive, err := untar.NewReader(r, "archive")
-	if err != nil {
-		return name, err
-	}
-	defer archive.Close()
-	return name, ext4.Write(t.Context(), f, archive, "base", dirs...)
+	return name, ext4.Write(t.Context(), f, r, "archive", "base", dirs...)
 }
 
 // mustWrite is write followed by e2fsck.

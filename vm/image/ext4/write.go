@@ -9,8 +9,8 @@ package ext4
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -26,13 +26,18 @@ import (
 // block has descriptors for.
 const MaxSize = maxGroups * groupBlocks * blockSize
 
-// Write writes a file system with a label of at most 16 bytes to f, which must be empty.
-// It keeps owners, permissions, modification times, extended attributes, devices and hard
+// Write writes a file system with a label of at most 16 bytes to f, which must be empty, from a tar
+// archive, which need not be trusted. It reads the archive to its end; the name is for errors. It keeps owners, permissions, modification times, extended attributes, devices and hard
 // links, and adds missing directories. It fails with fault.Rejected if the archive does not
 // fit the file system, and then leaves f unusable.
-func Write(ctx context.Context, f *os.File, archive *untar.Reader, label string, dirs ...string) error {
+func Write(ctx context.Context, f *os.File, archive io.Reader, name, label string, dirs ...string) error {
 	w := &writer{out: newBlockWriter(f), tree: newTree()}
-	err := w.readAll(ctx, archive)
+	err := untar.Walk(archive, name, func(h *tar.Header, content io.Reader) error {
+		if err := cmp.Or(ctx.Err(), w.add(h, content)); err != nil {
+			return fmt.Errorf("%.300q: %w", h.Name, err)
+		}
+		return nil
+	})
 	if err == nil {
 		err = w.finish(ctx, f, label, dirs)
 	}
@@ -45,24 +50,6 @@ func Write(ctx context.Context, f *os.File, archive *untar.Reader, label string,
 type writer struct {
 	out  *blockWriter
 	tree *tree
-}
-
-func (w *writer) readAll(ctx context.Context, archive *untar.Reader) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := w.add(h, archive); err != nil {
-			return fmt.Errorf("%.300q: %w", h.Name, err)
-		}
-	}
 }
 
 // add adds an entry of the archive, whose names and order untar has checked.

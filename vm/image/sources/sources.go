@@ -106,12 +106,7 @@ func (s *Sources) alpine(ctx context.Context, arch vm.Arch, report progress.Func
 	if err != nil {
 		return pack.Pack{}, err
 	}
-	p, err := s.Store.Build(ctx, pins.Name(), report, func(ctx context.Context, dir string) (pack.Manifest, error) {
-		if _, err := Room(dir); err != nil {
-			return pack.Manifest{}, err
-		}
-		return alpine.Build(ctx, pins, s.Client, dir, report)
-	})
+	p, err := s.build(ctx, pins.Name(), report, func(dir string) (pack.Manifest, error) { return alpine.Build(ctx, pins, s.Client, dir, report) })
 	if err == nil {
 		s.Client.Forget(pins.ISO)
 		s.Client.Forget(pins.Root)
@@ -127,11 +122,16 @@ func (s *Sources) debian(ctx context.Context, arch vm.Arch, report progress.Func
 	if err != nil {
 		return pack.Pack{}, err
 	}
+	return s.build(ctx, name, report, func(dir string) (pack.Manifest, error) { return debian.Build(ctx, arch, s.Client, dir, report) })
+}
+
+// build builds a pack if there is room for it.
+func (s *Sources) build(ctx context.Context, name string, report progress.Func, fill func(dir string) (pack.Manifest, error)) (pack.Pack, error) {
 	return s.Store.Build(ctx, name, report, func(ctx context.Context, dir string) (pack.Manifest, error) {
 		if _, err := Room(dir); err != nil {
 			return pack.Manifest{}, err
 		}
-		return debian.Build(ctx, arch, s.Client, dir, report)
+		return fill(dir)
 	})
 }
 

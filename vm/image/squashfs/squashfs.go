@@ -66,16 +66,7 @@ func (i *image) walk(name string, at ref, entered map[ref]bool, visit Visit) err
 		return fmt.Errorf("squashfs: directory %q is linked twice", name)
 	}
 	entered[at] = true
-	entries, err := i.list(n)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := i.walk(path.Join(name, e.name), e.ref, entered, visit); err != nil {
-			return err
-		}
-	}
-	return nil
+	return i.list(n, func(entry string, at ref) error { return i.walk(path.Join(name, entry), at, entered, visit) })
 }
 
 // The kinds of inodes that are read.
@@ -152,38 +143,34 @@ func (n *inode) readSizes(r *metadataReader, blockSize int64) error {
 	return err
 }
 
-// entry is an entry of a directory.
-type entry struct {
-	name string
-	ref  ref
-}
-
-func (i *image) list(dir inode) ([]entry, error) {
+// list calls visit for the entries of a directory, and stops at the first error.
+func (i *image) list(dir inode, visit func(name string, at ref) error) error {
 	m, err := i.readMetadata(i.dirTable, dir.listing)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b, err := m.take(int(dir.size))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	listing := bytes.NewBuffer(b)
-	var entries []entry
-	for listing.Len() > 0 {
+	truncated := errors.New("squashfs: truncated directory")
+	for listing := bytes.NewBuffer(b); listing.Len() > 0; {
 		// A header, and the entries whose inodes are in one metadata block.
 		header := listing.Next(12)
 		if len(header) < 12 {
-			return nil, errors.New("squashfs: truncated directory")
+			return truncated
 		}
 		start := ref(le.Uint32(header[4:]))
 		for range uint64(le.Uint32(header)) + 1 {
 			b := listing.Next(8)
 			if len(b) < 8 {
-				return nil, errors.New("squashfs: truncated directory")
+				return truncated
 			}
 			name := listing.Next(int(le.Uint16(b[6:])) + 1)
-			entries = append(entries, entry{string(name), start<<16 | ref(le.Uint16(b))})
+			if err := visit(string(name), start<<16|ref(le.Uint16(b))); err != nil {
+				return err
+			}
 		}
 	}
-	return entries, nil
+	return nil
 }
