@@ -23,7 +23,7 @@ type Lease struct {
 // Acquire leases the guest and starts it if necessary.
 func (s *Machine) Acquire(ctx context.Context) (*Lease, error) {
 	for {
-		if err := s.do(ctx, Exec, CauseDemand); err != nil {
+		if err := s.do(ctx, Exec, CauseDemand, nil); err != nil {
 			return nil, err
 		}
 		if l, ok := s.AcquireRunning(); ok {

@@ -109,11 +109,13 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 
 // Provision makes everything that a boot needs, verifies what can be verified,
 // and starts the guest. It does nothing while the guest runs.
-func (s *Machine) Provision(ctx context.Context, by Cause) error { return s.do(ctx, Provision, by) }
+func (s *Machine) Provision(ctx context.Context, by Cause) error {
+	return s.do(ctx, Provision, by, nil)
+}
 
 // Start starts the guest and provisions what is missing. Concurrent callers
 // share one start and its result.
-func (s *Machine) Start(ctx context.Context, by Cause) error { return s.do(ctx, Start, by) }
+func (s *Machine) Start(ctx context.Context, by Cause) error { return s.do(ctx, Start, by, nil) }
 
 // AutoStart starts the guest in the background if the settings say so and it
 // is provisioned.
@@ -127,24 +129,24 @@ func (s *Machine) AutoStart() {
 
 // Stop ends all programs in the guest and powers it off, by force if it does not
 // obey. It interrupts a start. The next command starts the guest again.
-func (s *Machine) Stop(ctx context.Context, by Cause) error { return s.do(ctx, Stop, by) }
+func (s *Machine) Stop(ctx context.Context, by Cause) error { return s.do(ctx, Stop, by, nil) }
 
 // Restart is Stop and Start.
-func (s *Machine) Restart(ctx context.Context, by Cause) error { return s.do(ctx, Restart, by) }
+func (s *Machine) Restart(ctx context.Context, by Cause) error { return s.do(ctx, Restart, by, nil) }
 
 // Reset discards the data disk and keeps the workspace. A running guest is
 // stopped before and started after.
-func (s *Machine) Reset(ctx context.Context, by Cause) error { return s.do(ctx, Reset, by) }
+func (s *Machine) Reset(ctx context.Context, by Cause) error { return s.do(ctx, Reset, by, nil) }
 
 // Remove stops the guest and removes its disk and boot files. The workspace,
 // packs and settings are kept. Nothing is started automatically until Start or
 // Provision is called.
-func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by) }
+func (s *Machine) Remove(ctx context.Context, by Cause) error { return s.do(ctx, Remove, by, nil) }
 
 // Offline stops the guest, does some work that has the disk to itself, and starts the guest again if
 // one ran. The context of the work ends with ctx, and when a Stop, Reset or Remove interrupts it.
 func (s *Machine) Offline(ctx context.Context, by Cause, work func(context.Context) error) error {
-	return s.doWork(ctx, Offline, by, func(op context.Context) error {
+	return s.do(ctx, Offline, by, func(op context.Context) error {
 		both, cancel := context.WithCancelCause(op)
 		defer cancel(nil)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
@@ -258,7 +260,7 @@ func (s *Machine) Close(ctx context.Context) error {
 	s.touch()
 	s.mu.Unlock()
 
-	err := s.do(ctx, Stop, CauseClose)
+	err := s.do(ctx, Stop, CauseClose, nil)
 	s.end() // whatever is still under way ends now
 	s.mu.Lock()
 	op := s.op

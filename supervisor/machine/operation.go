@@ -41,13 +41,8 @@ type interrupted struct{ by Command }
 
 func (i interrupted) Error() string { return fmt.Sprintf("interrupted by %s", i.by) }
 
-// do carries a command out and returns when it is done.
-func (s *Machine) do(ctx context.Context, c Command, by Cause) error {
-	return s.doWork(ctx, c, by, nil)
-}
-
-// doWork is do with the work of an Offline.
-func (s *Machine) doWork(ctx context.Context, c Command, by Cause, work func(context.Context) error) error {
+// do carries a command out, with the work of an Offline, and returns when it is done.
+func (s *Machine) do(ctx context.Context, c Command, by Cause, work func(context.Context) error) error {
 	for {
 		s.mu.Lock()
 		if s.closing && by != CauseClose {
@@ -69,36 +64,25 @@ func (s *Machine) doWork(ctx context.Context, c Command, by Cause, work func(con
 			op.cancel(interrupted{c})
 		}
 		s.mu.Unlock()
+		var done chan struct{}
+		enough := ctx.Done()
 		switch {
-		case reply == join && work != nil:
-			return s.await(context.WithoutCancel(ctx), c, op) // the work knows of ctx
-		case reply == join:
-			return s.await(ctx, c, op)
 		case reply == already || err != nil:
 			return err
+		case reply == join && work != nil:
+			changed, done, enough = nil, op.done, nil // the work knows of ctx
+		case reply == join:
+			changed, done = nil, op.done
 		}
 		select {
 		case <-changed:
-		case <-ctx.Done():
-			return s.impatient(ctx, c)
+		case <-done:
+			return op.err
+		case <-enough:
+			return fault.Newf(fault.KindOf(ctx.Err()), string(c), "", "the sandbox is %s: %w", s.Status().State, ctx.Err()).
+				Advise("It goes on in the background: see `osaurus-sandbox status`.")
 		}
 	}
-}
-
-// await waits for an operation.
-func (s *Machine) await(ctx context.Context, c Command, op *operation) error {
-	select {
-	case <-op.done:
-		return op.err
-	case <-ctx.Done():
-		return s.impatient(ctx, c)
-	}
-}
-
-// impatient returns the error of a caller that stopped waiting.
-func (s *Machine) impatient(ctx context.Context, c Command) error {
-	return fault.Newf(fault.KindOf(ctx.Err()), string(c), "", "the sandbox is %s: %w", s.Status().State, ctx.Err()).
-		Advise("It goes on in the background: see `osaurus-sandbox status`.")
 }
 
 // refusal returns why a command is not possible in the present state. The
