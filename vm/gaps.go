@@ -1,9 +1,6 @@
 package vm
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Gaps returns the promises, for people, that machines of a driver with these capabilities do not
 // keep, and the settings that have no effect.
@@ -17,12 +14,4 @@ func (c Capabilities) Gaps() []string {
 		"owners of files in the workspace and shared folders: whoever asks is the owner",
 		"there, this computer's own rules for letter case, hard links, locks, FIFOs, sockets and device nodes",
 	}
-}
-
-// CheckGaps returns a finding that lists the gaps, or nothing if there are none.
-func CheckGaps(gaps []string) []Finding {
-	if len(gaps) == 0 {
-		return nil
-	}
-	return []Finding{{What: "not enforced here", Status: FindingLimited, Detail: strings.Join(gaps, "; ")}}
 }

@@ -13,15 +13,14 @@ import (
 // TestGaps: a driver that shows everybody as the owner cannot keep limits by owner, and says
 // so with settings that exist.
 func TestGaps(t *testing.T) {
-	if gaps := (vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker}}).Gaps(); gaps != nil || vm.CheckGaps(gaps) != nil {
+	if gaps := (vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker}}).Gaps(); gaps != nil {
 		t.Errorf("with owners of subtrees: %v", gaps)
 	}
 	gaps := vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipAsker}}.Gaps()
-	found := vm.CheckGaps(gaps)
-	if len(found) != 1 || found[0].Status != vm.FindingLimited || !strings.Contains(found[0].Detail, "limits.homeMB") {
-		t.Errorf("without: %+v", found)
+	if text := strings.Join(gaps, " "); !strings.Contains(text, "limits.homeMB") {
+		t.Errorf("without: %s", text)
 	}
-	for _, key := range regexp.MustCompile(`[a-z]+\.[a-zA-Z]+`).FindAllString(found[0].Detail, -1) {
+	for _, key := range regexp.MustCompile(`[a-z]+\.[a-zA-Z]+`).FindAllString(strings.Join(gaps, " "), -1) {
 		if !slices.Contains(config.AgentKeys(), key) {
 			t.Errorf("there is no setting %s", key)
 		}

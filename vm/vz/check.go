@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/Code-Hex/vz/v3"
 
@@ -19,11 +20,12 @@ const wantFiles = 8192
 // Check reports whether this Mac can run machines of an architecture, with a fix for
 // each problem.
 func Check(_ context.Context, arch vm.Arch) []vm.Finding {
-	return append([]vm.Finding{
+	return []vm.Finding{
 		checkVersion(arch, productVersion(), checkHost(arch)),
 		vm.NewFinding("entitlement", entitlement, tryMachine(), vm.FindingMissing),
 		vm.CheckFiles(wantFiles, fmt.Sprintf("ulimit -n %d, in the shell that starts it (macOS 13 and later refuse launchctl limit maxfiles)", wantFiles)),
-	}, vm.CheckGaps(capabilities.Gaps())...)
+		{What: "not enforced here", Status: vm.FindingLimited, Detail: strings.Join(capabilities.Gaps(), "; ")},
+	}
 }
 
 // checkVersion reports whether this macOS can run guests of an architecture. refused is the

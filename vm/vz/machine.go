@@ -4,7 +4,6 @@ package vz
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -121,11 +120,7 @@ func (m *machine) Release() {
 }
 
 func (m *machine) PressButton(context.Context) error {
-	pressed, err := m.apple.RequestStop()
-	if err == nil && !pressed {
-		err = errors.New("the framework refuses without a reason")
-	}
-	if err != nil {
+	if _, err := m.apple.RequestStop(); err != nil {
 		return explain("", "", err)
 	}
 	return nil
