@@ -29,19 +29,11 @@ type Image struct {
 	boot, base part
 }
 
-// Verify reads the image. It fails with fault.Rejected if a file has changed, and with
+// VerifyBoot reads kernel and initramfs. It fails with fault.Rejected if a file has changed, and with
 // fault.NotFound if one is missing. 400 MB take a quarter of a second.
-func (i Image) Verify(ctx context.Context) error {
-	if err := i.VerifyBoot(ctx); err != nil {
-		return err
-	}
-	return i.VerifyBase(ctx)
-}
-
-// VerifyBoot is Verify for the kernel and the initramfs.
 func (i Image) VerifyBoot(ctx context.Context) error { return i.boot.verify(ctx) }
 
-// VerifyBase is Verify for the base. The guest runs nothing from it before the host
+// VerifyBase is VerifyBoot for the base. The guest runs nothing from it before the host
 // connects.
 func (i Image) VerifyBase(ctx context.Context) error { return i.base.verify(ctx) }
 
@@ -73,7 +65,7 @@ const (
 )
 
 // Ensure returns the image of a pack and builds missing parts. It verifies the pack
-// before building, but not parts that exist: see Image.Verify. Only one program builds
+// before building, but not parts that exist: see Image.VerifyBoot. Only one program builds
 // at a time.
 func (s Store) Ensure(ctx context.Context, p pack.Pack, report progress.Func) (Image, error) {
 	verified := sync.OnceValue(func() error { return p.Verify(ctx, report) })

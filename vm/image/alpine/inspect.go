@@ -48,11 +48,11 @@ const maxNote = 256
 // are problems.
 func Inspect(ctx context.Context, file string, pins []Pins, report progress.Func) (Download, error) {
 	const op = "verify download"
-	sum, size, err := pack.DigestOfFile(ctx, file)
+	is, err := pack.PinFile(ctx, filepath.Dir(file), filepath.Base(file))
 	if err != nil {
 		return Download{}, fault.Wrap(op, file, err)
 	}
-	d := Download{File: file, Size: size, SHA256: sum, Arch: vm.HostArch(), Problems: []string{}}
+	d := Download{File: file, Size: is.Size, SHA256: is.SHA256, Arch: vm.HostArch(), Problems: []string{}}
 	found := []error{d.compare(pins)}
 	temp, err := os.MkdirTemp("", "osaurus-verify-")
 	if err != nil {

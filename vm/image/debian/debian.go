@@ -2,6 +2,7 @@
 package debian
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -34,8 +35,8 @@ func Name(arch vm.Arch) (string, error) {
 
 // Build writes a pack's files to a folder, for pack.Store.Build. The client downloads npm.
 func Build(ctx context.Context, arch vm.Arch, client *fetch.Client, dir string, report progress.Func) (pack.Manifest, error) {
-	h, err := available(arch)
-	if err != nil {
+	h, err := thisHost(arch)
+	if err = cmp.Or(err, Available(arch)); err != nil {
 		return pack.Manifest{}, err
 	}
 	temp := filepath.Join(dir, "temp")
@@ -80,11 +81,11 @@ func buildKernel(ctx context.Context, h host, arch vm.Arch, dir, temp string, re
 	}
 	var origins []pack.Origin
 	for _, deb := range debs {
-		sum, _, err := pack.DigestOfFile(ctx, deb)
+		f, err := pack.PinFile(ctx, filepath.Dir(deb), filepath.Base(deb))
 		if err != nil {
 			return nil, err
 		}
-		origins = append(origins, pack.Origin{Name: filepath.Base(deb), SHA256: sum})
+		origins = append(origins, pack.Origin{Name: f.Name, SHA256: f.SHA256})
 	}
 	return origins, pack.WriteZstd(filepath.Join(dir, modulesName), "unpack the kernel", report, func(w io.Writer) error {
 		return makeKernel(ctx, arch, debs, filepath.Join(dir, kernelName), w)

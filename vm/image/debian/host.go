@@ -30,14 +30,8 @@ type host struct {
 // Available returns an error with advice if this host cannot make a pack for the
 // architecture.
 func Available(arch vm.Arch) error {
-	_, err := available(arch)
-	return err
-}
-
-func available(arch vm.Arch) (host, error) {
-	h, err := thisHost(arch)
-	if err != nil {
-		return host{}, err
+	if _, err := thisHost(arch); err != nil {
+		return err
 	}
 	tools := []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"}
 	if os.Geteuid() != 0 {
@@ -45,14 +39,14 @@ func available(arch vm.Arch) (host, error) {
 	}
 	missing := slices.DeleteFunc(tools, func(tool string) bool { _, err := exec.LookPath(tool); return err == nil })
 	if len(missing) > 0 {
-		return host{}, unavailable(arch, fmt.Errorf("not installed: %s", strings.Join(missing, ", "))).
+		return unavailable(arch, fmt.Errorf("not installed: %s", strings.Join(missing, ", "))).
 			Advise("Run `sudo apt-get install apt dpkg mmdebstrap util-linux uidmap`.")
 	}
 	if arch != vm.HostArch() && !emulates(arch) {
-		return host{}, unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
+		return unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
 			Advise("Run `sudo apt-get install qemu-user-static binfmt-support`, or make the pack on such a host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
-	return h, nil
+	return nil
 }
 
 func unavailable(arch vm.Arch, err error) *fault.Error {

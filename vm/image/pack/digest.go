@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
-	"os"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -40,18 +39,6 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	}
 	copy(d[:], b)
 	return nil
-}
-
-// DigestOfFile returns the digest and the size of a file.
-func DigestOfFile(ctx context.Context, path string) (Digest, int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Digest{}, 0, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	n, err := io.Copy(h, contextReader{ctx, f})
-	return Digest(h.Sum(nil)), n, err
 }
 
 // Mismatch is the error for a file whose digest is not the pinned one.

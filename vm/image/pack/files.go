@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,10 +20,14 @@ type File struct {
 
 // PinFile returns a file of a folder with its size and digest.
 func PinFile(ctx context.Context, dir, name string) (File, error) {
-	f := File{Name: name}
-	var err error
-	f.SHA256, f.Size, err = DigestOfFile(ctx, filepath.Join(dir, name))
-	return f, err
+	file, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return File{}, err
+	}
+	defer file.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, contextReader{ctx, file})
+	return File{name, n, Digest(h.Sum(nil))}, err
 }
 
 // CheckSizes fails with fault.Rejected if one of the files does not have its size, and

@@ -151,7 +151,7 @@ func TestFlippedByte(t *testing.T) {
 		p := build(t, pack.Store{Dir: t.TempDir()}, "a")
 		flip(t, filepath.Join(p.Dir, file))
 		f := p.Manifest.Files()[i]
-		got, _, err := pack.DigestOfFile(t.Context(), p.Path(f))
+		got, err := pack.PinFile(t.Context(), p.Dir, f.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestFlippedByte(t *testing.T) {
 		_, read := io.Copy(io.Discard, r)
 		r.Close()
 		for what, err := range map[string]error{"Verify": p.Verify(t.Context(), nil), "reading": read} {
-			for _, part := range []string{file, f.SHA256.String(), got.String()} {
+			for _, part := range []string{file, f.SHA256.String(), got.SHA256.String()} {
 				if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), part) {
 					t.Errorf("%s of %s: %v, want rejected, naming %s", what, file, err, part)
 				}
