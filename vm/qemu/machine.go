@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/fs"
-	"osaurus-sandbox/vm/qemu/qmp"
 )
 
 const stuckAdvice = "QEMU or one of its devices was killed but has not exited: it waits for a disk or share of the host. Check that these respond, or restart the host."
@@ -81,16 +80,16 @@ func (m *machine) PressButton(ctx context.Context) error {
 func (m *machine) Release() { closeBackends(m.backends) }
 
 // event handles an event from QEMU.
-func (m *machine) event(e qmp.Event) {
-	switch e.Name {
+func (m *machine) event(name string, about json.RawMessage) {
+	switch name {
 	case "BLOCK_IO_ERROR":
 		var data struct{ NoSpace bool }
-		if json.Unmarshal(e.Data, &data) == nil && data.NoSpace && m.full.CompareAndSwap(false, true) {
+		if json.Unmarshal(about, &data) == nil && data.NoSpace && m.full.CompareAndSwap(false, true) {
 			go m.awaitSpace()
 		}
 	case "SHUTDOWN":
 		var data struct{ Reason string }
-		if err := json.Unmarshal(e.Data, &data); err != nil {
+		if err := json.Unmarshal(about, &data); err != nil {
 			data.Reason = "for an unreadable reason"
 		}
 		m.mu.Lock()

@@ -43,7 +43,7 @@ type Client struct {
 // Connect waits for QEMU's greeting and leaves negotiation mode. The client then owns conn. It
 // calls onEvent for each event, in order, on its reader goroutine: onEvent must not wait for a
 // command.
-func Connect(ctx context.Context, conn net.Conn, onEvent func(Event)) (*Client, error) {
+func Connect(ctx context.Context, conn net.Conn, onEvent func(name string, data json.RawMessage)) (*Client, error) {
 	c := &Client{conn: conn, done: make(chan struct{}), waiting: map[uint64]chan message{}}
 	greeted := make(chan struct{})
 	go func() {
@@ -133,7 +133,7 @@ func (c *Client) send(ctx context.Context, r request) error {
 }
 
 // read reads QEMU's messages until the connection ends or a message is invalid.
-func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) error {
+func (c *Client) read(greeted chan<- struct{}, onEvent func(name string, data json.RawMessage)) error {
 	lines := bufio.NewScanner(c.conn)
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
@@ -149,7 +149,7 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(Event)) error {
 			close(greeted)
 			greeted = nil
 		case m.Event != "":
-			onEvent(Event{m.Event, m.Data})
+			onEvent(m.Event, m.Data)
 		case m.ID != nil:
 			c.mu.Lock()
 			if reply := c.waiting[*m.ID]; reply != nil {

@@ -51,7 +51,7 @@ func TestCommandsAndEvents(t *testing.T) {
 			return fmt.Sprintf(`{"id": %d, "error": {"class": "GenericError", "desc": "no"}}`+"\n", id)
 		}
 		return "" // no answer
-	}), func(e qmp.Event) { events = append(events, e.Name+string(e.Data)) })
+	}), func(name string, data json.RawMessage) { events = append(events, name+string(data)) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestSilentPeer(t *testing.T) {
 		client, conn := net.Pipe()
 		go fmt.Fprint(conn, say)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if _, err := qmp.Connect(ctx, client, func(qmp.Event) {}); fault.KindOf(err) != fault.Timeout {
+		if _, err := qmp.Connect(ctx, client, func(string, json.RawMessage) {}); fault.KindOf(err) != fault.Timeout {
 			t.Errorf("%s: %v", name, err)
 		}
 		cancel()
@@ -89,7 +89,7 @@ func TestSilentPeer(t *testing.T) {
 func TestPeerHangsUp(t *testing.T) {
 	client, conn := net.Pipe()
 	go func() { fmt.Fprint(conn, greeting); conn.Close() }()
-	if _, err := qmp.Connect(t.Context(), client, func(qmp.Event) {}); err == nil || fault.KindOf(err) == fault.Timeout {
+	if _, err := qmp.Connect(t.Context(), client, func(string, json.RawMessage) {}); err == nil || fault.KindOf(err) == fault.Timeout {
 		t.Errorf("Connect = %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func FuzzConversation(f *testing.F) {
 			}
 		}()
 		go func() { _, _ = conn.Write(say); conn.Close() }()
-		c, err := qmp.Connect(t.Context(), client, func(qmp.Event) {})
+		c, err := qmp.Connect(t.Context(), client, func(string, json.RawMessage) {})
 		if err != nil {
 			return
 		}

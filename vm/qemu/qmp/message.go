@@ -5,12 +5,6 @@ import (
 	"fmt"
 )
 
-// Event is an event that QEMU sends.
-type Event struct {
-	Name string
-	Data json.RawMessage // an object, or nil
-}
-
 // Error is QEMU's error reply to a command.
 type Error struct {
 	Class       string `json:"class"`

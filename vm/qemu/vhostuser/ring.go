@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	usedNoNotify     = 1 // in the used ring's flags: do not kick
 	availNoInterrupt = 1 // in the available ring's flags: do not interrupt
 
 	// notifyDelay is how long NotifyLater may wait: long enough to cover
@@ -45,10 +44,6 @@ func (q *Queue) Pop() (*Chain, bool) {
 			return nil, false
 		}
 	}
-	if !q.eventIdx && !q.noNotify {
-		q.noNotify = true
-		store16(q.used, 0, usedNoNotify)
-	}
 	if int(idx-q.lastAvail) > q.num || q.inflight >= q.num {
 		q.fail(fmt.Errorf("available index %d is too far from %d", idx, q.lastAvail))
 		return nil, false
@@ -67,11 +62,8 @@ func (q *Queue) Pop() (*Chain, bool) {
 
 // wantKick asks the driver for a kick when it adds the next chain.
 func (q *Queue) wantKick() {
-	if q.eventIdx {
+	if q.eventIdx { // else it always kicks
 		store16(q.used, 4+8*q.num, q.lastAvail)
-	} else {
-		q.noNotify = false
-		store16(q.used, 0, 0)
 	}
 }
 
