@@ -189,13 +189,11 @@ func (h *History) Forget(key string) error {
 // ForgetAll forgets the keys for which gone holds.
 func (h *History) ForgetAll(gone func(key string) bool) error {
 	var keys []string
-	err := errors.Join(each(h, heads, func(last head) error {
-		keys = append(keys, last.Key)
+	note := func(file head) error { // a journal has a key too
+		keys = append(keys, file.Key)
 		return nil
-	}), each(h, journals, func(j journal) error {
-		keys = append(keys, j.Key)
-		return nil
-	}))
+	}
+	err := errors.Join(each(h, heads, note), each(h, journals, note))
 	for _, key := range keys {
 		if gone(key) {
 			err = errors.Join(err, h.Forget(key))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 
@@ -70,12 +69,7 @@ At most 2,000 paths are shown.`,
 		`  osaurus-sandbox snapshot diff alice with-postgres
   osaurus-sandbox snapshot diff alice with-postgres --json | jq -r .changes[]`, func(ctx context.Context, c *call) error {
 			r, err := c.Snapshots.Diff(ctx, &controlpb.DiffAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
-			return reply(c, r, err, func(w io.Writer, r *controlpb.DiffAgentSnapshotResponse) (err error) {
-				for _, change := range r.Changes {
-					err = errors.Join(err, writef(w, "%s\n", printable.Text(change)))
-				}
-				return err
-			})
+			return replyTable(c, r, err, "", r.GetChanges(), func(change string) []any { return []any{change} })
 		})
 }
 
