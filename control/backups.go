@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -95,8 +96,11 @@ func (s backupService) Import(ctx context.Context, stream *connect.ClientStream[
 	if how.Network {
 		n.detail = "with its network"
 	}
+	if how.OtherPack {
+		n.detail = strings.TrimPrefix(n.detail+", also from another base", ", ")
+	}
 	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
-		return s.Agents.Import(ctx, how.Name, how.Network, data, callerOf(ctx).cause())
+		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Network: how.Network, OtherBase: how.OtherPack}, data, callerOf(ctx).cause())
 	})
 	return &controlpb.ImportAgentResponse{Id: string(made.ID), Name: string(made.Name)}, err
 }
@@ -119,7 +123,7 @@ func (c *Client) ImportAgent(ctx context.Context, how *controlpb.ImportAgentRequ
 		return "", err
 	}
 	_, err = io.Copy(inChunks(func(b []byte) error {
-		return stream.Send(&controlpb.ImportAgentRequest{Name: how.Name, Network: how.Network, Data: b})
+		return stream.Send(&controlpb.ImportAgentRequest{Name: how.Name, Network: how.Network, OtherPack: how.OtherPack, Data: b})
 	}), archive)
 	if err != nil && !errors.Is(err, io.EOF) { // with EOF, the answer has the reason
 		return "", err

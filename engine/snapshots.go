@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -28,6 +29,13 @@ type Snapshots interface {
 	// ForkRoom gives a new user, who has no room yet, the root of another one as it is now. Neither can
 	// change the other's. After an error, the new user's room must be removed.
 	ForkRoom(ctx context.Context, user, to config.LinuxUser, uid uint32, stop bool) error
+	// ExportRoom writes the root of a room, which may run, as an archive for ImportRoom. Each file is as it
+	// was when it was read.
+	ExportRoom(ctx context.Context, user config.LinuxUser, to io.Writer) error
+	// ImportRoom gives a new user, who has no room yet, the root of an archive, whose base must have been the
+	// same. Of the room, only user, uid and limits count. Nothing in the archive is trusted: it fails with Rejected
+	// if it is damaged or beyond the limits. After an error, the new user's room must be removed.
+	ImportRoom(ctx context.Context, room RoomConfig, from io.Reader) error
 }
 
 // SnapshotAction is what ChangeSnapshot does.

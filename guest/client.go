@@ -76,6 +76,7 @@ type Client struct {
 	conns     *conns
 	key       protocol.Key
 	version   string
+	base      string // the name of the guest's base
 }
 
 // Connect waits for a booting guest, sends it a new key, the time, entropy and boot, and returns when it can run commands. Cancel the context if the machine ends.
@@ -90,6 +91,7 @@ func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error
 	_, _ = rand.Read(hello.Key) // never fails
 	_, _ = rand.Read(hello.Entropy)
 	c := newClient(m, protocol.Key(hello.Key))
+	c.base = boot.GetBase()
 	for {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, hello)

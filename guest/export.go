@@ -18,14 +18,22 @@ const Program = "/run/osaurus/guest"
 // with extended attributes and hard links; mounts below it are skipped. Equal trees make equal
 // archives. Treat the archive as hostile, like all guest output.
 func (c *Client) ExportTar(ctx context.Context, dir string, w io.Writer) error {
-	const op = "export"
+	return c.help(ctx, "export", dir, nil, w, "export-tar", dir)
+}
+
+// help runs the guest's program as its root.
+func (c *Client) help(ctx context.Context, op, subject string, in io.Reader, out io.Writer, args ...string) error {
 	errs := &head{}
-	exit, err := c.Run(ctx, engine.Command{Args: []string{Program, "export-tar", dir}, Stdout: w, Stderr: errs})
+	exit, err := c.Run(ctx, engine.Command{Args: append([]string{Program}, args...), Stdin: in, Stdout: out, Stderr: errs})
 	if err != nil {
 		return err
 	}
 	if exit.Status() != 0 {
-		return fault.New(fault.Execution, op, dir, errors.New(printable.Clip(errs.String())))
+		kind := fault.Execution
+		if in != nil { // which it does not take
+			kind = fault.Rejected
+		}
+		return fault.New(kind, op, subject, errors.New(printable.Clip(errs.String())))
 	}
 	return nil
 }

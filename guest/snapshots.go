@@ -2,11 +2,15 @@ package guest
 
 import (
 	"context"
+	"io"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -43,6 +47,33 @@ func (c *Client) DiffSnapshot(ctx context.Context, user config.LinuxUser, name c
 // ForkRoom implements engine.Snapshots.
 func (c *Client) ForkRoom(ctx context.Context, user, to config.LinuxUser, uid uint32, stop bool) error {
 	_, err := callWithin(ctx, c, snapshotTimeout, "fork room", string(user), c.snapshots.Fork, &guestpb.ForkRoomRequest{User: string(user), To: string(to), ToUid: uid, Stop: stop})
+	return err
+}
+
+// ExportRoom implements engine.Snapshots.
+func (c *Client) ExportRoom(ctx context.Context, user config.LinuxUser, to io.Writer) error {
+	return c.help(ctx, "export room", string(user), nil, to, "export-layers", string(user))
+}
+
+// ImportRoom implements engine.Snapshots.
+func (c *Client) ImportRoom(ctx context.Context, r engine.RoomConfig, from io.Reader) error {
+	const op = "import room"
+	room, err := protojson.Marshal(roomProto(r))
+	if err != nil {
+		return fault.New(fault.InvalidArgs, op, string(r.User), err)
+	}
+	in, archive := io.Pipe() // nothing may read the archive when this has returned
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(archive, from)
+		_ = archive.CloseWithError(err)
+		read <- err
+	}()
+	err = c.help(ctx, op, string(r.User), in, nil, "import-layers", c.base, string(room))
+	_ = in.Close()
+	if late := <-read; err == nil && late != nil {
+		err = fault.New(fault.Rejected, op, string(r.User), late)
+	}
 	return err
 }
 

@@ -11,13 +11,19 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"osaurus-sandbox/guest/files"
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/pid1"
 	"osaurus-sandbox/guest/room"
 )
 
 const usage = `osaurus-guest is the first process of a guest. Other uses:
 	osaurus-guest export-tar DIRECTORY > FILE
+	osaurus-guest export-layers USER > FILE
+	osaurus-guest import-layers BASE ROOM < FILE
 	osaurus-guest fetch URL`
 
 // Keep the main goroutine on the first thread: a thread that enters a room must end, and the first
@@ -38,7 +44,14 @@ func main() {
 	case os.Getpid() == 1:
 		pid1.Run(version())
 	case command == "export-tar" && len(args) == 2:
-		err = exportTar(os.Stdout, args[1])
+		err = layers.ExportTar(os.Stdout, args[1])
+	case command == "export-layers" && len(args) == 2:
+		err = pid1.Rooms("").Export(args[1], os.Stdout)
+	case command == "import-layers" && len(args) == 3:
+		room := &guestpb.Room{}
+		if err = protojson.Unmarshal([]byte(args[2]), room); err == nil {
+			err = pid1.Rooms(args[1]).Import(room, os.Stdin)
+		}
 	case command == "fetch" && len(args) == 2:
 		err = fetch(context.Background(), os.Stdout, args[1])
 	default:

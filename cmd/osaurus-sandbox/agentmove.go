@@ -15,9 +15,10 @@ import (
 func newAgentExport() *cobra.Command {
 	return daemonCommand("export AGENT FILE", `Write an agent to a file, to move it to another computer
 
-Writes the agent's settings and home folder as an archive for "agent import". Secrets are not in it, and neither are memory, tasks,
-plugins, caches, and what the agent installed outside its home. Programs may write meanwhile: each file is as it was when it was
-read. The disk needs space for another copy of the home folder. - is standard output. Ctrl-C leaves no file.`,
+Writes the agent's settings, its home folder, and what it installed or changed outside of that as an archive for "agent import".
+Secrets are not in it, and neither are memory, tasks, plugins, caches and snapshots. Starts the sandbox if necessary. Programs may
+write meanwhile: each file is as it was when it was read. The disk needs space for another copy of the home folder. - is standard
+output. Ctrl-C leaves no file.`,
 		`  osaurus-sandbox agent export alice alice.agent
   osaurus-sandbox agent export alice - | ssh other osaurus-sandbox agent import -`, func(ctx context.Context, c *call) error {
 			if c.args[1] == stream && c.json {
@@ -68,8 +69,11 @@ func newAgentImport() *cobra.Command {
 	how := &controlpb.ImportAgentRequest{}
 	return daemonCommand("import FILE", `Make a new agent of an exported one
 
-The agent appears with all of its home folder or not at all. It has an id and tokens of its own, and no secrets or plugins. What it
-may reach is what a new agent may reach: use --network to take that from the archive, if you trust it. - is standard input.`,
+The agent appears with all that it had or not at all. It has an id and tokens of its own, and no secrets or plugins. What it may
+reach is what a new agent may reach: use --network to take that from the archive, if you trust it. - is standard input.
+
+What it installed needs the pack and toolbox of the other sandbox, so an archive of another one is refused. With --other-pack,
+settings and home folder are imported.`,
 		`  osaurus-sandbox agent import alice.agent
   osaurus-sandbox agent import alice.agent --as bob --network`, func(ctx context.Context, c *call) error {
 			from := c.in
@@ -93,5 +97,6 @@ may reach is what a new agent may reach: use --network to take that from the arc
 			return reply(c, r.GetAgent(), err, printAgent)
 		},
 		withFlag(&how.Name, "as", "the agent's name (default that of the archive)"),
+		withFlag(&how.OtherPack, "other-pack", "import it even if it was exported with another pack or toolbox"),
 		withFlag(&how.Network, "network", "take what the agent may reach from the archive"))
 }

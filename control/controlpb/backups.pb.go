@@ -541,6 +541,7 @@ type ImportAgentRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`        // empty is that of the archive
 	Network       bool                   `protobuf:"varint,2,opt,name=network,proto3" json:"network,omitempty"` // take what the agent may reach from the archive
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	OtherPack     bool                   `protobuf:"varint,4,opt,name=other_pack,json=otherPack,proto3" json:"other_pack,omitempty"` // even if it was exported with another base: what the agent installed is left out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +595,13 @@ func (x *ImportAgentRequest) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *ImportAgentRequest) GetOtherPack() bool {
+	if x != nil {
+		return x.OtherPack
+	}
+	return false
 }
 
 type ImportAgentResponse struct {
@@ -682,11 +690,13 @@ const file_backups_proto_rawDesc = "" +
 	"\x12ExportAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\")\n" +
 	"\x13ExportAgentResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"V\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"u\n" +
 	"\x12ImportAgentRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\anetwork\x18\x02 \x01(\bR\anetwork\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"9\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1d\n" +
+	"\n" +
+	"other_pack\x18\x04 \x01(\bR\totherPack\"9\n" +
 	"\x13ImportAgentResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name2\xbd\x04\n" +

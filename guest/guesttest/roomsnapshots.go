@@ -1,10 +1,15 @@
 package guesttest
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -13,7 +18,7 @@ import (
 
 // snapshotCases check the snapshots and forks of rooms' roots.
 func snapshotCases() []roomCase {
-	return []roomCase{{"Restore", restoreSnapshot}, {"Running", snapshotOfRunning}, {"Fork", forkRoom}}
+	return []roomCase{{"Restore", restoreSnapshot}, {"Running", snapshotOfRunning}, {"Fork", forkRoom}, {"Export", exportRoom}}
 }
 
 // root runs a script as the root of the room.
@@ -164,4 +169,78 @@ func forkRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	if err := c.RemoveRoom(ctx, carol.User, true); err != nil {
 		t.Error(err)
 	}
+}
+
+// exportRoom gives a third agent the root of bob from an archive.
+func exportRoom(ctx context.Context, t *testing.T, _, bob *agent) {
+	c := bob.suite.Client
+	const state = "cd /; ls -dln opt/moved/own etc/moved bin/suid opt/moved/one opt/moved/two | sed 's/ 200[23] / UID /g'; cat etc/moved opt/moved/two; ls -A etc/apk etc/apt; ls -d var/lib/moved etc/motd etc/shells 2>&1 || [ opt/moved/one -ef opt/moved/two ]"
+	bob.root(ctx, t, "rm -rf /etc/apk /etc/apt /etc/motd /etc/shells; mkdir -p /etc/apk /etc/apt /opt/moved /var/lib/moved; echo new > /etc/apk/new; echo text > /etc/moved; cp /bin/sh /bin/suid; chmod 4755 /bin/suid; "+
+		"echo linked > /opt/moved/one; ln /opt/moved/one /opt/moved/two; touch /opt/moved/own; chown "+string(bob.User)+" /opt/moved/own")
+	if _, err := bob.snapshot(ctx, "halfway", false); err != nil {
+		t.Fatal(err)
+	}
+	bob.root(ctx, t, "echo more >> /etc/moved; rm -r /var/lib/moved; touch -d 2020-02-02 /bin/suid")
+	want := bob.root(ctx, t, state)
+	var archive bytes.Buffer
+	if err := c.ExportRoom(ctx, bob.User, &archive); err != nil {
+		t.Fatal(err)
+	}
+	carol := bob.suite.describe(t, "carol", 2003)
+	carol.token = bob.suite.NewToken(carol.User, carol.UID)
+	for what, reader := range map[string]io.Reader{
+		"cut off":  io.MultiReader(bytes.NewReader(archive.Bytes()[:archive.Len()/2]), iotest.ErrReader(io.ErrUnexpectedEOF)),
+		"unsound":  io.MultiReader(bytes.NewReader(archive.Bytes()), iotest.ErrReader(io.ErrUnexpectedEOF)),
+		"followed": bytes.NewReader(append(slices.Clone(archive.Bytes()), 0)),
+	} {
+		if err := c.ImportRoom(ctx, carol.RoomConfig, reader); fault.KindOf(err) != fault.Rejected {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := c.RemoveRoom(ctx, carol.User, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	small := carol.RoomConfig
+	small.Limits.Disk = 1 << 20
+	if err := c.ImportRoom(ctx, small, bytes.NewReader(large(t, 2<<20))); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "quota") {
+		t.Errorf("beyond the quota: %v", err)
+	}
+	if err := c.RemoveRoom(ctx, carol.User, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ImportRoom(ctx, carol.RoomConfig, &archive); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ImportRoom(ctx, carol.RoomConfig, bytes.NewReader(nil)); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("a second time: %v", err)
+	}
+	carol.ensure(ctx, t)
+	if got := carol.root(ctx, t, state); got != want {
+		t.Errorf("carol has\n%s\nbob has\n%s", got, want)
+	}
+	if out, exit := carol.run(ctx, t, "echo mine > /opt/moved/own"); exit.Status() != 0 {
+		t.Errorf("carol does not own her file: %s", out)
+	}
+	if use, err := c.RoomUsages(ctx, carol.User); err != nil || use[0].DiskFiles < 10 {
+		t.Errorf("imported layers do not count: %+v %v", use, err)
+	}
+	if err := c.RemoveRoom(ctx, carol.User, true); err != nil {
+		t.Error(err)
+	}
+	if err := c.ResetRoom(ctx, bob.User); err != nil {
+		t.Error(err)
+	}
+}
+
+// large is an archive with a file of a size.
+func large(t *testing.T, size int64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err := errors.Join(w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "1-a/"}), w.WriteHeader(&tar.Header{Name: "1-a/f", Size: size}))
+	_, failed := w.Write(make([]byte, size))
+	if err = errors.Join(err, failed, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }

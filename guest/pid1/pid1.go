@@ -101,6 +101,11 @@ func (m *machine) newRooms(processes *process.Manager) *room.Manager {
 	})
 }
 
+// Rooms returns a manager of the layers of rooms for another process than the first one, which must make none.
+func Rooms(base string) *room.Manager {
+	return room.NewManager(room.Options{Base: own + "/base", BaseName: func() string { return base }, Data: own + "/data/rooms", Run: own + "/rooms"})
+}
+
 // hostOnly accepts connections from the host only. Programs in the guest could otherwise reach the
 // service through vsock's loopback.
 type hostOnly struct{ net.Listener }

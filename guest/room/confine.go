@@ -55,17 +55,17 @@ func keepOnly(keep uint64) error {
 	return nil
 }
 
-// raise makes permitted capabilities effective again.
-func raise(with uint64) error {
+// setEffective makes permitted capabilities of the thread effective, and others not.
+func setEffective(with, without uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
-	data[0].Effective |= uint32(with)
-	data[1].Effective |= uint32(with >> 32)
+	data[0].Effective = (data[0].Effective | uint32(with)) &^ uint32(without)
+	data[1].Effective = (data[1].Effective | uint32(with>>32)) &^ uint32(without>>32)
 	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("raise capabilities: %w", err)
+		return fmt.Errorf("change capabilities: %w", err)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (b *builder) bindFolder(from, to string, attributes int) error {
 func (b *builder) asAgent(with uint64, f func() error) error {
 	return process.As(&syscall.Credential{Uid: b.UID, Gid: b.UID}, func() error {
 		if with != 0 {
-			if err := raise(with); err != nil {
+			if err := setEffective(with, 0); err != nil {
 				return err
 			}
 		}

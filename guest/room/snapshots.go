@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -184,9 +187,9 @@ func (s Snapshots) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guest
 			return err
 		}
 		defer give()
-		fork := &Room{spec: &guestpb.Room{User: r.To, Uid: r.ToUid}, layer: filepath.Join(s.opts.Data, r.To), files: filepath.Join(s.opts.Run, r.To)}
-		if _, err := os.Lstat(fork.layer); s.of(r.To) != nil || err == nil {
-			return fault.Newf(fault.Rejected, op, r.To, "it has a room already").Advise("Choose another name.")
+		fork, err := s.newcomer(op, &guestpb.Room{User: r.To, Uid: r.ToUid})
+		if err != nil {
+			return err
 		}
 		if s.layers.Changed(st) {
 			if err = st.May(""); err == nil {
@@ -207,4 +210,35 @@ func (s Snapshots) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guest
 		}
 		return err
 	})
+}
+
+// newcomer returns a room for the folders of a user who has none.
+func (m *Manager) newcomer(op string, spec *guestpb.Room) (*Room, error) {
+	r := &Room{spec: spec, layer: filepath.Join(m.opts.Data, spec.User), files: filepath.Join(m.opts.Run, spec.User)}
+	if _, err := os.Lstat(r.layer); err == nil {
+		return nil, fault.Newf(fault.Rejected, op, spec.User, "it has a room already").Advise("Choose another name.")
+	}
+	return r, nil
+}
+
+// Export writes the layers of a room as an archive.
+func (m *Manager) Export(user string, to io.Writer) error { return m.layers.Export(user, to) }
+
+// Import gives a new user the layers of an archive, within its disk quota: the thread gives up the right to
+// exceed quotas.
+func (m *Manager) Import(spec *guestpb.Room, from io.Reader) error {
+	r, err := m.newcomer("import room", spec)
+	if err != nil {
+		return err
+	}
+	if err := r.folders(m); err != nil {
+		return err
+	}
+	defer r.disk.Close()
+	l := m.defaults(spec.Limits)
+	err = errors.Join(setLimits(r.disk, spec.Uid, l.DiskBytes, l.DiskFiles), setEffective(0, 1<<unix.CAP_SYS_RESOURCE))
+	if err != nil {
+		return err
+	}
+	return m.layers.Import(spec.User, from)
 }

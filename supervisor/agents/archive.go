@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/clone"
 	"osaurus-sandbox/internal/fault"
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	archiveFormat = 1
+	archiveFormat = 2
 	// maxCard bounds the card: settings with thousands of network rules.
 	maxCard = 1 << 20
 	// maxWindow bounds the memory for decompression. Export needs less.
@@ -30,22 +31,25 @@ const (
 	archived = "home"
 )
 
-// card begins an exported agent: a line of JSON. The rest is what History.Pack writes of its home. All of
-// it is compressed by zstd.
+// card begins an exported agent: a line of JSON. The rest is what History.Pack writes of its home, and what
+// engine.Snapshots exports of its room. All of it is compressed by zstd.
 type card struct {
 	Format   int                  `json:"format"`
 	Name     config.AgentName     `json:"name"`
 	Settings config.AgentSettings `json:"settings"`
 	Home     history.Digest       `json:"home"`
+	Base     string               `json:"base"` // that the room needs
 }
 
-// Export writes an agent as an archive for Import: settings and home folder. Programs may write
-// meanwhile: each file is as it was when it was read.
+// Export writes an agent as an archive for Import: settings, home folder, and what it has changed outside of
+// that. Programs may write meanwhile: each file is as it was when it was read.
 func (a *Agents) Export(ctx context.Context, ref string, to io.Writer) error {
-	agent, err := a.Get(ref)
-	if err != nil {
-		return err
-	}
+	return a.Room(ref).Snapshots(ctx, func(_ *machine.Lease, rooms engine.Snapshots, agent Agent) error {
+		return a.export(ctx, rooms, agent, to)
+	})
+}
+
+func (a *Agents) export(ctx context.Context, rooms engine.Snapshots, agent Agent, to io.Writer) error {
 	home, err := a.OpenHome(agent)
 	if err != nil {
 		return err
@@ -60,10 +64,16 @@ func (a *Agents) Export(ctx context.Context, ref string, to io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err = json.NewEncoder(packed).Encode(card{archiveFormat, agent.Name, agent.Settings, made.Tree}); err == nil {
+		if err = json.NewEncoder(packed).Encode(card{archiveFormat, agent.Name, agent.Settings, made.Tree, boot.BaseOf(a.Home)}); err == nil {
 			err = store.Pack(ctx, made.Tree, packed)
 		}
-		return errors.Join(err, packed.Close())
+		if err == nil {
+			err = rooms.ExportRoom(ctx, agent.User, packed)
+		}
+		if err == nil { // or an archive that is cut off could be imported
+			err = packed.Close()
+		}
+		return err
 	})
 	if err != nil {
 		return fault.New(fault.KindOf(err), "export agent", string(agent.Name), err).Advise("The archive is incomplete. Check that the disk has space for another copy of the home folder.")
@@ -71,10 +81,25 @@ func (a *Agents) Export(ctx context.Context, ref string, to io.Writer) error {
 	return nil
 }
 
+// Import says how an agent is imported.
+type Import struct {
+	Name      string // or empty, for that of the archive
+	Network   bool   // take what it may reach from the archive; otherwise it is what a new agent may
+	OtherBase bool   // leave out what it changed outside of its home if that needs another base
+}
+
 // Import makes a new agent of an archive of Export, or of anyone: nothing in it is trusted. The agent
-// appears with all of its home or not at all. It has an id, a uid and tokens of its own, and no secrets. Without
-// a name, it has that of the archive. Without network, it may reach what a new agent may.
-func (a *Agents) Import(ctx context.Context, name string, network bool, from io.Reader, by machine.Cause) (made Agent, err error) {
+// appears with all that it has or not at all. It has an id, a uid and tokens of its own, and no secrets.
+func (a *Agents) Import(ctx context.Context, how Import, from io.Reader, by machine.Cause) (made Agent, err error) {
+	l, err := a.Machines.Shared().Acquire(ctx)
+	if err != nil {
+		return Agent{}, err
+	}
+	defer l.Release()
+	rooms, err := snapshotsOf(l)
+	if err != nil {
+		return Agent{}, err
+	}
 	packed, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
 		return Agent{}, err
@@ -82,28 +107,38 @@ func (a *Agents) Import(ctx context.Context, name string, network bool, from io.
 	defer packed.Close()
 	unpacked := bufio.NewReaderSize(packed, maxCard)
 	c, err := readCard(unpacked)
+	base := boot.BaseOf(a.Home)
+	if err == nil && c.Base != base && !how.OtherBase {
+		err = fault.Newf(fault.Rejected, "import room", "", "it was exported with another pack or toolbox, whose base is %.19q instead of %.19q", c.Base, base).
+			Advise("Set that pack, or use --other-pack: what the agent had installed is left out then.")
+	}
 	if err == nil {
 		err = a.transfer(2, func(store *history.History) error { // the store and the home
 			if err := store.Unpack(ctx, c.Home, unpacked); err != nil {
 				return err
 			}
-			if fresh := config.AgentDefaults(); !network {
+			if fresh := config.AgentDefaults(); !how.Network {
 				c.Settings.Network, c.Settings.NetworkObserve, c.Settings.NetworkRules = fresh.Network, fresh.NetworkObserve, fresh.NetworkRules
 			}
-			made, err = a.createFilled(ctx, New{Name: cmp.Or(name, string(c.Name))}, c.Settings, func(to Agent) error {
+			made, err = a.createFilled(ctx, New{Name: cmp.Or(how.Name, string(c.Name))}, c.Settings, func(to Agent) error {
 				home, err := a.OpenHome(to)
 				if err != nil {
 					return err
 				}
 				defer home.Close()
-				_, err = store.Restore(ctx, archived, home, c.Home, nil, nil)
-				return err
+				if _, err = store.Restore(ctx, archived, home, c.Home, nil, nil); err != nil || c.Base != base {
+					return err
+				}
+				if err := a.clearNow(ctx, l, to.User); err != nil { // of an earlier agent of the name
+					return err
+				}
+				return rooms.ImportRoom(ctx, engine.RoomConfig{User: to.User, UID: to.UID, Limits: to.limits()}, unpacked)
 			}, by)
 			return err
 		})
 	}
 	if err != nil {
-		return Agent{}, fault.New(fault.KindOf(err), "import agent", name, err).Advise(cmp.Or(fault.AdviceOf(err), "Nothing was imported. Check the archive, and that the disk has space."))
+		return Agent{}, fault.New(fault.KindOf(err), "import agent", how.Name, err).Advise(cmp.Or(fault.AdviceOf(err), "Nothing was imported. Check the archive, and that the disk has space."))
 	}
 	return made, nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/supervisor/agents"
 )
 
 // listing describes all files of a folder.
@@ -64,6 +65,7 @@ func TestExportImport(t *testing.T) {
 	w.must(os.WriteFile(at("deep/a\nname \xff"), []byte("content"), 0o754))
 	w.must(os.MkdirAll(at(".cache/x"), 0o755)) // is left out
 	w.must(os.Symlink("/etc/passwd", at("out")))
+	w.must(os.WriteFile(at("empty"), nil, 0o644))
 	w.must(os.Mkdir(at("shut"), 0o500))
 	w.must(os.WriteFile(at("zeros"), make([]byte, 100<<10), 0o600))
 	const size = 10 << 30
@@ -81,7 +83,7 @@ func TestExportImport(t *testing.T) {
 	}
 	for _, network := range []bool{false, true} {
 		name := map[bool]string{false: "", true: "carol"}[network]
-		got, err := other.Import(t.Context(), name, network, bytes.NewReader(archive.Bytes()), by)
+		got, err := other.Import(t.Context(), agents.Import{Name: name, Network: network}, bytes.NewReader(archive.Bytes()), by)
 		other.must(err)
 		if string(got.Name) != map[bool]string{false: "alice", true: "carol"}[network] || got.Folder != got.Name || got.Settings.Limits.Processes != 77 ||
 			(got.Settings.Network == config.NetworkAllow) != network || (len(got.Settings.NetworkRules) > 0) != network {
@@ -102,20 +104,32 @@ func TestExportImport(t *testing.T) {
 			t.Errorf("the sparse file has %d bytes, %+v, and ends with %q", info.Size(), info.Sys(), last)
 		}
 	}
-	_, err = other.Import(t.Context(), "", false, bytes.NewReader(archive.Bytes()), by)
+	if asked := other.backend.Guest().Asked(); !slices.Contains(asked, "import room of agent-alice to agent-alice") || !slices.Contains(asked, "import room of agent-alice to agent-carol") {
+		t.Errorf("asked %q", asked)
+	}
+	_, err = other.Import(t.Context(), agents.Import{}, bytes.NewReader(archive.Bytes()), by)
 	other.want(err, fault.Rejected) // the name is taken
-	_, err = other.Import(t.Context(), "diag", false, bytes.NewReader(archive.Bytes()), by)
+	_, err = other.Import(t.Context(), agents.Import{Name: "diag"}, bytes.NewReader(archive.Bytes()), by)
 	other.want(err, fault.Rejected)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := other.Import(ctx, "dora", false, bytes.NewReader(archive.Bytes()), by); !errors.Is(err, context.Canceled) {
+	if _, err := other.Import(ctx, agents.Import{Name: "dora"}, bytes.NewReader(archive.Bytes()), by); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled import: %v", err)
 	}
 	if err := w.Export(ctx, "alice", io.Discard); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled export: %v", err)
 	}
+	other.backend.Guest().Refuse(fault.Newf(fault.Rejected, "import room", "", "it is a device").Advise("Do not."))
+	_, err = other.Import(t.Context(), agents.Import{Name: "dora"}, bytes.NewReader(archive.Bytes()), by)
+	other.want(err, fault.Rejected)
+	other.backend.Guest().Refuse(nil)
+	var part bytes.Buffer
+	w.backend.Guest().Refuse(fault.Newf(fault.Rejected, "export room", "", "it was reset").Advise("Try again."))
+	w.want(w.Export(t.Context(), "alice", &part), fault.Rejected)
+	_, err = other.Import(t.Context(), agents.Import{Name: "dora"}, &part, by)
+	other.want(err, fault.Rejected)
 	for _, n := range []int{0, 10, archive.Len() / 2, archive.Len() - 5} {
-		_, err = other.Import(t.Context(), "dora", false, bytes.NewReader(archive.Bytes()[:n]), by)
+		_, err = other.Import(t.Context(), agents.Import{Name: "dora"}, bytes.NewReader(archive.Bytes()[:n]), by)
 		other.want(err, fault.Rejected)
 	}
 	if names := other.homesThere(); !slices.Equal(names, []string{"alice", "carol"}) {
@@ -172,7 +186,7 @@ func archived(t testing.TB, settings string, objects ...[]byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(w, `{"format": 1, "name": "mallory", "settings": %s, "home": "%x"}`+"\n", settings, sha256.Sum256(objects[0]))
+	fmt.Fprintf(w, `{"format": 2, "name": "mallory", "settings": %s, "home": "%x"}`+"\n", settings, sha256.Sum256(objects[0]))
 	for _, o := range objects {
 		_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(o))), o...))
 	}
@@ -214,15 +228,16 @@ func hostile(t testing.TB) map[string][]byte {
 		return compressed(string(text) + "\n")
 	}
 	return map[string][]byte{
+		"another base":            compressed(`{"format": 2, "name": "mallory", "base": "sha256:other", "home": "` + strings.Repeat("1", 64) + `"}` + "\n"),
 		"nothing":                 {},
-		"not compressed":          []byte(`{"format": 1}` + "\n"),
+		"not compressed":          []byte(`{"format": 2}` + "\n"),
 		"no card":                 compressed(""),
 		"a card without an end":   compressed(strings.Repeat("x", 2<<20)),
 		"a card that is no JSON":  compressed("{\n"),
-		"another format":          card(2, strings.Repeat("0", 64)),
-		"no digest":               card(1, "../x"),
+		"another format":          card(1, strings.Repeat("0", 64)),
+		"no digest":               card(2, "../x"),
 		"wrong settings":          archived(t, `{"limits": {"processes": -1}}`, tree()),
-		"no tree":                 card(1, strings.Repeat("1", 64)),
+		"no tree":                 card(2, strings.Repeat("1", 64)),
 		"a tree that is text":     archived(t, "{}", text),
 		"a tree that is cut off":  archived(t, "{}", tree(file("f"))[:50], text),
 		"a missing file":          archived(t, "{}", tree(file("f"))),
@@ -240,7 +255,7 @@ func hostile(t testing.TB) map[string][]byte {
 		"deep folders":            archived(t, "{}", folders(300, "d")...),
 		"folders without end":     archived(t, "{}", folders(64, "a", "b")...),
 		"a chunk again and again": archived(t, "{}", tree(entry{'f', 0o644, 1 << 41, "f", sum(again)}), again, large),
-		"an enormous object":      compressed(`{"format": 1, "name": "mallory", "home": "` + strings.Repeat("1", 64) + `"}` + "\n\xff\xff\xff\xff"),
+		"an enormous object":      compressed(`{"format": 2, "name": "mallory", "home": "` + strings.Repeat("1", 64) + `"}` + "\n\xff\xff\xff\xff"),
 	}
 }
 
@@ -249,7 +264,7 @@ func TestHostileArchives(t *testing.T) {
 	w := newWorld(t)
 	w.create("alice")
 	for what, archive := range hostile(t) {
-		_, err := w.Import(t.Context(), "", false, bytes.NewReader(archive), by)
+		_, err := w.Import(t.Context(), agents.Import{}, bytes.NewReader(archive), by)
 		if fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 			t.Errorf("%s: %v (%s), advice %q", what, err, fault.KindOf(err), fault.AdviceOf(err))
 		}
@@ -261,12 +276,28 @@ func TestHostileArchives(t *testing.T) {
 	link := tree(entry{kind: 'l', size: 2, name: "l"}, entry{kind: 's', name: "pipe"})
 	link = bytes.Replace(link, []byte("l"+"s"), []byte("l../../../xs"), 1)
 	binary.BigEndian.PutUint64(link[len("osaurus tree 1\n")+1+6*8:], uint64(len("../../../x")))
-	got, err := w.Import(t.Context(), "", false, bytes.NewReader(archived(t, "{}", link)), by)
+	got, err := w.Import(t.Context(), agents.Import{}, bytes.NewReader(archived(t, "{}", link)), by)
 	w.must(err)
 	if target, err := os.Readlink(filepath.Join(w.home.AgentHome(got.Name), "l")); target != "../../../x" || err != nil {
 		t.Errorf("the link points to %q, %v", target, err)
 	}
 	if list := listing(t, w.home.AgentHome(got.Name)); len(list) != 1 {
 		t.Errorf("it has %q", list)
+	}
+}
+
+// TestImportOnAnotherBase leaves out what needs another base, if it is told to.
+func TestImportOnAnotherBase(t *testing.T) {
+	w := newWorld(t)
+	archive := compressed(fmt.Sprintf(`{"format": 2, "name": "alice", "base": "sha256:other", "home": "%x"}`+"\n\x00\x00\x00\x0f%sno room", sha256.Sum256(tree()), tree()))
+	_, err := w.Import(t.Context(), agents.Import{}, bytes.NewReader(archive), by)
+	w.want(err, fault.Rejected)
+	if !strings.Contains(fault.AdviceOf(err), "--other-pack") {
+		t.Error(fault.AdviceOf(err))
+	}
+	got, err := w.Import(t.Context(), agents.Import{OtherBase: true}, bytes.NewReader(archive), by)
+	w.must(err)
+	if got.Name != "alice" || slices.ContainsFunc(w.backend.Guest().Asked(), func(what string) bool { return strings.HasPrefix(what, "import") }) {
+		t.Errorf("%+v, asked %q", got, w.backend.Guest().Asked())
 	}
 }

@@ -15,14 +15,7 @@ import (
 // room returns the desired room of an agent in a guest. Its host name is that of the home
 // folder, so that it never changes while something runs in the room.
 func (a Agent) room(in machine.Guest, trust *engine.Trust) (engine.RoomConfig, error) {
-	l := a.Settings.Limits
-	room := engine.RoomConfig{
-		User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder),
-		Limits: engine.Limits{
-			CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
-			Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
-		},
-	}
+	room := engine.RoomConfig{User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Limits: a.limits()}
 	gateway := in.Gateway()
 	if gateway == nil || a.Settings.Network == config.NetworkClosed {
 		return room, nil
@@ -31,6 +24,15 @@ func (a Agent) room(in machine.Guest, trust *engine.Trust) (engine.RoomConfig, e
 	room.Trust = trust
 	room.Address, err = gateway.Join(network.Subject{Agent: a.ID})
 	return room, err
+}
+
+// limits returns those of the agent's room.
+func (a Agent) limits() engine.Limits {
+	l := a.Settings.Limits
+	return engine.Limits{
+		CPUWeight: uint32(l.CPUWeight), CPUMaxMillis: uint32(l.CPUPercent * 10), Memory: uint64(l.MemoryMB) * megabyte, PIDs: uint32(l.Processes),
+		Disk: uint64(l.DiskMB) * megabyte, DiskFiles: uint64(l.DiskFiles), IO: uint64(l.DiskMBps) * megabyte,
+	}
 }
 
 // PluginNetwork returns the network of a plugin's command in a guest, and the plugin's address there.

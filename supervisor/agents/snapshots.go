@@ -26,14 +26,21 @@ func (r Room) Snapshots(ctx context.Context, do func(*machine.Lease, engine.Snap
 		return err
 	}
 	defer l.Release()
-	s, ok := l.Guest.(engine.Snapshots)
-	if !ok {
-		return fault.Newf(fault.Unavailable, "find snapshots of", string(agent.Name), "its engine has none")
+	s, err := snapshotsOf(l)
+	if err == nil {
+		err = do(l, s, agent)
 	}
-	if err := do(l, s, agent); err != nil {
+	if err != nil {
 		return r.agents.orDeleted(agent, err)
 	}
 	return nil
+}
+
+func snapshotsOf(l *machine.Lease) (engine.Snapshots, error) {
+	if s, ok := l.Guest.(engine.Snapshots); ok {
+		return s, nil
+	}
+	return nil, fault.Newf(fault.Unavailable, "find snapshots", "", "the engine has none")
 }
 
 // ChangeSnapshot changes the snapshots of what an agent has changed outside of its home: see

@@ -2,6 +2,7 @@ package hosttest
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"osaurus-sandbox/config"
@@ -57,6 +58,29 @@ func (g *Guest) ForkRoom(ctx context.Context, user, to config.LinuxUser, _ uint3
 			return fault.Newf(fault.Rejected, "fork room", string(to), "it has one").Advise("Choose another name.")
 		}
 		g.backend.disk[to] = g.backend.disk[user]
+		return nil
+	})
+}
+
+// ExportRoom implements engine.Snapshots.
+func (g *Guest) ExportRoom(ctx context.Context, user config.LinuxUser, to io.Writer) error {
+	return g.ask(ctx, "export", string(user), func() error {
+		_, err := io.WriteString(to, "room of "+string(user))
+		return err
+	})
+}
+
+// ImportRoom implements engine.Snapshots.
+func (g *Guest) ImportRoom(ctx context.Context, r engine.RoomConfig, from io.Reader) error {
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return fault.New(fault.Rejected, "import room", string(r.User), err)
+	}
+	return g.ask(ctx, "import "+string(text)+" to", string(r.User), func() error {
+		if g.backend.disk == nil {
+			g.backend.disk = map[config.LinuxUser]string{}
+		}
+		g.backend.disk[r.User] = g.backend.Base
 		return nil
 	})
 }

@@ -61,8 +61,8 @@ type BackupsClient interface {
 	// gone then, with their memory and tasks.
 	Restore(context.Context, *controlpb.RestoreSnapshotRequest) (*connect.ServerStreamForClient[controlpb.SnapshotProgress], error)
 	Delete(context.Context, *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error)
-	// Export returns an agent as an archive: settings and home folder. What it installed outside its home,
-	// secrets, memory, tasks and plugins are not in it. If the call fails, the archive is incomplete.
+	// Export returns an agent as an archive: settings, home folder, and what it changed outside of that. Secrets,
+	// memory, tasks, plugins and snapshots are not in it. If the call fails, the archive is incomplete.
 	Export(context.Context, *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.ExportAgentResponse], error)
 	// Import makes a new agent of an archive, all of it or nothing. Of requests after the first, only the
 	// data count.
@@ -179,8 +179,8 @@ type BackupsHandler interface {
 	// gone then, with their memory and tasks.
 	Restore(context.Context, *controlpb.RestoreSnapshotRequest, *connect.ServerStream[controlpb.SnapshotProgress]) error
 	Delete(context.Context, *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error)
-	// Export returns an agent as an archive: settings and home folder. What it installed outside its home,
-	// secrets, memory, tasks and plugins are not in it. If the call fails, the archive is incomplete.
+	// Export returns an agent as an archive: settings, home folder, and what it changed outside of that. Secrets,
+	// memory, tasks, plugins and snapshots are not in it. If the call fails, the archive is incomplete.
 	Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.ExportAgentResponse]) error
 	// Import makes a new agent of an archive, all of it or nothing. Of requests after the first, only the
 	// data count.

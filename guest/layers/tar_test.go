@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package layers
 
 import (
 	"archive/tar"
@@ -42,7 +42,7 @@ func plant(t *testing.T) string {
 	return dir
 }
 
-func TestExport(t *testing.T) {
+func TestExportTar(t *testing.T) {
 	dir := plant(t)
 	point := filepath.Join(dir, "mount point")
 	if err := unix.Mount("tmpfs", point, "tmpfs", 0, ""); err != nil {
@@ -54,7 +54,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := exportTar(&out, dir); err != nil {
+	if err := ExportTar(&out, dir); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"./", "a-link", "b/", "b/deep/", "b/file", "b/sym", "fifo", "mount point/", strings.Repeat("n", 200)}
@@ -87,7 +87,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("and then %v %v", h, err)
 	}
 	var again bytes.Buffer
-	if err := exportTar(&again, dir); err != nil || !bytes.Equal(again.Bytes(), out.Bytes()) {
+	if err := ExportTar(&again, dir); err != nil || !bytes.Equal(again.Bytes(), out.Bytes()) {
 		t.Errorf("a second archive differs, %v", err)
 	}
 	// The system's tar reads it.
