@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"connectrpc.com/connect"
 
@@ -43,19 +42,13 @@ func (s artifactService) Show(ctx context.Context, r *controlpb.ShowArtifactRequ
 	return &controlpb.ShowArtifactResponse{Artifact: s.proto(f)}, err
 }
 
-// Read sends the files of an artifact.
+// Read sends an artifact as a tar archive.
 func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
 	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	if err != nil {
 		return err
 	}
-	return s.Artifacts.Read(ctx, f, func(path string, content io.Reader) error {
-		if err := stream.Send(&controlpb.ReadArtifactResponse{File: &path}); err != nil {
-			return err
-		}
-		_, err := io.Copy(inChunks(func(b []byte) error { return stream.Send(&controlpb.ReadArtifactResponse{Data: b}) }), content)
-		return err
-	})
+	return s.Artifacts.Read(ctx, f, inChunks(func(b []byte) error { return stream.Send(&controlpb.ReadArtifactResponse{Data: b}) }))
 }
 
 // Delete deletes an artifact.

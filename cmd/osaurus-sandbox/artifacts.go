@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"os/exec"
 	"path"
@@ -21,6 +20,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/supervisor/copyfiles"
 )
 
 func newArtifacts() *cobra.Command {
@@ -143,7 +143,7 @@ Copies the artifact under its own name into FOLDER, or into the current folder. 
 to standard output.`,
 		`  osaurus-sandbox artifacts save 42 ~/Documents
   osaurus-sandbox artifacts save 42 - | wc -l`, func(ctx context.Context, c *call) error {
-			if c.json && c.arg(1) == "-" {
+			if c.json && c.arg(1) == stream {
 				return fault.Newf(fault.InvalidArgs, "save artifact", c.args[0], "- and --json cannot be combined").Advise("Standard output can have the file or its path, not both.")
 			}
 			if err := c.connect(ctx); err != nil {
@@ -153,84 +153,28 @@ to standard output.`,
 			if err != nil {
 				return err
 			}
-			content := control.Messages(c.Artifacts.Read(ctx, &controlpb.ReadArtifactRequest{Id: f.Id}))
-			if c.arg(1) == "-" { // standard output gets nothing but the file
-				return toOutput(c.out, f, content)
+			archive, err := c.ReadArtifact(ctx, f.Id)
+			if err != nil {
+				return err
 			}
-			to := cmp.Or(c.arg(1), ".")
-			if err := save(to, f, content); err != nil {
+			defer archive.Close()
+			if c.arg(1) == stream {
+				_, err := copyfiles.Print(ctx, archive, f.Name, c.out)
+				return err
+			}
+			path := filepath.Join(cmp.Or(c.arg(1), "."), f.Name)
+			if _, err = os.Lstat(path); err == nil {
+				err = fs.ErrExist
+			} else {
+				_, err = copyfiles.Place(ctx, archive, f.Name, path)
+			}
+			if err != nil {
 				kind := fault.KindOf(err)
 				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
 					kind = fault.Rejected
 				}
-				return fault.New(kind, "save "+f.Name+" in", to, err).Advise("Choose another folder.")
+				return fault.New(kind, "save", path, err).Advise("Choose another folder.")
 			}
-			path := filepath.Join(to, f.Name)
 			return reply(c, map[string]string{"path": path}, nil, func(io.Writer, map[string]string) error { return writef(c.err, "%s\n", path) })
 		})
-}
-
-// artifactContent is the daemon's stream of an artifact's files.
-type artifactContent = iter.Seq2[*controlpb.ReadArtifactResponse, error]
-
-func toOutput(to io.Writer, f *controlpb.Artifact, content artifactContent) error {
-	if f.Folder {
-		return fault.Newf(fault.InvalidArgs, "print", f.Name, "it is a folder").Advise("Say where to save it.")
-	}
-	for part, err := range content {
-		if err == nil {
-			_, err = to.Write(part.Data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// save writes an artifact into a folder, completely or not at all. It replaces no file.
-func save(to string, f *controlpb.Artifact, content artifactContent) (err error) {
-	root, err := os.OpenRoot(to)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if f.Folder {
-		if err := root.Mkdir(f.Name, 0o755); err != nil {
-			return err
-		}
-	}
-	begun := f.Folder
-	var file *os.File
-	defer func() {
-		if file != nil {
-			err = errors.Join(err, file.Close())
-		}
-		if err != nil && begun {
-			err = errors.Join(err, root.RemoveAll(f.Name))
-		}
-	}()
-	for part, err := range content {
-		if err != nil {
-			return err
-		}
-		if part.File != nil {
-			if file != nil {
-				err = file.Close()
-			}
-			name := path.Join(f.Name, *part.File)
-			if err = errors.Join(err, root.MkdirAll(path.Dir(name), 0o755)); err == nil {
-				file, err = root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-			}
-			if err != nil {
-				file = nil
-				return err
-			}
-			begun = true
-		}
-		if _, err := file.Write(part.Data); err != nil {
-			return err
-		}
-	}
-	return nil
 }

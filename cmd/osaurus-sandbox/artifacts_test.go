@@ -1,9 +1,12 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,10 +53,16 @@ func (a broken) Show(context.Context, *controlpb.ShowArtifactRequest) (*controlp
 }
 
 func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+	var begun bytes.Buffer
+	archive := tar.NewWriter(&begun)
 	for _, file := range a.files {
-		if err := stream.Send(&controlpb.ReadArtifactResponse{File: &file, Data: []byte("half")}); err != nil {
-			return err
+		err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join("x", file), Mode: 0o600, Size: 4})
+		if _, failed := archive.Write([]byte("half")); err != nil || failed != nil {
+			return errors.Join(err, failed)
 		}
+	}
+	if err := errors.Join(archive.Flush(), stream.Send(&controlpb.ReadArtifactResponse{Data: begun.Bytes()})); err != nil {
+		return err
 	}
 	return connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))
 }

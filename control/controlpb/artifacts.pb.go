@@ -394,10 +394,8 @@ func (x *ReadArtifactRequest) GetId() int64 {
 }
 
 type ReadArtifactResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A file begins, at this path below a folder; empty for an artifact that is a file.
-	File          *string `protobuf:"bytes,1,opt,name=file,proto3,oneof" json:"file,omitempty"`
-	Data          []byte  `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // more of the file that has begun
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // of a tar archive
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,13 +428,6 @@ func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*ReadArtifactResponse) Descriptor() ([]byte, []int) {
 	return file_artifacts_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *ReadArtifactResponse) GetFile() string {
-	if x != nil && x.File != nil {
-		return *x.File
-	}
-	return ""
 }
 
 func (x *ReadArtifactResponse) GetData() []byte {
@@ -556,11 +547,9 @@ const file_artifacts_proto_rawDesc = "" +
 	"\x14ShowArtifactResponse\x128\n" +
 	"\bartifact\x18\x01 \x01(\v2\x1c.osaurus.control.v1.ArtifactR\bartifact\"%\n" +
 	"\x13ReadArtifactRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x03R\x02id\"L\n" +
-	"\x14ReadArtifactResponse\x12\x17\n" +
-	"\x04file\x18\x01 \x01(\tH\x00R\x04file\x88\x01\x01\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04dataB\a\n" +
-	"\x05_file\"'\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\"*\n" +
+	"\x14ReadArtifactResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"'\n" +
 	"\x15DeleteArtifactRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"\x18\n" +
 	"\x16DeleteArtifactResponse2\x83\x03\n" +
@@ -619,7 +608,6 @@ func file_artifacts_proto_init() {
 	if File_artifacts_proto != nil {
 		return
 	}
-	file_artifacts_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -36,35 +36,20 @@ func (s *Sum) leaveOut(name string) {
 // folder are copied as links and never followed, even if the folder changes meanwhile. Anything
 // but files, folders and links is left out.
 func Pack(ctx context.Context, w io.Writer, source, name string) (Sum, error) {
-	source, err := filepath.EvalSymlinks(source)
-	if err != nil {
-		return Sum{}, err
-	}
-	info, err := os.Stat(source)
-	if err != nil {
-		return Sum{}, err
-	}
-	if !info.IsDir() {
-		if !info.Mode().IsRegular() {
-			return Sum{}, fault.Newf(fault.InvalidArgs, "copy", source, "not a file or folder").Advise("Copy a regular file or a folder.")
-		}
-		f, err := os.Open(source)
-		if err != nil {
-			return Sum{}, err
-		}
-		defer f.Close()
-		return PackFile(ctx, w, f, name)
-	}
-	root, err := os.OpenRoot(source)
-	if err != nil {
-		return Sum{}, err
-	}
-	defer root.Close()
 	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
-	if err := p.below(root, ".", folder+name); err != nil {
+	if err := p.add(source, folder+name); err != nil {
 		return p.sum, err
 	}
 	return p.sum, p.end()
+}
+
+// Archive is Pack for an archive that Place unpacks.
+func Archive(ctx context.Context, w io.Writer, source, name string) error {
+	p := packer{ctx: ctx, tar: tar.NewWriter(w)}
+	if err := p.add(source, name); err != nil {
+		return err
+	}
+	return p.tar.Close()
 }
 
 // PackFile is Pack for an open file at offset 0.
@@ -88,6 +73,34 @@ type packer struct {
 
 func (p *packer) end() error {
 	return errors.Join(p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: whole, Mode: 0o600, ModTime: time.Now(), Format: tar.FormatGNU}), p.tar.Close())
+}
+
+// add adds a file or folder.
+func (p *packer) add(source, name string) error {
+	source, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(source)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		root, err := os.OpenRoot(source)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		return p.below(root, ".", name)
+	case !info.Mode().IsRegular():
+		return fault.Newf(fault.InvalidArgs, "copy", source, "not a file or folder").Advise("Copy a regular file or a folder.")
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return p.file(f, info, name)
 }
 
 // below adds a path below root.

@@ -52,7 +52,7 @@ type ArtifactsClient interface {
 	List(context.Context, *controlpb.ListArtifactsRequest) (*connect.ServerStreamForClient[controlpb.ListArtifactsResponse], error)
 	// Show returns one artifact.
 	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
-	// Read returns the files of one, each in pieces.
+	// Read returns one as a tar archive, in pieces.
 	Read(context.Context, *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error)
 	// Delete deletes one, with its files.
 	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
@@ -138,7 +138,7 @@ type ArtifactsHandler interface {
 	List(context.Context, *controlpb.ListArtifactsRequest, *connect.ServerStream[controlpb.ListArtifactsResponse]) error
 	// Show returns one artifact.
 	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
-	// Read returns the files of one, each in pieces.
+	// Read returns one as a tar archive, in pieces.
 	Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.ReadArtifactResponse]) error
 	// Delete deletes one, with its files.
 	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
