@@ -20,9 +20,9 @@ func promptProto(p prompts.Prompt) *controlpb.Prompt {
 		agent = secrets.HostName
 	}
 	return &controlpb.Prompt{
-		Id: string(p.ID), Agent: agent, Kind: string(p.Kind()), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
+		Id: string(p.ID), Agent: agent, Kind: string(p.Kind), Secret: string(p.Secret.Name), Plugin: string(p.Secret.Plugin), Text: p.Text,
 		Asked: moment(p.Asked), Deadline: moment(p.Deadline), State: string(p.State), Ended: moment(p.Ended), Cause: p.Cause,
-		Network: p.Network, Approval: p.Approval, Choice: string(p.Choice),
+		What: p.What, Choice: string(p.Choice),
 	}
 }
 

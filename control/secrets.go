@@ -106,7 +106,10 @@ func (s secretService) Ask(ctx context.Context, r *controlpb.AskSecretRequest) (
 		return nil, err
 	}
 	q := prompts.Question{Secret: k, Name: of, Text: s.secretsOf(ctx, of).Scrubber().Text(r.Text), Wait: r.Timeout.AsDuration()}
-	err = s.audited(ctx, note{action: "secret.ask", subject: k.String(), agent: of}, func() error { return s.Prompts.Ask(ctx, q, callerOf(ctx).cause()) })
+	err = s.audited(ctx, note{action: "secret.ask", subject: k.String(), agent: of}, func() error {
+		_, err := s.Prompts.Ask(ctx, q, callerOf(ctx).cause())
+		return err
+	})
 	return &controlpb.AskSecretResponse{Key: keyProto(k)}, err
 }
 

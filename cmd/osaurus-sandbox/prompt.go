@@ -46,17 +46,20 @@ func newPromptList() *cobra.Command {
 
 // askedFor describes what a prompt asks for.
 func askedFor(p *controlpb.Prompt) string {
-	switch {
-	case p.Approval != "":
-		return "approval, " + p.Approval
-	case p.Network != "" && p.Plugin != "":
-		return "the network, to connect its plugin " + p.Plugin + " to " + p.Network
-	case p.Network != "":
-		return "the network, to connect to " + p.Network
-	case p.Plugin != "":
-		return "secret " + p.Secret + " of plugin " + p.Plugin
+	plugin := ""
+	switch p.Kind {
+	case string(prompts.KindSecret):
+		if p.Plugin != "" {
+			plugin = " of plugin " + p.Plugin
+		}
+		return "secret " + p.Secret + plugin
+	case string(prompts.KindNetwork):
+		if p.Plugin != "" {
+			plugin = " its plugin " + p.Plugin
+		}
+		return "the network, to connect" + plugin + " to " + p.What
 	}
-	return "secret " + p.Secret
+	return "approval, " + p.What
 }
 
 // printPrompt prints a prompt. The agent's text is framed, to set it apart from this program's.
@@ -174,12 +177,12 @@ func replySettled(c *call, done string, taken bool, p *controlpb.Prompt, err err
 			Advise("See `osaurus-sandbox prompt list`.")
 	}
 	return reply(c, p, err, func(w io.Writer, p *controlpb.Prompt) error {
-		switch {
-		case p.Approval != "":
-			return writef(w, "%s: agent %s %s\n", done, p.Agent, p.Approval)
-		case p.Network != "":
-			return writef(w, "%s: agent %s to %s\n", done, p.Agent, p.Network)
+		switch p.Kind {
+		case string(prompts.KindSecret):
+			return writef(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
+		case string(prompts.KindNetwork):
+			return writef(w, "%s: agent %s to %s\n", done, p.Agent, p.What)
 		}
-		return writef(w, "%s %s of agent %s\n", done, askedFor(p), p.Agent)
+		return writef(w, "%s: agent %s %s\n", done, p.Agent, p.What)
 	})
 }

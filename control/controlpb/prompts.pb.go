@@ -37,10 +37,9 @@ type Prompt struct {
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	State         string                 `protobuf:"bytes,9,opt,name=state,proto3" json:"state,omitempty"` // waiting, answered, cancelled or expired
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended,proto3" json:"ended,omitempty"`
-	Cause         string                 `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`       // who ended it
-	Network       string                 `protobuf:"bytes,12,opt,name=network,proto3" json:"network,omitempty"`   // the destination that the agent wants to reach: api.example.org:443
-	Choice        string                 `protobuf:"bytes,13,opt,name=choice,proto3" json:"choice,omitempty"`     // how a prompt of another kind than secret was answered
-	Approval      string                 `protobuf:"bytes,14,opt,name=approval,proto3" json:"approval,omitempty"` // what the agent wants to do, in a prompt of kind folder or review
+	Cause         string                 `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`   // who ended it
+	What          string                 `protobuf:"bytes,12,opt,name=what,proto3" json:"what,omitempty"`     // unless a secret: api.example.org:443, to mount "/home/me/app" in mode review
+	Choice        string                 `protobuf:"bytes,13,opt,name=choice,proto3" json:"choice,omitempty"` // how a prompt of another kind than secret was answered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,9 +151,9 @@ func (x *Prompt) GetCause() string {
 	return ""
 }
 
-func (x *Prompt) GetNetwork() string {
+func (x *Prompt) GetWhat() string {
 	if x != nil {
-		return x.Network
+		return x.What
 	}
 	return ""
 }
@@ -162,13 +161,6 @@ func (x *Prompt) GetNetwork() string {
 func (x *Prompt) GetChoice() string {
 	if x != nil {
 		return x.Choice
-	}
-	return ""
-}
-
-func (x *Prompt) GetApproval() string {
-	if x != nil {
-		return x.Approval
 	}
 	return ""
 }
@@ -556,7 +548,7 @@ var File_prompts_proto protoreflect.FileDescriptor
 
 const file_prompts_proto_rawDesc = "" +
 	"\n" +
-	"\rprompts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n" +
+	"\rprompts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x02\n" +
 	"\x06Prompt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
@@ -569,10 +561,9 @@ const file_prompts_proto_rawDesc = "" +
 	"\x05state\x18\t \x01(\tR\x05state\x120\n" +
 	"\x05ended\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
-	"\x05cause\x18\v \x01(\tR\x05cause\x12\x18\n" +
-	"\anetwork\x18\f \x01(\tR\anetwork\x12\x16\n" +
-	"\x06choice\x18\r \x01(\tR\x06choice\x12\x1a\n" +
-	"\bapproval\x18\x0e \x01(\tR\bapproval\"*\n" +
+	"\x05cause\x18\v \x01(\tR\x05cause\x12\x12\n" +
+	"\x04what\x18\f \x01(\tR\x04what\x12\x16\n" +
+	"\x06choice\x18\r \x01(\tR\x06choice\"*\n" +
 	"\x12ListPromptsRequest\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\bR\x05ended\"K\n" +
 	"\x13ListPromptsResponse\x124\n" +

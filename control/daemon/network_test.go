@@ -170,7 +170,7 @@ func TestNetworkPrompt(t *testing.T) {
 			break
 		}
 	}
-	if p.GetKind() != "network" || p.Network != "api.example.org:443 (93.184.216.34)" || p.Agent != "alice" || p.Secret != "" {
+	if p.GetKind() != "network" || p.What != "api.example.org:443 (93.184.216.34)" || p.Agent != "alice" || p.Secret != "" {
 		t.Fatalf("%v", p)
 	}
 	for _, wrong := range []*controlpb.AnswerPromptRequest{{Id: p.Id, Choice: "perhaps"}, {Id: p.Id, Value: "a secret"}, {Id: p.Id}} {

@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
 )
@@ -24,7 +25,7 @@ type AskOptions struct {
 	Policies *Policies
 	// Prompts asks a person: *prompts.Broker.
 	Prompts interface {
-		AskNetwork(context.Context, prompts.NetworkQuestion, machine.Cause) (prompts.Choice, error)
+		Ask(context.Context, prompts.Question, machine.Cause) (prompts.Choice, error)
 	}
 }
 
@@ -143,8 +144,8 @@ func (a *Asker) put(s network.Subject, t policy.Target, rule config.NetworkRule)
 	if t.Name != "" && t.Addr.IsValid() {
 		text += " (" + t.Addr.String() + ")"
 	}
-	return a.Prompts.AskNetwork(a.life, prompts.NetworkQuestion{
-		Agent: s.Agent, Plugin: s.Plugin, Name: agent.Name, Network: text,
+	return a.Prompts.Ask(a.life, prompts.Question{
+		Kind: prompts.KindNetwork, Secret: secrets.Key{Agent: s.Agent, Plugin: s.Plugin}, Name: agent.Name, What: text,
 		Keep: func(ctx context.Context, c prompts.Choice) error { return a.keep(ctx, s, rule, c) },
 	}, "the gateway")
 }

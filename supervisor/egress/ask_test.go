@@ -28,7 +28,7 @@ func TestAskJoins(t *testing.T) {
 				go func() { answers <- r.asker.Ask(t.Context(), subject(alice), to) }()
 			}
 			p := r.prompt()
-			if p.Kind() != prompts.KindNetwork || p.Name != "alice" || p.Network != "api.example.org:443 (93.184.216.34)" {
+			if p.Kind != prompts.KindNetwork || p.Name != "alice" || p.What != "api.example.org:443 (93.184.216.34)" {
 				t.Errorf("%+v", p)
 			}
 			r.choose(p.ID, c)
@@ -111,7 +111,7 @@ func TestAskName(t *testing.T) {
 	done := make(chan bool, 1)
 	go func() { done <- r.asker.Ask(t.Context(), subject(alice), policy.Target{Name: "api.example.org"}) }()
 	p := r.prompt()
-	if p.Network != "api.example.org" {
+	if p.What != "api.example.org" {
 		t.Errorf("%+v", p)
 	}
 	r.choose(p.ID, prompts.Once)
@@ -184,7 +184,7 @@ func TestAskBounds(t *testing.T) {
 	missing := -1
 	for i := range 50 {
 		asked := func(q prompts.Prompt) bool {
-			return strings.HasPrefix(q.Network, fmt.Sprintf("h%d.example.org:443 ", i))
+			return strings.HasPrefix(q.What, fmt.Sprintf("h%d.example.org:443 ", i))
 		}
 		if !slices.ContainsFunc(append(r.broker.List(), p), asked) {
 			missing = i

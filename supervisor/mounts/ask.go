@@ -8,6 +8,7 @@ import (
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/history/review"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
 	"osaurus-sandbox/tools"
@@ -34,8 +35,8 @@ func (m *Mounts) Request(ctx context.Context, a tools.Agent, r tools.FolderReque
 		what += " for " + r.For.String()
 	}
 	var made Mount
-	err = m.Prompts.AskApproval(ctx, prompts.Approval{
-		Agent: a.ID, Name: a.Name, Kind: prompts.KindFolder, What: what, Text: r.Why,
+	_, err = m.Prompts.Ask(ctx, prompts.Question{
+		Secret: secrets.Key{Agent: a.ID}, Name: a.Name, Kind: prompts.KindFolder, What: what, Text: r.Why,
 		Keep: func(ctx context.Context, c prompts.Choice) (err error) {
 			if c != prompts.Yes {
 				return nil
@@ -84,8 +85,8 @@ func (m *Mounts) Submit(ctx context.Context, a tools.Agent, name, summary string
 	if len(s.Left) > 0 {
 		what += fmt.Sprintf("; %d more are left for you", len(s.Left))
 	}
-	err = m.Prompts.AskApproval(ctx, prompts.Approval{
-		Agent: a.ID, Name: a.Name, Kind: prompts.KindReview, What: what + fmt.Sprintf(". See them: osaurus-sandbox review %s %s", a.Name, e.Name), Text: summary,
+	_, err = m.Prompts.Ask(ctx, prompts.Question{
+		Secret: secrets.Key{Agent: a.ID}, Name: a.Name, Kind: prompts.KindReview, What: what + fmt.Sprintf(". See them: osaurus-sandbox review %s %s", a.Name, e.Name), Text: summary,
 		Keep: func(ctx context.Context, c prompts.Choice) error {
 			if c != prompts.Yes {
 				return nil

@@ -211,7 +211,7 @@ func TestRequest(t *testing.T) {
 		}()
 		timetest.Eventually(t, "a person is asked", func() bool { return len(r.Prompts.List()) == 1 })
 		p := r.Prompts.List()[0]
-		if p.Kind() != prompts.KindFolder || p.Approval != `to mount "`+r.app+`" in mode review for 1h0m0s` || p.Text != "to build it" {
+		if p.Kind != prompts.KindFolder || p.What != `to mount "`+r.app+`" in mode review for 1h0m0s` || p.Text != "to build it" {
 			t.Errorf("%+v", p)
 		}
 		if _, _, err := r.Prompts.Choose(t.Context(), p.ID, prompts.Always, "me"); fault.KindOf(err) != fault.InvalidArgs {

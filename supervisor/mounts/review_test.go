@@ -221,7 +221,7 @@ func TestSubmit(t *testing.T) {
 		}()
 		timetest.Eventually(t, "a person is asked", func() bool { return len(r.Prompts.List()) == 1 })
 		p := r.Prompts.List()[0]
-		if p.Kind() != prompts.KindReview || p.Text != "it works now" || !strings.HasPrefix(p.Approval, "to write 2 changes (+2, -0 lines) to ") || !strings.Contains(p.Approval, "1 more are left") {
+		if p.Kind != prompts.KindReview || p.Text != "it works now" || !strings.HasPrefix(p.What, "to write 2 changes (+2, -0 lines) to ") || !strings.Contains(p.What, "1 more are left") {
 			t.Errorf("%+v", p)
 		}
 		// What comes after that was not seen.

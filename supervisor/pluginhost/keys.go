@@ -26,7 +26,8 @@ func (k keys) Has(ctx context.Context, a tools.Agent, plugin config.PluginID, na
 
 func (k keys) Ask(ctx context.Context, a tools.Agent, plugin config.PluginID, name config.SecretName, why string) error {
 	key := secrets.Key{Agent: a.ID, Plugin: plugin, Name: name}
-	return k.Tools.Prompts.Ask(ctx, prompts.Question{Secret: key, Name: a.Name, Text: why}, machine.Cause("the plugin "+plugin))
+	_, err := k.Tools.Prompts.Ask(ctx, prompts.Question{Secret: key, Name: a.Name, Text: why}, machine.Cause("the plugin "+plugin))
+	return err
 }
 
 func (k keys) Forget(ctx context.Context, a tools.Agent, plugin config.PluginID) error {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -46,9 +45,8 @@ type Broker struct {
 // waiting is a prompt that waits. Broker.mu guards its state.
 type waiting struct {
 	Prompt
-	turn chan struct{}                       // holds a token: the right to end it
-	done chan struct{}                       // closed when it has ended
-	keep func(context.Context, Choice) error // of a prompt that is not for a secret
+	turn chan struct{} // holds a token: the right to end it
+	done chan struct{} // closed when it has ended
 }
 
 // New returns a broker without prompts.
@@ -66,50 +64,25 @@ func (b *Broker) Close() {
 	}
 }
 
-// Ask asks for a secret and returns when it is stored. It fails with fault.UserDenied if it
-// is cancelled, with fault.Timeout without an answer, and with fault.Rejected if too many
-// prompts wait. The end of the context cancels it.
-func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) error {
+// Ask asks a person and returns the answer when it is stored; that to a question for a secret is
+// empty. It fails with fault.UserDenied if it is cancelled or an approval is refused, with
+// fault.Timeout without an answer, and with fault.Rejected if too many prompts wait. The end of the
+// context cancels it.
+func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) (Choice, error) {
 	q, err := q.check()
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = b.ask(ctx, &waiting{Prompt: Prompt{Secret: q.Secret, Name: q.Name, Text: q.Text}}, q.Wait, by)
-	return err
-}
-
-// AskNetwork asks whether an agent may connect, and returns the choice when it is stored. Its
-// errors are those of Ask.
-func (b *Broker) AskNetwork(ctx context.Context, q NetworkQuestion, by machine.Cause) (Choice, error) {
-	if q.Network = readable(q.Network); q.Network == "" || len(q.Network) > maxNetwork {
-		return "", fault.Newf(fault.InvalidArgs, "ask for", "network access", "a destination has 1 to %d bytes", maxNetwork)
-	}
-	p := Prompt{Secret: secrets.Key{Agent: q.Agent, Plugin: q.Plugin}, Name: q.Name, Network: q.Network}
-	p, err := b.ask(ctx, &waiting{Prompt: p, keep: q.Keep}, UsualWait, by)
-	return p.Choice, err
-}
-
-// AskApproval asks for an approval, and returns when it is given and kept. Its errors are those of
-// Ask, and fault.UserDenied for a no.
-func (b *Broker) AskApproval(ctx context.Context, a Approval, by machine.Cause) error {
-	if a.What, a.Text = readable(a.What), readable(a.Text); a.What == "" || len(a.What) > maxApproval || utf8.RuneCountInString(a.Text) > MaxText {
-		return fault.Newf(fault.InvalidArgs, "ask for", "an approval", "the text is too long").Advise(fmt.Sprintf("Say it in %d characters.", MaxText))
-	}
-	p := Prompt{Secret: secrets.Key{Agent: a.Agent}, Name: a.Name, Approval: a.What, Text: a.Text, approves: a.Kind}
-	_, err := b.ask(ctx, &waiting{Prompt: p, keep: a.Keep}, UsualWait, by)
-	return err
-}
-
-// ask adds a prompt and returns when it has ended.
-func (b *Broker) ask(ctx context.Context, w *waiting, wait time.Duration, by machine.Cause) (Prompt, error) {
 	now := time.Now().UTC()
-	w.ID, w.Asked, w.Deadline, w.State, w.Cause = newID(), now, now.Add(wait), Waiting, string(by)
-	w.turn, w.done = make(chan struct{}, 1), make(chan struct{})
+	w := &waiting{
+		Prompt: Prompt{ID: newID(), Question: q, Asked: now, Deadline: now.Add(q.Wait), State: Waiting, Cause: string(by)},
+		turn:   make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	w.turn <- struct{}{}
 	if err := b.add(w); err != nil {
-		return w.Prompt, err
+		return "", err
 	}
-	late := time.NewTimer(wait)
+	late := time.NewTimer(q.Wait)
 	defer late.Stop()
 	select {
 	case <-w.done:
@@ -121,7 +94,7 @@ func (b *Broker) ask(ctx context.Context, w *waiting, wait time.Duration, by mac
 		b.end(w, Cancelled, "the daemon ends")
 	}
 	ended := b.now(w)
-	return ended, ended.Err()
+	return ended.Choice, ended.Err()
 }
 
 // add adds a prompt, unless too many of its agent wait.
@@ -130,7 +103,7 @@ func (b *Broker) add(w *waiting) error {
 	defer b.mu.Unlock()
 	agents := 0
 	for _, other := range b.waiting {
-		if other.Secret.Agent == w.Secret.Agent && other.Kind() == w.Kind() {
+		if other.Secret.Agent == w.Secret.Agent && other.Kind == w.Kind {
 			agents++
 		}
 	}
@@ -151,8 +124,8 @@ func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by mach
 		return Prompt{}, false, err
 	}
 	return b.settle(ctx, id, Answered, by, func(ctx context.Context, w *waiting) error {
-		if w.Kind() != KindSecret {
-			return otherKind(id, "it does not ask for a secret", w.Kind())
+		if w.Kind != KindSecret {
+			return otherKind(id, "it does not ask for a secret", w.Kind)
 		}
 		return b.Keep(ctx, w.Secret, value)
 	})
@@ -161,10 +134,10 @@ func (b *Broker) Answer(ctx context.Context, id ID, value secrets.Value, by mach
 // Choose answers a prompt that is not for a secret like Answer.
 func (b *Broker) Choose(ctx context.Context, id ID, c Choice, by machine.Cause) (Prompt, bool, error) {
 	return b.settle(ctx, id, Answered, by, func(ctx context.Context, w *waiting) error {
-		if !slices.Contains(w.Kind().Choices(), c) {
-			return otherKind(id, "it asks for something else", w.Kind())
+		if !slices.Contains(w.Kind.Choices(), c) {
+			return otherKind(id, "it asks for something else", w.Kind)
 		}
-		if err := w.keep(ctx, c); err != nil {
+		if err := w.Keep(ctx, c); err != nil {
 			return err
 		}
 		b.mu.Lock()
@@ -325,9 +298,11 @@ func (b *Broker) all() []*waiting {
 // note records the event of a prompt's state.
 func (b *Broker) note(p Prompt) {
 	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID)}
-	for name, value := range map[string]string{
-		"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), "network": p.Network, "approval": p.Approval, "choice": string(p.Choice),
-	} {
+	what := "approval"
+	if p.Kind == KindNetwork {
+		what = "network"
+	}
+	for name, value := range map[string]string{"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), what: p.What, "choice": string(p.Choice)} {
 		if value != "" {
 			fields[name] = value
 		}

@@ -31,10 +31,8 @@ const (
 	// maxWaiting bounds the waiting prompts of an agent, of each kind, so that it cannot
 	// flood its owner or hide those of other agents.
 	maxWaiting = 8
-	// maxNetwork bounds a destination in bytes: a name has 253 at most.
-	maxNetwork = 400
-	// maxApproval bounds what is to be approved in bytes: a path on this computer and one in a room.
-	maxApproval = 6000
+	// maxWhat bounds what is asked for in bytes: a path on this computer and one in a room.
+	maxWhat = 6000
 	// maxEnded is how many ended prompts are kept, for late answers.
 	maxEnded = 100
 )
@@ -122,55 +120,47 @@ func ParseChoice(text string) (Choice, error) {
 // Allows reports whether the agent may connect.
 func (c Choice) Allows() bool { return c == Once || c == Session || c == Always }
 
-// NetworkQuestion is a destination that an agent wants to connect to.
-type NetworkQuestion struct {
-	Agent   config.AgentID
-	Plugin  config.PluginID // empty for the agent's other programs
-	Name    config.AgentName
-	Network string // for people: "api.example.org:443"
-	// Keep stores a choice. If it fails, the prompt keeps waiting.
-	Keep func(context.Context, Choice) error
-}
-
-// Approval is something that an agent may do only if a person approves.
-type Approval struct {
-	Agent config.AgentID
-	Name  config.AgentName
-	Kind  Kind
-	What  string // for people: "to mount /home/me/app"
-	// Text is the agent's reason.
-	Text string
-	// Keep does what was approved, or nothing for No. If it fails, the prompt keeps waiting.
-	Keep func(context.Context, Choice) error
-}
-
-// Question is a secret to ask for.
+// Question is what a person is asked.
 type Question struct {
+	Kind Kind // empty is KindSecret
+	// Secret is what is asked for. Of other kinds, it has the agent, and the plugin that connects.
 	Secret secrets.Key
 	// Name is the agent's name.
 	Name config.AgentName
+	// What says for people what a question of another kind is about: "api.example.org:443",
+	// "to mount /home/me/app".
+	What string
 	// Text explains the question. People see that the agent wrote it.
 	Text string
 	// Wait is how long to wait, at most MaxWait. 0 is UsualWait.
 	Wait time.Duration
+	// Keep stores the answer to a question of another kind, or does what was approved. If it fails,
+	// the prompt keeps waiting.
+	Keep func(context.Context, Choice) error
 }
 
 // check returns the question with its defaults, or why it cannot be asked.
 func (q Question) check() (Question, error) {
+	q.Kind, q.Wait = cmp.Or(q.Kind, KindSecret), cmp.Or(q.Wait, UsualWait)
+	q.What, q.Text = readable(q.What), readable(q.Text)
 	refuse := func(why, advice string) (Question, error) {
-		return q, fault.New(fault.InvalidArgs, "ask for", q.Secret.String(), errors.New(why)).Advise(advice)
+		return q, fault.New(fault.InvalidArgs, "ask for", q.Subject(), errors.New(why)).Advise(advice)
 	}
 	switch {
 	case utf8.RuneCountInString(q.Text) > MaxText:
 		return refuse("the text is too long", fmt.Sprintf("Say it in %d characters.", MaxText))
 	case q.Wait < 0 || q.Wait > MaxWait:
 		return refuse("the wait is too long", "Wait for a day at most.")
-	case q.Wait == 0:
-		q.Wait = UsualWait
+	case q.Kind == KindSecret:
+		return q, q.Secret.Check()
+	case q.What == "" || len(q.What) > maxWhat:
+		return refuse("it is not said what for, or in too many words", fmt.Sprintf("Say it in %d bytes.", maxWhat))
 	}
-	q.Text = readable(q.Text)
-	return q, q.Secret.Check()
+	return q, nil
 }
+
+// Subject returns what is asked for as a text for errors and the audit.
+func (q Question) Subject() string { return cmp.Or(q.What, q.Secret.String()) }
 
 // readable replaces characters that would control a terminal, or are invisible, by dots.
 func readable(text string) string {
@@ -184,30 +174,14 @@ func readable(text string) string {
 
 // Prompt is a question and its state.
 type Prompt struct {
-	ID              ID
-	Secret          secrets.Key // without a name if Network is set
-	Network         string      // the destination, in a prompt for network access
-	Approval        string      // what is to be approved, in a prompt for an approval
-	Choice          Choice      // how those two were answered
-	Name            config.AgentName
-	Text            string
+	ID ID
+	Question
 	Asked, Deadline time.Time
 	State           State
+	Choice          Choice    // the answer, unless it is a secret
 	Ended           time.Time // unless it waits
 	Cause           string    // of its state
-	approves        Kind      // with Approval
 }
-
-// Kind returns what the prompt asks for.
-func (p Prompt) Kind() Kind {
-	if p.Network != "" {
-		return KindNetwork
-	}
-	return cmp.Or(p.approves, KindSecret)
-}
-
-// Subject returns what the prompt asks for as a text for errors and the audit.
-func (p Prompt) Subject() string { return cmp.Or(p.Network, p.Approval, p.Secret.String()) }
 
 // Err returns the result of Ask: nil if the prompt was answered.
 func (p Prompt) Err() error {
@@ -216,7 +190,7 @@ func (p Prompt) Err() error {
 	case Cancelled:
 		return fault.Newf(fault.UserDenied, op, p.Subject(), "it was cancelled: %s", p.Cause).Advise("Do without it, or ask what it is needed for first.")
 	case Answered:
-		if p.approves != "" && p.Choice != Yes {
+		if p.Kind != KindSecret && p.Kind != KindNetwork && p.Choice != Yes {
 			return fault.Newf(fault.UserDenied, op, p.Subject(), "the answer is %s", p.Choice).Advise("Do without it, or ask what speaks against it.")
 		}
 	case Expired:

@@ -82,7 +82,10 @@ func TestEnds(t *testing.T) {
 
 	q := question("B")
 	q.Wait = 20 * time.Millisecond
-	ended(t, func() <-chan error { c := make(chan error, 1); c <- r.Ask(t.Context(), q, "x"); return c }(), fault.Timeout)
+	_, err := r.Ask(t.Context(), q, "x")
+	c := make(chan error, 1)
+	c <- err
+	ended(t, c, fault.Timeout)
 
 	ctx, leave := context.WithCancel(t.Context())
 	_, outcome = r.ask(ctx, question("C"))
@@ -184,7 +187,7 @@ func TestOrderAndBounds(t *testing.T) {
 		_, outcome := r.ask(t.Context(), question(fmt.Sprintf("S%d", i)))
 		outcomes = append(outcomes, outcome)
 	}
-	if err := r.Ask(t.Context(), question("ONE_MORE"), "x"); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
+	if _, err := r.Ask(t.Context(), question("ONE_MORE"), "x"); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 		t.Errorf("one more: %v", err)
 	}
 	other := question("OTHER")
@@ -215,7 +218,7 @@ func TestOrderAndBounds(t *testing.T) {
 	} {
 		q := question("TOKEN")
 		change(&q)
-		if err := r.Ask(t.Context(), q, "x"); fault.KindOf(err) != fault.InvalidArgs {
+		if _, err := r.Ask(t.Context(), q, "x"); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -285,7 +288,7 @@ func TestNetwork(t *testing.T) {
 	r := newRig(t)
 	var kept []prompts.Choice
 	full := fault.Newf(fault.InvalidArgs, "set", "rules", "too many")
-	q := prompts.NetworkQuestion{Agent: alice, Plugin: "rss", Name: "alice", Network: "api.example.org:443\x1b[2J", Keep: func(_ context.Context, c prompts.Choice) error {
+	q := prompts.Question{Kind: prompts.KindNetwork, Secret: secrets.Key{Agent: alice, Plugin: "rss"}, Name: "alice", What: "api.example.org:443\x1b[2J", Keep: func(_ context.Context, c prompts.Choice) error {
 		if kept = append(kept, c); len(kept) == 1 {
 			return full
 		}
@@ -297,12 +300,12 @@ func TestNetwork(t *testing.T) {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		c, err := r.AskNetwork(t.Context(), q, "the gateway")
+		c, err := r.Ask(t.Context(), q, "the gateway")
 		done <- outcome{c, err}
 	}()
 	timetest.Eventually(t, "it is asked", func() bool { return len(r.List()) == 1 })
 	p := r.List()[0]
-	if p.Kind() != prompts.KindNetwork || p.Network != "api.example.org:443·[2J" || p.Secret.Agent != alice || p.Secret.Plugin != "rss" || p.Deadline.Sub(p.Asked) != prompts.UsualWait {
+	if p.Kind != prompts.KindNetwork || p.What != "api.example.org:443·[2J" || p.Secret.Agent != alice || p.Secret.Plugin != "rss" || p.Deadline.Sub(p.Asked) != prompts.UsualWait {
 		t.Errorf("%+v", p)
 	}
 	if _, taken, err := r.Answer(t.Context(), p.ID, value(t, canary), "me"); taken || fault.KindOf(err) != fault.InvalidArgs || r.storeHas() != "" {
@@ -318,7 +321,7 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.mu.Lock()
-	if last := r.events[len(r.events)-1]; last.Kind != "prompt.answered" || last.Fields["network"] != p.Network || last.Fields["choice"] != "never" || last.Fields["plugin"] != "rss" {
+	if last := r.events[len(r.events)-1]; last.Kind != "prompt.answered" || last.Fields["network"] != p.What || last.Fields["choice"] != "never" || last.Fields["plugin"] != "rss" {
 		t.Errorf("%+v", last)
 	}
 	r.mu.Unlock()
@@ -327,10 +330,10 @@ func TestNetwork(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
 	for range 8 {
-		asking.Go(func() { _, _ = r.AskNetwork(ctx, q, "the gateway") })
+		asking.Go(func() { _, _ = r.Ask(ctx, q, "the gateway") })
 	}
 	timetest.Eventually(t, "they are asked", func() bool { return len(r.List()) == 8 })
-	if _, err := r.AskNetwork(ctx, q, "the gateway"); fault.KindOf(err) != fault.Rejected {
+	if _, err := r.Ask(ctx, q, "the gateway"); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("one more: %v", err)
 	}
 	secret, asked := r.ask(t.Context(), question("TOKEN"))
@@ -341,9 +344,9 @@ func TestNetwork(t *testing.T) {
 	ended(t, asked, fault.UserDenied)
 	leave()
 	asking.Wait()
-	for _, wrong := range []string{"", strings.Repeat("x", 1000)} {
-		q.Network = wrong
-		if _, err := r.AskNetwork(t.Context(), q, "x"); fault.KindOf(err) != fault.InvalidArgs {
+	for _, wrong := range []string{"", strings.Repeat("x", 10_000)} {
+		q.What = wrong
+		if _, err := r.Ask(t.Context(), q, "x"); fault.KindOf(err) != fault.InvalidArgs {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
@@ -359,8 +362,8 @@ func TestApproval(t *testing.T) {
 	ask := func(choice prompts.Choice, keep error) (error, error) {
 		done := make(chan error, 1)
 		go func() {
-			done <- r.AskApproval(t.Context(), prompts.Approval{
-				Agent: alice, Name: "alice", Kind: prompts.KindFolder, What: "to mount \x1b[2J/src", Text: "to build\x07 it",
+			_, err := r.Ask(t.Context(), prompts.Question{
+				Secret: secrets.Key{Agent: alice}, Name: "alice", Kind: prompts.KindFolder, What: "to mount \x1b[2J/src", Text: "to build\x07 it",
 				Keep: func(_ context.Context, c prompts.Choice) error {
 					if c != choice {
 						t.Errorf("%s is kept", c)
@@ -368,10 +371,11 @@ func TestApproval(t *testing.T) {
 					return keep
 				},
 			}, "a tool")
+			done <- err
 		}()
 		timetest.Eventually(t, "it is asked", func() bool { return len(r.List()) == 1 })
 		p := r.List()[0]
-		if p.Kind() != prompts.KindFolder || p.Approval != "to mount ·[2J/src" || p.Text != "to build· it" || p.Subject() != p.Approval {
+		if p.Kind != prompts.KindFolder || p.What != "to mount ·[2J/src" || p.Text != "to build· it" || p.Subject() != p.What {
 			t.Errorf("%+v", p)
 		}
 		for _, wrong := range []prompts.Choice{prompts.Once, prompts.Always, prompts.Never} {
@@ -397,7 +401,7 @@ func TestApproval(t *testing.T) {
 	if asked, err := ask(prompts.Yes, full); fault.KindOf(asked) != fault.UserDenied || !errors.Is(err, full) {
 		t.Errorf("what cannot be kept: %v, %v", asked, err)
 	}
-	if err := r.AskApproval(t.Context(), prompts.Approval{Agent: alice, What: "it", Text: strings.Repeat("x", prompts.MaxText+1)}, "x"); fault.KindOf(err) != fault.InvalidArgs {
+	if _, err := r.Ask(t.Context(), prompts.Question{Kind: prompts.KindReview, Secret: secrets.Key{Agent: alice}, What: "it", Text: strings.Repeat("x", prompts.MaxText+1)}, "x"); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("a long text: %v", err)
 	}
 }

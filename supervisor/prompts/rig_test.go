@@ -109,7 +109,10 @@ func (r *rig) ask(ctx context.Context, q prompts.Question) (prompts.Prompt, <-ch
 	r.t.Helper()
 	before := len(r.List())
 	outcome := make(chan error, 1)
-	go func() { outcome <- r.Ask(ctx, q, "somebody") }()
+	go func() {
+		_, err := r.Ask(ctx, q, "somebody")
+		outcome <- err
+	}()
 	timetest.Eventually(r.t, "it is asked", func() bool { return len(r.List()) > before || len(outcome) > 0 })
 	list := r.List()
 	if len(list) <= before {

@@ -29,5 +29,6 @@ func (k keys) Set(ctx context.Context, a tools.Agent, name config.SecretName, va
 
 func (k keys) Ask(ctx context.Context, a tools.Agent, name config.SecretName, description, instructions string) error {
 	text := strings.TrimSpace(description + "\n" + instructions)
-	return k.Prompts.Ask(ctx, prompts.Question{Secret: key(a, name), Name: a.Name, Text: text, Wait: tools.AskTime}, by)
+	_, err := k.Prompts.Ask(ctx, prompts.Question{Secret: key(a, name), Name: a.Name, Text: text, Wait: tools.AskTime}, by)
+	return err
 }
