@@ -124,7 +124,10 @@ The agent, its files and its settings stay: osaurus-sandbox agent delete NAME.`+
 			if err != nil {
 				return err
 			}
-			e, err := edit(client, dryRun, func(path string, text []byte) (change, error) { return undo(client, path, text) })
+			e, err := edit(client, dryRun, func(_ string, text []byte) (change, error) {
+				removed, err := client.Remove(text)
+				return change{file: removed}, err
+			})
 			return reply(c, e, err, func(w io.Writer, e clientEdit) error {
 				if !e.Changed {
 					return writef(w, "%s was not connected.\n", client.Title)
@@ -145,7 +148,7 @@ func newMCPConfig() *cobra.Command {
 Prints what mcp install would write, for people who edit the file themselves. The app can connect only if the agent in the entry
 exists: osaurus-sandbox agent create NAME`+knownClients(),
 		`  osaurus-sandbox mcp config cursor
-  osaurus-sandbox mcp config zed --agent alice`, func(ctx context.Context, c *call) error {
+  osaurus-sandbox mcp config zed --agent alice`, func(_ context.Context, c *call) error {
 			client, command, err := s.resolve(c.args[0])
 			if err != nil {
 				return err
@@ -154,35 +157,13 @@ exists: osaurus-sandbox agent create NAME`+knownClients(),
 			if err != nil {
 				return err
 			}
-			exists := hasAgent(ctx, c, s.agent)
-			if c.json {
-				return printJSON(c.out, struct {
-					Client      string `json:"client"`
-					File        string `json:"file"`
-					Agent       string `json:"agent"`
-					AgentExists *bool  `json:"agent_exists"` // null if unknown
-					Entry       string `json:"entry"`
-				}{client.ID, path, s.agent, exists, client.Snippet(command)})
-			}
-			fmt.Fprintln(c.err, "for "+path)
-			if exists == nil || !*exists {
-				writef(c.err, "It connects only if this agent exists: osaurus-sandbox agent create %s\n", s.agent)
-			}
-			_, err = io.WriteString(c.out, client.Snippet(command))
-			return err
+			answer := map[string]string{"client": client.ID, "file": path, "agent": s.agent, "entry": client.Snippet(command)}
+			return reply(c, answer, nil, func(w io.Writer, _ map[string]string) error {
+				writef(c.err, "for %s\nIt connects only if this agent exists: osaurus-sandbox agent create %s\n", path, s.agent)
+				_, err := io.WriteString(w, client.Snippet(command))
+				return err
+			})
 		}, s.agentFlag(), s.profileFlag())
-}
-
-// hasAgent reports whether an agent exists, or returns nil if no daemon answers.
-func hasAgent(ctx context.Context, c *call, ref string) *bool {
-	if c.reach(ctx) != nil {
-		return nil
-	}
-	_, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: ref})
-	if err != nil && fault.KindOf(err) != fault.NotFound {
-		return nil
-	}
-	return new(err == nil)
 }
 
 // resolve returns the client with an id and the command that starts this program for it.
@@ -340,19 +321,4 @@ func readClient(path string) (text []byte, mode fs.FileMode, err error) {
 	}
 	text, err = os.ReadFile(path)
 	return text, info.Mode().Perm(), err
-}
-
-// undo returns a client's file before install if nothing else has changed, and otherwise the
-// current file without this program's entry. Most clients write to their files. The backup is
-// removed.
-func undo(client install.Client, path string, text []byte) (change, error) {
-	removed, err := client.Remove(text)
-	if err != nil {
-		return change{}, err
-	}
-	backup, _, err := readClient(path + backupSuffix)
-	if err == nil && !client.Has(backup) && client.Same(removed, backup) {
-		return change{file: backup}, nil
-	}
-	return change{file: removed}, nil
 }

@@ -114,7 +114,7 @@ func (c Client) Add(text []byte, cmd Command) ([]byte, error) {
 	return c.edit(text, want, func() ([]byte, error) { return c.format.set(text, c.place, entry) })
 }
 
-// Remove returns a file without the server.
+// Remove returns a file without the server, nothing if that leaves no content.
 func (c Client) Remove(text []byte) ([]byte, error) {
 	if _, err := c.format.read(text); err != nil {
 		return nil, c.broken(err)
@@ -122,20 +122,17 @@ func (c Client) Remove(text []byte) ([]byte, error) {
 	if !c.Has(text) {
 		return text, nil
 	}
-	return c.edit(text, nil, func() ([]byte, error) { return c.format.unset(text, c.place) })
+	after, err := c.edit(text, nil, func() ([]byte, error) { return c.format.unset(text, c.place) })
+	if rest, _, failed := c.split(after); err == nil && failed == nil && rest == nil {
+		return nil, nil
+	}
+	return after, err
 }
 
 // Has reports whether the server is in a file.
 func (c Client) Has(text []byte) bool {
 	_, entry, err := c.split(text)
 	return err == nil && entry != nil
-}
-
-// Same reports whether two files have the same content.
-func (c Client) Same(a, b []byte) bool {
-	restA, entryA, errA := c.split(a)
-	restB, entryB, errB := c.split(b)
-	return errors.Join(errA, errB) == nil && reflect.DeepEqual(restA, restB) && reflect.DeepEqual(entryA, entryB)
 }
 
 // edit edits a file and checks that it then has this entry, and that nothing else changed.

@@ -63,9 +63,9 @@ var files = []struct{ name, client, before, after string }{
 	{"TOML", "codex", "model = \"m\" # mine\n\n[mcp_servers.x]\ncommand = \"x\"\n\n[tui]\na = '''\n[no header]\n'''",
 		"model = \"m\" # mine\n\n[mcp_servers.x]\ncommand = \"x\"\n\n[tui]\na = '''\n[no header]\n'''\n\n[mcp_servers.osaurus-sandbox]\ncommand = \"s\"\nargs = [\"mcp\"]\nstartup_timeout_sec = 60\ntool_timeout_sec = 900\n"},
 	{"YAML", "goose", "GOOSE_MODE: auto # yes\nextensions:\n    developer:\n        enabled: true\n        # kept\n\nz: |\n  text\n\n  more\n",
-		"GOOSE_MODE: auto # yes\nextensions:\n    developer:\n        enabled: true\n    osaurus-sandbox:\n        enabled: true\n        type: \"stdio\"\n        name: \"osaurus-sandbox\"\n        cmd: \"s\"\n        args: [\"mcp\"]\n        envs: {}\n        timeout: 900\n        # kept\n\nz: |\n  text\n\n  more\n"},
+		"GOOSE_MODE: auto # yes\nextensions:\n    osaurus-sandbox:\n        enabled: true\n        type: \"stdio\"\n        name: \"osaurus-sandbox\"\n        cmd: \"s\"\n        args: [\"mcp\"]\n        envs: {}\n        timeout: 900\n    developer:\n        enabled: true\n        # kept\n\nz: |\n  text\n\n  more\n"},
 	{"YAML without servers", "goose", "a: 1", ""},
-	{"YAML with an empty map", "goose", "extensions: {} # none\nz: 1\n", ""},
+	{"YAML with an empty key", "goose", "extensions: # none\nz: 1\n", ""},
 }
 
 // Add and Remove change only the entry.
@@ -138,6 +138,7 @@ func TestRefused(t *testing.T) {
 		{"codex", "a = '''\n[mcp_servers.osaurus-sandbox]\n'''\n", fault.Rejected},
 		{"goose", "a: [", fault.InvalidArgs},
 		{"goose", "extensions: {a: {}}\n", fault.Rejected},
+		{"goose", "extensions: {} # none\nz: 1\n", fault.Rejected},
 		{"goose", "extensions:\n- a\n", fault.Rejected},
 		{"goose", "--- \na: 1\n...\n", fault.Rejected},
 	} {

@@ -69,18 +69,5 @@ var anyTable = regexp.MustCompile(`^\s*\[`)
 func (tomlText) table(text []byte, at place) (from, to int) {
 	name := `\[\s*` + at.key + `\s*\.\s*["']?` + regexp.QuoteMeta(Server) + `["']?\s*`
 	own, below := regexp.MustCompile(`^\s*`+name+`\]`), regexp.MustCompile(`^\s*`+name+`[.\]]`)
-	from = -1
-	pos := 0
-	for line := range bytes.Lines(text) {
-		switch {
-		case from < 0 && own.Match(line):
-			from, to = pos, pos+len(line)
-		case from >= 0 && anyTable.Match(line) && !below.Match(line):
-			return from, to
-		case from >= 0 && len(bytes.TrimSpace(line)) > 0 && !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")):
-			to = pos + len(line)
-		}
-		pos += len(line)
-	}
-	return from, to
+	return block(text, own.Match, func(line []byte) bool { return anyTable.Match(line) && !below.Match(line) })
 }

@@ -2,14 +2,14 @@ package install
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlText edits YAML files in block style, whose servers are in a map at the
-// top level.
+// yamlText edits YAML files in block style by their lines.
 type yamlText struct{}
 
 func (yamlText) read(text []byte) (any, error) {
@@ -21,11 +21,11 @@ func (yamlText) read(text []byte) (any, error) {
 }
 
 func (f yamlText) snippet(at place, entry object) string {
-	return at.key + ":\n" + f.block(at, entry, defaultIndent)
+	return at.key + ":\n" + f.lines(entry, defaultIndent)
 }
 
-// block returns the entry below the key of all servers.
-func (yamlText) block(at place, entry object, indent string) string {
+// lines returns the entry below the key of all servers.
+func (yamlText) lines(entry object, indent string) string {
 	var b strings.Builder
 	b.WriteString(indent + Server + ":\n")
 	for _, m := range entry {
@@ -34,85 +34,73 @@ func (yamlText) block(at place, entry object, indent string) string {
 	return b.String()
 }
 
+// set replaces the entry, or adds it in front of the others.
 func (f yamlText) set(text []byte, at place, entry object) ([]byte, error) {
-	all, ours, err := f.find(text, at)
-	if err != nil {
-		return nil, err
+	if from, to := f.find(text); from >= 0 {
+		return splice(text, from, to, f.lines(entry, indentOf(text[from:]))), nil
 	}
-	from, to, with := len(text), len(text), f.snippet(at, entry)
-	switch {
-	case all.node == nil: // at the end
-	case len(all.node.Content) == 0:
-		from, to = all.from, all.to
-	default:
-		from, to = all.to, all.to
-		if ours.node != nil {
-			from, to = ours.from, ours.to
+	servers := regexp.MustCompile(`(?m)^` + at.key + `:[ \t]*(#.*)?\r?\n`).FindIndex(text)
+	if servers == nil {
+		lead := ""
+		if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+			lead = "\n"
 		}
-		with = f.block(at, entry, strings.Repeat(" ", all.node.Content[0].Column-1))
+		return []byte(string(text) + lead + f.snippet(at, entry)), nil
 	}
-	if from > 0 && text[from-1] != '\n' {
-		with = "\n" + with
+	indent := ""
+	for line := range bytes.Lines(text[servers[1]:]) {
+		if hasContent(line) {
+			indent = indentOf(line)
+			break
+		}
 	}
-	return splice(text, from, to, with), nil
+	return splice(text, servers[1], servers[1], f.lines(entry, cmp.Or(indent, defaultIndent))), nil
 }
 
-func (f yamlText) unset(text []byte, at place) ([]byte, error) {
-	all, ours, err := f.find(text, at)
-	if err != nil || ours.node == nil {
-		return text, err
+func (f yamlText) unset(text []byte, _ place) ([]byte, error) {
+	if from, to := f.find(text); from >= 0 {
+		return splice(text, from, to, ""), nil
 	}
-	if len(all.node.Content) == 2 { // a key with nothing below it would be no map
-		ours = all
-	}
-	return splice(text, ours.from, ours.to, ""), nil
+	return text, nil
 }
 
-// section is a key of a map with its value. Its lines are text[from:to].
-type section struct {
-	node     *yaml.Node // of the value, nil if there is no such key
-	from, to int
+var yamlEntry = regexp.MustCompile(`^ +["']?` + Server + `["']?[ \t]*:`)
+
+// find returns the range of the entry, or -1.
+func (yamlText) find(text []byte) (from, to int) {
+	depth := 0
+	return block(text, func(line []byte) bool {
+		depth = len(indentOf(line))
+		return yamlEntry.Match(line)
+	}, func(line []byte) bool { return len(indentOf(line)) <= depth })
 }
 
-// find returns all servers, and the entry among them.
-func (yamlText) find(text []byte, at place) (all, entry section, err error) {
-	var file yaml.Node
-	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Content) == 0 {
-		return all, entry, err
-	}
-	all = findKey(text, section{file.Content[0], 0, len(text)}, at.key)
-	if all.node != nil && all.node.Style&yaml.FlowStyle != 0 && len(all.node.Content) > 0 {
-		return all, entry, errors.New("its servers are not in block style")
-	}
-	if all.node != nil {
-		entry = findKey(text, all, Server)
-	}
-	return all, entry, nil
-}
+// indentOf returns the spaces at the beginning of a line.
+func indentOf(line []byte) string { return string(line[:len(line)-len(bytes.TrimLeft(line, " "))]) }
 
-// findKey finds a key of a map. Blank lines and comments after its value belong to what
-// follows.
-func findKey(text []byte, in section, key string) (found section) {
-	starts := []int{0, 0} // of lines, which the parser counts from 1
+// block returns the range of the lines from one that begins a block to the last with content before
+// one that ends it, or -1.
+func block(text []byte, begins, ends func(line []byte) bool) (from, to int) {
+	from = -1
+	pos := 0
 	for line := range bytes.Lines(text) {
-		starts = append(starts, starts[len(starts)-1]+len(line))
-	}
-	for i := 0; i+1 < len(in.node.Content); i += 2 {
-		if in.node.Content[i].Value != key {
-			continue
-		}
-		found = section{in.node.Content[i+1], starts[in.node.Content[i].Line], in.to}
-		if i+2 < len(in.node.Content) {
-			found.to = starts[in.node.Content[i+2].Line]
-		}
-		end := found.from
-		for line := range bytes.Lines(text[found.from:found.to]) {
-			end += len(line)
-			if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-				in.to = end
+		next := pos + len(line)
+		switch {
+		case from < 0 && begins(line):
+			from, to = pos, next
+		case from >= 0 && hasContent(line):
+			if ends(line) {
+				return from, to
 			}
+			to = next
 		}
-		found.to = in.to
+		pos = next
 	}
-	return found
+	return from, to
+}
+
+// hasContent reports whether a line is more than a comment.
+func hasContent(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] != '#'
 }
