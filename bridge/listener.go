@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"net"
+	"net/http"
 	"sync"
 
 	"osaurus-sandbox/config"
@@ -26,56 +27,31 @@ type connections struct {
 	byUID map[uint32]int
 }
 
-func (c *connections) add(uid uint32) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID[uid] >= maxConnections {
-		return false
-	}
-	c.byUID[uid]++
-	return true
-}
-
-func (c *connections) remove(uid uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID[uid]--; c.byUID[uid] == 0 {
-		delete(c.byUID, uid)
-	}
-}
-
-// limitedListener closes connections beyond the limit, and those that are not a Peer.
-type limitedListener struct {
-	net.Listener
-	open *connections
-}
-
-func (l limitedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if peer, ok := conn.(Peer); ok && l.open.add(peer.UID()) {
-			return &countedConn{Peer: peer, remove: sync.OnceFunc(func() { l.open.remove(peer.UID()) })}, nil
-		}
+// track counts a connection, and closes it if its user has too many or nobody knows whose it is. It
+// implements http.Server.ConnState.
+func (c *connections) track(conn net.Conn, state http.ConnState) {
+	peer, ok := conn.(Peer)
+	if !ok {
 		_ = conn.Close()
+		return
 	}
-}
-
-// countedConn counts as open until it is closed.
-type countedConn struct {
-	Peer
-	remove func()
-}
-
-func (c *countedConn) Close() error {
-	defer c.remove()
-	return c.Peer.Close()
+	uid := peer.UID()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		if c.byUID[uid]++; c.byUID[uid] > maxConnections {
+			_ = conn.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		if c.byUID[uid]--; c.byUID[uid] == 0 {
+			delete(c.byUID, uid)
+		}
+	}
 }
 
 type peerKey struct{}
 
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, conn.(Peer))
+	return context.WithValue(ctx, peerKey{}, conn)
 }

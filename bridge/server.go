@@ -73,14 +73,14 @@ func NewServer(o Options) *Server {
 	s.http = &http.Server{
 		Handler: s, Protocols: protocols, DisableGeneralOptionsHandler: true,
 		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+		ConnContext: withPeer, ConnState: s.open.track, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
 	return s
 }
 
-// Serve serves a listener until it is closed. It closes connections that are not a Peer.
+// Serve serves a listener of Peers until it is closed.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(limitedListener{l, &s.open})
+	err := s.http.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
