@@ -44,20 +44,6 @@ func scan(row store.Row) (a Agent, err error) {
 	return a, nil
 }
 
-// NameOf reads the name of an agent from a home without a daemon. The agent
-// may have been deleted.
-func NameOf(ctx context.Context, db *store.DB, ref string) (config.AgentName, error) {
-	id, err := config.ParseAgentID(ref)
-	if err != nil {
-		return config.NameAgent(ref)
-	}
-	name, found, err := store.Find(ctx, db, "find agent", store.Value[config.AgentName], "SELECT name FROM agents WHERE id = ?", id)
-	if err == nil && !found {
-		err = notFound(ref)
-	}
-	return name, err
-}
-
 // add gives a new agent its user and uid and saves it.
 func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	const op = "create agent"
