@@ -129,9 +129,7 @@ with "shared:". They have numbers of their own.`,
 func printEvent(w io.Writer, e *controlpb.EventsResponse) error {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
-		if value := e.Fields[name]; value != "" {
-			parts = append(parts, name+"="+value)
-		}
+		parts = append(parts, name+"="+e.Fields[name])
 	}
 	return writef(w, "%6d  %s  %-18s %s  (%s)\n", e.Seq, when(e.Time), e.Kind, strings.Join(parts, " "), e.Cause)
 }

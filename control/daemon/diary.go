@@ -39,13 +39,9 @@ func newDiary(j *events.Journal, log *slog.Logger) *diary {
 
 // Record implements machine.Recorder.
 func (d *diary) Record(e machine.Event) {
-	fields := map[string]string{}
-	for name, value := range map[string]string{"from": string(e.From), "to": string(e.To), "detail": e.Detail} {
-		if value != "" {
-			fields[name] = value
-		}
-	}
-	d.Note(events.Event{Kind: events.Kind(e.Kind), Time: e.Time, Cause: string(e.Cause), Fields: fields})
+	d.Note(events.Event{Kind: events.Kind(e.Kind), Time: e.Time, Cause: string(e.Cause), Fields: map[string]string{
+		"from": string(e.From), "to": string(e.To), "detail": e.Detail,
+	}})
 }
 
 // Note implements events.Recorder.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,11 +21,8 @@ const (
 	FlowRefused events.Kind = "network.refused"
 	// summaryEvery is how often an agent gets an entry in the audit.
 	summaryEvery = time.Hour
-	// refusalEvery is the shortest time between two events of one destination. It doubles with
-	// each event, so that a loop has six in an hour.
-	refusalEvery = time.Minute
-	// maxRefusals bounds the events of an agent in an hour. A scan of ports has thousands of
-	// destinations, and the journal keeps 10,000 events.
+	// maxRefusals bounds the events of an agent in an hour: one for each destination. A scan of
+	// ports has thousands of them, and the journal keeps 10,000 events.
 	maxRefusals = 30
 	// maxHosts bounds the hosts that are counted, and topHosts those that a summary names.
 	maxHosts, topHosts = 200, 5
@@ -36,20 +32,12 @@ const (
 type hour struct {
 	verdicts       map[Verdict]int
 	sent, received int64
-	hosts          map[string]int // flows to a host; "" are the others
-	refusals       map[string]*refusal
-	events         int
-}
-
-// refusal counts refused flows to a destination since its last event.
-type refusal struct {
-	again time.Time // of the next event
-	wait  time.Duration
-	count int
+	hosts          map[string]int  // flows to a host; "" are the others
+	refusals       map[string]bool // destinations that have an event
 }
 
 func newHour() *hour {
-	return &hour{verdicts: map[Verdict]int{}, hosts: map[string]int{}, refusals: map[string]*refusal{}}
+	return &hour{verdicts: map[Verdict]int{}, hosts: map[string]int{}, refusals: map[string]bool{}}
 }
 
 // add counts a flow, and returns the event to record for it, if any.
@@ -62,36 +50,19 @@ func (h *hour) add(agent config.AgentName, f network.Flow) (events.Event, bool) 
 		host = ""
 	}
 	h.hosts[host]++
-	if verdict != Refused {
-		return events.Event{}, false
-	}
 	to := Destination(f.Target)
 	key := string(f.Subject.Plugin) + " " + to
-	r := h.refusals[key]
-	if r == nil {
-		if len(h.refusals) >= maxRefusals {
-			return events.Event{}, false // the summary counts it
-		}
-		r = &refusal{wait: refusalEvery}
-		h.refusals[key] = r
+	if verdict != Refused || h.refusals[key] || len(h.refusals) >= maxRefusals {
+		return events.Event{}, false // the summary counts it
 	}
-	r.count++
-	if f.Ended.Before(r.again) || h.events >= maxRefusals {
-		return events.Event{}, false
-	}
-	e := refusalEvent(agent, f, to, r.count)
-	r.again, r.wait, r.count = f.Ended.Add(r.wait), 2*r.wait, 0
-	h.events++
-	return e, true
+	h.refusals[key] = true
+	return refusalEvent(agent, f, to), true
 }
 
-// refusalEvent returns the event of refused flows to a destination.
-func refusalEvent(agent config.AgentName, f network.Flow, to string, count int) events.Event {
-	fields := map[string]string{"destination": to, "count": strconv.Itoa(count)}
-	for name, value := range map[string]string{"agent": string(agent), "id": string(f.Subject.Agent), "plugin": string(f.Subject.Plugin)} {
-		if value != "" {
-			fields[name] = value
-		}
+// refusalEvent returns the event of the first refused flow to a destination.
+func refusalEvent(agent config.AgentName, f network.Flow, to string) events.Event {
+	fields := map[string]string{
+		"destination": to, "agent": string(agent), "id": string(f.Subject.Agent), "plugin": string(f.Subject.Plugin),
 	}
 	if r := f.Decision.Rule; r != nil {
 		fields["rule"] = r.String()

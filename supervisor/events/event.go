@@ -38,12 +38,14 @@ type Recorder interface {
 	Note(Event)
 }
 
-// bounded returns the event with a copy of its fields and without long texts.
+// bounded returns the event with a copy of its fields, without long texts and empty ones.
 func (e Event) bounded() Event {
 	e.Cause = printable.Cut(e.Cause, maxText)
 	fields := make(map[string]string, len(e.Fields)) // the caller may change its own
 	for name, value := range e.Fields {
-		fields[name] = printable.Cut(value, maxText)
+		if value != "" {
+			fields[name] = printable.Cut(value, maxText)
+		}
 	}
 	e.Fields = fields
 	return e

@@ -297,15 +297,13 @@ func (b *Broker) all() []*waiting {
 
 // note records the event of a prompt's state.
 func (b *Broker) note(p Prompt) {
-	fields := map[string]string{"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID)}
 	what := "approval"
 	if p.Kind == KindNetwork {
 		what = "network"
 	}
-	for name, value := range map[string]string{"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), what: p.What, "choice": string(p.Choice)} {
-		if value != "" {
-			fields[name] = value
-		}
+	fields := map[string]string{
+		"agent": string(p.Name), "id": string(p.Secret.Agent), "prompt": string(p.ID),
+		"secret": string(p.Secret.Name), "plugin": string(p.Secret.Plugin), what: p.What, "choice": string(p.Choice),
 	}
 	b.Record.Note(events.Event{Kind: p.State.event(), Cause: p.Cause, Fields: fields})
 }
