@@ -15,24 +15,11 @@ import (
 // piece is the number of bytes between two checks of the context: some milliseconds on a slow disk.
 const piece = 4 << 20
 
-// Reflink makes a file with mode 0600 that shares all blocks with an open one, and returns it open. It takes
-// a moment, whatever the size. It fails with errors.ErrUnsupported if the file system cannot, or the two are on
-// different ones. The new file must not exist; nothing is left of it after an error.
-func Reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
-	f, err := reflink(from, to, name)
-	for _, cannot := range []error{unix.ENOTSUP, unix.ENOTTY, unix.EXDEV, unix.EINVAL, unix.ENOSYS} {
-		if errors.Is(err, cannot) {
-			return nil, errors.Join(errors.ErrUnsupported, err)
-		}
-	}
-	return f, err
-}
-
 // File is like Reflink, but copies the data, not the holes, if it cannot share blocks. Count is called with the bytes
 // that were copied since its last call; it may be nil.
 func File(ctx context.Context, from *os.File, to *os.Root, name string, count func(int64)) (*os.File, error) {
 	if sharesWhole {
-		if f, err := reflink(from, to, name); err == nil {
+		if f, err := Reflink(from, to, name); err == nil {
 			return f, nil
 		}
 	}

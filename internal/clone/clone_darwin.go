@@ -13,7 +13,10 @@ const seekData, seekHole = 4, 3
 // sharesWhole reports that only whole files share blocks.
 const sharesWhole = true
 
-func reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
+// Reflink makes a file with mode 0600 that shares all blocks with an open one, and returns it open. It takes
+// a moment, whatever the size. It fails if the file system cannot, or the two are on different ones. The new file
+// must not exist; nothing is left of it after an error.
+func Reflink(from *os.File, to *os.Root, name string) (*os.File, error) {
 	dir, err := to.Open(".")
 	if err != nil {
 		return nil, err

@@ -83,8 +83,8 @@ func withDisk(from, to string, copied func(*os.File, *os.Root, string) (*os.File
 // copyAll copies all parts. Nobody writes to the disk.
 func copyAll(ctx context.Context, from, to [3]string, report progress.Func) error {
 	err := withDisk(from[0], to[0], func(f *os.File, dir *os.Root, name string) (*os.File, error) {
-		if made, err := clone.Reflink(f, dir, name); !errors.Is(err, errors.ErrUnsupported) {
-			return made, err
+		if made, err := clone.Reflink(f, dir, name); err == nil {
+			return made, nil
 		}
 		info, err := f.Stat()
 		if err != nil {
