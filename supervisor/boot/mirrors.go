@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"net/netip"
 	"net/url"
 
 	"osaurus-sandbox/config"
@@ -16,14 +15,13 @@ func mirrorRules(mirrors []config.MirrorURL) (rules []config.NetworkRule) {
 		if err != nil {
 			continue // settings have only valid ones
 		}
-		rule := config.NetworkRule{Host: u.Hostname()}
-		if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-			rule = config.NetworkRule{Prefix: netip.PrefixFrom(addr, addr.BitLen())}
-			if addr == subnet.Gateway() {
-				rule = config.NetworkRule{Host: "localhost"}
-			}
+		host := u.Hostname()
+		if host == subnet.Gateway().String() {
+			host = config.Localhost
 		}
-		rules = append(rules, rule)
+		if rule, err := config.ParseNetworkRule("allow " + host); err == nil {
+			rules = append(rules, rule)
+		}
 	}
 	return rules
 }

@@ -3,6 +3,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -160,10 +161,8 @@ func (r *run) kill() bool {
 
 // cause returns the error with which QEMU ended, or nil. Call it after QEMU's end.
 func (r *run) cause() error {
-	if said := r.stderr.Tail(); r.err != nil && said != "" {
-		return fmt.Errorf("qemu: %w: %s", r.err, said)
-	} else if r.err != nil {
-		return fmt.Errorf("qemu: %w", r.err)
+	if r.err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("qemu: %w: %s", r.err, cmp.Or(r.stderr.Tail(), "it said nothing"))
 }
