@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
+	"osaurus-sandbox/internal/printable"
 )
 
 // fileTimeout bounds a call that does not transfer a file's content.
@@ -104,11 +106,8 @@ func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) 
 func (c room) SearchFiles(ctx context.Context, f engine.File, s engine.FileSearch, found func(engine.FileMatch) error) (engine.SearchEnd, error) {
 	const op = "search"
 	m := &guestpb.SearchRequest{
-		Root: filePath(f), Pattern: s.Pattern, Include: s.Include, IgnoreCase: s.IgnoreCase,
+		Root: filePath(f), Pattern: s.Pattern, Names: s.Names, Include: s.Include, IgnoreCase: s.IgnoreCase,
 		Context: uint32(s.Context), Limit: uint32(s.Limit), LineLimit: uint32(s.LineLimit),
-	}
-	if s.Names {
-		m.Target = guestpb.SearchRequest_TARGET_NAMES
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -161,12 +160,5 @@ func callFile[Q, R any](ctx context.Context, c room, op string, f engine.File, c
 }
 
 func fileInfo(i *guestpb.FileInfo) engine.FileInfo {
-	kinds := map[guestpb.FileInfo_Kind]engine.FileKind{
-		guestpb.FileInfo_KIND_FILE: engine.RegularFile, guestpb.FileInfo_KIND_FOLDER: engine.Folder, guestpb.FileInfo_KIND_LINK: engine.Link,
-	}
-	kind, ok := kinds[i.GetKind()]
-	if !ok {
-		kind = engine.OtherFile
-	}
-	return engine.FileInfo{Kind: kind, Size: i.GetSize(), Mode: i.GetMode() & 0o7777, Modified: time.Unix(0, i.GetModifiedUnixNano())}
+	return engine.FileInfo{Kind: cmp.Or(engine.FileKind(printable.Clip(i.GetKind())), engine.OtherFile), Size: i.GetSize(), Mode: i.GetMode() & 0o7777, Modified: time.Unix(0, i.GetModifiedUnixNano())}
 }

@@ -51,18 +51,10 @@ func (c room) Sessions(ctx context.Context) ([]engine.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	states := map[guestpb.Session_State]engine.SessionState{
-		guestpb.Session_STATE_IDLE: engine.SessionIdle, guestpb.Session_STATE_COMMAND: engine.SessionCommand,
-		guestpb.Session_STATE_PERSON: engine.SessionPerson,
-	}
 	var list []engine.Session
 	for _, s := range r.Sessions[:min(len(r.Sessions), protocol.MaxListedSessions)] {
-		state, ok := states[s.State]
-		if !ok {
-			state = engine.SessionEnded
-		}
 		list = append(list, engine.Session{
-			User: printable.Clip(s.User), ID: printable.Clip(s.Session), State: state, PID: int(s.Pid), Command: printable.Clip(s.Command),
+			User: printable.Clip(s.User), ID: printable.Clip(s.Session), State: engine.SessionState(printable.Clip(s.State)), PID: int(s.Pid), Command: printable.Clip(s.Command),
 			Dir: clipPath(s.Dir), Attached: int(s.Attached), Waiting: int(s.Waiting),
 			Made: time.Unix(0, s.MadeUnixNano), Used: time.Unix(0, s.UsedUnixNano),
 		})

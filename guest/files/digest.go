@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 )
@@ -75,7 +76,7 @@ func digest(ctx context.Context, folder *os.File, rel string, limit uint64, to *
 	}
 	defer f.Close()
 	is, err := infoOf(f)
-	if err != nil || is.Kind != guestpb.FileInfo_KIND_FILE {
+	if err != nil || is.Kind != string(engine.RegularFile) {
 		return err
 	}
 	to.There = true

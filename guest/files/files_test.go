@@ -299,12 +299,12 @@ func TestList(t *testing.T) {
 	var got []string
 	for _, e := range r.Entries {
 		size := e.Info.Size
-		if e.Info.Kind != guestpb.FileInfo_KIND_FILE {
+		if e.Info.Kind != string(engine.RegularFile) {
 			size = 0 // depends on the file system
 		}
 		got = append(got, fmt.Sprintf("%s %s %d %o %s", e.Name, e.Info.Kind, size, e.Info.Mode&0o100, e.Target))
 	}
-	if strings.Join(got, "|") != "00 folder KIND_FOLDER 0 100 |00 link KIND_LINK 0 100 ../x|0000 KIND_FILE 5 0 |0001 KIND_FILE 5 0 " || !r.Truncated {
+	if strings.Join(got, "|") != "00 folder folder 0 100 |00 link link 0 100 ../x|0000 file 5 0 |0001 file 5 0 " || !r.Truncated {
 		t.Errorf("%q, truncated %v", got, r.Truncated)
 	}
 	far := t.TempDir() // with links whose targets together are too long for a message

@@ -49,7 +49,7 @@ func (service) List(ctx context.Context, r *guestpb.ListFolderRequest) (*guestpb
 		default:
 			e.Info = info(&st)
 		}
-		if e.Info.Kind == guestpb.FileInfo_KIND_LINK {
+		if e.Info.Kind == string(engine.Link) {
 			if to, _ := readLink(int(f.Fd()), name); len(to) <= targets { // targets that are too long are left out
 				e.Target = []byte(to)
 				targets -= len(to)

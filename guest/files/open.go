@@ -3,6 +3,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 )
@@ -90,7 +92,7 @@ func openFile(op string, p *guestpb.FilePath, flags int) (*os.File, *guestpb.Fil
 		return nil, nil, err
 	}
 	info, err := infoOf(f)
-	if err == nil && info.Kind != guestpb.FileInfo_KIND_FILE {
+	if err == nil && info.Kind != string(engine.RegularFile) {
 		err = notAFile(op, shown(p), info.Kind)
 	} else if err != nil {
 		err = explain(op, shown(p), err)
@@ -102,8 +104,8 @@ func openFile(op string, p *guestpb.FilePath, flags int) (*os.File, *guestpb.Fil
 	return f, info, nil
 }
 
-func notAFile(op, path string, kind guestpb.FileInfo_Kind) error {
-	if kind == guestpb.FileInfo_KIND_FOLDER {
+func notAFile(op, path string, kind string) error {
+	if kind == string(engine.Folder) {
 		return fault.New(fault.InvalidArgs, op, path, unix.EISDIR)
 	}
 	return fault.Newf(fault.Rejected, op, path, "it is no regular file, but a pipe, a socket or a device")
@@ -118,16 +120,9 @@ func infoOf(f *os.File) (*guestpb.FileInfo, error) {
 }
 
 func info(st *unix.Stat_t) *guestpb.FileInfo {
-	kind := guestpb.FileInfo_KIND_OTHER
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		kind = guestpb.FileInfo_KIND_FILE
-	case unix.S_IFDIR:
-		kind = guestpb.FileInfo_KIND_FOLDER
-	case unix.S_IFLNK:
-		kind = guestpb.FileInfo_KIND_LINK
-	}
-	return &guestpb.FileInfo{Kind: kind, Size: uint64(st.Size), Mode: st.Mode & 0o7777, ModifiedUnixNano: st.Mtim.Nano()}
+	kinds := map[uint32]engine.FileKind{unix.S_IFREG: engine.RegularFile, unix.S_IFDIR: engine.Folder, unix.S_IFLNK: engine.Link}
+	kind := cmp.Or(kinds[st.Mode&unix.S_IFMT], engine.OtherFile)
+	return &guestpb.FileInfo{Kind: string(kind), Size: uint64(st.Size), Mode: st.Mode & 0o7777, ModifiedUnixNano: st.Mtim.Nano()}
 }
 
 // find returns where a file is or would be made, following links at the last name.

@@ -40,7 +40,7 @@ func (service) Search(ctx context.Context, r *guestpb.SearchRequest, stream *con
 		return err
 	}
 	end, err := search.Run(ctx, f, search.Query{
-		Pattern: r.Pattern, Names: r.Target == guestpb.SearchRequest_TARGET_NAMES, Include: r.Include, IgnoreCase: r.IgnoreCase,
+		Pattern: r.Pattern, Names: r.Names, Include: r.Include, IgnoreCase: r.IgnoreCase,
 		Context: int(r.Context), Limit: limit(r.Limit, engine.MaxMatches), LineLimit: limit(r.LineLimit, engine.MaxMatchLine),
 	}, func(found []search.Match) error {
 		for _, m := range found {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
@@ -87,7 +88,7 @@ func (w *writing) before(ctx context.Context, op string, s *spot) (mode uint32, 
 	switch {
 	case err != nil:
 		return 0, false, err
-	case is.Kind != guestpb.FileInfo_KIND_FILE:
+	case is.Kind != string(engine.RegularFile):
 		return 0, false, notAFile(op, s.shown, is.Kind)
 	case w.header.IfAbsent:
 		return 0, false, fault.New(fault.Rejected, op, s.shown, unix.EEXIST)

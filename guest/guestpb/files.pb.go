@@ -27,104 +27,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type FileInfo_Kind int32
-
-const (
-	FileInfo_KIND_OTHER  FileInfo_Kind = 0 // a pipe, socket or device
-	FileInfo_KIND_FILE   FileInfo_Kind = 1
-	FileInfo_KIND_FOLDER FileInfo_Kind = 2
-	FileInfo_KIND_LINK   FileInfo_Kind = 3 // only in lists
-)
-
-// Enum value maps for FileInfo_Kind.
-var (
-	FileInfo_Kind_name = map[int32]string{
-		0: "KIND_OTHER",
-		1: "KIND_FILE",
-		2: "KIND_FOLDER",
-		3: "KIND_LINK",
-	}
-	FileInfo_Kind_value = map[string]int32{
-		"KIND_OTHER":  0,
-		"KIND_FILE":   1,
-		"KIND_FOLDER": 2,
-		"KIND_LINK":   3,
-	}
-)
-
-func (x FileInfo_Kind) Enum() *FileInfo_Kind {
-	p := new(FileInfo_Kind)
-	*p = x
-	return p
-}
-
-func (x FileInfo_Kind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (FileInfo_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_files_proto_enumTypes[0].Descriptor()
-}
-
-func (FileInfo_Kind) Type() protoreflect.EnumType {
-	return &file_files_proto_enumTypes[0]
-}
-
-func (x FileInfo_Kind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use FileInfo_Kind.Descriptor instead.
-func (FileInfo_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{1, 0}
-}
-
-type SearchRequest_Target int32
-
-const (
-	SearchRequest_TARGET_CONTENT SearchRequest_Target = 0 // lines that match an expression
-	SearchRequest_TARGET_NAMES   SearchRequest_Target = 1 // files whose names match a glob or contain a text
-)
-
-// Enum value maps for SearchRequest_Target.
-var (
-	SearchRequest_Target_name = map[int32]string{
-		0: "TARGET_CONTENT",
-		1: "TARGET_NAMES",
-	}
-	SearchRequest_Target_value = map[string]int32{
-		"TARGET_CONTENT": 0,
-		"TARGET_NAMES":   1,
-	}
-)
-
-func (x SearchRequest_Target) Enum() *SearchRequest_Target {
-	p := new(SearchRequest_Target)
-	*p = x
-	return p
-}
-
-func (x SearchRequest_Target) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SearchRequest_Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_files_proto_enumTypes[1].Descriptor()
-}
-
-func (SearchRequest_Target) Type() protoreflect.EnumType {
-	return &file_files_proto_enumTypes[1]
-}
-
-func (x SearchRequest_Target) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SearchRequest_Target.Descriptor instead.
-func (SearchRequest_Target) EnumDescriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{14, 0}
-}
-
 type FilePath struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Root          []byte                 `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"` // absolute
@@ -179,7 +81,7 @@ func (x *FilePath) GetPath() []byte {
 
 type FileInfo struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
-	Kind             FileInfo_Kind          `protobuf:"varint,1,opt,name=kind,proto3,enum=osaurus.guest.v1.FileInfo_Kind" json:"kind,omitempty"`
+	Kind             string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // file, folder, link (only in lists), other
 	Size             uint64                 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	Mode             uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"` // permissions
 	ModifiedUnixNano int64                  `protobuf:"varint,4,opt,name=modified_unix_nano,json=modifiedUnixNano,proto3" json:"modified_unix_nano,omitempty"`
@@ -217,11 +119,11 @@ func (*FileInfo) Descriptor() ([]byte, []int) {
 	return file_files_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *FileInfo) GetKind() FileInfo_Kind {
+func (x *FileInfo) GetKind() string {
 	if x != nil {
 		return x.Kind
 	}
-	return FileInfo_KIND_OTHER
+	return ""
 }
 
 func (x *FileInfo) GetSize() uint64 {
@@ -962,7 +864,7 @@ func (x *WriteFileResponse) GetSize() uint64 {
 type SearchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Root          *FilePath              `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"`
-	Target        SearchRequest_Target   `protobuf:"varint,2,opt,name=target,proto3,enum=osaurus.guest.v1.SearchRequest_Target" json:"target,omitempty"`
+	Names         bool                   `protobuf:"varint,2,opt,name=names,proto3" json:"names,omitempty"` // find files whose names match a glob or contain a text, not lines that match an expression
 	Pattern       string                 `protobuf:"bytes,3,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	Include       string                 `protobuf:"bytes,4,opt,name=include,proto3" json:"include,omitempty"` // only files that match this glob
 	IgnoreCase    bool                   `protobuf:"varint,5,opt,name=ignore_case,json=ignoreCase,proto3" json:"ignore_case,omitempty"`
@@ -1010,11 +912,11 @@ func (x *SearchRequest) GetRoot() *FilePath {
 	return nil
 }
 
-func (x *SearchRequest) GetTarget() SearchRequest_Target {
+func (x *SearchRequest) GetNames() bool {
 	if x != nil {
-		return x.Target
+		return x.Names
 	}
-	return SearchRequest_TARGET_CONTENT
+	return false
 }
 
 func (x *SearchRequest) GetPattern() string {
@@ -1254,18 +1156,12 @@ const file_files_proto_rawDesc = "" +
 	"\vfiles.proto\x12\x10osaurus.guest.v1\"2\n" +
 	"\bFilePath\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\fR\x04root\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\fR\x04path\"\xdc\x01\n" +
-	"\bFileInfo\x123\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1f.osaurus.guest.v1.FileInfo.KindR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\fR\x04path\"t\n" +
+	"\bFileInfo\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\rR\x04mode\x12,\n" +
-	"\x12modified_unix_nano\x18\x04 \x01(\x03R\x10modifiedUnixNano\"E\n" +
-	"\x04Kind\x12\x0e\n" +
-	"\n" +
-	"KIND_OTHER\x10\x00\x12\r\n" +
-	"\tKIND_FILE\x10\x01\x12\x0f\n" +
-	"\vKIND_FOLDER\x10\x02\x12\r\n" +
-	"\tKIND_LINK\x10\x03\"A\n" +
+	"\x12modified_unix_nano\x18\x04 \x01(\x03R\x10modifiedUnixNano\"A\n" +
 	"\x0fStatFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\"B\n" +
 	"\x10StatFileResponse\x12.\n" +
@@ -1317,10 +1213,10 @@ const file_files_proto_rawDesc = "" +
 	"\x04size\x18\a \x01(\x04R\x04size\"G\n" +
 	"\x11WriteFileResponse\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04sizeJ\x04\b\x02\x10\x03\"\xd3\x02\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04sizeJ\x04\b\x02\x10\x03\"\xf9\x01\n" +
 	"\rSearchRequest\x12.\n" +
-	"\x04root\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04root\x12>\n" +
-	"\x06target\x18\x02 \x01(\x0e2&.osaurus.guest.v1.SearchRequest.TargetR\x06target\x12\x18\n" +
+	"\x04root\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04root\x12\x14\n" +
+	"\x05names\x18\x02 \x01(\bR\x05names\x12\x18\n" +
 	"\apattern\x18\x03 \x01(\tR\apattern\x12\x18\n" +
 	"\ainclude\x18\x04 \x01(\tR\ainclude\x12\x1f\n" +
 	"\vignore_case\x18\x05 \x01(\bR\n" +
@@ -1328,10 +1224,7 @@ const file_files_proto_rawDesc = "" +
 	"\acontext\x18\x06 \x01(\rR\acontext\x12\x14\n" +
 	"\x05limit\x18\a \x01(\rR\x05limit\x12\x1d\n" +
 	"\n" +
-	"line_limit\x18\b \x01(\rR\tlineLimit\".\n" +
-	"\x06Target\x12\x12\n" +
-	"\x0eTARGET_CONTENT\x10\x00\x12\x10\n" +
-	"\fTARGET_NAMES\x10\x01\"x\n" +
+	"line_limit\x18\b \x01(\rR\tlineLimit\"x\n" +
 	"\x0eSearchResponse\x127\n" +
 	"\amatches\x18\x01 \x03(\v2\x1d.osaurus.guest.v1.SearchMatchR\amatches\x12-\n" +
 	"\x03end\x18\x02 \x01(\v2\x1b.osaurus.guest.v1.SearchEndR\x03end\"}\n" +
@@ -1367,63 +1260,58 @@ func file_files_proto_rawDescGZIP() []byte {
 	return file_files_proto_rawDescData
 }
 
-var file_files_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_files_proto_goTypes = []any{
-	(FileInfo_Kind)(0),          // 0: osaurus.guest.v1.FileInfo.Kind
-	(SearchRequest_Target)(0),   // 1: osaurus.guest.v1.SearchRequest.Target
-	(*FilePath)(nil),            // 2: osaurus.guest.v1.FilePath
-	(*FileInfo)(nil),            // 3: osaurus.guest.v1.FileInfo
-	(*StatFileRequest)(nil),     // 4: osaurus.guest.v1.StatFileRequest
-	(*StatFileResponse)(nil),    // 5: osaurus.guest.v1.StatFileResponse
-	(*DigestFilesRequest)(nil),  // 6: osaurus.guest.v1.DigestFilesRequest
-	(*DigestFilesResponse)(nil), // 7: osaurus.guest.v1.DigestFilesResponse
-	(*FileDigest)(nil),          // 8: osaurus.guest.v1.FileDigest
-	(*ListFolderRequest)(nil),   // 9: osaurus.guest.v1.ListFolderRequest
-	(*ListFolderResponse)(nil),  // 10: osaurus.guest.v1.ListFolderResponse
-	(*FolderEntry)(nil),         // 11: osaurus.guest.v1.FolderEntry
-	(*ReadFileRequest)(nil),     // 12: osaurus.guest.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),    // 13: osaurus.guest.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),    // 14: osaurus.guest.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),   // 15: osaurus.guest.v1.WriteFileResponse
-	(*SearchRequest)(nil),       // 16: osaurus.guest.v1.SearchRequest
-	(*SearchResponse)(nil),      // 17: osaurus.guest.v1.SearchResponse
-	(*SearchMatch)(nil),         // 18: osaurus.guest.v1.SearchMatch
-	(*SearchEnd)(nil),           // 19: osaurus.guest.v1.SearchEnd
+	(*FilePath)(nil),            // 0: osaurus.guest.v1.FilePath
+	(*FileInfo)(nil),            // 1: osaurus.guest.v1.FileInfo
+	(*StatFileRequest)(nil),     // 2: osaurus.guest.v1.StatFileRequest
+	(*StatFileResponse)(nil),    // 3: osaurus.guest.v1.StatFileResponse
+	(*DigestFilesRequest)(nil),  // 4: osaurus.guest.v1.DigestFilesRequest
+	(*DigestFilesResponse)(nil), // 5: osaurus.guest.v1.DigestFilesResponse
+	(*FileDigest)(nil),          // 6: osaurus.guest.v1.FileDigest
+	(*ListFolderRequest)(nil),   // 7: osaurus.guest.v1.ListFolderRequest
+	(*ListFolderResponse)(nil),  // 8: osaurus.guest.v1.ListFolderResponse
+	(*FolderEntry)(nil),         // 9: osaurus.guest.v1.FolderEntry
+	(*ReadFileRequest)(nil),     // 10: osaurus.guest.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),    // 11: osaurus.guest.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),    // 12: osaurus.guest.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),   // 13: osaurus.guest.v1.WriteFileResponse
+	(*SearchRequest)(nil),       // 14: osaurus.guest.v1.SearchRequest
+	(*SearchResponse)(nil),      // 15: osaurus.guest.v1.SearchResponse
+	(*SearchMatch)(nil),         // 16: osaurus.guest.v1.SearchMatch
+	(*SearchEnd)(nil),           // 17: osaurus.guest.v1.SearchEnd
 }
 var file_files_proto_depIdxs = []int32{
-	0,  // 0: osaurus.guest.v1.FileInfo.kind:type_name -> osaurus.guest.v1.FileInfo.Kind
-	2,  // 1: osaurus.guest.v1.StatFileRequest.file:type_name -> osaurus.guest.v1.FilePath
-	3,  // 2: osaurus.guest.v1.StatFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	2,  // 3: osaurus.guest.v1.DigestFilesRequest.folder:type_name -> osaurus.guest.v1.FilePath
-	8,  // 4: osaurus.guest.v1.DigestFilesResponse.files:type_name -> osaurus.guest.v1.FileDigest
-	2,  // 5: osaurus.guest.v1.ListFolderRequest.folder:type_name -> osaurus.guest.v1.FilePath
-	11, // 6: osaurus.guest.v1.ListFolderResponse.entries:type_name -> osaurus.guest.v1.FolderEntry
-	3,  // 7: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
-	2,  // 8: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
-	3,  // 9: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	2,  // 10: osaurus.guest.v1.WriteFileRequest.file:type_name -> osaurus.guest.v1.FilePath
-	2,  // 11: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
-	1,  // 12: osaurus.guest.v1.SearchRequest.target:type_name -> osaurus.guest.v1.SearchRequest.Target
-	18, // 13: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
-	19, // 14: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
-	4,  // 15: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
-	9,  // 16: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
-	12, // 17: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
-	14, // 18: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
-	6,  // 19: osaurus.guest.v1.Files.Digest:input_type -> osaurus.guest.v1.DigestFilesRequest
-	16, // 20: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
-	5,  // 21: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
-	10, // 22: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
-	13, // 23: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
-	15, // 24: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
-	7,  // 25: osaurus.guest.v1.Files.Digest:output_type -> osaurus.guest.v1.DigestFilesResponse
-	17, // 26: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	0,  // 0: osaurus.guest.v1.StatFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	1,  // 1: osaurus.guest.v1.StatFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
+	0,  // 2: osaurus.guest.v1.DigestFilesRequest.folder:type_name -> osaurus.guest.v1.FilePath
+	6,  // 3: osaurus.guest.v1.DigestFilesResponse.files:type_name -> osaurus.guest.v1.FileDigest
+	0,  // 4: osaurus.guest.v1.ListFolderRequest.folder:type_name -> osaurus.guest.v1.FilePath
+	9,  // 5: osaurus.guest.v1.ListFolderResponse.entries:type_name -> osaurus.guest.v1.FolderEntry
+	1,  // 6: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
+	0,  // 7: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	1,  // 8: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
+	0,  // 9: osaurus.guest.v1.WriteFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	0,  // 10: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
+	16, // 11: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
+	17, // 12: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
+	2,  // 13: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
+	7,  // 14: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
+	10, // 15: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
+	12, // 16: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
+	4,  // 17: osaurus.guest.v1.Files.Digest:input_type -> osaurus.guest.v1.DigestFilesRequest
+	14, // 18: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
+	3,  // 19: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
+	8,  // 20: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
+	11, // 21: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
+	13, // 22: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
+	5,  // 23: osaurus.guest.v1.Files.Digest:output_type -> osaurus.guest.v1.DigestFilesResponse
+	15, // 24: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_files_proto_init() }
@@ -1436,14 +1324,13 @@ func file_files_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_files_proto_rawDesc), len(file_files_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      0,
 			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_files_proto_goTypes,
 		DependencyIndexes: file_files_proto_depIdxs,
-		EnumInfos:         file_files_proto_enumTypes,
 		MessageInfos:      file_files_proto_msgTypes,
 	}.Build()
 	File_files_proto = out.File

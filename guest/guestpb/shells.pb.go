@@ -24,58 +24,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Session_State int32
-
-const (
-	Session_STATE_IDLE    Session_State = 0 // at its prompt
-	Session_STATE_COMMAND Session_State = 1 // a call of Run is under way
-	Session_STATE_PERSON  Session_State = 2 // a program that a person started has the terminal
-	Session_STATE_ENDED   Session_State = 3 // its shell has ended; the next use makes a new one
-)
-
-// Enum value maps for Session_State.
-var (
-	Session_State_name = map[int32]string{
-		0: "STATE_IDLE",
-		1: "STATE_COMMAND",
-		2: "STATE_PERSON",
-		3: "STATE_ENDED",
-	}
-	Session_State_value = map[string]int32{
-		"STATE_IDLE":    0,
-		"STATE_COMMAND": 1,
-		"STATE_PERSON":  2,
-		"STATE_ENDED":   3,
-	}
-)
-
-func (x Session_State) Enum() *Session_State {
-	p := new(Session_State)
-	*p = x
-	return p
-}
-
-func (x Session_State) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Session_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_shells_proto_enumTypes[0].Descriptor()
-}
-
-func (Session_State) Type() protoreflect.EnumType {
-	return &file_shells_proto_enumTypes[0]
-}
-
-func (x Session_State) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Session_State.Descriptor instead.
-func (Session_State) EnumDescriptor() ([]byte, []int) {
-	return file_shells_proto_rawDescGZIP(), []int{13, 0}
-}
-
 // Shell says which session, and what its shell is made with if it has to be made.
 type Shell struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -944,17 +892,19 @@ func (x *SessionsResponse) GetSessions() []*Session {
 }
 
 type Session struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	State         Session_State          `protobuf:"varint,3,opt,name=state,proto3,enum=osaurus.guest.v1.Session_State" json:"state,omitempty"`
-	Pid           int32                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`        // of the shell, in the guest
-	Command       string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"` // the beginning of what runs now
-	Dir           []byte                 `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
-	Attached      uint32                 `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"` // persons
-	Waiting       uint32                 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`   // calls of Run
-	MadeUnixNano  int64                  `protobuf:"varint,9,opt,name=made_unix_nano,json=madeUnixNano,proto3" json:"made_unix_nano,omitempty"`
-	UsedUnixNano  int64                  `protobuf:"varint,10,opt,name=used_unix_nano,json=usedUnixNano,proto3" json:"used_unix_nano,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// idle: at its prompt. command: a call of Run is under way. person: a program that a person started has the terminal.
+	// ended: its shell has ended; the next use makes a new one.
+	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Pid           int32  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`        // of the shell, in the guest
+	Command       string `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"` // the beginning of what runs now
+	Dir           []byte `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
+	Attached      uint32 `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"` // persons
+	Waiting       uint32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`   // calls of Run
+	MadeUnixNano  int64  `protobuf:"varint,9,opt,name=made_unix_nano,json=madeUnixNano,proto3" json:"made_unix_nano,omitempty"`
+	UsedUnixNano  int64  `protobuf:"varint,10,opt,name=used_unix_nano,json=usedUnixNano,proto3" json:"used_unix_nano,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1003,11 +953,11 @@ func (x *Session) GetSession() string {
 	return ""
 }
 
-func (x *Session) GetState() Session_State {
+func (x *Session) GetState() string {
 	if x != nil {
 		return x.State
 	}
-	return Session_STATE_IDLE
+	return ""
 }
 
 func (x *Session) GetPid() int32 {
@@ -1324,11 +1274,11 @@ const file_shells_proto_rawDesc = "" +
 	"\x0fSessionsRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"I\n" +
 	"\x10SessionsResponse\x125\n" +
-	"\bsessions\x18\x01 \x03(\v2\x19.osaurus.guest.v1.SessionR\bsessions\"\xfd\x02\n" +
+	"\bsessions\x18\x01 \x03(\v2\x19.osaurus.guest.v1.SessionR\bsessions\"\x8d\x02\n" +
 	"\aSession\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
-	"\asession\x18\x02 \x01(\tR\asession\x125\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x1f.osaurus.guest.v1.Session.StateR\x05state\x12\x10\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12\x18\n" +
 	"\acommand\x18\x05 \x01(\tR\acommand\x12\x10\n" +
 	"\x03dir\x18\x06 \x01(\fR\x03dir\x12\x1a\n" +
@@ -1336,13 +1286,7 @@ const file_shells_proto_rawDesc = "" +
 	"\awaiting\x18\b \x01(\rR\awaiting\x12$\n" +
 	"\x0emade_unix_nano\x18\t \x01(\x03R\fmadeUnixNano\x12$\n" +
 	"\x0eused_unix_nano\x18\n" +
-	" \x01(\x03R\fusedUnixNano\"M\n" +
-	"\x05State\x12\x0e\n" +
-	"\n" +
-	"STATE_IDLE\x10\x00\x12\x11\n" +
-	"\rSTATE_COMMAND\x10\x01\x12\x10\n" +
-	"\fSTATE_PERSON\x10\x02\x12\x0f\n" +
-	"\vSTATE_ENDED\x10\x03\"F\n" +
+	" \x01(\x03R\fusedUnixNano\"F\n" +
 	"\x16ShellTranscriptRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\"G\n" +
@@ -1375,60 +1319,57 @@ func file_shells_proto_rawDescGZIP() []byte {
 	return file_shells_proto_rawDescData
 }
 
-var file_shells_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_shells_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_shells_proto_goTypes = []any{
-	(Session_State)(0),              // 0: osaurus.guest.v1.Session.State
-	(*Shell)(nil),                   // 1: osaurus.guest.v1.Shell
-	(*ShellRunRequest)(nil),         // 2: osaurus.guest.v1.ShellRunRequest
-	(*ShellRunResponse)(nil),        // 3: osaurus.guest.v1.ShellRunResponse
-	(*ShellOutput)(nil),             // 4: osaurus.guest.v1.ShellOutput
-	(*LateOutput)(nil),              // 5: osaurus.guest.v1.LateOutput
-	(*ShellCancelRequest)(nil),      // 6: osaurus.guest.v1.ShellCancelRequest
-	(*ShellCancelResponse)(nil),     // 7: osaurus.guest.v1.ShellCancelResponse
-	(*ShellAttachRequest)(nil),      // 8: osaurus.guest.v1.ShellAttachRequest
-	(*ShellOpen)(nil),               // 9: osaurus.guest.v1.ShellOpen
-	(*ShellAttachResponse)(nil),     // 10: osaurus.guest.v1.ShellAttachResponse
-	(*ShellEnded)(nil),              // 11: osaurus.guest.v1.ShellEnded
-	(*SessionsRequest)(nil),         // 12: osaurus.guest.v1.SessionsRequest
-	(*SessionsResponse)(nil),        // 13: osaurus.guest.v1.SessionsResponse
-	(*Session)(nil),                 // 14: osaurus.guest.v1.Session
-	(*ShellTranscriptRequest)(nil),  // 15: osaurus.guest.v1.ShellTranscriptRequest
-	(*ShellTranscriptResponse)(nil), // 16: osaurus.guest.v1.ShellTranscriptResponse
-	(*CloseSessionRequest)(nil),     // 17: osaurus.guest.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),    // 18: osaurus.guest.v1.CloseSessionResponse
-	(*Resize)(nil),                  // 19: osaurus.guest.v1.Resize
+	(*Shell)(nil),                   // 0: osaurus.guest.v1.Shell
+	(*ShellRunRequest)(nil),         // 1: osaurus.guest.v1.ShellRunRequest
+	(*ShellRunResponse)(nil),        // 2: osaurus.guest.v1.ShellRunResponse
+	(*ShellOutput)(nil),             // 3: osaurus.guest.v1.ShellOutput
+	(*LateOutput)(nil),              // 4: osaurus.guest.v1.LateOutput
+	(*ShellCancelRequest)(nil),      // 5: osaurus.guest.v1.ShellCancelRequest
+	(*ShellCancelResponse)(nil),     // 6: osaurus.guest.v1.ShellCancelResponse
+	(*ShellAttachRequest)(nil),      // 7: osaurus.guest.v1.ShellAttachRequest
+	(*ShellOpen)(nil),               // 8: osaurus.guest.v1.ShellOpen
+	(*ShellAttachResponse)(nil),     // 9: osaurus.guest.v1.ShellAttachResponse
+	(*ShellEnded)(nil),              // 10: osaurus.guest.v1.ShellEnded
+	(*SessionsRequest)(nil),         // 11: osaurus.guest.v1.SessionsRequest
+	(*SessionsResponse)(nil),        // 12: osaurus.guest.v1.SessionsResponse
+	(*Session)(nil),                 // 13: osaurus.guest.v1.Session
+	(*ShellTranscriptRequest)(nil),  // 14: osaurus.guest.v1.ShellTranscriptRequest
+	(*ShellTranscriptResponse)(nil), // 15: osaurus.guest.v1.ShellTranscriptResponse
+	(*CloseSessionRequest)(nil),     // 16: osaurus.guest.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),    // 17: osaurus.guest.v1.CloseSessionResponse
+	(*Resize)(nil),                  // 18: osaurus.guest.v1.Resize
 }
 var file_shells_proto_depIdxs = []int32{
-	1,  // 0: osaurus.guest.v1.ShellRunRequest.shell:type_name -> osaurus.guest.v1.Shell
-	4,  // 1: osaurus.guest.v1.ShellRunResponse.stdout:type_name -> osaurus.guest.v1.ShellOutput
-	4,  // 2: osaurus.guest.v1.ShellRunResponse.stderr:type_name -> osaurus.guest.v1.ShellOutput
-	5,  // 3: osaurus.guest.v1.ShellRunResponse.late:type_name -> osaurus.guest.v1.LateOutput
-	4,  // 4: osaurus.guest.v1.LateOutput.output:type_name -> osaurus.guest.v1.ShellOutput
-	9,  // 5: osaurus.guest.v1.ShellAttachRequest.open:type_name -> osaurus.guest.v1.ShellOpen
-	19, // 6: osaurus.guest.v1.ShellAttachRequest.resize:type_name -> osaurus.guest.v1.Resize
-	1,  // 7: osaurus.guest.v1.ShellOpen.shell:type_name -> osaurus.guest.v1.Shell
-	19, // 8: osaurus.guest.v1.ShellOpen.size:type_name -> osaurus.guest.v1.Resize
-	11, // 9: osaurus.guest.v1.ShellAttachResponse.ended:type_name -> osaurus.guest.v1.ShellEnded
-	14, // 10: osaurus.guest.v1.SessionsResponse.sessions:type_name -> osaurus.guest.v1.Session
-	0,  // 11: osaurus.guest.v1.Session.state:type_name -> osaurus.guest.v1.Session.State
-	2,  // 12: osaurus.guest.v1.Shells.Run:input_type -> osaurus.guest.v1.ShellRunRequest
-	6,  // 13: osaurus.guest.v1.Shells.Cancel:input_type -> osaurus.guest.v1.ShellCancelRequest
-	8,  // 14: osaurus.guest.v1.Shells.Attach:input_type -> osaurus.guest.v1.ShellAttachRequest
-	12, // 15: osaurus.guest.v1.Shells.Sessions:input_type -> osaurus.guest.v1.SessionsRequest
-	15, // 16: osaurus.guest.v1.Shells.Transcript:input_type -> osaurus.guest.v1.ShellTranscriptRequest
-	17, // 17: osaurus.guest.v1.Shells.CloseSession:input_type -> osaurus.guest.v1.CloseSessionRequest
-	3,  // 18: osaurus.guest.v1.Shells.Run:output_type -> osaurus.guest.v1.ShellRunResponse
-	7,  // 19: osaurus.guest.v1.Shells.Cancel:output_type -> osaurus.guest.v1.ShellCancelResponse
-	10, // 20: osaurus.guest.v1.Shells.Attach:output_type -> osaurus.guest.v1.ShellAttachResponse
-	13, // 21: osaurus.guest.v1.Shells.Sessions:output_type -> osaurus.guest.v1.SessionsResponse
-	16, // 22: osaurus.guest.v1.Shells.Transcript:output_type -> osaurus.guest.v1.ShellTranscriptResponse
-	18, // 23: osaurus.guest.v1.Shells.CloseSession:output_type -> osaurus.guest.v1.CloseSessionResponse
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	0,  // 0: osaurus.guest.v1.ShellRunRequest.shell:type_name -> osaurus.guest.v1.Shell
+	3,  // 1: osaurus.guest.v1.ShellRunResponse.stdout:type_name -> osaurus.guest.v1.ShellOutput
+	3,  // 2: osaurus.guest.v1.ShellRunResponse.stderr:type_name -> osaurus.guest.v1.ShellOutput
+	4,  // 3: osaurus.guest.v1.ShellRunResponse.late:type_name -> osaurus.guest.v1.LateOutput
+	3,  // 4: osaurus.guest.v1.LateOutput.output:type_name -> osaurus.guest.v1.ShellOutput
+	8,  // 5: osaurus.guest.v1.ShellAttachRequest.open:type_name -> osaurus.guest.v1.ShellOpen
+	18, // 6: osaurus.guest.v1.ShellAttachRequest.resize:type_name -> osaurus.guest.v1.Resize
+	0,  // 7: osaurus.guest.v1.ShellOpen.shell:type_name -> osaurus.guest.v1.Shell
+	18, // 8: osaurus.guest.v1.ShellOpen.size:type_name -> osaurus.guest.v1.Resize
+	10, // 9: osaurus.guest.v1.ShellAttachResponse.ended:type_name -> osaurus.guest.v1.ShellEnded
+	13, // 10: osaurus.guest.v1.SessionsResponse.sessions:type_name -> osaurus.guest.v1.Session
+	1,  // 11: osaurus.guest.v1.Shells.Run:input_type -> osaurus.guest.v1.ShellRunRequest
+	5,  // 12: osaurus.guest.v1.Shells.Cancel:input_type -> osaurus.guest.v1.ShellCancelRequest
+	7,  // 13: osaurus.guest.v1.Shells.Attach:input_type -> osaurus.guest.v1.ShellAttachRequest
+	11, // 14: osaurus.guest.v1.Shells.Sessions:input_type -> osaurus.guest.v1.SessionsRequest
+	14, // 15: osaurus.guest.v1.Shells.Transcript:input_type -> osaurus.guest.v1.ShellTranscriptRequest
+	16, // 16: osaurus.guest.v1.Shells.CloseSession:input_type -> osaurus.guest.v1.CloseSessionRequest
+	2,  // 17: osaurus.guest.v1.Shells.Run:output_type -> osaurus.guest.v1.ShellRunResponse
+	6,  // 18: osaurus.guest.v1.Shells.Cancel:output_type -> osaurus.guest.v1.ShellCancelResponse
+	9,  // 19: osaurus.guest.v1.Shells.Attach:output_type -> osaurus.guest.v1.ShellAttachResponse
+	12, // 20: osaurus.guest.v1.Shells.Sessions:output_type -> osaurus.guest.v1.SessionsResponse
+	15, // 21: osaurus.guest.v1.Shells.Transcript:output_type -> osaurus.guest.v1.ShellTranscriptResponse
+	17, // 22: osaurus.guest.v1.Shells.CloseSession:output_type -> osaurus.guest.v1.CloseSessionResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_shells_proto_init() }
@@ -1451,14 +1392,13 @@ func file_shells_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_shells_proto_rawDesc), len(file_shells_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      0,
 			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_shells_proto_goTypes,
 		DependencyIndexes: file_shells_proto_depIdxs,
-		EnumInfos:         file_shells_proto_enumTypes,
 		MessageInfos:      file_shells_proto_msgTypes,
 	}.Build()
 	File_shells_proto = out.File

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
@@ -188,7 +189,7 @@ func TestPersonsProgram(t *testing.T) {
 	p := r.attach(24, 80)
 	p.types("cat\r")
 	p.sees("cat\r\n")
-	timetest.Eventually(t, "a person's program", func() bool { return r.sessions()[0].State == guestpb.Session_STATE_PERSON })
+	timetest.Eventually(t, "a person's program", func() bool { return r.sessions()[0].State == string(engine.SessionPerson) })
 	p.types("typed\r")
 	p.sees("typed\r\n", "typed\r\n")
 	p.Close()
@@ -242,7 +243,7 @@ func TestFullInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.attach(24, 80)
-	timetest.Eventually(t, "the prompt", func() bool { return r.sessions()[0].State == guestpb.Session_STATE_IDLE })
+	timetest.Eventually(t, "the prompt", func() bool { return r.sessions()[0].State == string(engine.SessionIdle) })
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

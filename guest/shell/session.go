@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
@@ -229,7 +230,7 @@ func (s *session) state() *guestpb.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := &guestpb.Session{
-		User: s.key.user, Session: string(s.key.id), State: guestpb.Session_STATE_ENDED, Attached: uint32(len(s.viewers)),
+		User: s.key.user, Session: string(s.key.id), State: string(engine.SessionEnded), Attached: uint32(len(s.viewers)),
 		Waiting: uint32(s.waiting), MadeUnixNano: s.made.UnixNano(), UsedUnixNano: s.used.UnixNano(),
 	}
 	if s.proc == nil {
@@ -238,11 +239,11 @@ func (s *session) state() *guestpb.Session {
 	out.Pid, out.Dir = int32(s.proc.child.PID()), []byte(s.proc.cwd())
 	switch {
 	case s.call != nil:
-		out.State, out.Command = guestpb.Session_STATE_COMMAND, printable.Clip(string(s.call.text))
+		out.State, out.Command = string(engine.SessionCommand), printable.Clip(string(s.call.text))
 	case s.proc.atPrompt():
-		out.State = guestpb.Session_STATE_IDLE
+		out.State = string(engine.SessionIdle)
 	default:
-		out.State = guestpb.Session_STATE_PERSON
+		out.State = string(engine.SessionPerson)
 	}
 	return out
 }
