@@ -25,9 +25,9 @@ func isLabel(s string) bool {
 	return s != "" && len(s) <= maxLabel
 }
 
-// isNumber reports whether the last label makes a name an IPv4 address for some programs: 127.1,
-// 0x7f000001.
-func isNumber(s string) bool {
+// EndsInNumber reports whether programs may take a name in lower case for an IPv4 address: 127.1, 0x7f000001.
+func EndsInNumber(name string) bool {
+	s := name[strings.LastIndexByte(name, '.')+1:]
 	if hex, ok := strings.CutPrefix(s, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
 	}
@@ -53,7 +53,7 @@ func ParseHost(text string) (string, error) {
 			return "", fmt.Errorf("%q is not a host", text)
 		}
 	}
-	if isNumber(host[strings.LastIndex(host, ".")+1:]) {
+	if EndsInNumber(host) {
 		return "", fmt.Errorf("%q is a number and not a host; write an address as in 192.0.2.1", text)
 	}
 	return host, nil

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/net/icmp"
 
+	"osaurus-sandbox/network/hello"
 	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/policy"
 )
@@ -172,12 +173,7 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
-func (c *bufferedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (c *bufferedConn) CloseWrite() error { return hello.CloseWrite(c.Conn) }
 
 // echoConn sends ICMP echo requests to one address, and reads its replies. It needs no privileges,
 // but the system may keep users from it: net.ipv4.ping_group_range on Linux.

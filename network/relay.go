@@ -15,6 +15,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
+
+	"osaurus-sandbox/network/hello"
 )
 
 // guestEnd is what the guest's ends of TCP and UDP flows have in common.
@@ -90,12 +92,7 @@ func (c *hostConn) abort() {
 	_ = c.Conn.Close()
 }
 
-func (c *hostConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
+func (c *hostConn) CloseWrite() error { return hello.CloseWrite(c.Conn) }
 
 func (c *hostConn) waitReadable() {
 	if c.raw == nil {

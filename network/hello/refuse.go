@@ -43,11 +43,17 @@ func Refuse(c net.Conn, kind Kind, text string) {
 	if _, err := c.Write(answer); err != nil {
 		return
 	}
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
+	_ = CloseWrite(c)
 	_ = c.SetReadDeadline(time.Now().Add(drainTimeout))
 	_, _ = io.Copy(io.Discard, io.LimitReader(c, maxDrain))
+}
+
+// CloseWrite ends one direction of a connection, if that is possible.
+func CloseWrite(c any) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
 }
 
 // disconnect returns what an SSH server says to end a connection before its keys are exchanged

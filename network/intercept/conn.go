@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"osaurus-sandbox/network/hello"
 )
 
 // watchedConn closes itself when nothing has passed for a while, and tells when it is closed.
@@ -39,7 +41,7 @@ func (w *watchedConn) passed(n int) {
 	}
 }
 
-func (w *watchedConn) CloseWrite() error { return closeWrite(w.Conn) }
+func (w *watchedConn) CloseWrite() error { return hello.CloseWrite(w.Conn) }
 
 func (w *watchedConn) Close() error {
 	w.once.Do(func() {
@@ -55,19 +57,11 @@ type upstreamConn struct {
 	forget func() bool
 }
 
-func (u *upstreamConn) CloseWrite() error { return closeWrite(u.Conn) }
+func (u *upstreamConn) CloseWrite() error { return hello.CloseWrite(u.Conn) }
 
 func (u *upstreamConn) Close() error {
 	u.forget()
 	return u.Conn.Close()
-}
-
-// closeWrite ends one direction, if that is possible.
-func closeWrite(c any) error {
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
 }
 
 // listener accepts one connection, and then waits for its end.

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"osaurus-sandbox/network/hello"
 )
 
 // response takes values out of early answers (1xx), which come without ModifyResponse.
@@ -91,4 +93,4 @@ type tunnel struct {
 	io.Writer
 }
 
-func (t *tunnel) CloseWrite() error { return closeWrite(t.Writer) }
+func (t *tunnel) CloseWrite() error { return hello.CloseWrite(t.Writer) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/network/policy"
 )
 
@@ -97,7 +98,7 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 	switch {
 	case name == "":
 		return reply{}
-	case !valid(name), endsInNumber(name):
+	case !valid(name), config.EndsInNumber(name):
 		return reply{rcode: dns.RcodeNameError}
 	case name == "localhost", strings.HasSuffix(name, ".localhost"): // the room's own (RFC 6761)
 		if kind == dns.TypeA {
@@ -247,11 +248,4 @@ func valid(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 	})
-}
-
-// endsInNumber reports whether programs may take a name for an address: 127.1, 0x7f.1, 2130706433.
-func endsInNumber(name string) bool {
-	last := name[strings.LastIndexByte(name, '.')+1:]
-	hex, isHex := strings.CutPrefix(last, "0x")
-	return isHex && strings.Trim(hex, "0123456789abcdef") == "" || strings.Trim(last, "0123456789") == ""
 }
