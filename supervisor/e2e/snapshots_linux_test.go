@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,7 @@ import (
 )
 
 // TestSnapshotOfAGuest freezes the disk of a guest, makes a snapshot while a job runs, changes what an
-// agent has installed and written, and restores.
+// agent has installed and written, restores, and moves the agent.
 func TestSnapshotOfAGuest(t *testing.T) {
 	server, client := serve(t, "none", daemon.Options{Driver: &qemu.Driver{}})
 	home := server.Sandbox.Home()
@@ -84,6 +85,14 @@ func TestSnapshotOfAGuest(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(home.Snapshots(), "before-restore", "data.ext4")); err != nil {
 		t.Error(err)
+	}
+	archive, err := again.ExportAgent(t.Context(), "alice")
+	must(err)
+	name, err := again.ImportAgent(t.Context(), &controlpb.ImportAgentRequest{Name: "bob"}, archive)
+	must(errors.Join(err, archive.Close()))
+	moved := (&gatewayTest{Client: again}).exec(t, control.RunAs{Agent: name}, engine.Command{RoomRoot: true, Args: []string{"sh", "-c", "cat /etc/state /workspace/agents/bob/state"}})
+	if moved != "one\ntwo\none" {
+		t.Errorf("imported: %q", moved)
 	}
 }
 
