@@ -22,14 +22,14 @@ type Awake func() (release func())
 // progress. A closed lid and a person's command still put it to sleep.
 func (s *Machine) stayAwake(awake Awake) {
 	var release func()
-	var lastUsed time.Time
 	every(s.life, awakeCheck, func() {
-		switch status := s.Status(); {
-		case status.Commands > 0 || status.Operation != "":
-			if lastUsed = time.Now(); release == nil {
-				release = awake()
-			}
-		case release != nil && time.Since(lastUsed) >= awakeFor:
+		s.mu.Lock()
+		idle := s.busy == 0 && s.op == nil && time.Since(s.lastUsed) >= awakeFor
+		s.mu.Unlock()
+		switch {
+		case !idle && release == nil:
+			release = awake()
+		case idle && release != nil:
 			release()
 			release = nil
 		}
