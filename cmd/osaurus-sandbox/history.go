@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -104,15 +105,25 @@ func printChange(w io.Writer, p paint, c *controlpb.FileChange) error {
 		lines = fmt.Sprintf("+%d -%d  ", c.LinesAdded, c.LinesGone)
 	}
 	_ = writef(w, "%s %s  %s\n", p.busy(changeWords[c.What]), c.Path, strings.TrimSpace(lines+c.Note))
+	if len(c.Hunks) == 0 {
+		return nil
+	}
+	from, to := "a/"+c.Path, "b/"+c.Path
+	switch c.What {
+	case "added":
+		from = os.DevNull
+	case "removed":
+		to = os.DevNull
+	}
+	if err := printDiff(w, p, "--- "+from+"\n+++ "+to+"\n"); err != nil { // for patch and git apply
+		return err
+	}
 	for i := range c.Hunks {
 		if err := printHunk(w, p, c, i); err != nil {
 			return err
 		}
 	}
-	if len(c.Hunks) > 0 {
-		return writef(w, "\n")
-	}
-	return nil
+	return writef(w, "\n")
 }
 
 func printHunk(w io.Writer, p paint, c *controlpb.FileChange, i int) error {
