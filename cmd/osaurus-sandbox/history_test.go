@@ -87,7 +87,9 @@ func TestHistoryCommands(t *testing.T) {
 `, "history", "alice")
 	const stat = "changed a  +1 -1\n"
 	const rest = "new d  folder\nmode run  -rw-r--r-- → -rwxr-xr-x\ndeleted pic  7 → 0 bytes\n"
-	prints(t, stat+`@@ -1,1 +1,1 @@  hunk 1
+	prints(t, stat+`--- a/a
++++ b/a
+@@ -1,1 +1,1 @@  hunk 1
 -old
 +new·[2J
 @@ not shown: name the file to see it @@  hunk 2
