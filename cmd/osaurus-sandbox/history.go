@@ -108,7 +108,7 @@ func printChange(w io.Writer, p paint, c *controlpb.FileChange) error {
 	if len(c.Hunks) == 0 {
 		return nil
 	}
-	from, to := "a/"+c.Path, "b/"+c.Path
+	from, to := quoted("a/"+c.Path), quoted("b/"+c.Path)
 	switch c.What {
 	case "added":
 		from = os.DevNull
@@ -126,15 +126,26 @@ func printChange(w io.Writer, p paint, c *controlpb.FileChange) error {
 	return writef(w, "\n")
 }
 
+// quoted returns a name as git writes it in a diff.
+func quoted(name string) string {
+	if q := strconv.Quote(name); q != `"`+name+`"` {
+		return q
+	}
+	return name
+}
+
 func printHunk(w io.Writer, p paint, c *controlpb.FileChange, i int) error {
 	head, rest, _ := strings.Cut(cmp.Or(c.Hunks[i], "@@ not shown: name the file to see it @@"), "\n")
 	return printDiff(w, p, fmt.Sprintf("%s  hunk %d\n%s", head, i+1, rest))
 }
 
-// printDiff prints a unified diff. All its lines begin with a character of a diff, so that none can be mistaken
-// for this program's.
+// printDiff prints a unified diff. Its lines begin with a character of a diff, so that none can be mistaken for
+// this program's.
 func printDiff(w io.Writer, colours paint, text string) error {
 	for line := range strings.Lines(text) {
+		if !strings.ContainsRune(" +-@\\", rune(line[0])) {
+			line = " " + line
+		}
 		shown := lines(strings.TrimSuffix(line, "\n"))
 		if colour := map[byte]string{'+': "32", '-': "31", '@': "33"}[line[0]]; colour != "" {
 			shown = colours.around(colour, shown)

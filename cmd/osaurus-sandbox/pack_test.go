@@ -29,7 +29,8 @@ func TestPack(t *testing.T) {
 	}
 	expect(exitOK, "[]", "list", "--json")
 	expect(fault.ExitNotFound, "", "show", name)
-	expect(exitOK, name, "import", small.Dir)
+	expect(exitOK, "", "export", small.Dir, file)
+	expect(exitOK, name, "import", file)
 	expect(exitOK, name+"  busybox", "list")
 	expect(exitOK, `"name": "`+name+`"`, "show", name)
 	expect(exitOK, name+" is whole", "verify")

@@ -92,7 +92,9 @@ func (b *Batch) Put(data []byte) (Digest, error) {
 
 // hasLocked pins an object and reports whether it is there.
 func (b *Batch) hasLocked(d Digest, size int64) bool {
-	b.touched[d] = b.touched[d] // it may be there already, as false or true
+	if _, ok := b.touched[d]; !ok {
+		b.touched[d] = false
+	}
 	return b.s.has(d, size)
 }
 

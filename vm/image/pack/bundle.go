@@ -94,7 +94,7 @@ func openBundle(r io.Reader, path string) (*bundle, error) {
 		b.manifest, err = readManifest(b)
 	}
 	if err != nil {
-		return nil, fault.Wrap("open pack", path, err).Advise(adviseForm)
+		return nil, fault.Wrap("open pack", path, err).Advise("Name an archive made by `osaurus-sandbox pack export`.")
 	}
 	return b, nil
 }
