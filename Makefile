@@ -101,7 +101,7 @@ nightly: setup guest-programs lab ## what is too slow for every change
 	$(STANDIN) $(GO) vet $(RACE) -tags vzstandin ./vm/vz ./supervisor/e2e github.com/Code-Hex/vz/v3
 	$(STANDIN) $(LINT) -tags vzstandin ./vm/vz github.com/Code-Hex/vz/v3
 	$(TEST) $(RACE) -short -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
-	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestRooms$$/^Alpine$$/^(Hog|Stop|Snapshots)$$' ./supervisor/boot
+	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestRooms$$/^Alpine$$/^Hog$$/^(SharedMemory|Descriptors)$$' ./supervisor/boot
 	$(MAKE) --no-print-directory lint-darwin faults
 
 lint: ## check formatting, vet, staticcheck and the module's structure
@@ -137,7 +137,7 @@ standin: ## run the macOS driver over a rude stand-in for vz, with real arm64 ke
 	VZ_STANDIN_RUDE=disconnect,stop $(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) ./vm/vz ./vm/child
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestLife$$' ./supervisor/e2e
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^(TestRooms|TestGateway)$$/^Alpine$$' \
-	  -skip '^TestRooms$$/^Alpine$$/^(Hog|Stop|Snapshots)$$' ./supervisor/boot # these take minutes on an emulated arm64: see nightly
+	  -skip '^TestRooms$$/^Alpine$$/^Hog$$/^(SharedMemory|Descriptors)$$' ./supervisor/boot # these take minutes on an emulated arm64: see nightly
 
 faults: guest-programs ## kill everything at every moment, and 50 VMs while they write; half an hour
 	OSAURUS_FAULTS=all $(GO) test $(RACE) -v -timeout 60m ./supervisor/e2e
