@@ -35,8 +35,8 @@ func (h *History) Pack(ctx context.Context, tree Digest, to io.Writer) error {
 	return p.folder(tree, 0)
 }
 
-// Unpack puts what Pack has written, or anyone, and reads nothing behind it. It fails with Rejected unless all of
-// the tree is there. Prune deletes the objects again unless a checkpoint needs them.
+// Unpack stores what Pack has written. The pack may be hostile: Unpack fails with Rejected unless all of the tree is
+// there. It reads nothing beyond it. Prune deletes the objects again unless a checkpoint needs them.
 func (h *History) Unpack(ctx context.Context, tree Digest, from io.Reader) error {
 	batch := h.store.Begin()
 	defer batch.End(true)

@@ -11,7 +11,7 @@ func (c Capabilities) Gaps() []string {
 	return []string{
 		"limits of home folders (limits.homeMB, limits.homeFiles)",
 		"free space that guests leave on this computer's disk",
-		"owners of files in the workspace and shared folders: whoever asks is the owner",
+		"owners of files in the workspace and shared folders: each user sees itself as the owner",
 		"there, this computer's own rules for letter case, hard links, locks, FIFOs, sockets and device nodes",
 	}
 }

@@ -101,7 +101,7 @@ func (m *machine) newRooms(processes *process.Manager) *room.Manager {
 	})
 }
 
-// Rooms returns a manager of the layers of rooms for another process than the first one, which must make none.
+// Rooms returns a manager for processes other than PID 1. It reads and writes layers of rooms, and must not make rooms.
 func Rooms(base string) *room.Manager {
 	return room.NewManager(room.Options{Base: own + "/base", BaseName: func() string { return base }, Data: own + "/data/rooms", Run: own + "/rooms"})
 }

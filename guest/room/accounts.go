@@ -41,8 +41,8 @@ func (b *builder) addUser() error {
 	return nil
 }
 
-// addLine adds a line to a file below a folder and removes other lines for the same user. What is there and no regular
-// file is replaced; one that cannot be read is not.
+// addLine adds a line to a file below a folder and removes other lines for the same user. It replaces anything that is
+// not a regular file, and fails if a regular file cannot be read.
 func addLine(root int, path, first, line string) error {
 	text, err := readBelow(root, path, maxAccounts)
 	if err != nil && !errors.Is(err, errNoFile) {
@@ -68,7 +68,7 @@ func addLine(root int, path, first, line string) error {
 // errNoFile reports that there is no regular file.
 var errNoFile = errors.New("no regular file")
 
-// readBelow reads a regular file below a folder, without following links. Programs of the room can have put anything there.
+// readBelow reads a regular file below a folder, without following links. Programs of the room may have put anything there.
 func readBelow(root int, path string, most int64) ([]byte, error) {
 	fd, err := openBeneath(root, path, unix.O_RDONLY|unix.O_NONBLOCK)
 	switch {
