@@ -149,7 +149,7 @@ func (s service) nameOf(ref string) (config.AgentName, error) {
 // VerifyAudit verifies the audit.
 func (s service) VerifyAudit(ctx context.Context, _ *controlpb.VerifyAuditRequest) (*controlpb.VerifyAuditResponse, error) {
 	proof, err := s.Audit.Verify(ctx)
-	return &controlpb.VerifyAuditResponse{Records: proof.Entries, Head: proof.Hash.String()}, err
+	return &controlpb.VerifyAuditResponse{Records: int64(proof.Entries), Head: proof.Hash.String()}, err
 }
 
 // Events sends past events, and with follow the ones to come.

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/supervisor/audit"
-	"osaurus-sandbox/supervisor/store"
 )
 
 func newAudit() *cobra.Command {
@@ -21,19 +17,6 @@ func newAudit() *cobra.Command {
 		`  osaurus-sandbox audit list --since 24h
   osaurus-sandbox audit verify`,
 		newAuditList(), newAuditVerify())
-}
-
-// withAudit opens the audit log directly. Checking it must not depend on the daemon.
-func withAudit(ctx context.Context, do func(*audit.Log) error) error {
-	home, err := config.FindHome()
-	if err != nil {
-		return err
-	}
-	db, err := store.View(ctx, home.Database())
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(audit.New(db)), db.Close())
 }
 
 func newAuditList() *cobra.Command {
@@ -60,23 +43,15 @@ func printEntry(w io.Writer, e *controlpb.ListAuditResponse) error {
 	return writef(w, "%6d  %s  uid %d  %-18s %-18s %-10s %s\n", e.Seq, when(e.Time), e.Uid, e.Client, e.Action, e.Outcome, printable.Clip(text))
 }
 
-// auditProof is the number of entries and the hash of the last.
-type auditProof struct {
-	Records int64  `json:"records"`
-	Head    string `json:"head"`
-}
-
 func newAuditVerify() *cobra.Command {
-	return command("verify", `Check that no entry was changed or removed
+	return daemonCommand("verify", `Check that no entry was changed or removed
 
 Checks that the audit log has all its entries, as they were written. If not, it names the first wrong entry, and the exit code is
 3. Somebody who can write the file could replace the whole log: to notice that, keep the printed hash elsewhere.`,
 		`  osaurus-sandbox audit verify`, func(ctx context.Context, c *call) error {
-			return withAudit(ctx, func(log *audit.Log) error {
-				proof, err := log.Verify(ctx)
-				return reply(c, auditProof{proof.Entries, proof.Hash.String()}, err, func(w io.Writer, p auditProof) error {
-					return writef(w, "whole: %s\nlast hash: %s\n", plural(int(p.Records), "entry"), p.Head)
-				})
+			proof, err := c.VerifyAudit(ctx, &controlpb.VerifyAuditRequest{})
+			return reply(c, proof, err, func(w io.Writer, p *controlpb.VerifyAuditResponse) error {
+				return writef(w, "whole: %s\nlast hash: %s\n", plural(int(p.Records), "entry"), p.Head)
 			})
 		})
 }

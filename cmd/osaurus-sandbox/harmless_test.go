@@ -212,7 +212,7 @@ func TestNothingIsObeyed(t *testing.T) {
 	silent := map[string]string{
 		"job tail": "what a command writes, as it is", "exec": "what a command writes, as it is", "shell": "a person's own terminal in the room", "boot": "what a command writes, as it is",
 		"plugin export": "JSON, as it is kept: byte for byte", "artifacts open": "starts a program of the person's",
-		"audit list": "reads the database: see audit's own test", "audit verify": "reads the database", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
+		"audit list": "see audit's own test", "audit verify": "a number and a hash", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
 		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "network sets": "of this program", "pack build": "of this computer", "pack export": "of this computer",
 		"pack import": "names have a form", "pack list": "names have a form", "pack remove": "of this computer", "pack show": "names have a form", "pack verify": "names have a form",
 		"plugin init": "of the person alone", "plugin schema": "of this program", "secret ask": "names have a form", "secret delete": "names have a form", "secret list": "names have a form",

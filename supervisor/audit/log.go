@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"iter"
-	"sync"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -23,15 +22,10 @@ const RecordLimit = 10 * time.Second
 //
 // Entries are never deleted. One takes about 100 bytes on the disk and its
 // texts: a million are some 200 MB.
-type Log struct {
-	db *store.DB
+type Log struct{ db *store.DB }
 
-	noting sync.Mutex
-	noted  Seq // in the note
-}
-
-// New returns the audit of a database. With one from store.View it can only be read.
-func New(db *store.DB) *Log { return &Log{db: db} }
+// New returns the audit of a database.
+func New(db *store.DB) *Log { return &Log{db} }
 
 // Record adds an entry and returns it as recorded. It is on the disk when Record returns
 // nil, and not in the log when it returns an error.
@@ -46,20 +40,8 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 		if err != nil {
 			return err
 		}
-		noted, found, err := l.readNote()
-		if err != nil {
-			return err
-		}
-		if !found && before.seq == 0 { // the note comes before the first entry
-			if err := l.begin(); err != nil {
-				return err
-			}
-		}
 		// If the end of the table was deleted, numbers and chain continue after it, so
 		// that Verify finds the gap.
-		if found && noted.seq > before.seq {
-			before = noted
-		}
 		e.Seq, e.Time = before.seq+1, time.Now().UTC()
 		e.Hash = e.chain(before.hash)
 		if _, err := tx.ExecContext(ctx, "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -72,8 +54,6 @@ func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	// If this fails, the next entry corrects the note. Until then it lacks this one.
-	l.note(head{e.Seq, e.Hash})
 	return e, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
@@ -18,38 +17,23 @@ type head struct {
 
 // Proof is the result of Verify.
 type Proof struct {
-	Entries int64
-	Last    Seq
-	Hash    Hash // of the last entry: a copy elsewhere shows later if the log was rewritten
+	Entries Seq
+	Hash    Hash // of the last one: a copy elsewhere shows later if the log was rewritten
 }
 
 // Verify checks that all entries are there and unchanged. If not, it fails with
 // fault.Rejected and names the first wrong entry.
 //
-// It cannot detect that everything was rewritten, with all hashes, by somebody who can
-// write to the home. Only a hash that is kept elsewhere shows that.
+// It cannot detect that somebody who can write to the home has rewritten everything with all
+// hashes, or put an older database back. Only a hash that is kept elsewhere shows that.
 func (l *Log) Verify(ctx context.Context) (Proof, error) {
-	var proof Proof
-	// The note is written after its entry, so it must be read before the table.
-	noted, found, err := l.readNote()
-	if err != nil {
-		return proof, err
-	}
-	err = l.db.Read(ctx, "verify audit", func(tx *sql.Tx) error {
-		var last, before head
-		var err error
-		if last, err = lastInTable(ctx, tx); err != nil {
+	var before head
+	err := l.db.Read(ctx, "verify audit", func(tx *sql.Tx) error {
+		last, err := lastInTable(ctx, tx)
+		if err != nil {
 			return err
 		}
-		if !found && last.seq > 0 { // the first entry may have come in between
-			if _, found, err = l.readNote(); err != nil {
-				return err
-			}
-		}
-		if !found && last.seq > 0 {
-			return broken(last.seq, "%s is missing: nobody can tell whether entries after this one are missing too", filepath.Base(l.notePath()))
-		}
-		for {
+		for more := true; more; {
 			some, err := store.All(ctx, tx, scan, "SELECT * FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", before.seq, page)
 			if err != nil {
 				return err
@@ -62,27 +46,21 @@ func (l *Log) Verify(ctx context.Context) (Proof, error) {
 					return broken(e.Seq, "it was changed, or an entry before it was replaced")
 				}
 				before = head{e.Seq, e.Hash}
-				if before.seq == noted.seq && before.hash != noted.hash {
-					return broken(e.Seq, "it is not what was recorded: %s has another hash", filepath.Base(l.notePath()))
-				}
-				proof.Entries++
 			}
-			if len(some) < page {
-				break
-			}
+			more = len(some) == page
 		}
-		for _, end := range []head{noted, last} {
-			if end.seq > before.seq {
-				return missing(before.seq+1, end.seq)
-			}
+		switch {
+		case last.seq > before.seq:
+			return missing(before.seq+1, last.seq)
+		case before != last:
+			return broken(before.seq, "it is not what was recorded")
 		}
-		if before != last {
-			return broken(before.seq, "it was added behind the log's back")
-		}
-		proof.Last, proof.Hash = before.seq, before.hash
 		return nil
 	})
-	return proof, err
+	if err != nil {
+		return Proof{}, err
+	}
+	return Proof{before.seq, before.hash}, nil
 }
 
 func missing(from, to Seq) error {

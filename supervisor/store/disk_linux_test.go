@@ -66,17 +66,6 @@ func TestReadOnlyHome(t *testing.T) {
 		d.ReadOnly(true)
 		_, err := Open(t.Context(), path)
 		wantFault(t, err, fault.Unavailable, "writable")
-
-		// What is there can be read all the same.
-		v, err := View(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := v.number(t, "SELECT count(*) FROM events"); n != 1 {
-			t.Errorf("%d events", n)
-		}
-		v.Close()
-
 		d.ReadOnly(false)
 		if n := openAt(t, path, schema()).number(t, "SELECT count(*) FROM events"); n != 1 {
 			t.Errorf("%d events", n)

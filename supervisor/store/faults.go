@@ -43,8 +43,6 @@ func (db *DB) Fault(op string, err error) error {
 		kind, advice = fault.Unavailable, room
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		kind, advice = fault.Unavailable, writable
-	case errors.Is(err, fs.ErrNotExist):
-		kind, advice = fault.NotFound, "It is made when the sandbox is first used: osaurus-sandbox up"
 	}
 	switch code & 0xff { // without the extended code
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR: // a full disk can be either

@@ -145,7 +145,7 @@ func check(t *testing.T, path string, acknowledged map[string]map[int64]bool) {
 		t.Fatal(err)
 	}
 	for n := range acknowledged["entry"] {
-		if n > proof.Entries {
+		if n > int64(proof.Entries) {
 			t.Errorf("entry %d is lost", n)
 		}
 	}

@@ -41,12 +41,13 @@ func schema() []migration {
 
 // migrate runs the missing migrations, each in one transaction with the schema's version.
 func migrate(ctx context.Context, pool *sql.DB, schema []migration) error {
-	at, err := version(ctx, pool)
-	if err != nil {
+	var at int
+	if err := pool.QueryRowContext(ctx, "PRAGMA user_version").Scan(&at); err != nil {
 		return err
 	}
 	if at > len(schema) {
-		return tooNew(at, schema)
+		return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, this program knows %d", at, len(schema)).
+			Advise("A newer osaurus-sandbox wrote it: use that one, or give this one another home with OSAURUS_HOME.")
 	}
 	for i, m := range schema[at:] {
 		err := transact(ctx, pool, func(tx *sql.Tx) error {
@@ -61,29 +62,4 @@ func migrate(ctx context.Context, pool *sql.DB, schema []migration) error {
 		}
 	}
 	return nil
-}
-
-// checkVersion refuses a schema of another version.
-func checkVersion(ctx context.Context, pool *sql.DB, schema []migration) error {
-	switch at, err := version(ctx, pool); {
-	case err != nil:
-		return err
-	case at > len(schema):
-		return tooNew(at, schema)
-	case at < len(schema):
-		return fault.Newf(fault.Unavailable, "read database", "schema", "it has version %d, this program reads %d", at, len(schema)).
-			Advise("Run: osaurus-sandbox up. It brings the database up to date.")
-	}
-	return nil
-}
-
-func tooNew(at int, schema []migration) error {
-	return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, this program knows %d", at, len(schema)).
-		Advise("A newer osaurus-sandbox wrote it: use that one, or give this one another home with OSAURUS_HOME.")
-}
-
-func version(ctx context.Context, pool *sql.DB) (int, error) {
-	var v int
-	err := pool.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
-	return v, err
 }

@@ -10,11 +10,6 @@ import (
 	"net/url"
 	"os"
 	"time"
-
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
-
-	"osaurus-sandbox/internal/fault"
 )
 
 const (
@@ -31,7 +26,7 @@ const (
 // DB is an open database. Its methods may be called from any goroutine.
 type DB struct {
 	path   string
-	writer *sql.DB // one connection, so that writers queue here and not at SQLite's lock; nil in View
+	writer *sql.DB // one connection, so that writers queue here and not at SQLite's lock
 	reader *sql.DB
 }
 
@@ -69,36 +64,6 @@ func (db *DB) open(ctx context.Context, schema []migration) error {
 	return nil
 }
 
-// View opens the database for reading, also while another program writes it, and in a
-// read-only folder. A missing file is fault.NotFound. It refuses another version of the
-// schema.
-func View(ctx context.Context, path string) (*DB, error) {
-	const op = "open database"
-	db := &DB{path: path}
-	if _, err := os.Stat(path); err != nil {
-		return nil, db.Fault(op, err)
-	}
-	db.reader = db.connect("ro", "deferred", maxReaders)
-	err := checkVersion(ctx, db.reader, schema())
-	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code()&0xff == sqlite3.SQLITE_CANTOPEN && !db.hasWAL() {
-		// In a read-only folder, SQLite cannot create the files that readers share
-		// with writers. Without a WAL there is no writer.
-		db.reader.Close()
-		db.reader = db.connect("ro&immutable=1", "deferred", maxReaders)
-		err = checkVersion(ctx, db.reader, schema())
-	}
-	if err != nil {
-		db.Close()
-		return nil, db.Fault(op, err)
-	}
-	return db, nil
-}
-
-func (db *DB) hasWAL() bool {
-	_, err := os.Stat(db.path + "-wal")
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
 // connect returns a pool of connections. Mode and lock are SQLite's names for how it opens
 // the file and begins transactions.
 func (db *DB) connect(mode, lock string, most int, pragmas ...string) *sql.DB {
@@ -114,16 +79,10 @@ func (db *DB) connect(mode, lock string, most int, pragmas ...string) *sql.DB {
 	return pool
 }
 
-// Path returns the path of the database's file.
-func (db *DB) Path() string { return db.path }
-
 // Write runs do in a transaction. It is on the disk when Write returns nil, and undone when
 // it returns an error. Writers take turns. The error is the *fault.Error of do, or one
 // about op.
 func (db *DB) Write(ctx context.Context, op string, do func(*sql.Tx) error) error {
-	if db.writer == nil {
-		return fault.Newf(fault.Rejected, op, db.path, "it was opened for reading")
-	}
 	return db.Fault(op, transact(ctx, db.writer, do))
 }
 

@@ -132,37 +132,6 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-func TestView(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
-	_, err := View(t.Context(), path)
-	wantFault(t, err, fault.NotFound, "")
-	db := openAt(t, path, schema())
-
-	look := func(when string) {
-		t.Helper()
-		v, err := View(t.Context(), path)
-		if err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
-		defer v.Close()
-		if n := v.number(t, "SELECT count(*) FROM events"); n != 1 {
-			t.Errorf("%s: %d events", when, n)
-		}
-		wantFault(t, v.exec(t.Context(), "DELETE FROM events"), fault.Rejected, "")
-	}
-	if err := db.exec(t.Context(), "INSERT INTO events VALUES (1, 0, '', '', '{}')"); err != nil {
-		t.Fatal(err)
-	}
-	look("beside the writer")
-	db.Close()
-	look("alone")
-
-	older := filepath.Join(t.TempDir(), "db")
-	openAt(t, older, schema()[:1]).Close()
-	_, err = View(t.Context(), older)
-	wantFault(t, err, fault.Unavailable, "osaurus-sandbox up")
-}
-
 func TestBrokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	text := []byte(strings.Repeat("this is no database\n", 1000))

@@ -118,7 +118,7 @@ func TestBoundSecretIsAPlaceholder(t *testing.T) {
 	if text := r.entries(); strings.Contains(text, canary) || !strings.Contains(text, "secret.read") {
 		t.Errorf("the audit: %s", text)
 	}
-	for _, file := range []string{r.db.Path(), r.db.Path() + "-wal"} {
+	for _, file := range []string{r.path, r.path + "-wal"} {
 		if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), canary) {
 			t.Errorf("%s: %v, or it has a value", file, err)
 		}

@@ -37,6 +37,7 @@ const (
 type rig struct {
 	*vault.Vault
 	t     *testing.T
+	path  string // of the database
 	db    *store.DB
 	audit *audit.Log
 	log   *lines
@@ -81,7 +82,8 @@ func newRig(t *testing.T, plugins declared) *rig {
 	t.Helper()
 	t.Setenv(agefile.PassphraseFileVariable, "")
 	home := config.Home(t.TempDir())
-	db, err := store.Open(t.Context(), filepath.Join(string(home), "db"))
+	path := filepath.Join(string(home), "db")
+	db, err := store.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func newRig(t *testing.T, plugins declared) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, db: db, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
+	r := &rig{t: t, path: path, db: db, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
 	r.Vault = vault.New(vault.Options{
 		Home: home, Declared: plugins.Declared, Bindings: bindings, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Which: func() config.SecretStore { r.mu.Lock(); defer r.mu.Unlock(); return r.which },
