@@ -56,8 +56,7 @@ type daemon struct {
 	lock *homelock.Lock
 	api  control.Backing // what the API offers, filled as it is made
 
-	db    *store.DB
-	diary *diary
+	db *store.DB
 
 	folders  *vm.Subtrees
 	tokens   *bridge.Tokens
@@ -115,12 +114,10 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.db.Close)
-	if d.api.Events, err = events.Open(ctx, d.db); err != nil {
+	if d.api.Events, err = events.Open(ctx, d.db, d.api.Log); err != nil {
 		return err
 	}
-	d.after(func() error { return d.api.Events.Close(context.WithoutCancel(ctx)) })
-	d.diary = newDiary(d.api.Events, d.api.Log)
-	d.closes(d.diary.close)
+	d.closes(d.api.Events.Close)
 	d.api.Audit = audit.New(d.db)
 	return nil
 }
@@ -129,7 +126,7 @@ func (d *daemon) openRecords(ctx context.Context) (err error) {
 func (d *daemon) finishRestore(ctx context.Context) error {
 	name, err := snapshots.Finish(ctx, d.Home, d.db)
 	if err == nil && name != "" {
-		d.diary.Note(events.Event{Kind: snapshots.Restored, Cause: string(machine.CauseBegin), Fields: map[string]string{"snapshot": name}})
+		d.api.Events.Note(events.Event{Kind: snapshots.Restored, Cause: string(machine.CauseBegin), Fields: map[string]string{"snapshot": name}})
 	}
 	return err
 }
@@ -143,10 +140,10 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 	})
 	d.after(d.bridge.Close)
 	if before, ok := d.lock.Before(); ok {
-		d.diary.Record(machine.Event{Time: time.Now(), Kind: machine.OwnerGone, Cause: machine.CauseBegin, Detail: before.String()})
+		d.api.Events.Note(events.Event{Kind: machine.OwnerGone, Cause: string(machine.CauseBegin), Fields: map[string]string{"detail": before.String()}})
 	}
 	d.api.Sandbox, err = machine.New(ctx, machine.Options{
-		Home: d.Home, Driver: d.Driver, Record: d.diary, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge, Network: d.gateway(),
+		Home: d.Home, Driver: d.Driver, Record: d.api.Events, Log: d.api.Log, Backend: d.Backend, Folders: d.folders, Bridge: d.bridge, Network: d.gateway(),
 	})
 	if err != nil {
 		return err
@@ -166,7 +163,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		Home: d.Home, Which: func() config.SecretStore { return d.api.Sandbox.Settings().Secrets }, Declared: d.permits().Declared, Bindings: bindings, Audit: d.api.Audit, Log: d.api.Log,
 	})
 	d.closes(d.api.Vault.Close)
-	d.api.Prompts = prompts.New(prompts.Options{Keep: d.api.Vault.Set, Record: d.diary})
+	d.api.Prompts = prompts.New(prompts.Options{Keep: d.api.Vault.Set, Record: d.api.Events})
 	d.closes(d.api.Prompts.Close)
 	d.api.Agents, err = agents.Open(ctx, agents.Options{
 		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,
@@ -187,17 +184,17 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		return err
 	}
 	d.makeEgress()
-	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.diary, Log: d.api.Log})
+	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.api.Events, Log: d.api.Log})
 	d.closes(d.api.Sessions.Close)
 	if err := d.api.Sessions.Settle(d.api.Events.Read(ctx, 0, false)); err != nil {
 		d.api.Log.Warn("which jobs ended with the daemon before is not known", "error", err)
 	}
 	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db, d.api.Vault.Clean), services.NewLogs(d.api.Agents.Has, d.api.Vault.Clean), services.NewPluginConfig(d.db)
-	if d.api.Artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.diary}); err != nil {
+	if d.api.Artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.api.Events}); err != nil {
 		return err
 	}
 	d.after(d.api.Artifacts.Close)
-	if d.api.Snapshots, err = snapshots.Open(snapshots.Options{Home: d.Home, Agents: d.api.Agents, Machine: d.api.Sandbox, Record: d.diary}); err != nil {
+	if d.api.Snapshots, err = snapshots.Open(snapshots.Options{Home: d.Home, Agents: d.api.Agents, Machine: d.api.Sandbox, Record: d.api.Events}); err != nil {
 		return err
 	}
 	d.tools = toolhost.Options{
@@ -229,7 +226,7 @@ func (d *daemon) makeMounts(ctx context.Context) (err error) {
 	person, _ := os.UserHomeDir() // without one, nothing is mounted
 	d.api.Mounts, err = mounts.Open(ctx, mounts.Options{
 		Rules: mounts.Rules{Home: d.Home, Person: person, Never: func() []config.HostFolder { return d.api.Sandbox.Settings().Mounts.Never }},
-		DB:    d.db, Agents: d.api.Agents, Prompts: d.api.Prompts, History: d.api.Checkpoints.History, Record: d.diary, Log: d.api.Log,
+		DB:    d.db, Agents: d.api.Agents, Prompts: d.api.Prompts, History: d.api.Checkpoints.History, Record: d.api.Events, Log: d.api.Log,
 	})
 	if err == nil {
 		d.closes(d.api.Mounts.Close)
@@ -266,7 +263,7 @@ func (d *daemon) makeEgress() {
 	d.api.Policies = egress.NewPolicies(egress.PolicyOptions{Agents: d.api.Agents, Home: d.api.Sandbox.Settings, Hosts: d.permits().Hosts, Local: network.LocalNetworks})
 	d.asker = egress.NewAsker(egress.AskOptions{Policies: d.api.Policies, Prompts: d.api.Prompts})
 	d.closes(d.asker.Close)
-	d.api.Flows = egress.NewFlows(egress.FlowOptions{Name: d.nameOf, Events: d.diary, Audit: d.api.Audit, Log: d.api.Log})
+	d.api.Flows = egress.NewFlows(egress.FlowOptions{Name: d.nameOf, Events: d.api.Events, Audit: d.api.Audit, Log: d.api.Log})
 	d.closes(d.api.Flows.Close)
 	life, end := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -297,7 +294,7 @@ func (d *daemon) nameOf(id config.AgentID) (config.AgentName, bool) {
 
 // makeServices makes the bridge's services. No guest runs yet that could call it.
 func (d *daemon) makeServices(context.Context) error {
-	d.api.Memory, d.api.Tasks = services.NewMemory(d.db, d.api.Vault.Clean), services.NewTasks(d.db, d.api.Vault.Clean, d.diary.Note)
+	d.api.Memory, d.api.Tasks = services.NewMemory(d.db, d.api.Vault.Clean), services.NewTasks(d.db, d.api.Vault.Clean, d.api.Events.Note)
 	models := inference.New(inference.Options{
 		Settings: func() config.Inference { return d.api.Sandbox.Settings().Inference }, Key: d.api.Vault.InferenceKey, Plugins: d.permits(),
 	})
@@ -316,7 +313,7 @@ func (d *daemon) makePlugins(context.Context) (err error) {
 	}
 	d.plugins = pluginhost.Open(pluginhost.Options{
 		Home: d.Home, Tools: d.tools, Registry: d.api.Tools, Library: d.api.Library, Topics: d.api.Topics, Lines: d.api.Lines, Config: d.config,
-		Record: d.diary, Log: d.api.Log,
+		Record: d.api.Events, Log: d.api.Log,
 	})
 	d.closes(d.plugins.Close)
 	d.api.Plugins, d.api.Registrar, d.api.Sources = d.plugins.Installer, d.plugins.Registrar, source.NewClient(source.Options{})
@@ -331,12 +328,12 @@ func (d *daemon) permits() life.Permits {
 	}}
 }
 
-// watched passes events to the diary and to the plugins.
+// watched passes events to the journal and to the plugins.
 type watched struct{ *daemon }
 
 // Note implements events.Recorder.
 func (w watched) Note(e events.Event) {
-	w.diary.Note(e)
+	w.api.Events.Note(e)
 	if w.plugins != nil { // they are made after the agents
 		w.plugins.Note(e)
 	}

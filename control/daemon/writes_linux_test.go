@@ -16,7 +16,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/smalldisk"
 	"osaurus-sandbox/supervisor/audit"
-	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/homelock"
 	"osaurus-sandbox/supervisor/hosttest"
 	"osaurus-sandbox/supervisor/store"
@@ -67,16 +66,6 @@ func writes() []write {
 			}
 			return l.Release()
 		}},
-		{name: "events", files: `sandbox\.db.*`, do: inDatabase(func(ctx context.Context, db *store.DB) error {
-			journal, err := events.Open(ctx, db)
-			if err != nil {
-				return err
-			}
-			if _, err := journal.Note(events.Event{Kind: "test", Cause: "test"}); err != nil {
-				return err
-			}
-			return journal.Close(ctx)
-		})},
 		{name: "audit", files: `sandbox\.db.*`, do: inDatabase(func(ctx context.Context, db *store.DB) error {
 			_, err := audit.New(db).Record(ctx, audit.Entry{Client: "test", Action: "test", Outcome: audit.OK})
 			return err

@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/lab"
+	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -171,6 +172,6 @@ func send(t *testing.T, pid int, s syscall.Signal) {
 // printer prints events.
 type printer struct{}
 
-func (printer) Record(e machine.Event) {
-	fmt.Fprintf(os.Stderr, "%s %s %s>%s (%s) %s\n", e.Time.Format("15:04:05.000"), e.Kind, e.From, e.To, e.Cause, e.Detail)
+func (printer) Note(e events.Event) {
+	fmt.Fprintf(os.Stderr, "%s %s (%s) %v\n", e.Time.Format("15:04:05.000"), e.Kind, e.Cause, e.Fields)
 }

@@ -20,8 +20,7 @@ type Kind string
 // the last one.
 const Gap Kind = "gap"
 
-// Seq numbers the events of a database from 1. Numbers are never reused; after a crash some
-// are left out.
+// Seq numbers the events of a database from 1. Numbers are never reused.
 type Seq int64
 
 // Event is something that happened. The journal sets Seq, and Time if it is zero.
@@ -33,7 +32,7 @@ type Event struct {
 	Fields map[string]string // for programs: "from": "running"
 }
 
-// Recorder records events. It does not block.
+// Recorder records events. Note does not block. The fields stay the caller's.
 type Recorder interface {
 	Note(Event)
 }

@@ -3,11 +3,12 @@ package events
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -28,33 +29,26 @@ func database(t testing.TB, path string) *store.DB {
 
 func journal(t testing.TB, db *store.DB, l limits) *Journal {
 	t.Helper()
-	j, err := open(t.Context(), db, l)
+	j, err := open(t.Context(), db, slog.New(slog.DiscardHandler), l)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(sync.OnceFunc(j.Close))
 	return j
 }
 
-var ordinary = limits{Keep, slack, maxUnkept}
+var ordinary = limits{Keep, slack, maxQueue}
 
-// put notes an event and keeps it.
-func (j *Journal) put(ctx context.Context, e Event) (Event, error) {
-	e, err := j.Note(e)
-	if err != nil {
-		return e, err
-	}
-	return e, j.Keep(ctx)
-}
-
-func (j *Journal) add(t testing.TB, kind Kind, n int) (last Event) {
+// add notes events, and returns the last number when they are on the disk.
+func (j *Journal) add(t testing.TB, kind Kind, n int) Seq {
 	t.Helper()
 	for range n {
-		var err error
-		if last, err = j.put(t.Context(), Event{Kind: kind, Cause: "test"}); err != nil {
+		j.Note(Event{Kind: kind, Cause: "test"})
+		if err := j.writeQueue(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return last
+	return j.Last()
 }
 
 func (j *Journal) list(t testing.TB, after Seq) (list []Event) {
@@ -71,41 +65,43 @@ func (j *Journal) list(t testing.TB, after Seq) (list []Event) {
 func TestNote(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	db := database(t, path)
-	j := journal(t, db, ordinary)
-	long, then := strings.Repeat("é", maxText), time.Now().Add(-time.Minute)
-	fields := map[string]string{"from": "stopped", "text": long, "bytes": "\xff\x00"}
-	first, err := j.put(t.Context(), Event{Kind: "state", Cause: "you: \"up\"\n", Fields: fields, Time: then})
-	if err != nil || first.Seq != 1 || !first.Time.Equal(then) {
-		t.Fatalf("%+v, %v", first, err)
-	}
-	clear(fields) // the caller's again
-	if text := first.Fields["text"]; len(text) > maxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "é…") {
-		t.Errorf("%d bytes: …%q", len(text), text[len(text)-8:])
-	}
-	second := j.add(t, "host_slept", 1)
-	if d := time.Since(second.Time); d < 0 || d > time.Minute {
-		t.Errorf("it was %v ago", d)
-	}
-	same := func(when string, j *Journal) {
-		t.Helper()
-		list := j.list(t, 0)
-		if len(list) != 2 || !maps.Equal(list[0].Fields, first.Fields) || list[0].Cause != first.Cause || list[0].Time != first.Time || list[1].Seq != 2 {
-			t.Errorf("%s: %+v", when, list)
-		}
-	}
-	same("from memory", j)
-	if err := errors.Join(j.Close(t.Context()), db.Close()); err != nil {
+	var log strings.Builder
+	j, err := Open(t.Context(), db, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
 		t.Fatal(err)
 	}
+	long, then := strings.Repeat("é", maxText), time.Now().Add(-time.Minute)
+	fields := map[string]string{"from": "stopped", "text": long, "bytes": "\xff\x00", "none": ""}
+	j.Note(Event{Kind: "state", Cause: "you: \"up\"\n", Fields: fields, Time: then})
+	clear(fields) // the caller's again
+	j.Note(Event{Kind: "host_slept"})
+	before := j.list(t, 0) // at once
+	if len(before) != 2 || before[0].Seq != 1 || before[1].Seq != 2 || !before[0].Time.Equal(then) || before[0].Cause != "you: \"up\"\n" || len(before[0].Fields) != 3 {
+		t.Fatalf("%+v", before)
+	}
+	if text := before[0].Fields["text"]; len(text) > maxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "é…") {
+		t.Errorf("%d bytes: …%q", len(text), text[len(text)-8:])
+	}
+	if d := time.Since(before[1].Time); d < 0 || d > time.Minute {
+		t.Errorf("it was %v ago", d)
+	}
+	j.Note(Event{Kind: "last"})
+	j.Close()
+	if text := log.String(); !strings.Contains(text, "event=state") || !strings.Contains(text, "from=stopped") || !strings.Contains(text, "event=last") {
+		t.Errorf("the log: %s", text)
+	}
+	db.Close()
 	j = journal(t, database(t, path), ordinary)
-	same("from the disk", j)
-	if e := j.add(t, "more", 1); e.Seq != 3 {
-		t.Errorf("after an orderly end numbers go on with %d", e.Seq)
+	if list := j.list(t, 0); len(list) != 3 || !reflect.DeepEqual(list[:2], before) || list[2].Kind != "last" {
+		t.Errorf("%+v", list)
 	}
-	if list := j.list(t, 2); len(list) != 1 || list[0].Seq != 3 {
-		t.Errorf("after 2: %+v", list)
+	if n := j.add(t, "more", 1); n != 4 {
+		t.Errorf("after an orderly end numbers go on with %d", n)
 	}
-	for _, foreign := range []Seq{-1, 4, 1 << 62} {
+	if list := j.list(t, 3); len(list) != 1 || list[0].Seq != 4 {
+		t.Errorf("after 3: %+v", list)
+	}
+	for _, foreign := range []Seq{-1, 5, 1 << 62} {
 		for _, err := range j.Read(t.Context(), foreign, true) {
 			if fault.KindOf(err) != fault.InvalidArgs {
 				t.Errorf("after %d: %v", foreign, err)
@@ -114,31 +110,20 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// What a journal showed and could not keep before it died keeps its number:
-// nothing else gets it, and nobody is told of a gap that is none.
+// Earlier releases reserved numbers for events that readers saw and a kill lost: nothing else gets them.
 func TestNumbersAreNeverGivenTwice(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
-	db := database(t, path)
+	db := database(t, filepath.Join(t.TempDir(), "db"))
 	j := journal(t, db, ordinary)
-	kept := j.add(t, "kept", 3)
-	hold(t, db, func() {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if e, err := j.put(ctx, Event{Kind: "lost"}); err == nil || e.Seq != kept.Seq+1 {
-			t.Fatalf("%+v, %v", e, err)
-		}
-	})
-	db.Close() // without the journal, as if killed
-	j = journal(t, database(t, path), ordinary)
-	next := j.add(t, "next", 1)
-	if next.Seq <= kept.Seq+1 {
-		t.Errorf("number %d is given twice", next.Seq)
+	j.add(t, "kept", 3)
+	if _, err := db.Exec(t.Context(), "test", "UPDATE event_marks SET reserved = 1003"); err != nil {
+		t.Fatal(err)
 	}
-	for after := range Seq(6) {
-		list := j.list(t, after)
-		if want := max(1, 4-int(after)); len(list) != want || list[want-1].Seq != next.Seq {
-			t.Errorf("after %d: %+v", after, list)
-		}
+	j = journal(t, db, ordinary)
+	if next := j.add(t, "next", 1); next != 1004 {
+		t.Errorf("the next is %d", next)
+	}
+	if list := j.list(t, 2); len(list) != 2 || list[0].Seq != 3 || list[1].Seq != 1004 {
+		t.Errorf("%+v", list)
 	}
 }
 
@@ -152,14 +137,14 @@ func hold(t testing.TB, db *store.DB, do func()) {
 
 func TestForget(t *testing.T) {
 	db := database(t, filepath.Join(t.TempDir(), "db"))
-	j := journal(t, db, limits{keep: 20, slack: 5, unkept: 10})
+	j := journal(t, db, limits{keep: 20, slack: 5, queue: 10})
 	j.add(t, "e", 20)
 	slow, stop := next(t, j, 3)
 	defer stop()
 	if e := slow(); e.Seq != 4 {
 		t.Fatalf("%+v", e)
 	}
-	last := j.add(t, "e", 300).Seq
+	last := j.add(t, "e", 300)
 	list := j.list(t, 0)
 	gap := list[0]
 	if n := len(list) - 1; gap.Kind != Gap || n < 20 || n > 25 || gap.Seq != list[1].Seq-1 || gap.Fields["from"] != "1" || gap.Fields["to"] != fmt.Sprint(gap.Seq) {
@@ -221,39 +206,25 @@ func next(t testing.TB, j *Journal, after Seq) (func() Event, func()) {
 		}
 }
 
-// A disk that takes its time delays nobody who follows: this one takes until all
-// has come.
+// A disk that takes nothing delays nobody who notes events. When it does again, all are there but those that
+// did not fit into the queue.
 func TestFrozenDisk(t *testing.T) {
 	db := database(t, filepath.Join(t.TempDir(), "db"))
-	j := journal(t, db, limits{keep: 200, slack: 10, unkept: 50})
-	j.add(t, "e", 60) // the reserve is refilled with each
+	j := journal(t, db, limits{keep: 200, slack: 10, queue: 50})
+	j.add(t, "e", 60)
 	follow, stop := next(t, j, 60)
 	defer stop()
 	hold(t, db, func() {
-		for i := range 50 {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			e, err := j.put(ctx, Event{Kind: "e"})
-			if err == nil || e.Seq != Seq(61+i) {
-				t.Fatalf("%d: %+v, %v", i, e, err)
-			}
-			if got := follow(); got.Seq != e.Seq {
-				t.Fatalf("%d came, want %d", got.Seq, e.Seq)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		if e, err := j.put(ctx, Event{Kind: "e"}); fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" || e.Seq != 0 {
-			t.Errorf("one too many: %+v, %v", e, err)
+		for range 51 {
+			j.Note(Event{Kind: "e"})
 		}
 	})
-	if err := j.Keep(t.Context()); err != nil {
-		t.Fatal(err)
+	for n := range Seq(50) {
+		if e := follow(); e.Seq != 61+n {
+			t.Fatalf("%+v comes after %d", e, 60+n)
+		}
 	}
-	if e := j.add(t, "e", 1); e.Seq != 111 {
-		t.Errorf("afterwards: %+v", e)
-	}
-	if n := len(journal(t, db, ordinary).list(t, 0)); n != 111 {
-		t.Errorf("%d events are on the disk", n)
+	if n := j.add(t, "e", 1); n != 111 {
+		t.Errorf("afterwards: %d", n)
 	}
 }

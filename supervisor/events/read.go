@@ -5,21 +5,21 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
-	"slices"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/store"
 )
 
-// page is how many events are read at a time, so that no transaction is open while a client
+// pageSize is how many events are read at a time, so that no transaction is open while a client
 // is slow.
-const page = 256
+const pageSize = 256
 
 // Read yields the stored events after a number in order, and with follow then new ones until the
 // context ends. A reader so slow that events are deleted before it reads them gets one event of
 // kind Gap instead. A number that does not exist yet is fault.InvalidArgs.
 func (j *Journal) Read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		_ = j.writeQueue() // what was noted before; write tells of errors
 		if last := j.Last(); cursor < 0 || cursor > last {
 			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", fmt.Sprintf("after %d", cursor), "the newest is %d", last).
 				Advise("Begin at 0: all that is kept."))
@@ -31,25 +31,16 @@ func (j *Journal) Read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[E
 
 // next returns a page for Follow.
 func (j *Journal) next(ctx context.Context, cursor Seq) ([]Event, Seq, <-chan struct{}, error) {
-	j.mu.Lock()
-	before, last, arrived := j.before, j.last, j.arrived.Next()
-	recent := slices.Clone(after(j.recent, cursor))
-	j.mu.Unlock()
-	if cursor >= before {
-		return recent, last, arrived, nil
-	}
-	some, err := j.fromDisk(ctx, cursor)
-	if err != nil {
-		return nil, cursor, nil, err
-	}
-	if len(some) == 0 {
-		return nil, before, nil, nil // a crash left out these numbers
+	arrived := j.arrived.Next() // before reading, so that no event is missed
+	some, err := j.page(ctx, cursor)
+	if err != nil || len(some) == 0 {
+		return nil, cursor, arrived, err
 	}
 	return some, some[len(some)-1].Seq, nil, nil
 }
 
-// fromDisk reads a page after the cursor from the database, or returns the gap there.
-func (j *Journal) fromDisk(ctx context.Context, cursor Seq) (some []Event, err error) {
+// page reads a page after the cursor, or returns the gap there.
+func (j *Journal) page(ctx context.Context, cursor Seq) (some []Event, err error) {
 	err = j.db.Read(ctx, "read events", func(tx *sql.Tx) error {
 		var forgotten Seq
 		if err := tx.QueryRowContext(ctx, "SELECT forgotten FROM event_marks").Scan(&forgotten); err != nil {
@@ -60,14 +51,8 @@ func (j *Journal) fromDisk(ctx context.Context, cursor Seq) (some []Event, err e
 				Fields: map[string]string{"from": fmt.Sprint(cursor + 1), "to": fmt.Sprint(forgotten)}}}
 			return nil
 		}
-		some, err = store.All(ctx, tx, scan, "SELECT seq, time, kind, cause, fields FROM events WHERE seq > ? ORDER BY seq LIMIT ?", cursor, page)
+		some, err = store.All(ctx, tx, scan, "SELECT seq, time, kind, cause, fields FROM events WHERE seq > ? ORDER BY seq LIMIT ?", cursor, pageSize)
 		return err
 	})
 	return some, err
-}
-
-// after returns the part of sorted events after a number.
-func after(events []Event, seq Seq) []Event {
-	at, _ := slices.BinarySearchFunc(events, seq+1, func(e Event, s Seq) int { return int(e.Seq - s) })
-	return events[at:]
 }

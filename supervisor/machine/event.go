@@ -1,6 +1,10 @@
 package machine
 
-import "time"
+import (
+	"time"
+
+	"osaurus-sandbox/supervisor/events"
+)
 
 // Cause says why something happened: one of those below, or a description of
 // the caller ("cli: up, uid 1000").
@@ -24,29 +28,18 @@ func (c Cause) automatic() bool {
 	return c == CauseAutoStart || c == CauseDemand || c == CauseWatchdog
 }
 
-// EventKind is the kind of an event.
-type EventKind string
-
 // The kinds of events.
 const (
-	StateChanged    EventKind = "state"            // From became To
-	HostSlept       EventKind = "host_slept"       // Detail says for how long; the guest's clock is set
-	SettingChanged  EventKind = "setting"          // Detail is the key
-	OperationFailed EventKind = "operation_failed" // Detail says why
-	OwnerGone       EventKind = "owner_gone"       // Detail names the program that had the home before and was killed
+	StateChanged    events.Kind = "state"            // "from" became "to"
+	HostSlept       events.Kind = "host_slept"       // the detail says for how long; the guest's clock is set
+	SettingChanged  events.Kind = "setting"          // the detail is the key
+	OperationFailed events.Kind = "operation_failed" // the detail says why
+	OwnerGone       events.Kind = "owner_gone"       // the detail names the program that had the home before and was killed
 )
 
-// Event is something that happened to the machine.
-type Event struct {
-	Time     time.Time
-	Kind     EventKind
-	From, To State // of StateChanged
-	Cause    Cause
-	Detail   string
-}
-
-// Recorder records events. It is called in order, from any goroutine, and must
-// not block.
-type Recorder interface {
-	Record(e Event)
+// note records an event.
+func (s *Machine) note(kind events.Kind, by Cause, fields map[string]string) {
+	if s.record != nil {
+		s.record.Note(events.Event{Kind: kind, Time: time.Now(), Cause: string(by), Fields: fields})
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/supervisor/boot"
+	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/vm"
 )
 
@@ -36,7 +37,7 @@ type Options struct {
 	// Network configures the gateway of guests with a network.
 	Network network.Options
 	// Record records the events; it may be nil.
-	Record Recorder
+	Record events.Recorder
 	Log    *slog.Logger // for messages without an event; nil discards
 	// Awake keeps this computer awake while the guest is used. Nil is macOS's own way, and
 	// nothing on other systems.
@@ -52,7 +53,7 @@ type Machine struct {
 	home    config.Home
 	backend Backend
 	log     *slog.Logger
-	record  Recorder // or nil
+	record  events.Recorder // or nil
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -240,7 +241,7 @@ func (s *Machine) Set(texts map[string]string, by Cause) ([]string, error) {
 	defer s.mu.Unlock()
 	s.touch()
 	for _, key := range changed {
-		s.note(Event{Kind: SettingChanged, Cause: by, Detail: key})
+		s.note(SettingChanged, by, map[string]string{"detail": key})
 	}
 	return changed, nil
 }

@@ -143,7 +143,7 @@ func (s *Machine) carryOut(op *operation) {
 	s.op, s.status.Operation = nil, ""
 	s.count(op, end)
 	if err != nil {
-		s.note(Event{Kind: OperationFailed, Cause: op.cause, Detail: string(op.command) + ": " + err.Error()})
+		s.note(OperationFailed, op.cause, map[string]string{"detail": string(op.command) + ": " + err.Error()})
 	}
 	s.set(end, op.cause, reason)
 	op.cancel(nil)

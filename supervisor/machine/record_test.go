@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -12,18 +13,18 @@ type record struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	events []machine.Event
-	state  machine.State
+	events []events.Event
+	state  string
 }
 
-func (r *record) Record(e machine.Event) {
+func (r *record) Note(e events.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.Kind == machine.StateChanged {
-		if e.From != r.state {
-			r.t.Errorf("an event says that %s became %s, but the state was %s", e.From, e.To, r.state)
+		if e.Fields["from"] != r.state {
+			r.t.Errorf("an event says that %s became %s, but the state was %s", e.Fields["from"], e.Fields["to"], r.state)
 		}
-		r.state = e.To
+		r.state = e.Fields["to"]
 	}
 	if e.Time.IsZero() || e.Cause == "" {
 		r.t.Errorf("event without time or cause: %+v", e)
@@ -32,7 +33,7 @@ func (r *record) Record(e machine.Event) {
 }
 
 // count returns the number of events of a kind.
-func (r *record) count(kind machine.EventKind) (n int) {
+func (r *record) count(kind events.Kind) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.events {

@@ -57,14 +57,13 @@ type Status struct {
 // Nothing else changes the state. The mutex is held.
 func (s *Machine) set(to State, by Cause, reason error) {
 	from := s.status.State
-	now := time.Now()
-	s.status.State, s.status.Since, s.status.Cause = to, now, by
+	s.status.State, s.status.Since, s.status.Cause = to, time.Now(), by
 	s.status.Reason, s.status.Advice, s.status.Kind = "", "", ""
 	if reason != nil {
 		s.status.Reason, s.status.Advice, s.status.Kind = reason.Error(), fault.AdviceOf(reason), fault.KindOf(reason)
 	}
 	s.touch()
-	s.note(Event{Time: now, Kind: StateChanged, From: from, To: to, Cause: by, Detail: s.status.Reason})
+	s.note(StateChanged, by, map[string]string{"from": string(from), "to": string(to), "detail": s.status.Reason})
 }
 
 // touch notifies everyone who waits for a change of the status. The mutex is
@@ -72,16 +71,6 @@ func (s *Machine) set(to State, by Cause, reason error) {
 func (s *Machine) touch() {
 	s.status.Revision++
 	s.changed.Notify()
-}
-
-// note records an event.
-func (s *Machine) note(e Event) {
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	if s.record != nil {
-		s.record.Record(e)
-	}
 }
 
 // snapshot returns a copy of the status. The mutex is held.

@@ -203,7 +203,7 @@ func (s *Machine) watchHost() {
 	every(s.life, sleepCheck, func() {
 		now := time.Now()
 		if gap := unlived(last, now, now.Sub(last)); gap >= sleepSize {
-			s.note(Event{Kind: HostSlept, Cause: CauseHost, Detail: gap.Round(time.Second).String()})
+			s.note(HostSlept, CauseHost, map[string]string{"detail": gap.Round(time.Second).String()})
 		}
 		last = now
 	})
