@@ -19,94 +19,65 @@ import (
 )
 
 func newAgent() *cobra.Command {
-	return noun("agent", `Create, show, change and delete agents
-
-Each agent is a Linux user in a room of its own, with its own file system, processes, network and limits. Other agents cannot see
-or change them. The agent's home folder is in the workspace on this computer. Commands accept an agent's name or its id.`,
-		`  osaurus-sandbox agent create alice
-  osaurus-sandbox exec alice -- whoami
-  osaurus-sandbox agent set alice network=none limits.memoryMB=512
-  osaurus-sandbox agent delete alice`,
-		newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(), newAgentExport(), newAgentImport(), newAgentDelete())
+	return noun("agent", newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(), newAgentExport(), newAgentImport(), newAgentDelete())
 }
 
 func newAgentCreate() *cobra.Command {
 	var id string
-	return daemonCommand("create NAME [KEY=VALUE...]", `Create an agent
-
-A name consists of letters, digits, dashes and spaces. Capitals become small letters, and spaces become dashes. An existing home
-folder of that name becomes the agent's.
-
-`+describe(config.DescribeAgent()),
-		`  osaurus-sandbox agent create alice
-  osaurus-sandbox agent create bob network=allow 'network.rules=allow @github,allow api.example.org:443'
-  osaurus-sandbox agent create "Test Runner" limits.cpuPercent=50`, func(ctx context.Context, c *call) error {
-			settings, err := assignments(c.args[1:])
-			if err != nil {
-				return err
-			}
-			r, err := c.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: c.args[0], Id: id, Settings: settings})
-			if err == nil {
-				noteGaps(ctx, c, slices.Sorted(maps.Keys(settings)))
-			}
-			return reply(c, r.GetAgent(), err, printAgent)
-		},
+	return daemonCommand("create NAME [KEY=VALUE...]", func(ctx context.Context, c *call) error {
+		settings, err := assignments(c.args[1:])
+		if err != nil {
+			return err
+		}
+		r, err := c.Agents.Create(ctx, &controlpb.CreateAgentRequest{Name: c.args[0], Id: id, Settings: settings})
+		if err == nil {
+			noteGaps(ctx, c, slices.Sorted(maps.Keys(settings)))
+		}
+		return reply(c, r.GetAgent(), err, printAgent)
+	},
+		describe(config.DescribeAgent()),
 		withFlag(&id, "id", "the agent's id, a UUID (default a new one)"))
 }
 
 func newAgentList() *cobra.Command {
-	return daemonCommand("list", "List all agents",
-		`  osaurus-sandbox agent list`, func(ctx context.Context, c *call) error {
-			r, err := c.Agents.List(ctx, &controlpb.ListAgentsRequest{})
-			return replyTable(c, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
-				return []any{a.Name, a.User, a.Uid, networkText(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
-			})
+	return daemonCommand("list", func(ctx context.Context, c *call) error {
+		r, err := c.Agents.List(ctx, &controlpb.ListAgentsRequest{})
+		return replyTable(c, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
+			return []any{a.Name, a.User, a.Uid, networkText(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
 		})
+	})
 }
 
 func newAgentShow() *cobra.Command {
-	return daemonCommand("show AGENT", "Show an agent and its settings",
-		`  osaurus-sandbox agent show alice
-  osaurus-sandbox agent show alice --json | jq .settings`, func(ctx context.Context, c *call) error {
-			r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
-			return reply(c, r.GetAgent(), err, printAgent)
-		})
+	return daemonCommand("show AGENT", func(ctx context.Context, c *call) error {
+		r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
+		return reply(c, r.GetAgent(), err, printAgent)
+	})
 }
 
 func newAgentRename() *cobra.Command {
-	return daemonCommand("rename AGENT NAME", `Rename an agent
-
-The agent's id, Linux user and uid stay. Its home folder is renamed at once if the agent has run nothing since the guest started,
-and otherwise at the next start, so that running programs keep their home.`,
-		`  osaurus-sandbox agent rename alice "Code Reviewer"`, func(ctx context.Context, c *call) error {
-			r, err := c.Agents.Rename(ctx, &controlpb.RenameAgentRequest{Agent: c.args[0], Name: c.args[1]})
-			return reply(c, r.GetAgent(), err, printAgent)
-		})
+	return daemonCommand("rename AGENT NAME", func(ctx context.Context, c *call) error {
+		r, err := c.Agents.Rename(ctx, &controlpb.RenameAgentRequest{Agent: c.args[0], Name: c.args[1]})
+		return reply(c, r.GetAgent(), err, printAgent)
+	})
 }
 
 func newAgentSet() *cobra.Command {
-	return daemonCommand("set AGENT KEY=VALUE...", `Change an agent's settings
-
-Changes all of these settings or none, and prints when each takes effect.
-KEY+=VALUE adds items to a list, KEY-=VALUE removes them.
-
-`+describe(config.DescribeAgent()),
-		`  osaurus-sandbox agent set alice limits.memoryMB=512 limits.cpuPercent=100
-  osaurus-sandbox agent set alice network=allow 'network.rules+=allow @github,allow api.example.org:443'`, func(ctx context.Context, c *call) error {
-			settings, err := assignments(c.args[1:])
-			if err != nil {
-				return err
-			}
-			r, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: c.args[0], Settings: settings})
-			if err := replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf); err != nil {
-				return err
-			}
-			noteGaps(ctx, c, changedKeys(r.GetChanged()))
-			if c.json {
-				return nil
-			}
-			return showNetwork(ctx, c, r.GetChanged())
-		})
+	return daemonCommand("set AGENT KEY=VALUE...", func(ctx context.Context, c *call) error {
+		settings, err := assignments(c.args[1:])
+		if err != nil {
+			return err
+		}
+		r, err := c.Agents.Set(ctx, &controlpb.SetAgentRequest{Agent: c.args[0], Settings: settings})
+		if err := replyChanged(c, changedKeys(r.GetChanged()), err, config.AgentEffectOf); err != nil {
+			return err
+		}
+		noteGaps(ctx, c, changedKeys(r.GetChanged()))
+		if c.json {
+			return nil
+		}
+		return showNetwork(ctx, c, r.GetChanged())
+	}, describe(config.DescribeAgent()))
 }
 
 // noteGaps says which of the settings have no effect on this computer.
@@ -144,34 +115,25 @@ func showNetwork(ctx context.Context, c *call, changed []*controlpb.Setting) err
 
 func newAgentReset() *cobra.Command {
 	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
-	return daemonCommand("reset AGENT", `Undo what an agent installed or changed outside its home folder
-
-Ends the agent's commands, and removes what it installed or changed outside its home folder. Its home folder, secrets and settings
-stay. Its plugins are installed again.`,
-		`  osaurus-sandbox agent reset alice`, func(ctx context.Context, c *call) error {
-			_, err := c.Agents.Reset(ctx, &controlpb.ResetAgentRequest{Agent: c.args[0]})
-			return reply(c, map[string]string{"agent": c.args[0]}, err, nil)
-		},
+	return daemonCommand("reset AGENT", func(ctx context.Context, c *call) error {
+		_, err := c.Agents.Reset(ctx, &controlpb.ResetAgentRequest{Agent: c.args[0]})
+		return reply(c, map[string]string{"agent": c.args[0]}, err, nil)
+	},
 		asks(func(args []string) (string, string) { return "reset " + args[0], loss }))
 }
 
 func newAgentDelete() *cobra.Command {
 	var workspace, secrets bool
-	return daemonCommand("delete AGENT", `Delete an agent
-
-Ends the agent's commands, and removes its user, its room and what it installed. Its home folder stays unless you use --workspace:
-a new agent of the same name gets it. Its secrets stay under its id unless you use --secrets.`,
-		`  osaurus-sandbox agent delete alice
-  osaurus-sandbox agent delete alice --workspace --secrets --yes`, func(ctx context.Context, c *call) error {
-			agent, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
-			if err != nil {
-				return err
-			}
-			r, err := c.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: c.args[0], Workspace: workspace, Secrets: secrets})
-			return reply(c, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
-				return printLeft(c.err, r, agent.Agent.GetId())
-			})
-		},
+	return daemonCommand("delete AGENT", func(ctx context.Context, c *call) error {
+		agent, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
+		if err != nil {
+			return err
+		}
+		r, err := c.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: c.args[0], Workspace: workspace, Secrets: secrets})
+		return reply(c, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
+			return printLeft(c.err, r, agent.Agent.GetId())
+		})
+	},
 		withFlag(&workspace, "workspace", "delete its home folder too"),
 		withFlag(&secrets, "secrets", "delete its secrets too, and those of its plugins"),
 		asks(func(args []string) (string, string) { return "delete " + args[0], lossOf(workspace, secrets) }))
@@ -200,7 +162,7 @@ func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
 }
 
 // describe lists settings for help: allowed values, default and meaning.
-func describe(keys []config.Description) string {
+func describe(keys []config.Description) option {
 	text := "Settings:\n"
 	for _, k := range keys {
 		usual, from := "", ""
@@ -212,7 +174,7 @@ func describe(keys []config.Description) string {
 		}
 		text += fmt.Sprintf("\n  %s: %s%s\n      %s%s", k.Key, k.Allowed, usual, k.Meaning, from)
 	}
-	return text
+	return moreHelp(text)
 }
 
 // assignments parses KEY=VALUE arguments.

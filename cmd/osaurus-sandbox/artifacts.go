@@ -24,14 +24,7 @@ import (
 )
 
 func newArtifacts() *cobra.Command {
-	cmd := noun("artifacts", `List, open and save the files that agents share
-
-An agent shares a file or a folder with its tool share_artifact. The sandbox copies it to this computer, where the agent cannot
-change it, into one folder per conversation. Deleting the agent keeps its artifacts.`,
-		`  osaurus-sandbox artifacts list alice
-  osaurus-sandbox artifacts open 42
-  osaurus-sandbox artifacts save 42 ~/Documents`,
-		newArtifactsList(), newArtifactsOpen(), newArtifactsSave(), newArtifactsDelete())
+	cmd := noun("artifacts", newArtifactsList(), newArtifactsOpen(), newArtifactsSave(), newArtifactsDelete())
 	cmd.Aliases = []string{"artifact"}
 	return cmd
 }
@@ -51,19 +44,17 @@ func artifact(ctx context.Context, client *control.Client, arg string) (*control
 
 func newArtifactsList() *cobra.Command {
 	var conversation string
-	return daemonCommand("list [AGENT]", "List artifacts, newest first",
-		`  osaurus-sandbox artifacts list
-  osaurus-sandbox artifacts list alice --conversation chat-7 --json`, func(ctx context.Context, c *call) error {
-			request := &controlpb.ListArtifactsRequest{Agent: c.arg(0), Session: conversation}
-			answers := control.Messages(c.Artifacts.List(ctx, request))
-			return replyRows(c, answers, (*controlpb.ListArtifactsResponse).GetArtifact, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", func(f *controlpb.Artifact) []any {
-				name := f.Name
-				if f.Folder {
-					name += "/"
-				}
-				return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), printable.Clip(name), printable.Clip(f.Description)}
-			})
-		},
+	return daemonCommand("list [AGENT]", func(ctx context.Context, c *call) error {
+		request := &controlpb.ListArtifactsRequest{Agent: c.arg(0), Session: conversation}
+		answers := control.Messages(c.Artifacts.List(ctx, request))
+		return replyRows(c, answers, (*controlpb.ListArtifactsResponse).GetArtifact, "ID\tCREATED\tAGENT\tCONVERSATION\tSIZE\tNAME\tWHAT", func(f *controlpb.Artifact) []any {
+			name := f.Name
+			if f.Folder {
+				name += "/"
+			}
+			return []any{f.Id, when(f.Created), f.Agent, f.Session, bytesText(uint64(f.Size)), printable.Clip(name), printable.Clip(f.Description)}
+		})
+	},
 		withFlag(&conversation, "conversation", "list only the artifacts of this conversation"),
 		jsonUsage("print JSON, one a line"))
 }
@@ -80,101 +71,90 @@ func openable(f *controlpb.Artifact) bool {
 }
 
 func newArtifactsOpen() *cobra.Command {
-	return daemonCommand("open ARTIFACT", `Open an artifact, or print its path
-
-Opens documents, pictures, sound and video with your desktop's program. For all other files, and without a desktop, it prints the
-path instead, because opening the file could run a program that the agent wrote.`,
-		`  osaurus-sandbox artifacts open 42
-  less "$(osaurus-sandbox artifacts open 42 --json | jq --raw-output .path)"`, func(ctx context.Context, c *call) error {
-			f, err := artifact(ctx, c.Client, c.args[0])
-			if err != nil {
-				return err
+	return daemonCommand("open ARTIFACT", func(ctx context.Context, c *call) error {
+		f, err := artifact(ctx, c.Client, c.args[0])
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return printJSON(c.out, f)
+		}
+		program := opener()
+		switch {
+		case program == "":
+		case !openable(f):
+			fmt.Fprintln(c.err, "It is not opened here, as that might run what an agent has written. It is at:")
+		default:
+			if err := exec.CommandContext(ctx, program, f.Path).Run(); err != nil {
+				return fault.New(fault.Execution, "open", f.Path, err).Advise("Open it by hand.")
 			}
-			if c.json {
-				return printJSON(c.out, f)
-			}
-			program := opener()
-			switch {
-			case program == "":
-			case !openable(f):
-				fmt.Fprintln(c.err, "It is not opened here, as that might run what an agent has written. It is at:")
-			default:
-				if err := exec.CommandContext(ctx, program, f.Path).Run(); err != nil {
-					return fault.New(fault.Execution, "open", f.Path, err).Advise("Open it by hand.")
-				}
-				return nil
-			}
-			return writef(c.out, "%s\n", f.Path)
-		}, jsonUsage("open nothing, and print JSON"))
+			return nil
+		}
+		return writef(c.out, "%s\n", f.Path)
+	}, jsonUsage("open nothing, and print JSON"))
 }
 
 func newArtifactsDelete() *cobra.Command {
 	var yes bool
-	return daemonCommand("delete ARTIFACT...", "Delete artifacts",
-		`  osaurus-sandbox artifacts delete 42 43 --yes`, func(ctx context.Context, c *call) error {
-			var list []*controlpb.Artifact
-			var names []string
-			for _, arg := range c.args {
-				f, err := artifact(ctx, c.Client, arg)
-				if err != nil {
-					return err
-				}
-				list, names = append(list, f), append(names, printable.Clip(f.Name))
-			}
-			if err := confirm(ctx, c.console, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
+	return daemonCommand("delete ARTIFACT...", func(ctx context.Context, c *call) error {
+		var list []*controlpb.Artifact
+		var names []string
+		for _, arg := range c.args {
+			f, err := artifact(ctx, c.Client, arg)
+			if err != nil {
 				return err
 			}
-			deleted := []int64{}
-			var err error
-			for _, f := range list {
-				if _, err = c.Artifacts.Delete(ctx, &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
-					break
-				}
-				deleted = append(deleted, f.Id)
+			list, names = append(list, f), append(names, printable.Clip(f.Name))
+		}
+		if err := confirm(ctx, c.console, yes, "delete "+strings.Join(names, ", "), "The files will be gone from this computer."); err != nil {
+			return err
+		}
+		deleted := []int64{}
+		var err error
+		for _, f := range list {
+			if _, err = c.Artifacts.Delete(ctx, &controlpb.DeleteArtifactRequest{Id: f.Id}); err != nil {
+				break
 			}
-			return errors.Join(reply(c, map[string][]int64{"deleted": deleted}, nil, nil), err)
-		}, withFlag(&yes, "yes", "do not ask for confirmation"))
+			deleted = append(deleted, f.Id)
+		}
+		return errors.Join(reply(c, map[string][]int64{"deleted": deleted}, nil, nil), err)
+	}, withFlag(&yes, "yes", "do not ask for confirmation"))
 }
 
 func newArtifactsSave() *cobra.Command {
-	return command("save ARTIFACT [FOLDER | -]", `Copy an artifact to a folder
-
-Copies the artifact under its own name into FOLDER, or into the current folder. It never replaces a file. With - it writes a file
-to standard output.`,
-		`  osaurus-sandbox artifacts save 42 ~/Documents
-  osaurus-sandbox artifacts save 42 - | wc -l`, func(ctx context.Context, c *call) error {
-			if c.json && c.arg(1) == stream {
-				return fault.Newf(fault.InvalidArgs, "save artifact", c.args[0], "- and --json cannot be combined").Advise("Standard output can have the file or its path, not both.")
+	return command("save ARTIFACT [FOLDER | -]", func(ctx context.Context, c *call) error {
+		if c.json && c.arg(1) == stream {
+			return fault.Newf(fault.InvalidArgs, "save artifact", c.args[0], "- and --json cannot be combined").Advise("Standard output can have the file or its path, not both.")
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		f, err := artifact(ctx, c.Client, c.args[0])
+		if err != nil {
+			return err
+		}
+		archive, err := c.ReadArtifact(ctx, f.Id)
+		if err != nil {
+			return err
+		}
+		defer archive.Close()
+		if c.arg(1) == stream {
+			_, err := copyfiles.Print(ctx, archive, f.Name, c.out)
+			return err
+		}
+		path := filepath.Join(cmp.Or(c.arg(1), "."), f.Name)
+		if _, err = os.Lstat(path); err == nil {
+			err = fs.ErrExist
+		} else {
+			_, err = copyfiles.Place(ctx, archive, f.Name, path)
+		}
+		if err != nil {
+			kind := fault.KindOf(err)
+			if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
+				kind = fault.Rejected
 			}
-			if err := c.connect(ctx); err != nil {
-				return err
-			}
-			f, err := artifact(ctx, c.Client, c.args[0])
-			if err != nil {
-				return err
-			}
-			archive, err := c.ReadArtifact(ctx, f.Id)
-			if err != nil {
-				return err
-			}
-			defer archive.Close()
-			if c.arg(1) == stream {
-				_, err := copyfiles.Print(ctx, archive, f.Name, c.out)
-				return err
-			}
-			path := filepath.Join(cmp.Or(c.arg(1), "."), f.Name)
-			if _, err = os.Lstat(path); err == nil {
-				err = fs.ErrExist
-			} else {
-				_, err = copyfiles.Place(ctx, archive, f.Name, path)
-			}
-			if err != nil {
-				kind := fault.KindOf(err)
-				if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) {
-					kind = fault.Rejected
-				}
-				return fault.New(kind, "save", path, err).Advise("Choose another folder.")
-			}
-			return reply(c, map[string]string{"path": path}, nil, func(io.Writer, map[string]string) error { return writef(c.err, "%s\n", path) })
-		})
+			return fault.New(kind, "save", path, err).Advise("Choose another folder.")
+		}
+		return reply(c, map[string]string{"path": path}, nil, func(io.Writer, map[string]string) error { return writef(c.err, "%s\n", path) })
+	})
 }

@@ -13,23 +13,18 @@ import (
 )
 
 func newAudit() *cobra.Command {
-	return noun("audit", "Show the audit log, and check that it is complete",
-		`  osaurus-sandbox audit list --since 24h
-  osaurus-sandbox audit verify`,
-		newAuditList(), newAuditVerify())
+	return noun("audit", newAuditList(), newAuditVerify())
 }
 
 func newAuditList() *cobra.Command {
 	r := &controlpb.ListAuditRequest{}
 	var since string
-	return daemonCommand("list", "List who did what, newest first",
-		`  osaurus-sandbox audit list --limit 20
-  osaurus-sandbox audit list --agent alice --since 24h --json`, func(ctx context.Context, c *call) (err error) {
-			if r.Since, err = parseSince(since); err != nil {
-				return err
-			}
-			return replyEach(c, control.Messages(c.ListAudit(ctx, r)), printEntry)
-		},
+	return daemonCommand("list", func(ctx context.Context, c *call) (err error) {
+		if r.Since, err = parseSince(since); err != nil {
+			return err
+		}
+		return replyEach(c, control.Messages(c.ListAudit(ctx, r)), printEntry)
+	},
 		withFlag(&since, "since", "print only newer entries: a duration (24h) or a time"),
 		withFlag(&r.Agent, "agent", "print only entries about this agent"),
 		withFlag(&r.Limit, "limit", "print at most this many entries"))
@@ -44,14 +39,10 @@ func printEntry(w io.Writer, e *controlpb.ListAuditResponse) error {
 }
 
 func newAuditVerify() *cobra.Command {
-	return daemonCommand("verify", `Check that no entry was changed or removed
-
-Checks that the audit log has all its entries, as they were written. If not, it names the first wrong entry, and the exit code is
-3. Somebody who can write the file could replace the whole log: to notice that, keep the printed hash elsewhere.`,
-		`  osaurus-sandbox audit verify`, func(ctx context.Context, c *call) error {
-			proof, err := c.VerifyAudit(ctx, &controlpb.VerifyAuditRequest{})
-			return reply(c, proof, err, func(w io.Writer, p *controlpb.VerifyAuditResponse) error {
-				return writef(w, "whole: %s\nlast hash: %s\n", plural(int(p.Records), "entry"), p.Head)
-			})
+	return daemonCommand("verify", func(ctx context.Context, c *call) error {
+		proof, err := c.VerifyAudit(ctx, &controlpb.VerifyAuditRequest{})
+		return reply(c, proof, err, func(w io.Writer, p *controlpb.VerifyAuditResponse) error {
+			return writef(w, "whole: %s\nlast hash: %s\n", plural(int(p.Records), "entry"), p.Head)
 		})
+	})
 }

@@ -31,21 +31,9 @@ type bootFlags struct {
 
 func newBoot() *cobra.Command {
 	var flags bootFlags
-	return plainCommand("boot [flags] -- COMMAND [ARG...]", `Run a command in a throwaway VM
-
-Boots a VM, runs the command in it as root, connected to this terminal's input and output, and powers the VM off. Changes are
-lost, except those in shared folders.
-
-Ctrl-C, SIGTERM and SIGHUP go to the command. The second one ends the VM at once.
-
-The exit code is the command's own, or 128+n if signal n ended it. It is 126 if the command cannot be run, and 127 if it does not
-exist. It is 125 if the sandbox failed before the command ran, and 255 if it failed afterwards, for example while powering off.`,
-		`  osaurus-sandbox boot -- sh -c 'cat /etc/os-release; uname -a'
-  osaurus-sandbox boot --share ~/project:project:ro -- ls `+shareRoot+`/project
-  tar c . | osaurus-sandbox boot --network -- sh -c 'cd /tmp && tar x && du -sh .'
-  osaurus-sandbox boot --pack debian --cpus 4 --memory 4G -- python3 -V`, func(ctx context.Context, c *call) error {
-			return runBoot(ctx, c, flags)
-		},
+	return plainCommand("boot [flags] -- COMMAND [ARG...]", func(ctx context.Context, c *call) error {
+		return runBoot(ctx, c, flags)
+	},
 		runsCommand,
 		withFlag(&flags.pack, "pack", `the pack to boot: auto, alpine, debian, or a pack's name or path (default: the setting "pack")`),
 		withFlag(&flags.cpus, "cpus", `virtual processors (default: the setting "cpus")`),

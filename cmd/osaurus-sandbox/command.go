@@ -48,11 +48,10 @@ type runFunc func(context.Context, *call) error
 type option func(*cobra.Command)
 
 // plainCommand returns a command without --json. Words in capitals in use are its arguments:
-// see applyUse. The first line of help is its summary.
-func plainCommand(use, help, examples string, run runFunc, options ...option) *cobra.Command {
-	short, long, _ := strings.Cut(help, "\n\n")
+// see applyUse. Its help is in helpText.
+func plainCommand(use string, run runFunc, options ...option) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Example: examples, Annotations: map[string]string{},
+		Use: use, Annotations: map[string]string{},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.Annotations[begun] = "true"
 			c := &call{console: consoleOf(cmd), cmd: cmd, args: args}
@@ -76,14 +75,14 @@ func consoleOf(cmd *cobra.Command) console {
 }
 
 // command returns a command with --json: see reply.
-func command(use, help, examples string, run runFunc, options ...option) *cobra.Command {
+func command(use string, run runFunc, options ...option) *cobra.Command {
 	json := func(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print JSON") }
-	return plainCommand(use, help, examples, run, append([]option{json}, options...)...)
+	return plainCommand(use, run, append([]option{json}, options...)...)
 }
 
 // daemonCommand is command for commands that need the daemon.
-func daemonCommand(use, help, examples string, run runFunc, options ...option) *cobra.Command {
-	return command(use, help, examples, func(ctx context.Context, c *call) error {
+func daemonCommand(use string, run runFunc, options ...option) *cobra.Command {
+	return command(use, func(ctx context.Context, c *call) error {
 		if err := c.connect(ctx); err != nil {
 			return err
 		}
@@ -93,9 +92,8 @@ func daemonCommand(use, help, examples string, run runFunc, options ...option) *
 
 // noun returns a command that only has subcommands. They get the aliases that users know from other
 // programs.
-func noun(use, help, examples string, commands ...*cobra.Command) *cobra.Command {
-	short, long, _ := strings.Cut(help, "\n\n")
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: examples}
+func noun(use string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use}
 	cmd.AddCommand(commands...)
 	for _, sub := range commands {
 		sub.Aliases = map[string][]string{"list": {"ls"}, "delete": {"remove", "rm"}, "remove": {"delete", "rm"}}[sub.Name()]

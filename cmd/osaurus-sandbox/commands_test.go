@@ -168,14 +168,16 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Every command has a summary, an example of its own, and JSON.
+// Every command has a summary, an example of its own, and JSON. helpText has no other sections.
 func TestHelp(t *testing.T) {
+	commands := 0
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
 		path := cmd.CommandPath()
+		commands++
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: %q is no title", path, cmd.Short)
 		}
@@ -188,6 +190,9 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	walk(newRoot(console{}))
+	if sections := len(helpSections(helpText)); sections != commands {
+		t.Errorf("%d sections of help for %d commands", sections, commands)
+	}
 	shows(t, "Exit codes:", "--help")
 	shows(t, "autoRestart: true or false (default true)\n", "config", "set", "--help")
 }

@@ -20,76 +20,61 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	return noun("config", "Show or change the settings",
-		`  osaurus-sandbox config show
-  osaurus-sandbox config set cpus=4 memoryGB=4`,
-		newConfigShow(), newConfigGet(), newConfigSet())
+	return noun("config", newConfigShow(), newConfigGet(), newConfigSet())
 }
 
 func newConfigShow() *cobra.Command {
-	return command("show", "Print every setting as JSON, and where the file is",
-		`  osaurus-sandbox config show | jq .network`, func(ctx context.Context, c *call) error {
-			home, settings, err := loadSettings()
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(c.err, home.SettingsFile())
-			return printJSON(c.out, settings)
-		}, alwaysJSON)
+	return command("show", func(ctx context.Context, c *call) error {
+		home, settings, err := loadSettings()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.err, home.SettingsFile())
+		return printJSON(c.out, settings)
+	}, alwaysJSON)
 }
 
 func newConfigGet() *cobra.Command {
-	return command("get KEY", `Print one setting
-
-`+describe(config.Describe()),
-		`  osaurus-sandbox config get cpus`, func(ctx context.Context, c *call) error {
-			_, settings, err := loadSettings()
-			if err != nil {
-				return err
-			}
-			text, err := json.Marshal(settings)
-			if err != nil {
-				return err
-			}
-			var values map[string]json.RawMessage
-			if err := json.Unmarshal(text, &values); err != nil {
-				return err
-			}
-			value, ok := values[c.args[0]]
-			if !ok {
-				return fault.Newf(fault.InvalidArgs, "get", c.args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
-			}
-			var plain string
-			if !c.json && json.Unmarshal(value, &plain) == nil {
-				_, err = fmt.Fprintln(c.out, plain)
-			} else {
-				_, err = fmt.Fprintln(c.out, string(value))
-			}
+	return command("get KEY", func(ctx context.Context, c *call) error {
+		_, settings, err := loadSettings()
+		if err != nil {
 			return err
-		})
+		}
+		text, err := json.Marshal(settings)
+		if err != nil {
+			return err
+		}
+		var values map[string]json.RawMessage
+		if err := json.Unmarshal(text, &values); err != nil {
+			return err
+		}
+		value, ok := values[c.args[0]]
+		if !ok {
+			return fault.Newf(fault.InvalidArgs, "get", c.args[0], "no such setting").Advise("Keys: " + strings.Join(config.Keys(), ", ") + ".")
+		}
+		var plain string
+		if !c.json && json.Unmarshal(value, &plain) == nil {
+			_, err = fmt.Fprintln(c.out, plain)
+		} else {
+			_, err = fmt.Fprintln(c.out, string(value))
+		}
+		return err
+	}, describe(config.Describe()))
 }
 
 func newConfigSet() *cobra.Command {
-	return command("set KEY=VALUE...", `Change settings
-
-Changes all of these settings or none, and prints when each takes effect.
-KEY+=VALUE adds items to a list, KEY-=VALUE removes them.
-
-`+describe(config.Describe()),
-		`  osaurus-sandbox config set cpus=4 memoryGB=4
-  osaurus-sandbox config set network=none
-  osaurus-sandbox config set mirrors=https://mirror.example.org/alpine,https://dl-cdn.alpinelinux.org/alpine`, func(ctx context.Context, c *call) error {
-			texts, err := assignments(c.args)
-			if err != nil {
-				return err
-			}
-			home, err := config.FindHome()
-			if err != nil {
-				return err
-			}
-			changed, err := setSettings(ctx, home, texts)
-			return replyChanged(c, changed, err, config.EffectOf)
-		})
+	return command("set KEY=VALUE...", func(ctx context.Context, c *call) error {
+		texts, err := assignments(c.args)
+		if err != nil {
+			return err
+		}
+		home, err := config.FindHome()
+		if err != nil {
+			return err
+		}
+		changed, err := setSettings(ctx, home, texts)
+		return replyChanged(c, changed, err, config.EffectOf)
+	}, describe(config.Describe()))
 }
 
 // setSettings changes settings through the daemon, or in the file if none runs.

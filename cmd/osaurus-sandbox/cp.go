@@ -21,31 +21,17 @@ import (
 )
 
 func newCp() *cobra.Command {
-	return command("cp SRC... DST", `Copy files and folders into an agent's room, or out of it
-
-Copies like cp -r between this computer and an agent's room. AGENT:PATH is a path in the room, relative to the agent's home folder
-unless it begins with a slash. Write a local file name with a colon as ./a:b. - is standard input or output, as one file.
-
-If DST is a folder, the copy goes into it under its own name. Otherwise, DST is the new name. A file replaces a file, completely
-or not at all. A folder is merged into a folder of the same name. In the room, files are read and written with the agent's rights.
-
-Files from the room are put in place only when all of them have arrived. On this computer, no link is followed. Pipes, and links
-that lead out of the copied folder, are skipped and named. Devices outside /dev, and more than 8 GiB or 500,000 files at a time,
-are refused. Secrets in files are copied unchanged.`,
-		`  osaurus-sandbox cp ~/project alice:                    a folder, into her home
-  osaurus-sandbox cp alice:project/report.pdf .
-  osaurus-sandbox cp a.csv b.csv alice:/workspace/shared
-  tar c . | osaurus-sandbox cp - alice:/tmp/all.tar      also: cp alice:/var/log/app.log - | less`, func(ctx context.Context, c *call) error {
-			way, err := parseCopy(c.args, c.json)
-			if err != nil {
-				return err
-			}
-			if err := c.connect(ctx); err != nil {
-				return err
-			}
-			sum, err := way.do(ctx, c)
-			return reply(c, sum, err, func(_ io.Writer, sum copyfiles.Sum) error { return printLeftOut(c.err, sum) })
-		})
+	return command("cp SRC... DST", func(ctx context.Context, c *call) error {
+		way, err := parseCopy(c.args, c.json)
+		if err != nil {
+			return err
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		sum, err := way.do(ctx, c)
+		return reply(c, sum, err, func(_ io.Writer, sum copyfiles.Sum) error { return printLeftOut(c.err, sum) })
+	})
 }
 
 // copying is a copy in one direction.

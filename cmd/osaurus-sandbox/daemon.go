@@ -181,28 +181,20 @@ func released(ctx context.Context, home config.Home) error {
 func newServe() *cobra.Command {
 	var tcp control.TCP
 	var quiet, rest bool
-	return plainCommand("serve", `Run the sandbox's daemon in the foreground
-
-Runs the daemon that owns the sandbox and answers the API, until a signal or "down --daemon" ends it and the guest. Other commands
-start it in the background when they need it.
-
-With --listen it also listens on TCP, for apps that cannot use Unix sockets. They have to send the token from config/api-token in
-the home folder: "Authorization: Bearer TOKEN".`,
-		`  osaurus-sandbox serve
-  osaurus-sandbox serve --listen 127.0.0.1:8137 --origin https://app.example`, func(ctx context.Context, c *call) error {
-			home, err := config.FindHome()
-			if err != nil {
-				return err
-			}
-			o := daemon.Options{Home: home, Driver: driver(), Program: build(), AtRest: rest}
-			if !quiet {
-				o.Log = c.err
-			}
-			if tcp.Address != "" {
-				o.TCP = &tcp
-			}
-			return daemon.Run(ctx, o)
-		},
+	return plainCommand("serve", func(ctx context.Context, c *call) error {
+		home, err := config.FindHome()
+		if err != nil {
+			return err
+		}
+		o := daemon.Options{Home: home, Driver: driver(), Program: build(), AtRest: rest}
+		if !quiet {
+			o.Log = c.err
+		}
+		if tcp.Address != "" {
+			o.TCP = &tcp
+		}
+		return daemon.Run(ctx, o)
+	},
 		withFlag(&tcp.Address, "listen", "listen on this TCP address too, as in 127.0.0.1:8137"),
 		withFlag(&tcp.Exposed, "expose", "allow an address that other computers can reach"),
 		withFlag(&tcp.Hosts, "host", "another host name that clients may use for the TCP listener"),

@@ -18,23 +18,18 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	return command("doctor", `Check whether this computer can run the sandbox
-
-Checks this computer and changes nothing. For each thing that is missing or slow, it prints a command that fixes it. The exit code
-is 6 if no guest can boot.`,
-		`  osaurus-sandbox doctor
-  osaurus-sandbox doctor --json | jq .`, func(ctx context.Context, c *call) error {
-			home, err := config.FindHome()
-			if err != nil {
-				return err
-			}
-			report := doctor.Examine(ctx, home, checkDriver)
-			err = reply(c, report, nil, printReport)
-			if err == nil && !report.Ready {
-				err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Fix what is missing above, then run osaurus-sandbox doctor again.")
-			}
+	return command("doctor", func(ctx context.Context, c *call) error {
+		home, err := config.FindHome()
+		if err != nil {
 			return err
-		})
+		}
+		report := doctor.Examine(ctx, home, checkDriver)
+		err = reply(c, report, nil, printReport)
+		if err == nil && !report.Ready {
+			err = fault.Newf(fault.Unavailable, "", "", "setup is required").Advise("Fix what is missing above, then run osaurus-sandbox doctor again.")
+		}
+		return err
+	})
 }
 
 func printReport(w io.Writer, r doctor.Report) error {
@@ -55,31 +50,27 @@ func printReport(w io.Writer, r doctor.Report) error {
 
 func newDiagnose() *cobra.Command {
 	var target string
-	return daemonCommand("diagnose", `Test whether the sandbox works
-
-Starts the guest if needed, runs all checks at once, and says how to fix those that fail. The exit code is 1 if a check fails.
-Features that this guest does not have are not checked.`,
-		`  osaurus-sandbox diagnose`, func(ctx context.Context, c *call) error {
-			failed, print := 0, printCheck
-			if c.json {
-				print = printJSONLine
+	return daemonCommand("diagnose", func(ctx context.Context, c *call) error {
+		failed, print := 0, printCheck
+		if c.json {
+			print = printJSONLine
+		}
+		for r, err := range control.Messages(c.Diagnose(ctx, &controlpb.DiagnoseRequest{NatTarget: target})) {
+			if err != nil {
+				return err
 			}
-			for r, err := range control.Messages(c.Diagnose(ctx, &controlpb.DiagnoseRequest{NatTarget: target})) {
-				if err != nil {
-					return err
-				}
-				if !r.Passed {
-					failed++
-				}
-				if err := print(c.out, r); err != nil {
-					return err
-				}
+			if !r.Passed {
+				failed++
 			}
-			if failed > 0 {
-				return fault.New(fault.Execution, "", "", errors.New(plural(failed, "check")+" failed"))
+			if err := print(c.out, r); err != nil {
+				return err
 			}
-			return nil
-		},
+		}
+		if failed > 0 {
+			return fault.New(fault.Execution, "", "", errors.New(plural(failed, "check")+" failed"))
+		}
+		return nil
+	},
 		withFlag(&target, "nat-target", "the URL that the guest fetches to test its network (default its package server)"))
 }
 

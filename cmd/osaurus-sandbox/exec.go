@@ -31,40 +31,16 @@ type execFlags struct {
 
 func newExec() *cobra.Command {
 	var x execFlags
-	return command("exec {AGENT | --root} [flags] -- COMMAND [ARG...]", `Run a command as an agent, or as root of the guest
-
-Runs a command as an agent, in its room, connected to this terminal's input and output. With --root it runs as root of that room,
-for example to install packages for this agent only. With --root and no agent it runs as root of the guest, outside all rooms: for
-administration only. The audit log records every use.
-
-The guest is started if it is not running. Ctrl-C, SIGTERM and SIGHUP go to the command; the second one ends it at once. The
-command reads all of standard input: in a loop that reads lines from a file, use -n.
-
-The exit code is the command's own, or 128+n if signal n ended it; 126 if the command cannot be run, 127 if it does not exist. 125
-means that the sandbox failed and the command did not run (if the guest or daemon stopped at that very moment, it may have
-started). 255 means that the guest or daemon stopped while the command ran, so its result is unknown. If --timeout ended the
-command, the code is 143, 137, or the command's own. --json prints the output and the result as one JSON object.
-
-With --session the command runs in a persistent shell of the agent: the next command finds the folder, variables and functions of
-this one. One argument is a line for that shell; several are a command and its arguments. The command has no input. Its output is
-printed when it ends, shortened in the middle if long. --cwd and --env apply only to a new shell. --timeout is 30s by default. The
-exit code is 125 if no answer came.`,
-		`  osaurus-sandbox exec alice -- sh -c 'cd src && make'
-  osaurus-sandbox exec alice --session build -- 'cd src && . ./env'
-  osaurus-sandbox exec alice --secret TOKEN -- ./deploy
-  osaurus-sandbox exec alice --tty -- vi notes.txt
-  while read -r f; do osaurus-sandbox exec alice -n -- wc "$f"; done < list
-  osaurus-sandbox exec alice --root -- apk add jq
-  osaurus-sandbox exec --root -- df -h /`, func(ctx context.Context, c *call) error {
-			agent, args, err := splitArgs(c, x.root)
-			if err == nil && len(x.secrets) > 0 && agent == "" {
-				err = fault.Newf(fault.InvalidArgs, "run command", "", "--secret needs an agent").Advise("Name the agent before the --.")
-			}
-			if err != nil {
-				return err
-			}
-			return x.run(ctx, c, agent, args)
-		},
+	return command("exec {AGENT | --root} [flags] -- COMMAND [ARG...]", func(ctx context.Context, c *call) error {
+		agent, args, err := splitArgs(c, x.root)
+		if err == nil && len(x.secrets) > 0 && agent == "" {
+			err = fault.Newf(fault.InvalidArgs, "run command", "", "--secret needs an agent").Advise("Name the agent before the --.")
+		}
+		if err != nil {
+			return err
+		}
+		return x.run(ctx, c, agent, args)
+	},
 		runsCommand,
 		withFlag(&x.root, "root", "run as root: of the agent's room, or of the guest if no agent is named"),
 		withFlag(&x.dir, "cwd", "the working directory; relative to the agent's home, or to / for root"),

@@ -15,7 +15,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Exit codes. They are part of the interface: scripts rely on them.
+// Exit codes, as in helpText. They are part of the interface: scripts rely on them.
 const (
 	exitOK = 0
 
@@ -27,18 +27,6 @@ const (
 	exitInterrupted = 128 // plus the signal
 	exitLost        = 255 // the sandbox failed after the command had begun, as in ssh
 )
-
-// exitCodes is printed by help.
-const exitCodes = `Exit codes:
-  0 done              3 refused by a rule or check   6 unavailable
-  1 tried and failed  4 denied by a person           7 no such thing
-  2 wrong request     5 no answer in time            8 no such tool
-  128+n ended by signal n, which is the usual end of forward, serve and top: 0
-  141 its output was closed, as in status | head
-  boot, exec, shell, job wait: the command's own, or 125 it did not run, 126 the command cannot be run, 127 no such command
-  boot, exec: 255 it started, and its result is unknown (shell and job wait: 125)
-  exec --timeout: 143 it timed out, 137 if it also ignored SIGTERM, or the command's own; with --session 130
-`
 
 // exitCode returns the exit code for an error's kind.
 func exitCode(err error) int { return fault.KindOf(err).ExitCode() }

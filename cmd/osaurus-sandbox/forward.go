@@ -26,34 +26,19 @@ const (
 )
 
 func newForward() *cobra.Command {
-	return command("forward AGENT [LOCAL:]PORT...", `Forward ports of this computer to an agent's room
-
-Opens ports on this computer that lead to ports in an agent's room, until you press Ctrl-C. For example, you can see the agent's
-web server in your browser. LOCAL is the same port unless you set it; 0 chooses a free one. The server may listen on the room's
-loopback address only, and may start or restart later. It also works for agents without a network. A plugin that has a network of
-its own cannot be reached.
-
-Up to 64 ports can be open, with up to 32 connections at a time; more wait. Any TCP protocol works. The guest is started if it is
-not running, and is not stopped as idle meanwhile.
-
-The ports are open on 127.0.0.1, to every program of every user of this computer. Do not trust what the agent's server sends.
-Browsers share cookies between ports: the agent's pages can read and change the cookies of everything that you use on 127.0.0.1.
-If that matters, use another browser profile or a private window.`,
-		`  osaurus-sandbox forward alice 8080                 http://127.0.0.1:8080 is port 8080 of alice
-  osaurus-sandbox forward alice 3000 9000:8080       two at once, one under another number
-  osaurus-sandbox forward alice 0:5432 --json        a program reads which port it is`, func(ctx context.Context, c *call) error {
-			f := forwarder{call: c, agent: c.args[0], slots: make(chan struct{}, maxForwarded)}
-			defer f.close()
-			for _, text := range c.args[1:] {
-				if err := f.listen(ctx, text); err != nil {
-					return err
-				}
-			}
-			if err := c.connect(ctx); err != nil {
+	return command("forward AGENT [LOCAL:]PORT...", func(ctx context.Context, c *call) error {
+		f := forwarder{call: c, agent: c.args[0], slots: make(chan struct{}, maxForwarded)}
+		defer f.close()
+		for _, text := range c.args[1:] {
+			if err := f.listen(ctx, text); err != nil {
 				return err
 			}
-			return f.run(ctx)
-		})
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		return f.run(ctx)
+	})
 }
 
 // forwarder forwards ports of this computer to an agent's room.

@@ -18,59 +18,48 @@ import (
 
 func newHistory() *cobra.Command {
 	limit := uint32(20)
-	return daemonCommand("history AGENT", `List what each call changed in an agent's home
-
-Lists the last calls of tools and commands, newest first, with the files and lines that each added and removed, there and in mounts
-for review. What changed between calls, by jobs and shells, is a row of its own.`,
-		`  osaurus-sandbox history alice
-  osaurus-sandbox history alice --limit 100 --json`, func(ctx context.Context, c *call) error {
-			colours := paintFor(c.out)
-			answers := control.Messages(c.History.List(ctx, &controlpb.ListHistoryRequest{Agent: c.args[0], Limit: limit}))
-			return replyRows(c, answers, (*controlpb.ListHistoryResponse).GetCall, "CALL\tWHEN\tFILES\tLINES\tTOOL\tSUMMARY", func(h *controlpb.HistoryCall) []any {
-				tool := h.Tool
-				if tool == "" {
-					tool = "(between calls)"
-				}
-				summary := safef("%s", h.Summary)
-				if h.Note != "" {
-					summary += " " + colours.busy("["+h.Note+"]")
-				}
-				return []any{h.Call, when(h.Began), h.Files, h.Lines, tool, summary}
-			})
-		},
+	return daemonCommand("history AGENT", func(ctx context.Context, c *call) error {
+		colours := paintFor(c.out)
+		answers := control.Messages(c.History.List(ctx, &controlpb.ListHistoryRequest{Agent: c.args[0], Limit: limit}))
+		return replyRows(c, answers, (*controlpb.ListHistoryResponse).GetCall, "CALL\tWHEN\tFILES\tLINES\tTOOL\tSUMMARY", func(h *controlpb.HistoryCall) []any {
+			tool := h.Tool
+			if tool == "" {
+				tool = "(between calls)"
+			}
+			summary := safef("%s", h.Summary)
+			if h.Note != "" {
+				summary += " " + colours.busy("["+h.Note+"]")
+			}
+			return []any{h.Call, when(h.Began), h.Files, h.Lines, tool, summary}
+		})
+	},
 		withFlag(&limit, "limit, n", "how many calls to list"))
 }
 
 func newDiff() *cobra.Command {
 	var stat bool
-	return daemonCommand("diff AGENT [CALL] [PATH...]", `Show what calls changed in an agent's home
-
-Shows the changes of one call, by default the last that changed something. 3..7 is from before call 3 to after call 7, and 3.. from
-before call 3 until now. On a terminal it is shown in $PAGER.`,
-		`  osaurus-sandbox diff alice
-  osaurus-sandbox diff alice 7 src --stat
-  osaurus-sandbox diff alice 3..`, func(ctx context.Context, c *call) error {
-			first, last, paths, err := callsAndPaths(c.args[1:])
-			if err != nil {
-				return err
-			}
-			answers := control.Messages(c.History.Diff(ctx, &controlpb.DiffHistoryRequest{Agent: c.args[0], First: first, Last: last, Paths: paths, Text: !stat}))
-			if c.json {
-				return replyEach(c, answers, nil)
-			}
-			colours := paintFor(c.out)
-			return paged(ctx, c, func(w io.Writer) error {
-				for answer, err := range answers {
-					if err != nil {
-						return err
-					}
-					if err := printChange(w, colours, answer.Change); err != nil {
-						return err
-					}
+	return daemonCommand("diff AGENT [CALL] [PATH...]", func(ctx context.Context, c *call) error {
+		first, last, paths, err := callsAndPaths(c.args[1:])
+		if err != nil {
+			return err
+		}
+		answers := control.Messages(c.History.Diff(ctx, &controlpb.DiffHistoryRequest{Agent: c.args[0], First: first, Last: last, Paths: paths, Text: !stat}))
+		if c.json {
+			return replyEach(c, answers, nil)
+		}
+		colours := paintFor(c.out)
+		return paged(ctx, c, func(w io.Writer) error {
+			for answer, err := range answers {
+				if err != nil {
+					return err
 				}
-				return nil
-			})
-		},
+				if err := printChange(w, colours, answer.Change); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	},
 		withFlag(&stat, "stat", "only count the lines of each file"))
 }
 
@@ -159,34 +148,25 @@ func printDiff(w io.Writer, colours paint, text string) error {
 
 func newUndo() *cobra.Command {
 	var all, force bool
-	return daemonCommand("undo AGENT [CALL] [PATH...]", `Bring back what was in an agent's home before a call
-
-Undoes the changes of one call, by default the last that changed something, and leaves those of other calls. It is refused if the same
-files were changed again since: then --all-since brings back everything as it was before the call. An undo is a call of its own: see it
-with history, and take it back with redo. In a mount for review it changes the agent's copy. Installed packages and other files stay as
-they are.`,
-		`  osaurus-sandbox undo alice
-  osaurus-sandbox undo alice 7 src/main.go
-  osaurus-sandbox undo alice 7 --all-since`, func(ctx context.Context, c *call) error {
-			first, last, paths, err := callsAndPaths(c.args[1:])
-			if err != nil {
-				return err
-			}
-			if last != 0 {
-				return fault.Newf(fault.InvalidArgs, "undo calls", c.args[1], "only one call can be undone").Advise("Use --all-since to undo everything since a call.")
-			}
-			return restoreHome(ctx, c, &controlpb.UndoRequest{Agent: c.args[0], Call: first, Paths: paths, AllSince: all, Force: force})
-		},
+	return daemonCommand("undo AGENT [CALL] [PATH...]", func(ctx context.Context, c *call) error {
+		first, last, paths, err := callsAndPaths(c.args[1:])
+		if err != nil {
+			return err
+		}
+		if last != 0 {
+			return fault.Newf(fault.InvalidArgs, "undo calls", c.args[1], "only one call can be undone").Advise("Use --all-since to undo everything since a call.")
+		}
+		return restoreHome(ctx, c, &controlpb.UndoRequest{Agent: c.args[0], Call: first, Paths: paths, AllSince: all, Force: force})
+	},
 		withFlag(&all, "all-since", "bring back everything as it was before the call"),
 		withFlag(&force, "force", "undo even while calls run, and programs have the files open"))
 }
 
 func newRedo() *cobra.Command {
 	var force bool
-	return daemonCommand("redo AGENT", "Take back the last undo",
-		`  osaurus-sandbox redo alice`, func(ctx context.Context, c *call) error {
-			return restoreHome(ctx, c, &controlpb.UndoRequest{Agent: c.args[0], Redo: true, Force: force})
-		},
+	return daemonCommand("redo AGENT", func(ctx context.Context, c *call) error {
+		return restoreHome(ctx, c, &controlpb.UndoRequest{Agent: c.args[0], Redo: true, Force: force})
+	},
 		withFlag(&force, "force", "redo even while calls run, and programs have the files open"))
 }
 
@@ -212,25 +192,21 @@ func restoreHome(ctx context.Context, c *call, r *controlpb.UndoRequest) error {
 }
 
 func newVerify() *cobra.Command {
-	return daemonCommand("verify", `Check that no checkpoint is damaged
-
-Reads all checkpoints of all agents. If some are damaged, it names the calls that cannot be undone as a whole, and the exit code is
-that of an error.`,
-		`  osaurus-sandbox verify`, func(ctx context.Context, c *call) error {
-			answer, err := c.History.Verify(ctx, &controlpb.VerifyHistoryRequest{})
-			err = reply(c, answer, err, func(w io.Writer, v *controlpb.VerifyHistoryResponse) error {
-				if len(v.Objects) == 0 {
-					return writef(w, "whole\n")
-				}
-				for _, call := range v.Calls {
-					_ = writef(w, "%s\n", call)
-				}
-				return nil
-			})
-			if err == nil && len(answer.Objects) > 0 {
-				return fault.Newf(fault.Execution, "verify", "checkpoints", "%s damaged, and set aside: %s", plural(len(answer.Objects), "object"), strings.Join(answer.Objects[:min(len(answer.Objects), 3)], ", ")).
-					Advise("Check the disk. The next checkpoint of each home stores what is missing again.")
+	return daemonCommand("verify", func(ctx context.Context, c *call) error {
+		answer, err := c.History.Verify(ctx, &controlpb.VerifyHistoryRequest{})
+		err = reply(c, answer, err, func(w io.Writer, v *controlpb.VerifyHistoryResponse) error {
+			if len(v.Objects) == 0 {
+				return writef(w, "whole\n")
 			}
-			return err
+			for _, call := range v.Calls {
+				_ = writef(w, "%s\n", call)
+			}
+			return nil
 		})
+		if err == nil && len(answer.Objects) > 0 {
+			return fault.Newf(fault.Execution, "verify", "checkpoints", "%s damaged, and set aside: %s", plural(len(answer.Objects), "object"), strings.Join(answer.Objects[:min(len(answer.Objects), 3)], ", ")).
+				Advise("Check the disk. The next checkpoint of each home stores what is missing again.")
+		}
+		return err
+	})
 }

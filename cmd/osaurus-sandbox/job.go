@@ -44,36 +44,26 @@ func byPrefix(kind, text string, length int, list func() ([]string, error)) (str
 }
 
 func newJob() *cobra.Command {
-	return noun("job", `Run commands of agents in the background
-
-A job is a command of an agent that runs in the background. It goes on when this program or its terminal ends. While it runs, the
-guest is not stopped as idle. It ends with the guest. You can shorten a job's id to its beginning.`,
-		`  id=$(osaurus-sandbox job start alice -- sh -c 'make -j2 && make check')
-  osaurus-sandbox job tail -f alice $id
-  osaurus-sandbox job wait alice $id
-  osaurus-sandbox job kill alice $id`,
-		newJobStart(), newJobList(), newJobShow(), newJobWait(), newJobKill(), newJobTail())
+	return noun("job", newJobStart(), newJobList(), newJobShow(), newJobWait(), newJobKill(), newJobTail())
 }
 
 func newJobStart() *cobra.Command {
 	var env, secrets []string
 	var dir, label string
-	return command("start AGENT [flags] -- COMMAND [ARG...]", "Start a job and print its id",
-		`  osaurus-sandbox job start alice -- sh -c 'make 2>&1 | tee build.log'
-  osaurus-sandbox job start alice --cwd src --label build -- make`, func(ctx context.Context, c *call) error {
-			if c.cmd.ArgsLenAtDash() != 1 {
-				return fault.Newf(fault.InvalidArgs, "start job", "", `missing "--" before the command`).Advise("Try: osaurus-sandbox job start alice -- make.")
-			}
-			if err := c.connect(ctx); err != nil {
-				return err
-			}
-			stop := showStart(ctx, c)
-			r, err := c.Jobs.Start(ctx, &controlpb.StartJobRequest{
-				Agent: c.args[0], Args: c.args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
-			})
-			stop()
-			return reply(c, r.GetJob(), err, func(w io.Writer, j *controlpb.Job) error { return writef(w, "%s\n", j.Id) })
-		},
+	return command("start AGENT [flags] -- COMMAND [ARG...]", func(ctx context.Context, c *call) error {
+		if c.cmd.ArgsLenAtDash() != 1 {
+			return fault.Newf(fault.InvalidArgs, "start job", "", `missing "--" before the command`).Advise("Try: osaurus-sandbox job start alice -- make.")
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		stop := showStart(ctx, c)
+		r, err := c.Jobs.Start(ctx, &controlpb.StartJobRequest{
+			Agent: c.args[0], Args: c.args[1:], Env: env, Dir: dir, Label: label, Secrets: secrets,
+		})
+		stop()
+		return reply(c, r.GetJob(), err, func(w io.Writer, j *controlpb.Job) error { return writef(w, "%s\n", j.Id) })
+	},
 		withFlag(&dir, "cwd", "the working directory (default the agent's home)"),
 		withFlag(&env, "env", "set an environment variable, as NAME=value"),
 		withFlag(&secrets, "secret", "put this secret of the agent into the environment"),
@@ -81,16 +71,12 @@ func newJobStart() *cobra.Command {
 }
 
 func newJobList() *cobra.Command {
-	return daemonCommand("list [AGENT]", `List the jobs of an agent, or of all agents
-
-Lists the running jobs and those that ended last. It does not start the guest: without one there are no jobs.`,
-		`  osaurus-sandbox job list
-  osaurus-sandbox job list alice`, func(ctx context.Context, c *call) error {
-			r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.arg(0)})
-			return replyTable(c, r, err, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.GetJobs(), func(j *controlpb.Job) []any {
-				return []any{j.Agent, shortID(j.Id), jobState(j), when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command)}
-			})
+	return daemonCommand("list [AGENT]", func(ctx context.Context, c *call) error {
+		r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.arg(0)})
+		return replyTable(c, r, err, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.GetJobs(), func(j *controlpb.Job) []any {
+			return []any{j.Agent, shortID(j.Id), jobState(j), when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command)}
 		})
+	})
 }
 
 // jobState describes the state of a job in a few words.
@@ -153,47 +139,40 @@ func printJob(w io.Writer, j *controlpb.Job) error {
 }
 
 func newJobShow() *cobra.Command {
-	return daemonCommand("show AGENT JOB", "Show a job's status",
-		`  osaurus-sandbox job show alice 3f2a`, withJob(func(ctx context.Context, c *call, agent, id string) error {
-			r, err := c.Jobs.Poll(ctx, &controlpb.PollJobRequest{Agent: agent, Id: id})
-			return reply(c, r.GetJob(), err, printJob)
-		}))
+	return daemonCommand("show AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
+		r, err := c.Jobs.Poll(ctx, &controlpb.PollJobRequest{Agent: agent, Id: id})
+		return reply(c, r.GetJob(), err, printJob)
+	}))
 }
 
 func newJobWait() *cobra.Command {
 	var timeout time.Duration
-	return daemonCommand("wait AGENT JOB", `Wait until a job has ended
-
-The exit code is the job's own, or 128+n if signal n ended it. It is 125 if the job still runs after --timeout, or if its code is
-unknown.`,
-		`  osaurus-sandbox job wait alice 3f2a --timeout 10m`, withJob(func(ctx context.Context, c *call, agent, id string) error {
-			request := &controlpb.WaitJobRequest{Agent: agent, Id: id}
-			if timeout != 0 {
-				request.Timeout = durationpb.New(timeout)
-			}
-			r, err := c.Jobs.Wait(ctx, request)
-			switch err := reply(c, r.GetJob(), err, printJob); {
-			case err != nil:
-				return err
-			case r.Job.Running:
-				return fault.Newf(fault.Timeout, "wait for job", id, "it still runs").Advise("Wait longer with --timeout, or end it: osaurus-sandbox job kill.")
-			case r.Job.Status != 0:
-				return exit{code: int(r.Job.Status)}
-			}
-			return nil
-		}),
+	return daemonCommand("wait AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
+		request := &controlpb.WaitJobRequest{Agent: agent, Id: id}
+		if timeout != 0 {
+			request.Timeout = durationpb.New(timeout)
+		}
+		r, err := c.Jobs.Wait(ctx, request)
+		switch err := reply(c, r.GetJob(), err, printJob); {
+		case err != nil:
+			return err
+		case r.Job.Running:
+			return fault.Newf(fault.Timeout, "wait for job", id, "it still runs").Advise("Wait longer with --timeout, or end it: osaurus-sandbox job kill.")
+		case r.Job.Status != 0:
+			return exit{code: int(r.Job.Status)}
+		}
+		return nil
+	}),
 		runsCommand,
 		withFlag(&timeout, "timeout", "wait no longer than this, as in 90s (default for ever)"))
 }
 
 func newJobKill() *cobra.Command {
 	var hard bool
-	return daemonCommand("kill AGENT JOB", "End a job and all its processes\n\nSends SIGTERM to all processes of a job, or with --kill SIGKILL. Wait for its end with `job wait`.",
-		`  osaurus-sandbox job kill alice 3f2a
-  osaurus-sandbox job kill alice 3f2a --kill`, withJob(func(ctx context.Context, c *call, agent, id string) error {
-			r, err := c.Jobs.Kill(ctx, &controlpb.KillJobRequest{Agent: agent, Id: id, Kill: hard})
-			return reply(c, r.GetJob(), err, nil)
-		}),
+	return daemonCommand("kill AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
+		r, err := c.Jobs.Kill(ctx, &controlpb.KillJobRequest{Agent: agent, Id: id, Kill: hard})
+		return reply(c, r.GetJob(), err, nil)
+	}),
 		withFlag(&hard, "kill", "send SIGKILL, which no program can ignore"))
 }
 
@@ -204,32 +183,28 @@ const tailBytes = 64 << 10
 func newJobTail() *cobra.Command {
 	var follow, all bool
 	lines := uint(10)
-	return daemonCommand("tail AGENT JOB", `Print a job's output
-
-Prints the last lines of a job's output and errors. With -f it goes on until the job ends.`,
-		`  osaurus-sandbox job tail -f alice 3f2a
-  osaurus-sandbox job tail alice 3f2a --all > build.log`, withJob(func(ctx context.Context, c *call, agent, id string) error {
-			request := &controlpb.TailJobRequest{Agent: agent, Id: id, FromEnd: tailBytes, Follow: follow}
-			if all {
-				request.FromEnd = 0
+	return daemonCommand("tail AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
+		request := &controlpb.TailJobRequest{Agent: agent, Id: id, FromEnd: tailBytes, Follow: follow}
+		if all {
+			request.FromEnd = 0
+		}
+		stream, err := c.Jobs.Tail(ctx, request)
+		if err != nil {
+			return err
+		}
+		defer stream.Close()
+		show := func(part *controlpb.TailJobResponse) error {
+			if c.json {
+				return printJSONLine(c.out, part)
 			}
-			stream, err := c.Jobs.Tail(ctx, request)
-			if err != nil {
-				return err
-			}
-			defer stream.Close()
-			show := func(part *controlpb.TailJobResponse) error {
-				if c.json {
-					return printJSONLine(c.out, part)
-				}
-				_, err := c.out.Write(part.Data)
-				return err
-			}
-			if all {
-				return each(stream, show)
-			}
-			return tailLines(stream, int(lines), follow, show)
-		}),
+			_, err := c.out.Write(part.Data)
+			return err
+		}
+		if all {
+			return each(stream, show)
+		}
+		return tailLines(stream, int(lines), follow, show)
+	}),
 		withFlag(&follow, "follow, f", "keep printing until the job ends"),
 		withFlag(&all, "all", "print all output that is kept"),
 		withFlag(&lines, "lines, n", "how many of the last lines to print"))

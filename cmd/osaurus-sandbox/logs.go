@@ -22,26 +22,21 @@ import (
 func newLogs() *cobra.Command {
 	var follow bool
 	var since, source, agent string
-	return command("logs", `Print the logs of the daemon, the guest or an agent
-
-Without a daemon, it prints the logs of the last one, and why one did not start.`,
-		`  osaurus-sandbox logs --since 10m
-  osaurus-sandbox logs -f --source console
-  osaurus-sandbox logs -f --agent alice`, func(ctx context.Context, c *call) error {
-			from, err := parseSince(since)
-			if err != nil {
-				return err
-			}
-			err = c.reach(ctx)
-			if fault.KindOf(err) == fault.Unavailable && agent == "" && !follow {
-				return logsWithoutDaemon(c, source, from.AsTime())
-			}
-			if err != nil {
-				return err
-			}
-			request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
-			return replyEach(c, control.Messages(c.Logs(ctx, request)), printLog)
-		},
+	return command("logs", func(ctx context.Context, c *call) error {
+		from, err := parseSince(since)
+		if err != nil {
+			return err
+		}
+		err = c.reach(ctx)
+		if fault.KindOf(err) == fault.Unavailable && agent == "" && !follow {
+			return logsWithoutDaemon(c, source, from.AsTime())
+		}
+		if err != nil {
+			return err
+		}
+		request := &controlpb.LogsRequest{Since: from, Follow: follow, Source: source, Agent: agent}
+		return replyEach(c, control.Messages(c.Logs(ctx, request)), printLog)
+	},
 		withFlag(&follow, "follow, f", "keep printing new lines"),
 		withFlag(&since, "since", "print only newer lines: a duration (10m) or a time (2006-01-02T15:04:05Z)"),
 		withFlag(&source, "source", "print only this log: daemon, or console for the guest's console"),
@@ -99,23 +94,17 @@ func newEvents() *cobra.Command {
 	var agent string
 	var agents bool
 	var topics []string
-	return command("events", `Print what happened to the sandbox, or the events of agents' programs
-
-Prints the events of the sandbox. Each has a number: with --after a program can continue where it stopped. With --agent it prints
-the events of that agent's programs instead (osaurus-host events emit), and those of other agents' programs whose topic begins
-with "shared:". They have numbers of their own.`,
-		`  osaurus-sandbox events -f
-  osaurus-sandbox events -f --agent alice --topic 'rss.*'`, func(ctx context.Context, c *call) error {
-			if err := c.reach(ctx); err != nil {
-				return err
-			}
-			if agents || agent != "" || len(topics) > 0 {
-				request := &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}
-				return replyEach(c, control.Messages(c.Topics.Read(ctx, request)), printTopic)
-			}
-			request := &controlpb.EventsRequest{After: after, Follow: follow}
-			return replyEach(c, control.Messages(c.Events(ctx, request)), printEvent)
-		},
+	return command("events", func(ctx context.Context, c *call) error {
+		if err := c.reach(ctx); err != nil {
+			return err
+		}
+		if agents || agent != "" || len(topics) > 0 {
+			request := &controlpb.ReadTopicsRequest{Agent: agent, After: after, Follow: follow, Topics: topics}
+			return replyEach(c, control.Messages(c.Topics.Read(ctx, request)), printTopic)
+		}
+		request := &controlpb.EventsRequest{After: after, Follow: follow}
+		return replyEach(c, control.Messages(c.Events(ctx, request)), printEvent)
+	},
 		withFlag(&follow, "follow, f", "keep printing new events"),
 		withFlag(&after, "after", "print only events with greater numbers"),
 		withFlag(&agent, "agent", "print the events that this agent's programs get"),

@@ -20,42 +20,24 @@ import (
 func newMachineCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newDown(),
-		machineCommand("up", `Start the sandbox, and make what it needs first
-
-Starts the daemon and the guest unless they run. Makes the pack, the image and the disk if they are missing.`,
-			"", asking((*control.Client).Up)),
-		machineCommand("restart", `Stop the guest and start it again
-
-Ends everything in the guest: commands, jobs, sessions. Files, installed packages and settings stay. To restart the daemon, use
-"down --daemon" and then "up".`,
-			"", asking((*control.Client).Restart)),
-		machineCommand("provision", `Check and make all that a guest needs, and start it
-
-Like up, but also checks what exists, and makes again what is broken.`,
-			"", provision),
-		machineCommand("reset", `Start over with an empty disk
-
-Replaces the guest's disk with an empty one. Everything that was installed or changed in the guest is lost. The workspace stays.`,
-			"All that was installed or changed in the guest will be gone. The workspace is kept.", asking((*control.Client).Reset)),
-		machineCommand("remove", `Delete the guest: its disk and what it boots from
-
-Deletes the guest's disk, kernel and images. The workspace, packs and settings stay. "up" makes the guest again.`,
-			"The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.", asking((*control.Client).Remove)),
+		machineCommand("up", "", asking((*control.Client).Up)),
+		machineCommand("restart", "", asking((*control.Client).Restart)),
+		machineCommand("provision", "", provision),
+		machineCommand("reset", "All that was installed or changed in the guest will be gone. The workspace is kept.", asking((*control.Client).Reset)),
+		machineCommand("remove", "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.", asking((*control.Client).Remove)),
 	}
 }
 
 // machineCommand returns a command that changes the state of the sandbox. If it destroys
 // something, loss says what, and a person has to confirm it.
-func machineCommand(use, help, loss string, do func(context.Context, *control.Client) (*controlpb.Status, error)) *cobra.Command {
-	examples := "  osaurus-sandbox " + use
+func machineCommand(use, loss string, do func(context.Context, *control.Client) (*controlpb.Status, error)) *cobra.Command {
 	var options []option
 	var flags []string
 	if loss != "" {
-		examples += "\n" + examples + " --yes"
 		options = append(options, asks(func([]string) (string, string) { return use, loss }))
 		flags = append(flags, "--"+restFlag) // a daemon that this command starts must not start the guest
 	}
-	return command(use, help, examples, func(ctx context.Context, c *call) error {
+	return command(use, func(ctx context.Context, c *call) error {
 		if err := c.connect(ctx, flags...); err != nil {
 			return err
 		}
@@ -69,33 +51,28 @@ func machineCommand(use, help, loss string, do func(context.Context, *control.Cl
 
 func newDown() *cobra.Command {
 	var daemon bool
-	return command("down", `Power the guest off
-
-Ends all commands, writes everything to the guest's disk, and powers the guest off, by force if it does not react. The daemon goes
-on, and starts the guest again for the next command that needs it. With --daemon, the daemon ends too.`,
-		`  osaurus-sandbox down
-  osaurus-sandbox down --daemon`, func(ctx context.Context, c *call) error {
-			noDaemon := map[string]bool{"daemon": false} // JSON for programs
-			home, err := config.FindHome()
-			if err != nil {
-				return err
-			}
-			c.Client, err = control.Connect(ctx, home, clientName)
-			if fault.KindOf(err) == fault.Unavailable {
-				// No guest runs: it ends with its daemon.
-				return reply(c, noDaemon, released(ctx, home), nil)
-			}
-			if err != nil {
-				return err
-			}
-			if daemon { // even one of another version
-				return reply(c, noDaemon, quit(ctx, c.Client, home), nil)
-			}
-			status, err := withProgress(ctx, c, func() (*controlpb.Status, error) {
-				return answer(c.Down(ctx, &controlpb.DownRequest{}))
-			})
-			return reply(c, status, err, printStatus)
-		}, withFlag(&daemon, "daemon", "end the daemon too"))
+	return command("down", func(ctx context.Context, c *call) error {
+		noDaemon := map[string]bool{"daemon": false} // JSON for programs
+		home, err := config.FindHome()
+		if err != nil {
+			return err
+		}
+		c.Client, err = control.Connect(ctx, home, clientName)
+		if fault.KindOf(err) == fault.Unavailable {
+			// No guest runs: it ends with its daemon.
+			return reply(c, noDaemon, released(ctx, home), nil)
+		}
+		if err != nil {
+			return err
+		}
+		if daemon { // even one of another version
+			return reply(c, noDaemon, quit(ctx, c.Client, home), nil)
+		}
+		status, err := withProgress(ctx, c, func() (*controlpb.Status, error) {
+			return answer(c.Down(ctx, &controlpb.DownRequest{}))
+		})
+		return reply(c, status, err, printStatus)
+	}, withFlag(&daemon, "daemon", "end the daemon too"))
 }
 
 // asking adapts an API call without arguments to machineCommand.
@@ -123,28 +100,23 @@ func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, 
 
 func newStatus() *cobra.Command {
 	var watch bool
-	return command("status", `Show the sandbox's status
-
-Answers at once, whatever state the guest is in. It starts nothing: without a daemon, the exit code is 6.`,
-		`  osaurus-sandbox status
-  osaurus-sandbox status --watch
-  osaurus-sandbox status --json | jq --raw-output .state`, func(ctx context.Context, c *call) error {
-			if err := c.reach(ctx); err != nil {
-				return err
-			}
-			noteAnotherBuild(ctx, c)
-			if !watch {
-				status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
-				return reply(c, status, err, printStatus)
-			}
-			return replyEach(c, func(yield func(*controlpb.Status, error) bool) {
-				for r, err := range control.Messages(c.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
-					if !yield(r.GetStatus(), err) {
-						return
-					}
+	return command("status", func(ctx context.Context, c *call) error {
+		if err := c.reach(ctx); err != nil {
+			return err
+		}
+		noteAnotherBuild(ctx, c)
+		if !watch {
+			status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
+			return reply(c, status, err, printStatus)
+		}
+		return replyEach(c, func(yield func(*controlpb.Status, error) bool) {
+			for r, err := range control.Messages(c.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {
+				if !yield(r.GetStatus(), err) {
+					return
 				}
-			}, printStatusLine)
-		}, withFlag(&watch, "watch", "show it again whenever it changes"))
+			}
+		}, printStatusLine)
+	}, withFlag(&watch, "watch", "show it again whenever it changes"))
 }
 
 // printStatusLine prints the status on one line.

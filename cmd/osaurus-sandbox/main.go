@@ -1,8 +1,6 @@
 // Command osaurus-sandbox runs a Linux VM in which AI agents work.
 package main
 
-//go:generate go test -count=1 -run TestCommandReference . -update
-
 import (
 	"context"
 	"errors"
@@ -107,18 +105,7 @@ func keepInherited() {
 
 func newRoot(c console) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "osaurus-sandbox",
-		Short: "A Linux VM for AI agents to work in",
-		Long:  "Osaurus Sandbox gives AI agents on this computer a Linux virtual machine to work in.\n\n" + exitCodes,
-		Example: `  osaurus-sandbox doctor                          check whether this computer can run the sandbox
-  osaurus-sandbox up                              start the sandbox
-  osaurus-sandbox agent create alice              make an agent
-  osaurus-sandbox exec alice -- uname -a          run a command as it
-  osaurus-sandbox shell alice                     work in its shell
-  osaurus-sandbox secret set alice TOKEN          keep a secret for it
-  osaurus-sandbox status --watch                  see how it is
-  osaurus-sandbox down                            power it off
-  osaurus-sandbox boot -- uname -a                run a command in a throwaway VM`,
+		Use:           clientName,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -147,5 +134,6 @@ func newRoot(c console) *cobra.Command {
 	root.AddCommand(newVersion())
 	root.AddCommand(platformCommands()...)
 	applyUse(root)
+	applyHelp(root, helpSections(helpText))
 	return root
 }

@@ -18,32 +18,23 @@ import (
 
 func newMCP() *cobra.Command {
 	agent, profile := "", string(tools.Full)
-	cmd := plainCommand("mcp", `Let apps work in the sandbox, over the Model Context Protocol
-
-Speaks the Model Context Protocol on standard input and output, for an app that starts this command. The app works as --agent, or
-as an agent named after the app, which is created when the app first connects. Such a new agent may only read, until you allow
-more: osaurus-sandbox agent set NAME autonomousExec.enabled=true
-
-"mcp install" writes the command into an app's configuration.`,
-		`  osaurus-sandbox mcp install claude-code
-  osaurus-sandbox mcp config cursor
-  osaurus-sandbox mcp --agent alice --profile lean`, func(ctx context.Context, c *call) error {
-			o := mcp.Options{
-				Sandbox: mcp.API{Connect: func(ctx context.Context, name string) (*control.Client, error) { return need(ctx, name) }, Find: reach}, Program: programPath(), Version: build(),
-				Log: slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: slog.LevelError})),
-			}
-			var err error
-			if o.Profile, err = mcp.ParseProfile(profile); err != nil {
+	cmd := plainCommand("mcp", func(ctx context.Context, c *call) error {
+		o := mcp.Options{
+			Sandbox: mcp.API{Connect: func(ctx context.Context, name string) (*control.Client, error) { return need(ctx, name) }, Find: reach}, Program: programPath(), Version: build(),
+			Log: slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: slog.LevelError})),
+		}
+		var err error
+		if o.Profile, err = mcp.ParseProfile(profile); err != nil {
+			return err
+		}
+		if agent != "" {
+			if o.Agent, err = config.NameAgent(agent); err != nil {
 				return err
 			}
-			if agent != "" {
-				if o.Agent, err = config.NameAgent(agent); err != nil {
-					return err
-				}
-			}
-			os.Stdout = os.Stderr // keeps stray prints out of the protocol
-			return mcp.Serve(ctx, c.in, c.out, o)
-		},
+		}
+		os.Stdout = os.Stderr // keeps stray prints out of the protocol
+		return mcp.Serve(ctx, c.in, c.out, o)
+	},
 		withFlag(&agent, "agent", "the agent that the app works as (default one named after the app)"),
 		withFlag(&profile, "profile", "which tools: full, or lean for small models"))
 	cmd.AddCommand(newMCPInstall(), newMCPUninstall(), newMCPConfig())

@@ -45,20 +45,11 @@ func dryRunFlag(to *bool) option {
 }
 
 // knownClients lists the clients for help.
-func knownClients() string { return "\n\nClients: " + strings.Join(install.IDs(), ", ") + "." }
+func knownClients() option { return moreHelp("Clients: " + strings.Join(install.IDs(), ", ") + ".") }
 
 func newMCPInstall() *cobra.Command {
 	s := newSetup()
-	return command("install CLIENT", `Connect an app: add the sandbox to its MCP servers
-
-Adds this program to the MCP servers in an app's configuration file, prints the change, and keeps a copy of the file beside it.
-The app gets an agent of its own, which may run commands, write files and install packages in its room. With --read-only it may
-only read. If the agent exists, its setting autonomousExec.enabled changes, for everything that works as that agent.
-
-`+ownTools+knownClients(),
-		`  osaurus-sandbox mcp install claude-desktop
-  osaurus-sandbox mcp install cursor --dry-run
-  osaurus-sandbox mcp install zed --agent alice --profile lean`, s.install,
+	return command("install CLIENT", s.install, moreHelp(ownTools), knownClients(),
 		s.agentFlag(), s.profileFlag(),
 		withFlag(&s.readOnly, "read-only", "let the agent read only"),
 		dryRunFlag(&s.dryRun))
@@ -112,58 +103,46 @@ func (s *setup) install(ctx context.Context, c *call) error {
 
 func newMCPUninstall() *cobra.Command {
 	var dryRun bool
-	return command("uninstall CLIENT", `Disconnect an app: undo mcp install
-
-Removes this program from the MCP servers in an app's configuration file, and prints the change. It also removes the copy that
-install kept beside the file, and the file itself if nothing else is in it. An app that is not connected stays as it is.
-
-The agent, its files and its settings stay: osaurus-sandbox agent delete NAME.`+knownClients(),
-		`  osaurus-sandbox mcp uninstall cursor
-  osaurus-sandbox mcp uninstall claude-desktop --dry-run`, func(ctx context.Context, c *call) error {
-			client, err := install.Find(c.args[0])
-			if err != nil {
-				return err
+	return command("uninstall CLIENT", func(ctx context.Context, c *call) error {
+		client, err := install.Find(c.args[0])
+		if err != nil {
+			return err
+		}
+		e, err := edit(client, dryRun, func(_ string, text []byte) (change, error) {
+			removed, err := client.Remove(text)
+			return change{file: removed}, err
+		})
+		return reply(c, e, err, func(w io.Writer, e clientEdit) error {
+			if !e.Changed {
+				return writef(w, "%s was not connected.\n", client.Title)
 			}
-			e, err := edit(client, dryRun, func(_ string, text []byte) (change, error) {
-				removed, err := client.Remove(text)
-				return change{file: removed}, err
-			})
-			return reply(c, e, err, func(w io.Writer, e clientEdit) error {
-				if !e.Changed {
-					return writef(w, "%s was not connected.\n", client.Title)
-				}
-				_, err := io.WriteString(w, e.Diff)
-				if err == nil && !dryRun {
-					_, err = fmt.Fprintln(w, client.Then)
-				}
-				return err
-			})
-		}, dryRunFlag(&dryRun))
+			_, err := io.WriteString(w, e.Diff)
+			if err == nil && !dryRun {
+				_, err = fmt.Fprintln(w, client.Then)
+			}
+			return err
+		})
+	}, knownClients(), dryRunFlag(&dryRun))
 }
 
 func newMCPConfig() *cobra.Command {
 	s := newSetup()
-	return command("config CLIENT", `Print the entry for an app's configuration file
-
-Prints what mcp install would write, for people who edit the file themselves. The app can connect only if the agent in the entry
-exists: osaurus-sandbox agent create NAME`+knownClients(),
-		`  osaurus-sandbox mcp config cursor
-  osaurus-sandbox mcp config zed --agent alice`, func(_ context.Context, c *call) error {
-			client, command, err := s.resolve(c.args[0])
-			if err != nil {
-				return err
-			}
-			path, err := clientFile(client)
-			if err != nil {
-				return err
-			}
-			answer := map[string]string{"client": client.ID, "file": path, "agent": s.agent, "entry": client.Snippet(command)}
-			return reply(c, answer, nil, func(w io.Writer, _ map[string]string) error {
-				writef(c.err, "for %s\nIt connects only if this agent exists: osaurus-sandbox agent create %s\n", path, s.agent)
-				_, err := io.WriteString(w, client.Snippet(command))
-				return err
-			})
-		}, s.agentFlag(), s.profileFlag())
+	return command("config CLIENT", func(_ context.Context, c *call) error {
+		client, command, err := s.resolve(c.args[0])
+		if err != nil {
+			return err
+		}
+		path, err := clientFile(client)
+		if err != nil {
+			return err
+		}
+		answer := map[string]string{"client": client.ID, "file": path, "agent": s.agent, "entry": client.Snippet(command)}
+		return reply(c, answer, nil, func(w io.Writer, _ map[string]string) error {
+			writef(c.err, "for %s\nIt connects only if this agent exists: osaurus-sandbox agent create %s\n", path, s.agent)
+			_, err := io.WriteString(w, client.Snippet(command))
+			return err
+		})
+	}, knownClients(), s.agentFlag(), s.profileFlag())
 }
 
 // resolve returns the client with an id and the command that starts this program for it.

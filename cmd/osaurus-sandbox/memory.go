@@ -16,15 +16,7 @@ import (
 )
 
 func newMemory() *cobra.Command {
-	return noun("memory", `See and change what agents remember
-
-Programs of an agent store facts and search for them (osaurus-host agent memory). An agent has at most 2,000 facts: beyond that,
-the oldest of the least important ones is forgotten. A fact that you pin is never forgotten, and one that you add is not forgotten
-for one that a program stores. Searches find your facts first.`,
-		`  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site
-  osaurus-sandbox memory search alice where is the repository
-  osaurus-sandbox memory export alice > alice.jsonl`,
-		newMemoryList(), newMemorySearch(), newMemoryAdd(), newMemoryPin(), newMemoryDelete(), newMemoryExport())
+	return noun("memory", newMemoryList(), newMemorySearch(), newMemoryAdd(), newMemoryPin(), newMemoryDelete(), newMemoryExport())
 }
 
 // facts returns an agent's facts, oldest first.
@@ -43,77 +35,69 @@ func printFacts(w io.Writer, r *controlpb.SearchFactsResponse) error {
 }
 
 func newMemoryList() *cobra.Command {
-	return daemonCommand("list AGENT", "List all facts of an agent, oldest first",
-		`  osaurus-sandbox memory list alice`, func(ctx context.Context, c *call) error {
-			list, err := collect(facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact)
-			return reply(c, &controlpb.SearchFactsResponse{Facts: list}, err, printFacts)
-		})
+	return daemonCommand("list AGENT", func(ctx context.Context, c *call) error {
+		list, err := collect(facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact)
+		return reply(c, &controlpb.SearchFactsResponse{Facts: list}, err, printFacts)
+	})
 }
 
 func newMemoryExport() *cobra.Command {
-	return daemonCommand("export AGENT", "Print all facts of an agent as JSON, one per line",
-		`  osaurus-sandbox memory export alice > alice.jsonl`, func(ctx context.Context, c *call) error {
-			return replyRows(c, facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact, "", nil)
-		}, alwaysJSON)
+	return daemonCommand("export AGENT", func(ctx context.Context, c *call) error {
+		return replyRows(c, facts(ctx, c.Client, c.args[0]), (*controlpb.ListFactsResponse).GetFact, "", nil)
+	}, alwaysJSON)
 }
 
 func newMemorySearch() *cobra.Command {
 	limit := uint32(10)
-	return daemonCommand("search AGENT [WORD...]", "Search an agent's memory, best match first",
-		`  osaurus-sandbox memory search alice where is the repository`, func(ctx context.Context, c *call) error {
-			r, err := c.Memory.Search(ctx, &controlpb.SearchFactsRequest{Agent: c.args[0], Query: strings.Join(c.args[1:], " "), Limit: limit})
-			return reply(c, r, err, printFacts)
-		},
+	return daemonCommand("search AGENT [WORD...]", func(ctx context.Context, c *call) error {
+		r, err := c.Memory.Search(ctx, &controlpb.SearchFactsRequest{Agent: c.args[0], Query: strings.Join(c.args[1:], " "), Limit: limit})
+		return reply(c, r, err, printFacts)
+	},
 		withFlag(&limit, "limit", "print at most this many facts, up to 100"))
 }
 
 func newMemoryAdd() *cobra.Command {
 	var pin bool
-	return daemonCommand("add AGENT WORD...", "Add a fact, and print its id",
-		`  osaurus-sandbox memory add alice --pin The repository is in /workspace/shared/site`, func(ctx context.Context, c *call) error {
-			r, err := c.Memory.Add(ctx, &controlpb.AddFactRequest{Agent: c.args[0], Content: strings.Join(c.args[1:], " "), Pinned: pin})
-			return reply(c, r.GetFact(), err, func(w io.Writer, f *controlpb.Fact) error { return writef(w, "%d\n", f.Id) })
-		},
+	return daemonCommand("add AGENT WORD...", func(ctx context.Context, c *call) error {
+		r, err := c.Memory.Add(ctx, &controlpb.AddFactRequest{Agent: c.args[0], Content: strings.Join(c.args[1:], " "), Pinned: pin})
+		return reply(c, r.GetFact(), err, func(w io.Writer, f *controlpb.Fact) error { return writef(w, "%d\n", f.Id) })
+	},
 		withFlag(&pin, "pin", "never forget it to make room, and find it before others"))
 }
 
 func newMemoryPin() *cobra.Command {
 	var undo bool
-	return daemonCommand("pin AGENT FACT", "Keep a fact from being forgotten to make room",
-		`  osaurus-sandbox memory pin alice 7
-  osaurus-sandbox memory pin alice 7 --undo`, func(ctx context.Context, c *call) error {
-			id, err := parseID("fact", c.args[1])
-			if err != nil {
-				return err
-			}
-			r, err := c.Memory.Pin(ctx, &controlpb.PinFactRequest{Agent: c.args[0], Id: id, Pinned: !undo})
-			return reply(c, r.GetFact(), err, nil)
-		}, withFlag(&undo, "undo", "let it be forgotten again"))
+	return daemonCommand("pin AGENT FACT", func(ctx context.Context, c *call) error {
+		id, err := parseID("fact", c.args[1])
+		if err != nil {
+			return err
+		}
+		r, err := c.Memory.Pin(ctx, &controlpb.PinFactRequest{Agent: c.args[0], Id: id, Pinned: !undo})
+		return reply(c, r.GetFact(), err, nil)
+	}, withFlag(&undo, "undo", "let it be forgotten again"))
 }
 
 func newMemoryDelete() *cobra.Command {
 	var all, yes bool
-	return command("delete AGENT [FACT]", "Forget one fact of an agent, or all",
-		`  osaurus-sandbox memory delete alice 7
-  osaurus-sandbox memory delete alice --all`, func(ctx context.Context, c *call) (err error) {
-			request := &controlpb.DeleteFactsRequest{Agent: c.args[0], All: all}
-			switch {
-			case all != (len(c.args) == 1):
-				return fault.Newf(fault.InvalidArgs, "delete memory", "", "name one fact or use --all").Advise("Write its id, or --all.")
-			case all:
-				err = confirm(ctx, c.console, yes, "delete all facts of "+c.args[0], "All that the agent remembers will be gone.")
-			default:
-				request.Id, err = parseID("fact", c.args[1])
-			}
-			if err == nil {
-				err = c.connect(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			r, err := c.Memory.Delete(ctx, request)
-			return reply(c, r, err, nil)
-		},
+	return command("delete AGENT [FACT]", func(ctx context.Context, c *call) (err error) {
+		request := &controlpb.DeleteFactsRequest{Agent: c.args[0], All: all}
+		switch {
+		case all != (len(c.args) == 1):
+			return fault.Newf(fault.InvalidArgs, "delete memory", "", "name one fact or use --all").Advise("Write its id, or --all.")
+		case all:
+			err = confirm(ctx, c.console, yes, "delete all facts of "+c.args[0], "All that the agent remembers will be gone.")
+		default:
+			request.Id, err = parseID("fact", c.args[1])
+		}
+		if err == nil {
+			err = c.connect(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		r, err := c.Memory.Delete(ctx, request)
+		return reply(c, r, err, nil)
+	},
 		withFlag(&all, "all", "forget all facts"),
 		withFlag(&yes, "yes", "do not ask for confirmation"))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"io"
 	"iter"
 	"maps"
@@ -20,6 +21,8 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/mounts"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // changedFiles is a guest in which an agent has written these files into every mount. A text after "-> " is a link's target.
 type changedFiles map[string]string

@@ -23,16 +23,7 @@ import (
 )
 
 func newPack() *cobra.Command {
-	return noun("pack", `Make and keep packs: what guests boot from
-
-A pack is a kernel, its modules and a root file system, each with its size and digest.
-
-A pack is built from Alpine's releases (alpine) or with this computer's package manager (debian), or imported from a file that
-another computer exported.`,
-		`  osaurus-sandbox pack list
-  osaurus-sandbox pack build debian
-  osaurus-sandbox pack verify`,
-		newPackList(), newPackShow(), newPackBuild(), newPackVerify(), newPackExport(), newPackImport(), newPackRemove())
+	return noun("pack", newPackList(), newPackShow(), newPackBuild(), newPackVerify(), newPackExport(), newPackImport(), newPackRemove())
 }
 
 // packs returns the store of packs.
@@ -42,26 +33,25 @@ func packs() (pack.Store, error) {
 }
 
 func newPackList() *cobra.Command {
-	return command("list", "List the local packs",
-		`  osaurus-sandbox pack list`, func(ctx context.Context, c *call) error {
-			store, err := packs()
-			if err != nil {
-				return err
-			}
-			// List the readable packs even if others are broken.
-			list, broken := store.List()
-			manifests := []pack.Manifest{}
-			for _, p := range list {
-				manifests = append(manifests, p.Manifest)
-			}
-			err = reply(c, map[string][]pack.Manifest{"packs": manifests}, nil, func(w io.Writer, _ map[string][]pack.Manifest) error {
-				return printTable(w, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST", list, func(p pack.Pack) []any {
-					m := p.Manifest
-					return []any{m.Name, m.Distribution + " " + m.Version, m.Arch, fmt.Sprintf("%.1f MB", megabytes(size(m))), fmt.Sprintf("%.16s", p.Digest())}
-				})
+	return command("list", func(ctx context.Context, c *call) error {
+		store, err := packs()
+		if err != nil {
+			return err
+		}
+		// List the readable packs even if others are broken.
+		list, broken := store.List()
+		manifests := []pack.Manifest{}
+		for _, p := range list {
+			manifests = append(manifests, p.Manifest)
+		}
+		err = reply(c, map[string][]pack.Manifest{"packs": manifests}, nil, func(w io.Writer, _ map[string][]pack.Manifest) error {
+			return printTable(w, "NAME\tDISTRIBUTION\tARCH\tSIZE\tDIGEST", list, func(p pack.Pack) []any {
+				m := p.Manifest
+				return []any{m.Name, m.Distribution + " " + m.Version, m.Arch, fmt.Sprintf("%.1f MB", megabytes(size(m))), fmt.Sprintf("%.16s", p.Digest())}
 			})
-			return errors.Join(err, broken)
 		})
+		return errors.Join(err, broken)
+	})
 }
 
 func size(m pack.Manifest) (sum int64) {
@@ -72,14 +62,13 @@ func size(m pack.Manifest) (sum int64) {
 }
 
 func newPackShow() *cobra.Command {
-	return command("show PACK", "Print a pack's manifest",
-		`  osaurus-sandbox pack show debian-12-amd64`, func(ctx context.Context, c *call) error {
-			p, err := openPack(c.args[0])
-			if err != nil {
-				return err
-			}
-			return printJSON(c.out, p.Manifest)
-		}, alwaysJSON)
+	return command("show PACK", func(ctx context.Context, c *call) error {
+		p, err := openPack(c.args[0])
+		if err != nil {
+			return err
+		}
+		return printJSON(c.out, p.Manifest)
+	}, alwaysJSON)
 }
 
 // openPack opens a local pack by name or folder.
@@ -100,31 +89,18 @@ func openPack(text string) (pack.Pack, error) {
 
 func newPackBuild() *cobra.Command {
 	var arch string
-	return command("build [PACK]", `Build a pack and its image, unless they exist
-
-Builds a pack and the image that boots from it, and prints the pack's name. PACK is one of these, or the name or path of an
-existing pack, for which only the image is built. The default is the setting "pack".
-
-  alpine  from a release of Alpine; this program has the digest of every download
-  debian  from this computer's package archives, with its package manager and the signatures that it trusts
-  auto    alpine, or debian if Alpine's server cannot be reached at all
-
-Alpine comes without tools: a VM installs those in the setting "toolbox", from the setting "mirrors". Without a network, this
-happens later. A pack of alpine or debian that lacks a file, or has one of the wrong size, is built again, and so is an image that
-has changed or lacks a file.`,
-		`  osaurus-sandbox pack build
-  osaurus-sandbox pack build debian`, func(ctx context.Context, c *call) error {
-			home, settings, err := loadSettings()
-			if err != nil {
-				return err
-			}
-			report := showProgress(c.err)
-			p, err := choosePack(ctx, home, settings, c.arg(0), arch, report)
-			if err != nil {
-				return err
-			}
-			return replyPack(c, p, buildImage(ctx, toolboxBuilder(home, settings), p, report))
-		}, archFlag(&arch))
+	return command("build [PACK]", func(ctx context.Context, c *call) error {
+		home, settings, err := loadSettings()
+		if err != nil {
+			return err
+		}
+		report := showProgress(c.err)
+		p, err := choosePack(ctx, home, settings, c.arg(0), arch, report)
+		if err != nil {
+			return err
+		}
+		return replyPack(c, p, buildImage(ctx, toolboxBuilder(home, settings), p, report))
+	}, archFlag(&arch))
 }
 
 func archFlag(to *string) option {
@@ -133,36 +109,30 @@ func archFlag(to *string) option {
 }
 
 func newPackVerify() *cobra.Command {
-	return command("verify [PACK-OR-FILE...]", `Check packs and downloads before anything boots from them
-
-Checks every byte of the named packs, or of all, against their manifests. FILE is an ISO image or a root file system that was
-downloaded from Alpine: it must be one of the pinned files, and its kernel, modules and names must be readable.`,
-		`  osaurus-sandbox pack verify
-  osaurus-sandbox pack verify debian-12-amd64
-  osaurus-sandbox pack verify ~/Downloads/alpine-virt-3.24.1-aarch64.iso --json`, func(ctx context.Context, c *call) error {
-			files, names := splitFiles(c.args)
-			answer := verified{Whole: []string{}, Files: []alpine.Download{}}
-			report := showProgress(c.err)
-			var failed error
-			for _, f := range files {
-				d, err := alpine.Inspect(ctx, f, alpine.AllPinned(), report)
-				answer.Files, failed = append(answer.Files, d), errors.Join(failed, err)
-			}
-			var chosen []pack.Pack
-			if len(names) > 0 || len(files) == 0 {
-				var err error
-				chosen, err = choose(names)
+	return command("verify [PACK-OR-FILE...]", func(ctx context.Context, c *call) error {
+		files, names := splitFiles(c.args)
+		answer := verified{Whole: []string{}, Files: []alpine.Download{}}
+		report := showProgress(c.err)
+		var failed error
+		for _, f := range files {
+			d, err := alpine.Inspect(ctx, f, alpine.AllPinned(), report)
+			answer.Files, failed = append(answer.Files, d), errors.Join(failed, err)
+		}
+		var chosen []pack.Pack
+		if len(names) > 0 || len(files) == 0 {
+			var err error
+			chosen, err = choose(names)
+			failed = errors.Join(failed, err)
+		}
+		for _, p := range chosen {
+			if err := p.Verify(ctx, report); err != nil {
 				failed = errors.Join(failed, err)
+				continue
 			}
-			for _, p := range chosen {
-				if err := p.Verify(ctx, report); err != nil {
-					failed = errors.Join(failed, err)
-					continue
-				}
-				answer.Whole = append(answer.Whole, p.Manifest.Name)
-			}
-			return errors.Join(reply(c, answer, nil, printVerified), failed)
-		})
+			answer.Whole = append(answer.Whole, p.Manifest.Name)
+		}
+		return errors.Join(reply(c, answer, nil, printVerified), failed)
+	})
 }
 
 // verified is the answer of pack verify.
@@ -220,15 +190,14 @@ func choose(args []string) ([]pack.Pack, error) {
 }
 
 func newPackExport() *cobra.Command {
-	return command("export PACK FILE", "Write a pack into one file, for a computer without a network",
-		"  osaurus-sandbox pack export debian-12-amd64 debian.tar.zst", func(ctx context.Context, c *call) error {
-			p, err := openPack(c.args[0])
-			if err != nil {
-				return err
-			}
-			err = pack.Export(ctx, p, c.args[1], showProgress(c.err))
-			return reply(c, map[string]string{"pack": p.Manifest.Name, "file": c.args[1]}, err, nil)
-		})
+	return command("export PACK FILE", func(ctx context.Context, c *call) error {
+		p, err := openPack(c.args[0])
+		if err != nil {
+			return err
+		}
+		err = pack.Export(ctx, p, c.args[1], showProgress(c.err))
+		return reply(c, map[string]string{"pack": p.Manifest.Name, "file": c.args[1]}, err, nil)
+	})
 }
 
 // replyPack prints the name of a new pack.
@@ -239,39 +208,32 @@ func replyPack(c *call, p pack.Pack, err error) error {
 }
 
 func newPackImport() *cobra.Command {
-	return command("import FILE", `Add a pack from a file, after checking every byte
-
-Adds a pack from a file that pack export wrote. An existing pack stays as it is, unless it lacks a file or has
-one of the wrong size; then it is replaced, if it had the same content.`,
-		`  osaurus-sandbox pack import debian.tar.zst`, func(ctx context.Context, c *call) error {
-			store, err := packs()
-			if err != nil {
-				return err
-			}
-			p, err := store.Import(ctx, c.args[0], showProgress(c.err))
-			return replyPack(c, p, err)
-		})
+	return command("import FILE", func(ctx context.Context, c *call) error {
+		store, err := packs()
+		if err != nil {
+			return err
+		}
+		p, err := store.Import(ctx, c.args[0], showProgress(c.err))
+		return replyPack(c, p, err)
+	})
 }
 
 func newPackRemove() *cobra.Command {
-	return command("remove PACK...", `Delete packs
-
-Also deletes broken packs. Images that were built from them stay, and boot without them.`,
-		`  osaurus-sandbox pack remove debian-12-amd64`, func(ctx context.Context, c *call) error {
-			store, err := packs()
-			if err != nil {
-				return err
+	return command("remove PACK...", func(ctx context.Context, c *call) error {
+		store, err := packs()
+		if err != nil {
+			return err
+		}
+		removed := []string{}
+		for _, name := range c.args {
+			if failed := store.Remove(ctx, name); failed != nil {
+				err = errors.Join(err, failed)
+			} else {
+				removed = append(removed, name)
 			}
-			removed := []string{}
-			for _, name := range c.args {
-				if failed := store.Remove(ctx, name); failed != nil {
-					err = errors.Join(err, failed)
-				} else {
-					removed = append(removed, name)
-				}
-			}
-			return errors.Join(reply(c, map[string][]string{"removed": removed}, nil, nil), err)
-		})
+		}
+		return errors.Join(reply(c, map[string][]string{"removed": removed}, nil, nil), err)
+	})
 }
 
 // choosePack returns the pack named by text or, if that is empty, by the settings. It builds the

@@ -19,23 +19,11 @@ import (
 )
 
 func newPlugin() *cobra.Command {
-	return noun("plugin", `Write, keep and share plugins: your own tools for agents
-
-A plugin is a recipe in JSON: packages, files, a setup command, and tools that an agent can call. The library keeps recipes and
-all their earlier revisions. An agent has a copy, which changes only when you update it. "plugin init" writes an example, and
-"plugin schema" prints the format.`,
-		`  osaurus-sandbox plugin init "Word Count"               begin a recipe: word-count.json
-  osaurus-sandbox plugin lint word-count.json            see what is wrong with it
-  osaurus-sandbox plugin import word-count.json          put it into the library
-  osaurus-sandbox plugin import owner/name@v1.2          or somebody else's, from GitHub
-  osaurus-sandbox plugin install word-count alice        give its tools to an agent
-  osaurus-sandbox plugin status                          see who has what
-  osaurus-sandbox plugin edit word-count                 change it
-  osaurus-sandbox plugin diff word-count                 see what changed`,
-		newPluginInit(), newPluginLint(), newPluginSchema(),
+	return noun("plugin", newPluginInit(), newPluginLint(), newPluginSchema(),
 		newPluginList(), newPluginShow(), newPluginImport(), newPluginExport(), newPluginDuplicate(), newPluginRename(), newPluginRemove(),
 		newPluginEdit(), newPluginHistory(), newPluginDiff(), newPluginRollback(), newPluginRegister(),
-		newPluginInstall(), newPluginUpdate(), newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(), newPluginStatus())
+		pluginInstallCommand(&controlpb.InstallPluginRequest{}, "install PLUGIN AGENT"), pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT"),
+		newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(), newPluginStatus())
 }
 
 // oneLine shortens a text to one line.
@@ -44,21 +32,20 @@ func oneLine(text string) string {
 }
 
 func newPluginList() *cobra.Command {
-	return daemonCommand("list", "List the plugins of the library",
-		`  osaurus-sandbox plugin list`, func(ctx context.Context, c *call) error {
-			r, err := c.Plugins.List(ctx, &controlpb.ListPluginsRequest{})
-			return reply(c, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
-				for _, b := range r.Broken {
-					writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
-					if b.Advice != "" {
-						writef(c.err, advicePrefix+"%s\n", b.Advice)
-					}
+	return daemonCommand("list", func(ctx context.Context, c *call) error {
+		r, err := c.Plugins.List(ctx, &controlpb.ListPluginsRequest{})
+		return reply(c, r, err, func(w io.Writer, r *controlpb.ListPluginsResponse) error {
+			for _, b := range r.Broken {
+				writef(c.err, "broken: %s: %s\n", b.Path, b.Error)
+				if b.Advice != "" {
+					writef(c.err, advicePrefix+"%s\n", b.Advice)
 				}
-				return printTable(w, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION", r.Plugins, func(p *controlpb.Plugin) []any {
-					return []any{p.Id, p.Version, revisionText(p), when(p.Modified), len(p.Tools), oneLine(p.Description)}
-				})
+			}
+			return printTable(w, "ID\tVERSION\tREVISION\tMODIFIED\tTOOLS\tDESCRIPTION", r.Plugins, func(p *controlpb.Plugin) []any {
+				return []any{p.Id, p.Version, revisionText(p), when(p.Modified), len(p.Tools), oneLine(p.Description)}
 			})
 		})
+	})
 }
 
 // revisionText describes a plugin's revision.
@@ -70,14 +57,13 @@ func revisionText(p *controlpb.Plugin) string {
 }
 
 func newPluginShow() *cobra.Command {
-	return daemonCommand("show PLUGIN", "Show what a plugin has and asks for",
-		`  osaurus-sandbox plugin show word-count`, func(ctx context.Context, c *call) error {
-			r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0]})
-			if err == nil && r.Plugin == nil {
-				err = fault.Newf(fault.InvalidArgs, "show plugin", c.args[0], "its file is broken: %s", r.Error).Advise("Fix it: osaurus-sandbox plugin edit " + c.args[0])
-			}
-			return reply(c, r.GetPlugin(), err, printPlugin)
-		})
+	return daemonCommand("show PLUGIN", func(ctx context.Context, c *call) error {
+		r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0]})
+		if err == nil && r.Plugin == nil {
+			err = fault.Newf(fault.InvalidArgs, "show plugin", c.args[0], "its file is broken: %s", r.Error).Advise("Fix it: osaurus-sandbox plugin edit " + c.args[0])
+		}
+		return reply(c, r.GetPlugin(), err, printPlugin)
+	})
 }
 
 // printPlugin prints what a person should know before installing a plugin.
@@ -122,28 +108,21 @@ func asksFor(p *controlpb.Plugin) []string {
 
 func newPluginImport() *cobra.Command {
 	request := &controlpb.ImportPluginRequest{}
-	return daemonCommand("import SOURCE", `Add a recipe to the library
-
-SOURCE is a file, - for standard input, a web address (https only), or a repository on GitHub: OWNER/NAME, or OWNER/NAME@REF with
-a branch, tag or commit. From a repository it reads osaurus.json or plugin.json, and the library records the commit. The daemon
-downloads the recipe, from public addresses only.`,
-		`  osaurus-sandbox plugin import word-count.json
-  osaurus-sandbox plugin import owner/name@v1.2 --dry-run
-  osaurus-sandbox plugin import https://example.com/recipe.json --update`, func(ctx context.Context, c *call) error {
-			if isFile(c.args[0]) {
-				text, err := readRecipe(c.in, c.args[0])
-				if err != nil {
-					return err
-				}
-				request.From = &controlpb.ImportPluginRequest_Recipe{Recipe: text}
-			} else {
-				request.From = &controlpb.ImportPluginRequest_Source{Source: c.args[0]}
+	return daemonCommand("import SOURCE", func(ctx context.Context, c *call) error {
+		if isFile(c.args[0]) {
+			text, err := readRecipe(c.in, c.args[0])
+			if err != nil {
+				return err
 			}
-			r, err := c.Plugins.Import(ctx, request)
-			return reply(c, r, err, func(io.Writer, *controlpb.ImportPluginResponse) error {
-				return printImported(c.console, r, request.DryRun)
-			})
-		},
+			request.From = &controlpb.ImportPluginRequest_Recipe{Recipe: text}
+		} else {
+			request.From = &controlpb.ImportPluginRequest_Source{Source: c.args[0]}
+		}
+		r, err := c.Plugins.Import(ctx, request)
+		return reply(c, r, err, func(io.Writer, *controlpb.ImportPluginResponse) error {
+			return printImported(c.console, r, request.DryRun)
+		})
+	},
 		withFlag(&request.Update, "update", "replace an existing plugin of this name; plugin rollback undoes that"),
 		withFlag(&request.DryRun, "dry-run", "show the recipe, and keep nothing"))
 }
@@ -176,19 +155,17 @@ func newPluginExport() *cobra.Command {
 	var output string
 	var force bool
 	var revision uint32
-	return daemonCommand("export PLUGIN", "Print a plugin's recipe, or write it to a file",
-		`  osaurus-sandbox plugin export word-count > word-count.json
-  osaurus-sandbox plugin export word-count --revision 3 --output old.json`, func(ctx context.Context, c *call) error {
-			r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0], Revision: revision})
-			if err != nil {
-				return err
-			}
-			if output != "" {
-				return writeNew(output, r.Recipe, force)
-			}
-			_, err = c.out.Write(r.Recipe)
+	return daemonCommand("export PLUGIN", func(ctx context.Context, c *call) error {
+		r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0], Revision: revision})
+		if err != nil {
 			return err
-		},
+		}
+		if output != "" {
+			return writeNew(output, r.Recipe, force)
+		}
+		_, err = c.out.Write(r.Recipe)
+		return err
+	},
 		withFlag(&output, "output", "write it to this `FILE`"),
 		withFlag(&force, "force", "replace an existing file"),
 		withFlag(&revision, "revision", "which revision (default: the current one)"),
@@ -203,31 +180,24 @@ func replyRevised(c *call, done string, p *controlpb.Plugin, err error) error {
 }
 
 func newPluginDuplicate() *cobra.Command {
-	return daemonCommand("duplicate PLUGIN NAME", "Copy a plugin's recipe under another name",
-		`  osaurus-sandbox plugin duplicate word-count "Line Count"`, func(ctx context.Context, c *call) error {
-			r, err := c.Plugins.Duplicate(ctx, &controlpb.DuplicatePluginRequest{Plugin: c.args[0], Name: c.args[1]})
-			return replyRevised(c, "made", r.GetPlugin(), err)
-		})
+	return daemonCommand("duplicate PLUGIN NAME", func(ctx context.Context, c *call) error {
+		r, err := c.Plugins.Duplicate(ctx, &controlpb.DuplicatePluginRequest{Plugin: c.args[0], Name: c.args[1]})
+		return replyRevised(c, "made", r.GetPlugin(), err)
+	})
 }
 
 func newPluginRename() *cobra.Command {
-	return daemonCommand("rename PLUGIN NAME", `Give a plugin another name, and with it another id
-
-The plugin keeps its revisions. Agents that have it keep the old id until it is uninstalled.`,
-		`  osaurus-sandbox plugin rename word-count "Line Count"`, func(ctx context.Context, c *call) error {
-			r, err := c.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: c.args[0], Name: c.args[1]})
-			return replyRevised(c, "it is now", r.GetPlugin(), err)
-		})
+	return daemonCommand("rename PLUGIN NAME", func(ctx context.Context, c *call) error {
+		r, err := c.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: c.args[0], Name: c.args[1]})
+		return replyRevised(c, "it is now", r.GetPlugin(), err)
+	})
 }
 
 func newPluginRemove() *cobra.Command {
-	return daemonCommand("remove PLUGIN", `Delete a plugin and all its revisions from the library
-
-Agents that have the plugin keep it: "plugin uninstall" removes it there.`,
-		`  osaurus-sandbox plugin remove word-count`, func(ctx context.Context, c *call) error {
-			_, err := c.Plugins.Remove(ctx, &controlpb.RemovePluginRequest{Plugin: c.args[0]})
-			return reply(c, map[string]string{"plugin": c.args[0]}, err, nil)
-		},
+	return daemonCommand("remove PLUGIN", func(ctx context.Context, c *call) error {
+		_, err := c.Plugins.Remove(ctx, &controlpb.RemovePluginRequest{Plugin: c.args[0]})
+		return reply(c, map[string]string{"plugin": c.args[0]}, err, nil)
+	},
 		asks(func(args []string) (string, string) {
 			return "remove " + args[0], "The recipe and all its revisions will be gone."
 		}))
@@ -243,17 +213,16 @@ func recipeAt(ctx context.Context, client *control.Client, plugin string, revisi
 }
 
 func newPluginHistory() *cobra.Command {
-	return daemonCommand("history PLUGIN", "List the revisions of a plugin, newest first",
-		`  osaurus-sandbox plugin history word-count`, func(ctx context.Context, c *call) error {
-			r, err := c.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: c.args[0]})
-			return replyTable(c, r, err, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) []any {
-				note := p.Error
-				if p.Current {
-					note = "current"
-				}
-				return []any{p.Revision, when(p.Modified), p.Version, shortID(p.Hash), note}
-			})
+	return daemonCommand("history PLUGIN", func(ctx context.Context, c *call) error {
+		r, err := c.Plugins.History(ctx, &controlpb.PluginHistoryRequest{Plugin: c.args[0]})
+		return replyTable(c, r, err, "REVISION\tMODIFIED\tVERSION\tHASH\t", r.GetRevisions(), func(p *controlpb.PluginHistoryResponse_Revision) []any {
+			note := p.Error
+			if p.Current {
+				note = "current"
+			}
+			return []any{p.Revision, when(p.Modified), p.Version, shortID(p.Hash), note}
 		})
+	})
 }
 
 // revisionOf parses a revision number. It returns 0 for no text.
@@ -269,35 +238,31 @@ func revisionOf(text string) (uint32, error) {
 }
 
 func newPluginDiff() *cobra.Command {
-	return daemonCommand("diff PLUGIN [FROM [TO]]", `Show what changed between two revisions of a plugin
-
-FROM is the revision before the current one by default, and TO the current one.`,
-		`  osaurus-sandbox plugin diff word-count
-  osaurus-sandbox plugin diff word-count 2 5`, func(ctx context.Context, c *call) error {
-			from, err := revisionOf(c.arg(1))
-			if err == nil && from == 0 {
-				from, err = beforeCurrent(ctx, c.Client, c.args[0])
-			}
-			if err != nil {
-				return err
-			}
-			to, err := revisionOf(c.arg(2))
-			if err != nil {
-				return err
-			}
-			before, err := recipeAt(ctx, c.Client, c.args[0], from)
-			if err != nil {
-				return err
-			}
-			after, err := recipeAt(ctx, c.Client, c.args[0], to)
-			if err != nil {
-				return err
-			}
-			diff, err := plugins.Diff(before, after)
-			return reply(c, map[string]any{"from": from, "to": to, "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
-				return writef(w, "%s", lines(diff))
-			})
+	return daemonCommand("diff PLUGIN [FROM [TO]]", func(ctx context.Context, c *call) error {
+		from, err := revisionOf(c.arg(1))
+		if err == nil && from == 0 {
+			from, err = beforeCurrent(ctx, c.Client, c.args[0])
+		}
+		if err != nil {
+			return err
+		}
+		to, err := revisionOf(c.arg(2))
+		if err != nil {
+			return err
+		}
+		before, err := recipeAt(ctx, c.Client, c.args[0], from)
+		if err != nil {
+			return err
+		}
+		after, err := recipeAt(ctx, c.Client, c.args[0], to)
+		if err != nil {
+			return err
+		}
+		diff, err := plugins.Diff(before, after)
+		return reply(c, map[string]any{"from": from, "to": to, "diff": diff}, err, func(w io.Writer, _ map[string]any) error {
+			return writef(w, "%s", lines(diff))
 		})
+	})
 }
 
 // beforeCurrent returns the newest revision before the current one.
@@ -315,16 +280,12 @@ func beforeCurrent(ctx context.Context, client *control.Client, plugin string) (
 }
 
 func newPluginRollback() *cobra.Command {
-	return daemonCommand("rollback PLUGIN [REVISION]", `Go back to an earlier revision of a plugin
-
-Goes back to REVISION, or to the one before the current one. Its content becomes a new revision, so that none is lost.`,
-		`  osaurus-sandbox plugin rollback word-count
-  osaurus-sandbox plugin rollback word-count 3`, func(ctx context.Context, c *call) error {
-			revision, err := revisionOf(c.arg(1))
-			if err != nil {
-				return err
-			}
-			r, err := c.Plugins.Rollback(ctx, &controlpb.RollbackPluginRequest{Plugin: c.args[0], Revision: revision})
-			return replyRevised(c, "rolled back", r.GetPlugin(), err)
-		})
+	return daemonCommand("rollback PLUGIN [REVISION]", func(ctx context.Context, c *call) error {
+		revision, err := revisionOf(c.arg(1))
+		if err != nil {
+			return err
+		}
+		r, err := c.Plugins.Rollback(ctx, &controlpb.RollbackPluginRequest{Plugin: c.args[0], Revision: revision})
+		return replyRevised(c, "rolled back", r.GetPlugin(), err)
+	})
 }

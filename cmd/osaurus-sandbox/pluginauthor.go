@@ -60,65 +60,58 @@ func writeNew(path string, text []byte, force bool) error {
 func newPluginInit() *cobra.Command {
 	var output string
 	var force bool
-	return command("init NAME", "Start a recipe from a working example",
-		`  osaurus-sandbox plugin init "Word Count"
-  osaurus-sandbox plugin init "Word Count" --output - | less`, func(ctx context.Context, c *call) error {
-			if output == "-" && c.json {
-				return fault.Newf(fault.InvalidArgs, "begin recipe", c.args[0], "--output - and --json cannot be combined").Advise("Standard output can have the recipe or its path, not both.")
-			}
-			r := plugins.Skeleton(c.args[0])
-			id, err := r.ID()
-			if err != nil {
-				return err
-			}
-			text, err := r.Encode()
-			if err != nil {
-				return err
-			}
-			if output == "-" {
-				_, err = c.out.Write(text)
-				return err
-			}
-			if output == "" {
-				output = string(id) + ".json"
-			}
-			wrote := map[string]string{"plugin": string(id), "file": output}
-			return reply(c, wrote, writeNew(output, text, force), func(w io.Writer, _ map[string]string) error {
-				return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
-			})
-		},
+	return command("init NAME", func(ctx context.Context, c *call) error {
+		if output == "-" && c.json {
+			return fault.Newf(fault.InvalidArgs, "begin recipe", c.args[0], "--output - and --json cannot be combined").Advise("Standard output can have the recipe or its path, not both.")
+		}
+		r := plugins.Skeleton(c.args[0])
+		id, err := r.ID()
+		if err != nil {
+			return err
+		}
+		text, err := r.Encode()
+		if err != nil {
+			return err
+		}
+		if output == "-" {
+			_, err = c.out.Write(text)
+			return err
+		}
+		if output == "" {
+			output = string(id) + ".json"
+		}
+		wrote := map[string]string{"plugin": string(id), "file": output}
+		return reply(c, wrote, writeNew(output, text, force), func(w io.Writer, _ map[string]string) error {
+			return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
+		})
+	},
 		withFlag(&output, "output", "the `FILE`; - is standard output (default: the plugin's id and .json)"),
 		withFlag(&force, "force", "replace an existing file"))
 }
 
 func newPluginLint() *cobra.Command {
 	var strict bool
-	return command("lint FILE...", `Check recipes for mistakes
-
-A recipe with errors is refused, and the exit code is 2. Warnings are about things that probably do not do what you mean, or let
-callers of a tool do more than you mean. - is standard input.`,
-		`  osaurus-sandbox plugin lint word-count.json
-  osaurus-sandbox plugin lint --strict --json plugins/*.json`, func(ctx context.Context, c *call) error {
-			counted := map[plugins.Severity]int{}
-			all := findings{Findings: []fileFinding{}}
-			for _, path := range c.args {
-				text, err := readRecipe(c.in, path)
-				if err != nil {
-					return err
-				}
-				for _, f := range plugins.Lint(text) {
-					counted[f.Severity]++
-					all.Findings = append(all.Findings, fileFinding{path, f})
-				}
-			}
-			if err := reply(c, all, nil, printFindings); err != nil {
+	return command("lint FILE...", func(ctx context.Context, c *call) error {
+		counted := map[plugins.Severity]int{}
+		all := findings{Findings: []fileFinding{}}
+		for _, path := range c.args {
+			text, err := readRecipe(c.in, path)
+			if err != nil {
 				return err
 			}
-			if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
-				return fault.Newf(fault.InvalidArgs, "lint", "", "%s, %s", plural(n, "error"), plural(more, "warning")).Advise("The fix is below each.")
+			for _, f := range plugins.Lint(text) {
+				counted[f.Severity]++
+				all.Findings = append(all.Findings, fileFinding{path, f})
 			}
-			return nil
-		},
+		}
+		if err := reply(c, all, nil, printFindings); err != nil {
+			return err
+		}
+		if n, more := counted[plugins.Fault], counted[plugins.Warning]; n > 0 || strict && more > 0 {
+			return fault.Newf(fault.InvalidArgs, "lint", "", "%s, %s", plural(n, "error"), plural(more, "warning")).Advise("The fix is below each.")
+		}
+		return nil
+	},
 		withFlag(&strict, "strict", "end with exit code 2 for warnings too"))
 }
 
@@ -149,25 +142,20 @@ func printFindings(w io.Writer, all findings) error {
 }
 
 func newPluginSchema() *cobra.Command {
-	return command("schema", "Print the JSON Schema of recipes, for editors",
-		`  osaurus-sandbox plugin schema > plugin.schema.json`, func(ctx context.Context, c *call) error {
-			_, err := c.out.Write(plugins.Schema)
-			return err
-		}, alwaysJSON)
+	return command("schema", func(ctx context.Context, c *call) error {
+		_, err := c.out.Write(plugins.Schema)
+		return err
+	}, alwaysJSON)
 }
 
 func newPluginEdit() *cobra.Command {
-	return daemonCommand("edit PLUGIN", `Change a recipe of the library in your editor
-
-The editor is $VISUAL, $EDITOR or vi. Your changes are saved only if they have no errors. If they have, the plugin stays as it was, and
-the error says where your file is. To change the name, use "plugin rename".`,
-		`  EDITOR="code --wait" osaurus-sandbox plugin edit word-count`, func(ctx context.Context, c *call) error {
-			p, err := editPlugin(ctx, c, c.args[0])
-			if err == nil && p == nil {
-				return writef(c.err, "nothing changed\n")
-			}
-			return replyRevised(c, "kept", p, err)
-		})
+	return daemonCommand("edit PLUGIN", func(ctx context.Context, c *call) error {
+		p, err := editPlugin(ctx, c, c.args[0])
+		if err == nil && p == nil {
+			return writef(c.err, "nothing changed\n")
+		}
+		return replyRevised(c, "kept", p, err)
+	})
 }
 
 // editPlugin lets a person edit a recipe. It returns nil if nothing changed.
@@ -222,33 +210,26 @@ func runTool(ctx context.Context, c console, tool string, paths ...string) *faul
 
 func newPluginRegister() *cobra.Command {
 	var file string
-	return command("register AGENT [ID]", `Turn a folder that an agent wrote into a plugin
-
-Makes a plugin from an agent's folder ~/plugins/ID, which has a plugin.json and text files, like the agent's own tool
-sandbox_plugin_register. The recipe is checked, kept in the library and installed for the agent, or nothing is changed. The plugin
-gets no network and no inference; the hosts that it lists are kept for when they can be enforced. With --file it uses a complete
-recipe instead.`,
-		`  osaurus-sandbox plugin register alice rss-watch
-  osaurus-sandbox plugin register alice --file rss-watch.json`, func(ctx context.Context, c *call) error {
-			r := &controlpb.RegisterPluginRequest{Agent: c.args[0]}
-			switch {
-			case (file != "") == (len(c.args) > 1):
-				return fault.Newf(fault.InvalidArgs, "register plugin", c.args[0], "it takes either an ID or --file").Advise("Name the folder in the agent's ~/plugins.")
-			case file != "":
-				text, err := readRecipe(c.in, file)
-				if err != nil {
-					return err
-				}
-				r.From = &controlpb.RegisterPluginRequest_Recipe{Recipe: text}
-			default:
-				r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: c.args[1]}
-			}
-			if err := c.connect(ctx); err != nil {
+	return command("register AGENT [ID]", func(ctx context.Context, c *call) error {
+		r := &controlpb.RegisterPluginRequest{Agent: c.args[0]}
+		switch {
+		case (file != "") == (len(c.args) > 1):
+			return fault.Newf(fault.InvalidArgs, "register plugin", c.args[0], "it takes either an ID or --file").Advise("Name the folder in the agent's ~/plugins.")
+		case file != "":
+			text, err := readRecipe(c.in, file)
+			if err != nil {
 				return err
 			}
-			p, err := registerPlugin(ctx, c.Client, r, showProgress(c.err))
-			return reply(c, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c.console, c.args[0], p) })
-		}, withFlag(&file, "file", "a recipe; - is standard input"))
+			r.From = &controlpb.RegisterPluginRequest_Recipe{Recipe: text}
+		default:
+			r.From = &controlpb.RegisterPluginRequest_Plugin{Plugin: c.args[1]}
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		p, err := registerPlugin(ctx, c.Client, r, showProgress(c.err))
+		return reply(c, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c.console, c.args[0], p) })
+	}, withFlag(&file, "file", "a recipe; - is standard input"))
 }
 
 // registerPlugin registers a plugin and shows its progress.

@@ -18,24 +18,9 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-func newPluginInstall() *cobra.Command {
-	return pluginInstallCommand(&controlpb.InstallPluginRequest{}, "install PLUGIN AGENT", `Install a plugin for an agent
-
-Installs a plugin for this agent only: its packages, its files in ~/plugins/ID, its setup and its tools. If something fails, or
-you interrupt it, everything is undone. If the plugin needs a secret that is missing, you are asked for it:
-osaurus-sandbox prompt watch.`,
-		`  osaurus-sandbox plugin install python-data-tools alice
-  osaurus-sandbox plugin install web-clipper alice --without-secrets`)
-}
-
-func newPluginUpdate() *cobra.Command {
-	return pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT", "Update an agent's plugin to the library's current revision",
-		`  osaurus-sandbox plugin update python-data-tools alice`)
-}
-
 // pluginInstallCommand returns a command that installs a plugin with the options in r.
-func pluginInstallCommand(r *controlpb.InstallPluginRequest, use, help, examples string) *cobra.Command {
-	return daemonCommand(use, help, examples, func(ctx context.Context, c *call) error {
+func pluginInstallCommand(r *controlpb.InstallPluginRequest, use string) *cobra.Command {
+	return daemonCommand(use, func(ctx context.Context, c *call) error {
 		r.Plugin, r.Agent = c.args[0], c.args[1]
 		p, err := installPlugin(ctx, c.Client, r, showProgress(c.err))
 		return reply(c, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
@@ -103,30 +88,24 @@ func installPlugin(ctx context.Context, client *control.Client, r *controlpb.Ins
 }
 
 func newPluginUninstall() *cobra.Command {
-	return daemonCommand("uninstall PLUGIN AGENT", `Remove a plugin from an agent
-
-Removes the plugin's tools, folder, secrets and configuration from an agent. Its packages stay, since others may need them. The
-library keeps the plugin.`,
-		`  osaurus-sandbox plugin uninstall python-data-tools alice`, func(ctx context.Context, c *call) error {
-			_, err := c.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: c.args[0], Agent: c.args[1]})
-			return replyPluginOf(c, err)
-		})
+	return daemonCommand("uninstall PLUGIN AGENT", func(ctx context.Context, c *call) error {
+		_, err := c.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+		return replyPluginOf(c, err)
+	})
 }
 
 func newPluginEnable() *cobra.Command {
-	return daemonCommand("enable PLUGIN AGENT", "Give an agent a disabled plugin's tools again",
-		`  osaurus-sandbox plugin enable word-count alice`, func(ctx context.Context, c *call) error {
-			_, err := c.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
-			return replyPluginOf(c, err)
-		})
+	return daemonCommand("enable PLUGIN AGENT", func(ctx context.Context, c *call) error {
+		_, err := c.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+		return replyPluginOf(c, err)
+	})
 }
 
 func newPluginDisable() *cobra.Command {
-	return daemonCommand("disable PLUGIN AGENT", "Take a plugin's tools away from an agent, and keep its files",
-		`  osaurus-sandbox plugin disable word-count alice`, func(ctx context.Context, c *call) error {
-			_, err := c.Installs.Disable(ctx, &controlpb.DisablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
-			return replyPluginOf(c, err)
-		})
+	return daemonCommand("disable PLUGIN AGENT", func(ctx context.Context, c *call) error {
+		_, err := c.Installs.Disable(ctx, &controlpb.DisablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+		return replyPluginOf(c, err)
+	})
 }
 
 // replyPluginOf prints the arguments PLUGIN and AGENT as JSON.
@@ -136,15 +115,10 @@ func replyPluginOf(c *call, err error) error {
 
 func newPluginVerify() *cobra.Command {
 	repair := "missing"
-	return daemonCommand("verify AGENT [PLUGIN...]", `Check that an agent's plugins are as installed, and repair them
-
-Compares an agent's plugins with what was installed. Missing files are restored, as after each start of the sandbox. Changed files
-are only reported, since the agent may have changed them on purpose: --repair all restores them too, and --repair nothing only
-reports.`,
-		`  osaurus-sandbox plugin verify alice --repair all`, func(ctx context.Context, c *call) error {
-			r, err := c.Installs.Verify(ctx, &controlpb.VerifyPluginsRequest{Agent: c.args[0], Plugins: c.args[1:], Repair: repair})
-			return errors.Join(reply(c, r, err, printReports), unsound(c.args[0], r))
-		},
+	return daemonCommand("verify AGENT [PLUGIN...]", func(ctx context.Context, c *call) error {
+		r, err := c.Installs.Verify(ctx, &controlpb.VerifyPluginsRequest{Agent: c.args[0], Plugins: c.args[1:], Repair: repair})
+		return errors.Join(reply(c, r, err, printReports), unsound(c.args[0], r))
+	},
 		withFlag(&repair, "repair", "what to restore: nothing, missing, all"))
 }
 
@@ -181,18 +155,17 @@ func printReports(w io.Writer, r *controlpb.VerifyPluginsResponse) error {
 }
 
 func newPluginStatus() *cobra.Command {
-	return daemonCommand("status [AGENT]", "List the plugins of an agent, or of all agents, and their state",
-		`  osaurus-sandbox plugin status alice`, func(ctx context.Context, c *call) error {
-			r, err := c.Installs.List(ctx, &controlpb.ListInstalledRequest{Agent: c.arg(0)})
-			return reply(c, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {
-				for _, b := range r.Broken {
-					writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
-				}
-				return printTable(w, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS", r.Plugins, func(p *controlpb.InstalledPlugin) []any {
-					return []any{p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), pluginState(p), len(p.Tools)}
-				})
+	return daemonCommand("status [AGENT]", func(ctx context.Context, c *call) error {
+		r, err := c.Installs.List(ctx, &controlpb.ListInstalledRequest{Agent: c.arg(0)})
+		return reply(c, r, err, func(w io.Writer, r *controlpb.ListInstalledResponse) error {
+			for _, b := range r.Broken {
+				writef(c.err, "%s: %s. %s\n", b.Agent, b.Error, b.Advice)
+			}
+			return printTable(w, "AGENT\tPLUGIN\tVERSION\tINSTALLED\tSTATUS\tTOOLS", r.Plugins, func(p *controlpb.InstalledPlugin) []any {
+				return []any{p.Agent, p.Plugin, cmp.Or(p.Version, "-"), when(p.Installed), pluginState(p), len(p.Tools)}
 			})
 		})
+	})
 }
 
 // pluginState describes the state of a plugin in a few words.

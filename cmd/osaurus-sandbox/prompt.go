@@ -19,29 +19,17 @@ import (
 )
 
 func newPrompt() *cobra.Command {
-	return noun("prompt", `Answer what agents and apps ask you for
-
-An agent, a plugin or an app that needs a missing secret asks you for it with a prompt, and waits. So does an agent whose setting
-network is ask, before it connects to what no rule names, and an agent that wants a folder of this computer, or its changes to one
-accepted. You can answer once, from any terminal. A secret goes into the secret store and nowhere else. The program that asks wrote
-the text of a prompt: do not trust it.`,
-		`  osaurus-sandbox prompt watch
-  osaurus-sandbox prompt answer 1f0c9a3e
-  osaurus-sandbox prompt answer 2b7d0a11 session
-  osaurus-sandbox prompt cancel 1f0c9a3e`,
-		newPromptList(), newPromptWatch(), newPromptAnswer(), newPromptCancel())
+	return noun("prompt", newPromptList(), newPromptWatch(), newPromptAnswer(), newPromptCancel())
 }
 
 func newPromptList() *cobra.Command {
 	var all bool
-	return daemonCommand("list", "List the prompts that wait for an answer, oldest first",
-		`  osaurus-sandbox prompt list
-  osaurus-sandbox prompt list --all`, func(ctx context.Context, c *call) error {
-			r, err := c.Prompts.List(ctx, &controlpb.ListPromptsRequest{Ended: all})
-			return replyTable(c, r, err, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE", r.GetPrompts(), func(p *controlpb.Prompt) []any {
-				return []any{p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text)}
-			})
-		}, withFlag(&all, "all", "also list prompts that ended recently"))
+	return daemonCommand("list", func(ctx context.Context, c *call) error {
+		r, err := c.Prompts.List(ctx, &controlpb.ListPromptsRequest{Ended: all})
+		return replyTable(c, r, err, "PROMPT\tAGENT\tASKS FOR\tSTATE\tUNTIL\tBECAUSE", r.GetPrompts(), func(p *controlpb.Prompt) []any {
+			return []any{p.Id, p.Agent, askedFor(p), p.State, when(p.Deadline), oneLine(p.Text)}
+		})
+	}, withFlag(&all, "all", "also list prompts that ended recently"))
 }
 
 // askedFor describes what a prompt asks for.
@@ -73,65 +61,51 @@ func printPrompt(w io.Writer, p *controlpb.Prompt) error {
 }
 
 func newPromptWatch() *cobra.Command {
-	return daemonCommand("watch", `Show prompts as they come
-
-Shows the waiting prompts and each new one, until you press Ctrl-C. Answer them from another terminal. With --json it prints one
-line with all waiting prompts whenever one comes or goes.`,
-		`  osaurus-sandbox prompt watch`, func(ctx context.Context, c *call) error {
-			shown := map[string]bool{}
-			prompts := control.Messages(c.Prompts.Watch(ctx, &controlpb.WatchPromptsRequest{}))
-			return replyEach(c, prompts, func(w io.Writer, r *controlpb.WatchPromptsResponse) error {
-				for _, p := range r.Prompts {
-					if shown[p.Id] {
-						continue
-					}
-					shown[p.Id] = true
-					if err := printPrompt(w, p); err != nil {
-						return err
-					}
+	return daemonCommand("watch", func(ctx context.Context, c *call) error {
+		shown := map[string]bool{}
+		prompts := control.Messages(c.Prompts.Watch(ctx, &controlpb.WatchPromptsRequest{}))
+		return replyEach(c, prompts, func(w io.Writer, r *controlpb.WatchPromptsResponse) error {
+			for _, p := range r.Prompts {
+				if shown[p.Id] {
+					continue
 				}
-				return nil
-			})
+				shown[p.Id] = true
+				if err := printPrompt(w, p); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
+	})
 }
 
 func newPromptAnswer() *cobra.Command {
-	return daemonCommand("answer [PROMPT [CHOICE]]", `Answer a prompt, or the oldest one
-
-On a terminal, you type a secret, which is not shown. Otherwise it is read from standard input, without the last newline. It goes
-into the secret store and nowhere else.
-
-Answer a prompt for the network with once, session (until the daemon ends), always (adds a rule), no, or never
-(adds a rule that denies). Once and no count for two minutes, so that the agent can try again and does not ask again at once.
-Answer a prompt for a folder, or for changes to one, with yes or no.`,
-		`  osaurus-sandbox prompt answer
-  pass show work/token | osaurus-sandbox prompt answer 1f0c9a3e
-  osaurus-sandbox prompt answer 2b7d0a11 always`, func(ctx context.Context, c *call) error {
-			p, err := findPrompt(ctx, c.Client, c.arg(0))
-			if err != nil {
-				return err
-			}
-			if err := printPrompt(c.err, p); err != nil {
-				return err
-			}
-			answer := &controlpb.AnswerPromptRequest{Id: p.Id, Choice: c.arg(1)}
-			switch {
-			case p.Kind != string(prompts.KindSecret) && answer.Choice == "":
-				answer.Choice, err = readChoice(ctx, c.console, prompts.Kind(p.Kind))
-			case p.Kind == string(prompts.KindSecret) && answer.Choice != "":
-				err = fault.Newf(fault.InvalidArgs, "answer prompt", p.Id, "it asks for a secret, which does not belong on a command line").
-					Advise("Type it when asked: osaurus-sandbox prompt answer " + p.Id)
-			case p.Kind == string(prompts.KindSecret):
-				var value secrets.Value
-				value, err = readSecret(ctx, c.console, askedFor(p)+" of agent "+p.Agent)
-				answer.Value = value.Reveal()
-			}
-			if err != nil {
-				return err
-			}
-			r, err := c.Prompts.Answer(ctx, answer)
-			return replySettled(c, cmp.Or(answer.Choice, "kept"), r.GetTaken(), r.GetPrompt(), err)
-		})
+	return daemonCommand("answer [PROMPT [CHOICE]]", func(ctx context.Context, c *call) error {
+		p, err := findPrompt(ctx, c.Client, c.arg(0))
+		if err != nil {
+			return err
+		}
+		if err := printPrompt(c.err, p); err != nil {
+			return err
+		}
+		answer := &controlpb.AnswerPromptRequest{Id: p.Id, Choice: c.arg(1)}
+		switch {
+		case p.Kind != string(prompts.KindSecret) && answer.Choice == "":
+			answer.Choice, err = readChoice(ctx, c.console, prompts.Kind(p.Kind))
+		case p.Kind == string(prompts.KindSecret) && answer.Choice != "":
+			err = fault.Newf(fault.InvalidArgs, "answer prompt", p.Id, "it asks for a secret, which does not belong on a command line").
+				Advise("Type it when asked: osaurus-sandbox prompt answer " + p.Id)
+		case p.Kind == string(prompts.KindSecret):
+			var value secrets.Value
+			value, err = readSecret(ctx, c.console, askedFor(p)+" of agent "+p.Agent)
+			answer.Value = value.Reveal()
+		}
+		if err != nil {
+			return err
+		}
+		r, err := c.Prompts.Answer(ctx, answer)
+		return replySettled(c, cmp.Or(answer.Choice, "kept"), r.GetTaken(), r.GetPrompt(), err)
+	})
 }
 
 // readChoice reads an answer to a prompt of a kind.
@@ -162,12 +136,11 @@ func findPrompt(ctx context.Context, client *control.Client, id string) (*contro
 }
 
 func newPromptCancel() *cobra.Command {
-	return daemonCommand("cancel PROMPT", "Say no to a prompt",
-		`  osaurus-sandbox prompt cancel 1f0c9a3e`, func(ctx context.Context, c *call) error {
-			r, err := c.Prompts.Cancel(ctx, &controlpb.CancelPromptRequest{Id: c.args[0]})
-			// Cancelling twice is not an error.
-			return replySettled(c, "cancelled", r.GetTaken() || r.GetPrompt().GetState() == "cancelled", r.GetPrompt(), err)
-		})
+	return daemonCommand("cancel PROMPT", func(ctx context.Context, c *call) error {
+		r, err := c.Prompts.Cancel(ctx, &controlpb.CancelPromptRequest{Id: c.args[0]})
+		// Cancelling twice is not an error.
+		return replySettled(c, "cancelled", r.GetTaken() || r.GetPrompt().GetState() == "cancelled", r.GetPrompt(), err)
+	})
 }
 
 // replySettled prints how a prompt ended. If it had ended before, it returns an error.

@@ -13,36 +13,27 @@ import (
 
 func newReview() *cobra.Command {
 	var stat bool
-	cmd := daemonCommand("review AGENT MOUNT [PATH...]", `See and accept what an agent changed in a mounted folder
-
-Prints the differences between the folder and what the agent made of it, on a terminal through $PAGER if that is set. Files that
-.gitignore names are counted and not shown: name them to see them. What may run on this computer is marked: hooks and settings of
-Git, Makefiles, scripts of package.json, settings of editors, and other such files.`,
-		`  osaurus-sandbox review alice app
-  osaurus-sandbox review alice app --stat
-  osaurus-sandbox review accept alice app src
-  osaurus-sandbox review accept alice app --hunks
-  osaurus-sandbox review reject alice app`, func(ctx context.Context, c *call) error {
-			answers := control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{Agent: c.args[0], Name: c.args[1], Paths: c.args[2:], Hunks: !stat}))
-			if c.json {
-				return replyEach(c, answers, nil)
-			}
-			r, err := readReview(answers)
-			if err != nil {
-				return err
-			}
-			p := paintFor(c.out)
-			return paged(ctx, c, func(w io.Writer) error {
-				if !stat {
-					for _, change := range r.changes {
-						if err := printChange(w, p, change); err != nil {
-							return err
-						}
+	cmd := daemonCommand("review AGENT MOUNT [PATH...]", func(ctx context.Context, c *call) error {
+		answers := control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{Agent: c.args[0], Name: c.args[1], Paths: c.args[2:], Hunks: !stat}))
+		if c.json {
+			return replyEach(c, answers, nil)
+		}
+		r, err := readReview(answers)
+		if err != nil {
+			return err
+		}
+		p := paintFor(c.out)
+		return paged(ctx, c, func(w io.Writer) error {
+			if !stat {
+				for _, change := range r.changes {
+					if err := printChange(w, p, change); err != nil {
+						return err
 					}
 				}
-				return r.printStat(w, p)
-			})
-		}, withFlag(&stat, "stat", "print only which files, and how many lines"))
+			}
+			return r.printStat(w, p)
+		})
+	}, withFlag(&stat, "stat", "print only which files, and how many lines"))
 	cmd.AddCommand(newReviewAccept(), newReviewReject(), newReviewOpen())
 	return cmd
 }

@@ -22,14 +22,7 @@ import (
 
 func newReviewAccept() *cobra.Command {
 	d := decision{what: "accept"}
-	return daemonCommand("accept AGENT MOUNT [PATH...]", `Write an agent's changes to the folder
-
-Without a path it is everything, except for what is marked because it may run on this computer, for conflicts, for what is in a .git,
-and for what .gitignore names. A file is written as a whole or not at all. What has changed since you saw it is not accepted.`,
-		`  osaurus-sandbox review accept alice app
-  osaurus-sandbox review accept alice app src/main.go docs
-  osaurus-sandbox review accept alice app --hunks
-  osaurus-sandbox review accept alice app --hunk src/main.go:1 --hunk src/main.go:3`, d.run,
+	return daemonCommand("accept AGENT MOUNT [PATH...]", d.run,
 		withFlag(&d.yes, "yes", "do not ask for confirmation"),
 		withFlag(&d.request.Marked, "yes-marked", "also what is marked"),
 		withFlag(&d.request.Conflicts, "conflicts", "take the agent's version where both have changed"),
@@ -41,11 +34,7 @@ and for what .gitignore names. A file is written as a whole or not at all. What 
 
 func newReviewReject() *cobra.Command {
 	d := decision{what: "reject"}
-	return daemonCommand("reject AGENT MOUNT [PATH...]", `Undo an agent's changes in its copy
-
-Without a path it is everything, except for what .gitignore names. The folder stays as it is.`,
-		`  osaurus-sandbox review reject alice app
-  osaurus-sandbox review reject alice app src/main.go`, d.run,
+	return daemonCommand("reject AGENT MOUNT [PATH...]", d.run,
 		withFlag(&d.yes, "yes", "do not ask for confirmation"))
 }
 
@@ -188,43 +177,37 @@ func (d *decision) ask(ctx context.Context, c *call, what string) error {
 
 func newReviewOpen() *cobra.Command {
 	var tool string
-	return daemonCommand("open AGENT MOUNT [PATH...]", `Compare an agent's changes in your editor
-
-Writes both versions of each file into a private temporary folder, which is deleted after that, and runs the program of --tool, $VISUAL or
-$EDITOR with both paths, until one fails. What you change there is lost. Nothing in the folder can be executed, but what an editor reads
-out of a file, such as Vim's modelines, is the agent's.`,
-		`  osaurus-sandbox review open alice app src/main.go
-  osaurus-sandbox review open alice app --tool "vim -d"`, func(ctx context.Context, c *call) error {
-			r, err := readReview(control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{Agent: c.args[0], Name: c.args[1], Paths: c.args[2:]})))
-			if err != nil {
+	return daemonCommand("open AGENT MOUNT [PATH...]", func(ctx context.Context, c *call) error {
+		r, err := readReview(control.Messages(c.Mounts.Review(ctx, &controlpb.ReviewRequest{Agent: c.args[0], Name: c.args[1], Paths: c.args[2:]})))
+		if err != nil {
+			return err
+		}
+		dir, err := os.MkdirTemp("", "osaurus-review-*")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		opened := 0
+		for _, change := range r.changes {
+			if !change.WasFile && !change.IsFile {
+				continue
+			}
+			opened++
+			// All names in the folder are this program's, except for the end.
+			name := strings.NewReplacer("/", "-", "\n", "-").Replace(path.Base(change.Path))
+			before, after := filepath.Join(dir, fmt.Sprint(opened, "-folder-", name)), filepath.Join(dir, fmt.Sprint(opened, "-agent-", name))
+			if err := writeVersion(ctx, c, before, change.Path, false, change.WasFile); err != nil {
 				return err
 			}
-			dir, err := os.MkdirTemp("", "osaurus-review-*")
-			if err != nil {
+			if err := writeVersion(ctx, c, after, change.Path, true, change.IsFile); err != nil {
 				return err
 			}
-			defer os.RemoveAll(dir)
-			opened := 0
-			for _, change := range r.changes {
-				if !change.WasFile && !change.IsFile {
-					continue
-				}
-				opened++
-				// All names in the folder are this program's, except for the end.
-				name := strings.NewReplacer("/", "-", "\n", "-").Replace(path.Base(change.Path))
-				before, after := filepath.Join(dir, fmt.Sprint(opened, "-folder-", name)), filepath.Join(dir, fmt.Sprint(opened, "-agent-", name))
-				if err := writeVersion(ctx, c, before, change.Path, false, change.WasFile); err != nil {
-					return err
-				}
-				if err := writeVersion(ctx, c, after, change.Path, true, change.IsFile); err != nil {
-					return err
-				}
-				if err := runTool(ctx, c.console, tool, before, after); err != nil {
-					return err
-				}
+			if err := runTool(ctx, c.console, tool, before, after); err != nil {
+				return err
 			}
-			return reply(c, map[string]int{"opened": opened}, nil, nil)
-		}, withFlag(&tool, "tool", "a program that compares two files (default $VISUAL or $EDITOR)"))
+		}
+		return reply(c, map[string]int{"opened": opened}, nil, nil)
+	}, withFlag(&tool, "tool", "a program that compares two files (default $VISUAL or $EDITOR)"))
 }
 
 // writeVersion writes a version of a changed file to a new file, which is empty if there is none.

@@ -18,18 +18,7 @@ import (
 )
 
 func newSecret() *cobra.Command {
-	return noun("secret", `Keep secrets for agents
-
-Secrets are kept in the Keychain on macOS, in your session's keyring on Linux, or in an encrypted file
-(osaurus-sandbox config set secrets=file). "doctor" says whether the store works.
-
-AGENT is the agent's name or id, or @host for this computer itself: @host INFERENCE_API_KEY is the key for the inference endpoint.
-With --plugin, only that plugin of the agent can read the secret. Deleting an agent keeps its secrets under its id unless you use
---secrets. In the output of an agent's programs, names replace secrets.`,
-		`  osaurus-sandbox secret set alice TOKEN
-  osaurus-sandbox secret list alice
-  osaurus-sandbox secret delete alice TOKEN`,
-		newSecretSet(), newSecretAsk(), newSecretList(), newSecretDelete(), newSecretPassphrase())
+	return noun("secret", newSecretSet(), newSecretAsk(), newSecretList(), newSecretDelete(), newSecretPassphrase())
 }
 
 func pluginFlag(to *string) option {
@@ -100,95 +89,77 @@ func (f *bindingFlags) binding() (*controlpb.SecretBinding, error) {
 func newSecretSet() *cobra.Command {
 	r := &controlpb.SetSecretRequest{}
 	var flags bindingFlags
-	return daemonCommand("set AGENT NAME", `Keep a secret, replacing any of that name
-
-On a terminal, you type the secret, which is not shown. Otherwise it is read from standard input, without the last newline. It is
-never an argument: other programs can see those, and the shell remembers them.
-
-With --host, the secret never enters the sandbox: programs get a placeholder (osr_...), and the network gateway puts the secret in
-its place in HTTPS requests to these hosts. Elsewhere the placeholder is of no use. The gateway reads the requests to these hosts;
-the certificate with which it does so is trusted in the agents' rooms. A bound secret stays bound when you set it again without
---host. To unbind it, delete it.`,
-		`  osaurus-sandbox secret set alice OPENAI_API_KEY
-  pass show work/token | osaurus-sandbox secret set alice TOKEN --plugin python-data-tools
-  osaurus-sandbox secret set alice TLS_KEY < key.pem
-  osaurus-sandbox secret set alice GITHUB_TOKEN --host api.github.com --require`, func(ctx context.Context, c *call) (err error) {
-			r.Agent, r.Name = c.args[0], c.args[1]
-			if r.Binding, err = flags.binding(); err != nil {
-				return err
-			}
-			if _, err := config.ParseSecretName(r.Name); err != nil {
-				return err
-			}
-			// Before the secret is typed: the agent may not exist, or the store not open.
-			if _, err := c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: r.Agent}); err != nil {
-				return err
-			}
-			v, err := readSecret(ctx, c.console, called(r.Agent, r.Plugin, r.Name))
-			if err != nil {
-				return err
-			}
-			r.Value = v.Reveal()
-			kept, err := c.Secrets.Set(ctx, r)
-			return replyKey(c, "kept", kept.GetKey(), err)
-		}, append(flags.options(), pluginFlag(&r.Plugin))...)
+	return daemonCommand("set AGENT NAME", func(ctx context.Context, c *call) (err error) {
+		r.Agent, r.Name = c.args[0], c.args[1]
+		if r.Binding, err = flags.binding(); err != nil {
+			return err
+		}
+		if _, err := config.ParseSecretName(r.Name); err != nil {
+			return err
+		}
+		// Before the secret is typed: the agent may not exist, or the store not open.
+		if _, err := c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: r.Agent}); err != nil {
+			return err
+		}
+		v, err := readSecret(ctx, c.console, called(r.Agent, r.Plugin, r.Name))
+		if err != nil {
+			return err
+		}
+		r.Value = v.Reveal()
+		kept, err := c.Secrets.Set(ctx, r)
+		return replyKey(c, "kept", kept.GetKey(), err)
+	}, append(flags.options(), pluginFlag(&r.Plugin))...)
 }
 
 func newSecretList() *cobra.Command {
 	var plugin string
-	return daemonCommand("list AGENT", "List the names of an agent's secrets",
-		`  osaurus-sandbox secret list alice`, func(ctx context.Context, c *call) error {
-			r, err := c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: c.args[0]})
-			if err != nil {
-				return err
+	return daemonCommand("list AGENT", func(ctx context.Context, c *call) error {
+		r, err := c.Secrets.List(ctx, &controlpb.ListSecretsRequest{Agent: c.args[0]})
+		if err != nil {
+			return err
+		}
+		r.Keys = slices.DeleteFunc(r.Keys, func(k *controlpb.SecretKey) bool { return plugin != "" && k.Plugin != plugin })
+		return replyTable(c, r, nil, "", r.Keys, func(k *controlpb.SecretKey) []any {
+			row := []any{k.Name, k.Plugin}
+			if b := k.Binding; b != nil {
+				row = append(row, secrets.Binding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require})
 			}
-			r.Keys = slices.DeleteFunc(r.Keys, func(k *controlpb.SecretKey) bool { return plugin != "" && k.Plugin != plugin })
-			return replyTable(c, r, nil, "", r.Keys, func(k *controlpb.SecretKey) []any {
-				row := []any{k.Name, k.Plugin}
-				if b := k.Binding; b != nil {
-					row = append(row, secrets.Binding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require})
-				}
-				return row
-			})
-		}, pluginFlag(&plugin))
+			return row
+		})
+	}, pluginFlag(&plugin))
 }
 
 func newSecretDelete() *cobra.Command {
 	r := &controlpb.DeleteSecretRequest{}
-	return daemonCommand("delete AGENT NAME", "Delete a secret",
-		`  osaurus-sandbox secret delete alice TOKEN`, func(ctx context.Context, c *call) error {
-			r.Agent, r.Name = c.args[0], c.args[1]
-			deleted, err := c.Secrets.Delete(ctx, r)
-			return replyKey(c, "deleted", deleted.GetKey(), err)
-		}, pluginFlag(&r.Plugin))
+	return daemonCommand("delete AGENT NAME", func(ctx context.Context, c *call) error {
+		r.Agent, r.Name = c.args[0], c.args[1]
+		deleted, err := c.Secrets.Delete(ctx, r)
+		return replyKey(c, "deleted", deleted.GetKey(), err)
+	}, pluginFlag(&r.Plugin))
 }
 
 func newSecretPassphrase() *cobra.Command {
 	var remove bool
-	return command("passphrase", `Set or change the passphrase of the encrypted file
-
-Without a passphrase, anyone who can read the home folder can decrypt the secrets in the file. With one, the daemon needs `+agefile.PassphraseFileVariable+` in its environment: the path of a file with the passphrase, which only you can read.`,
-		`  osaurus-sandbox secret passphrase
-  osaurus-sandbox secret passphrase --remove`, func(ctx context.Context, c *call) error {
-			home, settings, err := loadSettings()
-			if err != nil {
-				return err
+	return command("passphrase", func(ctx context.Context, c *call) error {
+		home, settings, err := loadSettings()
+		if err != nil {
+			return err
+		}
+		file, ok := stores.Open(settings.Secrets, home, passphrasePrompt(c.console)).(*agefile.Store)
+		if !ok {
+			return fault.Newf(fault.InvalidArgs, "set passphrase", "", "secrets are not kept in a file").
+				Advise("The system's store has its own password. To keep them in a file: osaurus-sandbox config set secrets=file")
+		}
+		if remove {
+			err = file.Unprotect(ctx)
+		} else {
+			var passphrase secrets.Value
+			if passphrase, err = newPassphrase(ctx, c.console); err == nil {
+				err = file.Protect(ctx, passphrase)
 			}
-			file, ok := stores.Open(settings.Secrets, home, passphrasePrompt(c.console)).(*agefile.Store)
-			if !ok {
-				return fault.Newf(fault.InvalidArgs, "set passphrase", "", "secrets are not kept in a file").
-					Advise("The system's store has its own password. To keep them in a file: osaurus-sandbox config set secrets=file")
-			}
-			if remove {
-				err = file.Unprotect(ctx)
-			} else {
-				var passphrase secrets.Value
-				if passphrase, err = newPassphrase(ctx, c.console); err == nil {
-					err = file.Protect(ctx, passphrase)
-				}
-			}
-			return reply(c, map[string]bool{"passphrase": !remove}, err, nil)
-		}, withFlag(&remove, "remove", "remove the passphrase"))
+		}
+		return reply(c, map[string]bool{"passphrase": !remove}, err, nil)
+	}, withFlag(&remove, "remove", "remove the passphrase"))
 }
 
 // newPassphrase reads a passphrase from standard input. On a terminal it must be typed twice,
@@ -208,18 +179,14 @@ func newPassphrase(ctx context.Context, c console) (secrets.Value, error) {
 func newSecretAsk() *cobra.Command {
 	r := &controlpb.AskSecretRequest{}
 	var timeout time.Duration
-	return daemonCommand("ask AGENT NAME", `Ask a person for a secret, and wait for the answer
-
-Asks with a prompt, which can be answered from any terminal (osaurus-sandbox prompt answer) or app. The exit code is 4 if the
-answer is no, and 5 if nobody answers.`,
-		`  osaurus-sandbox secret ask alice OPENAI_API_KEY --text "for the nightly report"`, func(ctx context.Context, c *call) error {
-			r.Agent, r.Name = c.args[0], c.args[1]
-			if timeout != 0 {
-				r.Timeout = durationpb.New(timeout)
-			}
-			kept, err := c.Secrets.Ask(ctx, r)
-			return replyKey(c, "kept", kept.GetKey(), err)
-		},
+	return daemonCommand("ask AGENT NAME", func(ctx context.Context, c *call) error {
+		r.Agent, r.Name = c.args[0], c.args[1]
+		if timeout != 0 {
+			r.Timeout = durationpb.New(timeout)
+		}
+		kept, err := c.Secrets.Ask(ctx, r)
+		return replyKey(c, "kept", kept.GetKey(), err)
+	},
 		pluginFlag(&r.Plugin),
 		withFlag(&r.Text, "text", "what it is for"),
 		withFlag(&timeout, "timeout", "wait no longer than this, as in 90s (default 5m)"))

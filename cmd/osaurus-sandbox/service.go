@@ -12,19 +12,12 @@ import (
 )
 
 func newService() *cobra.Command {
-	return noun("service", `Start the daemon at login
-
-The daemon becomes a service of your user: a systemd user unit on Linux, a launchd agent on macOS. The setting autoStart decides
-whether it starts the guest too.`,
-		`  osaurus-sandbox service install
-  osaurus-sandbox service status
-  osaurus-sandbox service uninstall`,
-		newServiceInstall(), newServiceUninstall(), newServiceStatus())
+	return noun("service", newServiceInstall(), newServiceUninstall(), newServiceStatus())
 }
 
 // serviceCommand returns a command that changes or shows the service, and prints its state.
-func serviceCommand(use, help string, do func(context.Context, *call, config.Home, autostart.Service) error, show func(io.Writer, autostart.Status) error) *cobra.Command {
-	return command(use, help, "  osaurus-sandbox service "+use, func(ctx context.Context, c *call) error {
+func serviceCommand(use string, do func(context.Context, *call, config.Home, autostart.Service) error, show func(io.Writer, autostart.Status) error) *cobra.Command {
+	return command(use, func(ctx context.Context, c *call) error {
 		home, err := config.FindHome()
 		if err != nil {
 			return err
@@ -42,31 +35,26 @@ func serviceCommand(use, help string, do func(context.Context, *call, config.Hom
 }
 
 func newServiceInstall() *cobra.Command {
-	return serviceCommand("install", `Install the service and start it
-
-A running daemon ends first, and its guest with it.`,
-		func(ctx context.Context, c *call, home config.Home, s autostart.Service) (err error) {
-			if err := s.Ready(ctx); err != nil {
-				return err // the daemon keeps running
+	return serviceCommand("install", func(ctx context.Context, c *call, home config.Home, s autostart.Service) (err error) {
+		if err := s.Ready(ctx); err != nil {
+			return err // the daemon keeps running
+		}
+		if c.Client, err = control.Connect(ctx, home, clientName); err == nil {
+			if err := quit(ctx, c.Client, home); err != nil {
+				return err
 			}
-			if c.Client, err = control.Connect(ctx, home, clientName); err == nil {
-				if err := quit(ctx, c.Client, home); err != nil {
-					return err
-				}
-			}
-			return s.Install(ctx)
-		}, func(w io.Writer, s autostart.Status) error { return writef(w, "installed %s\n", s.File) })
+		}
+		return s.Install(ctx)
+	}, func(w io.Writer, s autostart.Status) error { return writef(w, "installed %s\n", s.File) })
 }
 
 func newServiceUninstall() *cobra.Command {
-	return serviceCommand("uninstall", "Stop the service and remove it",
-		func(ctx context.Context, _ *call, _ config.Home, s autostart.Service) error { return s.Uninstall(ctx) },
+	return serviceCommand("uninstall", func(ctx context.Context, _ *call, _ config.Home, s autostart.Service) error { return s.Uninstall(ctx) },
 		func(w io.Writer, s autostart.Status) error { return writef(w, "removed %s\n", s.File) })
 }
 
 func newServiceStatus() *cobra.Command {
-	return serviceCommand("status", "Show whether the service is installed and running",
-		func(context.Context, *call, config.Home, autostart.Service) error { return nil },
+	return serviceCommand("status", func(context.Context, *call, config.Home, autostart.Service) error { return nil },
 		func(w io.Writer, s autostart.Status) error {
 			return writef(w, "file       %s\ninstalled  %v\ncurrent    %v\nrunning    %v\n", s.File, s.Installed, s.Current, s.Running)
 		})

@@ -24,32 +24,22 @@ const keysSize = 4 << 10
 
 func newShell() *cobra.Command {
 	session := string(config.SessionDefault)
-	return plainCommand("shell AGENT", `Work in an agent's shell, beside the agent
-
-Connects this terminal to a persistent shell of an agent, in which its tools and exec --session run commands too. You see the end
-of its transcript, and then everything that the agent and you do.
-
-Press `+detachKeyName+` twice to leave the shell running; it also goes on if the connection is lost. Come back with the same command. All other
-keys go to the shell, Ctrl-C too. The exit code is 0 if you leave it, the shell's own if it ended, and 125 if the sandbox failed.
-
-The guest is started if it does not run, and not stopped as idle while you are there.`,
-		`  osaurus-sandbox shell alice
-  osaurus-sandbox shell alice --session build`, func(ctx context.Context, c *call) error {
-			id, err := config.ParseSessionID(session)
-			if err != nil {
-				return err
-			}
-			own, isFile := c.in.(*os.File)
-			if !isFile || terminalWidth(own) == 0 {
-				return fault.Newf(fault.InvalidArgs, "attach to session", session, "standard input is not a terminal").
-					Advise("Run one command with: osaurus-sandbox exec " + c.args[0] + " --session " + session + " -- COMMAND.")
-			}
-			if err := c.connect(ctx); err != nil {
-				return err
-			}
-			writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, c.args[0], detachKeyName)
-			return attach(ctx, c, own, c.args[0], engine.Shell{Session: id})
-		},
+	return plainCommand("shell AGENT", func(ctx context.Context, c *call) error {
+		id, err := config.ParseSessionID(session)
+		if err != nil {
+			return err
+		}
+		own, isFile := c.in.(*os.File)
+		if !isFile || terminalWidth(own) == 0 {
+			return fault.Newf(fault.InvalidArgs, "attach to session", session, "standard input is not a terminal").
+				Advise("Run one command with: osaurus-sandbox exec " + c.args[0] + " --session " + session + " -- COMMAND.")
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, c.args[0], detachKeyName)
+		return attach(ctx, c, own, c.args[0], engine.Shell{Session: id})
+	},
 		runsCommand,
 		withFlag(&session, "session", "which shell of the agent"))
 }

@@ -15,34 +15,19 @@ import (
 )
 
 func newSandbox() *cobra.Command {
-	return noun("sandbox", `Save and restore the state of the whole sandbox
-
-A snapshot has the guest's disk, the workspace with the home folders of agents, and the agents with their settings. Secrets, memory,
-tasks and settings of the sandbox are not in it. Snapshots are in the folder snapshots of the home.`,
-		`  osaurus-sandbox sandbox snapshot create before-upgrade
-  osaurus-sandbox sandbox snapshot restore before-upgrade`,
-		noun("snapshot", "Make, list, restore and delete snapshots of the whole sandbox",
-			`  osaurus-sandbox sandbox snapshot list`, newSnapshotCreate(), newSnapshotList(), newSnapshotRestore(), newSnapshotDelete()))
+	return noun("sandbox", noun("snapshot", newSnapshotCreate(), newSnapshotList(), newSnapshotRestore(), newSnapshotDelete()))
 }
 
 func newSnapshotCreate() *cobra.Command {
 	var stop bool
-	return daemonCommand("create NAME", `Make a snapshot of the whole sandbox
-
-Where the file system can share blocks (APFS, Btrfs, XFS), it takes a moment and no space, and the guest goes on: its disk is frozen
-for that moment, and files in the workspace are copied while programs may write to them. Elsewhere the guest is stopped while its
-disk is copied, without holes, and started again. With --stop it always is: disk and workspace are of one moment then.
-
-Ctrl-C leaves nothing behind.`,
-		`  osaurus-sandbox sandbox snapshot create before-upgrade
-  osaurus-sandbox sandbox snapshot create friday --stop`, func(ctx context.Context, c *call) error {
-			made, err := followSnapshot(c, control.Messages(c.Backups.Create(ctx, &controlpb.CreateSnapshotRequest{Name: c.args[0], Stop: stop})))
-			return reply(c, made, err, nil)
-		}, withFlag(&stop, "stop", "stop the guest meanwhile, even if its disk could be frozen"))
+	return daemonCommand("create NAME", func(ctx context.Context, c *call) error {
+		made, err := followSnapshot(c, control.Messages(c.Backups.Create(ctx, &controlpb.CreateSnapshotRequest{Name: c.args[0], Stop: stop})))
+		return reply(c, made, err, nil)
+	}, withFlag(&stop, "stop", "stop the guest meanwhile, even if its disk could be frozen"))
 }
 
 func newSnapshotList() *cobra.Command {
-	return daemonCommand("list", "List the snapshots, oldest first", `  osaurus-sandbox sandbox snapshot list`, func(ctx context.Context, c *call) error {
+	return daemonCommand("list", func(ctx context.Context, c *call) error {
 		r, err := c.Backups.List(ctx, &controlpb.ListSnapshotsRequest{})
 		return replyTable(c, r, err, "NAME\tCREATED\tDISK\tAGENTS", r.GetSnapshots(), func(s *controlpb.Snapshot) []any {
 			if s.Created == nil {
@@ -55,22 +40,13 @@ func newSnapshotList() *cobra.Command {
 
 func newSnapshotRestore() *cobra.Command {
 	var other bool
-	return daemonCommand("restore NAME", `Restore a snapshot of the whole sandbox
-
-Replaces the guest's disk, the workspace and the agents by those of the snapshot, and restarts the daemon. What is there now becomes
-the snapshot before-restore, in place of an earlier one: restoring that undoes this. Agents that the snapshot does not have are gone
-with their memory and tasks, also after before-restore is restored. Agents keep their secrets.
-
-A snapshot that needs another pack or toolbox is refused. With --other-pack, home folders are restored, and what agents had
-installed is lost. If this command is interrupted, nothing has changed, or the next start of the daemon finishes it.`,
-		`  osaurus-sandbox sandbox snapshot restore before-upgrade
-  osaurus-sandbox sandbox snapshot restore before-restore --yes`, func(ctx context.Context, c *call) error {
-			restored, err := followSnapshot(c, control.Messages(c.Backups.Restore(ctx, &controlpb.RestoreSnapshotRequest{Name: c.args[0], OtherPack: other})))
-			if err == nil {
-				err = nextDaemon(ctx, c)
-			}
-			return reply(c, restored, err, nil)
-		},
+	return daemonCommand("restore NAME", func(ctx context.Context, c *call) error {
+		restored, err := followSnapshot(c, control.Messages(c.Backups.Restore(ctx, &controlpb.RestoreSnapshotRequest{Name: c.args[0], OtherPack: other})))
+		if err == nil {
+			err = nextDaemon(ctx, c)
+		}
+		return reply(c, restored, err, nil)
+	},
 		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"), asks(func(args []string) (string, string) {
 			return "restore " + args[0], "All that runs ends. Agents that the snapshot does not have will be gone, with their memory and tasks. What is there now becomes the snapshot before-restore."
 		}))
@@ -90,7 +66,7 @@ func nextDaemon(ctx context.Context, c *call) error {
 }
 
 func newSnapshotDelete() *cobra.Command {
-	return daemonCommand("delete NAME", "Delete a snapshot", `  osaurus-sandbox sandbox snapshot delete before-upgrade --yes`, func(ctx context.Context, c *call) error {
+	return daemonCommand("delete NAME", func(ctx context.Context, c *call) error {
 		_, err := c.Backups.Delete(ctx, &controlpb.DeleteSnapshotRequest{Name: c.args[0]})
 		return reply(c, map[string]string{"snapshot": c.args[0]}, err, nil)
 	}, asks(func(args []string) (string, string) {

@@ -17,16 +17,7 @@ import (
 )
 
 func newTask() *cobra.Command {
-	return noun("task", `See and answer the tasks that agents create
-
-Programs of an agent create tasks for the app that it works for (osaurus-host agent dispatch). A worker takes a task for the time
-of its lease, does it and reports the result. If the lease ends first, another worker can take the task. A task that nobody takes
-within 24 hours expires. You can shorten a task's id to its beginning.`,
-		`  osaurus-sandbox task list
-  osaurus-sandbox task show 7F3A
-  osaurus-sandbox task cancel 7F3A
-  osaurus-sandbox task take alice --wait 10m`,
-		newTaskAdd(), newTaskList(), newTaskShow(), newTaskCancel(), newTaskTake(), newTaskDone(), newTaskFail())
+	return noun("task", newTaskAdd(), newTaskList(), newTaskShow(), newTaskCancel(), newTaskTake(), newTaskDone(), newTaskFail())
 }
 
 // withTask is for commands whose first argument is the beginning of a task's id.
@@ -46,25 +37,21 @@ func withTask(run func(ctx context.Context, c *call, id string) error) runFunc {
 
 func newTaskAdd() *cobra.Command {
 	var key string
-	return daemonCommand("add AGENT WORD...", "Create a task, and print its id",
-		`  osaurus-sandbox task add alice Mow the lawn
-  osaurus-sandbox task add alice --key chat-1 Mow the lawn`, func(ctx context.Context, c *call) error {
-			r, err := c.Tasks.Dispatch(ctx, &controlpb.DispatchTaskRequest{Agent: c.args[0], Text: strings.Join(c.args[1:], " "), Key: key})
-			return reply(c, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.Id) })
-		},
+	return daemonCommand("add AGENT WORD...", func(ctx context.Context, c *call) error {
+		r, err := c.Tasks.Dispatch(ctx, &controlpb.DispatchTaskRequest{Agent: c.args[0], Text: strings.Join(c.args[1:], " "), Key: key})
+		return reply(c, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.Id) })
+	},
 		withFlag(&key, "key", "return the agent's task with this key if there is one"))
 }
 
 func newTaskList() *cobra.Command {
 	var open bool
-	return daemonCommand("list [AGENT]", "List the tasks of an agent, or of all agents, newest first",
-		`  osaurus-sandbox task list
-  osaurus-sandbox task list alice --open`, func(ctx context.Context, c *call) error {
-			answers := control.Messages(c.Tasks.List(ctx, &controlpb.ListTasksRequest{Agent: c.arg(0), Open: open}))
-			return replyRows(c, answers, (*controlpb.ListTasksResponse).GetTask, "AGENT\tTASK\tSTATE\tCREATED\tTEXT", func(t *controlpb.Task) []any {
-				return []any{t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.100s", printable.Clip(t.Text))}
-			})
-		}, withFlag(&open, "open", "list only tasks that have not ended"))
+	return daemonCommand("list [AGENT]", func(ctx context.Context, c *call) error {
+		answers := control.Messages(c.Tasks.List(ctx, &controlpb.ListTasksRequest{Agent: c.arg(0), Open: open}))
+		return replyRows(c, answers, (*controlpb.ListTasksResponse).GetTask, "AGENT\tTASK\tSTATE\tCREATED\tTEXT", func(t *controlpb.Task) []any {
+			return []any{t.Agent, shortID(t.Id), t.State, when(t.Created), fmt.Sprintf("%.100s", printable.Clip(t.Text))}
+		})
+	}, withFlag(&open, "open", "list only tasks that have not ended"))
 }
 
 func printTask(w io.Writer, t *controlpb.Task) error {
@@ -101,59 +88,48 @@ func printTask(w io.Writer, t *controlpb.Task) error {
 }
 
 func newTaskShow() *cobra.Command {
-	return daemonCommand("show TASK", "Show a task and its result",
-		`  osaurus-sandbox task show 7F3A`, withTask(func(ctx context.Context, c *call, id string) error {
-			r, err := c.Tasks.Show(ctx, &controlpb.ShowTaskRequest{Id: id})
-			return reply(c, r.GetTask(), err, printTask)
-		}))
+	return daemonCommand("show TASK", withTask(func(ctx context.Context, c *call, id string) error {
+		r, err := c.Tasks.Show(ctx, &controlpb.ShowTaskRequest{Id: id})
+		return reply(c, r.GetTask(), err, printTask)
+	}))
 }
 
 func newTaskCancel() *cobra.Command {
-	return daemonCommand("cancel TASK", `Cancel a task that has not ended
-
-The worker learns of it with its next call. A task that has ended stays as it is.`,
-		`  osaurus-sandbox task cancel 7F3A`, withTask(func(ctx context.Context, c *call, id string) error {
-			r, err := c.Tasks.Cancel(ctx, &controlpb.CancelTaskRequest{Id: id})
-			return reply(c, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.State) })
-		}))
+	return daemonCommand("cancel TASK", withTask(func(ctx context.Context, c *call, id string) error {
+		r, err := c.Tasks.Cancel(ctx, &controlpb.CancelTaskRequest{Id: id})
+		return reply(c, r.GetTask(), err, func(w io.Writer, t *controlpb.Task) error { return writef(w, "%s\n", t.State) })
+	}))
 }
 
 func newTaskTake() *cobra.Command {
 	hold, wait := time.Minute, time.Duration(0)
-	return daemonCommand("take [AGENT]", `Take the oldest waiting task, and print it with its lease as JSON
-
-Leases the oldest waiting task of an agent, or of any agent. Nobody else can take it until the lease ends. Report the result with
-"task done" or "task fail". If no task waits, the exit code is 7.`,
-		`  osaurus-sandbox task take alice --wait 10m --hold 5m > taken.json
-  osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`, func(ctx context.Context, c *call) error {
-			r, err := c.Tasks.Lease(ctx, &controlpb.LeaseTaskRequest{Agent: c.arg(0), Hold: durationpb.New(hold), Wait: durationpb.New(wait)})
-			switch {
-			case err != nil:
-				return err
-			case r.Task == nil:
-				return fault.Newf(fault.NotFound, "take task", c.arg(0), "none waits").Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
-			}
-			return printJSON(c.out, r)
-		},
+	return daemonCommand("take [AGENT]", func(ctx context.Context, c *call) error {
+		r, err := c.Tasks.Lease(ctx, &controlpb.LeaseTaskRequest{Agent: c.arg(0), Hold: durationpb.New(hold), Wait: durationpb.New(wait)})
+		switch {
+		case err != nil:
+			return err
+		case r.Task == nil:
+			return fault.Newf(fault.NotFound, "take task", c.arg(0), "none waits").Advise("Wait for one with --wait, or see `osaurus-sandbox task list`.")
+		}
+		return printJSON(c.out, r)
+	},
 		withFlag(&hold, "hold", "the length of the lease, up to 1h"),
 		withFlag(&wait, "wait", "how long to wait for a task"),
 		alwaysJSON)
 }
 
 func newTaskDone() *cobra.Command {
-	return daemonCommand("done TASK LEASE [WORD...]", "Report a task done, with its result",
-		`  osaurus-sandbox task done $(jq -r '.task.id, .lease' taken.json) It is repaired.`, withTask(func(ctx context.Context, c *call, id string) error {
-			r, err := c.Tasks.Complete(ctx, &controlpb.CompleteTaskRequest{Id: id, Lease: c.args[1], Result: strings.Join(c.args[2:], " ")})
-			return reply(c, r.GetTask(), err, nil)
-		}))
+	return daemonCommand("done TASK LEASE [WORD...]", withTask(func(ctx context.Context, c *call, id string) error {
+		r, err := c.Tasks.Complete(ctx, &controlpb.CompleteTaskRequest{Id: id, Lease: c.args[1], Result: strings.Join(c.args[2:], " ")})
+		return reply(c, r.GetTask(), err, nil)
+	}))
 }
 
 func newTaskFail() *cobra.Command {
 	var retry bool
-	return daemonCommand("fail TASK LEASE [WORD...]", "Report a task failed, and why",
-		`  osaurus-sandbox task fail --retry $(jq -r '.task.id, .lease' taken.json) The disk is full.`, withTask(func(ctx context.Context, c *call, id string) error {
-			r, err := c.Tasks.Fail(ctx, &controlpb.FailTaskRequest{Id: id, Lease: c.args[1], Reason: strings.Join(c.args[2:], " "), Retry: retry})
-			return reply(c, r.GetTask(), err, nil)
-		}),
+	return daemonCommand("fail TASK LEASE [WORD...]", withTask(func(ctx context.Context, c *call, id string) error {
+		r, err := c.Tasks.Fail(ctx, &controlpb.FailTaskRequest{Id: id, Lease: c.args[1], Reason: strings.Join(c.args[2:], " "), Retry: retry})
+		return reply(c, r.GetTask(), err, nil)
+	}),
 		withFlag(&retry, "retry", "let another worker try, unless it was taken 3 times"))
 }

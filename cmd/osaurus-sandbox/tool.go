@@ -17,46 +17,36 @@ import (
 )
 
 func newTool() *cobra.Command {
-	return noun("tool", `Call the tools that models call
-
-Models work with tools: they read, search, write and edit files, run commands, keep secrets. Each call is for an agent. Tools that
-change something need the agent's setting autonomousExec.enabled.`,
-		`  osaurus-sandbox agent set alice autonomousExec.enabled=true
-  osaurus-sandbox tool list alice
-  osaurus-sandbox tool call alice sandbox_write_file path=notes.md content='# Notes'
-  osaurus-sandbox tool call alice sandbox_exec '{"command": "wc -l notes.md"}' --json`,
-		newToolList(), newToolDescribe(), newToolCall())
+	return noun("tool", newToolList(), newToolDescribe(), newToolCall())
 }
 
 func newToolList() *cobra.Command {
 	var lean bool
-	return daemonCommand("list AGENT", "List the tools that an agent may call",
-		`  osaurus-sandbox tool list alice --lean`, func(ctx context.Context, c *call) error {
-			r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: c.args[0], Lean: lean})
-			return replyTable(c, r, err, "NAME\tCHANGES\tWHAT", r.GetTools(), func(t *controlpb.Tool) []any {
-				changes := "something"
-				if t.ReadOnly {
-					changes = "nothing"
-				}
-				return []any{t.Name, changes, t.Title}
-			})
-		}, withFlag(&lean, "lean", "only the tools that most work needs"))
+	return daemonCommand("list AGENT", func(ctx context.Context, c *call) error {
+		r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: c.args[0], Lean: lean})
+		return replyTable(c, r, err, "NAME\tCHANGES\tWHAT", r.GetTools(), func(t *controlpb.Tool) []any {
+			changes := "something"
+			if t.ReadOnly {
+				changes = "nothing"
+			}
+			return []any{t.Name, changes, t.Title}
+		})
+	}, withFlag(&lean, "lean", "only the tools that most work needs"))
 }
 
 func newToolDescribe() *cobra.Command {
-	return daemonCommand("describe AGENT TOOL", "Show what a tool does and which arguments it takes",
-		`  osaurus-sandbox tool describe alice sandbox_edit_file`, func(ctx context.Context, c *call) error {
-			r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: c.args[0]})
-			if err != nil {
-				return err
-			}
-			i := slices.IndexFunc(r.Tools, func(t *controlpb.Tool) bool { return t.Name == c.args[1] })
-			if i < 0 {
-				return fault.Newf(fault.ToolNotFound, "describe tool", c.args[1], "the agent has no such tool").
-					Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
-			}
-			return reply(c, r.Tools[i], nil, printTool)
-		})
+	return daemonCommand("describe AGENT TOOL", func(ctx context.Context, c *call) error {
+		r, err := c.Tools.List(ctx, &controlpb.ListToolsRequest{Agent: c.args[0]})
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(r.Tools, func(t *controlpb.Tool) bool { return t.Name == c.args[1] })
+		if i < 0 {
+			return fault.Newf(fault.ToolNotFound, "describe tool", c.args[1], "the agent has no such tool").
+				Advise("See `osaurus-sandbox tool list`; those that change something need its setting autonomousExec.enabled.")
+		}
+		return reply(c, r.Tools[i], nil, printTool)
+	})
 }
 
 // printTool prints a tool's description and arguments.
@@ -100,28 +90,22 @@ func choices(values []any) string {
 
 func newToolCall() *cobra.Command {
 	var turn, conversation string
-	return command("call AGENT TOOL [JSON | KEY=VALUE...]", `Call a tool for an agent, and print its result
-
-The arguments are one JSON object, or KEY=VALUE each; - reads the object from standard input. The result is printed as JSON. With
---json the whole answer is printed, as a model gets it. If the call fails, the exit code says why.`,
-		`  osaurus-sandbox tool call alice sandbox_read_file path=notes.md start_line=10 line_count=5
-  osaurus-sandbox tool call alice sandbox_search_files pattern='func \w+Handler' include='*.go'
-  echo '{"path": "a.txt", "content": "hello"}' | osaurus-sandbox tool call alice sandbox_write_file -`, func(ctx context.Context, c *call) error {
-			arguments, err := toolArguments(c.in, c.args[2:])
-			if err != nil {
-				return err
-			}
-			if err := c.connect(ctx); err != nil {
-				return err
-			}
-			envelope, err := c.CallTool(ctx, &controlpb.CallToolRequest{
-				Agent: c.args[0], Tool: c.args[1], Arguments: arguments, Turn: turn, Session: conversation,
-			}, func(p *controlpb.ToolProgress) { writef(c.err, "%s\n", lines(p.Text)) })
-			if err != nil {
-				return err
-			}
-			return printEnvelope(c.console, c.args[1], envelope, c.json)
-		},
+	return command("call AGENT TOOL [JSON | KEY=VALUE...]", func(ctx context.Context, c *call) error {
+		arguments, err := toolArguments(c.in, c.args[2:])
+		if err != nil {
+			return err
+		}
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		envelope, err := c.CallTool(ctx, &controlpb.CallToolRequest{
+			Agent: c.args[0], Tool: c.args[1], Arguments: arguments, Turn: turn, Session: conversation,
+		}, func(p *controlpb.ToolProgress) { writef(c.err, "%s\n", lines(p.Text)) })
+		if err != nil {
+			return err
+		}
+		return printEnvelope(c.console, c.args[1], envelope, c.json)
+	},
 		withFlag(&turn, "turn", "the `NAME` of the model's turn: maxCommandsPerTurn limits the commands in one"),
 		withFlag(&conversation, "conversation", "the `NAME` of the conversation: its artifacts are kept together"))
 }

@@ -26,24 +26,18 @@ const (
 func newTop() *cobra.Command {
 	every := 2 * time.Second
 	var count int
-	return daemonCommand("top [AGENT]", `Show what agents use, as it changes
-
-Shows the processors (100% is one), memory, processes, disk and network that agents use. A terminal shows changes until you press
-Ctrl-C. Elsewhere it prints a table each time, or with --json a line with totals. It does not start the guest.`,
-		`  osaurus-sandbox top
-  osaurus-sandbox top alice --every 10s
-  osaurus-sandbox top --count 1 --json`, func(ctx context.Context, c *call) error {
-			show := plainTop
-			if c.json {
-				show = func(w io.Writer, _, now *controlpb.AgentUsageResponse) error { return printJSONLine(w, now) }
-			} else if rows := terminalWidth(c.out); rows > 0 {
-				const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
-				fmt.Fprint(c.out, enter)
-				defer fmt.Fprint(c.out, leave)
-				show = drawTop
-			}
-			return watchTop(ctx, c.out, c.Client, c.arg(0), max(every, minTick), count, show)
-		},
+	return daemonCommand("top [AGENT]", func(ctx context.Context, c *call) error {
+		show := plainTop
+		if c.json {
+			show = func(w io.Writer, _, now *controlpb.AgentUsageResponse) error { return printJSONLine(w, now) }
+		} else if rows := terminalWidth(c.out); rows > 0 {
+			const enter, leave = "\x1b[?1049h", "\x1b[?1049l" // the terminal's other screen
+			fmt.Fprint(c.out, enter)
+			defer fmt.Fprint(c.out, leave)
+			show = drawTop
+		}
+		return watchTop(ctx, c.out, c.Client, c.arg(0), max(every, minTick), count, show)
+	},
 		withFlag(&every, "every", "the time between two measurements"),
 		withFlag(&count, "count", "stop after this many measurements (default never)"))
 }
@@ -135,21 +129,17 @@ func topText(before, now *controlpb.AgentUsageResponse) string {
 }
 
 func newPs() *cobra.Command {
-	return daemonCommand("ps [AGENT]", `List the processes of agents
-
-Lists the processes of an agent, or of all. It does not start the guest: without one there are no processes.`,
-		`  osaurus-sandbox ps
-  osaurus-sandbox ps alice`, func(ctx context.Context, c *call) error {
-			r, err := c.Agents.Processes(ctx, &controlpb.AgentProcessesRequest{Agent: c.arg(0)})
-			return reply(c, r, err, func(w io.Writer, r *controlpb.AgentProcessesResponse) error {
-				if r.Truncated {
-					defer writef(c.err, "There are more.\n")
-				}
-				return printTable(w, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND", r.Processes, func(p *controlpb.AgentProcess) []any {
-					return []any{p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10 * time.Millisecond), bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command}
-				})
+	return daemonCommand("ps [AGENT]", func(ctx context.Context, c *call) error {
+		r, err := c.Agents.Processes(ctx, &controlpb.AgentProcessesRequest{Agent: c.arg(0)})
+		return reply(c, r, err, func(w io.Writer, r *controlpb.AgentProcessesResponse) error {
+			if r.Truncated {
+				defer writef(c.err, "There are more.\n")
+			}
+			return printTable(w, "AGENT\tPID\tSTATE\tCPU\tMEMORY\tSTARTED\tCOMMAND", r.Processes, func(p *controlpb.AgentProcess) []any {
+				return []any{p.Agent, p.Pid, p.State, p.Cpu.AsDuration().Round(10 * time.Millisecond), bytesText(p.Memory), p.Started.AsTime().Local().Format(time.TimeOnly), p.Command}
 			})
 		})
+	})
 }
 
 // bytesText formats a size for people: "1.5M".

@@ -17,18 +17,17 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	return command("version", "Show this program's version, and the running daemon's",
-		`  osaurus-sandbox version`, func(ctx context.Context, c *call) error {
-			v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(ctx, c)}
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						v.Revision = s.Value
-					}
+	return command("version", func(ctx context.Context, c *call) error {
+		v := versions{build(), "", runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, askVersion(ctx, c)}
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, s := range info.Settings {
+				if s.Key == "vcs.revision" {
+					v.Revision = s.Value
 				}
 			}
-			return reply(c, v, nil, printVersions)
-		})
+		}
+		return reply(c, v, nil, printVersions)
+	})
 }
 
 // versions describes this program and the running daemon.
