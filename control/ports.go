@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -22,13 +21,6 @@ import (
 const (
 	// maxPorts bounds the ports of one Forward. Its audit entry lists them all.
 	maxPorts = 64
-	// maxConnections bounds the connections to ports of one agent, and maxOfAll those to
-	// all agents. A guest carries as many, and a few more for agents that have few
-	// (guest/service/slots.go). A browser opens six to each address.
-	maxConnections, maxOfAll = 64, 80
-	// fewConnections is how many an agent has whatever the others have: half of those
-	// that a guest keeps free for it.
-	fewConnections = 2
 	// maxSilence is how long a room may answer nothing after the client has ended its
 	// side. Pages that were closed leave such connections to servers that do not notice,
 	// and each takes a slot.
@@ -40,18 +32,25 @@ type portService struct{ service }
 
 // Forward makes ports of an agent reachable for as long as the call lasts.
 func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsRequest, stream *connect.ServerStream[controlpb.ForwardPortsResponse]) error {
-	ports, err := portsOf(r.Ports)
-	if err != nil {
-		return err
+	if n := len(r.Ports); n == 0 || n > maxPorts {
+		return fault.Newf(fault.InvalidArgs, "forward ports", "", "%d ports", n).Advise(fmt.Sprintf("Name between 1 and %d.", maxPorts))
 	}
-	return s.onRecord(ctx, r.Agent, "forward", strings.Trim(fmt.Sprint(ports), "[]"), func(agent agents.Agent) error {
+	for _, port := range r.Ports {
+		if _, err := config.ParsePort(fmt.Sprint(port)); err != nil {
+			return err
+		}
+	}
+	return s.onRecord(ctx, r.Agent, "forward", strings.Trim(fmt.Sprint(r.Ports), "[]"), func(agent agents.Agent) error {
 		lease, agent, err := s.Agents.Room(string(agent.ID)).Enter(ctx)
 		if err != nil {
 			return err
 		}
 		defer lease.Release()
-		id, forget := s.forwards.add(ctx, agent.ID, ports)
-		defer forget()
+		lasts, end := context.WithCancel(ctx)
+		defer end()
+		id := rand.Text() // connections are admitted by it
+		s.forwards.Store(id, forward{agent.ID, r.Ports, lasts})
+		defer s.forwards.Delete(id)
 		if err := stream.Send(&controlpb.ForwardPortsResponse{Id: id}); err != nil {
 			return err
 		}
@@ -71,15 +70,6 @@ func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsReque
 	})
 }
 
-// portsOf parses the ports of a request.
-func portsOf(list []uint32) ([]config.Port, error) {
-	const op = "forward ports"
-	if len(list) == 0 || len(list) > maxPorts {
-		return nil, fault.Newf(fault.InvalidArgs, op, "", "%d ports", len(list)).Advise(fmt.Sprintf("Name between 1 and %d.", maxPorts))
-	}
-	return parseAll(list, func(n uint32) (config.Port, error) { return config.ParsePort(fmt.Sprint(n)) })
-}
-
 type connectStream = connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]
 
 // Connect carries one connection to a forwarded port.
@@ -89,11 +79,11 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 	if err != nil || to == nil {
 		return fault.New(fault.InvalidArgs, "connect to port", "", errors.Join(errors.New("the first message does not say to what"), err)).Advise("Send `to` in the first message.")
 	}
-	f, release, err := s.forwards.enter(to)
-	if err != nil {
-		return err
+	found, _ := s.forwards.Load(to.Forward)
+	f, _ := found.(forward)
+	if !slices.Contains(f.ports, to.Port) {
+		return notForwarded(to)
 	}
-	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(f.lasts, func() { cancel(errForwardEnded) })()
@@ -149,56 +139,6 @@ func notForwarded(to *controlpb.ConnectTo) error {
 // forward is a call of Forward that lasts.
 type forward struct {
 	agent config.AgentID
-	ports []config.Port
+	ports []uint32
 	lasts context.Context
-}
-
-// forwards holds the calls of Forward by their ids, which cannot be guessed: connections
-// are admitted by them.
-type forwards struct {
-	mu    sync.Mutex
-	all   map[string]forward
-	open  map[config.AgentID]int // connections
-	total int
-}
-
-func (f *forwards) add(ctx context.Context, agent config.AgentID, ports []config.Port) (id string, forget func()) {
-	ctx, end := context.WithCancel(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all == nil {
-		f.all, f.open = map[string]forward{}, map[config.AgentID]int{}
-	}
-	id = rand.Text()
-	f.all[id] = forward{agent, ports, ctx}
-	return id, func() {
-		end()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.all, id)
-	}
-}
-
-// enter finds the forward of a connection. The caller releases it when the connection ends.
-func (f *forwards) enter(to *controlpb.ConnectTo) (one forward, release func(), err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	one, ok := f.all[to.Forward]
-	if !ok || !slices.ContainsFunc(one.ports, func(p config.Port) bool { return uint32(p) == to.Port }) {
-		return one, nil, notForwarded(to)
-	}
-	if own := f.open[one.agent]; own >= maxConnections || f.total >= maxOfAll && own >= fewConnections {
-		return one, nil, fault.Newf(fault.Rejected, "connect to port", fmt.Sprint(to.Port), "%d connections to ports of this agent are open (at most %d), and %d to those of all agents (at most %d)", own, maxConnections, f.total, maxOfAll).
-			Advise("Close pages that never finish loading, or end another forward.")
-	}
-	f.open[one.agent]++
-	f.total++
-	return one, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.total--
-		if f.open[one.agent]--; f.open[one.agent] == 0 {
-			delete(f.open, one.agent)
-		}
-	}, nil
 }

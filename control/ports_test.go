@@ -4,46 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"osaurus-sandbox/config"
-	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 )
-
-// Connections are bounded for each agent and for all, and every agent can have a few.
-func TestConnectionsOfAllForwards(t *testing.T) {
-	var all forwards
-	way := func(agent config.AgentID) *controlpb.ConnectTo {
-		id, forget := all.add(t.Context(), agent, []config.Port{80})
-		t.Cleanup(forget)
-		return &controlpb.ConnectTo{Forward: id, Port: 80}
-	}
-	// fill connects until it is refused.
-	fill := func(ways ...*controlpb.ConnectTo) (releases []func()) {
-		for n := 0; ; n++ {
-			_, release, err := all.enter(ways[n%len(ways)])
-			if err != nil {
-				if fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
-					t.Error(err)
-				}
-				return releases
-			}
-			releases = append(releases, release)
-		}
-	}
-	ofAlice := []*controlpb.ConnectTo{way("A"), way("A"), way("A")}
-	first, second, third := fill(ofAlice...), fill(way("B")), fill(way("C"))
-	if len(first) != maxConnections || len(first)+len(second) != maxOfAll || len(third) != fewConnections {
-		t.Errorf("alice has %d connections, bob %d, and carol %d", len(first), len(second), len(third))
-	}
-	for _, release := range third {
-		release()
-	}
-	first[0]()
-	if again := fill(ofAlice[0]); len(again) != 1 {
-		t.Errorf("for one that has ended there are %d", len(again))
-	}
-}
 
 // After the client has closed its side, a silent room ends the connection. The time in which
 // the client reads an answer does not count.

@@ -86,7 +86,7 @@ type Server struct {
 	quitOnce sync.Once
 	closing  chan struct{} // closed by Close: nobody follows any more
 	running  sync.Map      // commands that can be signalled: engine.Process by id
-	forwards forwards
+	forwards sync.Map      // what Connect may connect to: forward by id
 }
 
 // NewServer returns a server that listens on the home's socket. The caller holds the
