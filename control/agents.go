@@ -81,9 +81,14 @@ func (s agentService) Delete(ctx context.Context, r *controlpb.DeleteAgentReques
 		s.Flows.Forget(agent.ID)
 		s.Policies.EndSession(agent.ID)
 		defer s.Vault.Forget(agent.ID)
+		if !r.Secrets {
+			return err
+		}
 		left, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretsLimit) // the caller cannot repeat it
 		defer cancel()
-		return errors.Join(err, s.leaveSecrets(left, agent.ID, r.Secrets, answer))
+		n, failed := s.Vault.DeleteAll(left, agent.ID)
+		answer.SecretsDeleted = uint32(n)
+		return errors.Join(err, failed)
 	})
 }
 

@@ -13,11 +13,8 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 )
 
-// namesLimit is how long a store may take to list the secrets of a deleted agent.
-const namesLimit = 5 * time.Second
-
-// secretsLimit is how long a store may take to delete them. It may ask a person to unlock
-// it, who has two minutes.
+// secretsLimit is how long a store may take to delete the secrets of a deleted agent. It may ask a
+// person to unlock it, who has two minutes.
 const secretsLimit = 3 * time.Minute
 
 // secretService implements the service Secrets.
@@ -137,20 +134,6 @@ func (s secretService) Delete(ctx context.Context, r *controlpb.DeleteSecretRequ
 	}
 	err = s.audited(ctx, note{action: "secret.delete", subject: k.String(), agent: of, strict: true}, func() error { return s.Vault.Delete(ctx, k) })
 	return &controlpb.DeleteSecretResponse{Key: keyProto(k)}, err
-}
-
-// leaveSecrets deletes the secrets of a deleted agent, or counts those that it leaves.
-func (s service) leaveSecrets(ctx context.Context, agent config.AgentID, remove bool, answer *controlpb.DeleteAgentResponse) error {
-	if remove {
-		n, err := s.Vault.DeleteAll(ctx, agent)
-		answer.SecretsDeleted = uint32(n)
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, namesLimit)
-	defer cancel()
-	keys, err := s.Vault.Names(ctx, agent)
-	answer.SecretsKept, answer.SecretsUnknown = uint32(len(keys)), err != nil
-	return nil
 }
 
 // lend returns secrets of an agent for the environment of a command.

@@ -130,8 +130,14 @@ func newAgentDelete() *cobra.Command {
 			return err
 		}
 		r, err := c.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: c.args[0], Workspace: workspace, Secrets: secrets})
-		return reply(c, r, err, func(_ io.Writer, r *controlpb.DeleteAgentResponse) error {
-			return printLeft(c.err, r, agent.Agent.GetId())
+		return reply(c, r, err, func(io.Writer, *controlpb.DeleteAgentResponse) error {
+			if r.Pending {
+				writef(c.err, "What it has in the guest is removed when the guest starts the next time.\n")
+			}
+			if secrets {
+				return writef(c.err, "Its secrets are deleted: %d.\n", r.SecretsDeleted)
+			}
+			return writef(c.err, "Secrets that it had are kept: osaurus-sandbox secret list %s\n", agent.Agent.GetId())
 		})
 	},
 		withFlag(&workspace, "workspace", "delete its home folder too"),
@@ -143,22 +149,6 @@ func newAgentDelete() *cobra.Command {
 func lossOf(workspace, secrets bool) string {
 	fate := map[bool]string{true: "is deleted", false: "is kept"}
 	return fmt.Sprintf("What the agent runs ends, and what it installed is deleted. Its home folder %s. Its store of secrets %s.", fate[workspace], fate[secrets])
-}
-
-// printLeft says what remains of a deleted agent.
-func printLeft(w io.Writer, r *controlpb.DeleteAgentResponse, id string) error {
-	if r.Pending {
-		writef(w, "What it has in the guest is removed when the guest starts the next time.\n")
-	}
-	switch {
-	case r.SecretsDeleted > 0:
-		return writef(w, "Its secrets are deleted: %d.\n", r.SecretsDeleted)
-	case r.SecretsUnknown:
-		return writef(w, "Secrets that it had are kept. See what there is: osaurus-sandbox secret list %s\n", id)
-	case r.SecretsKept > 0:
-		return writef(w, "Its secrets are kept: %d. See them: osaurus-sandbox secret list %s\n", r.SecretsKept, id)
-	}
-	return nil
 }
 
 // describe lists settings for help: allowed values, default and meaning.

@@ -559,9 +559,6 @@ type DeleteAgentResponse struct {
 	// What it had in the guest is removed when one runs.
 	Pending        bool   `protobuf:"varint,1,opt,name=pending,proto3" json:"pending,omitempty"`
 	SecretsDeleted uint32 `protobuf:"varint,2,opt,name=secrets_deleted,json=secretsDeleted,proto3" json:"secrets_deleted,omitempty"`
-	// Secrets that stay, under its id. Their number is unknown if the store is locked, for example.
-	SecretsKept    uint32 `protobuf:"varint,3,opt,name=secrets_kept,json=secretsKept,proto3" json:"secrets_kept,omitempty"`
-	SecretsUnknown bool   `protobuf:"varint,4,opt,name=secrets_unknown,json=secretsUnknown,proto3" json:"secrets_unknown,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -608,20 +605,6 @@ func (x *DeleteAgentResponse) GetSecretsDeleted() uint32 {
 		return x.SecretsDeleted
 	}
 	return 0
-}
-
-func (x *DeleteAgentResponse) GetSecretsKept() uint32 {
-	if x != nil {
-		return x.SecretsKept
-	}
-	return 0
-}
-
-func (x *DeleteAgentResponse) GetSecretsUnknown() bool {
-	if x != nil {
-		return x.SecretsUnknown
-	}
-	return false
 }
 
 type SetAgentRequest struct {
@@ -1430,12 +1413,10 @@ const file_agents_proto_rawDesc = "" +
 	"\x12DeleteAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\bR\tworkspace\x12\x18\n" +
-	"\asecrets\x18\x03 \x01(\bR\asecrets\"\xa4\x01\n" +
+	"\asecrets\x18\x03 \x01(\bR\asecrets\"X\n" +
 	"\x13DeleteAgentResponse\x12\x18\n" +
 	"\apending\x18\x01 \x01(\bR\apending\x12'\n" +
-	"\x0fsecrets_deleted\x18\x02 \x01(\rR\x0esecretsDeleted\x12!\n" +
-	"\fsecrets_kept\x18\x03 \x01(\rR\vsecretsKept\x12'\n" +
-	"\x0fsecrets_unknown\x18\x04 \x01(\bR\x0esecretsUnknown\"\xb3\x01\n" +
+	"\x0fsecrets_deleted\x18\x02 \x01(\rR\x0esecretsDeleted\"\xb3\x01\n" +
 	"\x0fSetAgentRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12M\n" +
 	"\bsettings\x18\x02 \x03(\v21.osaurus.control.v1.SetAgentRequest.SettingsEntryR\bsettings\x1a;\n" +
