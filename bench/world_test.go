@@ -113,7 +113,7 @@ func serve(b *testing.B, home config.Home) *world {
 
 func (w *world) up() {
 	w.b.Helper()
-	if _, err := w.client.Up(w.b.Context(), &controlpb.UpRequest{}); err != nil {
+	if _, err := w.client.Up(w.b.Context(), &controlpb.MachineRequest{}); err != nil {
 		w.b.Fatal(err)
 	}
 }

@@ -130,7 +130,7 @@ func hasGuest(ctx context.Context, c *call) error {
 	}
 	stop := showStart(ctx, c)
 	defer stop()
-	_, err = c.Up(ctx, &controlpb.UpRequest{})
+	_, err = c.Up(ctx, &controlpb.MachineRequest{})
 	return err
 }
 

@@ -20,17 +20,20 @@ import (
 func newMachineCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newDown(),
-		machineCommand("up", "", asking((*control.Client).Up)),
-		machineCommand("restart", "", asking((*control.Client).Restart)),
-		machineCommand("provision", "", provision),
-		machineCommand("reset", "All that was installed or changed in the guest will be gone. The workspace is kept.", asking((*control.Client).Reset)),
-		machineCommand("remove", "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.", asking((*control.Client).Remove)),
+		machineCommand("up", "", (*control.Client).Up),
+		machineCommand("restart", "", (*control.Client).Restart),
+		machineCommand("provision", "", (*control.Client).Provision),
+		machineCommand("reset", "All that was installed or changed in the guest will be gone. The workspace is kept.", (*control.Client).Reset),
+		machineCommand("remove", "The guest's disk, with all that was installed in it, and its images will be gone. The workspace is kept.", (*control.Client).Remove),
 	}
 }
 
+// machineCall is a method of the client that changes the state of the sandbox.
+type machineCall func(*control.Client, context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
+
 // machineCommand returns a command that changes the state of the sandbox. If it destroys
 // something, loss says what, and a person has to confirm it.
-func machineCommand(use, loss string, do func(context.Context, *control.Client) (*controlpb.Status, error)) *cobra.Command {
+func machineCommand(use, loss string, do machineCall) *cobra.Command {
 	var options []option
 	var flags []string
 	if loss != "" {
@@ -41,12 +44,17 @@ func machineCommand(use, loss string, do func(context.Context, *control.Client) 
 		if err := c.connect(ctx, flags...); err != nil {
 			return err
 		}
-		status, err := withProgress(ctx, c, func() (*controlpb.Status, error) { return do(ctx, c.Client) })
-		if err == nil {
-			noteAnotherBuild(ctx, c)
-		}
-		return reply(c, status, err, printStatus)
+		noteAnotherBuild(ctx, c)
+		return changeMachine(ctx, c, do)
 	}, options...)
+}
+
+// changeMachine calls do, shows its progress, and prints the status.
+func changeMachine(ctx context.Context, c *call, do machineCall) error {
+	stop := followProgress(ctx, c, 0)
+	r, err := do(c.Client, ctx, &controlpb.MachineRequest{})
+	stop()
+	return reply(c, r.GetStatus(), err, printStatus)
 }
 
 func newDown() *cobra.Command {
@@ -68,34 +76,8 @@ func newDown() *cobra.Command {
 		if daemon { // even one of another version
 			return reply(c, noDaemon, quit(ctx, c.Client, home), nil)
 		}
-		status, err := withProgress(ctx, c, func() (*controlpb.Status, error) {
-			return answer(c.Down(ctx, &controlpb.DownRequest{}))
-		})
-		return reply(c, status, err, printStatus)
+		return changeMachine(ctx, c, (*control.Client).Down)
 	}, withFlag(&daemon, "daemon", "end the daemon too"))
-}
-
-// asking adapts an API call without arguments to machineCommand.
-func asking[Q any, R interface{ GetStatus() *controlpb.Status }](call func(*control.Client, context.Context, *Q) (R, error)) func(context.Context, *control.Client) (*controlpb.Status, error) {
-	return func(ctx context.Context, client *control.Client) (*controlpb.Status, error) {
-		return answer(call(client, ctx, new(Q)))
-	}
-}
-
-// answer returns the status in a response.
-func answer[R interface{ GetStatus() *controlpb.Status }](r R, err error) (*controlpb.Status, error) {
-	return r.GetStatus(), err
-}
-
-// provision returns the last status of provisioning. withProgress shows its progress.
-func provision(ctx context.Context, s *control.Client) (last *controlpb.Status, err error) {
-	for r, err := range control.Messages(s.Provision(ctx, &controlpb.ProvisionRequest{})) {
-		if err != nil {
-			return nil, err
-		}
-		last = r.Status
-	}
-	return last, nil
 }
 
 func newStatus() *cobra.Command {
@@ -106,8 +88,8 @@ func newStatus() *cobra.Command {
 		}
 		noteAnotherBuild(ctx, c)
 		if !watch {
-			status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
-			return reply(c, status, err, printStatus)
+			r, err := c.Status(ctx, &controlpb.StatusRequest{})
+			return reply(c, r.GetStatus(), err, printStatus)
 		}
 		return replyEach(c, func(yield func(*controlpb.Status, error) bool) {
 			for r, err := range control.Messages(c.WatchStatus(ctx, &controlpb.WatchStatusRequest{})) {

@@ -210,8 +210,8 @@ func (s *setup) tell(ctx context.Context, c *call, client install.Client) error 
 		client.Title, s.agent, may, s.agent, tools.Exec, s.readOnly, lines(ownTools)); err != nil {
 		return err
 	}
-	status, err := answer(c.Status(ctx, &controlpb.StatusRequest{}))
-	if err == nil && machine.State(status.State) == machine.NotProvisioned {
+	r, err := c.Status(ctx, &controlpb.StatusRequest{})
+	if err == nil && machine.State(r.Status.State) == machine.NotProvisioned {
 		_, err = fmt.Fprintln(c.out, "There is no sandbox yet. Make it once: osaurus-sandbox up")
 	}
 	return err

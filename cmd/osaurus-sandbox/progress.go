@@ -129,12 +129,6 @@ func megabytes(n int64) float64 { return float64(n) / 1e6 }
 // quietTime is how long a command may be silent before it shows what it waits for.
 const quietTime = time.Second
 
-// withProgress runs do and shows the sandbox's progress meanwhile.
-func withProgress(ctx context.Context, c *call, do func() (*controlpb.Status, error)) (*controlpb.Status, error) {
-	defer followProgress(ctx, c, 0)()
-	return do()
-}
-
 // showStart shows on a terminal how the sandbox starts, until stop is called.
 func showStart(ctx context.Context, c *call) (stop func()) {
 	if terminalWidth(c.err) == 0 {

@@ -1005,26 +1005,27 @@ func (x *Step) GetLeft() *durationpb.Duration {
 	return nil
 }
 
-type UpRequest struct {
+// MachineRequest is the request of calls that change the state of the machine.
+type MachineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *UpRequest) Reset() {
-	*x = UpRequest{}
+func (x *MachineRequest) Reset() {
+	*x = MachineRequest{}
 	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *UpRequest) String() string {
+func (x *MachineRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*UpRequest) ProtoMessage() {}
+func (*MachineRequest) ProtoMessage() {}
 
-func (x *UpRequest) ProtoReflect() protoreflect.Message {
+func (x *MachineRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1036,453 +1037,9 @@ func (x *UpRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use UpRequest.ProtoReflect.Descriptor instead.
-func (*UpRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use MachineRequest.ProtoReflect.Descriptor instead.
+func (*MachineRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{14}
-}
-
-type UpResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UpResponse) Reset() {
-	*x = UpResponse{}
-	mi := &file_control_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UpResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UpResponse) ProtoMessage() {}
-
-func (x *UpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UpResponse.ProtoReflect.Descriptor instead.
-func (*UpResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *UpResponse) GetStatus() *Status {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-type ProvisionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ProvisionRequest) Reset() {
-	*x = ProvisionRequest{}
-	mi := &file_control_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ProvisionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ProvisionRequest) ProtoMessage() {}
-
-func (x *ProvisionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ProvisionRequest.ProtoReflect.Descriptor instead.
-func (*ProvisionRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
-}
-
-type ProvisionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ProvisionResponse) Reset() {
-	*x = ProvisionResponse{}
-	mi := &file_control_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ProvisionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ProvisionResponse) ProtoMessage() {}
-
-func (x *ProvisionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ProvisionResponse.ProtoReflect.Descriptor instead.
-func (*ProvisionResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *ProvisionResponse) GetStatus() *Status {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-type DownRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DownRequest) Reset() {
-	*x = DownRequest{}
-	mi := &file_control_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DownRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DownRequest) ProtoMessage() {}
-
-func (x *DownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DownRequest.ProtoReflect.Descriptor instead.
-func (*DownRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
-}
-
-type DownResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DownResponse) Reset() {
-	*x = DownResponse{}
-	mi := &file_control_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DownResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DownResponse) ProtoMessage() {}
-
-func (x *DownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DownResponse.ProtoReflect.Descriptor instead.
-func (*DownResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *DownResponse) GetStatus() *Status {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-type RestartRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestartRequest) Reset() {
-	*x = RestartRequest{}
-	mi := &file_control_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestartRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestartRequest) ProtoMessage() {}
-
-func (x *RestartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestartRequest.ProtoReflect.Descriptor instead.
-func (*RestartRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
-}
-
-type RestartResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RestartResponse) Reset() {
-	*x = RestartResponse{}
-	mi := &file_control_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RestartResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RestartResponse) ProtoMessage() {}
-
-func (x *RestartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RestartResponse.ProtoReflect.Descriptor instead.
-func (*RestartResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *RestartResponse) GetStatus() *Status {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-type ResetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResetRequest) Reset() {
-	*x = ResetRequest{}
-	mi := &file_control_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResetRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResetRequest) ProtoMessage() {}
-
-func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
-func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
-}
-
-type ResetResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResetResponse) Reset() {
-	*x = ResetResponse{}
-	mi := &file_control_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResetResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResetResponse) ProtoMessage() {}
-
-func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
-func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ResetResponse) GetStatus() *Status {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-type RemoveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveRequest) Reset() {
-	*x = RemoveRequest{}
-	mi := &file_control_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveRequest) ProtoMessage() {}
-
-func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
-func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
-}
-
-type RemoveResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoveResponse) Reset() {
-	*x = RemoveResponse{}
-	mi := &file_control_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoveResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoveResponse) ProtoMessage() {}
-
-func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
-func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *RemoveResponse) GetStatus() *Status {
-	if x != nil {
-		return x.Status
-	}
-	return nil
 }
 
 type ExecRequest struct {
@@ -1500,7 +1057,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1069,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1082,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecRequest) GetWhat() isExecRequest_What {
@@ -1607,7 +1164,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +1176,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +1189,7 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 // Resize changes the size of a command's terminal.
@@ -1646,7 +1203,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1215,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1228,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Resize) GetRows() uint32 {
@@ -1720,7 +1277,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1289,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1302,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecStart) GetArgs() []string {
@@ -1872,7 +1429,7 @@ type Terminal struct {
 
 func (x *Terminal) Reset() {
 	*x = Terminal{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1441,7 @@ func (x *Terminal) String() string {
 func (*Terminal) ProtoMessage() {}
 
 func (x *Terminal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1454,7 @@ func (x *Terminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminal.ProtoReflect.Descriptor instead.
 func (*Terminal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Terminal) GetRows() uint32 {
@@ -1936,7 +1493,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +1505,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +1518,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -2045,7 +1602,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +1614,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +1627,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecStarted) GetId() string {
@@ -2107,7 +1664,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +1676,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +1689,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecExit) GetStatus() int32 {
@@ -2208,7 +1765,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +1777,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +1790,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -2258,7 +1815,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +1827,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +1840,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 type GetConfigRequest struct {
@@ -2294,7 +1851,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +1863,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +1876,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 type GetConfigResponse struct {
@@ -2332,7 +1889,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +1901,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +1914,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetConfigResponse) GetFile() string {
@@ -2386,7 +1943,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +1955,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +1968,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Setting) GetKey() string {
@@ -2445,7 +2002,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2014,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2027,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetConfigRequest) GetSettings() map[string]string {
@@ -2489,7 +2046,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2058,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2071,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetConfigResponse) GetChanged() []*Setting {
@@ -2535,7 +2092,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2104,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2117,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EventsRequest) GetAfter() int64 {
@@ -2590,7 +2147,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2159,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2172,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsResponse) GetSeq() int64 {
@@ -2668,7 +2225,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2237,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2250,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
@@ -2737,7 +2294,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2306,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2319,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogsResponse) GetSource() string {
@@ -2803,7 +2360,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2372,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2385,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DiagnoseRequest) GetNatTarget() string {
@@ -2852,7 +2409,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2421,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +2434,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DiagnoseResponse) GetName() string {
@@ -2934,7 +2491,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +2503,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +2516,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -3008,7 +2565,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +2577,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +2590,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListAuditResponse) GetSeq() int64 {
@@ -3114,7 +2671,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +2683,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +2696,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 type VerifyAuditResponse struct {
@@ -3154,7 +2711,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +2723,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +2736,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -3279,26 +2836,8 @@ const file_control_proto_rawDesc = "" +
 	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x12\n" +
 	"\x04rate\x18\x06 \x01(\x01R\x04rate\x12-\n" +
 	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\x12-\n" +
-	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left\"\v\n" +
-	"\tUpRequest\"@\n" +
-	"\n" +
-	"UpResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x12\n" +
-	"\x10ProvisionRequest\"G\n" +
-	"\x11ProvisionResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\r\n" +
-	"\vDownRequest\"B\n" +
-	"\fDownResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x10\n" +
-	"\x0eRestartRequest\"E\n" +
-	"\x0fRestartResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x0e\n" +
-	"\fResetRequest\"C\n" +
-	"\rResetResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\x0f\n" +
-	"\rRemoveRequest\"D\n" +
-	"\x0eRemoveResponse\x122\n" +
-	"\x06status\x18\x01 \x01(\v2\x1a.osaurus.control.v1.StatusR\x06status\"\xd7\x01\n" +
+	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left\"\x10\n" +
+	"\x0eMachineRequest\"\xd7\x01\n" +
 	"\vExecRequest\x125\n" +
 	"\x05start\x18\x01 \x01(\v2\x1d.osaurus.control.v1.ExecStartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12;\n" +
@@ -3423,18 +2962,18 @@ const file_control_proto_rawDesc = "" +
 	"\x12VerifyAuditRequest\"C\n" +
 	"\x13VerifyAuditResponse\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x03R\arecords\x12\x12\n" +
-	"\x04head\x18\x02 \x01(\tR\x04head2\xb8\f\n" +
+	"\x04head\x18\x02 \x01(\tR\x04head2\xc2\f\n" +
 	"\aSandbox\x12L\n" +
 	"\x05Hello\x12 .osaurus.control.v1.HelloRequest\x1a!.osaurus.control.v1.HelloResponse\x12I\n" +
 	"\x04Quit\x12\x1f.osaurus.control.v1.QuitRequest\x1a .osaurus.control.v1.QuitResponse\x12O\n" +
 	"\x06Status\x12!.osaurus.control.v1.StatusRequest\x1a\".osaurus.control.v1.StatusResponse\x12[\n" +
-	"\vWatchStatus\x12&.osaurus.control.v1.WatchStatusRequest\x1a\".osaurus.control.v1.StatusResponse0\x01\x12C\n" +
-	"\x02Up\x12\x1d.osaurus.control.v1.UpRequest\x1a\x1e.osaurus.control.v1.UpResponse\x12Z\n" +
-	"\tProvision\x12$.osaurus.control.v1.ProvisionRequest\x1a%.osaurus.control.v1.ProvisionResponse0\x01\x12I\n" +
-	"\x04Down\x12\x1f.osaurus.control.v1.DownRequest\x1a .osaurus.control.v1.DownResponse\x12R\n" +
-	"\aRestart\x12\".osaurus.control.v1.RestartRequest\x1a#.osaurus.control.v1.RestartResponse\x12L\n" +
-	"\x05Reset\x12 .osaurus.control.v1.ResetRequest\x1a!.osaurus.control.v1.ResetResponse\x12O\n" +
-	"\x06Remove\x12!.osaurus.control.v1.RemoveRequest\x1a\".osaurus.control.v1.RemoveResponse\x12M\n" +
+	"\vWatchStatus\x12&.osaurus.control.v1.WatchStatusRequest\x1a\".osaurus.control.v1.StatusResponse0\x01\x12L\n" +
+	"\x02Up\x12\".osaurus.control.v1.MachineRequest\x1a\".osaurus.control.v1.StatusResponse\x12S\n" +
+	"\tProvision\x12\".osaurus.control.v1.MachineRequest\x1a\".osaurus.control.v1.StatusResponse\x12N\n" +
+	"\x04Down\x12\".osaurus.control.v1.MachineRequest\x1a\".osaurus.control.v1.StatusResponse\x12Q\n" +
+	"\aRestart\x12\".osaurus.control.v1.MachineRequest\x1a\".osaurus.control.v1.StatusResponse\x12O\n" +
+	"\x05Reset\x12\".osaurus.control.v1.MachineRequest\x1a\".osaurus.control.v1.StatusResponse\x12P\n" +
+	"\x06Remove\x12\".osaurus.control.v1.MachineRequest\x1a\".osaurus.control.v1.StatusResponse\x12M\n" +
 	"\x04Exec\x12\x1f.osaurus.control.v1.ExecRequest\x1a .osaurus.control.v1.ExecResponse(\x010\x01\x12O\n" +
 	"\x06Signal\x12!.osaurus.control.v1.SignalRequest\x1a\".osaurus.control.v1.SignalResponse\x12X\n" +
 	"\tGetConfig\x12$.osaurus.control.v1.GetConfigRequest\x1a%.osaurus.control.v1.GetConfigResponse\x12X\n" +
@@ -3457,7 +2996,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_control_proto_goTypes = []any{
 	(*HelloRequest)(nil),          // 0: osaurus.control.v1.HelloRequest
 	(*HelloResponse)(nil),         // 1: osaurus.control.v1.HelloResponse
@@ -3473,134 +3012,117 @@ var file_control_proto_goTypes = []any{
 	(*Guest)(nil),                 // 11: osaurus.control.v1.Guest
 	(*Progress)(nil),              // 12: osaurus.control.v1.Progress
 	(*Step)(nil),                  // 13: osaurus.control.v1.Step
-	(*UpRequest)(nil),             // 14: osaurus.control.v1.UpRequest
-	(*UpResponse)(nil),            // 15: osaurus.control.v1.UpResponse
-	(*ProvisionRequest)(nil),      // 16: osaurus.control.v1.ProvisionRequest
-	(*ProvisionResponse)(nil),     // 17: osaurus.control.v1.ProvisionResponse
-	(*DownRequest)(nil),           // 18: osaurus.control.v1.DownRequest
-	(*DownResponse)(nil),          // 19: osaurus.control.v1.DownResponse
-	(*RestartRequest)(nil),        // 20: osaurus.control.v1.RestartRequest
-	(*RestartResponse)(nil),       // 21: osaurus.control.v1.RestartResponse
-	(*ResetRequest)(nil),          // 22: osaurus.control.v1.ResetRequest
-	(*ResetResponse)(nil),         // 23: osaurus.control.v1.ResetResponse
-	(*RemoveRequest)(nil),         // 24: osaurus.control.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 25: osaurus.control.v1.RemoveResponse
-	(*ExecRequest)(nil),           // 26: osaurus.control.v1.ExecRequest
-	(*StdinEnd)(nil),              // 27: osaurus.control.v1.StdinEnd
-	(*Resize)(nil),                // 28: osaurus.control.v1.Resize
-	(*ExecStart)(nil),             // 29: osaurus.control.v1.ExecStart
-	(*Terminal)(nil),              // 30: osaurus.control.v1.Terminal
-	(*ExecResponse)(nil),          // 31: osaurus.control.v1.ExecResponse
-	(*ExecStarted)(nil),           // 32: osaurus.control.v1.ExecStarted
-	(*ExecExit)(nil),              // 33: osaurus.control.v1.ExecExit
-	(*SignalRequest)(nil),         // 34: osaurus.control.v1.SignalRequest
-	(*SignalResponse)(nil),        // 35: osaurus.control.v1.SignalResponse
-	(*GetConfigRequest)(nil),      // 36: osaurus.control.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),     // 37: osaurus.control.v1.GetConfigResponse
-	(*Setting)(nil),               // 38: osaurus.control.v1.Setting
-	(*SetConfigRequest)(nil),      // 39: osaurus.control.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 40: osaurus.control.v1.SetConfigResponse
-	(*EventsRequest)(nil),         // 41: osaurus.control.v1.EventsRequest
-	(*EventsResponse)(nil),        // 42: osaurus.control.v1.EventsResponse
-	(*LogsRequest)(nil),           // 43: osaurus.control.v1.LogsRequest
-	(*LogsResponse)(nil),          // 44: osaurus.control.v1.LogsResponse
-	(*DiagnoseRequest)(nil),       // 45: osaurus.control.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 46: osaurus.control.v1.DiagnoseResponse
-	(*ListAuditRequest)(nil),      // 47: osaurus.control.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 48: osaurus.control.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),    // 49: osaurus.control.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),   // 50: osaurus.control.v1.VerifyAuditResponse
-	nil,                           // 51: osaurus.control.v1.SetConfigRequest.SettingsEntry
-	nil,                           // 52: osaurus.control.v1.EventsResponse.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(*MachineRequest)(nil),        // 14: osaurus.control.v1.MachineRequest
+	(*ExecRequest)(nil),           // 15: osaurus.control.v1.ExecRequest
+	(*StdinEnd)(nil),              // 16: osaurus.control.v1.StdinEnd
+	(*Resize)(nil),                // 17: osaurus.control.v1.Resize
+	(*ExecStart)(nil),             // 18: osaurus.control.v1.ExecStart
+	(*Terminal)(nil),              // 19: osaurus.control.v1.Terminal
+	(*ExecResponse)(nil),          // 20: osaurus.control.v1.ExecResponse
+	(*ExecStarted)(nil),           // 21: osaurus.control.v1.ExecStarted
+	(*ExecExit)(nil),              // 22: osaurus.control.v1.ExecExit
+	(*SignalRequest)(nil),         // 23: osaurus.control.v1.SignalRequest
+	(*SignalResponse)(nil),        // 24: osaurus.control.v1.SignalResponse
+	(*GetConfigRequest)(nil),      // 25: osaurus.control.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),     // 26: osaurus.control.v1.GetConfigResponse
+	(*Setting)(nil),               // 27: osaurus.control.v1.Setting
+	(*SetConfigRequest)(nil),      // 28: osaurus.control.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),     // 29: osaurus.control.v1.SetConfigResponse
+	(*EventsRequest)(nil),         // 30: osaurus.control.v1.EventsRequest
+	(*EventsResponse)(nil),        // 31: osaurus.control.v1.EventsResponse
+	(*LogsRequest)(nil),           // 32: osaurus.control.v1.LogsRequest
+	(*LogsResponse)(nil),          // 33: osaurus.control.v1.LogsResponse
+	(*DiagnoseRequest)(nil),       // 34: osaurus.control.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 35: osaurus.control.v1.DiagnoseResponse
+	(*ListAuditRequest)(nil),      // 36: osaurus.control.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 37: osaurus.control.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),    // 38: osaurus.control.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),   // 39: osaurus.control.v1.VerifyAuditResponse
+	nil,                           // 40: osaurus.control.v1.SetConfigRequest.SettingsEntry
+	nil,                           // 41: osaurus.control.v1.EventsResponse.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
 }
 var file_control_proto_depIdxs = []int32{
-	53, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
+	42, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: osaurus.control.v1.StatusResponse.status:type_name -> osaurus.control.v1.Status
-	53, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
+	42, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
 	8,  // 3: osaurus.control.v1.Status.reason:type_name -> osaurus.control.v1.Reason
 	12, // 4: osaurus.control.v1.Status.progress:type_name -> osaurus.control.v1.Progress
 	10, // 5: osaurus.control.v1.Status.machine:type_name -> osaurus.control.v1.Machine
-	53, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
-	53, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
+	42, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
+	42, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
 	11, // 8: osaurus.control.v1.Status.guest:type_name -> osaurus.control.v1.Guest
-	53, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
+	42, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
 	9,  // 10: osaurus.control.v1.Status.retries:type_name -> osaurus.control.v1.Retries
-	53, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
-	54, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
-	53, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
-	53, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
+	42, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
+	43, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
+	42, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
+	42, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
 	13, // 15: osaurus.control.v1.Progress.steps:type_name -> osaurus.control.v1.Step
-	54, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
-	54, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
-	7,  // 18: osaurus.control.v1.UpResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 19: osaurus.control.v1.ProvisionResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 20: osaurus.control.v1.DownResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 21: osaurus.control.v1.RestartResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 22: osaurus.control.v1.ResetResponse.status:type_name -> osaurus.control.v1.Status
-	7,  // 23: osaurus.control.v1.RemoveResponse.status:type_name -> osaurus.control.v1.Status
-	29, // 24: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
-	27, // 25: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
-	28, // 26: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
-	54, // 27: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	30, // 28: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
-	54, // 29: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
-	32, // 30: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
-	33, // 31: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
-	38, // 32: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
-	51, // 33: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
-	38, // 34: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
-	53, // 35: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
-	52, // 36: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
-	53, // 37: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	53, // 38: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
-	54, // 39: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
-	53, // 40: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	53, // 41: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
-	0,  // 42: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
-	2,  // 43: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
-	4,  // 44: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
-	6,  // 45: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
-	14, // 46: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.UpRequest
-	16, // 47: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.ProvisionRequest
-	18, // 48: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.DownRequest
-	20, // 49: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.RestartRequest
-	22, // 50: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.ResetRequest
-	24, // 51: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.RemoveRequest
-	26, // 52: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
-	34, // 53: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
-	36, // 54: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
-	39, // 55: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
-	41, // 56: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
-	43, // 57: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
-	45, // 58: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
-	47, // 59: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
-	49, // 60: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
-	1,  // 61: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
-	3,  // 62: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
-	5,  // 63: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
-	5,  // 64: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
-	15, // 65: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.UpResponse
-	17, // 66: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.ProvisionResponse
-	19, // 67: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.DownResponse
-	21, // 68: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.RestartResponse
-	23, // 69: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.ResetResponse
-	25, // 70: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.RemoveResponse
-	31, // 71: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
-	35, // 72: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
-	37, // 73: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
-	40, // 74: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
-	42, // 75: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
-	44, // 76: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
-	46, // 77: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
-	48, // 78: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
-	50, // 79: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
-	61, // [61:80] is the sub-list for method output_type
-	42, // [42:61] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	43, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
+	43, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
+	18, // 18: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
+	16, // 19: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
+	17, // 20: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
+	43, // 21: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	19, // 22: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
+	43, // 23: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
+	21, // 24: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
+	22, // 25: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
+	27, // 26: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
+	40, // 27: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
+	27, // 28: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
+	42, // 29: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
+	41, // 30: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
+	42, // 31: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 32: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
+	43, // 33: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
+	42, // 34: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	42, // 35: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
+	0,  // 36: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
+	2,  // 37: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
+	4,  // 38: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
+	6,  // 39: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
+	14, // 40: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.MachineRequest
+	14, // 41: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.MachineRequest
+	14, // 42: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.MachineRequest
+	14, // 43: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.MachineRequest
+	14, // 44: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.MachineRequest
+	14, // 45: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.MachineRequest
+	15, // 46: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
+	23, // 47: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
+	25, // 48: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
+	28, // 49: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
+	30, // 50: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
+	32, // 51: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
+	34, // 52: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
+	36, // 53: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
+	38, // 54: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
+	1,  // 55: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
+	3,  // 56: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
+	5,  // 57: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 58: osaurus.control.v1.Sandbox.WatchStatus:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 59: osaurus.control.v1.Sandbox.Up:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 60: osaurus.control.v1.Sandbox.Provision:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 61: osaurus.control.v1.Sandbox.Down:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 62: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 63: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.StatusResponse
+	5,  // 64: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.StatusResponse
+	20, // 65: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
+	24, // 66: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
+	26, // 67: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
+	29, // 68: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
+	31, // 69: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
+	33, // 70: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
+	35, // 71: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
+	37, // 72: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
+	39, // 73: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
+	55, // [55:74] is the sub-list for method output_type
+	36, // [36:55] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -3608,13 +3130,13 @@ func file_control_proto_init() {
 	if File_control_proto != nil {
 		return
 	}
-	file_control_proto_msgTypes[26].OneofWrappers = []any{
+	file_control_proto_msgTypes[15].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_control_proto_msgTypes[31].OneofWrappers = []any{
+	file_control_proto_msgTypes[20].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -3626,7 +3148,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,7 +35,7 @@ func TestAudit(t *testing.T) {
 		return seen
 	}
 	timetest.Eventually(t, "the end of the command is recorded", func() bool { return len(list()) == 2 })
-	if _, err := client.Reset(t.Context(), &controlpb.ResetRequest{}); err != nil {
+	if _, err := client.Reset(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"machine.reset ok", "machine.reset begun", "exec.root ok sh -c 'exit 3'", "exec.root begun sh -c 'exit 3'"}

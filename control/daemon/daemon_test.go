@@ -87,24 +87,17 @@ func serve(t *testing.T, o daemon.Options) (client *control.Client, end func() e
 
 func TestLife(t *testing.T) {
 	client, _ := serve(t, daemon.Options{})
-	up, err := client.Up(t.Context(), &controlpb.UpRequest{})
+	up, err := client.Up(t.Context(), &controlpb.MachineRequest{})
 	if err != nil || up.Status.State != "running" || !strings.Contains(up.Status.Cause, "test") {
 		t.Fatalf("%v %v", up, err)
 	}
-	down, err := client.Down(t.Context(), &controlpb.DownRequest{})
+	down, err := client.Down(t.Context(), &controlpb.MachineRequest{})
 	if err != nil || down.Status.State != "stopped" {
 		t.Fatalf("%v %v", down, err)
 	}
-	stream, err := client.Provision(t.Context(), &controlpb.ProvisionRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var states []string
-	for stream.Receive() {
-		states = append(states, stream.Msg().Status.State)
-	}
-	if err := stream.Err(); err != nil || states[len(states)-1] != "running" {
-		t.Errorf("%v %v", states, err)
+	provisioned, err := client.Provision(t.Context(), &controlpb.MachineRequest{})
+	if err != nil || provisioned.Status.State != "running" {
+		t.Errorf("%v %v", provisioned, err)
 	}
 }
 
@@ -264,7 +257,7 @@ func TestLogs(t *testing.T) {
 		t.Fatalf("no %q: %v", text, stream.Err())
 	}
 	await("the daemon serves")
-	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	await("to=running")

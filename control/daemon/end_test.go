@@ -46,7 +46,7 @@ func TestTroubleAtTheEnd(t *testing.T) {
 			return
 		}
 		defer client.Close()
-		if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+		if _, err := client.Up(t.Context(), &controlpb.MachineRequest{}); err != nil {
 			t.Error(err)
 		}
 	}})
@@ -71,7 +71,7 @@ func TestHomeIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(string(home)); err != nil {
@@ -115,7 +115,7 @@ func TestAddressForMCPThatGetsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, _ := serve(t, daemon.Options{Home: home})
-	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := taken.Close(); err != nil {

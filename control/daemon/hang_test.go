@@ -78,7 +78,7 @@ func pending(t *testing.T, client *control.Client) <-chan error {
 	}
 	ended := make(chan error, 2)
 	go func() {
-		_, err := client.Up(t.Context(), &controlpb.UpRequest{})
+		_, err := client.Up(t.Context(), &controlpb.MachineRequest{})
 		ended <- err
 	}()
 	for watch.Receive() && watch.Msg().Status.State != "starting" {

@@ -179,7 +179,7 @@ func TestJobsEndWithTheGuest(t *testing.T) {
 			t.Errorf("%s, its output: %v", when, err)
 		}
 	}
-	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
+	if _, err := client.Down(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	gone("without a guest")

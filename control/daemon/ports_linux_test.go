@@ -126,13 +126,13 @@ func TestPorts(t *testing.T) {
 		t.Errorf("one that is not forwarded: %q, %v", answer, err)
 	}
 
-	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
+	if _, err := client.Down(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := through(t.Context(), t, way, port, "x"); fault.KindOf(err) != fault.Unavailable || answer != "" {
 		t.Errorf("without a guest: %q, %v", answer, err)
 	}
-	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := through(t.Context(), t, way, port, "again"); err != nil || answer != "AGAIN"+canary {

@@ -224,7 +224,7 @@ func TestAttach(t *testing.T) {
 	}
 	// A guest that ends takes the shell with it, and says so.
 	c, _ := alice.attach("c")
-	if _, err := client.Down(t.Context(), &controlpb.DownRequest{}); err != nil {
+	if _, err := client.Down(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if end, err := c.Wait(); end.Cause == "" && fault.KindOf(err) != fault.Unavailable {

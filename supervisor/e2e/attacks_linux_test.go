@@ -189,7 +189,7 @@ func (g *gatewayTest) dies(t *testing.T) {
 	if state := g.server.Sandbox.Status().State; state != machine.Running {
 		t.Errorf("the sandbox is %s", state)
 	}
-	if _, err := g.Restart(t.Context(), &controlpb.RestartRequest{}); err != nil {
+	if _, err := g.Restart(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if said := reaches(patience); said != "connected: hello" {

@@ -97,7 +97,7 @@ func serve(t *testing.T, network string, o daemon.Options) (*control.Server, *co
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	if _, err := client.Up(t.Context(), &controlpb.UpRequest{}); err != nil {
+	if _, err := client.Up(t.Context(), &controlpb.MachineRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	return server, client

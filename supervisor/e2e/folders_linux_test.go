@@ -113,7 +113,7 @@ func (f *folders) begin() {
 	client, err := control.Connect(f.top.Context(), f.home, "test")
 	f.must(err)
 	f.Client = client
-	_, err = f.Up(f.top.Context(), &controlpb.UpRequest{})
+	_, err = f.Up(f.top.Context(), &controlpb.MachineRequest{})
 	f.must(err)
 }
 
@@ -160,7 +160,7 @@ func (f *folders) endure(broken string, s step, version int) {
 		f.daemon.t = t
 	} else {
 		timetest.Eventually(f.t, "a new guest runs", func() bool { // the daemon may not know yet that the old one has ended
-			_, err := f.Up(f.t.Context(), &controlpb.UpRequest{})
+			_, err := f.Up(f.t.Context(), &controlpb.MachineRequest{})
 			f.must(err)
 			p, err := f.Run(f.t.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"true"}})
 			if err == nil {

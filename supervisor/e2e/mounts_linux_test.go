@@ -278,7 +278,7 @@ func (m *mountsTest) merge() {
 // restart: the mounts and what was changed in them are there in the next guest.
 func (m *mountsTest) restart() {
 	m.does("alice", "echo later >/mnt/app/later.txt")
-	if _, err := m.Restart(m.t.Context(), &controlpb.RestartRequest{}); err != nil {
+	if _, err := m.Restart(m.t.Context(), &controlpb.MachineRequest{}); err != nil {
 		m.t.Fatal(err)
 	}
 	if out := m.does("alice", "cat /mnt/app/later.txt /mnt/app/gone.txt"); out != "later\ngone\n" {

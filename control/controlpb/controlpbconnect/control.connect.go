@@ -96,19 +96,18 @@ type SandboxClient interface {
 	// never the latest.
 	WatchStatus(context.Context, *controlpb.WatchStatusRequest) (*connect.ServerStreamForClient[controlpb.StatusResponse], error)
 	// Up starts the guest, provisions it if needed, and returns when it runs.
-	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
-	// Provision verifies and makes what a boot needs and starts the guest. It returns the status
-	// after each change, and at last the final one.
-	Provision(context.Context, *controlpb.ProvisionRequest) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error)
+	Up(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
+	// Provision verifies and makes what a boot needs and starts the guest. WatchStatus has its steps.
+	Provision(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Down ends the guest's programs, writes its disks and powers it off.
-	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
+	Down(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Restart stops the guest and starts it again.
-	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
+	Restart(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Reset empties the data disk. The workspace is kept.
-	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
+	Reset(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Remove deletes disk and images. The workspace is kept. The guest does not start by itself
 	// afterwards.
-	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
+	Remove(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Exec runs one command as root of the guest, for operators. It starts the guest if needed. The first request is start; the
 	// first response is started, the last is exit. A call that ends otherwise ends the command
 	// and its children.
@@ -169,37 +168,37 @@ func NewSandboxClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(sandboxMethods.ByName("WatchStatus")),
 			connect.WithClientOptions(opts...),
 		),
-		up: connect.NewClient[controlpb.UpRequest, controlpb.UpResponse](
+		up: connect.NewClient[controlpb.MachineRequest, controlpb.StatusResponse](
 			httpClient,
 			baseURL+SandboxUpProcedure,
 			connect.WithSchema(sandboxMethods.ByName("Up")),
 			connect.WithClientOptions(opts...),
 		),
-		provision: connect.NewClient[controlpb.ProvisionRequest, controlpb.ProvisionResponse](
+		provision: connect.NewClient[controlpb.MachineRequest, controlpb.StatusResponse](
 			httpClient,
 			baseURL+SandboxProvisionProcedure,
 			connect.WithSchema(sandboxMethods.ByName("Provision")),
 			connect.WithClientOptions(opts...),
 		),
-		down: connect.NewClient[controlpb.DownRequest, controlpb.DownResponse](
+		down: connect.NewClient[controlpb.MachineRequest, controlpb.StatusResponse](
 			httpClient,
 			baseURL+SandboxDownProcedure,
 			connect.WithSchema(sandboxMethods.ByName("Down")),
 			connect.WithClientOptions(opts...),
 		),
-		restart: connect.NewClient[controlpb.RestartRequest, controlpb.RestartResponse](
+		restart: connect.NewClient[controlpb.MachineRequest, controlpb.StatusResponse](
 			httpClient,
 			baseURL+SandboxRestartProcedure,
 			connect.WithSchema(sandboxMethods.ByName("Restart")),
 			connect.WithClientOptions(opts...),
 		),
-		reset: connect.NewClient[controlpb.ResetRequest, controlpb.ResetResponse](
+		reset: connect.NewClient[controlpb.MachineRequest, controlpb.StatusResponse](
 			httpClient,
 			baseURL+SandboxResetProcedure,
 			connect.WithSchema(sandboxMethods.ByName("Reset")),
 			connect.WithClientOptions(opts...),
 		),
-		remove: connect.NewClient[controlpb.RemoveRequest, controlpb.RemoveResponse](
+		remove: connect.NewClient[controlpb.MachineRequest, controlpb.StatusResponse](
 			httpClient,
 			baseURL+SandboxRemoveProcedure,
 			connect.WithSchema(sandboxMethods.ByName("Remove")),
@@ -268,12 +267,12 @@ type sandboxClient struct {
 	quit        *connect.Client[controlpb.QuitRequest, controlpb.QuitResponse]
 	status      *connect.Client[controlpb.StatusRequest, controlpb.StatusResponse]
 	watchStatus *connect.Client[controlpb.WatchStatusRequest, controlpb.StatusResponse]
-	up          *connect.Client[controlpb.UpRequest, controlpb.UpResponse]
-	provision   *connect.Client[controlpb.ProvisionRequest, controlpb.ProvisionResponse]
-	down        *connect.Client[controlpb.DownRequest, controlpb.DownResponse]
-	restart     *connect.Client[controlpb.RestartRequest, controlpb.RestartResponse]
-	reset       *connect.Client[controlpb.ResetRequest, controlpb.ResetResponse]
-	remove      *connect.Client[controlpb.RemoveRequest, controlpb.RemoveResponse]
+	up          *connect.Client[controlpb.MachineRequest, controlpb.StatusResponse]
+	provision   *connect.Client[controlpb.MachineRequest, controlpb.StatusResponse]
+	down        *connect.Client[controlpb.MachineRequest, controlpb.StatusResponse]
+	restart     *connect.Client[controlpb.MachineRequest, controlpb.StatusResponse]
+	reset       *connect.Client[controlpb.MachineRequest, controlpb.StatusResponse]
+	remove      *connect.Client[controlpb.MachineRequest, controlpb.StatusResponse]
 	exec        *connect.Client[controlpb.ExecRequest, controlpb.ExecResponse]
 	signal      *connect.Client[controlpb.SignalRequest, controlpb.SignalResponse]
 	getConfig   *connect.Client[controlpb.GetConfigRequest, controlpb.GetConfigResponse]
@@ -318,7 +317,7 @@ func (c *sandboxClient) WatchStatus(ctx context.Context, req *controlpb.WatchSta
 }
 
 // Up calls osaurus.control.v1.Sandbox.Up.
-func (c *sandboxClient) Up(ctx context.Context, req *controlpb.UpRequest) (*controlpb.UpResponse, error) {
+func (c *sandboxClient) Up(ctx context.Context, req *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	response, err := c.up.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -327,12 +326,16 @@ func (c *sandboxClient) Up(ctx context.Context, req *controlpb.UpRequest) (*cont
 }
 
 // Provision calls osaurus.control.v1.Sandbox.Provision.
-func (c *sandboxClient) Provision(ctx context.Context, req *controlpb.ProvisionRequest) (*connect.ServerStreamForClient[controlpb.ProvisionResponse], error) {
-	return c.provision.CallServerStream(ctx, connect.NewRequest(req))
+func (c *sandboxClient) Provision(ctx context.Context, req *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
+	response, err := c.provision.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Down calls osaurus.control.v1.Sandbox.Down.
-func (c *sandboxClient) Down(ctx context.Context, req *controlpb.DownRequest) (*controlpb.DownResponse, error) {
+func (c *sandboxClient) Down(ctx context.Context, req *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	response, err := c.down.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -341,7 +344,7 @@ func (c *sandboxClient) Down(ctx context.Context, req *controlpb.DownRequest) (*
 }
 
 // Restart calls osaurus.control.v1.Sandbox.Restart.
-func (c *sandboxClient) Restart(ctx context.Context, req *controlpb.RestartRequest) (*controlpb.RestartResponse, error) {
+func (c *sandboxClient) Restart(ctx context.Context, req *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	response, err := c.restart.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -350,7 +353,7 @@ func (c *sandboxClient) Restart(ctx context.Context, req *controlpb.RestartReque
 }
 
 // Reset calls osaurus.control.v1.Sandbox.Reset.
-func (c *sandboxClient) Reset(ctx context.Context, req *controlpb.ResetRequest) (*controlpb.ResetResponse, error) {
+func (c *sandboxClient) Reset(ctx context.Context, req *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	response, err := c.reset.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -359,7 +362,7 @@ func (c *sandboxClient) Reset(ctx context.Context, req *controlpb.ResetRequest) 
 }
 
 // Remove calls osaurus.control.v1.Sandbox.Remove.
-func (c *sandboxClient) Remove(ctx context.Context, req *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error) {
+func (c *sandboxClient) Remove(ctx context.Context, req *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	response, err := c.remove.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -441,19 +444,18 @@ type SandboxHandler interface {
 	// never the latest.
 	WatchStatus(context.Context, *controlpb.WatchStatusRequest, *connect.ServerStream[controlpb.StatusResponse]) error
 	// Up starts the guest, provisions it if needed, and returns when it runs.
-	Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error)
-	// Provision verifies and makes what a boot needs and starts the guest. It returns the status
-	// after each change, and at last the final one.
-	Provision(context.Context, *controlpb.ProvisionRequest, *connect.ServerStream[controlpb.ProvisionResponse]) error
+	Up(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
+	// Provision verifies and makes what a boot needs and starts the guest. WatchStatus has its steps.
+	Provision(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Down ends the guest's programs, writes its disks and powers it off.
-	Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error)
+	Down(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Restart stops the guest and starts it again.
-	Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error)
+	Restart(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Reset empties the data disk. The workspace is kept.
-	Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error)
+	Reset(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Remove deletes disk and images. The workspace is kept. The guest does not start by itself
 	// afterwards.
-	Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error)
+	Remove(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error)
 	// Exec runs one command as root of the guest, for operators. It starts the guest if needed. The first request is start; the
 	// first response is started, the last is exit. A call that ends otherwise ends the command
 	// and its children.
@@ -516,7 +518,7 @@ func NewSandboxHandler(svc SandboxHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(sandboxMethods.ByName("Up")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sandboxProvisionHandler := connect.NewServerStreamHandlerSimple(
+	sandboxProvisionHandler := connect.NewUnaryHandlerSimple(
 		SandboxProvisionProcedure,
 		svc.Provision,
 		connect.WithSchema(sandboxMethods.ByName("Provision")),
@@ -665,27 +667,27 @@ func (UnimplementedSandboxHandler) WatchStatus(context.Context, *controlpb.Watch
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.WatchStatus is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Up(context.Context, *controlpb.UpRequest) (*controlpb.UpResponse, error) {
+func (UnimplementedSandboxHandler) Up(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Up is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Provision(context.Context, *controlpb.ProvisionRequest, *connect.ServerStream[controlpb.ProvisionResponse]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Provision is not implemented"))
+func (UnimplementedSandboxHandler) Provision(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Provision is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Down(context.Context, *controlpb.DownRequest) (*controlpb.DownResponse, error) {
+func (UnimplementedSandboxHandler) Down(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Down is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Restart(context.Context, *controlpb.RestartRequest) (*controlpb.RestartResponse, error) {
+func (UnimplementedSandboxHandler) Restart(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Restart is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Reset(context.Context, *controlpb.ResetRequest) (*controlpb.ResetResponse, error) {
+func (UnimplementedSandboxHandler) Reset(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Reset is not implemented"))
 }
 
-func (UnimplementedSandboxHandler) Remove(context.Context, *controlpb.RemoveRequest) (*controlpb.RemoveResponse, error) {
+func (UnimplementedSandboxHandler) Remove(context.Context, *controlpb.MachineRequest) (*controlpb.StatusResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Sandbox.Remove is not implemented"))
 }
 
