@@ -12,8 +12,6 @@ package local
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,10 +28,6 @@ type Options struct {
 
 	// Network lets commands use the network, including services on this computer.
 	Network bool
-
-	// Readable lists files and folders that commands may read and execute, in addition to
-	// the system's programs and the workspace.
-	Readable []string
 }
 
 // temporary is the advice for a missing folder for temporary files.
@@ -46,25 +40,16 @@ type Executor struct {
 }
 
 // NewUNSAFE returns the executor after it has run a confined command. It fails with Rejected
-// without Options.ThisIsUnsafe or permission to a readable path, with NotFound for a missing
-// path, and with Unavailable if this computer cannot confine commands.
+// without Options.ThisIsUnsafe, and with Unavailable if this computer cannot confine commands.
 func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 	const op = "make the UNSAFE local engine"
 	if !opts.ThisIsUnsafe {
 		return nil, fault.Newf(fault.Rejected, op, "", "it runs commands on this computer and not in a VM").
 			Advise("Use a room. If this is for development and you know what you do, ask for the UNSAFE one explicitly.")
 	}
-	readable, err := realPaths(op, opts.Readable)
-	if err != nil {
-		return nil, err
-	}
-	opts.Readable = readable
 	if os.Args[0] == monitorName {
 		// A helper that does not call Helper would start helpers forever.
 		return nil, withoutHelper(op)
-	}
-	if err := available(); err != nil {
-		return nil, err
 	}
 	temp, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -75,33 +60,6 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 		return nil, err
 	}
 	return e, nil
-}
-
-// realPaths returns the paths without links.
-func realPaths(op string, paths []string) ([]string, error) {
-	var all []string
-	for _, path := range paths {
-		if !filepath.IsAbs(path) {
-			return nil, fault.Newf(fault.InvalidArgs, op, path, "a readable path must be absolute").Advise("Use an absolute path.")
-		}
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return nil, unreachable(op, path, err)
-		}
-		all = append(all, real)
-	}
-	return all, nil
-}
-
-// unreachable returns the fault for a path that cannot be read, with advice.
-func unreachable(op, path string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(fault.NotFound, op, path, err).Advise("Name an existing path.")
-	case errors.Is(err, fs.ErrPermission):
-		return fault.New(fault.Rejected, op, path, err).Advise("Get access to its parent folders, or name another.")
-	}
-	return fault.Wrap(op, path, err).Advise("Name another.")
 }
 
 // withoutHelper is the fault of a program that does not call Helper.
@@ -144,7 +102,7 @@ func (e *Executor) Exec(ctx context.Context, cmd engine.Command) (engine.Process
 	p, err := start(ctx, cmd, spec{
 		Args: cmd.Args, Env: environment(cmd.Env, workspace, scratch),
 		Workspace: workspace, Scratch: scratch, ReadOnly: cmd.ReadOnly,
-		Network: e.opts.Network, Readable: e.opts.Readable,
+		Network: e.opts.Network,
 	})
 	if err != nil {
 		_ = os.RemoveAll(scratch)
@@ -158,7 +116,7 @@ func (e *Executor) workspace(root string) (string, error) {
 	const op = "enter workspace"
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return "", unreachable(op, root, err)
+		return "", fault.Wrap(op, root, err).Advise("Name a folder that is there, and that you can reach.")
 	}
 	if st, err := os.Stat(real); err != nil || !st.IsDir() {
 		return "", fault.Newf(fault.NotFound, op, root, "it is no folder").Advise("Name a folder that is there.")
@@ -179,7 +137,6 @@ type spec struct {
 	Scratch   string
 	ReadOnly  bool
 	Network   bool
-	Readable  []string
 }
 
 // environment returns the environment of every command with env over it. The home is the

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"strconv"
 	"strings"
 )
 
@@ -41,9 +40,6 @@ func profile(c spec) string {
 `)
 	if !c.ReadOnly {
 		p.WriteString("(allow file-write* (subpath (param \"WORKSPACE\")))\n")
-	}
-	for i := range c.Readable {
-		p.WriteString("(allow file-read* (subpath (param \"READABLE" + strconv.Itoa(i) + "\")))\n")
 	}
 	if c.Network {
 		p.WriteString(seatbeltNetwork)

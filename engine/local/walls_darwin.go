@@ -3,12 +3,9 @@ package local
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"osaurus-sandbox/internal/fault"
 )
 
 // seatbelt runs a program under a Seatbelt profile.
@@ -16,13 +13,6 @@ const seatbelt = "/usr/bin/sandbox-exec"
 
 // adopts is false: orphans become children of launchd.
 const adopts = false
-
-func available() error {
-	if _, err := os.Stat(seatbelt); err != nil {
-		return fault.New(fault.Unavailable, "make the UNSAFE local engine", seatbelt, err).Advise("Use a room.")
-	}
-	return nil
-}
 
 // mostCore is the limit of the size of core files.
 const mostCore = 0
@@ -39,11 +29,10 @@ func selfProgram() string {
 // childProgram returns what the monitor starts. The child is confined from its start, in a
 // process group of its own.
 func childProgram(c spec) ([]string, *syscall.SysProcAttr) {
-	args := []string{seatbelt, seatbelt, "-D", "WORKSPACE=" + c.Workspace, "-D", "SCRATCH=" + c.Scratch, "-D", "SELF=" + selfProgram()}
-	for i, path := range c.Readable {
-		args = append(args, "-D", "READABLE"+strconv.Itoa(i)+"="+path)
-	}
-	return append(args, "-p", profile(c), selfProgram(), childName), &syscall.SysProcAttr{Setpgid: true}
+	return []string{
+		seatbelt, seatbelt, "-D", "WORKSPACE=" + c.Workspace, "-D", "SCRATCH=" + c.Scratch, "-D", "SELF=" + selfProgram(),
+		"-p", profile(c), selfProgram(), childName,
+	}, &syscall.SysProcAttr{Setpgid: true}
 }
 
 // holdAll does nothing: the command is in a process group.

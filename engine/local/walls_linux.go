@@ -2,7 +2,6 @@ package local
 
 import (
 	"os"
-	"slices"
 	"syscall"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
@@ -14,9 +13,6 @@ import (
 )
 
 const oldKernel = "It needs Linux 6.12 or newer with Landlock switched on (lsm=landlock,… on the kernel's command line). Use a room."
-
-// available returns why commands cannot be confined, if that is known without trying.
-func available() error { return nil }
 
 // confine confines the child, except for system calls that it still needs.
 func confine(c spec) error {
@@ -80,11 +76,11 @@ func restrictFiles(c spec) error {
 		landlock.RWFiles(devices...).IgnoreIfMissing(),
 		landlock.RWDirs(c.Scratch).WithRefer(),
 	}
-	for _, path := range slices.Concat(readable, c.Readable) {
+	for _, path := range readable {
 		// Landlock refuses rights of folders for a file.
 		if st, err := os.Stat(path); err == nil && st.IsDir() {
 			rules = append(rules, landlock.RODirs(path))
-		} else if err == nil || slices.Contains(c.Readable, path) {
+		} else if err == nil {
 			rules = append(rules, landlock.ROFiles(path))
 		}
 	}
