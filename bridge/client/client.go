@@ -160,7 +160,7 @@ func (c *Client) Chat(ctx context.Context, chat wire.Chat, tell func(part string
 			return "", fault.New(fault.Execution, opRead, wire.PathChat, err)
 		}
 		if part.Error != "" {
-			return "", refusal(r, part.Failure)
+			return "", refusal(part.Failure)
 		}
 		if answer.Len()+len(part.Content) > maxAnswer {
 			return "", fault.Newf(fault.Execution, opRead, wire.PathChat, "larger than %d MiB", maxAnswer>>20)
@@ -242,7 +242,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	if json.Unmarshal(answer, &f) != nil || f.Error == "" {
 		f = wire.Failure{Error: fmt.Sprintf("the bridge answers with status %d", r.StatusCode)}
 	}
-	return nil, refusal(r, f)
+	return nil, refusal(f)
 }
 
 func readAll(ctx context.Context, body io.Reader) ([]byte, error) {
@@ -257,36 +257,11 @@ func readAll(ctx context.Context, body io.Reader) ([]byte, error) {
 }
 
 // refusal returns the error that the bridge reports.
-func refusal(r *http.Response, f wire.Failure) error {
+func refusal(f wire.Failure) error {
 	if !slices.Contains(fault.Kinds(), f.Kind) {
-		f.Kind = kindOf(r.StatusCode)
+		f.Kind = fault.Unavailable
 	}
-	advice := f.Advice
-	if advice == "" && r.StatusCode == http.StatusUnauthorized {
-		advice = "The token is not this agent's, or has expired. The next command of the agent gets a new one."
-	}
-	if advice == "" && r.StatusCode == http.StatusTooManyRequests {
-		advice = "Try again in " + cmp.Or(r.Header.Get("Retry-After"), "60") + " seconds."
-	}
-	return fault.New(f.Kind, "", "", errors.New(f.Error)).Advise(advice)
-}
-
-// kindOf returns the kind of failure for a status, for answers without a kind.
-func kindOf(status int) fault.Kind {
-	switch status {
-	case http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests:
-		return fault.Rejected
-	case http.StatusNotFound:
-		return fault.NotFound
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return fault.Timeout
-	case http.StatusBadGateway, http.StatusServiceUnavailable:
-		return fault.Unavailable
-	}
-	if status < 500 {
-		return fault.InvalidArgs
-	}
-	return fault.Execution
+	return fault.New(f.Kind, "", "", errors.New(f.Error)).Advise(f.Advice)
 }
 
 // broken returns the error for a connection that broke.
