@@ -2,7 +2,6 @@ package secrets
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"osaurus-sandbox/config"
@@ -36,13 +35,10 @@ const (
 	PluginService = "ai.osaurus.tools"         // their plugins'
 )
 
-// Services returns both services.
-func Services() []string { return []string{AgentService, PluginService} }
-
 // Check returns an error for an incomplete key. The system's stores treat an
 // empty name as a wildcard, so such a key could delete many secrets.
 func (k Key) Check() error {
-	err := CheckAgent(k.Agent)
+	err := checkAgent(k.Agent)
 	if err == nil && k.Plugin != "" {
 		_, err = config.ParsePluginID(string(k.Plugin))
 	}
@@ -52,8 +48,8 @@ func (k Key) Check() error {
 	return err
 }
 
-// CheckAgent returns an error for an id that config.ParseAgentID would not return.
-func CheckAgent(agent config.AgentID) error {
+// checkAgent returns an error for an id that config.ParseAgentID would not return.
+func checkAgent(agent config.AgentID) error {
 	id, err := config.ParseAgentID(string(agent))
 	if err == nil && id != agent {
 		return fault.Newf(fault.InvalidArgs, "read agent id", string(agent), "agent ids are written in capitals").Advise("Use " + string(id) + ".")
@@ -87,18 +83,6 @@ func KeyOf(service, account string) (Key, bool) {
 		k.Plugin, k.Name = config.PluginID(rest[:last]), config.SecretName(strings.TrimPrefix(rest[last:], "."))
 	}
 	return k, k.Check() == nil && k.Service() == service
-}
-
-// Of returns the keys that belong to an agent, sorted.
-func Of(agent config.AgentID, keys []Key) []Key {
-	of := []Key{}
-	for _, k := range keys {
-		if k.Agent == agent {
-			of = append(of, k)
-		}
-	}
-	slices.SortFunc(of, Key.Compare)
-	return of
 }
 
 // Compare orders keys by agent, plugin and name. An agent's own secrets come

@@ -27,7 +27,7 @@ var token = secrets.Key{Agent: secretstest.Alice, Name: "TOKEN"}
 
 func newStore(home config.Home, prompt Prompt) *Store {
 	s := New(home, prompt)
-	s.key.work = quick
+	s.file.key.work = quick
 	return s
 }
 
@@ -224,7 +224,7 @@ func TestBroken(t *testing.T) {
 func TestNewerFormat(t *testing.T) {
 	home := config.Home(t.TempDir())
 	s := newStore(home, nil)
-	id, err := s.key.getOrMake(t.Context(), "test")
+	id, err := s.file.key.getOrMake(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,13 +248,13 @@ func TestFull(t *testing.T) {
 	for i := range maxSize/secrets.MaxValueSize - 1 {
 		full[secrets.AgentService][strings.Repeat("k", i+1)] = strings.Repeat("x", secrets.MaxValueSize)
 	}
-	if err := s.write(ctx, "test", full); err != nil {
+	if err := s.file.write(ctx, "test", full); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Set(ctx, token, secretstest.Value(t, strings.Repeat("x", secrets.MaxValueSize))); fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" {
 		t.Errorf("a full file: %v", err)
 	}
-	if _, err := s.read(ctx, "test", nil); err != nil {
+	if _, err := s.file.read(ctx, "test", nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -32,7 +32,7 @@ const (
 
 // read returns the content of the file, which is empty if there is no file. It
 // calls ask if the key has a passphrase.
-func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error) {
+func (s *keyring) read(ctx context.Context, op string, ask Prompt) (content, error) {
 	path := s.home.Secrets()
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap(op, path, err)
@@ -70,7 +70,7 @@ func (s *Store) read(ctx context.Context, op string, ask Prompt) (content, error
 }
 
 // write replaces the file. It creates the key if there is none.
-func (s *Store) write(ctx context.Context, op string, all content) error {
+func (s *keyring) write(ctx context.Context, op string, all content) error {
 	path := s.home.Secrets()
 	text, err := json.Marshal(document{formatVersion, all})
 	if err != nil {

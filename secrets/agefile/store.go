@@ -4,6 +4,8 @@ package agefile
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -13,11 +15,14 @@ import (
 // Store is the secrets file of a home. Every call reads it again, so programs that
 // share a home see each other's changes.
 type Store struct {
+	secrets.Store
+	file *keyring
+}
+
+type keyring struct {
 	home config.Home
 	key  *key
 }
-
-var _ secrets.Store = (*Store)(nil)
 
 // Prompt asks a person for the key's passphrase.
 type Prompt func(context.Context) (secrets.Value, error)
@@ -26,47 +31,33 @@ type Prompt func(context.Context) (secrets.Value, error)
 // locked unless PassphraseFileVariable names a file. The secrets file and its key
 // are created with the first secret.
 func New(home config.Home, prompt Prompt) *Store {
-	return &Store{home, &key{home: home, prompt: prompt, turn: make(chan struct{}, 1), work: scryptWork}}
+	k := &keyring{home, &key{home: home, prompt: prompt, turn: make(chan struct{}, 1), work: scryptWork}}
+	return &Store{secrets.NewStore(k), k}
 }
 
-// Get implements secrets.Store.
-func (s *Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
-	const op = "read secret"
-	if err := k.Check(); err != nil {
-		return secrets.Value{}, err
-	}
+func (s *keyring) Read(ctx context.Context, op string, k secrets.Key) (string, error) {
 	all, err := s.read(ctx, op, s.key.prompt)
-	if err != nil {
-		return secrets.Value{}, err
-	}
 	text, ok := all[k.Service()][k.Account()]
-	if !ok {
-		return secrets.Value{}, secrets.NoSuch(op, k)
+	if err == nil && !ok {
+		err = secrets.Missing
 	}
-	return secrets.ParseValue(text)
+	return text, err
 }
 
-// Set implements secrets.Store.
-func (s *Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
-	const op = "keep secret"
-	if err := v.Check(); err != nil {
-		return err
-	}
-	return s.change(ctx, op, k, func(all content) error {
+func (s *keyring) Write(ctx context.Context, op string, k secrets.Key, text string) error {
+	return s.change(ctx, op, func(all content) error {
 		if all[k.Service()] == nil {
 			all[k.Service()] = map[string]string{}
 		}
-		all[k.Service()][k.Account()] = v.Reveal()
+		all[k.Service()][k.Account()] = text
 		return nil
 	})
 }
 
-// Delete implements secrets.Store.
-func (s *Store) Delete(ctx context.Context, k secrets.Key) error {
-	const op = "delete secret"
-	return s.change(ctx, op, k, func(all content) error {
+func (s *keyring) Remove(ctx context.Context, op string, k secrets.Key) error {
+	return s.change(ctx, op, func(all content) error {
 		if _, ok := all[k.Service()][k.Account()]; !ok {
-			return secrets.NoSuch(op, k)
+			return secrets.Missing
 		}
 		delete(all[k.Service()], k.Account())
 		return nil
@@ -74,10 +65,7 @@ func (s *Store) Delete(ctx context.Context, k secrets.Key) error {
 }
 
 // change changes the file under its lock.
-func (s *Store) change(ctx context.Context, op string, k secrets.Key, change func(content) error) error {
-	if err := k.Check(); err != nil {
-		return err
-	}
+func (s *keyring) change(ctx context.Context, op string, change func(content) error) error {
 	// Open the key before taking the lock: a person may have to type a passphrase.
 	if _, err := s.read(ctx, op, s.key.prompt); err != nil {
 		return err
@@ -97,28 +85,13 @@ func (s *Store) change(ctx context.Context, op string, k secrets.Key, change fun
 	return s.write(ctx, op, all)
 }
 
-// List implements secrets.Store.
-func (s *Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
-	if err := secrets.CheckAgent(agent); err != nil {
-		return nil, err
-	}
-	all, err := s.read(ctx, "list secrets", s.key.prompt)
-	if err != nil {
-		return nil, err
-	}
-	var keys []secrets.Key
-	for service, accounts := range all {
-		for account := range accounts {
-			if k, ok := secrets.KeyOf(service, account); ok {
-				keys = append(keys, k)
-			}
-		}
-	}
-	return secrets.Of(agent, keys), nil
+func (s *keyring) Accounts(ctx context.Context, op, service string) ([]string, error) {
+	all, err := s.read(ctx, op, s.key.prompt)
+	return slices.Collect(maps.Keys(all[service])), err
 }
 
-// Check implements secrets.Store. It says what protects the file.
-func (s *Store) Check(ctx context.Context) (string, error) {
+// Check implements secrets.Keyring. It says what protects the file.
+func (s *keyring) Check(ctx context.Context) (string, error) {
 	if _, err := s.read(ctx, "check secrets", nil); err != nil {
 		return "", err
 	}
@@ -137,16 +110,16 @@ func (s *Store) Protect(ctx context.Context, passphrase secrets.Value) error {
 	if err := passphrase.Check(); err != nil {
 		return err
 	}
-	return s.rekey(ctx, "protect secrets", func(id identity) ([]byte, error) { return s.key.seal(id, passphrase) })
+	return s.file.rekey(ctx, "protect secrets", func(id identity) ([]byte, error) { return s.file.key.seal(id, passphrase) })
 }
 
 // Unprotect removes the key's passphrase.
 func (s *Store) Unprotect(ctx context.Context) error {
-	return s.rekey(ctx, "unprotect secrets", func(id identity) ([]byte, error) { return plain(id), nil })
+	return s.file.rekey(ctx, "unprotect secrets", func(id identity) ([]byte, error) { return plain(id), nil })
 }
 
 // rekey writes the key file again. The secrets do not change.
-func (s *Store) rekey(ctx context.Context, op string, encode func(identity) ([]byte, error)) error {
+func (s *keyring) rekey(ctx context.Context, op string, encode func(identity) ([]byte, error)) error {
 	unlock, err := s.home.Lock("secrets")
 	if err != nil {
 		return err

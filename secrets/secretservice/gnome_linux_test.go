@@ -25,7 +25,7 @@ func TestSuite(t *testing.T) {
 	newBus(t, false)
 	startKeyring(t, "password")
 	before := runtime.NumGoroutine()
-	secretstest.Run(t, func(*testing.T) secrets.Store { return secretservice.Store{} })
+	secretstest.Run(t, func(*testing.T) secrets.Store { return secretservice.New() })
 	timetest.Eventually(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
@@ -33,7 +33,7 @@ func TestSuite(t *testing.T) {
 func TestOtherPrograms(t *testing.T) {
 	newBus(t, false)
 	startKeyring(t, "password")
-	ctx, s := t.Context(), secretservice.Store{}
+	ctx, s := t.Context(), secretservice.New()
 	names := []string{"service", token.Service(), "account", token.Account()}
 	if _, err := tool(ctx, "theirs", append([]string{"store", "--label=theirs"}, names...)...); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestOtherPrograms(t *testing.T) {
 func TestLocked(t *testing.T) {
 	newBus(t, true)
 	keyring := startKeyring(t, "password")
-	ctx, s := t.Context(), secretservice.Store{}
+	ctx, s := t.Context(), secretservice.New()
 	if err := s.Set(ctx, token, secretstest.Value(t, "x")); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestLocked(t *testing.T) {
 
 // TestAbsent tries no bus, no keyring on it, and a keyring without a default.
 func TestAbsent(t *testing.T) {
-	s := secretservice.Store{}
+	s := secretservice.New()
 	t.Run("no keyring", func(t *testing.T) {
 		newBus(t, false)
 		secretstest.Refuses(t, s, token, secrets.Absent)
@@ -124,7 +124,7 @@ func TestOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	messages := eavesdrop(t, conn)
-	s := secretservice.Store{}
+	s := secretservice.New()
 	if err := s.Set(t.Context(), token, secretstest.Value(t, secretstest.Canary)); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestSilence(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	_, err := secretservice.Store{}.Get(ctx, token)
+	_, err := secretservice.New().Get(ctx, token)
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > patience {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}

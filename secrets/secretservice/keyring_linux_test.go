@@ -87,7 +87,7 @@ func startKeyring(t *testing.T, password string) *exec.Cmd {
 			t.Fatal(err)
 		}
 		if has { // an earlier call would make the bus start another
-			if _, err := (secretservice.Store{}).Check(t.Context()); password == "" || err == nil {
+			if _, err := secretservice.New().Check(t.Context()); password == "" || err == nil {
 				return cmd
 			}
 		}

@@ -76,7 +76,7 @@ func (a *asker) answer(t *testing.T, prompt dbus.ObjectPath, dismissed bool) {
 // remove makes a call that needs the keyring unlocked.
 func remove(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- secretservice.Store{}.Delete(ctx, token) }()
+	go func() { done <- secretservice.New().Delete(ctx, token) }()
 	return done
 }
 
@@ -129,5 +129,5 @@ func TestPromptCutOff(t *testing.T) {
 	if err := <-done; fault.KindOf(err) != fault.Unavailable || fault.AdviceOf(err) == "" {
 		t.Error(err)
 	}
-	secretstest.Refuses(t, secretservice.Store{}, token, secrets.Absent)
+	secretstest.Refuses(t, secretservice.New(), token, secrets.Absent)
 }

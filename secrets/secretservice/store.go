@@ -10,7 +10,6 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/secrets"
 )
@@ -20,9 +19,12 @@ import (
 //
 // If the keyring is locked, its dialog is shown. Without a display, calls fail with
 // secrets.Locked.
-type Store struct{}
+type Store struct{ secrets.Store }
 
-var _ secrets.Store = Store{}
+// New returns the store.
+func New() Store { return Store{secrets.NewStore(keyring{})} }
+
+type keyring struct{}
 
 // attributes identify items.
 type attributes map[string]string
@@ -35,48 +37,38 @@ func attributesOf(k secrets.Key) attributes {
 // items may have another schema.
 const schemaKey, schema = "xdg:schema", "org.freedesktop.Secret.Generic"
 
-// Get implements secrets.Store.
-func (Store) Get(ctx context.Context, k secrets.Key) (secrets.Value, error) {
-	const op = "read secret"
-	if err := k.Check(); err != nil {
-		return secrets.Value{}, err
-	}
+func (keyring) Read(ctx context.Context, op string, k secrets.Key) (string, error) {
 	s, err := open(ctx, op)
 	if err != nil {
-		return secrets.Value{}, err
+		return "", err
 	}
 	defer s.close()
 	items, err := s.find(ctx, attributesOf(k))
-	switch {
-	case err != nil:
-		return secrets.Value{}, err
-	case len(items) == 0:
-		return secrets.Value{}, secrets.NoSuch(op, k)
+	if err == nil && len(items) == 0 {
+		err = secrets.Missing
+	}
+	if err != nil {
+		return "", err
 	}
 	var sealed sealedSecret
 	if err := s.call(ctx, items[0], itemInterface+"GetSecret", s.path)(&sealed); err != nil {
-		return secrets.Value{}, err
+		return "", err
 	}
 	text, err := s.unseal(sealed)
 	if err != nil {
-		return secrets.Value{}, fault.New(fault.Execution, op, k.String(), err).Advise("Restart the keyring, or log in again.")
+		return "", fault.New(fault.Execution, op, k.String(), err).Advise("Restart the keyring, or log in again.")
 	}
-	return secrets.ParseValue(string(text))
+	return string(text), nil
 }
 
-// Set implements secrets.Store. It updates the item in its keyring, or adds one to
-// the default keyring.
-func (Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
-	const op = "keep secret"
-	if err := errors.Join(k.Check(), v.Check()); err != nil {
-		return err
-	}
+// Write updates the item in its keyring, or adds one to the default keyring.
+func (keyring) Write(ctx context.Context, op string, k secrets.Key, text string) error {
 	s, err := open(ctx, op)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	sealed, err := s.seal([]byte(v.Reveal()))
+	sealed, err := s.seal([]byte(text))
 	if err != nil {
 		return fault.New(fault.Execution, op, k.String(), err)
 	}
@@ -106,23 +98,19 @@ func (Store) Set(ctx context.Context, k secrets.Key, v secrets.Value) error {
 	return err
 }
 
-// Delete implements secrets.Store. It deletes the secret from every keyring.
-func (Store) Delete(ctx context.Context, k secrets.Key) error {
-	const op = "delete secret"
-	if err := k.Check(); err != nil {
-		return err
-	}
+// Remove deletes the secret from every keyring.
+func (keyring) Remove(ctx context.Context, op string, k secrets.Key) error {
 	s, err := open(ctx, op)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	items, err := s.find(ctx, attributesOf(k))
-	switch {
-	case err != nil:
+	if err == nil && len(items) == 0 {
+		err = secrets.Missing
+	}
+	if err != nil {
 		return err
-	case len(items) == 0:
-		return secrets.NoSuch(op, k)
 	}
 	for _, item := range items {
 		var prompt dbus.ObjectPath
@@ -136,39 +124,31 @@ func (Store) Delete(ctx context.Context, k secrets.Key) error {
 	return nil
 }
 
-// List implements secrets.Store.
-func (Store) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
-	if err := secrets.CheckAgent(agent); err != nil {
-		return nil, err
-	}
-	s, err := open(ctx, "list secrets")
+func (keyring) Accounts(ctx context.Context, op, service string) ([]string, error) {
+	s, err := open(ctx, op)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	var keys []secrets.Key
-	for _, service := range secrets.Services() {
-		items, err := s.find(ctx, attributes{"service": service})
-		if err != nil {
+	items, err := s.find(ctx, attributes{"service": service})
+	if err != nil {
+		return nil, err
+	}
+	var accounts []string
+	for _, item := range items {
+		found := attributes{}
+		if err := s.property(ctx, item, itemInterface, "Attributes", &found); errors.Is(err, secrets.Missing) {
+			continue // deleted meanwhile
+		} else if err != nil {
 			return nil, err
 		}
-		for _, item := range items {
-			found := attributes{}
-			if err := s.property(ctx, item, itemInterface, "Attributes", &found); errors.Is(err, secrets.Missing) {
-				continue // deleted meanwhile
-			} else if err != nil {
-				return nil, err
-			}
-			if k, ok := secrets.KeyOf(service, found["account"]); ok {
-				keys = append(keys, k)
-			}
-		}
+		accounts = append(accounts, found["account"])
 	}
-	return secrets.Of(agent, keys), nil
+	return accounts, nil
 }
 
-// Check implements secrets.Store. It names the default keyring.
-func (Store) Check(ctx context.Context) (string, error) {
+// Check implements secrets.Keyring. It names the default keyring.
+func (keyring) Check(ctx context.Context) (string, error) {
 	s, err := open(ctx, "check secrets")
 	if err != nil {
 		return "", err

@@ -19,5 +19,5 @@ func Open(which config.SecretStore, home config.Home, prompt agefile.Prompt) sec
 	case config.SecretsInFile:
 		return agefile.New(home, prompt)
 	}
-	return secretservice.Store{}
+	return secretservice.New()
 }

@@ -17,7 +17,7 @@ func TestS08NeverAnother(t *testing.T) {
 	home := config.Home(t.TempDir())
 	k := secrets.Key{Agent: secretstest.Alice, Name: "TOKEN"}
 	for which, want := range map[config.SecretStore]string{
-		config.SecretsInKeychain: "*keychain.Store", config.SecretsInSecretService: "secretservice.Store", config.SecretsInFile: "*agefile.Store",
+		config.SecretsInKeychain: "keychain.Store", config.SecretsInSecretService: "secretservice.Store", config.SecretsInFile: "*agefile.Store",
 	} {
 		s := Open(which, home, nil)
 		if got := fmt.Sprintf("%T", s); got != want {
