@@ -1,4 +1,4 @@
-// Package qmp is a client for QEMU's control protocol. It executes commands with deadlines, also concurrently, and delivers events.
+// Package qmp is a client for QEMU's control protocol. It executes commands with deadlines, one after the other, and delivers events.
 package qmp
 
 import (
@@ -33,35 +33,30 @@ type Client struct {
 	done chan struct{} // the reader has ended
 	err  error         // why; valid once done is closed
 
-	writing sync.Mutex // serializes lines
+	turn sync.Mutex // one command at a time
 
-	mu      sync.Mutex
-	nextID  uint64
-	waiting map[uint64]chan message
+	mu    sync.Mutex
+	id    uint64       // of the last command; the greeting answers 0
+	reply chan message // to it, or nil once it came
 }
 
 // Connect waits for QEMU's greeting and leaves negotiation mode. The client then owns conn. It
 // calls onEvent for each event, in order, on its reader goroutine: onEvent must not wait for a
 // command.
 func Connect(ctx context.Context, conn net.Conn, onEvent func(name string, data json.RawMessage)) (*Client, error) {
-	c := &Client{conn: conn, done: make(chan struct{}), waiting: map[uint64]chan message{}}
-	greeted := make(chan struct{})
+	greeting := make(chan message, 1)
+	c := &Client{conn: conn, done: make(chan struct{}), reply: greeting}
 	go func() {
 		defer close(c.done)
-		c.err = fmt.Errorf("control connection ended: %w", c.read(greeted, onEvent))
+		c.err = fmt.Errorf("control connection ended: %w", c.read(onEvent))
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	select {
-	case <-greeted:
-	case <-c.done:
-		c.Close()
-		return nil, c.failure("greeting", c.err)
-	case <-ctx.Done():
-		c.Close()
-		return nil, c.failure("greeting", ctx.Err())
+	err := c.await(ctx, "greeting", greeting)
+	if err == nil {
+		err = c.do(ctx, "qmp_capabilities")
 	}
-	if err := c.do(ctx, "qmp_capabilities"); err != nil {
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -77,20 +72,26 @@ func (c *Client) Do(ctx context.Context, command string) error {
 }
 
 func (c *Client) do(ctx context.Context, command string) error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
 	reply := make(chan message, 1)
 	c.mu.Lock()
-	c.nextID++
-	id := c.nextID
-	c.waiting[id] = reply
+	c.id++
+	c.reply = reply
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.waiting, id)
-		c.mu.Unlock()
-	}()
-	if err := c.send(ctx, request{command, id}); err != nil {
+	deadline, _ := ctx.Deadline() // Do always sets one
+	err := c.conn.SetWriteDeadline(deadline)
+	if err == nil {
+		_, err = fmt.Fprintf(c.conn, "{\"execute\": %q, \"id\": %d}\n", command, c.id)
+	}
+	if err != nil {
 		return c.failure(command, err)
 	}
+	return c.await(ctx, command, reply)
+}
+
+// await waits for the answer to a command.
+func (c *Client) await(ctx context.Context, command string, reply <-chan message) error {
 	select {
 	case m := <-reply:
 		if m.Error != nil {
@@ -117,23 +118,8 @@ func (c *Client) failure(command string, err error) error {
 	return e
 }
 
-func (c *Client) send(ctx context.Context, r request) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	deadline, _ := ctx.Deadline() // Do always sets one
-	if err := c.conn.SetWriteDeadline(deadline); err != nil {
-		return err
-	}
-	_, err = c.conn.Write(append(b, '\n'))
-	return err
-}
-
 // read reads QEMU's messages until the connection ends or a message is invalid.
-func (c *Client) read(greeted chan<- struct{}, onEvent func(name string, data json.RawMessage)) error {
+func (c *Client) read(onEvent func(name string, data json.RawMessage)) error {
 	lines := bufio.NewScanner(c.conn)
 	lines.Buffer(nil, maxMessage)
 	for lines.Scan() {
@@ -143,26 +129,27 @@ func (c *Client) read(greeted chan<- struct{}, onEvent func(name string, data js
 		}
 		switch {
 		case m.Greeting != nil:
-			if greeted == nil {
-				return errors.New("a second greeting")
-			}
-			close(greeted)
-			greeted = nil
+			c.answer(0, m)
 		case m.Event != "":
 			onEvent(m.Event, m.Data)
 		case m.ID != nil:
-			c.mu.Lock()
-			if reply := c.waiting[*m.ID]; reply != nil {
-				delete(c.waiting, *m.ID)
-				reply <- m // has room for one
-			}
-			c.mu.Unlock()
+			c.answer(*m.ID, m)
 		default:
 			// Such as an error of QEMU, which could not parse a line.
 			return fmt.Errorf("answer without a request: %v", m.Error)
 		}
 	}
 	return cmp.Or(lines.Err(), io.EOF)
+}
+
+// answer gives an answer to the command that waits for it. One that comes too late is dropped.
+func (c *Client) answer(id uint64, m message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id == c.id && c.reply != nil {
+		c.reply <- m // has room for one
+		c.reply = nil
+	}
 }
 
 // Done returns a channel that is closed when the connection has ended and the last event was

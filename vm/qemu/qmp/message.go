@@ -21,9 +21,3 @@ type message struct {
 	ID       *uint64         `json:"id"`
 	Error    *Error          `json:"error"`
 }
-
-// request is a line to QEMU.
-type request struct {
-	Execute string `json:"execute"`
-	ID      uint64 `json:"id"`
-}
