@@ -21,67 +21,44 @@ type Set struct {
 	Hosts   []string // "github.com", "*.github.com"
 }
 
-// hosts are the hosts of a set: names, and what "*." stands before.
-type hosts struct{ names, parents map[string]bool }
-
 // loadSets reads the sets once.
-var loadSets = sync.OnceValues(func() ([]Set, map[string]hosts) {
+var loadSets = sync.OnceValue(func() []Set {
 	entries, _ := setFiles.ReadDir("sets") // embedded: neither this nor reading fails
 	var list []Set
-	all := map[string]hosts{}
 	for _, e := range entries {
 		text, _ := setFiles.ReadFile(path.Join("sets", e.Name()))
 		set := Set{Name: strings.TrimSuffix(e.Name(), ".txt")}
-		index := hosts{map[string]bool{}, map[string]bool{}}
 		for line := range strings.Lines(string(text)) {
 			host, comment, _ := strings.Cut(strings.TrimSpace(line), "#")
 			if host = strings.TrimSpace(host); host != "" {
 				set.Hosts = append(set.Hosts, host)
-				if parent, ok := strings.CutPrefix(host, "*."); ok {
-					index.parents[parent] = true
-				} else {
-					index.names[host] = true
-				}
 			} else if set.Meaning == "" {
 				set.Meaning = strings.TrimSpace(comment)
 			}
 		}
 		list = append(list, set)
-		all[set.Name] = index
 	}
-	return list, all
+	return list
 })
 
 // Sets returns the sets in the order of their names.
-func Sets() []Set {
-	list, _ := loadSets()
-	return slices.Clone(list)
-}
+func Sets() []Set { return slices.Clone(loadSets()) }
 
 // inSet reports whether a set has a name. Unknown sets are empty.
 func inSet(set, name string) bool {
-	_, all := loadSets()
-	index := all[set]
-	if index.names[name] {
-		return true
-	}
-	for len(index.parents) > 0 && name != "" {
-		if _, name, _ = strings.Cut(name, "."); index.parents[name] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(loadSets(), func(s Set) bool {
+		return s.Name == set && slices.ContainsFunc(s.Hosts, func(host string) bool { return matchesName(host, name) })
+	})
 }
 
 // CheckSets returns an error if a rule has a set that does not exist.
 func CheckSets(rules []config.NetworkRule) error {
-	_, all := loadSets()
+	var names []string
+	for _, s := range loadSets() {
+		names = append(names, "@"+s.Name)
+	}
 	for _, r := range rules {
-		if _, ok := all[r.Set]; r.Set != "" && !ok {
-			var names []string
-			for _, s := range Sets() {
-				names = append(names, "@"+s.Name)
-			}
+		if r.Set != "" && !slices.Contains(names, "@"+r.Set) {
 			return fault.Newf(fault.InvalidArgs, "read network rule", r.String(), "there is no set @%s", r.Set).Advise("Sets: " + strings.Join(names, ", ") + ".")
 		}
 	}
