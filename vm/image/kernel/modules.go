@@ -27,7 +27,6 @@ type ModuleTree struct {
 	modules map[string]Module
 	builtin map[string]bool     // part of the kernel
 	needs   map[string][]string // dependencies
-	prefers map[string][]string // optional dependencies, to be loaded before
 }
 
 const (
@@ -47,7 +46,7 @@ type WalkFunc func(visit func(h *tar.Header, content io.Reader) error) error
 // every module of a kernel would take 100 MB. Names that the tree does not have are
 // ignored here and reported by Order.
 func ReadModules(ctx context.Context, walk WalkFunc, names ...string) (*ModuleTree, error) {
-	t := &ModuleTree{modules: map[string]Module{}, builtin: map[string]bool{}, needs: map[string][]string{}, prefers: map[string][]string{}}
+	t := &ModuleTree{modules: map[string]Module{}, builtin: map[string]bool{}, needs: map[string][]string{}}
 	wanted := map[string]bool{}
 	for _, name := range names {
 		wanted[canonical(name)] = true
@@ -73,7 +72,7 @@ func ReadModules(ctx context.Context, walk WalkFunc, names ...string) (*ModuleTr
 			if total += len(data); total > maxTotal {
 				return fault.Newf(fault.Rejected, "", "", "modules of more than %d bytes", maxTotal)
 			}
-			for _, n := range slices.Concat(t.needs[name], t.prefers[name]) {
+			for _, n := range t.needs[name] {
 				wanted[n] = true
 			}
 			t.modules[name] = Module{Name: name, Data: unsigned(data)}
@@ -97,8 +96,8 @@ func (t *ModuleTree) readBuiltin(content io.Reader) error {
 	return err
 }
 
-// readDependencies reads the lines "depends=a,b" and "softdep=pre: a b post: c" of a
-// module. It ignores post dependencies.
+// readDependencies reads the line "depends=a,b" of a module. It ignores soft dependencies, which
+// name algorithms: an image lists the modules that have them.
 func (t *ModuleTree) readDependencies(name string, module []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(module))
 	if err != nil {
@@ -113,12 +112,8 @@ func (t *ModuleTree) readDependencies(name string, module []byte) error {
 		return err
 	}
 	for line := range strings.SplitSeq(string(info), "\x00") {
-		switch key, value, _ := strings.Cut(canonical(line), "="); key {
-		case "depends":
-			t.needs[name] = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
-		case "softdep":
-			before, _, _ := strings.Cut(value, "post:")
-			t.prefers[name] = append(t.prefers[name], strings.Fields(strings.ReplaceAll(before, "pre:", " "))...)
+		if list, ok := strings.CutPrefix(canonical(line), "depends="); ok {
+			t.needs[name] = strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 		}
 	}
 	return nil
@@ -166,14 +161,6 @@ func (t *ModuleTree) Order(names ...string) ([]Module, error) {
 			return fault.Newf(fault.Rejected, "order kernel modules", name, "it depends on itself")
 		}
 		state[name] = 1
-		for _, n := range t.prefers[name] {
-			// Soft dependencies may name an algorithm instead of a module, and may be circular.
-			if t.Has(n) && state[n] == 0 {
-				if err := visit(n, name); err != nil {
-					return err
-				}
-			}
-		}
 		for _, n := range t.needs[name] {
 			if err := visit(n, name); err != nil {
 				return err
