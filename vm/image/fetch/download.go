@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash"
@@ -100,7 +101,7 @@ func (d *download) check() error {
 
 // giveUp returns the error after the last attempt.
 func (d *download) giveUp(err error) error {
-	if !d.answered && isUnreachable(err) {
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); !d.answered && !untrusted {
 		return fault.Newf(fault.Unavailable, "download", d.file.URL, "%w: %w", errUnreachable, err).Advise(networkAdvice)
 	}
 	return fault.New(fault.Unavailable, "download", d.file.URL, err).Advise(resumeAdvice)
@@ -146,29 +147,13 @@ func (d *download) request(ctx context.Context) (*http.Response, error) {
 	if d.have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.have))
 	}
-	transport := d.client.Transport
-	if transport == nil {
-		transport = newTransport()
-	}
-	client := &http.Client{Transport: transport, CheckRedirect: d.checkRedirect}
+	request.Close = true // nothing else uses the connection
+	client := &http.Client{Transport: d.client.Transport, CheckRedirect: d.checkRedirect}
 	response, err := client.Do(request)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err // the caller adds the URL
 	}
 	return response, err
-}
-
-// newTransport returns the default transport with an error for proxies that refuse.
-func newTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DisableKeepAlives = true // nothing else uses it
-	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%w: it answers %q", errProxy, response.Status)
-		}
-		return nil
-	}
-	return t
 }
 
 // checkRedirect allows redirects on the file's host only.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -86,19 +85,8 @@ func (c *Client) Forget(f File) {
 	}
 }
 
-var (
-	errUnreachable = errors.New("its host cannot be reached")
-	errProxy       = errors.New("the proxy refuses the connection")
-)
+var errUnreachable = errors.New("its host cannot be reached")
 
-// Unreachable reports whether an error of Get means that the file's host never answered:
-// it has no address, refuses connections, or a proxy blocks it.
+// Unreachable reports whether an error of Get means that the file's host never answered: it has no address,
+// refuses connections or is silent, or a proxy blocks it. A wrong certificate is another error.
 func Unreachable(err error) bool { return errors.Is(err, errUnreachable) }
-
-func isUnreachable(err error) bool {
-	if _, ok := errors.AsType[*net.DNSError](err); ok || errors.Is(err, errProxy) {
-		return true
-	}
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && (op.Op == "dial" || op.Op == "proxyconnect")
-}

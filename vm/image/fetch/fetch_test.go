@@ -171,7 +171,7 @@ func TestRejectsBadServers(t *testing.T) {
 				client.Idle = 300 * time.Millisecond
 			}
 			_, err := client.Get(t.Context(), f, nil)
-			if fault.KindOf(err) != c.want || fault.AdviceOf(err) == "" || fetch.Unreachable(err) {
+			if fault.KindOf(err) != c.want || fault.AdviceOf(err) == "" || fetch.Unreachable(err) != (what == "silent") {
 				t.Errorf("%v (%s, %q), want %s", err, fault.KindOf(err), fault.AdviceOf(err), c.want)
 			}
 			if got := left(t, client); got != "" {
