@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 // Broadcast copies a command's output to any number of readers, up to a limit.
@@ -49,7 +50,7 @@ const (
 // NewBroadcast returns a Broadcast of at most limit bytes; 0 is no limit.
 func NewBroadcast(limit int64) *Broadcast {
 	b := &Broadcast{limit: limit, closing: make(chan struct{})}
-	b.first = b.newReader()
+	b.first = &Reader{broadcast: b}
 	b.readers = []*Reader{b.first}
 	return b
 }
@@ -98,7 +99,7 @@ func (b *Broadcast) Join() *Reader {
 		b.first = nil
 		return r
 	}
-	r := b.newReader()
+	r := &Reader{broadcast: b}
 	if b.closed {
 		r.end(io.EOF)
 	} else {
@@ -136,15 +137,10 @@ func (b *Broadcast) forget(r *Reader) {
 	b.readers = slices.DeleteFunc(b.readers, func(other *Reader) bool { return other == r })
 }
 
-func (b *Broadcast) newReader() *Reader {
-	return &Reader{broadcast: b, filled: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
-}
-
 // Reader is a reader of a Broadcast. The caller must read it to its end or close it.
 type Reader struct {
 	broadcast *Broadcast
-	filled    chan struct{} // has an element after something was put in, or the end came
-	taken     chan struct{} // has an element after something was taken out, or the end came
+	changed   notify.Notifier
 
 	mu     sync.Mutex
 	queue  []Chunk
@@ -156,11 +152,12 @@ type Reader struct {
 // if the reader was dropped or ctx ends.
 func (r *Reader) Next(ctx context.Context) (Chunk, error) {
 	for {
+		changed := r.changed.Next()
 		if chunk, ok, err := r.take(); ok || err != nil {
 			return chunk, err
 		}
 		select {
-		case <-r.filled:
+		case <-changed:
 		case <-ctx.Done():
 			return Chunk{}, contextFault("read output", ctx)
 		}
@@ -171,19 +168,13 @@ func (r *Reader) take() (chunk Chunk, ok bool, ended error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
-		if r.ended != nil {
-			wake(r.filled) // for others that wait in Next
-		}
 		return Chunk{}, false, r.ended
 	}
 	chunk = r.queue[0]
 	r.queue[0] = Chunk{}
 	r.queue = r.queue[1:]
 	r.behind -= chunkBytes + len(chunk.Data)
-	if len(r.queue) > 0 || r.ended != nil {
-		wake(r.filled)
-	}
-	wake(r.taken)
+	r.changed.Notify()
 	return chunk, true, nil
 }
 
@@ -193,21 +184,24 @@ func (r *Reader) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue, r.behind, r.ended = nil, 0, io.EOF
-	wake(r.filled)
-	wake(r.taken)
+	r.changed.Notify()
 }
 
 // put adds a chunk, and waits for room up to Patience.
 func (r *Reader) put(c Chunk) {
 	var patience <-chan time.Time
-	for !r.fits(c) {
+	for {
+		changed := r.changed.Next()
+		if r.fits(c) {
+			return
+		}
 		if patience == nil {
 			timer := time.NewTimer(Patience)
 			defer timer.Stop()
 			patience = timer.C
 		}
 		select {
-		case <-r.taken:
+		case <-changed:
 		case <-r.broadcast.closing:
 			return
 		case <-patience:
@@ -232,7 +226,7 @@ func (r *Reader) fits(c Chunk) bool {
 	}
 	r.queue = append(r.queue, c)
 	r.behind += size
-	wake(r.filled)
+	r.changed.Notify()
 	return true
 }
 
@@ -242,15 +236,7 @@ func (r *Reader) end(why error) {
 	if r.ended == nil {
 		r.ended = why
 	}
-	wake(r.filled)
-	wake(r.taken)
-}
-
-func wake(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+	r.changed.Notify()
 }
 
 // contextFault returns the fault of a wait that ctx ended.
