@@ -23,10 +23,8 @@ const (
 	heldTTL = 5 * time.Second
 	// maxAddresses bounds what a name may put into the table at once.
 	maxAddresses = 64
-	// maxReverse bounds the names of one address.
-	maxReverse = 8
-	headerLen  = 12
-	maxExtra   = 2 // OPT and TSIG
+	headerLen    = 12
+	maxExtra     = 2 // OPT and TSIG
 	// maxReason is the longest reason in an answer, so that it always fits into a datagram.
 	maxReason = 200
 )
@@ -98,15 +96,13 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 	switch {
 	case name == "":
 		return reply{}
-	case !valid(name), config.EndsInNumber(name):
+	case !valid(name), config.EndsInNumber(name), strings.HasSuffix(name, ".arpa"): // addresses have no names here
 		return reply{rcode: dns.RcodeNameError}
 	case name == "localhost", strings.HasSuffix(name, ".localhost"): // the room's own (RFC 6761)
 		if kind == dns.TypeA {
 			return addresses([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, answerTTL)
 		}
 		return reply{}
-	case kind == dns.TypePTR && strings.HasSuffix(name, ".arpa"):
-		return s.reverse(who, name)
 	}
 	q := Query{Subject: who, Name: name, Type: dns.Type(kind).String(), Decision: s.Decide(who, name)}
 	switch {
@@ -171,26 +167,6 @@ func (s *Server) address(ctx context.Context, q Query) reply {
 	s.Table.Remember(q.Subject, q.Name, q.Addrs, result.ttl)
 	s.record(q)
 	return addresses(q.Addrs, min(result.ttl, answerTTL))
-}
-
-// reverse answers for the name of an address with what the subject was told.
-func (s *Server) reverse(who netip.Addr, name string) reply {
-	labels := strings.Split(strings.TrimSuffix(name, ".in-addr.arpa"), ".")
-	slices.Reverse(labels)
-	addr, err := netip.ParseAddr(strings.Join(labels, "."))
-	if err != nil {
-		return reply{rcode: dns.RcodeNameError}
-	}
-	hosts := s.Table.Lookup(who, addr)
-	if len(hosts) == 0 {
-		return reply{rcode: dns.RcodeNameError}
-	}
-	var r reply
-	for _, host := range hosts[max(0, len(hosts)-maxReverse):] {
-		header := dns.RR_Header{Rrtype: dns.TypePTR, Class: dns.ClassINET, Ttl: seconds(heldTTL)}
-		r.records = append(r.records, &dns.PTR{Hdr: header, Ptr: dns.Fqdn(host)})
-	}
-	return r
 }
 
 // refuse answers a query with an address that stands for the name, so that nothing leaves and the

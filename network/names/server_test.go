@@ -77,10 +77,6 @@ func TestN03RefusedNamesAreHeld(t *testing.T) {
 				t.Errorf("%s %s: %v", name, dns.Type(kind), m)
 			}
 		}
-		reverse, _ := dns.ReverseAddr(held[0].String())
-		if m := g.exchange(t, "udp", question(reverse, dns.TypePTR)); len(m.Answer) != 1 || m.Answer[0].(*dns.PTR).Ptr != name+"." {
-			t.Errorf("reverse: %v", m)
-		}
 		without := new(dns.Msg).SetQuestion(name+".", dns.TypeA)
 		if m := g.exchange(t, "udp", without); m.IsEdns0() != nil || len(m.Answer) != 1 {
 			t.Errorf("without EDNS: %v", m)
@@ -167,8 +163,6 @@ func TestOtherTypes(t *testing.T) {
 	long := strings.Repeat("x", 250) + `\"` + strings.Repeat("y", 2)
 	u.add("a.org", `60 IN TXT "v=spf1 -all"`, `60 IN TXT "`+long+`" "`+long+`"`, "60 IN MX 10 mx.a.org.")
 	u.add("_xmpp._tcp.a.org", "60 IN SRV 1 2 5222 chat.a.org.")
-	u.add("a.a.org", "60 IN A 192.0.2.1")
-	g.exchange(t, "udp", question("a.a.org", dns.TypeA))
 	for _, c := range []struct {
 		name string
 		kind uint16
@@ -177,7 +171,6 @@ func TestOtherTypes(t *testing.T) {
 		{"a.org", dns.TypeTXT, "v=spf1 -all"},
 		{"a.org", dns.TypeMX, "10 mx.a.org."},
 		{"_xmpp._tcp.a.org", dns.TypeSRV, "1 2 5222 chat.a.org."},
-		{"1.2.0.192.in-addr.arpa", dns.TypePTR, "a.a.org."},
 	} {
 		m := g.exchange(t, "tcp", question(c.name, c.kind))
 		if len(m.Answer) == 0 || !strings.Contains(m.Answer[0].String(), c.want) || m.Answer[0].Header().Name != c.name+"." {
