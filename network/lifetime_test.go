@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -170,6 +171,32 @@ func TestIdleFlowsEnd(t *testing.T) {
 		t.Fatalf("ended too early: %v", err)
 	}
 	l.expire(time.Now().Add(idleTimeout + time.Minute))
+	if f := l.flow(); f.Error != errIdle.Error() {
+		t.Errorf("recorded %+v", f)
+	}
+}
+
+func TestIdleRequestsEnd(t *testing.T) {
+	l := newLab(t)
+	asked := make(chan struct{})
+	l.internet.Serve(t, netip.AddrPortFrom(server, 80), func(c net.Conn) { // it never answers
+		_, _ = c.Read(make([]byte, 1))
+		close(asked)
+		_, _ = io.Copy(io.Discard, c)
+	})
+	l.set("alice", testRules{opened: true, decide: func(policy.Target) policy.Decision { return allowed }})
+	c, err := l.dial(l.alice, server, 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", server)
+	<-asked
+	l.expire(time.Now().Add(openedTimeout - time.Minute))
+	if n := l.Stats().Flows; n != 1 {
+		t.Errorf("%d flows run", n)
+	}
+	l.expire(time.Now().Add(openedTimeout + time.Minute))
 	if f := l.flow(); f.Error != errIdle.Error() {
 		t.Errorf("recorded %+v", f)
 	}

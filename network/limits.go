@@ -70,6 +70,9 @@ const (
 	// halfClosedTimeout is for a connection that is closed in one direction.
 	idleTimeout       = 2*time.Hour + 4*time.Minute
 	halfClosedTimeout = 10 * time.Minute
+	// openedTimeout is for a connection whose requests are read: it holds more memory. Models think for
+	// minutes before they answer; WebSockets are kept alive by pings.
+	openedTimeout = 30 * time.Minute
 	// datagramTimeout is RFC 4787's recommendation for UDP, without port 53.
 	datagramTimeout = 5 * time.Minute
 	// firstBytesTimeout is how long a client whose name must be checked may stay silent while it

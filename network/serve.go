@@ -189,6 +189,7 @@ func (c *connection) serveChecked(host *hostConn) error {
 // intercept decides about each request.
 func (c *connection) intercept(first []byte, secured bool) error {
 	v, g, s := &c.verdict, c.gateway, c.flow.member.subject
+	c.flow.timeout.Store(int64(openedTimeout))
 	var o intercept.Options
 	o.Name, o.Port, o.TLS, o.Log = v.target.Name, v.target.Port, secured, g.options.Log
 	if o.Name == "" {

@@ -40,9 +40,6 @@ const (
 	headTimeout = 30 * time.Second
 	// keepAlive is how long a connection waits for the next request.
 	keepAlive = 2 * time.Minute
-	// idleTimeout ends a connection on which no byte passes in either direction. Models think for
-	// minutes before they answer; WebSockets are kept alive by pings.
-	idleTimeout = 30 * time.Minute
 	// pingAfter finds HTTP/2 servers that are gone: after sleep, or when a VPN has ended.
 	pingAfter = time.Minute
 )
@@ -79,12 +76,12 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// Serve answers the requests of a client until its connection ends. It closes the connection. It
+// Serve answers the requests of a client until its connection or the context ends. It closes the connection. It
 // returns an error if the options are incomplete or the TLS handshake fails.
 func Serve(ctx context.Context, client net.Conn, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watched := watch(client, idleTimeout)
+	watched := &watchedConn{Conn: client, closed: make(chan struct{})}
 	defer watched.Close()
 	defer context.AfterFunc(ctx, func() { watched.Close() })()
 	if err := o.check(); err != nil {
