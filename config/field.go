@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
@@ -113,50 +112,37 @@ func (t table[S]) put(s *S, key, text string) (json.RawMessage, error) {
 	if !ok || change != "" && !f.isList {
 		return nil, fault.Newf(fault.InvalidArgs, op, brief(json.RawMessage(key)), "unknown key").Advise(t.allowedKeys())
 	}
-	if change != "" {
-		return f.change(s, change, text)
-	}
+	before := *s
 	raw := f.raw(strings.TrimSpace(text))
-	err := errors.New("not a value")
-	if json.Valid(raw) {
-		err = f.set(s, raw)
+	err := f.set(s, raw)
+	if err == nil && change != "" {
+		raw, err = f.change(s, change, itemsOf(f.get(&before)))
 	}
-	if err != nil {
-		return nil, fault.New(fault.InvalidArgs, op, key, err).Advise(key + " is " + f.allowed + ".")
+	if err == nil {
+		return raw, nil
 	}
-	return raw, nil
+	*s = before
+	if _, ours := errors.AsType[*fault.Error](err); ours {
+		return nil, err
+	}
+	return nil, fault.New(fault.InvalidArgs, op, f.key, err).Advise(f.key + " is " + f.allowed + ".")
 }
 
-// change adds items to a list, or removes them, and returns the list as JSON.
-func (f field[S]) change(s *S, change, text string) (json.RawMessage, error) {
-	const op = "set"
-	fail := func(err error) error {
-		return fault.New(fault.InvalidArgs, op, f.key, err).Advise(f.key + " is " + f.allowed + ".")
-	}
-	before := *s
-	if err := f.set(s, f.raw(strings.TrimSpace(text))); err != nil {
-		return nil, fail(err)
-	}
-	changed := itemsOf(f.get(s)) // canonical
-	items := itemsOf(f.get(&before))
-	for _, item := range changed {
+// change adds the items of a list to other items, or removes them there, and returns those as JSON.
+func (f field[S]) change(s *S, change string, items []string) (json.RawMessage, error) {
+	for _, item := range itemsOf(f.get(s)) { // canonical
 		i := slices.Index(items, item)
 		switch {
 		case change == "+" && i < 0:
 			items = append(items, item)
 		case change == "-" && i < 0:
-			*s = before
-			return nil, fault.Newf(fault.NotFound, op, f.key, "it has no %s", brief(quoted(item))).Advise("It is " + cmp.Or(strings.Join(items, ","), "empty") + ".")
+			return nil, fault.Newf(fault.NotFound, "set", f.key, "it has no %s", brief(quoted(item))).Advise("It is " + cmp.Or(strings.Join(items, ","), "empty") + ".")
 		case change == "-":
 			items = slices.Delete(items, i, i+1)
 		}
 	}
 	raw, _ := json.Marshal(items) // texts always marshal
-	if err := f.set(s, raw); err != nil {
-		*s = before
-		return nil, fail(err)
-	}
-	return raw, nil
+	return raw, f.set(s, raw)
 }
 
 // differences returns the keys whose values differ.
@@ -202,11 +188,15 @@ func (t table[S]) marshal(s *S) ([]byte, error) {
 	return d.bytes(), nil
 }
 
-// newField returns a field of type T. parse reads its JSON.
-func newField[T, S any](key, meaning, allowed string, raw func(string) json.RawMessage, at func(*S) *T, parse func(json.RawMessage) (T, error)) field[S] {
+// newField returns a field of type T, made of JSON of type J.
+func newField[J, T, S any](key, meaning, allowed string, raw func(string) json.RawMessage, at func(*S) *T, parse func(J) (T, error)) field[S] {
 	return field[S]{key: key, meaning: meaning, allowed: allowed, raw: raw,
 		set: func(s *S, raw json.RawMessage) error {
-			v, err := parse(raw)
+			var read J
+			if string(raw) == "null" || json.Unmarshal(raw, &read) != nil {
+				return fmt.Errorf("%s is not %s", brief(raw), allowed)
+			}
+			v, err := parse(read)
 			if err == nil {
 				*at(s) = v
 			}
@@ -217,20 +207,11 @@ func newField[T, S any](key, meaning, allowed string, raw func(string) json.RawM
 }
 
 func boolField[S any](key, meaning string, at func(*S) *bool) field[S] {
-	return newField(key, meaning, "true or false", verbatim, at, func(raw json.RawMessage) (bool, error) {
-		if text := string(raw); text != "true" && text != "false" {
-			return false, fmt.Errorf("%s is not true or false", brief(raw))
-		}
-		return string(raw) == "true", nil
-	})
+	return newField(key, meaning, "true or false", verbatim, at, func(on bool) (bool, error) { return on, nil })
 }
 
 func intField[S any](key, meaning string, lo, hi int, at func(*S) *int) field[S] {
-	return newField(key, meaning, fmt.Sprintf("a whole number from %d to %d", lo, hi), verbatim, at, func(raw json.RawMessage) (int, error) {
-		n, err := strconv.Atoi(string(raw))
-		if err != nil {
-			return 0, fmt.Errorf("%s is not a whole number", brief(raw))
-		}
+	return newField(key, meaning, fmt.Sprintf("a whole number from %d to %d", lo, hi), verbatim, at, func(n int) (int, error) {
 		if n < lo || n > hi {
 			return 0, fmt.Errorf("%d is out of range", n)
 		}
@@ -254,7 +235,7 @@ func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
 }
 
 func textField[T ~string, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *T) field[S] {
-	return newField(key, meaning, allowed, quoted, at, func(raw json.RawMessage) (T, error) { return parseText(raw, parse) })
+	return newField(key, meaning, allowed, quoted, at, func(text string) (T, error) { return parseText(text, parse) })
 }
 
 func rulesField[S any](key, meaning string, at func(*S) *[]NetworkRule) field[S] {
@@ -262,21 +243,16 @@ func rulesField[S any](key, meaning string, at func(*S) *[]NetworkRule) field[S]
 }
 
 func listField[T, S any](key, meaning, allowed string, parse func(string) (T, error), at func(*S) *[]T) field[S] {
-	f := newField(key, meaning, "a list, each item "+allowed, listed, at, func(raw json.RawMessage) ([]T, error) {
-		var items []json.RawMessage
-		if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
-			return nil, fmt.Errorf("%s is not a list", brief(raw))
-		}
+	f := newField(key, meaning, "a list, each item "+allowed, listed, at, func(items []string) ([]T, error) {
 		if len(items) > maxListItems {
 			return nil, fmt.Errorf("%d items are more than %d", len(items), maxListItems)
 		}
 		list := make([]T, len(items))
 		for i, item := range items {
-			v, err := parseText(item, parse)
-			if err != nil {
+			var err error
+			if list[i], err = parseText(item, parse); err != nil {
 				return nil, fmt.Errorf("item %d: %w", i+1, err)
 			}
-			list[i] = v
 		}
 		return list, nil
 	})
@@ -308,17 +284,13 @@ func listed(text string) json.RawMessage {
 	return raw
 }
 
-func parseText[T any](raw json.RawMessage, parse func(string) (T, error)) (v T, err error) {
-	var text string
-	if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
-		return v, fmt.Errorf("%s is not a text in quotes", brief(raw))
-	}
-	v, err = parse(text)
+func parseText[T any](text string, parse func(string) (T, error)) (T, error) {
+	v, err := parse(text)
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		err = e.Err // the setting's own error has the rest
 	}
 	if err != nil {
-		err = fmt.Errorf("%s is %w", brief(raw), err)
+		err = fmt.Errorf("%s is %w", brief(quoted(text)), err)
 	}
 	return v, err
 }
