@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -198,24 +199,18 @@ func (r *NetworkRule) parsePorts(text string) error {
 	if !isRange {
 		last = first
 	}
-	a, err1 := parseRulePort(first)
-	b, err2 := parseRulePort(last)
-	if err := cmp.Or(err1, err2); err != nil {
-		return err
+	for i, port := range []*uint16{&r.FirstPort, &r.LastPort} {
+		text := []string{first, last}[i]
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n == 0 || text[0] == '0' {
+			return fmt.Errorf("%q is not a port from 1 to 65535", text)
+		}
+		*port = uint16(n)
 	}
-	if a > b {
-		return fmt.Errorf("%d-%d is no range of ports", a, b)
+	if r.FirstPort > r.LastPort {
+		return fmt.Errorf("%s is no range of ports", text)
 	}
-	r.FirstPort, r.LastPort = a, b
 	return nil
-}
-
-func parseRulePort(text string) (uint16, error) {
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 || text[0] == '0' {
-		return 0, fmt.Errorf("%q is not a port from 1 to 65535", text)
-	}
-	return uint16(n), nil
 }
 
 func (r *NetworkRule) parseOption(key, value string) error {
@@ -252,10 +247,8 @@ func (r *NetworkRule) parsePath(value string) error {
 	if len(value) > maxRulePath || !rulePath.MatchString(plain) {
 		return fmt.Errorf(`%q is not a path: it starts with "/", may end in "/*", and has plain letters`, value)
 	}
-	for _, unclean := range []string{"//", "/./", "/../"} {
-		if strings.Contains(strings.TrimSuffix(plain, "/")+"/", unclean) || strings.HasSuffix(plain, "//") {
-			return fmt.Errorf(`%q has an empty part, "." or ".."`, value)
-		}
+	if clean := path.Clean(plain); strings.Contains(plain, "//") || clean != plain && clean+"/" != plain {
+		return fmt.Errorf(`%q has an empty part, "." or ".."`, value)
 	}
 	r.Path = value
 	return nil
