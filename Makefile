@@ -45,6 +45,8 @@ GUEST_TIER  = $(LONGEST) $(filter-out $(LONGEST) $(BENCHMARKS),$(patsubst guest:
 KERNEL_TIER = $(filter-out osaurus-sandbox/internal/lab,$(patsubst kernel:%,%,$(filter kernel:%,$(TIERS))))
 # These start themselves thousands of times, which takes ten times as long with the race detector.
 NO_RACE     = osaurus-sandbox/engine/local osaurus-sandbox/engine/enginetest osaurus-sandbox/internal/darwincheck osaurus-sandbox/internal/archtest
+# What depends on neither distribution nor processor runs on Debian, and on Alpine over the stand-in.
+ELSEWHERE   = ^TestRooms$$/^Alpine$$/^(Attack|Bridge|Network|Snapshots|History|Shells)$$
 UNIT_TIER   = $(filter-out $(GUEST_TIER) $(KERNEL_TIER) $(NO_RACE) $(BENCHMARKS) osaurus-sandbox/internal/lab,$(shell $(GO) list ./...))
 
 .PHONY: help setup setup-run build guest-programs mcpb run test nightly tiers quick-lane guest-lane lab lint check-darwin lint-darwin unit kernel guest standin faults app first-mac release-check fuzz bench generate clean
@@ -101,6 +103,7 @@ nightly: setup guest-programs lab ## what is too slow for every change
 	$(STANDIN) $(GO) vet $(RACE) -tags vzstandin ./vm/vz ./supervisor/e2e github.com/Code-Hex/vz/v3
 	$(STANDIN) $(LINT) -tags vzstandin ./vm/vz github.com/Code-Hex/vz/v3
 	$(TEST) $(RACE) -short -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
+	$(TEST) $(RACE) -timeout $(GUEST_TIMEOUT) -run '$(ELSEWHERE)' ./supervisor/boot
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestRooms$$/^Alpine$$/^Hog$$/^(SharedMemory|Descriptors)$$' ./supervisor/boot
 	$(MAKE) --no-print-directory lint-darwin faults
 
@@ -124,7 +127,7 @@ kernel: ## run the tests on real kernels and archives
 guest: ## run the tests on machines with real kernels, with the race detector
 	@ls "$${OSAURUS_ALPINE:-../shared/alpine}"/alpine-minirootfs-*.tar.gz >/dev/null 2>&1 || \
 	  echo "*** no Alpine root file system in $${OSAURUS_ALPINE:-../shared/alpine}: busybox stands in for Alpine, and building the toolbox image is not tested"
-	$(TEST) $(RACE) -p 2 -timeout $(GUEST_TIMEOUT) $(GUEST_TIER)
+	$(TEST) $(RACE) -p 2 -timeout $(GUEST_TIMEOUT) -skip '$(ELSEWHERE)' $(GUEST_TIER)
 
 check-darwin: ## type-check the macOS code, on both architectures, without a Mac
 	$(GO) run -trimpath ./internal/darwincheck

@@ -33,10 +33,8 @@ func (k Kernel) eachModuleFile(write func(name string, b []byte) error) error {
 	})
 }
 
-// guestModules packs the modules of a kernel that an image needs. All modules are twenty
-// times larger, and slow in tests that build images. The Debian pack and the ISO image have
-// all.
-func guestModules(ctx context.Context, k Kernel, path string) error {
+// needed returns a function that says whether an image needs a file of a kernel's modules.
+func (k Kernel) needed(ctx context.Context) (func(name string) bool, error) {
 	walk := func(visit func(*tar.Header, io.Reader) error) error {
 		return k.eachModuleFile(func(name string, b []byte) error {
 			return visit(&tar.Header{Typeflag: tar.TypeReg, Name: name}, bytes.NewReader(b))
@@ -44,17 +42,26 @@ func guestModules(ctx context.Context, k Kernel, path string) error {
 	}
 	tree, err := kernel.ReadModules(ctx, walk, image.Modules()...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	taken, err := tree.Order(slices.DeleteFunc(image.Modules(), func(name string) bool { return !tree.Has(name) })...)
+	return func(name string) bool {
+		module, _, ok := kernel.ModuleName(name)
+		return !ok || slices.ContainsFunc(taken, func(m kernel.Module) bool { return m.Name == module })
+	}, err
+}
+
+// guestModules packs the modules of a kernel that an image needs. All modules are twenty
+// times larger, and slow in tests that build images. The Debian pack has all.
+func guestModules(ctx context.Context, k Kernel, path string) error {
+	needed, err := k.needed(ctx)
 	if err != nil {
 		return err
 	}
 	return pack.WriteZstd(path, "", nil, func(w io.Writer) error {
 		out := tar.NewWriter(w)
 		write := func(name string, b []byte) error {
-			module, _, ok := kernel.ModuleName(name)
-			if ok && !slices.ContainsFunc(taken, func(m kernel.Module) bool { return m.Name == module }) {
+			if !needed(name) {
 				return nil
 			}
 			err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "lib/modules/" + k.Release + "/" + name, Size: int64(len(b)), Mode: 0o644})
