@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -76,7 +77,9 @@ type Options struct {
 	Registry *tools.Registry
 	Life     Life
 	Note     func(Happening) // may be nil; must not block
-	Log      *slog.Logger
+	// Pause is the first pause after a failed verification. 0 is lookAgain.
+	Pause time.Duration
+	Log   *slog.Logger
 }
 
 // Installer manages the plugins of all agents of a home. Its methods are safe for concurrent
@@ -99,9 +102,8 @@ type Installer struct {
 // state is the state of one agent's plugins. Installer.mu guards it.
 type state struct {
 	records
-	broken   error  // why the record cannot be read; it is not overwritten
-	verified string // the boot in which all plugins were verified
-	looking  *round // the verification that is running
+	broken error  // why the record cannot be read; it is not overwritten
+	round  *round // the last verification, or the one that is running
 }
 
 // Open reads which plugins agents have, and registers their tools. Changes that the last daemon

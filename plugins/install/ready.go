@@ -1,7 +1,9 @@
 package install
 
 import (
+	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"osaurus-sandbox/config"
@@ -9,86 +11,85 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// verifyTime bounds a verification in the background, which may install several plugins again.
-const verifyTime = 30 * time.Minute
+const (
+	// verifyTime bounds a verification in the background, which may install several plugins again.
+	verifyTime = 30 * time.Minute
+	// lookAgain is the pause after a failed verification: a guest may be silent for a while. It doubles
+	// each time, up to lookSeldom.
+	lookAgain  = 2 * time.Second
+	lookSeldom = time.Minute
+)
 
-// round is a verification of an agent's plugins. All callers of Ready share it.
+// round is the verification of an agent's plugins in a boot.
 type round struct {
 	boot string
-	done chan struct{}
+	done chan struct{} // closed after the first attempt
 }
 
 // Ready waits until an agent's plugins have been verified in the running guest, once per boot.
 // It fails only if the guest does not start: plugins that cannot be repaired do not block others.
 func (i *Installer) Ready(ctx context.Context, a tools.Agent) error {
-	boot := i.Boot()
-	if boot == "" {
+	if i.Boot() == "" {
 		if err := i.Start(ctx); err != nil {
 			return err
 		}
-		boot = i.Boot()
 	}
-	return i.await(ctx, a, boot)
-}
-
-// ReadyIn is Ready for one boot. It starts no guest, and reports whether the plugins were verified.
-func (i *Installer) ReadyIn(ctx context.Context, a tools.Agent, boot string) bool {
-	if i.Boot() != boot || i.await(ctx, a, boot) != nil {
-		return false
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	s := i.stateOf(a.ID)
-	return s.verified == boot || s.broken != nil
-}
-
-// await waits until an agent's plugins were verified in a boot. It joins the running verification, or
-// starts one.
-func (i *Installer) await(ctx context.Context, a tools.Agent, boot string) error {
-	i.mu.Lock()
-	s := i.stateOf(a.ID)
-	if s.verified == boot || s.broken != nil || i.life.Err() != nil {
-		i.mu.Unlock()
-		return nil
-	}
-	r := s.looking
-	if r == nil || r.boot != boot {
-		r = &round{boot: boot, done: make(chan struct{})}
-		s.looking = r
-		i.work.Go(func() { i.goRound(a, s, r) })
-	}
-	i.mu.Unlock()
 	select {
-	case <-r.done:
+	case <-i.Look(a):
 		return nil
 	case <-ctx.Done():
 		return fault.Wrap("verify plugins", string(a.Name), ctx.Err()).Advise("Try again in a while: they are being repaired.")
 	}
 }
 
-// goRound verifies an agent's plugins, and then starts their daemons and handlers.
-func (i *Installer) goRound(a tools.Agent, s *state, r *round) {
-	defer close(r.done)
-	ctx, cancel := context.WithTimeout(context.WithValue(i.life, during{}, r.boot), verifyTime)
-	defer cancel()
-	_, err := i.Verify(ctx, a, Missing, "the sandbox")
-	if err != nil && i.life.Err() == nil {
-		i.Log.Warn("an agent's plugins were not verified", "agent", a.Name, "error", err)
-	}
+// Look begins to verify an agent's plugins in the running guest, unless that was done before. The channel is
+// closed after the first attempt.
+func (i *Installer) Look(a tools.Agent) <-chan struct{} {
+	boot := i.Boot()
 	i.mu.Lock()
-	if s.looking == r {
-		if s.looking = nil; err == nil {
-			s.verified = r.boot
+	defer i.mu.Unlock()
+	s := i.stateOf(a.ID)
+	if boot == "" || len(s.list) == 0 || s.broken != nil || i.life.Err() != nil {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if s.round == nil || s.round.boot != boot {
+		r := &round{boot: boot, done: make(chan struct{})}
+		s.round = r
+		i.work.Go(func() { i.goRound(a, s, r) })
+	}
+	return s.round.done
+}
+
+// goRound verifies an agent's plugins until that works or the round is over. Then it starts their daemons
+// and handlers.
+func (i *Installer) goRound(a tools.Agent, s *state, r *round) {
+	first := sync.OnceFunc(func() { close(r.done) })
+	defer first()
+	for pause := cmp.Or(i.Pause, lookAgain); ; pause = min(2*pause, lookSeldom) {
+		ctx, cancel := context.WithTimeout(context.WithValue(i.life, during{}, r.boot), verifyTime)
+		_, err := i.Verify(ctx, a, Missing, "the sandbox")
+		cancel()
+		i.mu.Lock()
+		list, over := s.list, s.round != r // the list is never modified
+		i.mu.Unlock()
+		if err == nil {
+			for _, r := range list {
+				// In the background: a change of the plugin may take long, or even wait for this round.
+				i.work.Go(func() { i.beginInTurn(a, r.ID) })
+			}
+			return
 		}
-	}
-	list := s.list // never modified
-	i.mu.Unlock()
-	if err != nil {
-		return
-	}
-	for _, r := range list {
-		// In the background: a change of the plugin may take long, or even wait for this round.
-		i.work.Go(func() { i.beginInTurn(a, r.ID) })
+		if over || i.Boot() != r.boot || i.life.Err() != nil {
+			return
+		}
+		i.Log.Warn("an agent's plugins were not verified", "agent", a.Name, "error", err)
+		first()
+		select {
+		case <-time.After(pause):
+		case <-i.life.Done():
+		}
 	}
 }
 
@@ -114,11 +115,14 @@ func (i *Installer) here(ctx context.Context) error {
 	return nil
 }
 
-// Reset makes the next Ready verify an agent's plugins again, because the agent was reset.
+// Reset verifies an agent's plugins again, because the agent was reset.
 func (i *Installer) Reset(agent config.AgentID) {
 	i.mu.Lock()
-	defer i.mu.Unlock()
 	if s := i.agents[agent]; s != nil {
-		s.verified, s.looking = "", nil
+		s.round = nil
+	}
+	i.mu.Unlock()
+	if a, err := i.Agent(agent); err == nil {
+		i.Look(a)
 	}
 }

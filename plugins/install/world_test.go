@@ -41,6 +41,7 @@ type world struct {
 	endsAt   int // the call of Boot at which the guest has ended; 0 is none
 	missing  map[config.SecretName]bool
 	gone     map[config.AgentID]bool
+	agents   map[config.AgentID]tools.Agent
 	fail     func(what string) error // the error of a contact; may be nil
 	contacts int
 	killAt   int // the contact at which the daemon is killed; 0 is none
@@ -52,7 +53,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), boot: "1", missing: map[config.SecretName]bool{}, gone: map[config.AgentID]bool{}, alive: map[string]bool{}}
+	w := &world{t: t, dir: t.TempDir(), boot: "1", missing: map[config.SecretName]bool{}, gone: map[config.AgentID]bool{}, agents: map[config.AgentID]tools.Agent{}, alive: map[string]bool{}}
 	w.home = config.Home(filepath.Join(w.dir, "home"))
 	const apk = `#!/bin/sh
 shift 3
@@ -82,6 +83,7 @@ func (w *world) agent(name config.AgentName) tools.Agent {
 	if err := os.MkdirAll(a.Home, 0o755); err != nil {
 		w.t.Fatal(err)
 	}
+	w.agents[a.ID] = a
 	return a
 }
 
@@ -144,12 +146,13 @@ func (w *world) Agent(id config.AgentID) (a tools.Agent, err error) {
 	err = w.touch("agent", func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		a = w.agents[id]
 		if w.gone[id] {
 			return fault.Newf(fault.NotFound, "find agent", string(id), "there is none")
 		}
 		return nil
 	})
-	return tools.Agent{ID: id}, err
+	return a, err
 }
 
 func (w *world) Start(context.Context) error {

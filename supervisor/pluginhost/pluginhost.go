@@ -52,7 +52,7 @@ func Open(o Options) *Host {
 		Home: o.Home, Agent: o.agent, Start: o.start, Boot: o.boot, Room: o.Tools.Room, Packages: o.Tools.Installer.System, Secrets: keys{o}, Registry: o.Registry, Life: b.life,
 		Note: func(h install.Happening) { b.note(events.Kind(h.What), h.By, h.Agent, h.Plugin, h.Detail) }, Log: o.Log,
 	}, all)
-	b.watch = newWatch(b, lookAgain)
+	b.watch = newWatch(b)
 	b.Registrar = b.newRegistrar()
 	o.Registry.Add(b.Registrar.Tool())
 	return b

@@ -61,10 +61,10 @@ func (w *world) look(again time.Duration) {
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	b := &Host{Options: Options{Tools: toolhost.Options{Agents: w.agents}, Log: log}, life: life.New(life.Options{Log: log})}
 	b.Installer = install.Open(install.Options{
-		Home: w.home, Agent: w.Agent, Start: w.Start, Boot: w.Boot, Room: w.Room, Registry: tools.NewRegistry(log), Life: w, Log: log,
+		Home: w.home, Agent: w.Agent, Start: w.Start, Boot: w.Boot, Room: w.Room, Registry: tools.NewRegistry(log), Life: w, Log: log, Pause: again,
 		Note: func(h install.Happening) { w.happened <- h.What },
 	}, nil)
-	b.watch = newWatch(b, again)
+	b.watch = newWatch(b)
 	w.t.Cleanup(b.Close)
 	w.host.Store(b)
 }
@@ -182,7 +182,7 @@ func (w *world) End(context.Context, config.AgentID, config.PluginID) error { re
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
 	alice := w.setter("alice")
-	w.look(lookAgain)
+	w.look(0)
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -245,7 +245,7 @@ func TestWatchWaitsForNoPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.setter("alice")
-			w.look(lookSeldom)
+			w.look(time.Hour)
 			w.silent.Store(true)
 			w.must(w.machine.Start(t.Context(), by))
 			w.looked()
