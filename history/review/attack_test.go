@@ -296,10 +296,61 @@ func TestConflicts(t *testing.T) {
 	if report := w.try(Selection{}, "b"); len(report.Left) != 1 || !strings.Contains(report.Left[0].Reason, "not known") {
 		t.Errorf("%+v", report)
 	}
+}
+
+func TestBegan(t *testing.T) {
 	now := time.Now()
-	e := history.Entry{Mtime: now.UnixNano(), Ctime: now.UnixNano()}
-	if older(e, now.Add(clockMargin/2)) || older(e, time.Time{}) || !older(e, now.Add(2*clockMargin)) {
-		t.Error("the margin of the clocks is wrong")
+	l := &look{Review: &Review{Looked: now}}
+	for _, c := range []struct {
+		name    string
+		born    time.Time
+		touched bool
+		want    time.Time
+	}{
+		{"touched before the last look", now.Add(time.Second), true, now.Add(time.Second - clockMargin)},
+		{"touched since", now.Add(time.Second), false, now.Add(-clockTick)},
+		{"by a guest whose clock is late", now.Add(-time.Second), false, now.Add(-clockTick)},
+		{"much later", now.Add(time.Hour), false, now.Add(time.Hour - clockMargin)},
+		{"ignored at the last look", now.Add(-time.Hour), false, now.Add(-time.Hour - clockMargin)},
+		{"never", time.Time{}, false, time.Time{}},
+	} {
+		if got := l.began(Listed{Born: c.born}, c.touched); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	if e := (history.Entry{Mtime: 5, Ctime: 7}); older(e, time.Unix(0, 7)) || !older(e, time.Unix(0, 8)) || older(e, time.Time{}) {
+		t.Error("the later of the two times counts")
+	}
+}
+
+// A person changes files, and a call of the agent changes them too, at once.
+func TestChangedJustBefore(t *testing.T) {
+	w := newWorld(t)
+	w.bornNow = true
+	w.host("early", "1\n", 0o644)
+	w.host("removed/again", "1\n", 0o644)
+	w.agent("early", "agent\n", 0o644)
+	w.agentRemove("removed")
+	w.record()
+	for _, name := range []string{"early", "late", "removed/again"} {
+		w.host(name, "person\n", 0o644)
+	}
+	time.Sleep(2 * clockTick)
+	w.record() // before the call
+	w.agent("early", "agent again\n", 0o644)
+	w.agent("late", "agent\n", 0o644)
+	w.agentFolder("removed")
+	w.agent("removed/again", "agent\n", 0o644)
+	w.record()
+	for _, c := range w.compute().Changes {
+		if conflict := c.Conflict != ""; conflict != (c.Path != "late") {
+			t.Errorf("%s: %q", c.Path, c.Conflict)
+		}
+	}
+	w.host("late", "person again\n", 0o644)
+	w.record()
+	if c := w.compute("late").Changes; len(c) != 1 || c[0].Conflict == "" {
+		t.Errorf("%+v", c)
 	}
 }
 

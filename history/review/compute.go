@@ -109,7 +109,7 @@ func (l *look) examine(p pair) (*change, error) {
 	case p.upper.Kind == history.Unreadable, p.real.Kind == history.Unreadable, p.real.Kind == history.TooDeep:
 		c.Conflict, c.broken = "it cannot be read, or changed meanwhile", true
 	case p.known:
-	case p.real.Kind == 0, p.real.Kind == history.Folder, older(p.real, p.born):
+	case p.real.Kind == 0, p.real.Kind == history.Folder, older(p.real, p.began):
 		base = p.real // the agent began with it
 	default:
 		c.Conflict = "it changed in the real folder too, and the version that the agent began with is not known"

@@ -25,8 +25,12 @@ const (
 	maxFileSize = int64(1) << 50 // more than a data disk holds
 )
 
-// clockMargin is how far the guest's clock may be from the host's.
-const clockMargin = 2 * time.Second
+// clockMargin is how far the guest's clock may be from the host's. A file may be stamped up to clockTick
+// before it was changed.
+const (
+	clockMargin = 2 * time.Second
+	clockTick   = 10 * time.Millisecond
+)
 
 // look is one look at the upper layer and the real folder.
 type look struct {
@@ -42,6 +46,7 @@ type look struct {
 	hunkText int     // bytes that hunks may still have
 
 	upper, real, base history.Digest
+	last              history.Digest // the upper layer at the last look
 }
 
 func (r *Review) key(tree string) string { return r.Key + "/" + tree }
@@ -58,6 +63,7 @@ func (r *Review) look(ctx context.Context, paths []string) (*look, error) {
 		}
 	}
 	l.ignore = newIgnorer(l.ignoreFile)
+	began := time.Now()
 	for e, err := range r.Upper.List(ctx) {
 		if err == nil {
 			err = l.add(e)
@@ -69,7 +75,9 @@ func (r *Review) look(ctx context.Context, paths []string) (*look, error) {
 	if err := l.take(); err != nil {
 		return nil, fault.Wrap("read changes", "", err).Advise("If there is no room for them: osaurus-sandbox config set history.maxMB=…")
 	}
-	return l, l.record()
+	err := l.record()
+	r.Looked = began
+	return l, err
 }
 
 // Record takes the upper layer into the history and returns its tree, without what is ignored. It reads only what
@@ -178,6 +186,7 @@ func (l *look) take() (err error) {
 			hidden = name + "/"
 		}
 	}
+	l.last, _ = l.History.Head(l.key("upper"))
 	open := func(path string) (io.ReadCloser, error) { return l.Upper.Open(l.ctx, path) }
 	if l.upper, err = l.History.Edit(l.ctx, l.key("upper"), history.Digest{}, entries, open); err != nil {
 		return err
@@ -268,8 +277,10 @@ func (l *look) ignoreFile(name string) string {
 type pair struct {
 	path              string
 	upper, real, base history.Entry
-	known             bool // the base
-	born              time.Time
+	known             bool          // the base
+	last              history.Entry // of the upper layer at the last look
+	hid               bool          // the agent had replaced or removed it by then
+	began             time.Time     // the agent's first change was not earlier, or zero
 }
 
 // each calls a function with all paths of the upper layer, and all that it hides in the real folder: folders
@@ -277,6 +288,7 @@ type pair struct {
 func (l *look) each(do func(pair) error) error {
 	top := pair{upper: history.Entry{Kind: history.Folder, Content: l.upper}}
 	top.real, top.base = history.Entry{Kind: history.Folder, Content: l.real}, history.Entry{Kind: history.Folder, Content: l.base}
+	top.last = history.Entry{Kind: history.Folder, Content: l.last}
 	return l.below(top, false, do)
 }
 
@@ -290,13 +302,15 @@ func (l *look) below(p pair, hidden bool, do func(pair) error) error {
 		return fault.Wrap("compare", p.path, err)
 	}
 	base, _ := l.History.Tree(l.ctx, p.base.Tree())
-	for name, row := range history.Align(upper, real, base) {
-		q := pair{path: path.Join(p.path, name), upper: row[0], real: row[1], base: row[2], born: p.born}
+	last, lost := l.History.Tree(l.ctx, p.last.Tree())
+	hid := p.hid || lost != nil || p.last.Kind != 0 && p.last.Kind != history.Folder
+	for name, row := range history.Align(upper, real, base, last) {
+		q := pair{path: path.Join(p.path, name), upper: row[0], real: row[1], base: row[2], last: row[3], hid: hid, began: p.began}
 		if q.upper.Kind == 0 && (!hidden || q.real.Kind == 0) {
 			continue
 		}
 		if e, listed := l.listed[q.path]; listed {
-			q.born = e.Born
+			q.began = l.began(e, hid || q.last.Kind != 0)
 		}
 		q.known = p.known && p.base.Kind != history.Folder || q.base.Kind != 0
 		hides := hidden || q.upper.Kind != history.Folder
@@ -329,7 +343,7 @@ func (l *look) record() error {
 	began := map[string]history.Entry{}
 	err := l.each(func(p pair) error {
 		agreed := p.upper.Same(p.real)
-		switch older := older(p.real, p.born); {
+		switch older := older(p.real, p.began); {
 		case agreed && p.known && p.base.Same(p.real), !agreed && p.known:
 		case p.real.Kind == history.Folder, agreed, p.real.Kind == 0 && p.upper.Kind != history.Folder, older && p.real.Kind.Kept():
 			began[p.path] = common(p.real)
@@ -366,9 +380,23 @@ func common(e history.Entry) history.Entry {
 	return e
 }
 
-// older reports whether a file was last changed clearly before a moment of the guest's clock.
-func older(e history.Entry, born time.Time) bool {
-	return !born.IsZero() && max(e.Mtime, e.Ctime) < born.Add(-clockMargin).UnixNano()
+// began returns a moment of this computer's clock before the agent's first change of an entry: by the guest's
+// clock, or that of the last look if the agent had not touched it then. What is much older than that look was
+// ignored in it, or has got another name since.
+func (l *look) began(e Listed, touched bool) time.Time {
+	if e.Born.IsZero() {
+		return time.Time{}
+	}
+	born, looked := e.Born.Add(-clockMargin), l.Looked.Add(-clockTick)
+	if !touched && looked.After(born) && e.Born.After(l.Looked.Add(-clockMargin)) {
+		return looked
+	}
+	return born
+}
+
+// older reports whether a file was last changed before a moment.
+func older(e history.Entry, moment time.Time) bool {
+	return time.Unix(0, max(e.Mtime, e.Ctime)).Before(moment)
 }
 
 // parent returns the folder of a path, or ".".

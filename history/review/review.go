@@ -45,6 +45,7 @@ type Review struct {
 	Real    *os.Root
 	Upper   Upper
 	View    View
+	Looked  time.Time // when the last look at it began, or zero
 }
 
 // Change is the difference between the real folder and what Accept would make of a path.

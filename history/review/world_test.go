@@ -54,6 +54,7 @@ type world struct {
 	entries map[string]*node // the upper layer
 	tick    int
 	touched map[string]int    // when the host changed a path
+	bornNow bool              // entries are born when they are made, not an hour before or after
 	reached func(path string) // Accept is about to change a path
 }
 
@@ -61,6 +62,7 @@ type node struct {
 	Listed
 	data []byte
 	born int
+	made time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -127,7 +129,10 @@ func (u upper) List(context.Context) iter.Seq2[Listed, error] {
 			e := n.Listed
 			e.Size = int64(len(n.data))
 			e.Born = time.Now().Add(time.Hour) // younger than the real file
-			if u.w.changedSince(e.Path, n.born) {
+			switch {
+			case u.w.bornNow:
+				e.Born = n.made
+			case u.w.changedSince(e.Path, n.born):
 				e.Born = time.Now().Add(-time.Hour)
 			}
 			if !yield(e, nil) {
@@ -214,12 +219,12 @@ func (w *world) set(e Listed, data []byte) error {
 		}
 	}
 	w.tick++
-	born := w.tick
+	born, made := w.tick, time.Now()
 	if old := w.entries[e.Path]; old != nil && old.Kind == e.Kind {
-		born = old.born
+		born, made = old.born, old.made
 	}
 	e.Mtime = time.Now().UnixNano()
-	w.entries[e.Path] = &node{Listed: e, data: data, born: born}
+	w.entries[e.Path] = &node{Listed: e, data: data, born: born, made: made}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
@@ -60,7 +61,8 @@ type entry struct {
 
 	work sync.Mutex // held to mount and to unmount, which asks the guest
 
-	in machine.Guest // where it is mounted; guarded by work
+	in     machine.Guest // where it is mounted; guarded by work
+	looked time.Time     // when the last look at its changes began; guarded by the turn
 
 	mu     sync.Mutex // held for moments only
 	root   *os.Root   // opened when it is first needed

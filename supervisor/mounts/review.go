@@ -55,6 +55,8 @@ func (e *entry) with(ctx context.Context, room agents.Room, do func(*review.Revi
 		return err
 	}
 	r := e.newReview(root)
+	r.Looked = e.looked
+	defer func() { e.looked = r.Looked }()
 	g, _ := e.of.Guest(lease.Guest) // it has mounts: this is one
 	r.Upper, r.View = upper{g, agent.User, e.guestName()}, view(lease.Room(agent.User), e.At)
 	return do(r)
