@@ -9,28 +9,6 @@ import (
 	"osaurus-sandbox/guest"
 )
 
-// RunInSession runs a command in the shell of an agent's session and waits for it.
-func (c *Client) RunInSession(ctx context.Context, agent string, cmd engine.ShellCommand) (engine.ShellResult, error) {
-	m, err := c.Shells.Run(ctx, &controlpb.RunInSessionRequest{
-		Agent: agent, Session: string(cmd.Session), Command: cmd.Command, Stdin: cmd.Stdin, Timeout: span(cmd.Timeout), Env: cmd.Env, Dir: cmd.Dir,
-		Call: string(cmd.Call),
-	})
-	if err != nil {
-		return engine.ShellResult{}, err
-	}
-	output := func(o *controlpb.SessionOutput) engine.ShellOutput {
-		return engine.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
-	}
-	result := engine.ShellResult{
-		Stdout: output(m.Stdout), Stderr: output(m.Stderr), Code: int(m.Status), TimedOut: m.TimedOut, Cancelled: m.Cancelled,
-		Exited: m.Exited, Restarted: m.Restarted, RestartCause: m.RestartCause, Dir: m.Dir, Duration: m.Duration.AsDuration(),
-	}
-	for _, l := range m.Late {
-		result.Late = append(result.Late, engine.LateOutput{Command: l.Command, Output: output(l.Output)})
-	}
-	return result, nil
-}
-
 // Attachment is a terminal that is attached to the shell of a session.
 type Attachment struct {
 	*duplex[controlpb.AttachRequest, controlpb.AttachResponse]

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -59,18 +59,13 @@ func (x *execFlags) run(ctx context.Context, c *call, agent string, args []strin
 	if x.noInput {
 		c.in = nil
 	}
-	shell := engine.Shell{Env: x.env, Dir: x.dir}
-	if x.session != "" {
-		var err error
-		if shell.Session, err = config.ParseSessionID(x.session); err != nil {
-			return err
-		}
-	}
 	if err := c.connect(ctx); err != nil {
 		return err
 	}
 	if x.session != "" {
-		return execInSession(ctx, c, agent, engine.ShellCommand{Shell: shell, Command: asLine(args), Timeout: x.timeout})
+		return execInSession(ctx, c, &controlpb.RunInSessionRequest{
+			Agent: agent, Session: x.session, Command: asLine(args), Timeout: durationpb.New(x.timeout), Env: x.env, Dir: x.dir,
+		})
 	}
 	command := engine.Command{Args: args, Dir: x.dir, Env: x.env, Timeout: x.timeout, RoomRoot: x.root && agent != ""}
 	if agent == "" && len(x.env) > 0 {
@@ -151,9 +146,9 @@ func asLine(args []string) string {
 }
 
 // execInSession runs a command in a persistent shell and prints its result.
-func execInSession(ctx context.Context, c *call, agent string, command engine.ShellCommand) error {
+func execInSession(ctx context.Context, c *call, r *controlpb.RunInSessionRequest) error {
 	stop := showStart(ctx, c)
-	result, err := runInSession(ctx, c.Client, agent, command)
+	result, err := runInSession(ctx, c.Client, r)
 	stop()
 	if err != nil {
 		return err
@@ -166,8 +161,8 @@ func execInSession(ctx context.Context, c *call, agent string, command engine.Sh
 		return err
 	}
 	switch {
-	case result.Code != 0:
-		return exit{code: result.Code}
+	case result.Status != 0:
+		return exit{code: int(result.Status)}
 	case result.TimedOut && !c.json:
 		return exit{code: exitInterrupted + int(syscall.SIGTERM)}
 	}
@@ -180,52 +175,56 @@ const lastAnswer = time.Second
 
 // runInSession runs a command in a session. The first signal interrupts this command only, and its
 // output so far is the result. The second signal ends this program and the command.
-func runInSession(ctx context.Context, client *control.Client, agent string, command engine.ShellCommand) (engine.ShellResult, error) {
+func runInSession(ctx context.Context, client *control.Client, r *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
 	run, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	command.Call = config.CallID(rand.Text())
+	r.Call = rand.Text()
 	defer context.AfterFunc(ctx, func() {
-		call := &controlpb.CancelInSessionRequest{Agent: agent, Session: string(command.Session), Call: string(command.Call)}
-		if _, err := client.Shells.Cancel(run, call); err != nil {
+		if _, err := client.Shells.Cancel(run, &controlpb.CancelInSessionRequest{Agent: r.Agent, Session: r.Session, Call: r.Call}); err != nil {
 			time.AfterFunc(lastAnswer, end)
 		}
 	})()
-	result, err := client.RunInSession(run, agent, command)
+	result, err := client.Shells.Run(run, r)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return result, err
 }
 
+// outputText returns the output of a command in a session.
+func outputText(o *controlpb.SessionOutput) string {
+	return engine.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}.String()
+}
+
 // printResult prints a command's output, and warnings to standard error.
-func printResult(c console, r engine.ShellResult) error {
+func printResult(c console, r *controlpb.RunInSessionResponse) error {
 	if r.Restarted {
 		writef(c.err, failurePrefix+"this is a new shell, without the changes made in the one before: %s\n", r.RestartCause)
 	}
 	for _, late := range r.Late {
-		writef(c.err, failurePrefix+"written since by %s:\n%s\n", late.Command, lines(late.Output.String()))
+		writef(c.err, failurePrefix+"written since by %s:\n%s\n", late.Command, lines(outputText(late.Output)))
 	}
-	_, outErr := io.WriteString(c.out, r.Stdout.String())
-	_, errErr := io.WriteString(c.err, r.Stderr.String())
+	_, outErr := io.WriteString(c.out, outputText(r.Stdout))
+	_, errErr := io.WriteString(c.err, outputText(r.Stderr))
 	if r.TimedOut {
 		writef(c.err, timeIsOver)
 	}
 	return errors.Join(outErr, errErr)
 }
 
-func printResultJSON(c console, r engine.ShellResult) error {
+func printResultJSON(c console, r *controlpb.RunInSessionResponse) error {
 	type late struct {
 		Command string `json:"command"`
 		Output  string `json:"output"`
 	}
 	var since []late
 	for _, l := range r.Late {
-		since = append(since, late{l.Command, l.Output.String()})
+		since = append(since, late{l.Command, outputText(l.Output)})
 	}
 	return printJSON(c.out, struct {
 		Stdout       string  `json:"stdout"`
 		Stderr       string  `json:"stderr"`
-		ExitCode     int     `json:"exit_code"` // as a shell reports it
+		ExitCode     int32   `json:"exit_code"` // as a shell reports it
 		TimedOut     bool    `json:"timed_out"`
 		Cancelled    bool    `json:"cancelled"`
 		Exited       bool    `json:"exited"` // the shell exited with this command
@@ -236,7 +235,7 @@ func printResultJSON(c console, r engine.ShellResult) error {
 		Late         []late  `json:"late,omitempty"`
 		Duration     float64 `json:"duration"` // seconds
 	}{
-		r.Stdout.String(), r.Stderr.String(), r.Code, r.TimedOut, r.Cancelled, r.Exited, r.Restarted, r.RestartCause,
-		r.Stdout.Omitted+r.Stderr.Omitted > 0, r.Dir, since, r.Duration.Seconds(),
+		outputText(r.Stdout), outputText(r.Stderr), r.Status, r.TimedOut, r.Cancelled, r.Exited, r.Restarted, r.RestartCause,
+		r.Stdout.GetOmitted()+r.Stderr.GetOmitted() > 0, r.Dir, since, r.Duration.AsDuration().Seconds(),
 	})
 }

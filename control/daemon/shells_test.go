@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
@@ -35,9 +37,19 @@ func newDesk(t *testing.T, client *control.Client, agent string) desk {
 // run runs a command in a session.
 func (d desk) run(session config.SessionID, command string) engine.ShellResult {
 	d.t.Helper()
-	r, err := d.RunInSession(d.t.Context(), d.agent, engine.ShellCommand{Shell: engine.Shell{Session: session}, Command: command, Timeout: limit})
+	m, err := d.Shells.Run(d.t.Context(), &controlpb.RunInSessionRequest{Agent: d.agent, Session: string(session), Command: command, Timeout: durationpb.New(limit)})
 	if err != nil {
 		d.t.Fatalf("%s: %v", command, err)
+	}
+	output := func(o *controlpb.SessionOutput) engine.ShellOutput {
+		return engine.ShellOutput{Head: o.GetHead(), Omitted: o.GetOmitted(), Tail: o.GetTail()}
+	}
+	r := engine.ShellResult{
+		Stdout: output(m.Stdout), Stderr: output(m.Stderr), Code: int(m.Status), TimedOut: m.TimedOut, Cancelled: m.Cancelled,
+		Exited: m.Exited, Restarted: m.Restarted, RestartCause: m.RestartCause, Dir: m.Dir, Duration: m.Duration.AsDuration(),
+	}
+	for _, l := range m.Late {
+		r.Late = append(r.Late, engine.LateOutput{Command: l.Command, Output: output(l.Output)})
 	}
 	return r
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -106,8 +108,9 @@ func (g *gatewayTest) uses(t *testing.T, token, pass string) {
 			return g.script(t, "alice", `curl -sS -m 90 -u "alice:$(osaurus-host secrets get PASS)" https://`+apiHost+path+" | tee basic")
 		}},
 		{"/session", bearer, func(path string) string {
-			r, err := g.RunInSession(t.Context(), "alice", engine.ShellCommand{Shell: engine.Shell{Session: "s"}, Command: "T=$(osaurus-host secrets get TOKEN); echo $T; " + curl(path), Timeout: toolTime})
-			return fmt.Sprint(r.Stdout, r.Stderr, err)
+			command := "T=$(osaurus-host secrets get TOKEN); echo $T; " + curl(path)
+			r, err := g.Shells.Run(t.Context(), &controlpb.RunInSessionRequest{Agent: "alice", Session: "s", Command: command, Timeout: durationpb.New(toolTime)})
+			return fmt.Sprint(string(r.GetStdout().GetHead()), string(r.GetStderr().GetHead()), err)
 		}},
 		{"/job", bearer, func(path string) string {
 			r, err := g.Jobs.Start(t.Context(), &controlpb.StartJobRequest{Agent: "alice", Line: curl(path)})
