@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,16 +61,15 @@ func runBoot(ctx context.Context, c *call, flags bootFlags) error {
 		return err
 	}
 
-	dir, err := newBootDir(home)
+	logs, err := home.Make(home.Logs())
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	spec.ConsoleLog = filepath.Join(dir, "console.log")
-
+	spec.ConsoleLog = filepath.Join(logs, spec.Name+".log")
+	defer os.Remove(spec.ConsoleLog)
 	g, err := boot.Boot(ctx, spec)
 	if err != nil {
-		return keepConsole(home, spec.ConsoleLog, err)
+		return keepConsole(spec.ConsoleLog, err)
 	}
 	o, err := runCommand(ctx, c.console, engine.Command{Args: c.args}, func(ctx context.Context, cmd engine.Command) (process, error) { return g.Client.Exec(ctx, cmd) })
 	if o.patient {
@@ -88,33 +86,9 @@ func runBoot(ctx context.Context, c *call, flags bootFlags) error {
 	return err
 }
 
-// newBootDir creates a folder for this boot and removes those of boots that were killed.
-func newBootDir(home config.Home) (string, error) {
-	run, err := home.Make(home.Run())
-	if err != nil {
-		return "", err
-	}
-	old, _ := filepath.Glob(filepath.Join(run, "boot-*"))
-	for _, dir := range old {
-		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "boot-"))
-		if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			_ = os.RemoveAll(dir) // the next boot tries again
-		}
-	}
-	dir := filepath.Join(run, fmt.Sprintf("boot-%d", os.Getpid()))
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", fault.New(fault.Unavailable, "make folder", dir, err).Advise("Make the folder writable for you, or set " + config.HomeVariable + " to another home.")
-	}
-	return dir, nil
-}
-
 // keepConsole saves the console log of a failed boot and adds its path to the error.
-func keepConsole(home config.Home, log string, failed error) error {
-	logs, err := home.Make(home.Logs())
-	if err != nil {
-		return failed
-	}
-	kept := filepath.Join(logs, "boot-console.log")
+func keepConsole(log string, failed error) error {
+	kept := filepath.Join(filepath.Dir(log), "boot-console.log")
 	if os.Rename(log, kept) != nil { // there may be no log
 		return failed
 	}
