@@ -93,14 +93,7 @@ func (c *Client) Hello(ctx context.Context) (*controlpb.HelloResponse, error) {
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil, c.silent(err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if v := r.Version; v < VersionMin || v > VersionMax {
-		return nil, fault.Newf(fault.Rejected, "agree on an API version", "", "the daemon chose %d", v).
-			Advise("End the daemon with `osaurus-sandbox down --daemon`.")
-	}
-	return r, nil
+	return r, err
 }
 
 // silent returns the error for a daemon that does not answer.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"regexp"
 	"strings"
-	"sync"
 
 	"connectrpc.com/connect"
 
@@ -57,13 +56,13 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 // exec runs a command between two entries of the audit and carries its streams.
 func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, stream *execStream, run starter) error {
 	return s.audited(ctx, n, func() error {
-		out := &outputs{stream: stream}
+		out := &sharedStream[controlpb.ExecResponse]{stream: stream}
 		cmd := command(start)
-		cmd.Stdout = out.to(func(b []byte) *controlpb.ExecResponse {
-			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}}
+		cmd.Stdout = inChunks(func(b []byte) error {
+			return out.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Stdout{Stdout: b}})
 		})
-		cmd.Stderr = out.to(func(b []byte) *controlpb.ExecResponse {
-			return &controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}}
+		cmd.Stderr = inChunks(func(b []byte) error {
+			return out.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Stderr{Stderr: b}})
 		})
 		var in io.WriteCloser
 		if start.Stdin {
@@ -71,7 +70,7 @@ func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, s
 			defer r.Close() // releases a writer when the command does not read
 			cmd.Stdin, in = r, w
 		}
-		out.mu.Lock() // the start is sent before any output
+		out.Lock() // the start is sent before any output
 		process, err := run(ctx, cmd)
 		if err == nil {
 			id := rand.Text()
@@ -81,7 +80,7 @@ func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, s
 				Started: &controlpb.ExecStarted{Id: id, Pid: int32(process.PID())},
 			}})
 		}
-		out.mu.Unlock()
+		out.Unlock()
 		if err != nil {
 			return err // the end of the call ends the command
 		}
@@ -169,20 +168,6 @@ func follow(stream *execStream, process engine.Process, in io.WriteCloser) {
 			return
 		}
 	}
-}
-
-// outputs sends the output of a command, one message at a time.
-type outputs struct {
-	mu     sync.Mutex
-	stream *execStream
-}
-
-func (o *outputs) to(message func([]byte) *controlpb.ExecResponse) io.Writer {
-	return inChunks(func(b []byte) error {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.stream.Send(message(b))
-	})
 }
 
 // plainWord matches words that a shell takes as they are.

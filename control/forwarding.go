@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 
-	"connectrpc.com/connect"
-
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
@@ -17,17 +15,14 @@ import (
 // ends.
 type Forwarding struct {
 	client *Client
-	stream *connect.ServerStreamForClient[controlpb.ForwardPortsResponse]
 	lasts  context.Context // ends with the forwarding
-	cancel context.CancelFunc
+	end    context.CancelCauseFunc
 	id     string
-	done   chan struct{}
-	err    error // after done
 }
 
 // Forward forwards ports of an agent's room. It starts the guest if necessary.
 func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port) (*Forwarding, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
 	request := &controlpb.ForwardPortsRequest{Agent: agent}
 	for _, p := range ports {
 		request.Ports = append(request.Ports, uint32(p))
@@ -37,19 +32,17 @@ func (c *Client) Forward(ctx context.Context, agent string, ports []config.Port)
 		err = forwardEnd(stream.Err())
 	}
 	if err != nil {
-		cancel()
+		end(err)
 		return nil, err
 	}
-	f := &Forwarding{client: c, stream: stream, lasts: ctx, cancel: cancel, id: stream.Msg().Id, done: make(chan struct{})}
+	id := stream.Msg().Id
 	go func() {
-		defer close(f.done)
-		defer cancel()
 		for stream.Receive() { // no more messages come
 		}
-		f.err = forwardEnd(stream.Err())
+		end(forwardEnd(stream.Err()))
 		_ = stream.Close()
 	}()
-	return f, nil
+	return &Forwarding{c, ctx, end, id}, nil
 }
 
 // forwardEnd returns the error of a forwarding that ended by itself.
@@ -61,16 +54,13 @@ func forwardEnd(err error) error {
 }
 
 // Done is closed when the forwarding has ended, by Close or with the daemon.
-func (f *Forwarding) Done() <-chan struct{} { return f.done }
+func (f *Forwarding) Done() <-chan struct{} { return f.lasts.Done() }
 
-// Err waits for Done and returns why it ended.
-func (f *Forwarding) Err() error { <-f.done; return f.err }
+// Err returns why it ended.
+func (f *Forwarding) Err() error { return context.Cause(f.lasts) }
 
 // Close ends all connections.
-func (f *Forwarding) Close() {
-	f.cancel()
-	<-f.done
-}
+func (f *Forwarding) Close() { f.end(nil) }
 
 // Connect connects conn to a forwarded port, and closes it when the other side or the
 // forwarding has ended. It fails with NotFound if nothing listens. A half-closed conn

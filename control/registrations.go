@@ -31,7 +31,7 @@ func (s registrationService) Register(ctx context.Context, r *controlpb.Register
 		if err != nil {
 			return bridge.Created{}, err
 		}
-		shared := sharedStream[controlpb.RegisterPluginResponse]{ServerStream: stream}
+		shared := sharedStream[controlpb.RegisterPluginResponse]{stream: stream}
 		return s.Registrar.Register(ctx, a, recipe, register.API, func(text string) {
 			// A client that disconnects ends the call's context.
 			_ = shared.Send(&controlpb.RegisterPluginResponse{What: &controlpb.RegisterPluginResponse_Progress{Progress: text}})

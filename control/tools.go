@@ -74,7 +74,7 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 	if err != nil {
 		return err
 	}
-	shared := &sharedStream[controlpb.CallToolResponse]{ServerStream: stream}
+	shared := &sharedStream[controlpb.CallToolResponse]{stream: stream}
 	tell := func(p tools.Progress) { // a client that misses it gets the envelope, or has disconnected
 		_ = shared.Send(&controlpb.CallToolResponse{Progress: &controlpb.ToolProgress{Text: p.Text, Done: p.Done, Total: p.Total}})
 	}
@@ -105,14 +105,14 @@ func (s toolService) Call(ctx context.Context, r *controlpb.CallToolRequest, str
 
 // sharedStream is a stream to which several goroutines send.
 type sharedStream[M any] struct {
-	*connect.ServerStream[M]
-	mu sync.Mutex
+	sync.Mutex
+	stream interface{ Send(*M) error }
 }
 
 func (s *sharedStream[M]) Send(m *M) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ServerStream.Send(m)
+	s.Lock()
+	defer s.Unlock()
+	return s.stream.Send(m)
 }
 
 // Watch sends a message now and after each change of an agent's tools.
