@@ -61,15 +61,12 @@ func (s *setup) install(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	e, err := edit(client, s.dryRun, func(path string, text []byte) (change, error) {
+	e, err := edit(client, s.dryRun, func(text []byte) ([]byte, error) {
 		added, err := client.Add(text, command)
 		if err == nil && !s.dryRun { // first: the entry does not work without the agent
 			err = s.admit(ctx, c)
 		}
-		if client.Has(text) { // the backup holds the file before the first install
-			text, _, _ = readClient(path + backupSuffix)
-		}
-		return change{file: added, copy: text}, err
+		return added, err
 	})
 	if err == nil && !s.dryRun { // last: if installing fails, the agent's rights stay
 		err = s.allow(ctx, c, client)
@@ -108,10 +105,7 @@ func newMCPUninstall() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e, err := edit(client, dryRun, func(_ string, text []byte) (change, error) {
-			removed, err := client.Remove(text)
-			return change{file: removed}, err
-		})
+		e, err := edit(client, dryRun, client.Remove)
 		return reply(c, e, err, func(w io.Writer, e clientEdit) error {
 			if !e.Changed {
 				return writef(w, "%s was not connected.\n", client.Title)
@@ -238,9 +232,6 @@ func clientFile(client install.Client) (string, error) {
 	return path, nil
 }
 
-// change is the new content of a client's file and its backup. A file without content is removed.
-type change struct{ file, copy []byte }
-
 // clientEdit is the result of an edit.
 type clientEdit struct {
 	Client  string `json:"client"`
@@ -249,8 +240,9 @@ type clientEdit struct {
 	Diff    string `json:"diff"`
 }
 
-// edit changes a client's file as do says, unless that changes nothing.
-func edit(client install.Client, dryRun bool, do func(path string, text []byte) (change, error)) (clientEdit, error) {
+// edit changes a client's file as do says, unless that changes nothing. A file without content is
+// removed. While the client is connected, a copy of the file from before that is beside it.
+func edit(client install.Client, dryRun bool, do func(text []byte) ([]byte, error)) (clientEdit, error) {
 	const op = "edit the configuration of"
 	e := clientEdit{Client: client.ID}
 	path, err := clientFile(client)
@@ -262,28 +254,29 @@ func edit(client install.Client, dryRun bool, do func(path string, text []byte) 
 	if err != nil {
 		return e, fault.New(fault.Unavailable, op, client.Title, err).Advise("Make the file readable for you.")
 	}
-	after, err := do(path, before)
-	if err != nil || bytes.Equal(before, after.file) {
+	after, err := do(before)
+	if err != nil || bytes.Equal(before, after) {
 		return e, err
 	}
 	e.Changed = true
-	if e.Diff, _ = tools.Diff(path, string(before), string(after.file)); dryRun {
+	if e.Diff, _ = tools.Diff(path, string(before), string(after)); dryRun {
 		return e, nil
 	}
-	if len(after.copy) > 0 {
-		if err := config.ReplaceFile(path+backupSuffix, after.copy, mode); err != nil {
+	connects := client.Has(after)
+	if connects && !client.Has(before) && len(before) > 0 {
+		if err := config.ReplaceFile(path+backupSuffix, before, mode); err != nil {
 			return e, err
 		}
 	}
 	if now, _, err := readClient(path); err != nil || !bytes.Equal(now, before) {
 		return e, fault.New(fault.Rejected, op, client.Title, errors.Join(err, errors.New("it is being changed right now"))).Advise("Quit " + client.Title + ", and try again.")
 	}
-	if len(after.file) > 0 {
-		err = config.ReplaceFile(path, after.file, mode)
+	if len(after) > 0 {
+		err = config.ReplaceFile(path, after, mode)
 	} else {
 		err = os.Remove(path)
 	}
-	if err == nil && len(after.copy) == 0 {
+	if err == nil && !connects {
 		err = os.RemoveAll(path + backupSuffix)
 	}
 	return e, err

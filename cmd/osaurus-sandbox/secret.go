@@ -55,26 +55,17 @@ func (f *bindingFlags) options() []option {
 		withFlag(&f.query, "query", "with --host: the `NAME` of the parameter that has the placeholder"),
 		withFlag(&f.basic, "basic", "with --host: the placeholder is the user or password of basic authentication"),
 		withFlag(&f.require, "require", "with --host: refuse requests to the host with another credential or none"),
+		exclusive("header query basic"),
 	}
 }
 
 // binding returns the binding that the flags ask for, or nil.
 func (f *bindingFlags) binding() (*controlpb.SecretBinding, error) {
-	places := 0
-	for _, set := range []bool{f.header != "", f.query != "", f.basic} {
-		if set {
-			places++
+	if len(f.hosts) == 0 {
+		if f.header != "" || f.query != "" || f.basic || f.require {
+			return nil, fault.Newf(fault.InvalidArgs, "bind secret", "", "missing --host")
 		}
-	}
-	var err error
-	switch {
-	case places > 1:
-		err = fault.Newf(fault.InvalidArgs, "bind secret", "", "--header, --query and --basic cannot be combined")
-	case len(f.hosts) == 0 && (places > 0 || f.require):
-		err = fault.Newf(fault.InvalidArgs, "bind secret", "", "missing --host")
-	}
-	if err != nil || len(f.hosts) == 0 {
-		return nil, err
+		return nil, nil
 	}
 	b := secrets.Binding{Hosts: f.hosts, In: secrets.InHeader, Key: f.header, Require: f.require}
 	if f.query != "" {
@@ -82,7 +73,7 @@ func (f *bindingFlags) binding() (*controlpb.SecretBinding, error) {
 	} else if f.basic {
 		b.In = secrets.InBasic
 	}
-	b, err = b.Parse()
+	b, err := b.Parse()
 	return &controlpb.SecretBinding{Hosts: b.Hosts, In: b.In, Key: b.Key, Require: b.Require}, err
 }
 

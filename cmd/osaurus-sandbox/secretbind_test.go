@@ -17,7 +17,6 @@ func TestBindingFlags(t *testing.T) {
 		{flags: bindingFlags{hosts: []string{"a.example"}, header: "X-Api-Key", require: true}, in: "header", key: "X-Api-Key"},
 		{flags: bindingFlags{hosts: []string{"a.example"}, query: "key"}, in: "query", key: "key"},
 		{flags: bindingFlags{hosts: []string{"a.example"}, basic: true}, in: "basic"},
-		{flags: bindingFlags{hosts: []string{"a.example"}, basic: true, query: "key"}, mistaken: true},
 		{flags: bindingFlags{header: "X-Api-Key"}, mistaken: true},
 		{flags: bindingFlags{require: true}, mistaken: true},
 		{flags: bindingFlags{hosts: []string{"*"}}, mistaken: true},
