@@ -151,12 +151,6 @@ func (s pluginService) Duplicate(ctx context.Context, r *controlpb.DuplicatePlug
 	return &controlpb.DuplicatePluginResponse{Plugin: p}, err
 }
 
-// Rename renames a plugin.
-func (s pluginService) Rename(ctx context.Context, r *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
-	p, err := s.changed(ctx, "plugin.rename", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Rename(id, r.Name) })
-	return &controlpb.RenamePluginResponse{Plugin: p}, err
-}
-
 // History lists the revisions of a plugin.
 func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
 	id, err := config.ParsePluginID(r.Plugin)

@@ -203,7 +203,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"network forget": {"alice", "allow evil.example"}, "network learn": {"alice"}, "network log": {"alice"}, "network log --follow": {"alice", "--follow"}, "network rules": {"alice"}, "plugin diff": {"evil", "1", "2"}, "plugin disable": {"evil", "alice"},
 		"plugin duplicate": {"evil", "Twin"}, "plugin edit": {"evil"}, "plugin enable": {"evil", "alice"}, "plugin history": {"evil"}, "plugin import": {"owner/name"},
 		"plugin install": {"evil", "alice"}, "plugin lint": {"FILE"}, "plugin list": {}, "plugin register": {"alice", "evil"}, "plugin remove": {"evil", "--yes"},
-		"plugin rename": {"evil", "Other"}, "plugin rollback": {"evil", "1"}, "plugin show": {"evil"}, "plugin status": {}, "plugin uninstall": {"evil", "alice"},
+		"plugin rollback": {"evil", "1"}, "plugin show": {"evil"}, "plugin status": {}, "plugin uninstall": {"evil", "alice"},
 		"plugin update": {"evil", "alice"}, "plugin verify": {"alice"}, "prompt answer": {}, "prompt cancel": {"evil"}, "prompt list": {}, "prompt watch": {}, "ps": {},
 		"provision": {}, "restart": {}, "session close": {"alice", "default"}, "session list": {}, "session show": {"alice", "default"}, "status": {},
 		"status --watch": {"--watch"}, "task add": {"alice", "word"}, "task cancel": {"evil"}, "task done": {"evil", "lease"}, "task fail": {"evil", "lease"}, "task list": {}, "task show": {"evil"}, "task take": {},

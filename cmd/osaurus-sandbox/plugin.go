@@ -20,7 +20,7 @@ import (
 
 func newPlugin() *cobra.Command {
 	return noun("plugin", newPluginInit(), newPluginLint(), newPluginSchema(),
-		newPluginList(), newPluginShow(), newPluginImport(), newPluginExport(), newPluginDuplicate(), newPluginRename(), newPluginRemove(),
+		newPluginList(), newPluginShow(), newPluginImport(), newPluginExport(), newPluginDuplicate(), newPluginRemove(),
 		newPluginEdit(), newPluginHistory(), newPluginDiff(), newPluginRollback(), newPluginRegister(),
 		pluginInstallCommand(&controlpb.InstallPluginRequest{}, "install PLUGIN AGENT"), pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT"),
 		newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(), newPluginStatus())
@@ -183,13 +183,6 @@ func newPluginDuplicate() *cobra.Command {
 	return daemonCommand("duplicate PLUGIN NAME", func(ctx context.Context, c *call) error {
 		r, err := c.Plugins.Duplicate(ctx, &controlpb.DuplicatePluginRequest{Plugin: c.args[0], Name: c.args[1]})
 		return replyRevised(c, "made", r.GetPlugin(), err)
-	})
-}
-
-func newPluginRename() *cobra.Command {
-	return daemonCommand("rename PLUGIN NAME", func(ctx context.Context, c *call) error {
-		r, err := c.Plugins.Rename(ctx, &controlpb.RenamePluginRequest{Plugin: c.args[0], Name: c.args[1]})
-		return replyRevised(c, "it is now", r.GetPlugin(), err)
 	})
 }
 

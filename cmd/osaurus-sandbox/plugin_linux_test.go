@@ -62,10 +62,9 @@ func TestPluginLibrary(t *testing.T) {
 		t.Errorf("history: %s", out)
 	}
 	ok(t, "plugin", "duplicate", "word-count", "Line Count")
-	ok(t, "plugin", "rename", "line-count", "Lines")
-	fails(t, fault.ExitInvalidArgs, "", "plugin", "remove", "lines")
-	ok(t, "plugin", "remove", "lines", "--yes")
-	fails(t, fault.ExitNotFound, "", "plugin", "show", "lines")
+	fails(t, fault.ExitInvalidArgs, "", "plugin", "remove", "line-count")
+	ok(t, "plugin", "remove", "line-count", "--yes")
+	fails(t, fault.ExitNotFound, "", "plugin", "show", "line-count")
 	// A recipe may be larger than other requests.
 	large := plugins.Skeleton("Large")
 	for _, name := range []plugins.FilePath{"a", "b", "c"} {
@@ -106,7 +105,7 @@ func TestPluginEdit(t *testing.T) {
 	t.Setenv("EDITOR", "false")
 	fails(t, fault.ExitExecution, "", "plugin", "edit", "word-count")
 	t.Setenv("EDITOR", `sed -i 's/"name": "Word Count"/"name": "Words"/'`)
-	fails(t, fault.ExitInvalidArgs, "plugin rename word-count", "plugin", "edit", "word-count")
+	fails(t, fault.ExitInvalidArgs, "plugin duplicate word-count", "plugin", "edit", "word-count")
 
 	// plugin edit also repairs a broken file.
 	if err := os.WriteFile(filepath.Join(home.Plugins(), "word-count.json"), []byte("{"), 0o600); err != nil {

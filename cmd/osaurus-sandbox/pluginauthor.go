@@ -191,7 +191,7 @@ func keepEdited(ctx context.Context, c *call, plugin, name string, text []byte) 
 	if r, err := plugins.Parse(text); err != nil {
 		return nil, err
 	} else if name != "" && r.Name != name {
-		return nil, fault.Newf(fault.InvalidArgs, "", "", "the name was changed to %q, which is for: osaurus-sandbox plugin rename %s NAME", r.Name, plugin)
+		return nil, fault.Newf(fault.InvalidArgs, "", "", "the name was changed to %q, which is for: osaurus-sandbox plugin duplicate %s NAME", r.Name, plugin)
 	}
 	answer, err := c.Plugins.Import(ctx, &controlpb.ImportPluginRequest{From: &controlpb.ImportPluginRequest_Recipe{Recipe: text}, Update: true})
 	return answer.GetPlugin(), err

@@ -830,102 +830,6 @@ func (x *DuplicatePluginResponse) GetPlugin() *Plugin {
 	return nil
 }
 
-type RenamePluginRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenamePluginRequest) Reset() {
-	*x = RenamePluginRequest{}
-	mi := &file_plugins_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenamePluginRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenamePluginRequest) ProtoMessage() {}
-
-func (x *RenamePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenamePluginRequest.ProtoReflect.Descriptor instead.
-func (*RenamePluginRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *RenamePluginRequest) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
-func (x *RenamePluginRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-type RenamePluginResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        *Plugin                `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenamePluginResponse) Reset() {
-	*x = RenamePluginResponse{}
-	mi := &file_plugins_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenamePluginResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenamePluginResponse) ProtoMessage() {}
-
-func (x *RenamePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenamePluginResponse.ProtoReflect.Descriptor instead.
-func (*RenamePluginResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *RenamePluginResponse) GetPlugin() *Plugin {
-	if x != nil {
-		return x.Plugin
-	}
-	return nil
-}
-
 type PluginHistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
@@ -935,7 +839,7 @@ type PluginHistoryRequest struct {
 
 func (x *PluginHistoryRequest) Reset() {
 	*x = PluginHistoryRequest{}
-	mi := &file_plugins_proto_msgTypes[14]
+	mi := &file_plugins_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +851,7 @@ func (x *PluginHistoryRequest) String() string {
 func (*PluginHistoryRequest) ProtoMessage() {}
 
 func (x *PluginHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[14]
+	mi := &file_plugins_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +864,7 @@ func (x *PluginHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginHistoryRequest.ProtoReflect.Descriptor instead.
 func (*PluginHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{14}
+	return file_plugins_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PluginHistoryRequest) GetPlugin() string {
@@ -979,7 +883,7 @@ type PluginHistoryResponse struct {
 
 func (x *PluginHistoryResponse) Reset() {
 	*x = PluginHistoryResponse{}
-	mi := &file_plugins_proto_msgTypes[15]
+	mi := &file_plugins_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +895,7 @@ func (x *PluginHistoryResponse) String() string {
 func (*PluginHistoryResponse) ProtoMessage() {}
 
 func (x *PluginHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[15]
+	mi := &file_plugins_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +908,7 @@ func (x *PluginHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginHistoryResponse.ProtoReflect.Descriptor instead.
 func (*PluginHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{15}
+	return file_plugins_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PluginHistoryResponse) GetRevisions() []*PluginHistoryResponse_Revision {
@@ -1024,7 +928,7 @@ type RollbackPluginRequest struct {
 
 func (x *RollbackPluginRequest) Reset() {
 	*x = RollbackPluginRequest{}
-	mi := &file_plugins_proto_msgTypes[16]
+	mi := &file_plugins_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +940,7 @@ func (x *RollbackPluginRequest) String() string {
 func (*RollbackPluginRequest) ProtoMessage() {}
 
 func (x *RollbackPluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[16]
+	mi := &file_plugins_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +953,7 @@ func (x *RollbackPluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackPluginRequest.ProtoReflect.Descriptor instead.
 func (*RollbackPluginRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{16}
+	return file_plugins_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RollbackPluginRequest) GetPlugin() string {
@@ -1075,7 +979,7 @@ type RollbackPluginResponse struct {
 
 func (x *RollbackPluginResponse) Reset() {
 	*x = RollbackPluginResponse{}
-	mi := &file_plugins_proto_msgTypes[17]
+	mi := &file_plugins_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +991,7 @@ func (x *RollbackPluginResponse) String() string {
 func (*RollbackPluginResponse) ProtoMessage() {}
 
 func (x *RollbackPluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[17]
+	mi := &file_plugins_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1004,7 @@ func (x *RollbackPluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackPluginResponse.ProtoReflect.Descriptor instead.
 func (*RollbackPluginResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{17}
+	return file_plugins_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RollbackPluginResponse) GetPlugin() *Plugin {
@@ -1119,7 +1023,7 @@ type RemovePluginRequest struct {
 
 func (x *RemovePluginRequest) Reset() {
 	*x = RemovePluginRequest{}
-	mi := &file_plugins_proto_msgTypes[18]
+	mi := &file_plugins_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1035,7 @@ func (x *RemovePluginRequest) String() string {
 func (*RemovePluginRequest) ProtoMessage() {}
 
 func (x *RemovePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[18]
+	mi := &file_plugins_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1048,7 @@ func (x *RemovePluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePluginRequest.ProtoReflect.Descriptor instead.
 func (*RemovePluginRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{18}
+	return file_plugins_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemovePluginRequest) GetPlugin() string {
@@ -1162,7 +1066,7 @@ type RemovePluginResponse struct {
 
 func (x *RemovePluginResponse) Reset() {
 	*x = RemovePluginResponse{}
-	mi := &file_plugins_proto_msgTypes[19]
+	mi := &file_plugins_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1078,7 @@ func (x *RemovePluginResponse) String() string {
 func (*RemovePluginResponse) ProtoMessage() {}
 
 func (x *RemovePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[19]
+	mi := &file_plugins_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1091,7 @@ func (x *RemovePluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePluginResponse.ProtoReflect.Descriptor instead.
 func (*RemovePluginResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{19}
+	return file_plugins_proto_rawDescGZIP(), []int{17}
 }
 
 type ListPluginsResponse_Broken struct {
@@ -1201,7 +1105,7 @@ type ListPluginsResponse_Broken struct {
 
 func (x *ListPluginsResponse_Broken) Reset() {
 	*x = ListPluginsResponse_Broken{}
-	mi := &file_plugins_proto_msgTypes[20]
+	mi := &file_plugins_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1117,7 @@ func (x *ListPluginsResponse_Broken) String() string {
 func (*ListPluginsResponse_Broken) ProtoMessage() {}
 
 func (x *ListPluginsResponse_Broken) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[20]
+	mi := &file_plugins_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1168,7 @@ type PluginHistoryResponse_Revision struct {
 
 func (x *PluginHistoryResponse_Revision) Reset() {
 	*x = PluginHistoryResponse_Revision{}
-	mi := &file_plugins_proto_msgTypes[21]
+	mi := &file_plugins_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1180,7 @@ func (x *PluginHistoryResponse_Revision) String() string {
 func (*PluginHistoryResponse_Revision) ProtoMessage() {}
 
 func (x *PluginHistoryResponse_Revision) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[21]
+	mi := &file_plugins_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1193,7 @@ func (x *PluginHistoryResponse_Revision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginHistoryResponse_Revision.ProtoReflect.Descriptor instead.
 func (*PluginHistoryResponse_Revision) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{15, 0}
+	return file_plugins_proto_rawDescGZIP(), []int{13, 0}
 }
 
 func (x *PluginHistoryResponse_Revision) GetRevision() uint32 {
@@ -1400,11 +1304,6 @@ const file_plugins_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
 	"\x17DuplicatePluginResponse\x122\n" +
-	"\x06plugin\x18\x01 \x01(\v2\x1a.osaurus.control.v1.PluginR\x06plugin\"A\n" +
-	"\x13RenamePluginRequest\x12\x16\n" +
-	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"J\n" +
-	"\x14RenamePluginResponse\x122\n" +
 	"\x06plugin\x18\x01 \x01(\v2\x1a.osaurus.control.v1.PluginR\x06plugin\".\n" +
 	"\x14PluginHistoryRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\"\xa8\x02\n" +
@@ -1424,14 +1323,13 @@ const file_plugins_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\v2\x1a.osaurus.control.v1.PluginR\x06plugin\"-\n" +
 	"\x13RemovePluginRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\"\x16\n" +
-	"\x14RemovePluginResponse2\xd0\x06\n" +
+	"\x14RemovePluginResponse2\xf3\x05\n" +
 	"\aPlugins\x12W\n" +
 	"\x04List\x12&.osaurus.control.v1.ListPluginsRequest\x1a'.osaurus.control.v1.ListPluginsResponse\x12U\n" +
 	"\x04Show\x12%.osaurus.control.v1.ShowPluginRequest\x1a&.osaurus.control.v1.ShowPluginResponse\x12U\n" +
 	"\x04Lint\x12%.osaurus.control.v1.LintPluginRequest\x1a&.osaurus.control.v1.LintPluginResponse\x12[\n" +
 	"\x06Import\x12'.osaurus.control.v1.ImportPluginRequest\x1a(.osaurus.control.v1.ImportPluginResponse\x12d\n" +
-	"\tDuplicate\x12*.osaurus.control.v1.DuplicatePluginRequest\x1a+.osaurus.control.v1.DuplicatePluginResponse\x12[\n" +
-	"\x06Rename\x12'.osaurus.control.v1.RenamePluginRequest\x1a(.osaurus.control.v1.RenamePluginResponse\x12^\n" +
+	"\tDuplicate\x12*.osaurus.control.v1.DuplicatePluginRequest\x1a+.osaurus.control.v1.DuplicatePluginResponse\x12^\n" +
 	"\aHistory\x12(.osaurus.control.v1.PluginHistoryRequest\x1a).osaurus.control.v1.PluginHistoryResponse\x12a\n" +
 	"\bRollback\x12).osaurus.control.v1.RollbackPluginRequest\x1a*.osaurus.control.v1.RollbackPluginResponse\x12[\n" +
 	"\x06Remove\x12'.osaurus.control.v1.RemovePluginRequest\x1a(.osaurus.control.v1.RemovePluginResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
@@ -1448,7 +1346,7 @@ func file_plugins_proto_rawDescGZIP() []byte {
 	return file_plugins_proto_rawDescData
 }
 
-var file_plugins_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_plugins_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_plugins_proto_goTypes = []any{
 	(*Plugin)(nil),                         // 0: osaurus.control.v1.Plugin
 	(*Finding)(nil),                        // 1: osaurus.control.v1.Finding
@@ -1462,54 +1360,49 @@ var file_plugins_proto_goTypes = []any{
 	(*ImportPluginResponse)(nil),           // 9: osaurus.control.v1.ImportPluginResponse
 	(*DuplicatePluginRequest)(nil),         // 10: osaurus.control.v1.DuplicatePluginRequest
 	(*DuplicatePluginResponse)(nil),        // 11: osaurus.control.v1.DuplicatePluginResponse
-	(*RenamePluginRequest)(nil),            // 12: osaurus.control.v1.RenamePluginRequest
-	(*RenamePluginResponse)(nil),           // 13: osaurus.control.v1.RenamePluginResponse
-	(*PluginHistoryRequest)(nil),           // 14: osaurus.control.v1.PluginHistoryRequest
-	(*PluginHistoryResponse)(nil),          // 15: osaurus.control.v1.PluginHistoryResponse
-	(*RollbackPluginRequest)(nil),          // 16: osaurus.control.v1.RollbackPluginRequest
-	(*RollbackPluginResponse)(nil),         // 17: osaurus.control.v1.RollbackPluginResponse
-	(*RemovePluginRequest)(nil),            // 18: osaurus.control.v1.RemovePluginRequest
-	(*RemovePluginResponse)(nil),           // 19: osaurus.control.v1.RemovePluginResponse
-	(*ListPluginsResponse_Broken)(nil),     // 20: osaurus.control.v1.ListPluginsResponse.Broken
-	(*PluginHistoryResponse_Revision)(nil), // 21: osaurus.control.v1.PluginHistoryResponse.Revision
-	(*timestamppb.Timestamp)(nil),          // 22: google.protobuf.Timestamp
+	(*PluginHistoryRequest)(nil),           // 12: osaurus.control.v1.PluginHistoryRequest
+	(*PluginHistoryResponse)(nil),          // 13: osaurus.control.v1.PluginHistoryResponse
+	(*RollbackPluginRequest)(nil),          // 14: osaurus.control.v1.RollbackPluginRequest
+	(*RollbackPluginResponse)(nil),         // 15: osaurus.control.v1.RollbackPluginResponse
+	(*RemovePluginRequest)(nil),            // 16: osaurus.control.v1.RemovePluginRequest
+	(*RemovePluginResponse)(nil),           // 17: osaurus.control.v1.RemovePluginResponse
+	(*ListPluginsResponse_Broken)(nil),     // 18: osaurus.control.v1.ListPluginsResponse.Broken
+	(*PluginHistoryResponse_Revision)(nil), // 19: osaurus.control.v1.PluginHistoryResponse.Revision
+	(*timestamppb.Timestamp)(nil),          // 20: google.protobuf.Timestamp
 }
 var file_plugins_proto_depIdxs = []int32{
-	22, // 0: osaurus.control.v1.Plugin.modified:type_name -> google.protobuf.Timestamp
+	20, // 0: osaurus.control.v1.Plugin.modified:type_name -> google.protobuf.Timestamp
 	0,  // 1: osaurus.control.v1.ListPluginsResponse.plugins:type_name -> osaurus.control.v1.Plugin
-	20, // 2: osaurus.control.v1.ListPluginsResponse.broken:type_name -> osaurus.control.v1.ListPluginsResponse.Broken
+	18, // 2: osaurus.control.v1.ListPluginsResponse.broken:type_name -> osaurus.control.v1.ListPluginsResponse.Broken
 	0,  // 3: osaurus.control.v1.ShowPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
 	1,  // 4: osaurus.control.v1.LintPluginResponse.findings:type_name -> osaurus.control.v1.Finding
 	0,  // 5: osaurus.control.v1.ImportPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
 	1,  // 6: osaurus.control.v1.ImportPluginResponse.warnings:type_name -> osaurus.control.v1.Finding
 	0,  // 7: osaurus.control.v1.DuplicatePluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
-	0,  // 8: osaurus.control.v1.RenamePluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
-	21, // 9: osaurus.control.v1.PluginHistoryResponse.revisions:type_name -> osaurus.control.v1.PluginHistoryResponse.Revision
-	0,  // 10: osaurus.control.v1.RollbackPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
-	22, // 11: osaurus.control.v1.PluginHistoryResponse.Revision.modified:type_name -> google.protobuf.Timestamp
-	2,  // 12: osaurus.control.v1.Plugins.List:input_type -> osaurus.control.v1.ListPluginsRequest
-	4,  // 13: osaurus.control.v1.Plugins.Show:input_type -> osaurus.control.v1.ShowPluginRequest
-	6,  // 14: osaurus.control.v1.Plugins.Lint:input_type -> osaurus.control.v1.LintPluginRequest
-	8,  // 15: osaurus.control.v1.Plugins.Import:input_type -> osaurus.control.v1.ImportPluginRequest
-	10, // 16: osaurus.control.v1.Plugins.Duplicate:input_type -> osaurus.control.v1.DuplicatePluginRequest
-	12, // 17: osaurus.control.v1.Plugins.Rename:input_type -> osaurus.control.v1.RenamePluginRequest
-	14, // 18: osaurus.control.v1.Plugins.History:input_type -> osaurus.control.v1.PluginHistoryRequest
-	16, // 19: osaurus.control.v1.Plugins.Rollback:input_type -> osaurus.control.v1.RollbackPluginRequest
-	18, // 20: osaurus.control.v1.Plugins.Remove:input_type -> osaurus.control.v1.RemovePluginRequest
-	3,  // 21: osaurus.control.v1.Plugins.List:output_type -> osaurus.control.v1.ListPluginsResponse
-	5,  // 22: osaurus.control.v1.Plugins.Show:output_type -> osaurus.control.v1.ShowPluginResponse
-	7,  // 23: osaurus.control.v1.Plugins.Lint:output_type -> osaurus.control.v1.LintPluginResponse
-	9,  // 24: osaurus.control.v1.Plugins.Import:output_type -> osaurus.control.v1.ImportPluginResponse
-	11, // 25: osaurus.control.v1.Plugins.Duplicate:output_type -> osaurus.control.v1.DuplicatePluginResponse
-	13, // 26: osaurus.control.v1.Plugins.Rename:output_type -> osaurus.control.v1.RenamePluginResponse
-	15, // 27: osaurus.control.v1.Plugins.History:output_type -> osaurus.control.v1.PluginHistoryResponse
-	17, // 28: osaurus.control.v1.Plugins.Rollback:output_type -> osaurus.control.v1.RollbackPluginResponse
-	19, // 29: osaurus.control.v1.Plugins.Remove:output_type -> osaurus.control.v1.RemovePluginResponse
-	21, // [21:30] is the sub-list for method output_type
-	12, // [12:21] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	19, // 8: osaurus.control.v1.PluginHistoryResponse.revisions:type_name -> osaurus.control.v1.PluginHistoryResponse.Revision
+	0,  // 9: osaurus.control.v1.RollbackPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
+	20, // 10: osaurus.control.v1.PluginHistoryResponse.Revision.modified:type_name -> google.protobuf.Timestamp
+	2,  // 11: osaurus.control.v1.Plugins.List:input_type -> osaurus.control.v1.ListPluginsRequest
+	4,  // 12: osaurus.control.v1.Plugins.Show:input_type -> osaurus.control.v1.ShowPluginRequest
+	6,  // 13: osaurus.control.v1.Plugins.Lint:input_type -> osaurus.control.v1.LintPluginRequest
+	8,  // 14: osaurus.control.v1.Plugins.Import:input_type -> osaurus.control.v1.ImportPluginRequest
+	10, // 15: osaurus.control.v1.Plugins.Duplicate:input_type -> osaurus.control.v1.DuplicatePluginRequest
+	12, // 16: osaurus.control.v1.Plugins.History:input_type -> osaurus.control.v1.PluginHistoryRequest
+	14, // 17: osaurus.control.v1.Plugins.Rollback:input_type -> osaurus.control.v1.RollbackPluginRequest
+	16, // 18: osaurus.control.v1.Plugins.Remove:input_type -> osaurus.control.v1.RemovePluginRequest
+	3,  // 19: osaurus.control.v1.Plugins.List:output_type -> osaurus.control.v1.ListPluginsResponse
+	5,  // 20: osaurus.control.v1.Plugins.Show:output_type -> osaurus.control.v1.ShowPluginResponse
+	7,  // 21: osaurus.control.v1.Plugins.Lint:output_type -> osaurus.control.v1.LintPluginResponse
+	9,  // 22: osaurus.control.v1.Plugins.Import:output_type -> osaurus.control.v1.ImportPluginResponse
+	11, // 23: osaurus.control.v1.Plugins.Duplicate:output_type -> osaurus.control.v1.DuplicatePluginResponse
+	13, // 24: osaurus.control.v1.Plugins.History:output_type -> osaurus.control.v1.PluginHistoryResponse
+	15, // 25: osaurus.control.v1.Plugins.Rollback:output_type -> osaurus.control.v1.RollbackPluginResponse
+	17, // 26: osaurus.control.v1.Plugins.Remove:output_type -> osaurus.control.v1.RemovePluginResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_plugins_proto_init() }
@@ -1527,7 +1420,7 @@ func file_plugins_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugins_proto_rawDesc), len(file_plugins_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -107,12 +107,8 @@ func (l *Library) Rollback(id config.PluginID, n Revision) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if own, err := past.Recipe.ID(); err != nil || own != id { // it was renamed since
-		current, err := l.get(id)
-		if err != nil {
-			return Entry{}, err
-		}
-		past.Recipe.Name = current.Recipe.Name
+	if own, err := past.Recipe.ID(); err != nil || own != id { // earlier releases could rename plugins
+		return Entry{}, fault.Newf(fault.Rejected, "roll back plugin", revisionName(id, n), "it has the name %q", past.Recipe.Name).Advise("Export it, change its name and import it.")
 	}
 	return l.save(id, past.Recipe)
 }
@@ -213,24 +209,6 @@ func (l *Library) prune(id config.PluginID, history []Revision) error {
 		err = errors.Join(err, removeFile(l.revisionPath(id, n)))
 	}
 	return err
-}
-
-// linkRevisions links a plugin's revisions to a new id. Links need no disk space, and revisions are
-// never modified. Files of the new id were left by a crash and are removed.
-func (l *Library) linkRevisions(from, to config.PluginID) error {
-	history, err := l.revisions(from)
-	if err != nil {
-		return err
-	}
-	dir := l.revisionDir(to)
-	err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
-	for _, n := range history {
-		err = errors.Join(err, os.Link(l.revisionPath(from, n), l.revisionPath(to, n)))
-	}
-	if err = errors.Join(err, config.Sync(dir), config.Sync(filepath.Dir(dir))); err != nil {
-		return fault.New(fault.Unavailable, "rename plugin", string(from), err).Advise("Make the library's folder writable for you.")
-	}
-	return nil
 }
 
 func removeFile(path string) error {

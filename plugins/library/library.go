@@ -209,7 +209,7 @@ func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, erro
 func replace(old Entry, r plugins.Recipe, may func(old Entry) error) error {
 	if old.Recipe.Name != r.Name {
 		return fault.Newf(fault.Rejected, "save plugin", string(old.ID), "%q and %q would have the same id", old.Recipe.Name, r.Name).
-			Advise("Give it another name, or rename the one that is there: osaurus-sandbox plugin rename " + string(old.ID))
+			Advise("Give it another name, or remove the one that is there: osaurus-sandbox plugin remove " + string(old.ID))
 	}
 	if hash, err := r.Hash(); err != nil || hash == old.Hash {
 		return err
@@ -283,43 +283,6 @@ func (l *Library) Duplicate(id config.PluginID, name string) (Entry, error) {
 	}
 	e.Recipe.Name = name
 	return l.Save(e.Recipe, Create)
-}
-
-// Rename gives a plugin another name, and with it perhaps another id. Its revisions are linked to
-// the new id before the old one is removed, so that a crash loses none.
-func (l *Library) Rename(id config.PluginID, name string) (Entry, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, err := l.get(id)
-	if err != nil {
-		return Entry{}, err
-	}
-	e.Recipe.Name = name
-	if err := plugins.Refusal(plugins.Validate(e.Recipe)); err != nil {
-		return Entry{}, err
-	}
-	to, err := e.Recipe.ID()
-	switch {
-	case err != nil:
-		return Entry{}, err
-	case to == id:
-		return l.save(id, e.Recipe)
-	}
-	if _, err := os.Lstat(l.path(to)); !errors.Is(err, os.ErrNotExist) {
-		return Entry{}, fault.Newf(fault.Rejected, "rename plugin", string(to), "there is a plugin of this name already").Advise("Choose another name.")
-	}
-	if _, err := l.archive(id); err != nil {
-		return Entry{}, err
-	}
-	if err = l.linkRevisions(id, to); err == nil {
-		e, err = l.save(to, e.Recipe)
-	}
-	if err != nil {
-		_ = os.Remove(l.path(to))           // there was none
-		_ = os.RemoveAll(l.revisionDir(to)) // or the next rename does
-		return Entry{}, err
-	}
-	return e, l.remove(id)
 }
 
 // Remove removes a plugin, even a broken one, and all its revisions.

@@ -222,28 +222,15 @@ func TestListIsInOrder(t *testing.T) {
 	}
 }
 
-func TestRenameAndDuplicate(t *testing.T) {
+func TestDuplicate(t *testing.T) {
 	l := open(t, config.Home(t.TempDir()))
 	save(t, l, recipe("old", "a"))
 	save(t, l, recipe("old", "b"))
 	save(t, l, recipe("taken", "x"))
-	_, err := l.Rename("old", "Taken")
-	wantKind(t, err, fault.Rejected)
-	_, err = l.Duplicate("old", "taken")
+	_, err := l.Duplicate("old", "taken")
 	wantKind(t, err, fault.Rejected)
 	if e, err := l.Duplicate("old", "copy"); err != nil || e.ID != "copy" || e.Revision != 1 {
 		t.Errorf("duplicated to %+v, %v", e, err)
-	}
-	if e, err := l.Rename("old", "New Name"); err != nil || e.ID != "new-name" {
-		t.Errorf("renamed to %+v, %v", e, err)
-	}
-	if got := history(t, l, "new-name"); got != "3*:b 2:b 1:a" {
-		t.Errorf("its history is %s", got)
-	}
-	_, err = l.Get("old")
-	wantKind(t, err, fault.NotFound)
-	if e, err := l.Rename("new-name", "NEW name"); err != nil || e.ID != "new-name" || e.Recipe.Name != "NEW name" {
-		t.Errorf("renamed within its id to %+v, %v", e, err)
 	}
 }
 

@@ -45,8 +45,6 @@ const (
 	PluginsImportProcedure = "/osaurus.control.v1.Plugins/Import"
 	// PluginsDuplicateProcedure is the fully-qualified name of the Plugins's Duplicate RPC.
 	PluginsDuplicateProcedure = "/osaurus.control.v1.Plugins/Duplicate"
-	// PluginsRenameProcedure is the fully-qualified name of the Plugins's Rename RPC.
-	PluginsRenameProcedure = "/osaurus.control.v1.Plugins/Rename"
 	// PluginsHistoryProcedure is the fully-qualified name of the Plugins's History RPC.
 	PluginsHistoryProcedure = "/osaurus.control.v1.Plugins/History"
 	// PluginsRollbackProcedure is the fully-qualified name of the Plugins's Rollback RPC.
@@ -67,8 +65,6 @@ type PluginsClient interface {
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
 	// Duplicate copies a plugin's recipe under another name.
 	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
-	// Rename changes a plugin's name, and its id if the name demands it.
-	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
 	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback restores an earlier revision, as a new one.
@@ -118,12 +114,6 @@ func NewPluginsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(pluginsMethods.ByName("Duplicate")),
 			connect.WithClientOptions(opts...),
 		),
-		rename: connect.NewClient[controlpb.RenamePluginRequest, controlpb.RenamePluginResponse](
-			httpClient,
-			baseURL+PluginsRenameProcedure,
-			connect.WithSchema(pluginsMethods.ByName("Rename")),
-			connect.WithClientOptions(opts...),
-		),
 		history: connect.NewClient[controlpb.PluginHistoryRequest, controlpb.PluginHistoryResponse](
 			httpClient,
 			baseURL+PluginsHistoryProcedure,
@@ -152,7 +142,6 @@ type pluginsClient struct {
 	lint      *connect.Client[controlpb.LintPluginRequest, controlpb.LintPluginResponse]
 	_import   *connect.Client[controlpb.ImportPluginRequest, controlpb.ImportPluginResponse]
 	duplicate *connect.Client[controlpb.DuplicatePluginRequest, controlpb.DuplicatePluginResponse]
-	rename    *connect.Client[controlpb.RenamePluginRequest, controlpb.RenamePluginResponse]
 	history   *connect.Client[controlpb.PluginHistoryRequest, controlpb.PluginHistoryResponse]
 	rollback  *connect.Client[controlpb.RollbackPluginRequest, controlpb.RollbackPluginResponse]
 	remove    *connect.Client[controlpb.RemovePluginRequest, controlpb.RemovePluginResponse]
@@ -203,15 +192,6 @@ func (c *pluginsClient) Duplicate(ctx context.Context, req *controlpb.DuplicateP
 	return nil, err
 }
 
-// Rename calls osaurus.control.v1.Plugins.Rename.
-func (c *pluginsClient) Rename(ctx context.Context, req *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
-	response, err := c.rename.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // History calls osaurus.control.v1.Plugins.History.
 func (c *pluginsClient) History(ctx context.Context, req *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
 	response, err := c.history.CallUnary(ctx, connect.NewRequest(req))
@@ -251,8 +231,6 @@ type PluginsHandler interface {
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
 	// Duplicate copies a plugin's recipe under another name.
 	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
-	// Rename changes a plugin's name, and its id if the name demands it.
-	Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error)
 	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback restores an earlier revision, as a new one.
@@ -298,12 +276,6 @@ func NewPluginsHandler(svc PluginsHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(pluginsMethods.ByName("Duplicate")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pluginsRenameHandler := connect.NewUnaryHandlerSimple(
-		PluginsRenameProcedure,
-		svc.Rename,
-		connect.WithSchema(pluginsMethods.ByName("Rename")),
-		connect.WithHandlerOptions(opts...),
-	)
 	pluginsHistoryHandler := connect.NewUnaryHandlerSimple(
 		PluginsHistoryProcedure,
 		svc.History,
@@ -334,8 +306,6 @@ func NewPluginsHandler(svc PluginsHandler, opts ...connect.HandlerOption) (strin
 			pluginsImportHandler.ServeHTTP(w, r)
 		case PluginsDuplicateProcedure:
 			pluginsDuplicateHandler.ServeHTTP(w, r)
-		case PluginsRenameProcedure:
-			pluginsRenameHandler.ServeHTTP(w, r)
 		case PluginsHistoryProcedure:
 			pluginsHistoryHandler.ServeHTTP(w, r)
 		case PluginsRollbackProcedure:
@@ -369,10 +339,6 @@ func (UnimplementedPluginsHandler) Import(context.Context, *controlpb.ImportPlug
 
 func (UnimplementedPluginsHandler) Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Duplicate is not implemented"))
-}
-
-func (UnimplementedPluginsHandler) Rename(context.Context, *controlpb.RenamePluginRequest) (*controlpb.RenamePluginResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Rename is not implemented"))
 }
 
 func (UnimplementedPluginsHandler) History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error) {
