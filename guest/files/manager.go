@@ -182,16 +182,9 @@ func (m *Manager) launch(ctx context.Context, user string, w *worker) (Room, err
 		return room, fault.New(fault.Unavailable, op, user, err)
 	}
 	defer theirs.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		_ = ours.Close()
-		return room, fault.New(fault.Unavailable, op, user, err)
-	}
-	defer null.Close()
 	w.child, err = m.Processes.Start(process.Spec{
 		Args: []string{"osaurus-guest", WorkerCommand}, Program: program, Dir: "/", Place: room.Place,
-		Env:   append(room.Env, "GOMEMLIMIT=96MiB", "GOTRACEBACK=none"),
-		Files: [3]uintptr{theirs.Fd(), null.Fd(), null.Fd()},
+		Env: append(room.Env, "GOMEMLIMIT=96MiB", "GOTRACEBACK=none"), Input: theirs,
 	})
 	if err != nil {
 		_ = ours.Close()

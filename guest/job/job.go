@@ -4,7 +4,6 @@ package job
 
 import (
 	"context"
-	"os"
 	"sync"
 	"time"
 
@@ -65,7 +64,8 @@ func (j *job) running() bool {
 func (j *job) starting() bool { return j.child == nil }
 
 // follow logs the job's output and records its end.
-func (j *job) follow(output *os.File, met func(killed bool) (oom, pids bool)) {
+func (j *job) follow(met func(killed bool) (oom, pids bool)) {
+	output := j.child.Pipes[1]
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -8,13 +8,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
@@ -143,34 +140,24 @@ func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 		return err
 	}
 	j.logFile = filepath.Join(room.LogsInside, name)
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return fault.New(fault.Execution, "start job", "", err)
-	}
-	defer null.Close()
 	place := room.Place
 	if r.Plugin != "" {
+		var err error
 		if place, err = room.Plugin(config.PluginID(r.Plugin), r.OwnNetwork, r.Address); err != nil {
 			return err
 		}
 	}
-	ours, theirs, err := process.OpenPipe(place, 1)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(theirs)
 	child, err := m.opts.Processes.Start(process.Spec{
 		Args: protocol.Texts(r.Args), Env: process.MergeEnv(room.Env, protocol.Texts(r.Env)), Dir: protocol.Folder(room.Home, r.Dir),
-		Files: [3]uintptr{null.Fd(), uintptr(theirs), uintptr(theirs)}, Place: place,
+		Streams: [3]process.Stream{process.Null, process.Pipe, process.Same}, Place: place,
 	})
 	if err != nil {
-		_ = ours.Close()
 		return err
 	}
 	m.mu.Lock()
 	j.child = child
 	m.mu.Unlock()
-	go j.follow(ours, room.Met)
+	go j.follow(room.Met)
 	return nil
 }
 

@@ -20,6 +20,10 @@ import (
 
 // Child is a running command, including all processes that it has started.
 type Child struct {
+	// Pipes and Terminal are our ends of what Spec asked for, which the caller closes.
+	Pipes    [3]*os.File
+	Terminal *os.File
+
 	manager *Manager
 	id      uint64
 	pid     int

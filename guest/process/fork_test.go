@@ -24,15 +24,10 @@ func TestHangingExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
 	startWith := func(program string, input *os.File) (*Child, error) {
-		return m.Start(Spec{Args: []string{program}, Dir: "/", Files: [3]uintptr{input.Fd(), null.Fd(), null.Fd()}})
+		return m.Start(Spec{Args: []string{program}, Dir: "/", Input: input})
 	}
-	start := func(program string) (*Child, error) { return startWith(program, null) }
+	start := func(program string) (*Child, error) { return startWith(program, nil) }
 	script, letGo := hanging(t)
 	theirs, ours, err := os.Pipe()
 	if err != nil {

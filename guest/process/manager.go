@@ -33,6 +33,7 @@ type Options struct {
 // process.
 type Manager struct {
 	opts  Options
+	null  *os.File // /dev/null
 	chld  chan os.Signal
 	ended chan struct{}
 	// patience bounds the search for a program, and then the time until the child executes it.
@@ -56,8 +57,12 @@ func NewManager(opts Options) (*Manager, error) {
 			return nil, fmt.Errorf("make cgroup for commands: %w", err)
 		}
 	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
 	// One slot is enough: each signal makes reap look at all children.
-	m := &Manager{opts: opts, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}}
+	m := &Manager{opts: opts, null: null, chld: make(chan os.Signal, 1), ended: make(chan struct{}), patience: execWithin, children: map[int]*Child{}}
 	signal.Notify(m.chld, unix.SIGCHLD)
 	go func() {
 		defer close(m.ended)
@@ -82,6 +87,7 @@ func (m *Manager) Close() {
 	signal.Stop(m.chld)
 	close(m.chld)
 	<-m.ended
+	_ = m.null.Close()
 }
 
 // closeCheck is how often Close looks for children.
@@ -142,11 +148,12 @@ type Spec struct {
 	Program *os.File
 	Env     []string
 	Dir     string
-	// Files are open descriptors of this process that become descriptors 0 to 2 of the child. With
-	// TTY, the first becomes its controlling terminal.
-	Files [3]uintptr
-	TTY   bool
-	Place Place // nil for the root and user of this process
+	Streams [3]Stream // the child's descriptors 0 to 2
+	Input   *os.File  // descriptor 0, if not nil
+	// Terminal, if not nil, is the size of a new terminal, which all three are. It is the controlling
+	// one.
+	Terminal *Size
+	Place    Place // nil for the root and user of this process
 	// Namespaces are CLONE_NEW* flags of the namespaces to create for the child.
 	Namespaces uintptr
 }
@@ -160,21 +167,30 @@ func (m *Manager) Start(s Spec) (*Child, error) {
 	m.next++
 	c := &Child{manager: m, id: m.next, done: make(chan struct{})}
 	m.mu.Unlock()
-	err := m.launch(s, c)
+	t, err := m.open(s, c)
+	if err == nil {
+		err = m.launch(s, c, t)
+	}
+	t.close()
 	switch {
 	case err == nil:
+		return c, nil
 	case c.pid != 0:
 		c.Release()
 	default:
 		c.removeGroup()
 	}
+	c.CloseStreams()
 	return c, err
 }
 
 // launch forks and waits until the child has executed its program. It holds no lock while it waits,
 // because that can be slow in a room at its limits.
-func (m *Manager) launch(s Spec, c *Child) error {
-	i := &image{args: s.Args, env: s.Env, dir: s.Dir, files: s.Files, tty: s.TTY, namespaces: s.Namespaces, program: noFD, group: noFD}
+func (m *Manager) launch(s Spec, c *Child, t streams) error {
+	i := &image{args: s.Args, env: s.Env, dir: s.Dir, tty: s.Terminal != nil, namespaces: s.Namespaces, program: noFD, group: noFD}
+	for n, f := range t.files {
+		i.files[n] = f.Fd()
+	}
 	groups := m.opts.Cgroup
 	if s.Place != nil {
 		groups, i.user = s.Place.Cgroup(), s.Place.Credential()

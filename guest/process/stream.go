@@ -13,24 +13,76 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// OpenPipe makes a pipe for a descriptor of a child: the child reads from descriptor 0 and writes
-// to others. A nil place is the guest's root. The caller passes theirs to the child and closes it.
-func OpenPipe(p Place, descriptor int) (ours *os.File, theirs int, err error) {
+// Stream is what a descriptor of a child is.
+type Stream int
+
+// The kinds of streams. The zero value is /dev/null.
+const (
+	Null Stream = iota
+	Pipe        // a new pipe: see Child.Pipes
+	Same        // the stream of the descriptor before it
+)
+
+// streams are a child's ends of its descriptors 0 to 2.
+type streams struct {
+	files [3]*os.File
+	made  []*os.File // of them: to be closed once the child has them
+}
+
+// open opens the streams of a child, and our ends of them.
+func (m *Manager) open(s Spec, c *Child) (t streams, err error) {
+	if s.Terminal != nil {
+		var theirs *os.File
+		c.Terminal, theirs, err = openTerminal(s.Place, *s.Terminal)
+		return streams{[3]*os.File{theirs, theirs, theirs}, []*os.File{theirs}}, err
+	}
+	for i, kind := range s.Streams {
+		t.files[i] = m.null
+		switch {
+		case i == 0 && s.Input != nil:
+			t.files[i] = s.Input
+		case kind == Same:
+			t.files[i] = t.files[i-1]
+		case kind == Pipe:
+			if c.Pipes[i], t.files[i], err = openPipe(s.Place, i); err != nil {
+				return t, err
+			}
+			t.made = append(t.made, t.files[i])
+		}
+	}
+	return t, nil
+}
+
+func (t streams) close() {
+	for _, f := range t.made {
+		_ = f.Close()
+	}
+}
+
+// CloseStreams closes our ends of the child's pipes or of its terminal.
+func (c *Child) CloseStreams() {
+	for _, f := range append(c.Pipes[:], c.Terminal) {
+		_ = f.Close() // fails for nil
+	}
+}
+
+// openPipe makes a pipe for a descriptor of a child: the child reads from descriptor 0 and writes
+// to others.
+func openPipe(p Place, descriptor int) (ours, theirs *os.File, err error) {
 	const op = "make pipe"
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return nil, -1, fault.New(fault.Unavailable, op, "", err)
+		return nil, nil, fault.New(fault.Unavailable, op, "", err)
 	}
-	near, theirs := ends[0], ends[1]
 	if descriptor == 0 {
-		near, theirs = theirs, near
+		ends[0], ends[1] = ends[1], ends[0]
 	}
 	// Only our end is non-blocking: programs do not expect that of their streams.
-	_ = unix.SetNonblock(near, true)
-	ours = os.NewFile(uintptr(near), "pipe")
-	if err := give(theirs, p); err != nil {
-		_, _ = ours.Close(), unix.Close(theirs)
-		return nil, -1, fault.New(fault.Execution, op, "give it to its user", err)
+	_ = unix.SetNonblock(ends[0], true)
+	ours, theirs = os.NewFile(uintptr(ends[0]), "pipe"), os.NewFile(uintptr(ends[1]), "pipe")
+	if err := give(ends[1], p); err != nil {
+		_, _ = ours.Close(), theirs.Close()
+		return nil, nil, fault.New(fault.Execution, op, "give it to its user", err)
 	}
 	return ours, theirs, nil
 }
@@ -116,10 +168,9 @@ type TerminalPlace interface {
 // Size is the size of a terminal in characters.
 type Size struct{ Rows, Cols uint16 }
 
-// OpenTerminal makes a pseudo-terminal in a place, or in the guest's root if p is nil. Ours is the
-// viewer's side. The caller passes theirs to a child as descriptors 0 to 2 with Spec.TTY, and
-// closes it.
-func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
+// openTerminal makes a pseudo-terminal in a place, or in the guest's root if p is nil. Ours is the
+// viewer's side.
+func openTerminal(p Place, size Size) (ours, theirs *os.File, err error) {
 	const op = "open terminal"
 	path := "/dev/ptmx"
 	if t, ok := p.(TerminalPlace); ok {
@@ -128,33 +179,28 @@ func OpenTerminal(p Place, size Size) (ours *os.File, theirs int, err error) {
 	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, -1, fault.New(fault.Unavailable, op, "", err).Advise("Close a terminal that you do not need.")
+		return nil, nil, fault.New(fault.Unavailable, op, "", err).Advise("Close a terminal that you do not need.")
 	}
 	// NewFile takes a non-blocking descriptor into the poller, so that reads
 	// can be ended.
 	ours = os.NewFile(uintptr(fd), "terminal")
 	defer func() {
 		if err != nil {
-			_ = ours.Close()
+			_, _ = ours.Close(), theirs.Close()
 		}
 	}()
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		return nil, -1, fault.New(fault.Execution, op, "unlock", err)
+		return ours, nil, fault.New(fault.Execution, op, "unlock", err)
 	}
 	peer, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if e != 0 {
-		return nil, -1, fault.New(fault.Execution, op, "open its other side", e)
+		return ours, nil, fault.New(fault.Execution, op, "open its other side", e)
 	}
-	theirs = int(peer)
-	if err := give(theirs, p); err != nil {
-		_ = unix.Close(theirs)
-		return nil, -1, fault.New(fault.Execution, op, "give it to its user", err)
+	theirs = os.NewFile(peer, "terminal")
+	if err := give(int(peer), p); err != nil {
+		return ours, theirs, fault.New(fault.Execution, op, "give it to its user", err)
 	}
-	if err := Resize(ours, size); err != nil {
-		_ = unix.Close(theirs)
-		return nil, -1, err
-	}
-	return ours, theirs, nil
+	return ours, theirs, Resize(ours, size)
 }
 
 // Resize changes the size of a terminal. The kernel signals its programs.

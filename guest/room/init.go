@@ -30,18 +30,14 @@ func (r *Room) begin(o Options) (line *os.File, err error) {
 	}
 	line, theirs := os.NewFile(uintptr(pair[0]), "room"), os.NewFile(uintptr(pair[1]), "room")
 	defer theirs.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err == nil {
-		defer null.Close()
-		r.init, err = o.Processes.Start(process.Spec{
-			Args: []string{o.Program, InitCommand}, Dir: "/",
-			// One thread at a time and a small heap: it mostly waits.
-			Env:        []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
-			Files:      [3]uintptr{theirs.Fd(), theirs.Fd(), null.Fd()},
-			Place:      initPlace{group(filepath.Join(o.Cgroup, inits))},
-			Namespaces: entered,
-		})
-	}
+	r.init, err = o.Processes.Start(process.Spec{
+		Args: []string{o.Program, InitCommand}, Dir: "/",
+		// One thread at a time and a small heap: it mostly waits.
+		Env:   []string{"GOMAXPROCS=1", "GOMEMLIMIT=8MiB", "GOTRACEBACK=none"},
+		Input: theirs, Streams: [3]process.Stream{1: process.Same},
+		Place:      initPlace{group(filepath.Join(o.Cgroup, inits))},
+		Namespaces: entered,
+	})
 	if err != nil {
 		_ = line.Close()
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 
@@ -26,10 +25,8 @@ type command struct {
 	stream execStream
 	sendMu sync.Mutex // serializes Send on the stream
 
-	stdin    *os.File // nil without standard input
-	terminal *os.File // with a terminal, also stdin and the output; nil without
-	outputs  []*output
-	idle     idle
+	outputs []*output
+	idle    idle
 
 	room  *room.Room // nil for the guest's own root
 	marks room.Marks // taken before the command started
@@ -43,7 +40,7 @@ func (c *command) send(m *guestpb.ExecResponse) error {
 
 // begin starts the command with a terminal, or with pipes for the streams that the host asked for.
 func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execStream) (_ *command, err error) {
-	c := &command{stream: stream, idle: newIdle(start.IdleTimeoutNanos)}
+	c := &command{stream: stream}
 	spec := process.Spec{Args: protocol.Texts(start.Args), Env: protocol.Texts(start.Env), Dir: protocol.Folder("/", start.Dir)}
 	if err := s.locate(ctx, c, start, &spec); err != nil {
 		return nil, err
@@ -55,26 +52,24 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 		}
 		defer release()
 	}
-	var theirs []int
-	defer func() {
-		for _, fd := range theirs {
-			_ = unix.Close(fd)
-		}
-		if err != nil {
-			c.close()
-		}
-	}()
 	if start.Pty != nil {
-		theirs, err = c.openTerminal(start, &spec)
-	} else {
-		theirs, err = c.openPipes(start, &spec)
+		spec.Terminal = &process.Size{Rows: uint16(start.Pty.Rows), Cols: uint16(start.Pty.Cols)}
+		spec.Env = process.MergeEnv(spec.Env, []string{"TERM=" + cmp.Or(start.Pty.Term, defaultTerm)})
 	}
-	if err != nil {
-		return nil, err
+	for i, want := range []bool{start.Stdin, start.Stdout, start.Stderr} {
+		if want {
+			spec.Streams[i] = process.Pipe
+		}
 	}
 	if c.child, err = s.processes.Start(spec); err != nil {
 		return nil, c.full(err)
 	}
+	for i, f := range []*os.File{c.child.Terminal, c.child.Pipes[1], c.child.Pipes[2]} {
+		if f != nil {
+			c.outputs = append(c.outputs, newOutput(f, i == 2, start.MaxOutputBytes))
+		}
+	}
+	c.idle = newIdle(start.IdleTimeoutNanos)
 	s.mu.Lock()
 	s.running[c.child.ID()] = c.child
 	s.mu.Unlock()
@@ -116,72 +111,17 @@ func (c *command) full(err error) error {
 		Advise("End some of them, or raise the agent's limits.processes.")
 }
 
-// openTerminal opens the command's terminal.
-func (c *command) openTerminal(start *guestpb.Start, spec *process.Spec) (theirs []int, err error) {
-	size := process.Size{Rows: uint16(start.Pty.Rows), Cols: uint16(start.Pty.Cols)}
-	ours, fd, err := process.OpenTerminal(spec.Place, size)
-	if err != nil {
-		return nil, err
-	}
-	c.terminal = ours
-	if start.Stdin {
-		c.stdin = ours
-	}
-	c.outputs = []*output{newOutput(ours, false, start.MaxOutputBytes)}
-	spec.TTY, spec.Files = true, [3]uintptr{uintptr(fd), uintptr(fd), uintptr(fd)}
-	spec.Env = process.MergeEnv(spec.Env, []string{"TERM=" + cmp.Or(start.Pty.Term, defaultTerm)})
-	return []int{fd}, nil
-}
-
 // defaultTerm is a terminal type that nearly all terminals support.
 const defaultTerm = "xterm-256color"
-
-// openPipes opens pipes for the streams that the host asked for, and /dev/null for the others.
-func (c *command) openPipes(start *guestpb.Start, spec *process.Spec) (theirs []int, err error) {
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
-	}
-	theirs = []int{null}
-	spec.Files = [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}
-	for i, want := range []bool{start.Stdin, start.Stdout, start.Stderr} {
-		if !want {
-			continue
-		}
-		ours, fd, err := process.OpenPipe(spec.Place, i)
-		if err != nil {
-			return theirs, err
-		}
-		theirs = append(theirs, fd)
-		spec.Files[i] = uintptr(fd)
-		if i == 0 {
-			c.stdin = ours
-		} else {
-			c.outputs = append(c.outputs, newOutput(ours, i == 2, start.MaxOutputBytes))
-		}
-	}
-	return theirs, nil
-}
 
 // end kills what is left of a command and releases its resources.
 func (s *Service) end(c *command) {
 	c.child.Release()
-	c.close()
+	c.idle.Stop()
+	c.child.CloseStreams()
 	s.mu.Lock()
 	delete(s.running, c.child.ID())
 	s.mu.Unlock()
-}
-
-func (c *command) close() {
-	c.idle.Stop()
-	for _, f := range []*os.File{c.stdin, c.terminal} {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
-	for _, o := range c.outputs {
-		_ = o.file.Close()
-	}
 }
 
 // endOfInput is the end-of-file character (VEOF) of a new terminal.
@@ -190,27 +130,29 @@ const endOfInput = 4
 // feed passes input, resizes and signals from the host to the command. A write to a full pipe
 // blocks, which slows the host down.
 func (c *command) feed(from inputStream) {
+	terminal := c.child.Terminal
+	stdin := cmp.Or(terminal, c.child.Pipes[0])
 	for {
 		m, err := from.Receive()
 		if err != nil || m.GetStdinEnd() != nil {
-			if c.terminal == nil {
-				_ = c.stdin.Close()
+			if terminal == nil {
+				_ = stdin.Close()
 				return
 			}
 			if err != nil {
 				return
 			}
-			_, _ = c.stdin.Write([]byte{endOfInput})
+			_, _ = stdin.Write([]byte{endOfInput})
 			continue // the terminal can still be resized
 		}
 		c.idle.touch()
 		if size := m.GetResize(); size != nil {
-			if c.terminal != nil && protocol.CheckSize(size.Rows, size.Cols) == nil {
-				_ = process.Resize(c.terminal, process.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
+			if terminal != nil && protocol.CheckSize(size.Rows, size.Cols) == nil {
+				_ = process.Resize(terminal, process.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
 			}
 			continue
 		}
-		if _, err := c.stdin.Write(m.GetStdin()); err != nil {
+		if _, err := stdin.Write(m.GetStdin()); err != nil {
 			return
 		}
 	}

@@ -93,7 +93,7 @@ func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.
 // follow copies the streams until the command has ended. It ends the command when the host is gone
 // or a time limit is over.
 func (c *command) follow(ctx context.Context, start *guestpb.Start) error {
-	if input, ok := c.stream.(inputStream); ok && (c.stdin != nil || c.terminal != nil) {
+	if input, ok := c.stream.(inputStream); ok && (c.child.Terminal != nil || c.child.Pipes[0] != nil) {
 		go c.feed(input)
 	}
 	var pumps sync.WaitGroup

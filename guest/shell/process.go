@@ -128,22 +128,12 @@ func (l *proc) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		return err
 	}
 	l.said = said
-	ours, theirs, err := process.OpenTerminal(room.Place, size)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(theirs)
-	if l.term, err = newTerminal(ours); err != nil {
-		_ = ours.Close()
-		return err
-	}
 	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env)
-	fd := uintptr(theirs)
 	l.child, err = l.session.manager.opts.Processes.Start(process.Spec{
-		Args: l.kind.args, Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Files: [3]uintptr{fd, fd, fd}, TTY: true, Place: room.Place,
+		Args: l.kind.args, Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Terminal: &size, Place: room.Place,
 	})
-	if err != nil {
-		_ = ours.Close()
+	if err == nil {
+		l.term, err = newTerminal(l.child.Terminal)
 	}
 	return err
 }
