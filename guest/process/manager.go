@@ -43,7 +43,6 @@ type Manager struct {
 	children map[int]*Child
 	next     uint64 // last id
 	orphans  uint64
-	stuck    int // threads that still wait for a share after their start timed out
 }
 
 // execWithin is long enough for a child in a room with 1% of a processor. It is needed because a

@@ -55,20 +55,10 @@ func As(c *syscall.Credential, f func() error) error {
 	return f()
 }
 
-// maxStuck bounds the threads that wait for a share that hangs: the Go runtime aborts at ten
-// thousand threads.
-const maxStuck = 256
-
 // onThread runs look and then fork on a new thread in the program's place. Entering and looking may
 // block on a share and cannot be interrupted. After a timeout onThread returns; its thread then
 // does not fork, and ends when the share answers.
 func (m *Manager) onThread(s Spec, look, fork func() error) error {
-	m.mu.Lock()
-	stuck := m.stuck
-	m.mu.Unlock()
-	if stuck >= maxStuck {
-		return fault.Newf(fault.Unavailable, "start program", s.Args[0], "%d starts wait for a share that hangs", stuck).Advise("Try again later.")
-	}
 	var decided atomic.Bool // set by fork or by the timeout, whichever comes first
 	done := make(chan error, 1)
 	go func() {
@@ -81,7 +71,6 @@ func (m *Manager) onThread(s Spec, look, fork func() error) error {
 			err = look()
 		}
 		if !decided.CompareAndSwap(false, true) {
-			m.countStuck(-1)
 			return
 		}
 		if err == nil {
@@ -94,18 +83,10 @@ func (m *Manager) onThread(s Spec, look, fork func() error) error {
 		return err
 	case <-time.After(m.patience):
 	}
-	m.countStuck(1)
 	if decided.CompareAndSwap(false, true) {
 		return s.late(m.patience)
 	}
-	m.countStuck(-1)
 	return <-done
-}
-
-func (m *Manager) countStuck(n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.stuck += n
 }
 
 // InNamespaces runs f on a new thread in the given kinds of namespaces of a process.
