@@ -22,33 +22,33 @@ import (
 // startTime bounds how long a connection waits for a worker to start.
 const startTime = 30 * time.Second
 
-// Room is the environment of a worker.
-type Room struct {
-	Place process.Place
-	Env   []string
+// Room is where a user's worker runs.
+type Room interface {
+	// HiddenPlace keeps the worker from being seen by the room's other programs.
+	HiddenPlace() process.Place
+	Environment(root bool) []string // of the login
 	// Dead is closed when the room ends.
-	Dead <-chan struct{}
-	// Program is the guest program's path outside of the room, which cannot see it.
-	Program string
+	Dead() <-chan struct{}
 }
 
-// Options configure a Manager.
-type Options struct {
-	Processes *process.Manager
-	// Find returns the room of a user, remaking it if it has ended.
-	Find func(ctx context.Context, user string) (Room, error)
-}
+// Find returns the room of a user, remaking it if it has ended.
+type Find func(ctx context.Context, user string) (Room, error)
 
 // Manager runs a worker in each room in use and passes connections to it. It never reads from
 // them.
 type Manager struct {
-	Options
+	processes *process.Manager
+	room      Find
+	program   string // path of the guest program, which rooms cannot see
+
 	mu      sync.Mutex
 	workers map[string]*worker
 }
 
 // NewManager returns a Manager without workers.
-func NewManager(o Options) *Manager { return &Manager{Options: o, workers: map[string]*worker{}} }
+func NewManager(processes *process.Manager, program string, room Find) *Manager {
+	return &Manager{processes: processes, program: program, room: room, workers: map[string]*worker{}}
+}
 
 // worker is a running or starting worker process.
 type worker struct {
@@ -112,7 +112,7 @@ func (m *Manager) run(ctx context.Context, user string, w *worker) {
 	}()
 	select {
 	case <-done:
-	case <-room.Dead:
+	case <-room.Dead():
 	}
 	m.remove(user, w)
 	_ = w.socket.Close()
@@ -168,11 +168,11 @@ func (m *Manager) Forget(user string) {
 // launch starts a worker in its room.
 func (m *Manager) launch(ctx context.Context, user string, w *worker) (Room, error) {
 	const op = "start worker for files"
-	room, err := m.Find(ctx, user)
+	room, err := m.room(ctx, user)
 	if err != nil {
 		return room, err
 	}
-	program, err := os.OpenFile(room.Program, unix.O_PATH, 0)
+	program, err := os.OpenFile(m.program, unix.O_PATH, 0)
 	if err != nil {
 		return room, fault.New(fault.Unavailable, op, user, err)
 	}
@@ -182,9 +182,9 @@ func (m *Manager) launch(ctx context.Context, user string, w *worker) (Room, err
 		return room, fault.New(fault.Unavailable, op, user, err)
 	}
 	defer theirs.Close()
-	w.child, err = m.Processes.Start(process.Spec{
-		Args: []string{"osaurus-guest", WorkerCommand}, Program: program, Dir: "/", Place: room.Place,
-		Env: append(room.Env, "GOMEMLIMIT=96MiB", "GOTRACEBACK=none"), Input: theirs,
+	w.child, err = m.processes.Start(process.Spec{
+		Args: []string{"osaurus-guest", WorkerCommand}, Program: program, Dir: "/", Place: room.HiddenPlace(),
+		Env: append(room.Environment(false), "GOMEMLIMIT=96MiB", "GOTRACEBACK=none"), Input: theirs,
 	})
 	if err != nil {
 		_ = ours.Close()

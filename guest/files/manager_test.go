@@ -28,15 +28,20 @@ func newManager(t *testing.T) *Manager {
 	t.Helper()
 	processes, err := process.NewManager(process.Options{})
 	must(t, err)
-	m := NewManager(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
-		return Room{Env: os.Environ(), Program: "/proc/self/exe", Dead: make(chan struct{})}, nil
-	}})
+	m := NewManager(processes, "/proc/self/exe", func(context.Context, string) (Room, error) { return here{}, nil })
 	t.Cleanup(func() {
 		m.Forget("alice")
 		processes.Close()
 	})
 	return m
 }
+
+// here is this computer as a room.
+type here struct{}
+
+func (here) HiddenPlace() process.Place { return nil }
+func (here) Environment(bool) []string  { return os.Environ() }
+func (here) Dead() <-chan struct{}      { return nil }
 
 // hand passes a new connection to the worker and returns its other end.
 func hand(m *Manager) (net.Conn, error) {
@@ -77,7 +82,7 @@ func TestRetire(t *testing.T) {
 	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- serve(socket, time.Millisecond) }()
-	m := NewManager(Options{})
+	m := NewManager(nil, "", nil)
 	w := &worker{socket: ours, handed: 2}
 	m.workers["alice"] = w
 	conns := make([]net.Conn, 2)

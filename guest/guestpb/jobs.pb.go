@@ -200,7 +200,7 @@ func (x *Job) GetPlugin() string {
 
 type StartJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // Linux user of the room; empty is root of the guest
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // Linux user of the room
 	Args          [][]byte               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"` // args[0] is looked up in PATH unless it has a slash
 	Env           [][]byte               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`   // NAME=value, over the user's login environment
 	Dir           []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`   // empty: the home

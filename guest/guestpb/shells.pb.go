@@ -27,7 +27,7 @@ const (
 // Shell says which session, and what its shell is made with if it has to be made.
 type Shell struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`       // Linux user of the room; empty is root of the guest
+	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`       // Linux user of the room
 	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // a SessionID
 	Env     [][]byte               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, over the user's login environment
 	Dir     []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: the home

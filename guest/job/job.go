@@ -64,7 +64,7 @@ func (j *job) running() bool {
 func (j *job) starting() bool { return j.child == nil }
 
 // follow logs the job's output and records its end.
-func (j *job) follow(met func(killed bool) (oom, pids bool)) {
+func (j *job) follow(met func(killed bool) (oom, pids, quota bool)) {
 	output := j.child.Pipes[1]
 	read := make(chan struct{})
 	go func() {
@@ -86,7 +86,7 @@ func (j *job) follow(met func(killed bool) (oom, pids bool)) {
 	_ = output.Close()
 	j.mu.Lock()
 	j.ended = time.Now()
-	j.oom, j.pids = met(process.Killed(j.child.Status()))
+	j.oom, j.pids, _ = met(process.Killed(j.child.Status()))
 	j.mu.Unlock()
 	close(j.done)
 	j.grown.Notify()

@@ -31,6 +31,18 @@ type rig struct {
 	logs string
 }
 
+// room is a room on this host that is always short of memory.
+type room struct{ logs string }
+
+func (room) Place(bool) process.Place                                         { return nil }
+func (room) PluginPlace(config.PluginID, bool, []byte) (process.Place, error) { return nil, nil }
+func (room) Environment(bool) []string                                        { return []string{"PATH=" + os.Getenv("PATH"), "A=room"} }
+func (room) Home() string                                                     { return "/usr" }
+func (r room) JobLogs() (path, inside string)                                 { return r.logs, "/shown" }
+func (room) Watch() func(bool) (oom, pids, quota bool) {
+	return func(bool) (oom, pids, quota bool) { return true, false, false }
+}
+
 const alice, bob = "agent-alice", "agent-bob"
 
 func newRig(t *testing.T) *rig {
@@ -40,16 +52,12 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	logs := t.TempDir()
-	room := job.Room{
-		Env: []string{"PATH=" + os.Getenv("PATH"), "A=room"}, Home: "/usr", Logs: logs, LogsInside: "/shown", Met: func(bool) (bool, bool) { return true, false },
-		Plugin: func(config.PluginID, bool, []byte) (process.Place, error) { return nil, nil },
-	}
-	k := job.NewManager(job.Options{Processes: processes, Find: func(_ context.Context, user string) (job.Room, error) {
+	k := job.NewManager(processes, func(_ context.Context, user string) (job.Room, error) {
 		if user != alice && user != bob {
-			return room, fault.New(fault.NotFound, "find room", user, os.ErrNotExist)
+			return nil, fault.New(fault.NotFound, "find room", user, os.ErrNotExist)
 		}
-		return room, nil
-	}})
+		return room{logs}, nil
+	})
 	t.Cleanup(func() {
 		k.Close()
 		processes.Close()

@@ -23,38 +23,33 @@ import (
 // maxEnded is how many ended jobs of a user are kept. The oldest are removed with their logs.
 const maxEnded = 32
 
-// Room is the environment of a user's jobs.
-type Room struct {
-	Place process.Place // nil: outside of all rooms
-	// Plugin returns where a plugin's programs run. It is nil if the user has no plugins.
-	Plugin func(id config.PluginID, ownNetwork bool, address []byte) (process.Place, error)
-	Env    []string // the user's login environment
-	Home   string
-	// Logs is a folder that only this process writes to. The room sees it read-only at LogsInside.
-	Logs, LogsInside string
-	// Met reports whether the room has hit its memory or process limit since Find returned it.
-	// Killed is true if the job ended by SIGKILL.
-	Met func(killed bool) (oom, pids bool)
+// Room is where a user's jobs run.
+type Room interface {
+	Place(root bool) process.Place
+	PluginPlace(plugin config.PluginID, ownNetwork bool, address []byte) (process.Place, error)
+	Environment(root bool) []string // of the login
+	Home() string
+	// JobLogs is a folder that only this process writes to. The room sees it read-only at inside.
+	JobLogs() (path, inside string)
+	// Watch returns a function that reports which of its limits the room has met since.
+	Watch() func(killed bool) (oom, pids, quota bool)
 }
 
-// Options configure a Manager.
-type Options struct {
-	Processes *process.Manager
-	// Find returns a user's room. It fails with NotFound if there is none.
-	Find func(ctx context.Context, user string) (Room, error)
-}
+// Find returns the room of a user. It fails with NotFound if there is none.
+type Find func(ctx context.Context, user string) (Room, error)
 
 // Manager runs the jobs of all users. It implements the service Jobs.
 type Manager struct {
-	opts Options
+	processes *process.Manager
+	room      Find
 
 	mu   sync.Mutex
 	jobs map[config.JobID]*job
 }
 
 // NewManager returns a Manager without jobs.
-func NewManager(opts Options) *Manager {
-	return &Manager{opts: opts, jobs: map[config.JobID]*job{}}
+func NewManager(processes *process.Manager, room Find) *Manager {
+	return &Manager{processes: processes, room: room, jobs: map[config.JobID]*job{}}
 }
 
 // StartJob starts a job.
@@ -62,7 +57,7 @@ func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gu
 	if err := protocol.CheckJob(r); err != nil {
 		return nil, err
 	}
-	room, err := m.opts.Find(ctx, r.User)
+	room, err := m.room(ctx, r.User)
 	if err != nil {
 		return nil, err
 	}
@@ -136,19 +131,21 @@ func (m *Manager) of(user string) (running, ended []*job) {
 // launch starts the job's process.
 func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	name := string(j.id) + ".log"
-	if err := j.log.open(filepath.Join(room.Logs, name)); err != nil {
+	logs, inside := room.JobLogs()
+	if err := j.log.open(filepath.Join(logs, name)); err != nil {
 		return err
 	}
-	j.logFile = filepath.Join(room.LogsInside, name)
-	place := room.Place
+	j.logFile = filepath.Join(inside, name)
+	met := room.Watch()
+	place := room.Place(false)
 	if r.Plugin != "" {
 		var err error
-		if place, err = room.Plugin(config.PluginID(r.Plugin), r.OwnNetwork, r.Address); err != nil {
+		if place, err = room.PluginPlace(config.PluginID(r.Plugin), r.OwnNetwork, r.Address); err != nil {
 			return err
 		}
 	}
-	child, err := m.opts.Processes.Start(process.Spec{
-		Args: protocol.Texts(r.Args), Env: process.MergeEnv(room.Env, protocol.Texts(r.Env)), Dir: protocol.Folder(room.Home, r.Dir),
+	child, err := m.processes.Start(process.Spec{
+		Args: protocol.Texts(r.Args), Env: process.MergeEnv(room.Environment(false), protocol.Texts(r.Env)), Dir: protocol.Folder(room.Home(), r.Dir),
 		Streams: [3]process.Stream{process.Null, process.Pipe, process.Same}, Place: place,
 	})
 	if err != nil {
@@ -157,7 +154,7 @@ func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 	m.mu.Lock()
 	j.child = child
 	m.mu.Unlock()
-	go j.follow(room.Met)
+	go j.follow(met)
 	return nil
 }
 

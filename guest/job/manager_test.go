@@ -24,6 +24,20 @@ func (s slow) Enter() error {
 func (slow) Credential() *syscall.Credential { return nil }
 func (slow) Cgroup() string                  { return "" }
 
+type slowRoom struct {
+	Room
+	place process.Place
+	logs  string
+}
+
+func (r slowRoom) Place(bool) process.Place                { return r.place }
+func (slowRoom) Environment(bool) []string                 { return nil }
+func (slowRoom) Home() string                              { return "/" }
+func (r slowRoom) JobLogs() (path, inside string)          { return r.logs, r.logs }
+func (slowRoom) Watch() func(bool) (oom, pids, quota bool) {
+	return func(bool) (oom, pids, quota bool) { return false, false, false }
+}
+
 // A job whose room ends while it starts is not left for the next room of that user.
 func TestForgottenWhileItStarts(t *testing.T) {
 	const user = "agent-alice"
@@ -33,9 +47,7 @@ func TestForgottenWhileItStarts(t *testing.T) {
 	}
 	defer processes.Close()
 	logs, place := t.TempDir(), slow{make(chan struct{}), make(chan struct{})}
-	k := NewManager(Options{Processes: processes, Find: func(context.Context, string) (Room, error) {
-		return Room{Home: "/", Logs: logs, Place: place, Met: func(bool) (bool, bool) { return false, false }}, nil
-	}})
+	k := NewManager(processes, func(context.Context, string) (Room, error) { return slowRoom{place: place, logs: logs}, nil })
 	started := make(chan error, 1)
 	go func() {
 		_, err := k.StartJob(t.Context(), &guestpb.StartJobRequest{User: user, Args: [][]byte{[]byte("/bin/sleep"), []byte("1000")}})

@@ -76,7 +76,7 @@ func (m *machine) serve(version string) error {
 		return err
 	}
 	m.rooms = m.newRooms(processes)
-	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, processes, m.rooms, own+"/data/jobs", version)
+	m.listeners, m.service = []io.Closer{l, entries}, service.New(m, processes, m.rooms, own+"/data", version)
 	go m.handleSignals()
 	go func() {
 		if err := m.service.ServeEntries(hostOnly{entries}); !m.ending.Load() {

@@ -21,7 +21,7 @@ const (
 	own     = "/run/osaurus"
 	newRoot = "/newroot"
 
-	// The overlay's folders on the data disk, next to rooms and jobs (logs of root's jobs).
+	// The overlay's folders on the data disk, next to rooms.
 	systemUpper, systemWork = "/system/upper", "/system/work"
 )
 

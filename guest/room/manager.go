@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/guest/network"
 	"osaurus-sandbox/guest/process"
+	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/queue"
@@ -93,13 +94,16 @@ func missing(user string) error {
 func (m *Manager) Program() string { return m.opts.Program }
 
 // Ensure creates a room, or changes it to match the spec, and sets its token.
-func (m *Manager) Ensure(ctx context.Context, spec *guestpb.Room, token []byte) (*guestpb.EnsureResponse, error) {
-	give, err := m.turns.Take(ctx, spec.User, nil)
+func (m *Manager) Ensure(ctx context.Context, r *guestpb.EnsureRequest) (*guestpb.EnsureResponse, error) {
+	if err := errors.Join(protocol.CheckRoom(r.Room), protocol.CheckToken(r.Token)); err != nil {
+		return nil, err
+	}
+	give, err := m.turns.Take(ctx, r.Room.User, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer give()
-	return m.ensure(spec, token)
+	return m.ensure(r.Room, r.Token)
 }
 
 // ensure is Ensure for a caller who has the turn.
@@ -236,9 +240,27 @@ func (m *Manager) Get(ctx context.Context, user string) (*Room, error) {
 	return m.of(user), nil
 }
 
-// Remove ends a room. With layer set, it also discards the room's files, as a reset does.
-func (m *Manager) Remove(ctx context.Context, user string, layer bool) error {
+// Reset ends a room and discards its files.
+func (s Service) Reset(ctx context.Context, r *guestpb.ResetRequest) (*guestpb.ResetResponse, error) {
+	return &guestpb.ResetResponse{}, s.remove(ctx, r.User, true)
+}
+
+// Remove ends a room. With layer set, it also discards the room's files and unreviewed changes.
+func (s Service) Remove(ctx context.Context, r *guestpb.RemoveRequest) (*guestpb.RemoveResponse, error) {
+	err := s.remove(ctx, r.User, r.Layer)
+	if err == nil && r.Layer {
+		err = s.DiscardReviews(r.User, "")
+	}
+	return &guestpb.RemoveResponse{}, err
+}
+
+func (s Service) remove(ctx context.Context, user string, layer bool) error {
 	const op = "end room"
+	if err := protocol.CheckUser(user); err != nil {
+		return err
+	}
+	s.LetGo(user, true)
+	m := s.Manager
 	give, err := m.turns.Take(ctx, user, nil)
 	if err != nil {
 		return err

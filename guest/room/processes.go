@@ -4,6 +4,7 @@ package room
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,34 +35,32 @@ const (
 )
 
 // Processes lists the processes of a user's room, or of all rooms, and what they have open in a
-// folder of their room unless that is "". More reports that the list was cut.
-func (m *Manager) Processes(user, folder string) (list []*guestpb.RoomProcess, more bool, err error) {
-	rooms, err := m.rooms(user)
-	if err != nil {
-		return nil, false, err
-	}
+// folder of their room unless that is "".
+func (m *Manager) Processes(_ context.Context, q *guestpb.ProcessesRequest) (*guestpb.ProcessesResponse, error) {
+	rooms, err := m.rooms(q.User)
+	a := &guestpb.ProcessesResponse{}
 	booted := bootTime()
 	var filled sync.WaitGroup
 	for _, r := range rooms {
-		first := len(list)
+		first := len(a.Processes)
 		for _, pid := range r.group.processes() {
-			if len(list) == maxProcesses {
-				more = true
+			if len(a.Processes) == maxProcesses {
+				a.Truncated = true
 				break
 			}
 			if p := describe(pid, booted); p != nil {
 				p.User = r.spec.User
-				if folder != "" {
-					p.Open = openIn(p.Pid, folder)
+				if q.Folder != "" {
+					p.Open = openIn(p.Pid, q.Folder)
 				}
-				list = append(list, p)
+				a.Processes = append(a.Processes, p)
 			}
 		}
-		of := list[first:]
+		of := a.Processes[first:]
 		filled.Go(func() { r.lines.fill(of, commandsWithin) })
 	}
 	filled.Wait()
-	return list, more, nil
+	return a, err
 }
 
 // commandLines reads the command lines of a room's processes, for one list at a time, so that a

@@ -23,10 +23,11 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// Snapshots implements the service of that name.
-type Snapshots struct {
+// Service implements the services Rooms and Snapshots.
+type Service struct {
 	*Manager
-	// LetGo ends what keeps a layer from being frozen, with stop also shells and jobs.
+	// LetGo ends a user's file worker, which keeps a layer from being frozen, with stop also shells, jobs
+	// and mounts.
 	LetGo func(user string, stop bool)
 }
 
@@ -53,7 +54,7 @@ func (m *Manager) onStack(ctx context.Context, op, user string, do func(*Room, *
 }
 
 // Change creates, restores or deletes a snapshot: see engine.Snapshots.
-func (s Snapshots) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
+func (s Service) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
 	op, action, made := r.Action+" snapshot", engine.SnapshotAction(r.Action), ""
 	if _, err := config.ParseSnapshotName(r.Name); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (r *Room) running() string {
 }
 
 // List lists the snapshots of a room.
-func (s Snapshots) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
+func (s Service) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
 	a := &guestpb.ListSnapshotsResponse{}
 	return a, s.onStack(ctx, "list snapshots", r.User, func(_ *Room, st *layers.Stack) error {
 		for _, s := range st.Snapshots {
@@ -155,7 +156,7 @@ func (s Snapshots) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*
 }
 
 // Diff lists what has changed in a room's root since a snapshot, while the room may run.
-func (s Snapshots) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
+func (s Service) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
 	a := &guestpb.DiffSnapshotResponse{}
 	return a, s.onStack(ctx, "compare with snapshot", r.User, func(_ *Room, st *layers.Stack) error {
 		since, err := st.Find(r.Name)
@@ -172,7 +173,7 @@ func (s Snapshots) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*g
 
 // Fork gives a new user, who has no layers, those of a room, with an empty one over them. What the
 // room has written is frozen first.
-func (s Snapshots) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
+func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
 	const op = "fork room"
 	if err := protocol.CheckUser(r.To); err != nil {
 		return nil, err

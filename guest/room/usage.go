@@ -3,6 +3,7 @@
 package room
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,16 +15,16 @@ import (
 )
 
 // Usage returns the resource usage of a user's room, or of all rooms.
-func (m *Manager) Usage(user string) ([]*guestpb.RoomUsage, error) {
-	list, err := m.rooms(user)
-	var out []*guestpb.RoomUsage
+func (m *Manager) Usage(_ context.Context, q *guestpb.UsageRequest) (*guestpb.UsageResponse, error) {
+	list, err := m.rooms(q.User)
+	a := &guestpb.UsageResponse{}
 	for _, r := range list {
-		out = append(out, r.usage())
+		a.Rooms = append(a.Rooms, r.usage())
 	}
-	return out, err
+	return a, err
 }
 
-// openEvents opens the event counters that Marks reads for each command.
+// openEvents opens the event counters that marks reads for each command.
 func (r *Room) openEvents() (err error) {
 	if r.memory, err = os.Open(filepath.Join(string(r.group), "memory.events")); err != nil {
 		return err
@@ -52,13 +53,12 @@ func (r *Room) usage() *guestpb.RoomUsage {
 	return u
 }
 
-// Marks counts how often a room has met its limits.
-type Marks struct{ kills, ooms, pids uint64 }
+// marks counts how often a room has met its limits.
+type marks struct{ kills, ooms, pids uint64 }
 
-// Marks returns the current counts. Take them before a command and pass them to Met after it.
-func (r *Room) Marks() Marks {
+func (r *Room) marks() marks {
 	memory := reread(r.memory)
-	return Marks{value(memory, "oom_kill"), value(memory, "oom"), value(reread(r.pids), "max")}
+	return marks{value(memory, "oom_kill"), value(memory, "oom"), value(reread(r.pids), "max")}
 }
 
 // reread reads an open kernel file again from its beginning.
@@ -68,16 +68,19 @@ func reread(f *os.File) string {
 	return string(buf[:n])
 }
 
-// Met reports which limits the room has met since the marks: oom if a process was killed for lack
-// of memory, pids if one could not be started. Quota reports that its disk is full now. Killed
-// tells it that the command ended by SIGKILL.
-func (r *Room) Met(since Marks, killed bool) (oom, pids, quota bool) {
-	now := r.Marks()
-	// A command that is killed before its execve still shares PID 1's memory, and the kernel counts
-	// the kill there.
-	oom = now.kills > since.kills || killed && now.ooms > since.ooms
-	q, err := held(r.disk, r.spec.Uid)
-	return oom, now.pids > since.pids, err == nil && q.atLimit()
+// Watch returns a function that reports which limits the room has met since: oom if a process was
+// killed for lack of memory, pids if one could not be started. Quota reports that its disk is full
+// then. Killed tells it that the command ended by SIGKILL.
+func (r *Room) Watch() func(killed bool) (oom, pids, quota bool) {
+	since := r.marks()
+	return func(killed bool) (oom, pids, quota bool) {
+		now := r.marks()
+		// A command that is killed before its execve still shares PID 1's memory, and the kernel counts
+		// the kill there.
+		oom = now.kills > since.kills || killed && now.ooms > since.ooms
+		q, err := held(r.disk, r.spec.Uid)
+		return oom, now.pids > since.pids, err == nil && q.atLimit()
+	}
 }
 
 // Starved reports whether the room is stalled by lack of memory: it is at its limit, and the kernel

@@ -30,7 +30,7 @@ func TestMetMemory(t *testing.T) {
 	}
 	defer r.memory.Close()
 	defer r.pids.Close()
-	before := r.Marks()
+	met := r.Watch()
 	for _, c := range []struct {
 		ooms, kills  int
 		killed, want bool
@@ -42,7 +42,7 @@ func TestMetMemory(t *testing.T) {
 		{4, 2, false, false}, // another was killed, or an allocation failed
 	} {
 		set(c.ooms, c.kills)
-		if oom, _, _ := r.Met(before, c.killed); oom != c.want {
+		if oom, _, _ := met(c.killed); oom != c.want {
 			t.Errorf("%+v: %t", c, oom)
 		}
 	}

@@ -28,8 +28,8 @@ type command struct {
 	outputs []*output
 	idle    idle
 
-	room  *room.Room // nil for the guest's own root
-	marks room.Marks // taken before the command started
+	room *room.Room // nil for the guest's own root
+	met  func(killed bool) (oom, pids, quota bool)
 }
 
 func (c *command) send(m *guestpb.ExecResponse) error {
@@ -85,7 +85,7 @@ func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, 
 	if c.room, err = s.find(ctx, string(start.Room)); err != nil {
 		return err
 	}
-	c.marks = c.room.Marks()
+	c.met = c.room.Watch()
 	spec.Env = process.MergeEnv(c.room.Environment(start.RoomRoot), spec.Env)
 	if !start.RoomRoot {
 		spec.Dir = protocol.Folder(c.room.Home(), start.Dir)

@@ -154,7 +154,7 @@ func (c *command) sum(exit *guestpb.Exit) error {
 		return nil
 	}
 	killed := process.Killed(st)
-	oom, pids, quota := c.room.Met(c.marks, killed)
+	oom, pids, quota := c.met(killed)
 	exit.Oom, exit.Pids, exit.Quota = exit.Oom || oom, pids, quota
 	if !killed || exit.Oom || exit.TimedOut || exit.Idle {
 		return nil

@@ -6,11 +6,8 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -50,7 +47,6 @@ type Service struct {
 	jobs      *job.Manager
 	files     *files.Manager
 	mounts    *mount.Manager
-	rootLog   func() (string, error) // creates the folder for logs of root's jobs, once
 	version   string
 
 	mu     sync.Mutex
@@ -65,20 +61,22 @@ type Service struct {
 }
 
 // New returns a service for a system. It starts commands with processes.
-// Logs is a folder at the top of the data disk for the logs of root's jobs; logs of earlier boots are
-// deleted.
-func New(system System, processes *process.Manager, rooms *room.Manager, logs, version string) *Service {
+// The data disk is mounted at data.
+func New(system System, processes *process.Manager, rooms *room.Manager, data, version string) *Service {
 	s := &Service{
 		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
-		data: filepath.Dir(logs), running: map[uint64]*process.Child{}, slots: commandSlots(),
+		data: data, running: map[uint64]*process.Child{}, slots: commandSlots(),
 	}
-	s.shells = shell.NewManager(shell.Options{Processes: processes, Find: s.shellRoom})
-	s.jobs = job.NewManager(job.Options{Processes: processes, Find: s.jobRoom})
-	s.rootLog = sync.OnceValues(func() (string, error) {
-		return logs, errors.Join(os.RemoveAll(logs), os.MkdirAll(logs, 0o700))
+	s.shells = shell.NewManager(processes, func(ctx context.Context, user string) (shell.Room, error) { return s.find(ctx, user) })
+	s.jobs = job.NewManager(processes, func(ctx context.Context, user string) (job.Room, error) { return s.find(ctx, user) })
+	s.files = files.NewManager(processes, rooms.Program(), func(ctx context.Context, user string) (files.Room, error) {
+		r, err := s.find(ctx, user)
+		if fault.KindOf(err) == fault.NotFound { // the caller would take NotFound for a missing file
+			err = fault.New(fault.Unavailable, "touch files", user, err).Advise("The agent has been reset or deleted: try again.")
+		}
+		return r, err
 	})
 	s.mounts = mount.NewManager(rooms)
-	s.files = files.NewManager(files.Options{Processes: processes, Find: s.fileRoom})
 	return s
 }
 
@@ -118,8 +116,9 @@ const leaveWithin = 10 * time.Second
 func (s *Service) Serve(l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle(guestpbconnect.NewGuestHandler(s, options()...))
-	mux.Handle(guestpbconnect.NewRoomsHandler(rooms{s.rooms, s.leave}, options()...))
-	mux.Handle(guestpbconnect.NewSnapshotsHandler(room.Snapshots{Manager: s.rooms, LetGo: s.letGo}, options()...))
+	rooms := room.Service{Manager: s.rooms, LetGo: s.letGo}
+	mux.Handle(guestpbconnect.NewRoomsHandler(rooms, options()...))
+	mux.Handle(guestpbconnect.NewSnapshotsHandler(rooms, options()...))
 	ServeTerminals(mux, s.shells, s.jobs)
 	ServePorts(mux, s.dial)
 	mux.Handle(guestpbconnect.NewMountsHandler(s.mounts, options()...))
@@ -253,4 +252,12 @@ func (s *Service) Shutdown(ctx context.Context, r *guestpb.ShutdownRequest) (*gu
 	// The server cancels a call's context once the answer is written.
 	context.AfterFunc(ctx, func() { s.system.PowerOff(grace) })
 	return &guestpb.ShutdownResponse{}, nil
+}
+
+// find returns the room of a user.
+func (s *Service) find(ctx context.Context, user string) (*room.Room, error) {
+	if err := protocol.CheckUser(user); err != nil {
+		return nil, err
+	}
+	return s.rooms.Get(ctx, user)
 }

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
@@ -92,16 +91,12 @@ func serve(t *testing.T, h *host) guest.Dialer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(logs, "of an earlier boot"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	done := make(chan struct{})
 	entries, err := net.Listen("unix", path+".entries")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := service.New(h, manager, room.NewManager(room.Options{}), logs, "test")
+	s := service.New(h, manager, room.NewManager(room.Options{}), t.TempDir(), "test")
 	go func() { defer close(done); _ = s.Serve(l) }()
 	handed := make(chan struct{})
 	go func() { defer close(handed); _ = s.ServeEntries(entries) }()
@@ -141,26 +136,6 @@ func TestExec(t *testing.T) {
 	dial := serve(t, &host{})
 	c := connected(t, dial)
 	guesttest.RunExec(t, func(*testing.T) *guest.Client { return c })
-}
-
-// TestJobsOfRoot checks that logs of root's jobs are in the guest's own folder, without logs of earlier
-// boots.
-func TestJobsOfRoot(t *testing.T) {
-	c := connected(t, serve(t, &host{}))
-	ctx := context.Background()
-	j, err := c.Room(engine.Root).StartJob(ctx, engine.JobCommand{Args: []string{"echo", "of root"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if end, err := c.Room(engine.Root).WaitJob(ctx, j.ID, time.Minute); err != nil || end.Running || end.Code != 0 {
-		t.Errorf("%+v %v", end, err)
-	}
-	if text, err := os.ReadFile(j.LogFile); err != nil || string(text) != "of root\n" {
-		t.Errorf("its log holds %q, %v", text, err)
-	}
-	if all, err := os.ReadDir(filepath.Dir(j.LogFile)); err != nil || len(all) != 1 {
-		t.Errorf("beside it there are %v, %v", all, err)
-	}
 }
 
 func TestHello(t *testing.T) {

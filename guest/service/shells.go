@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"connectrpc.com/connect"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
 )
@@ -69,25 +67,4 @@ func (s shells) Attach(ctx context.Context, stream *connect.BidiStream[guestpb.S
 
 func shown(b []byte) *guestpb.ShellAttachResponse {
 	return &guestpb.ShellAttachResponse{What: &guestpb.ShellAttachResponse_Output{Output: b}}
-}
-
-// shellFiles is the folder of files for shells in the guest's own root.
-const shellFiles = "/run/osaurus/shells"
-
-// shellRoom returns the room for a user's shells.
-func (s *Service) shellRoom(ctx context.Context, user string) (shell.Room, error) {
-	if user == "" {
-		return shell.Room{Env: protocol.RootEnvironment(), Home: protocol.RootHome, Spool: func() (*os.Root, string, error) {
-			if err := os.MkdirAll(shellFiles, 0o700); err != nil {
-				return nil, "", err
-			}
-			dir, err := os.OpenRoot(shellFiles)
-			return dir, shellFiles, err
-		}}, nil
-	}
-	r, err := s.find(ctx, user)
-	if err != nil {
-		return shell.Room{}, err
-	}
-	return shell.Room{Place: r.Place(false), Env: r.Environment(false), Home: r.Home(), Spool: r.Spool}, nil
 }

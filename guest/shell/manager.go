@@ -28,29 +28,26 @@ const (
 	idleCheck = time.Minute
 )
 
-// Room is the environment of a user's shells.
-type Room struct {
-	Place process.Place // nil: outside of all rooms
-	Env   []string      // the user's login environment
-	Home  string
+// Room is where a user's shells run.
+type Room interface {
+	Place(root bool) process.Place
+	Environment(root bool) []string // of the login
+	Home() string
 	// Spool opens a folder in memory that only this room sees and only root can write to. It also
 	// returns the folder's path in the room.
-	Spool func() (*os.Root, string, error)
+	Spool() (*os.Root, string, error)
 }
 
-// Options configure a Manager.
-type Options struct {
-	Processes *process.Manager
-	// Find returns a user's room. It fails with NotFound if there is none.
-	Find func(ctx context.Context, user string) (Room, error)
-}
+// Find returns the room of a user. It fails with NotFound if there is none.
+type Find func(ctx context.Context, user string) (Room, error)
 
 // Manager runs the sessions of all users. It implements the service Shells except for Attach's stream.
 type Manager struct {
-	opts  Options
-	stop  chan struct{}
-	watch sync.Once // starts closeIdle, with the first session
-	idle  sync.WaitGroup
+	processes *process.Manager
+	room      Find
+	stop      chan struct{}
+	watch     sync.Once // starts closeIdle, with the first session
+	idle      sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -64,8 +61,8 @@ type key struct {
 }
 
 // NewManager returns a Manager without sessions.
-func NewManager(opts Options) *Manager {
-	return &Manager{opts: opts, stop: make(chan struct{}), sessions: map[key]*session{}}
+func NewManager(processes *process.Manager, room Find) *Manager {
+	return &Manager{processes: processes, room: room, stop: make(chan struct{}), sessions: map[key]*session{}}
 }
 
 // Close ends all sessions.
@@ -193,7 +190,7 @@ func (m *Manager) find(user, id string) (*session, error) {
 // idle longest is closed.
 func (m *Manager) session(ctx context.Context, r *guestpb.Shell) (*session, error) {
 	const op = "open session"
-	if _, err := m.opts.Find(ctx, r.User); err != nil {
+	if _, err := m.room(ctx, r.User); err != nil {
 		return nil, err
 	}
 	name := key{r.User, config.SessionID(r.Session)}

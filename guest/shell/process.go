@@ -128,9 +128,9 @@ func (l *proc) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		return err
 	}
 	l.said = said
-	env := process.MergeEnv(room.Env, []string{"TERM=xterm-256color"}, exports, l.kind.env)
-	l.child, err = l.session.manager.opts.Processes.Start(process.Spec{
-		Args: l.kind.args, Env: env, Dir: protocol.Folder(room.Home, spec.Dir), Terminal: &size, Place: room.Place,
+	env := process.MergeEnv(room.Environment(false), []string{"TERM=xterm-256color"}, exports, l.kind.env)
+	l.child, err = l.session.manager.processes.Start(process.Spec{
+		Args: l.kind.args, Env: env, Dir: protocol.Folder(room.Home(), spec.Dir), Terminal: &size, Place: room.Place(false),
 	})
 	if err == nil {
 		l.term, err = newTerminal(l.child.Terminal)

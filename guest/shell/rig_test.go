@@ -51,31 +51,13 @@ func newRig(t testing.TB, bash bool) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, home: t.TempDir(), session: "test", starts: new(atomic.Int32)}
-	room := shell.Room{
-		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.home, "USER=tester", "LANG=C.UTF-8", "SHELL=/bin/bash"},
-		Home: r.home,
-	}
 	desks := t.TempDir()
-	room.Spool = func() (*os.Root, string, error) {
-		dir, err := os.OpenRoot(desks)
-		return dir, desks, err
-	}
+	room := room{home: r.home, path: os.Getenv("PATH"), desks: desks, inside: desks, starts: r.starts}
 	if !bash {
-		room.Place = withoutBash(t, processtest.Cgroup(t))
-		room.Env[0] = "PATH=/bin"
-		room.Env[1] = "HOME=/"
-		room.Home = "/"
-		room.Spool = func() (*os.Root, string, error) {
-			dir, err := os.OpenRoot(filepath.Join(room.Place.(jail).root, "desks"))
-			return dir, "/desks", err
-		}
+		jail := withoutBash(t, processtest.Cgroup(t))
+		room.place, room.home, room.path, room.desks, room.inside = jail, "/", "/bin", filepath.Join(jail.root, "desks"), "/desks"
 	}
-	spool := room.Spool
-	room.Spool = func() (*os.Root, string, error) {
-		r.starts.Add(1)
-		return spool()
-	}
-	r.Manager = shell.NewManager(shell.Options{Processes: processes, Find: func(context.Context, string) (shell.Room, error) { return room, nil }})
+	r.Manager = shell.NewManager(processes, func(context.Context, string) (shell.Room, error) { return room, nil })
 	t.Cleanup(func() {
 		r.Close()
 		processes.Close()
@@ -88,6 +70,25 @@ func newRig(t testing.TB, bash bool) *rig {
 		})
 	})
 	return r
+}
+
+// room is a room on this host.
+type room struct {
+	place                     process.Place
+	home, path, desks, inside string
+	starts                    *atomic.Int32
+}
+
+func (r room) Place(bool) process.Place { return r.place }
+func (r room) Home() string             { return r.home }
+func (r room) Environment(bool) []string {
+	return []string{"PATH=" + r.path, "HOME=" + r.home, "USER=tester", "LANG=C.UTF-8", "SHELL=/bin/bash"}
+}
+
+func (r room) Spool() (*os.Root, string, error) {
+	r.starts.Add(1)
+	dir, err := os.OpenRoot(r.desks)
+	return dir, r.inside, err
 }
 
 // patience is more than anything takes here on a busy host.
@@ -106,7 +107,7 @@ func resources(t testing.TB) used {
 // jail is a root with busybox in it and nothing else.
 type jail struct{ root, group string }
 
-func withoutBash(t testing.TB, group string) process.Place {
+func withoutBash(t testing.TB, group string) jail {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil || os.Getuid() != 0 {

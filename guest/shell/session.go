@@ -139,7 +139,7 @@ func (s *session) shell(ctx context.Context, spec *guestpb.Shell) (*proc, error)
 	if l != nil {
 		return l, nil
 	}
-	room, err := s.manager.opts.Find(ctx, s.key.user)
+	room, err := s.manager.room(ctx, s.key.user)
 	if err != nil {
 		return nil, err
 	}

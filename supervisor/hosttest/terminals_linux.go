@@ -50,8 +50,8 @@ func newTerminals(g *Guest) (_ *terminals, err error) {
 	if t.processes, err = process.NewManager(process.Options{}); err != nil {
 		return nil, err
 	}
-	t.shells = shell.NewManager(shell.Options{Processes: t.processes, Find: t.shellRoom})
-	t.jobs = job.NewManager(job.Options{Processes: t.processes, Find: t.jobRoom})
+	t.shells = shell.NewManager(t.processes, func(_ context.Context, user string) (shell.Room, error) { return t.room(user) })
+	t.jobs = job.NewManager(t.processes, func(_ context.Context, user string) (job.Room, error) { return t.room(user) })
 	l, err := net.Listen("unix", filepath.Join(t.dir, "socket"))
 	if err != nil {
 		return nil, err
@@ -109,37 +109,32 @@ func (*terminals) Hello(_ context.Context, _ *guestpb.HelloRequest) (*guestpb.He
 	return &guestpb.HelloResponse{}, nil
 }
 
-// home returns a user's home folder and login environment.
-func (t *terminals) home(user string) (dir string, env []string, err error) {
+// localRoom is a user's folder on this computer.
+type localRoom struct{ user, home string }
+
+func (t *terminals) room(user string) (localRoom, error) {
 	if _, ok := t.guest.RoomConfig(config.LinuxUser(user)); !ok {
-		return "", nil, noRoom(config.LinuxUser(user))
+		return localRoom{}, noRoom(config.LinuxUser(user))
 	}
-	dir = filepath.Join(t.dir, user)
-	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "USER=" + user, "LANG=C.UTF-8", "SHELL=/bin/bash", "TERM=xterm"}
-	return dir, env, os.MkdirAll(dir, 0o700)
+	r := localRoom{user, filepath.Join(t.dir, user)}
+	return r, errors.Join(os.MkdirAll(r.home, 0o700), os.MkdirAll(r.home+".jobs", 0o700), os.MkdirAll(r.home+".desk", 0o700))
 }
 
-func (t *terminals) shellRoom(_ context.Context, user string) (shell.Room, error) {
-	home, env, err := t.home(user)
-	desk := home + ".desk"
-	return shell.Room{Env: env, Home: home, Spool: func() (*os.Root, string, error) {
-		if err := os.MkdirAll(desk, 0o700); err != nil {
-			return nil, "", err
-		}
-		dir, err := os.OpenRoot(desk)
-		return dir, desk, err
-	}}, err
+func (r localRoom) Place(bool) process.Place                                         { return nil }
+func (r localRoom) PluginPlace(config.PluginID, bool, []byte) (process.Place, error) { return nil, nil }
+func (r localRoom) Home() string                                                     { return r.home }
+func (r localRoom) JobLogs() (path, inside string)                                   { return r.home + ".jobs", r.home + ".jobs" }
+func (r localRoom) Environment(bool) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.home, "USER=" + r.user, "LANG=C.UTF-8", "SHELL=/bin/bash", "TERM=xterm"}
 }
 
-func (t *terminals) jobRoom(_ context.Context, user string) (job.Room, error) {
-	home, env, err := t.home(user)
-	if err != nil {
-		return job.Room{}, err
-	}
-	logs := home + ".jobs"
-	return job.Room{
-		Env: env, Home: home, Logs: logs, LogsInside: logs, Met: func(bool) (oom, pids bool) { return false, false },
-	}, os.MkdirAll(logs, 0o700)
+func (r localRoom) Spool() (*os.Root, string, error) {
+	dir, err := os.OpenRoot(r.home + ".desk")
+	return dir, r.home + ".desk", err
+}
+
+func (r localRoom) Watch() func(bool) (oom, pids, quota bool) {
+	return func(bool) (oom, pids, quota bool) { return false, false, false }
 }
 
 // close ends the shells, jobs and the server.
