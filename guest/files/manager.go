@@ -4,7 +4,6 @@ package files
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -52,46 +51,48 @@ func NewManager(processes *process.Manager, program string, room Find) *Manager 
 
 // worker is a running or starting worker process.
 type worker struct {
-	ready  chan struct{} // closed when the start succeeded or failed
-	err    error         // after ready
-	child  *process.Child
-	socket *net.UnixConn // sends connections; see report
-	handed uint64        // connections so far; guarded by the manager's mutex
-	ended  chan struct{} // closed when the process is gone
+	ready            chan struct{} // closed when the start succeeded or failed
+	err              error         // after ready
+	child            *process.Child
+	socket           *net.UnixConn // sends connections
+	forgotten, ended chan struct{} // closed to end the process, and when it is gone
 }
 
 // Hand passes a connection to the worker of a user's room. The caller may then close its copy.
 func (m *Manager) Hand(ctx context.Context, user string, conn net.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	w := m.take(ctx, user)
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		return ctx.Err()
+	var err error
+	for range 2 { // the first worker may be one that was idle
+		w := m.take(ctx, user)
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if w.err != nil {
+			return w.err
+		}
+		if err = pass(w.socket, conn); err == nil {
+			return nil
+		}
+		m.remove(user, w)
 	}
-	if w.err != nil {
-		return w.err
-	}
-	if err := pass(w.socket, conn); err != nil {
-		return fault.New(fault.Unavailable, "touch files", user, err).
-			Advise("Try again; the room may have ended or hit its limit of memory or processes.")
-	}
-	return nil
+	return fault.New(fault.Unavailable, "touch files", user, err).
+		Advise("Try again; the room may have ended or hit its limit of memory or processes.")
 }
 
-// take returns a user's worker, starting one if needed, and counts a connection.
+// take returns a user's worker, starting one if needed.
 func (m *Manager) take(ctx context.Context, user string) *worker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.workers[user]
 	if w == nil {
-		w = &worker{ready: make(chan struct{}), ended: make(chan struct{})}
+		w = &worker{ready: make(chan struct{}), forgotten: make(chan struct{}), ended: make(chan struct{})}
 		m.workers[user] = w
 		// Not bound to this connection, because others may wait for the worker.
 		go m.run(context.WithoutCancel(ctx), user, w)
 	}
-	w.handed++
 	return w
 }
 
@@ -105,18 +106,13 @@ func (m *Manager) run(ctx context.Context, user string, w *worker) {
 		m.remove(user, w)
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		m.retire(user, w)
-	}()
 	select {
-	case <-done:
+	case <-w.child.Done():
+	case <-w.forgotten:
 	case <-room.Dead():
 	}
 	m.remove(user, w)
 	_ = w.socket.Close()
-	<-done
 	w.child.Release()
 }
 
@@ -126,25 +122,6 @@ func (m *Manager) remove(user string, w *worker) {
 	defer m.mu.Unlock()
 	if m.workers[user] == w {
 		delete(m.workers, user)
-	}
-}
-
-// retire reads the reports of a worker until it has ended, or has been idle while no connection was
-// on its way to it.
-func (m *Manager) retire(user string, w *worker) {
-	for report := make([]byte, reportSize); ; {
-		if _, err := w.socket.Read(report); err != nil {
-			return
-		}
-		m.mu.Lock()
-		idle := binary.NativeEndian.Uint64(report) == w.handed
-		if idle && m.workers[user] == w {
-			delete(m.workers, user)
-		}
-		m.mu.Unlock()
-		if idle {
-			return
-		}
 	}
 }
 
@@ -158,11 +135,8 @@ func (m *Manager) Forget(user string) {
 	if w == nil {
 		return
 	}
-	<-w.ready
-	if w.err == nil {
-		_ = w.socket.Close()
-		<-w.ended
-	}
+	close(w.forgotten)
+	<-w.ended
 }
 
 // launch starts a worker in its room.

@@ -73,46 +73,57 @@ func TestForget(t *testing.T) {
 	must(t, conn.Close())
 }
 
-// TestRetire checks that a worker is ended when it has been idle, but not while a connection is open
-// or on its way.
+// TestRetire checks that a worker ends when it has been idle, but serves connections that are on
+// their way.
 func TestRetire(t *testing.T) {
 	ours, theirs, err := socketPair()
 	must(t, err)
 	socket, err := socketOf(theirs)
 	must(t, err)
+	on, there, err := connected()
+	must(t, err)
+	must(t, pass(ours, there))
+	must(t, there.Close())
+	must(t, socket.CloseRead()) // as if it had been idle
 	served := make(chan error, 1)
-	go func() { served <- serve(socket, time.Millisecond) }()
-	m := NewManager(nil, "", nil)
-	w := &worker{socket: ours, handed: 2}
-	m.workers["alice"] = w
-	conns := make([]net.Conn, 2)
-	for i := range conns {
-		here, there, err := connected()
-		must(t, err)
-		conns[i] = here
-		must(t, pass(ours, there))
-		must(t, there.Close())
-		if i == 0 {
-			must(t, conns[i].Close()) // the worker reports one connection while another is on its way
-			time.Sleep(10 * time.Millisecond)
-		}
+	go func() { served <- serve(socket, time.Hour) }()
+	_, late, err := connected()
+	must(t, err)
+	if err := pass(ours, late); err == nil {
+		t.Error("it takes another connection")
 	}
-	retired := make(chan struct{})
-	go func() { m.retire("alice", w); close(retired) }()
+	must(t, late.Close())
 	select {
-	case <-retired:
-		t.Error("retired with an open connection")
+	case err := <-served:
+		t.Errorf("it ended with an open connection: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	must(t, conns[1].Close())
+	must(t, on.Close())
 	select {
-	case <-retired:
+	case err := <-served:
+		must(t, err)
 	case <-time.After(patience):
-		t.Fatal("never retired")
-	}
-	if len(m.workers) != 0 {
-		t.Error("the next connection would go to the retired worker")
+		t.Fatal("it never ended")
 	}
 	must(t, ours.Close())
-	must(t, <-served)
+}
+
+// TestIdle checks that a connection reaches a new worker when the last one was idle.
+func TestIdle(t *testing.T) {
+	m := newManager(t)
+	conn, err := hand(m)
+	must(t, err)
+	must(t, conn.Close())
+	m.mu.Lock()
+	first := m.workers["alice"]
+	m.mu.Unlock()
+	must(t, first.socket.CloseWrite()) // for passing, as good as the worker's own
+	conn, err = hand(m)
+	must(t, err)
+	must(t, conn.Close())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.workers["alice"] == first {
+		t.Error("it is the same worker")
+	}
 }

@@ -4,7 +4,6 @@
 package files
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -58,44 +57,39 @@ func Handler() (path string, h http.Handler) {
 	return path, protocol.TakeContent(h)
 }
 
-const (
-	// idleTime is how long a worker, which takes a few megabytes, is kept without connections.
-	idleTime = 2 * time.Minute
-	// reportSize is the size of an idle worker's report: how many connections it has received.
-	reportSize = 8
-)
+// idleTime is how long a worker, which takes a few megabytes, is kept without connections.
+const idleTime = 2 * time.Minute
 
-// serve serves connections passed over a socket until that is closed. It uses HTTP/1.1, where
-// handlers read and write the connection directly.
+// serve serves connections passed over a socket until that is closed, or until it has been idle. It
+// uses HTTP/1.1, where handlers read and write the connection directly.
 func serve(socket *net.UnixConn, idleTime time.Duration) error {
 	mux := http.NewServeMux()
 	mux.Handle(Handler())
 	var mu sync.Mutex
-	var received uint64
 	open := 0
-	report := time.AfterFunc(idleTime, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if open == 0 {
-			_, _ = socket.Write(binary.NativeEndian.AppendUint64(nil, received)) // fails if the manager is gone
-		}
-	})
-	defer report.Stop()
+	// The manager can pass no more connections then. Those on their way are served.
+	idle := time.AfterFunc(idleTime, func() { _ = socket.CloseRead() })
+	defer idle.Stop()
+	var busy sync.WaitGroup
 	server := &http.Server{Handler: mux, MaxHeaderBytes: protocol.MaxHeaders}
 	server.ConnState = func(_ net.Conn, state http.ConnState) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch state {
 		case http.StateNew:
-			received++
+			idle.Stop()
+			busy.Add(1)
 			open++
 		case http.StateClosed:
-			open--
-			report.Reset(idleTime)
+			busy.Done()
+			if open--; open == 0 {
+				idle.Reset(idleTime)
+			}
 		}
 	}
 	err := server.Serve(handed{socket})
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) { // closed, the latter with an unread report
+	busy.Wait()
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
