@@ -30,10 +30,10 @@ type slowRoom struct {
 	logs  string
 }
 
-func (r slowRoom) Place(bool) process.Place                { return r.place }
-func (slowRoom) Environment(bool) []string                 { return nil }
-func (slowRoom) Home() string                              { return "/" }
-func (r slowRoom) JobLogs() (path, inside string)          { return r.logs, r.logs }
+func (r slowRoom) Place(bool) process.Place       { return r.place }
+func (slowRoom) Environment(bool) []string        { return nil }
+func (slowRoom) Home() string                     { return "/" }
+func (r slowRoom) JobLogs() (path, inside string) { return r.logs, r.logs }
 func (slowRoom) Watch() func(bool) (oom, pids, quota bool) {
 	return func(bool) (oom, pids, quota bool) { return false, false, false }
 }
