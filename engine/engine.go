@@ -97,9 +97,6 @@ type Files interface {
 	ReadFile(ctx context.Context, file File, part FilePart, to io.Writer) (FileRead, error)
 	// WriteFile writes all of a file, or leaves it unchanged.
 	WriteFile(ctx context.Context, file File, w FileWrite) (FileWritten, error)
-	// DigestFiles returns the digests of files in a folder, in the order of their
-	// relative paths. It reads files of at most limit bytes.
-	DigestFiles(ctx context.Context, folder File, limit uint64, paths []string) ([]FileDigest, error)
 	// SearchFiles calls found for each match, and ends with the first error of found.
 	SearchFiles(ctx context.Context, file File, s FileSearch, found func(FileMatch) error) (SearchEnd, error)
 }

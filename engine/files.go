@@ -113,10 +113,3 @@ type SearchEnd struct {
 
 // String returns the path for people.
 func (f File) String() string { return path.Join(f.Root, f.Path) }
-
-// FileDigest says whether a file exists and what it contains.
-type FileDigest struct {
-	// There is true for a file, or a link that leads out of the folder.
-	There  bool
-	SHA256 []byte // of the whole file; nil if it was not read
-}

@@ -235,163 +235,6 @@ func (x *StatFileResponse) GetInfo() *FileInfo {
 	return nil
 }
 
-type DigestFilesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Folder        *FilePath              `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`
-	Paths         [][]byte               `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`  // relative to the folder, which no link leads out of
-	Limit         uint64                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // larger files get no digest
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DigestFilesRequest) Reset() {
-	*x = DigestFilesRequest{}
-	mi := &file_files_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DigestFilesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DigestFilesRequest) ProtoMessage() {}
-
-func (x *DigestFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DigestFilesRequest.ProtoReflect.Descriptor instead.
-func (*DigestFilesRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *DigestFilesRequest) GetFolder() *FilePath {
-	if x != nil {
-		return x.Folder
-	}
-	return nil
-}
-
-func (x *DigestFilesRequest) GetPaths() [][]byte {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
-func (x *DigestFilesRequest) GetLimit() uint64 {
-	if x != nil {
-		return x.Limit
-	}
-	return 0
-}
-
-type DigestFilesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Files         []*FileDigest          `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // one for each path, in their order
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DigestFilesResponse) Reset() {
-	*x = DigestFilesResponse{}
-	mi := &file_files_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DigestFilesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DigestFilesResponse) ProtoMessage() {}
-
-func (x *DigestFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DigestFilesResponse.ProtoReflect.Descriptor instead.
-func (*DigestFilesResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *DigestFilesResponse) GetFiles() []*FileDigest {
-	if x != nil {
-		return x.Files
-	}
-	return nil
-}
-
-type FileDigest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A file, or a link that leads elsewhere, exists.
-	There         bool   `protobuf:"varint,1,opt,name=there,proto3" json:"there,omitempty"`
-	Sha256        []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"` // of the whole file, if it was read
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FileDigest) Reset() {
-	*x = FileDigest{}
-	mi := &file_files_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FileDigest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FileDigest) ProtoMessage() {}
-
-func (x *FileDigest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FileDigest.ProtoReflect.Descriptor instead.
-func (*FileDigest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *FileDigest) GetThere() bool {
-	if x != nil {
-		return x.There
-	}
-	return false
-}
-
-func (x *FileDigest) GetSha256() []byte {
-	if x != nil {
-		return x.Sha256
-	}
-	return nil
-}
-
 type ListFolderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Folder        *FilePath              `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`
@@ -402,7 +245,7 @@ type ListFolderRequest struct {
 
 func (x *ListFolderRequest) Reset() {
 	*x = ListFolderRequest{}
-	mi := &file_files_proto_msgTypes[7]
+	mi := &file_files_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +257,7 @@ func (x *ListFolderRequest) String() string {
 func (*ListFolderRequest) ProtoMessage() {}
 
 func (x *ListFolderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[7]
+	mi := &file_files_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +270,7 @@ func (x *ListFolderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFolderRequest.ProtoReflect.Descriptor instead.
 func (*ListFolderRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{7}
+	return file_files_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListFolderRequest) GetFolder() *FilePath {
@@ -454,7 +297,7 @@ type ListFolderResponse struct {
 
 func (x *ListFolderResponse) Reset() {
 	*x = ListFolderResponse{}
-	mi := &file_files_proto_msgTypes[8]
+	mi := &file_files_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +309,7 @@ func (x *ListFolderResponse) String() string {
 func (*ListFolderResponse) ProtoMessage() {}
 
 func (x *ListFolderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[8]
+	mi := &file_files_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +322,7 @@ func (x *ListFolderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFolderResponse.ProtoReflect.Descriptor instead.
 func (*ListFolderResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{8}
+	return file_files_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListFolderResponse) GetEntries() []*FolderEntry {
@@ -507,7 +350,7 @@ type FolderEntry struct {
 
 func (x *FolderEntry) Reset() {
 	*x = FolderEntry{}
-	mi := &file_files_proto_msgTypes[9]
+	mi := &file_files_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +362,7 @@ func (x *FolderEntry) String() string {
 func (*FolderEntry) ProtoMessage() {}
 
 func (x *FolderEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[9]
+	mi := &file_files_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +375,7 @@ func (x *FolderEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderEntry.ProtoReflect.Descriptor instead.
 func (*FolderEntry) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{9}
+	return file_files_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FolderEntry) GetName() []byte {
@@ -572,7 +415,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_files_proto_msgTypes[10]
+	mi := &file_files_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +427,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[10]
+	mi := &file_files_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +440,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{10}
+	return file_files_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReadFileRequest) GetFile() *FilePath {
@@ -661,7 +504,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_files_proto_msgTypes[11]
+	mi := &file_files_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +516,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[11]
+	mi := &file_files_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +529,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{11}
+	return file_files_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReadFileResponse) GetInfo() *FileInfo {
@@ -732,7 +575,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_files_proto_msgTypes[12]
+	mi := &file_files_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +587,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[12]
+	mi := &file_files_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +600,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{12}
+	return file_files_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WriteFileRequest) GetFile() *FilePath {
@@ -819,7 +662,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_files_proto_msgTypes[13]
+	mi := &file_files_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +674,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[13]
+	mi := &file_files_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +687,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{13}
+	return file_files_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WriteFileResponse) GetCreated() bool {
@@ -877,7 +720,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_files_proto_msgTypes[14]
+	mi := &file_files_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +732,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[14]
+	mi := &file_files_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +745,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{14}
+	return file_files_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SearchRequest) GetRoot() *FilePath {
@@ -971,7 +814,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_files_proto_msgTypes[15]
+	mi := &file_files_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +826,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[15]
+	mi := &file_files_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +839,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{15}
+	return file_files_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SearchResponse) GetMatches() []*SearchMatch {
@@ -1026,7 +869,7 @@ type SearchMatch struct {
 
 func (x *SearchMatch) Reset() {
 	*x = SearchMatch{}
-	mi := &file_files_proto_msgTypes[16]
+	mi := &file_files_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +881,7 @@ func (x *SearchMatch) String() string {
 func (*SearchMatch) ProtoMessage() {}
 
 func (x *SearchMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[16]
+	mi := &file_files_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +894,7 @@ func (x *SearchMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchMatch.ProtoReflect.Descriptor instead.
 func (*SearchMatch) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{16}
+	return file_files_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SearchMatch) GetPath() []byte {
@@ -1100,7 +943,7 @@ type SearchEnd struct {
 
 func (x *SearchEnd) Reset() {
 	*x = SearchEnd{}
-	mi := &file_files_proto_msgTypes[17]
+	mi := &file_files_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +955,7 @@ func (x *SearchEnd) String() string {
 func (*SearchEnd) ProtoMessage() {}
 
 func (x *SearchEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_files_proto_msgTypes[17]
+	mi := &file_files_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +968,7 @@ func (x *SearchEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchEnd.ProtoReflect.Descriptor instead.
 func (*SearchEnd) Descriptor() ([]byte, []int) {
-	return file_files_proto_rawDescGZIP(), []int{17}
+	return file_files_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SearchEnd) GetTruncated() bool {
@@ -1165,17 +1008,7 @@ const file_files_proto_rawDesc = "" +
 	"\x0fStatFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\"B\n" +
 	"\x10StatFileResponse\x12.\n" +
-	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\"t\n" +
-	"\x12DigestFilesRequest\x122\n" +
-	"\x06folder\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x06folder\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\fR\x05paths\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x04R\x05limit\"I\n" +
-	"\x13DigestFilesResponse\x122\n" +
-	"\x05files\x18\x01 \x03(\v2\x1c.osaurus.guest.v1.FileDigestR\x05files\":\n" +
-	"\n" +
-	"FileDigest\x12\x14\n" +
-	"\x05there\x18\x01 \x01(\bR\x05there\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"]\n" +
+	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\"]\n" +
 	"\x11ListFolderRequest\x122\n" +
 	"\x06folder\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x06folder\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"k\n" +
@@ -1239,13 +1072,12 @@ const file_files_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x01(\x04R\x05files\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x03 \x01(\x04R\n" +
-	"unreadable2\xf2\x03\n" +
+	"unreadable2\x9b\x03\n" +
 	"\x05Files\x12M\n" +
 	"\x04Stat\x12!.osaurus.guest.v1.StatFileRequest\x1a\".osaurus.guest.v1.StatFileResponse\x12Q\n" +
 	"\x04List\x12#.osaurus.guest.v1.ListFolderRequest\x1a$.osaurus.guest.v1.ListFolderResponse\x12O\n" +
 	"\x04Read\x12!.osaurus.guest.v1.ReadFileRequest\x1a\".osaurus.guest.v1.ReadFileResponse0\x01\x12P\n" +
-	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse\x12U\n" +
-	"\x06Digest\x12$.osaurus.guest.v1.DigestFilesRequest\x1a%.osaurus.guest.v1.DigestFilesResponse\x12M\n" +
+	"\x05Write\x12\".osaurus.guest.v1.WriteFileRequest\x1a#.osaurus.guest.v1.WriteFileResponse\x12M\n" +
 	"\x06Search\x12\x1f.osaurus.guest.v1.SearchRequest\x1a .osaurus.guest.v1.SearchResponse0\x01B\x1fZ\x1dosaurus-sandbox/guest/guestpbb\x06proto3"
 
 var (
@@ -1260,58 +1092,51 @@ func file_files_proto_rawDescGZIP() []byte {
 	return file_files_proto_rawDescData
 }
 
-var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_files_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_files_proto_goTypes = []any{
-	(*FilePath)(nil),            // 0: osaurus.guest.v1.FilePath
-	(*FileInfo)(nil),            // 1: osaurus.guest.v1.FileInfo
-	(*StatFileRequest)(nil),     // 2: osaurus.guest.v1.StatFileRequest
-	(*StatFileResponse)(nil),    // 3: osaurus.guest.v1.StatFileResponse
-	(*DigestFilesRequest)(nil),  // 4: osaurus.guest.v1.DigestFilesRequest
-	(*DigestFilesResponse)(nil), // 5: osaurus.guest.v1.DigestFilesResponse
-	(*FileDigest)(nil),          // 6: osaurus.guest.v1.FileDigest
-	(*ListFolderRequest)(nil),   // 7: osaurus.guest.v1.ListFolderRequest
-	(*ListFolderResponse)(nil),  // 8: osaurus.guest.v1.ListFolderResponse
-	(*FolderEntry)(nil),         // 9: osaurus.guest.v1.FolderEntry
-	(*ReadFileRequest)(nil),     // 10: osaurus.guest.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),    // 11: osaurus.guest.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),    // 12: osaurus.guest.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),   // 13: osaurus.guest.v1.WriteFileResponse
-	(*SearchRequest)(nil),       // 14: osaurus.guest.v1.SearchRequest
-	(*SearchResponse)(nil),      // 15: osaurus.guest.v1.SearchResponse
-	(*SearchMatch)(nil),         // 16: osaurus.guest.v1.SearchMatch
-	(*SearchEnd)(nil),           // 17: osaurus.guest.v1.SearchEnd
+	(*FilePath)(nil),           // 0: osaurus.guest.v1.FilePath
+	(*FileInfo)(nil),           // 1: osaurus.guest.v1.FileInfo
+	(*StatFileRequest)(nil),    // 2: osaurus.guest.v1.StatFileRequest
+	(*StatFileResponse)(nil),   // 3: osaurus.guest.v1.StatFileResponse
+	(*ListFolderRequest)(nil),  // 4: osaurus.guest.v1.ListFolderRequest
+	(*ListFolderResponse)(nil), // 5: osaurus.guest.v1.ListFolderResponse
+	(*FolderEntry)(nil),        // 6: osaurus.guest.v1.FolderEntry
+	(*ReadFileRequest)(nil),    // 7: osaurus.guest.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),   // 8: osaurus.guest.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),   // 9: osaurus.guest.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),  // 10: osaurus.guest.v1.WriteFileResponse
+	(*SearchRequest)(nil),      // 11: osaurus.guest.v1.SearchRequest
+	(*SearchResponse)(nil),     // 12: osaurus.guest.v1.SearchResponse
+	(*SearchMatch)(nil),        // 13: osaurus.guest.v1.SearchMatch
+	(*SearchEnd)(nil),          // 14: osaurus.guest.v1.SearchEnd
 }
 var file_files_proto_depIdxs = []int32{
 	0,  // 0: osaurus.guest.v1.StatFileRequest.file:type_name -> osaurus.guest.v1.FilePath
 	1,  // 1: osaurus.guest.v1.StatFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	0,  // 2: osaurus.guest.v1.DigestFilesRequest.folder:type_name -> osaurus.guest.v1.FilePath
-	6,  // 3: osaurus.guest.v1.DigestFilesResponse.files:type_name -> osaurus.guest.v1.FileDigest
-	0,  // 4: osaurus.guest.v1.ListFolderRequest.folder:type_name -> osaurus.guest.v1.FilePath
-	9,  // 5: osaurus.guest.v1.ListFolderResponse.entries:type_name -> osaurus.guest.v1.FolderEntry
-	1,  // 6: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
-	0,  // 7: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
-	1,  // 8: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
-	0,  // 9: osaurus.guest.v1.WriteFileRequest.file:type_name -> osaurus.guest.v1.FilePath
-	0,  // 10: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
-	16, // 11: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
-	17, // 12: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
-	2,  // 13: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
-	7,  // 14: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
-	10, // 15: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
-	12, // 16: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
-	4,  // 17: osaurus.guest.v1.Files.Digest:input_type -> osaurus.guest.v1.DigestFilesRequest
-	14, // 18: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
-	3,  // 19: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
-	8,  // 20: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
-	11, // 21: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
-	13, // 22: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
-	5,  // 23: osaurus.guest.v1.Files.Digest:output_type -> osaurus.guest.v1.DigestFilesResponse
-	15, // 24: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 2: osaurus.guest.v1.ListFolderRequest.folder:type_name -> osaurus.guest.v1.FilePath
+	6,  // 3: osaurus.guest.v1.ListFolderResponse.entries:type_name -> osaurus.guest.v1.FolderEntry
+	1,  // 4: osaurus.guest.v1.FolderEntry.info:type_name -> osaurus.guest.v1.FileInfo
+	0,  // 5: osaurus.guest.v1.ReadFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	1,  // 6: osaurus.guest.v1.ReadFileResponse.info:type_name -> osaurus.guest.v1.FileInfo
+	0,  // 7: osaurus.guest.v1.WriteFileRequest.file:type_name -> osaurus.guest.v1.FilePath
+	0,  // 8: osaurus.guest.v1.SearchRequest.root:type_name -> osaurus.guest.v1.FilePath
+	13, // 9: osaurus.guest.v1.SearchResponse.matches:type_name -> osaurus.guest.v1.SearchMatch
+	14, // 10: osaurus.guest.v1.SearchResponse.end:type_name -> osaurus.guest.v1.SearchEnd
+	2,  // 11: osaurus.guest.v1.Files.Stat:input_type -> osaurus.guest.v1.StatFileRequest
+	4,  // 12: osaurus.guest.v1.Files.List:input_type -> osaurus.guest.v1.ListFolderRequest
+	7,  // 13: osaurus.guest.v1.Files.Read:input_type -> osaurus.guest.v1.ReadFileRequest
+	9,  // 14: osaurus.guest.v1.Files.Write:input_type -> osaurus.guest.v1.WriteFileRequest
+	11, // 15: osaurus.guest.v1.Files.Search:input_type -> osaurus.guest.v1.SearchRequest
+	3,  // 16: osaurus.guest.v1.Files.Stat:output_type -> osaurus.guest.v1.StatFileResponse
+	5,  // 17: osaurus.guest.v1.Files.List:output_type -> osaurus.guest.v1.ListFolderResponse
+	8,  // 18: osaurus.guest.v1.Files.Read:output_type -> osaurus.guest.v1.ReadFileResponse
+	10, // 19: osaurus.guest.v1.Files.Write:output_type -> osaurus.guest.v1.WriteFileResponse
+	12, // 20: osaurus.guest.v1.Files.Search:output_type -> osaurus.guest.v1.SearchResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_files_proto_init() }
@@ -1325,7 +1150,7 @@ func file_files_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_files_proto_rawDesc), len(file_files_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

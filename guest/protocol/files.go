@@ -17,8 +17,6 @@ const (
 	FileChunk = 256 << 10
 	// MaxTargets bounds the bytes of link targets in a folder list. Further links are listed without a target.
 	MaxTargets = 400 << 10
-	// MaxDigests bounds the files of one digest call, so that their names fit into a message.
-	MaxDigests = 256
 	// MaxPattern bounds a search pattern.
 	MaxPattern = 4096
 )
@@ -38,19 +36,6 @@ func CheckFilePath(p *guestpb.FilePath) error {
 		return bad("it is longer than %d bytes", MaxPath)
 	case bytes.IndexByte(root, 0) >= 0 || bytes.IndexByte(rel, 0) >= 0:
 		return bad("it holds a NUL byte")
-	}
-	return nil
-}
-
-// CheckDigests validates a request for digests.
-func CheckDigests(r *guestpb.DigestFilesRequest) error {
-	if n := len(r.Paths); n > MaxDigests {
-		return badly("check files")("%d files are more than %d", n, MaxDigests)
-	}
-	for _, rel := range append(r.Paths, r.Folder.GetPath()) {
-		if err := CheckFilePath(&guestpb.FilePath{Root: r.Folder.GetRoot(), Path: rel}); err != nil {
-			return err
-		}
 	}
 	return nil
 }

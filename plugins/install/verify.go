@@ -5,11 +5,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )
@@ -130,13 +135,35 @@ func (i *Installer) look(ctx context.Context, a tools.Agent, list []Record, pack
 	if err != nil || len(files) == 0 {
 		return s, err
 	}
-	found, err := i.Room(a).DigestFiles(ctx, engine.File{Root: a.Home, Path: folderName}, plugins.MaxFile, files)
-	for n, f := range found {
-		if f.There {
-			s.digests[files[n]] = hex.EncodeToString(f.SHA256)
-		}
+	return s, i.readDigests(ctx, a, files, s.digests)
+}
+
+// readsAtOnce is how many files are read at once, which hides the latency of each.
+const readsAtOnce = 8
+
+// readDigests adds the digests of the plugins' files that exist. One that cannot be read has an empty
+// digest.
+func (i *Installer) readDigests(ctx context.Context, a tools.Agent, files []string, to map[string]string) error {
+	room, part := i.Room(a), engine.FilePart{Limit: plugins.MaxFile, OrNothing: true}
+	var mu sync.Mutex
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(readsAtOnce)
+	for _, name := range files {
+		reads.Go(func() error {
+			r, err := room.ReadFile(ctx, engine.File{Root: a.Home, Path: folderName + "/" + name}, part, io.Discard)
+			switch kind := fault.KindOf(err); {
+			case kind == fault.NotFound:
+				return nil
+			case err != nil && kind != fault.InvalidArgs && kind != fault.Rejected:
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			to[name] = hex.EncodeToString(r.SHA256)
+			return nil
+		})
 	}
-	return s, err
+	return reads.Wait()
 }
 
 // parseInspection parses the output of scriptLook. It ignores unknown lines, so what they report

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -211,8 +212,8 @@ func (r room) WriteFile(_ context.Context, f engine.File, what engine.FileWrite)
 	return r.w.writeFile(f, what)
 }
 
-func (r room) DigestFiles(_ context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
-	return r.w.digestFiles(folder, limit, paths)
+func (r room) ReadFile(_ context.Context, f engine.File, part engine.FilePart, to io.Writer) (engine.FileRead, error) {
+	return r.w.readFile(f, part, to)
 }
 
 func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (p engine.Process, err error) {
@@ -273,18 +274,17 @@ func (w *world) writeFile(f engine.File, what engine.FileWrite) (done engine.Fil
 	return done, err
 }
 
-func (w *world) digestFiles(folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
+func (w *world) readFile(f engine.File, part engine.FilePart, to io.Writer) (read engine.FileRead, err error) {
 	err = w.touch("digest", func() error {
-		for _, name := range paths {
-			d := engine.FileDigest{}
-			if text, err := os.ReadFile(filepath.Join(folder.Root, folder.Path, name)); err == nil && uint64(len(text)) <= limit {
-				d = engine.FileDigest{There: true, SHA256: sum(text)}
-			}
-			list = append(list, d)
+		text, err := os.ReadFile(filepath.Join(f.Root, f.Path))
+		if err != nil || uint64(len(text)) > part.Limit {
+			return fault.New(fault.NotFound, "read", f.Path, err)
 		}
-		return nil
+		read.SHA256 = sum(text)
+		_, err = to.Write(text)
+		return err
 	})
-	return list, err
+	return read, err
 }
 
 // System is install.Options.Packages. It does not find packages named "no-…".

@@ -189,12 +189,6 @@ func (r Room) WriteFile(ctx context.Context, file engine.File, w engine.FileWrit
 	return done, err
 }
 
-// DigestFiles implements engine.Files.
-func (r Room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) (list []engine.FileDigest, err error) {
-	err = r.files(ctx, func(f engine.Files) (err error) { list, err = f.DigestFiles(ctx, folder, limit, paths); return err })
-	return list, err
-}
-
 // SearchFiles implements engine.Files.
 func (r Room) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, found func(engine.FileMatch) error) (end engine.SearchEnd, err error) {
 	err = r.files(ctx, func(f engine.Files) (err error) { end, err = f.SearchFiles(ctx, file, s, found); return err })

@@ -61,10 +61,6 @@ func (r room) WriteFile(ctx context.Context, file engine.File, w engine.FileWrit
 	return on(r, file, func(f engine.File) (engine.FileWritten, error) { return r.Room.WriteFile(ctx, f, w) })
 }
 
-func (r room) DigestFiles(ctx context.Context, folder engine.File, limit uint64, paths []string) ([]engine.FileDigest, error) {
-	return on(r, folder, func(f engine.File) ([]engine.FileDigest, error) { return r.Room.DigestFiles(ctx, f, limit, paths) })
-}
-
 func (r room) SearchFiles(ctx context.Context, file engine.File, s engine.FileSearch, found func(engine.FileMatch) error) (engine.SearchEnd, error) {
 	return on(r, file, func(f engine.File) (engine.SearchEnd, error) { return r.Room.SearchFiles(ctx, f, s, found) })
 }

@@ -47,8 +47,6 @@ const (
 	FilesReadProcedure = "/osaurus.guest.v1.Files/Read"
 	// FilesWriteProcedure is the fully-qualified name of the Files's Write RPC.
 	FilesWriteProcedure = "/osaurus.guest.v1.Files/Write"
-	// FilesDigestProcedure is the fully-qualified name of the Files's Digest RPC.
-	FilesDigestProcedure = "/osaurus.guest.v1.Files/Digest"
 	// FilesSearchProcedure is the fully-qualified name of the Files's Search RPC.
 	FilesSearchProcedure = "/osaurus.guest.v1.Files/Search"
 )
@@ -63,8 +61,6 @@ type FilesClient interface {
 	// of the request, and the header "Osaurus-Content" says how many. The file replaces the old one
 	// once all bytes are there, or not at all.
 	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
-	// Digest returns digests of many files of a folder, to see which have changed.
-	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
 	// Search returns matches as it finds them, and at last how it ended.
 	Search(context.Context, *guestpb.SearchRequest) (*connect.ServerStreamForClient[guestpb.SearchResponse], error)
 }
@@ -104,12 +100,6 @@ func NewFilesClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(filesMethods.ByName("Write")),
 			connect.WithClientOptions(opts...),
 		),
-		digest: connect.NewClient[guestpb.DigestFilesRequest, guestpb.DigestFilesResponse](
-			httpClient,
-			baseURL+FilesDigestProcedure,
-			connect.WithSchema(filesMethods.ByName("Digest")),
-			connect.WithClientOptions(opts...),
-		),
 		search: connect.NewClient[guestpb.SearchRequest, guestpb.SearchResponse](
 			httpClient,
 			baseURL+FilesSearchProcedure,
@@ -125,7 +115,6 @@ type filesClient struct {
 	list   *connect.Client[guestpb.ListFolderRequest, guestpb.ListFolderResponse]
 	read   *connect.Client[guestpb.ReadFileRequest, guestpb.ReadFileResponse]
 	write  *connect.Client[guestpb.WriteFileRequest, guestpb.WriteFileResponse]
-	digest *connect.Client[guestpb.DigestFilesRequest, guestpb.DigestFilesResponse]
 	search *connect.Client[guestpb.SearchRequest, guestpb.SearchResponse]
 }
 
@@ -161,15 +150,6 @@ func (c *filesClient) Write(ctx context.Context, req *guestpb.WriteFileRequest) 
 	return nil, err
 }
 
-// Digest calls osaurus.guest.v1.Files.Digest.
-func (c *filesClient) Digest(ctx context.Context, req *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
-	response, err := c.digest.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // Search calls osaurus.guest.v1.Files.Search.
 func (c *filesClient) Search(ctx context.Context, req *guestpb.SearchRequest) (*connect.ServerStreamForClient[guestpb.SearchResponse], error) {
 	return c.search.CallServerStream(ctx, connect.NewRequest(req))
@@ -185,8 +165,6 @@ type FilesHandler interface {
 	// of the request, and the header "Osaurus-Content" says how many. The file replaces the old one
 	// once all bytes are there, or not at all.
 	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
-	// Digest returns digests of many files of a folder, to see which have changed.
-	Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error)
 	// Search returns matches as it finds them, and at last how it ended.
 	Search(context.Context, *guestpb.SearchRequest, *connect.ServerStream[guestpb.SearchResponse]) error
 }
@@ -222,12 +200,6 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(filesMethods.ByName("Write")),
 		connect.WithHandlerOptions(opts...),
 	)
-	filesDigestHandler := connect.NewUnaryHandlerSimple(
-		FilesDigestProcedure,
-		svc.Digest,
-		connect.WithSchema(filesMethods.ByName("Digest")),
-		connect.WithHandlerOptions(opts...),
-	)
 	filesSearchHandler := connect.NewServerStreamHandlerSimple(
 		FilesSearchProcedure,
 		svc.Search,
@@ -244,8 +216,6 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 			filesReadHandler.ServeHTTP(w, r)
 		case FilesWriteProcedure:
 			filesWriteHandler.ServeHTTP(w, r)
-		case FilesDigestProcedure:
-			filesDigestHandler.ServeHTTP(w, r)
 		case FilesSearchProcedure:
 			filesSearchHandler.ServeHTTP(w, r)
 		default:
@@ -271,10 +241,6 @@ func (UnimplementedFilesHandler) Read(context.Context, *guestpb.ReadFileRequest,
 
 func (UnimplementedFilesHandler) Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Write is not implemented"))
-}
-
-func (UnimplementedFilesHandler) Digest(context.Context, *guestpb.DigestFilesRequest) (*guestpb.DigestFilesResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.guest.v1.Files.Digest is not implemented"))
 }
 
 func (UnimplementedFilesHandler) Search(context.Context, *guestpb.SearchRequest, *connect.ServerStream[guestpb.SearchResponse]) error {
