@@ -55,17 +55,17 @@ func (s *Socket) connect(c *net.UnixConn) {
 	s.relay.join(c, host)
 }
 
-// join copies data in both directions until the host closes the connection or the program has gone.
+// join copies data in both directions until the host closes the connection or the program has gone. A
+// program that only ends its input is still there: the host would take the end for a program that has
+// gone, and cancel its request.
 func (r *Relay) join(program, host Conn) {
-	t := &turns{host: host}
 	var down sync.WaitGroup
 	down.Go(func() {
-		_ = r.carry(program, host, t.answered)
+		_ = r.carry(program, host)
 		_ = program.CloseWrite()
 		_ = program.SetReadDeadline(time.Now().Add(linger))
 	})
-	if err := r.carry(host, program, t.asked); err == nil {
-		t.halfClosed()
+	if err := r.carry(host, program); err == nil {
 		waitGone(program)
 		shut(host)
 	} else { // the host reads no more and may have sent an error
@@ -73,30 +73,6 @@ func (r *Relay) join(program, host Conn) {
 		_, _ = io.Copy(io.Discard, program)
 	}
 	down.Wait()
-}
-
-// turns delays a program's half-close until the host has begun to answer the last request. The host
-// treats an earlier end of input as a program that has gone, and cancels the request.
-type turns struct {
-	mu      sync.Mutex
-	host    Conn
-	waiting bool // the host has not begun to answer the last request
-	ended   bool // the program has half-closed
-}
-
-func (t *turns) asked() { t.set(func() { t.waiting = true }) }
-
-func (t *turns) answered() { t.set(func() { t.waiting = false }) }
-
-func (t *turns) halfClosed() { t.set(func() { t.ended = true }) }
-
-func (t *turns) set(change func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	change()
-	if t.ended && !t.waiting {
-		_ = t.host.CloseWrite()
-	}
 }
 
 // waitGone waits until the program has closed both directions of its connection or the read
@@ -113,9 +89,8 @@ func waitGone(program Conn) {
 	})
 }
 
-// carry copies from from to to until the end, and calls before ahead of each write. It returns an
-// error only if a write fails.
-func (r *Relay) carry(to, from Conn, before func()) error {
+// carry copies from from to to until the end. It returns an error only if a write fails.
+func (r *Relay) carry(to, from Conn) error {
 	raw, err := from.SyscallConn()
 	if err != nil {
 		return nil
@@ -125,7 +100,6 @@ func (r *Relay) carry(to, from Conn, before func()) error {
 		if n == 0 {
 			return nil
 		}
-		before()
 		err := to.SetWriteDeadline(time.Now().Add(stall))
 		if err == nil {
 			_, err = to.Write(b[:n])
