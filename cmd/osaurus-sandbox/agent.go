@@ -114,12 +114,11 @@ func showNetwork(ctx context.Context, c *call, changed []*controlpb.Setting) err
 }
 
 func newAgentReset() *cobra.Command {
-	const loss = "What the agent runs ends, and what it installed or changed outside its home folder will be gone."
 	return daemonCommand("reset AGENT", func(ctx context.Context, c *call) error {
 		_, err := c.Agents.Reset(ctx, &controlpb.ResetAgentRequest{Agent: c.args[0]})
 		return reply(c, map[string]string{"agent": c.args[0]}, err, nil)
 	},
-		asks(func(args []string) (string, string) { return "reset " + args[0], loss }))
+		asks("reset AGENT", "What the agent runs ends, and what it installed or changed outside its home folder will be gone."))
 }
 
 func newAgentDelete() *cobra.Command {
@@ -142,13 +141,7 @@ func newAgentDelete() *cobra.Command {
 	},
 		withFlag(&workspace, "workspace", "delete its home folder too"),
 		withFlag(&secrets, "secrets", "delete its secrets too, and those of its plugins"),
-		asks(func(args []string) (string, string) { return "delete " + args[0], lossOf(workspace, secrets) }))
-}
-
-// lossOf says what deleting an agent destroys.
-func lossOf(workspace, secrets bool) string {
-	fate := map[bool]string{true: "is deleted", false: "is kept"}
-	return fmt.Sprintf("What the agent runs ends, and what it installed is deleted. Its home folder %s. Its store of secrets %s.", fate[workspace], fate[secrets])
+		asks("delete AGENT", "What the agent runs ends, and what it installed is deleted. Its home folder stays without --workspace, and its secrets without --secrets."))
 }
 
 // describe lists settings for help: allowed values, default and meaning.

@@ -21,9 +21,7 @@ func newAgentSnapshot() *cobra.Command {
 	return noun("snapshot",
 		changeSnapshot(create, "create AGENT NAME", withFlag(&create.Stop, "stop", stopUsage)), newAgentSnapshotList(), newAgentSnapshotDiff(),
 		changeSnapshot(restore, "restore AGENT SNAPSHOT", withFlag(&restore.Stop, "stop", stopUsage)),
-		changeSnapshot(&controlpb.ChangeAgentSnapshotRequest{}, "delete AGENT SNAPSHOT", asks(func(args []string) (string, string) {
-			return "delete snapshot " + args[1], "You will not be able to go back to it."
-		})))
+		changeSnapshot(&controlpb.ChangeAgentSnapshotRequest{}, "delete AGENT SNAPSHOT", asks("delete snapshot SNAPSHOT", "You will not be able to go back to it.")))
 }
 
 // changeSnapshot returns a command that changes the snapshots of an agent. Its first word is the action.

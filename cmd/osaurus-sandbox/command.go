@@ -157,13 +157,17 @@ const (
 	begun        = "begun"                // the command line was right
 )
 
-// asks makes a command ask for confirmation before it runs, unless --yes is given.
-func asks(question func(args []string) (what, loss string)) option {
+// asks makes a command ask for confirmation before it runs, unless --yes is given. In what, the words of
+// its use stand for its arguments.
+func asks(what, loss string) option {
 	return func(cmd *cobra.Command) {
 		yes := cmd.Flags().Bool("yes", false, "do not ask for confirmation")
 		cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-			what, loss := question(args)
-			return confirm(cmd.Context(), consoleOf(cmd), *yes, what, loss)
+			var pairs []string
+			for i, arg := range args {
+				pairs = append(pairs, placesOf(cmd.Use).at(i), arg)
+			}
+			return confirm(cmd.Context(), consoleOf(cmd), *yes, strings.NewReplacer(pairs...).Replace(what), loss)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func machineCommand(use, loss string, do machineCall) *cobra.Command {
 	var options []option
 	var flags []string
 	if loss != "" {
-		options = append(options, asks(func([]string) (string, string) { return use, loss }))
+		options = append(options, asks(use, loss))
 		flags = append(flags, "--"+restFlag) // a daemon that this command starts must not start the guest
 	}
 	return command(use, func(ctx context.Context, c *call) error {

@@ -191,9 +191,7 @@ func newPluginRemove() *cobra.Command {
 		_, err := c.Plugins.Remove(ctx, &controlpb.RemovePluginRequest{Plugin: c.args[0]})
 		return reply(c, map[string]string{"plugin": c.args[0]}, err, nil)
 	},
-		asks(func(args []string) (string, string) {
-			return "remove " + args[0], "The recipe and all its revisions will be gone."
-		}))
+		asks("remove PLUGIN", "The recipe and all its revisions will be gone."))
 }
 
 // recipeAt returns a revision of a plugin's recipe; 0 means the current one.

@@ -47,9 +47,7 @@ func newSnapshotRestore() *cobra.Command {
 		}
 		return reply(c, restored, err, nil)
 	},
-		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"), asks(func(args []string) (string, string) {
-			return "restore " + args[0], "All that runs ends. Agents that the snapshot does not have will be gone, with their memory and tasks. What is there now becomes the snapshot before-restore."
-		}))
+		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"), asks("restore NAME", "All that runs ends. Agents that the snapshot does not have will be gone, with their memory and tasks. What is there now becomes the snapshot before-restore."))
 }
 
 // nextDaemon connects to a new daemon when the old one has ended: it finishes the restore.
@@ -69,9 +67,7 @@ func newSnapshotDelete() *cobra.Command {
 	return daemonCommand("delete NAME", func(ctx context.Context, c *call) error {
 		_, err := c.Backups.Delete(ctx, &controlpb.DeleteSnapshotRequest{Name: c.args[0]})
 		return reply(c, map[string]string{"snapshot": c.args[0]}, err, nil)
-	}, asks(func(args []string) (string, string) {
-		return "delete " + args[0], "The snapshot will be gone. The sandbox stays as it is."
-	}))
+	}, asks("delete NAME", "The snapshot will be gone. The sandbox stays as it is."))
 }
 
 // followSnapshot shows progress and returns the snapshot that the last message has.
