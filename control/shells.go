@@ -24,26 +24,20 @@ func parseSession(text string) (config.SessionID, error) {
 	return config.ParseSessionID(cmp.Or(text, string(config.SessionDefault)))
 }
 
-// noteOf returns the note of a call about a session, and the agent's room.
-func (s shellService) noteOf(ctx context.Context, action, ref, session string) (n note, room sessions.Room, id config.SessionID, err error) {
-	if id, err = parseSession(session); err != nil {
-		return n, room, "", err
+// find returns the room of a session's agent, the agent, and the session's id.
+func (s shellService) find(ctx context.Context, ref, session string) (room sessions.Room, agent agents.Agent, id config.SessionID, err error) {
+	if id, err = parseSession(session); err == nil {
+		room, agent, err = s.room(ctx, ref)
 	}
-	room, agent, err := s.room(ctx, ref)
-	return note{action: action, agent: agent.Name, subject: string(id)}, room, id, err
+	return room, agent, id, err
 }
 
 // Run runs one command in a session's shell.
 func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest) (*controlpb.RunInSessionResponse, error) {
-	n, room, id, err := s.noteOf(ctx, "session.run", r.Agent, r.Session)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := s.Agents.Get(r.Agent)
-	if err != nil {
-		return nil, err
-	}
-	n.subject, n.strict = n.subject+": "+r.Command, true
 	call, err := optional(r.Call, config.ParseCallID)
 	if err != nil {
 		return nil, err
@@ -52,6 +46,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		Shell:   engine.Shell{Session: id, Env: r.Env, Dir: r.Dir},
 		Command: r.Command, Stdin: r.Stdin, Timeout: r.Timeout.AsDuration(), Call: call,
 	}
+	n := note{action: "session.run", agent: agent.Name, subject: string(id) + ": " + r.Command, strict: true}
 	result, err := answered(ctx, s.service, n, func() (result engine.ShellResult, err error) {
 		_, err = s.undoable(ctx, agent, "session", r.Command, func() (err error) {
 			result, err = room.RunShell(ctx, cmd)
@@ -79,7 +74,7 @@ func sessionOutput(o engine.ShellOutput) *controlpb.SessionOutput {
 
 // Cancel ends the command that runs in a session, or a certain call.
 func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error) {
-	n, room, id, err := s.noteOf(ctx, "session.cancel", r.Agent, r.Session)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +82,8 @@ func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRe
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error { return room.CancelShell(ctx, id, call) })
-	return &controlpb.CancelInSessionResponse{}, err
+	n := note{action: "session.cancel", agent: agent.Name, subject: string(id)}
+	return &controlpb.CancelInSessionResponse{}, s.audited(ctx, n, func() error { return room.CancelShell(ctx, id, call) })
 }
 
 type attachStream = connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]
@@ -100,11 +95,11 @@ func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
 	if err != nil || open == nil {
 		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Send `open` in the first message.")
 	}
-	n, room, id, err := s.noteOf(ctx, "session.attach", open.Agent, open.Session)
+	room, agent, id, err := s.find(ctx, open.Agent, open.Session)
 	if err != nil {
 		return err
 	}
-	n.strict = true
+	n := note{action: "session.attach", agent: agent.Name, subject: string(id), strict: true}
 	end, err := answered(ctx, s.service, n, func() (*controlpb.AttachEnd, error) {
 		end, err := s.attach(ctx, room, open, id, stream)
 		if ctx.Err() != nil { // the person has left
@@ -173,7 +168,7 @@ func sessionProto(agent agents.Agent, s engine.Session) *controlpb.Session {
 
 // Transcript returns the end of a session's transcript.
 func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptRequest) (*controlpb.TranscriptResponse, error) {
-	_, room, id, err := s.noteOf(ctx, "", r.Agent, r.Session)
+	room, _, id, err := s.find(ctx, r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -183,13 +178,13 @@ func (s shellService) Transcript(ctx context.Context, r *controlpb.TranscriptReq
 
 // Close ends a session and deletes its transcript.
 func (s shellService) Close(ctx context.Context, r *controlpb.CloseSessionRequest) (*controlpb.CloseSessionResponse, error) {
-	n, room, id, err := s.noteOf(ctx, "session.close", r.Agent, r.Session)
+	room, agent, id, err := s.find(ctx, r.Agent, r.Session)
 	if err != nil {
 		return nil, err
 	}
-	err = s.audited(ctx, n, func() error {
+	n := note{action: "session.close", agent: agent.Name, subject: string(id)}
+	return &controlpb.CloseSessionResponse{}, s.audited(ctx, n, func() error {
 		_, err := room.CloseSession(ctx, id)
 		return err
 	})
-	return &controlpb.CloseSessionResponse{}, err
 }

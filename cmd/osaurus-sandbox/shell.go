@@ -59,11 +59,8 @@ func attach(ctx context.Context, c *call, own *os.File, agent string, shell engi
 	if err != nil {
 		return errors.Join(err, a.Close())
 	}
-	// Restore the terminal in every case.
-	leave := sync.OnceValue(func() error { return errors.Join(view.restore(), restore()) })
-	defer func() { _ = leave() }()
-	code, words, err := work(own, a, leave)
-	if failed := leave(); err != nil || failed != nil {
+	code, words, err := work(own, a)
+	if failed := errors.Join(view.restore(), restore()); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
 	if words != "" {
@@ -76,23 +73,14 @@ func attach(ctx context.Context, c *call, own *os.File, agent string, shell engi
 }
 
 // work passes keys to a shell until it exits or the person detaches, and returns the reason.
-func work(own *os.File, a *control.Attachment, leave func() error) (code int, words string, err error) {
+func work(own *os.File, a *control.Attachment) (code int, words string, err error) {
 	defer a.Close() // nothing may be shown after that
-	guarded := func(do func()) {
-		defer func() {
-			if trouble := recover(); trouble != nil {
-				_ = leave()
-				panic(trouble)
-			}
-		}()
-		do()
-	}
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	defer signal.Stop(changes)
-	go guarded(func() { follow(own, changes, a) })
+	go follow(own, changes, a)
 	left := make(chan error, 1)
-	go guarded(func() { left <- carryKeys(keysOf(own, a.Done()), a) })
+	go func() { left <- carryKeys(keysOf(own, a.Done()), a) }()
 
 	select {
 	case err := <-left:
