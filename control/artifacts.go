@@ -43,12 +43,12 @@ func (s artifactService) Show(ctx context.Context, r *controlpb.ShowArtifactRequ
 }
 
 // Read sends an artifact as a tar archive.
-func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+func (s artifactService) Read(ctx context.Context, r *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.Chunk]) error {
 	f, err := s.Artifacts.Get(ctx, artifacts.ID(r.Id))
 	if err != nil {
 		return err
 	}
-	return s.Artifacts.Read(ctx, f, inChunks(func(b []byte) error { return stream.Send(&controlpb.ReadArtifactResponse{Data: b}) }))
+	return s.Artifacts.Read(ctx, f, sendingChunks(stream))
 }
 
 // Delete deletes an artifact.

@@ -79,11 +79,9 @@ func (s backupService) Delete(ctx context.Context, r *controlpb.DeleteSnapshotRe
 }
 
 // Export sends an agent.
-func (s backupService) Export(ctx context.Context, r *controlpb.ExportAgentRequest, stream *connect.ServerStream[controlpb.ExportAgentResponse]) error {
+func (s backupService) Export(ctx context.Context, r *controlpb.ExportAgentRequest, stream *connect.ServerStream[controlpb.Chunk]) error {
 	return s.onRecord(ctx, r.Agent, "agent.export", "", func(agent agents.Agent) error {
-		return s.Agents.Export(ctx, string(agent.ID), inChunks(func(b []byte) error {
-			return stream.Send(&controlpb.ExportAgentResponse{Data: b})
-		}))
+		return s.Agents.Export(ctx, string(agent.ID), sendingChunks(stream))
 	})
 }
 
@@ -103,15 +101,6 @@ func (s backupService) Import(ctx context.Context, stream *connect.ClientStream[
 		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Network: how.Network, OtherBase: how.OtherPack}, data, callerOf(ctx).cause())
 	})
 	return &controlpb.ImportAgentResponse{Id: string(made.ID), Name: string(made.Name)}, err
-}
-
-// ExportAgent reads an agent as an archive.
-func (c *Client) ExportAgent(ctx context.Context, agent string) (io.ReadCloser, error) {
-	stream, err := c.Backups.Export(ctx, &controlpb.ExportAgentRequest{Agent: agent})
-	if err != nil {
-		return nil, err
-	}
-	return readCloser{received(stream, func() []byte { return stream.Msg().Data }), stream}, nil
 }
 
 // ImportAgent makes a new agent of an archive and returns its name. How has no data.

@@ -8,24 +8,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 )
 
-// CopyOut reads a file or folder of an agent's room as a tar archive: see copyfiles.Place.
-func (c *Client) CopyOut(ctx context.Context, agent, path string) (io.ReadCloser, error) {
-	stream, err := c.Files.CopyOut(ctx, &controlpb.CopyOutRequest{Agent: agent, Path: path})
-	if err != nil {
-		return nil, err
-	}
-	return readCloser{received(stream, func() []byte { return stream.Msg().Data }), stream}, nil
-}
-
-// ReadArtifact reads an artifact as a tar archive: see copyfiles.Place.
-func (c *Client) ReadArtifact(ctx context.Context, id int64) (io.ReadCloser, error) {
-	stream, err := c.Artifacts.Read(ctx, &controlpb.ReadArtifactRequest{Id: id})
-	if err != nil {
-		return nil, err
-	}
-	return readCloser{received(stream, func() []byte { return stream.Msg().Data }), stream}, nil
-}
-
 // CopyIn writes what copyfiles.Pack packs into an agent's room.
 func (c *Client) CopyIn(ctx context.Context, agent, path, name string, pack func(io.Writer) error) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,11 +16,9 @@ import (
 type fileService struct{ service }
 
 // CopyOut sends a file or a folder of a room.
-func (s fileService) CopyOut(ctx context.Context, r *controlpb.CopyOutRequest, stream *connect.ServerStream[controlpb.CopyOutResponse]) error {
+func (s fileService) CopyOut(ctx context.Context, r *controlpb.CopyOutRequest, stream *connect.ServerStream[controlpb.Chunk]) error {
 	return s.onRecord(ctx, r.Agent, "copy.out", r.Path, func(agent agents.Agent) error {
-		return s.Agents.CopyOut(ctx, string(agent.ID), r.Path, inChunks(func(b []byte) error {
-			return stream.Send(&controlpb.CopyOutResponse{Data: b})
-		}))
+		return s.Agents.CopyOut(ctx, string(agent.ID), r.Path, sendingChunks(stream))
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 
+	"osaurus-sandbox/control/controlpb"
+
 	"connectrpc.com/connect"
 )
 
@@ -88,6 +90,19 @@ func (c chunks) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+// sendingChunks returns a writer that sends what is written.
+func sendingChunks(stream interface{ Send(*controlpb.Chunk) error }) io.Writer {
+	return inChunks(func(b []byte) error { return stream.Send(&controlpb.Chunk{Data: b}) })
+}
+
+// ReadChunks returns the bytes of a stream. It takes both results of the call that opens the stream.
+func ReadChunks(stream *connect.ServerStreamForClient[controlpb.Chunk], err error) (io.ReadCloser, error) {
+	if err != nil {
+		return nil, err
+	}
+	return readCloser{received(stream, func() []byte { return stream.Msg().Data }), stream}, nil
 }
 
 // pieces reads what next returns, one piece after the other.

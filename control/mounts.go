@@ -132,8 +132,6 @@ func (s mountService) Decide(ctx context.Context, r *controlpb.DecideRequest) (*
 }
 
 // Read sends a version of a changed file.
-func (s mountService) Read(ctx context.Context, r *controlpb.ReadVersionRequest, stream *connect.ServerStream[controlpb.ReadVersionResponse]) error {
-	return s.Mounts.Read(ctx, r.Agent, r.Name, pathOf(r.Path), r.Agents, inChunks(func(b []byte) error {
-		return stream.Send(&controlpb.ReadVersionResponse{Data: b})
-	}))
+func (s mountService) Read(ctx context.Context, r *controlpb.ReadVersionRequest, stream *connect.ServerStream[controlpb.Chunk]) error {
+	return s.Mounts.Read(ctx, r.Agent, r.Name, pathOf(r.Path), r.Agents, sendingChunks(stream))
 }

@@ -70,7 +70,7 @@ func (s portService) Forward(ctx context.Context, r *controlpb.ForwardPortsReque
 	})
 }
 
-type connectStream = connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]
+type connectStream = connect.BidiStream[controlpb.ConnectPortRequest, controlpb.Chunk]
 
 // Connect carries one connection to a forwarded port.
 func (s portService) Connect(ctx context.Context, stream *connectStream) error {
@@ -106,7 +106,7 @@ func (s portService) Connect(ctx context.Context, stream *connectStream) error {
 		}
 	}()
 	err = s.Agents.Connect(ctx, string(f.agent), config.Port(to.Port), in, inChunks(func(b []byte) error {
-		return pausing(silence, maxSilence, func() error { return stream.Send(&controlpb.ConnectPortResponse{Data: b}) })
+		return pausing(silence, maxSilence, func() error { return stream.Send(&controlpb.Chunk{Data: b}) })
 	}))
 	switch cause := context.Cause(ctx); {
 	case err != nil && cause == errForwardEnded:

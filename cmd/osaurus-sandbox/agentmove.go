@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 )
@@ -17,7 +18,7 @@ func newAgentExport() *cobra.Command {
 		if c.args[1] == stream && c.json {
 			return fault.Newf(fault.InvalidArgs, "export agent", "", "- and --json both need standard output").Advise("Name a file.")
 		}
-		archive, err := c.ExportAgent(ctx, c.args[0])
+		archive, err := control.ReadChunks(c.Backups.Export(ctx, &controlpb.ExportAgentRequest{Agent: c.args[0]}))
 		if err != nil {
 			return err
 		}

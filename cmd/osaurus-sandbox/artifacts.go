@@ -133,7 +133,7 @@ func newArtifactsSave() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		archive, err := c.ReadArtifact(ctx, f.Id)
+		archive, err := control.ReadChunks(c.Artifacts.Read(ctx, &controlpb.ReadArtifactRequest{Id: f.Id}))
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (a broken) Show(context.Context, *controlpb.ShowArtifactRequest) (*controlp
 	return &controlpb.ShowArtifactResponse{Artifact: &controlpb.Artifact{Id: 1, Name: "x", Folder: a.folder}}, nil
 }
 
-func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream *connect.ServerStream[controlpb.Chunk]) error {
 	var begun bytes.Buffer
 	archive := tar.NewWriter(&begun)
 	for _, file := range a.files {
@@ -61,7 +61,7 @@ func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream
 			return errors.Join(err, failed)
 		}
 	}
-	if err := errors.Join(archive.Flush(), stream.Send(&controlpb.ReadArtifactResponse{Data: begun.Bytes()})); err != nil {
+	if err := errors.Join(archive.Flush(), stream.Send(&controlpb.Chunk{Data: begun.Bytes()})); err != nil {
 		return err
 	}
 	return connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))

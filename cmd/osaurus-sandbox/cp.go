@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
@@ -139,7 +140,7 @@ func (w copying) get(ctx context.Context, c *call, source, name string, meter io
 	if path.IsAbs(source) {
 		name = path.Base(path.Clean(source))
 	}
-	archive, err := c.CopyOut(ctx, w.agent, source)
+	archive, err := control.ReadChunks(c.Files.CopyOut(ctx, &controlpb.CopyOutRequest{Agent: w.agent, Path: source}))
 	if err != nil {
 		return copyfiles.Sum{}, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -217,14 +218,13 @@ func writeVersion(ctx context.Context, c *call, file, path string, agents, there
 		return err
 	}
 	if there {
-		for r, err := range control.Messages(c.Mounts.Read(ctx, &controlpb.ReadVersionRequest{Agent: c.args[0], Name: c.args[1], Path: path, Agents: agents})) {
-			if err == nil {
-				_, err = to.Write(r.Data)
-			}
-			if err != nil {
-				_ = to.Close()
-				return err
-			}
+		from, err := control.ReadChunks(c.Mounts.Read(ctx, &controlpb.ReadVersionRequest{Agent: c.args[0], Name: c.args[1], Path: path, Agents: agents}))
+		if err == nil {
+			_, err = io.Copy(to, from)
+			_ = from.Close()
+		}
+		if err != nil {
+			return errors.Join(err, to.Close())
 		}
 	}
 	return to.Close()

@@ -76,50 +76,6 @@ func (x *CopyOutRequest) GetPath() string {
 	return ""
 }
 
-type CopyOutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CopyOutResponse) Reset() {
-	*x = CopyOutResponse{}
-	mi := &file_agentfiles_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CopyOutResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CopyOutResponse) ProtoMessage() {}
-
-func (x *CopyOutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentfiles_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CopyOutResponse.ProtoReflect.Descriptor instead.
-func (*CopyOutResponse) Descriptor() ([]byte, []int) {
-	return file_agentfiles_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CopyOutResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
 type CopyInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to What:
@@ -133,7 +89,7 @@ type CopyInRequest struct {
 
 func (x *CopyInRequest) Reset() {
 	*x = CopyInRequest{}
-	mi := &file_agentfiles_proto_msgTypes[2]
+	mi := &file_agentfiles_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -145,7 +101,7 @@ func (x *CopyInRequest) String() string {
 func (*CopyInRequest) ProtoMessage() {}
 
 func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentfiles_proto_msgTypes[2]
+	mi := &file_agentfiles_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -158,7 +114,7 @@ func (x *CopyInRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInRequest.ProtoReflect.Descriptor instead.
 func (*CopyInRequest) Descriptor() ([]byte, []int) {
-	return file_agentfiles_proto_rawDescGZIP(), []int{2}
+	return file_agentfiles_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *CopyInRequest) GetWhat() isCopyInRequest_What {
@@ -216,7 +172,7 @@ type CopyInTo struct {
 
 func (x *CopyInTo) Reset() {
 	*x = CopyInTo{}
-	mi := &file_agentfiles_proto_msgTypes[3]
+	mi := &file_agentfiles_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +184,7 @@ func (x *CopyInTo) String() string {
 func (*CopyInTo) ProtoMessage() {}
 
 func (x *CopyInTo) ProtoReflect() protoreflect.Message {
-	mi := &file_agentfiles_proto_msgTypes[3]
+	mi := &file_agentfiles_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +197,7 @@ func (x *CopyInTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInTo.ProtoReflect.Descriptor instead.
 func (*CopyInTo) Descriptor() ([]byte, []int) {
-	return file_agentfiles_proto_rawDescGZIP(), []int{3}
+	return file_agentfiles_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CopyInTo) GetAgent() string {
@@ -273,7 +229,7 @@ type CopyInResponse struct {
 
 func (x *CopyInResponse) Reset() {
 	*x = CopyInResponse{}
-	mi := &file_agentfiles_proto_msgTypes[4]
+	mi := &file_agentfiles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +241,7 @@ func (x *CopyInResponse) String() string {
 func (*CopyInResponse) ProtoMessage() {}
 
 func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentfiles_proto_msgTypes[4]
+	mi := &file_agentfiles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,19 +254,17 @@ func (x *CopyInResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyInResponse.ProtoReflect.Descriptor instead.
 func (*CopyInResponse) Descriptor() ([]byte, []int) {
-	return file_agentfiles_proto_rawDescGZIP(), []int{4}
+	return file_agentfiles_proto_rawDescGZIP(), []int{3}
 }
 
 var File_agentfiles_proto protoreflect.FileDescriptor
 
 const file_agentfiles_proto_rawDesc = "" +
 	"\n" +
-	"\x10agentfiles.proto\x12\x12osaurus.control.v1\":\n" +
+	"\x10agentfiles.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\":\n" +
 	"\x0eCopyOutRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"%\n" +
-	"\x0fCopyOutResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"]\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"]\n" +
 	"\rCopyInRequest\x12.\n" +
 	"\x02to\x18\x01 \x01(\v2\x1c.osaurus.control.v1.CopyInToH\x00R\x02to\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
@@ -319,9 +273,9 @@ const file_agentfiles_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\"\x10\n" +
-	"\x0eCopyInResponse2\xb0\x01\n" +
-	"\x05Files\x12T\n" +
-	"\aCopyOut\x12\".osaurus.control.v1.CopyOutRequest\x1a#.osaurus.control.v1.CopyOutResponse0\x01\x12Q\n" +
+	"\x0eCopyInResponse2\xa6\x01\n" +
+	"\x05Files\x12J\n" +
+	"\aCopyOut\x12\".osaurus.control.v1.CopyOutRequest\x1a\x19.osaurus.control.v1.Chunk0\x01\x12Q\n" +
 	"\x06CopyIn\x12!.osaurus.control.v1.CopyInRequest\x1a\".osaurus.control.v1.CopyInResponse(\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -336,20 +290,20 @@ func file_agentfiles_proto_rawDescGZIP() []byte {
 	return file_agentfiles_proto_rawDescData
 }
 
-var file_agentfiles_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agentfiles_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_agentfiles_proto_goTypes = []any{
-	(*CopyOutRequest)(nil),  // 0: osaurus.control.v1.CopyOutRequest
-	(*CopyOutResponse)(nil), // 1: osaurus.control.v1.CopyOutResponse
-	(*CopyInRequest)(nil),   // 2: osaurus.control.v1.CopyInRequest
-	(*CopyInTo)(nil),        // 3: osaurus.control.v1.CopyInTo
-	(*CopyInResponse)(nil),  // 4: osaurus.control.v1.CopyInResponse
+	(*CopyOutRequest)(nil), // 0: osaurus.control.v1.CopyOutRequest
+	(*CopyInRequest)(nil),  // 1: osaurus.control.v1.CopyInRequest
+	(*CopyInTo)(nil),       // 2: osaurus.control.v1.CopyInTo
+	(*CopyInResponse)(nil), // 3: osaurus.control.v1.CopyInResponse
+	(*Chunk)(nil),          // 4: osaurus.control.v1.Chunk
 }
 var file_agentfiles_proto_depIdxs = []int32{
-	3, // 0: osaurus.control.v1.CopyInRequest.to:type_name -> osaurus.control.v1.CopyInTo
+	2, // 0: osaurus.control.v1.CopyInRequest.to:type_name -> osaurus.control.v1.CopyInTo
 	0, // 1: osaurus.control.v1.Files.CopyOut:input_type -> osaurus.control.v1.CopyOutRequest
-	2, // 2: osaurus.control.v1.Files.CopyIn:input_type -> osaurus.control.v1.CopyInRequest
-	1, // 3: osaurus.control.v1.Files.CopyOut:output_type -> osaurus.control.v1.CopyOutResponse
-	4, // 4: osaurus.control.v1.Files.CopyIn:output_type -> osaurus.control.v1.CopyInResponse
+	1, // 2: osaurus.control.v1.Files.CopyIn:input_type -> osaurus.control.v1.CopyInRequest
+	4, // 3: osaurus.control.v1.Files.CopyOut:output_type -> osaurus.control.v1.Chunk
+	3, // 4: osaurus.control.v1.Files.CopyIn:output_type -> osaurus.control.v1.CopyInResponse
 	3, // [3:5] is the sub-list for method output_type
 	1, // [1:3] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
@@ -362,7 +316,8 @@ func file_agentfiles_proto_init() {
 	if File_agentfiles_proto != nil {
 		return
 	}
-	file_agentfiles_proto_msgTypes[2].OneofWrappers = []any{
+	file_control_proto_init()
+	file_agentfiles_proto_msgTypes[1].OneofWrappers = []any{
 		(*CopyInRequest_To)(nil),
 		(*CopyInRequest_Data)(nil),
 	}
@@ -372,7 +327,7 @@ func file_agentfiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentfiles_proto_rawDesc), len(file_agentfiles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1018,55 +1018,11 @@ func (x *ReadVersionRequest) GetAgents() bool {
 	return false
 }
 
-type ReadVersionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadVersionResponse) Reset() {
-	*x = ReadVersionResponse{}
-	mi := &file_agentmounts_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadVersionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadVersionResponse) ProtoMessage() {}
-
-func (x *ReadVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentmounts_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadVersionResponse.ProtoReflect.Descriptor instead.
-func (*ReadVersionResponse) Descriptor() ([]byte, []int) {
-	return file_agentmounts_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ReadVersionResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
 var File_agentmounts_proto protoreflect.FileDescriptor
 
 const file_agentmounts_proto_rawDesc = "" +
 	"\n" +
-	"\x11agentmounts.proto\x12\x12osaurus.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\rhistory.proto\"\xa5\x02\n" +
+	"\x11agentmounts.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\rhistory.proto\"\xa5\x02\n" +
 	"\x05Mount\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -1139,16 +1095,14 @@ const file_agentmounts_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06agents\x18\x04 \x01(\bR\x06agents\")\n" +
-	"\x13ReadVersionResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x98\x04\n" +
+	"\x06agents\x18\x04 \x01(\bR\x06agents2\x8a\x04\n" +
 	"\x06Mounts\x12X\n" +
 	"\x05Mount\x12&.osaurus.control.v1.MountFolderRequest\x1a'.osaurus.control.v1.MountFolderResponse\x12^\n" +
 	"\aUnmount\x12(.osaurus.control.v1.UnmountFolderRequest\x1a).osaurus.control.v1.UnmountFolderResponse\x12U\n" +
 	"\x04List\x12%.osaurus.control.v1.ListMountsRequest\x1a&.osaurus.control.v1.ListMountsResponse\x12Q\n" +
 	"\x06Review\x12!.osaurus.control.v1.ReviewRequest\x1a\".osaurus.control.v1.ReviewResponse0\x01\x12O\n" +
-	"\x06Decide\x12!.osaurus.control.v1.DecideRequest\x1a\".osaurus.control.v1.DecideResponse\x12Y\n" +
-	"\x04Read\x12&.osaurus.control.v1.ReadVersionRequest\x1a'.osaurus.control.v1.ReadVersionResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\x06Decide\x12!.osaurus.control.v1.DecideRequest\x1a\".osaurus.control.v1.DecideResponse\x12K\n" +
+	"\x04Read\x12&.osaurus.control.v1.ReadVersionRequest\x1a\x19.osaurus.control.v1.Chunk0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_agentmounts_proto_rawDescOnce sync.Once
@@ -1162,7 +1116,7 @@ func file_agentmounts_proto_rawDescGZIP() []byte {
 	return file_agentmounts_proto_rawDescData
 }
 
-var file_agentmounts_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_agentmounts_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_agentmounts_proto_goTypes = []any{
 	(*Mount)(nil),                 // 0: osaurus.control.v1.Mount
 	(*MountFolderRequest)(nil),    // 1: osaurus.control.v1.MountFolderRequest
@@ -1179,18 +1133,18 @@ var file_agentmounts_proto_goTypes = []any{
 	(*DecideResponse)(nil),        // 12: osaurus.control.v1.DecideResponse
 	(*Decided)(nil),               // 13: osaurus.control.v1.Decided
 	(*ReadVersionRequest)(nil),    // 14: osaurus.control.v1.ReadVersionRequest
-	(*ReadVersionResponse)(nil),   // 15: osaurus.control.v1.ReadVersionResponse
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*FileChange)(nil),            // 18: osaurus.control.v1.FileChange
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*FileChange)(nil),            // 17: osaurus.control.v1.FileChange
+	(*Chunk)(nil),                 // 18: osaurus.control.v1.Chunk
 }
 var file_agentmounts_proto_depIdxs = []int32{
-	16, // 0: osaurus.control.v1.Mount.made:type_name -> google.protobuf.Timestamp
-	16, // 1: osaurus.control.v1.Mount.until:type_name -> google.protobuf.Timestamp
-	17, // 2: osaurus.control.v1.MountFolderRequest.for:type_name -> google.protobuf.Duration
+	15, // 0: osaurus.control.v1.Mount.made:type_name -> google.protobuf.Timestamp
+	15, // 1: osaurus.control.v1.Mount.until:type_name -> google.protobuf.Timestamp
+	16, // 2: osaurus.control.v1.MountFolderRequest.for:type_name -> google.protobuf.Duration
 	0,  // 3: osaurus.control.v1.MountFolderResponse.mount:type_name -> osaurus.control.v1.Mount
 	0,  // 4: osaurus.control.v1.ListMountsResponse.mounts:type_name -> osaurus.control.v1.Mount
-	18, // 5: osaurus.control.v1.ReviewResponse.change:type_name -> osaurus.control.v1.FileChange
+	17, // 5: osaurus.control.v1.ReviewResponse.change:type_name -> osaurus.control.v1.FileChange
 	9,  // 6: osaurus.control.v1.ReviewResponse.rest:type_name -> osaurus.control.v1.ReviewedRest
 	11, // 7: osaurus.control.v1.DecideRequest.picks:type_name -> osaurus.control.v1.ReviewPick
 	13, // 8: osaurus.control.v1.DecideResponse.done:type_name -> osaurus.control.v1.Decided
@@ -1206,7 +1160,7 @@ var file_agentmounts_proto_depIdxs = []int32{
 	6,  // 18: osaurus.control.v1.Mounts.List:output_type -> osaurus.control.v1.ListMountsResponse
 	8,  // 19: osaurus.control.v1.Mounts.Review:output_type -> osaurus.control.v1.ReviewResponse
 	12, // 20: osaurus.control.v1.Mounts.Decide:output_type -> osaurus.control.v1.DecideResponse
-	15, // 21: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.ReadVersionResponse
+	18, // 21: osaurus.control.v1.Mounts.Read:output_type -> osaurus.control.v1.Chunk
 	16, // [16:22] is the sub-list for method output_type
 	10, // [10:16] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
@@ -1219,6 +1173,7 @@ func file_agentmounts_proto_init() {
 	if File_agentmounts_proto != nil {
 		return
 	}
+	file_control_proto_init()
 	file_history_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1226,7 +1181,7 @@ func file_agentmounts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentmounts_proto_rawDesc), len(file_agentmounts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -253,55 +253,11 @@ func (x *ConnectTo) GetPort() uint32 {
 	return 0
 }
 
-type ConnectPortResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConnectPortResponse) Reset() {
-	*x = ConnectPortResponse{}
-	mi := &file_agentports_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConnectPortResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConnectPortResponse) ProtoMessage() {}
-
-func (x *ConnectPortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentports_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConnectPortResponse.ProtoReflect.Descriptor instead.
-func (*ConnectPortResponse) Descriptor() ([]byte, []int) {
-	return file_agentports_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *ConnectPortResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
 var File_agentports_proto protoreflect.FileDescriptor
 
 const file_agentports_proto_rawDesc = "" +
 	"\n" +
-	"\x10agentports.proto\x12\x12osaurus.control.v1\"A\n" +
+	"\x10agentports.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\"A\n" +
 	"\x13ForwardPortsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\"&\n" +
@@ -313,12 +269,10 @@ const file_agentports_proto_rawDesc = "" +
 	"\x04what\"9\n" +
 	"\tConnectTo\x12\x18\n" +
 	"\aforward\x18\x01 \x01(\tR\aforward\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port\")\n" +
-	"\x13ConnectPortResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xc7\x01\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port2\xb9\x01\n" +
 	"\x05Ports\x12^\n" +
-	"\aForward\x12'.osaurus.control.v1.ForwardPortsRequest\x1a(.osaurus.control.v1.ForwardPortsResponse0\x01\x12^\n" +
-	"\aConnect\x12&.osaurus.control.v1.ConnectPortRequest\x1a'.osaurus.control.v1.ConnectPortResponse(\x010\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\aForward\x12'.osaurus.control.v1.ForwardPortsRequest\x1a(.osaurus.control.v1.ForwardPortsResponse0\x01\x12P\n" +
+	"\aConnect\x12&.osaurus.control.v1.ConnectPortRequest\x1a\x19.osaurus.control.v1.Chunk(\x010\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_agentports_proto_rawDescOnce sync.Once
@@ -332,20 +286,20 @@ func file_agentports_proto_rawDescGZIP() []byte {
 	return file_agentports_proto_rawDescData
 }
 
-var file_agentports_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agentports_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_agentports_proto_goTypes = []any{
 	(*ForwardPortsRequest)(nil),  // 0: osaurus.control.v1.ForwardPortsRequest
 	(*ForwardPortsResponse)(nil), // 1: osaurus.control.v1.ForwardPortsResponse
 	(*ConnectPortRequest)(nil),   // 2: osaurus.control.v1.ConnectPortRequest
 	(*ConnectTo)(nil),            // 3: osaurus.control.v1.ConnectTo
-	(*ConnectPortResponse)(nil),  // 4: osaurus.control.v1.ConnectPortResponse
+	(*Chunk)(nil),                // 4: osaurus.control.v1.Chunk
 }
 var file_agentports_proto_depIdxs = []int32{
 	3, // 0: osaurus.control.v1.ConnectPortRequest.to:type_name -> osaurus.control.v1.ConnectTo
 	0, // 1: osaurus.control.v1.Ports.Forward:input_type -> osaurus.control.v1.ForwardPortsRequest
 	2, // 2: osaurus.control.v1.Ports.Connect:input_type -> osaurus.control.v1.ConnectPortRequest
 	1, // 3: osaurus.control.v1.Ports.Forward:output_type -> osaurus.control.v1.ForwardPortsResponse
-	4, // 4: osaurus.control.v1.Ports.Connect:output_type -> osaurus.control.v1.ConnectPortResponse
+	4, // 4: osaurus.control.v1.Ports.Connect:output_type -> osaurus.control.v1.Chunk
 	3, // [3:5] is the sub-list for method output_type
 	1, // [1:3] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
@@ -358,6 +312,7 @@ func file_agentports_proto_init() {
 	if File_agentports_proto != nil {
 		return
 	}
+	file_control_proto_init()
 	file_agentports_proto_msgTypes[2].OneofWrappers = []any{
 		(*ConnectPortRequest_To)(nil),
 		(*ConnectPortRequest_Data)(nil),
@@ -368,7 +323,7 @@ func file_agentports_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentports_proto_rawDesc), len(file_agentports_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -393,50 +393,6 @@ func (x *ReadArtifactRequest) GetId() int64 {
 	return 0
 }
 
-type ReadArtifactResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // of a tar archive
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadArtifactResponse) Reset() {
-	*x = ReadArtifactResponse{}
-	mi := &file_artifacts_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadArtifactResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadArtifactResponse) ProtoMessage() {}
-
-func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadArtifactResponse.ProtoReflect.Descriptor instead.
-func (*ReadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *ReadArtifactResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
 type DeleteArtifactRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -446,7 +402,7 @@ type DeleteArtifactRequest struct {
 
 func (x *DeleteArtifactRequest) Reset() {
 	*x = DeleteArtifactRequest{}
-	mi := &file_artifacts_proto_msgTypes[7]
+	mi := &file_artifacts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +414,7 @@ func (x *DeleteArtifactRequest) String() string {
 func (*DeleteArtifactRequest) ProtoMessage() {}
 
 func (x *DeleteArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[7]
+	mi := &file_artifacts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +427,7 @@ func (x *DeleteArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteArtifactRequest.ProtoReflect.Descriptor instead.
 func (*DeleteArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{7}
+	return file_artifacts_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeleteArtifactRequest) GetId() int64 {
@@ -489,7 +445,7 @@ type DeleteArtifactResponse struct {
 
 func (x *DeleteArtifactResponse) Reset() {
 	*x = DeleteArtifactResponse{}
-	mi := &file_artifacts_proto_msgTypes[8]
+	mi := &file_artifacts_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +457,7 @@ func (x *DeleteArtifactResponse) String() string {
 func (*DeleteArtifactResponse) ProtoMessage() {}
 
 func (x *DeleteArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_artifacts_proto_msgTypes[8]
+	mi := &file_artifacts_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,14 +470,14 @@ func (x *DeleteArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteArtifactResponse.ProtoReflect.Descriptor instead.
 func (*DeleteArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_artifacts_proto_rawDescGZIP(), []int{8}
+	return file_artifacts_proto_rawDescGZIP(), []int{7}
 }
 
 var File_artifacts_proto protoreflect.FileDescriptor
 
 const file_artifacts_proto_rawDesc = "" +
 	"\n" +
-	"\x0fartifacts.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x02\n" +
+	"\x0fartifacts.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x02\n" +
 	"\bArtifact\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x19\n" +
@@ -547,16 +503,14 @@ const file_artifacts_proto_rawDesc = "" +
 	"\x14ShowArtifactResponse\x128\n" +
 	"\bartifact\x18\x01 \x01(\v2\x1c.osaurus.control.v1.ArtifactR\bartifact\"%\n" +
 	"\x13ReadArtifactRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x03R\x02id\"*\n" +
-	"\x14ReadArtifactResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"'\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\"'\n" +
 	"\x15DeleteArtifactRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\"\x18\n" +
-	"\x16DeleteArtifactResponse2\x83\x03\n" +
+	"\x16DeleteArtifactResponse2\xf4\x02\n" +
 	"\tArtifacts\x12]\n" +
 	"\x04List\x12(.osaurus.control.v1.ListArtifactsRequest\x1a).osaurus.control.v1.ListArtifactsResponse0\x01\x12Y\n" +
-	"\x04Show\x12'.osaurus.control.v1.ShowArtifactRequest\x1a(.osaurus.control.v1.ShowArtifactResponse\x12[\n" +
-	"\x04Read\x12'.osaurus.control.v1.ReadArtifactRequest\x1a(.osaurus.control.v1.ReadArtifactResponse0\x01\x12_\n" +
+	"\x04Show\x12'.osaurus.control.v1.ShowArtifactRequest\x1a(.osaurus.control.v1.ShowArtifactResponse\x12L\n" +
+	"\x04Read\x12'.osaurus.control.v1.ReadArtifactRequest\x1a\x19.osaurus.control.v1.Chunk0\x01\x12_\n" +
 	"\x06Delete\x12).osaurus.control.v1.DeleteArtifactRequest\x1a*.osaurus.control.v1.DeleteArtifactResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -571,7 +525,7 @@ func file_artifacts_proto_rawDescGZIP() []byte {
 	return file_artifacts_proto_rawDescData
 }
 
-var file_artifacts_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_artifacts_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_artifacts_proto_goTypes = []any{
 	(*Artifact)(nil),               // 0: osaurus.control.v1.Artifact
 	(*ListArtifactsRequest)(nil),   // 1: osaurus.control.v1.ListArtifactsRequest
@@ -579,23 +533,23 @@ var file_artifacts_proto_goTypes = []any{
 	(*ShowArtifactRequest)(nil),    // 3: osaurus.control.v1.ShowArtifactRequest
 	(*ShowArtifactResponse)(nil),   // 4: osaurus.control.v1.ShowArtifactResponse
 	(*ReadArtifactRequest)(nil),    // 5: osaurus.control.v1.ReadArtifactRequest
-	(*ReadArtifactResponse)(nil),   // 6: osaurus.control.v1.ReadArtifactResponse
-	(*DeleteArtifactRequest)(nil),  // 7: osaurus.control.v1.DeleteArtifactRequest
-	(*DeleteArtifactResponse)(nil), // 8: osaurus.control.v1.DeleteArtifactResponse
-	(*timestamppb.Timestamp)(nil),  // 9: google.protobuf.Timestamp
+	(*DeleteArtifactRequest)(nil),  // 6: osaurus.control.v1.DeleteArtifactRequest
+	(*DeleteArtifactResponse)(nil), // 7: osaurus.control.v1.DeleteArtifactResponse
+	(*timestamppb.Timestamp)(nil),  // 8: google.protobuf.Timestamp
+	(*Chunk)(nil),                  // 9: osaurus.control.v1.Chunk
 }
 var file_artifacts_proto_depIdxs = []int32{
-	9, // 0: osaurus.control.v1.Artifact.created:type_name -> google.protobuf.Timestamp
+	8, // 0: osaurus.control.v1.Artifact.created:type_name -> google.protobuf.Timestamp
 	0, // 1: osaurus.control.v1.ListArtifactsResponse.artifact:type_name -> osaurus.control.v1.Artifact
 	0, // 2: osaurus.control.v1.ShowArtifactResponse.artifact:type_name -> osaurus.control.v1.Artifact
 	1, // 3: osaurus.control.v1.Artifacts.List:input_type -> osaurus.control.v1.ListArtifactsRequest
 	3, // 4: osaurus.control.v1.Artifacts.Show:input_type -> osaurus.control.v1.ShowArtifactRequest
 	5, // 5: osaurus.control.v1.Artifacts.Read:input_type -> osaurus.control.v1.ReadArtifactRequest
-	7, // 6: osaurus.control.v1.Artifacts.Delete:input_type -> osaurus.control.v1.DeleteArtifactRequest
+	6, // 6: osaurus.control.v1.Artifacts.Delete:input_type -> osaurus.control.v1.DeleteArtifactRequest
 	2, // 7: osaurus.control.v1.Artifacts.List:output_type -> osaurus.control.v1.ListArtifactsResponse
 	4, // 8: osaurus.control.v1.Artifacts.Show:output_type -> osaurus.control.v1.ShowArtifactResponse
-	6, // 9: osaurus.control.v1.Artifacts.Read:output_type -> osaurus.control.v1.ReadArtifactResponse
-	8, // 10: osaurus.control.v1.Artifacts.Delete:output_type -> osaurus.control.v1.DeleteArtifactResponse
+	9, // 9: osaurus.control.v1.Artifacts.Read:output_type -> osaurus.control.v1.Chunk
+	7, // 10: osaurus.control.v1.Artifacts.Delete:output_type -> osaurus.control.v1.DeleteArtifactResponse
 	7, // [7:11] is the sub-list for method output_type
 	3, // [3:7] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
@@ -608,13 +562,14 @@ func file_artifacts_proto_init() {
 	if File_artifacts_proto != nil {
 		return
 	}
+	file_control_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_artifacts_proto_rawDesc), len(file_artifacts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -492,50 +492,6 @@ func (x *ExportAgentRequest) GetAgent() string {
 	return ""
 }
 
-type ExportAgentResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExportAgentResponse) Reset() {
-	*x = ExportAgentResponse{}
-	mi := &file_backups_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExportAgentResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExportAgentResponse) ProtoMessage() {}
-
-func (x *ExportAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExportAgentResponse.ProtoReflect.Descriptor instead.
-func (*ExportAgentResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *ExportAgentResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
 type ImportAgentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`        // empty is that of the archive
@@ -548,7 +504,7 @@ type ImportAgentRequest struct {
 
 func (x *ImportAgentRequest) Reset() {
 	*x = ImportAgentRequest{}
-	mi := &file_backups_proto_msgTypes[10]
+	mi := &file_backups_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +516,7 @@ func (x *ImportAgentRequest) String() string {
 func (*ImportAgentRequest) ProtoMessage() {}
 
 func (x *ImportAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[10]
+	mi := &file_backups_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +529,7 @@ func (x *ImportAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAgentRequest.ProtoReflect.Descriptor instead.
 func (*ImportAgentRequest) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{10}
+	return file_backups_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ImportAgentRequest) GetName() string {
@@ -614,7 +570,7 @@ type ImportAgentResponse struct {
 
 func (x *ImportAgentResponse) Reset() {
 	*x = ImportAgentResponse{}
-	mi := &file_backups_proto_msgTypes[11]
+	mi := &file_backups_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +582,7 @@ func (x *ImportAgentResponse) String() string {
 func (*ImportAgentResponse) ProtoMessage() {}
 
 func (x *ImportAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_backups_proto_msgTypes[11]
+	mi := &file_backups_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +595,7 @@ func (x *ImportAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAgentResponse.ProtoReflect.Descriptor instead.
 func (*ImportAgentResponse) Descriptor() ([]byte, []int) {
-	return file_backups_proto_rawDescGZIP(), []int{11}
+	return file_backups_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ImportAgentResponse) GetId() string {
@@ -660,7 +616,7 @@ var File_backups_proto protoreflect.FileDescriptor
 
 const file_backups_proto_rawDesc = "" +
 	"\n" +
-	"\rbackups.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x01\n" +
+	"\rbackups.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x01\n" +
 	"\bSnapshot\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x12\n" +
@@ -688,9 +644,7 @@ const file_backups_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
 	"\x16DeleteSnapshotResponse\"*\n" +
 	"\x12ExportAgentRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\")\n" +
-	"\x13ExportAgentResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"u\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\"u\n" +
 	"\x12ImportAgentRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\anetwork\x18\x02 \x01(\bR\anetwork\x12\x12\n" +
@@ -699,13 +653,13 @@ const file_backups_proto_rawDesc = "" +
 	"other_pack\x18\x04 \x01(\bR\totherPack\"9\n" +
 	"\x13ImportAgentResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name2\xbd\x04\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name2\xaf\x04\n" +
 	"\aBackups\x12[\n" +
 	"\x06Create\x12).osaurus.control.v1.CreateSnapshotRequest\x1a$.osaurus.control.v1.SnapshotProgress0\x01\x12[\n" +
 	"\x04List\x12(.osaurus.control.v1.ListSnapshotsRequest\x1a).osaurus.control.v1.ListSnapshotsResponse\x12]\n" +
 	"\aRestore\x12*.osaurus.control.v1.RestoreSnapshotRequest\x1a$.osaurus.control.v1.SnapshotProgress0\x01\x12_\n" +
-	"\x06Delete\x12).osaurus.control.v1.DeleteSnapshotRequest\x1a*.osaurus.control.v1.DeleteSnapshotResponse\x12[\n" +
-	"\x06Export\x12&.osaurus.control.v1.ExportAgentRequest\x1a'.osaurus.control.v1.ExportAgentResponse0\x01\x12[\n" +
+	"\x06Delete\x12).osaurus.control.v1.DeleteSnapshotRequest\x1a*.osaurus.control.v1.DeleteSnapshotResponse\x12M\n" +
+	"\x06Export\x12&.osaurus.control.v1.ExportAgentRequest\x1a\x19.osaurus.control.v1.Chunk0\x01\x12[\n" +
 	"\x06Import\x12&.osaurus.control.v1.ImportAgentRequest\x1a'.osaurus.control.v1.ImportAgentResponse(\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -720,7 +674,7 @@ func file_backups_proto_rawDescGZIP() []byte {
 	return file_backups_proto_rawDescData
 }
 
-var file_backups_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_backups_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_backups_proto_goTypes = []any{
 	(*Snapshot)(nil),               // 0: osaurus.control.v1.Snapshot
 	(*SnapshotProgress)(nil),       // 1: osaurus.control.v1.SnapshotProgress
@@ -731,13 +685,13 @@ var file_backups_proto_goTypes = []any{
 	(*DeleteSnapshotRequest)(nil),  // 6: osaurus.control.v1.DeleteSnapshotRequest
 	(*DeleteSnapshotResponse)(nil), // 7: osaurus.control.v1.DeleteSnapshotResponse
 	(*ExportAgentRequest)(nil),     // 8: osaurus.control.v1.ExportAgentRequest
-	(*ExportAgentResponse)(nil),    // 9: osaurus.control.v1.ExportAgentResponse
-	(*ImportAgentRequest)(nil),     // 10: osaurus.control.v1.ImportAgentRequest
-	(*ImportAgentResponse)(nil),    // 11: osaurus.control.v1.ImportAgentResponse
-	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
+	(*ImportAgentRequest)(nil),     // 9: osaurus.control.v1.ImportAgentRequest
+	(*ImportAgentResponse)(nil),    // 10: osaurus.control.v1.ImportAgentResponse
+	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
+	(*Chunk)(nil),                  // 12: osaurus.control.v1.Chunk
 }
 var file_backups_proto_depIdxs = []int32{
-	12, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
+	11, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
 	0,  // 1: osaurus.control.v1.SnapshotProgress.snapshot:type_name -> osaurus.control.v1.Snapshot
 	0,  // 2: osaurus.control.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.Snapshot
 	2,  // 3: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
@@ -745,13 +699,13 @@ var file_backups_proto_depIdxs = []int32{
 	5,  // 5: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
 	6,  // 6: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
 	8,  // 7: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
-	10, // 8: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
+	9,  // 8: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
 	1,  // 9: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.SnapshotProgress
 	4,  // 10: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
 	1,  // 11: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.SnapshotProgress
 	7,  // 12: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
-	9,  // 13: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.ExportAgentResponse
-	11, // 14: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
+	12, // 13: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.Chunk
+	10, // 14: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
 	9,  // [9:15] is the sub-list for method output_type
 	3,  // [3:9] is the sub-list for method input_type
 	3,  // [3:3] is the sub-list for extension type_name
@@ -764,13 +718,14 @@ func file_backups_proto_init() {
 	if File_backups_proto != nil {
 		return
 	}
+	file_control_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_backups_proto_rawDesc), len(file_backups_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

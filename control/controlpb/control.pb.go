@@ -1042,6 +1042,51 @@ func (*MachineRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
+// Chunk is a part of a stream of bytes.
+type Chunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Chunk) Reset() {
+	*x = Chunk{}
+	mi := &file_control_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Chunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Chunk) ProtoMessage() {}
+
+func (x *Chunk) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
+func (*Chunk) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Chunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type ExecRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to What:
@@ -1057,7 +1102,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1114,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1127,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExecRequest) GetWhat() isExecRequest_What {
@@ -1164,7 +1209,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1221,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1234,7 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 // Resize changes the size of a command's terminal.
@@ -1203,7 +1248,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1260,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1273,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Resize) GetRows() uint32 {
@@ -1277,7 +1322,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1334,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1347,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecStart) GetArgs() []string {
@@ -1429,7 +1474,7 @@ type Terminal struct {
 
 func (x *Terminal) Reset() {
 	*x = Terminal{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1486,7 @@ func (x *Terminal) String() string {
 func (*Terminal) ProtoMessage() {}
 
 func (x *Terminal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1499,7 @@ func (x *Terminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminal.ProtoReflect.Descriptor instead.
 func (*Terminal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Terminal) GetRows() uint32 {
@@ -1493,7 +1538,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1550,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1563,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1602,7 +1647,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1659,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1672,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecStarted) GetId() string {
@@ -1664,7 +1709,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1721,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1734,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecExit) GetStatus() int32 {
@@ -1765,7 +1810,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1822,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1835,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1815,7 +1860,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1872,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1885,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 type GetConfigRequest struct {
@@ -1851,7 +1896,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1908,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +1921,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 type GetConfigResponse struct {
@@ -1889,7 +1934,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1946,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +1959,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetConfigResponse) GetFile() string {
@@ -1943,7 +1988,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2000,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2013,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Setting) GetKey() string {
@@ -2002,7 +2047,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2059,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2072,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetConfigRequest) GetSettings() map[string]string {
@@ -2046,7 +2091,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2103,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2116,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetConfigResponse) GetChanged() []*Setting {
@@ -2092,7 +2137,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2149,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2162,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsRequest) GetAfter() int64 {
@@ -2147,7 +2192,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2204,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2217,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventsResponse) GetSeq() int64 {
@@ -2225,7 +2270,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2282,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2295,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
@@ -2294,7 +2339,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2351,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2364,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogsResponse) GetSource() string {
@@ -2360,7 +2405,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2417,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2430,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DiagnoseRequest) GetNatTarget() string {
@@ -2409,7 +2454,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2466,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2479,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DiagnoseResponse) GetName() string {
@@ -2491,7 +2536,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2548,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2561,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -2565,7 +2610,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2622,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2635,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListAuditResponse) GetSeq() int64 {
@@ -2671,7 +2716,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2728,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2741,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 type VerifyAuditResponse struct {
@@ -2711,7 +2756,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2768,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2781,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -2837,7 +2882,9 @@ const file_control_proto_rawDesc = "" +
 	"\x04rate\x18\x06 \x01(\x01R\x04rate\x12-\n" +
 	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\x12-\n" +
 	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left\"\x10\n" +
-	"\x0eMachineRequest\"\xd7\x01\n" +
+	"\x0eMachineRequest\"\x1b\n" +
+	"\x05Chunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xd7\x01\n" +
 	"\vExecRequest\x125\n" +
 	"\x05start\x18\x01 \x01(\v2\x1d.osaurus.control.v1.ExecStartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12;\n" +
@@ -2996,7 +3043,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_control_proto_goTypes = []any{
 	(*HelloRequest)(nil),          // 0: osaurus.control.v1.HelloRequest
 	(*HelloResponse)(nil),         // 1: osaurus.control.v1.HelloResponse
@@ -3013,73 +3060,74 @@ var file_control_proto_goTypes = []any{
 	(*Progress)(nil),              // 12: osaurus.control.v1.Progress
 	(*Step)(nil),                  // 13: osaurus.control.v1.Step
 	(*MachineRequest)(nil),        // 14: osaurus.control.v1.MachineRequest
-	(*ExecRequest)(nil),           // 15: osaurus.control.v1.ExecRequest
-	(*StdinEnd)(nil),              // 16: osaurus.control.v1.StdinEnd
-	(*Resize)(nil),                // 17: osaurus.control.v1.Resize
-	(*ExecStart)(nil),             // 18: osaurus.control.v1.ExecStart
-	(*Terminal)(nil),              // 19: osaurus.control.v1.Terminal
-	(*ExecResponse)(nil),          // 20: osaurus.control.v1.ExecResponse
-	(*ExecStarted)(nil),           // 21: osaurus.control.v1.ExecStarted
-	(*ExecExit)(nil),              // 22: osaurus.control.v1.ExecExit
-	(*SignalRequest)(nil),         // 23: osaurus.control.v1.SignalRequest
-	(*SignalResponse)(nil),        // 24: osaurus.control.v1.SignalResponse
-	(*GetConfigRequest)(nil),      // 25: osaurus.control.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),     // 26: osaurus.control.v1.GetConfigResponse
-	(*Setting)(nil),               // 27: osaurus.control.v1.Setting
-	(*SetConfigRequest)(nil),      // 28: osaurus.control.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 29: osaurus.control.v1.SetConfigResponse
-	(*EventsRequest)(nil),         // 30: osaurus.control.v1.EventsRequest
-	(*EventsResponse)(nil),        // 31: osaurus.control.v1.EventsResponse
-	(*LogsRequest)(nil),           // 32: osaurus.control.v1.LogsRequest
-	(*LogsResponse)(nil),          // 33: osaurus.control.v1.LogsResponse
-	(*DiagnoseRequest)(nil),       // 34: osaurus.control.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 35: osaurus.control.v1.DiagnoseResponse
-	(*ListAuditRequest)(nil),      // 36: osaurus.control.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 37: osaurus.control.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),    // 38: osaurus.control.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),   // 39: osaurus.control.v1.VerifyAuditResponse
-	nil,                           // 40: osaurus.control.v1.SetConfigRequest.SettingsEntry
-	nil,                           // 41: osaurus.control.v1.EventsResponse.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(*Chunk)(nil),                 // 15: osaurus.control.v1.Chunk
+	(*ExecRequest)(nil),           // 16: osaurus.control.v1.ExecRequest
+	(*StdinEnd)(nil),              // 17: osaurus.control.v1.StdinEnd
+	(*Resize)(nil),                // 18: osaurus.control.v1.Resize
+	(*ExecStart)(nil),             // 19: osaurus.control.v1.ExecStart
+	(*Terminal)(nil),              // 20: osaurus.control.v1.Terminal
+	(*ExecResponse)(nil),          // 21: osaurus.control.v1.ExecResponse
+	(*ExecStarted)(nil),           // 22: osaurus.control.v1.ExecStarted
+	(*ExecExit)(nil),              // 23: osaurus.control.v1.ExecExit
+	(*SignalRequest)(nil),         // 24: osaurus.control.v1.SignalRequest
+	(*SignalResponse)(nil),        // 25: osaurus.control.v1.SignalResponse
+	(*GetConfigRequest)(nil),      // 26: osaurus.control.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),     // 27: osaurus.control.v1.GetConfigResponse
+	(*Setting)(nil),               // 28: osaurus.control.v1.Setting
+	(*SetConfigRequest)(nil),      // 29: osaurus.control.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),     // 30: osaurus.control.v1.SetConfigResponse
+	(*EventsRequest)(nil),         // 31: osaurus.control.v1.EventsRequest
+	(*EventsResponse)(nil),        // 32: osaurus.control.v1.EventsResponse
+	(*LogsRequest)(nil),           // 33: osaurus.control.v1.LogsRequest
+	(*LogsResponse)(nil),          // 34: osaurus.control.v1.LogsResponse
+	(*DiagnoseRequest)(nil),       // 35: osaurus.control.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 36: osaurus.control.v1.DiagnoseResponse
+	(*ListAuditRequest)(nil),      // 37: osaurus.control.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 38: osaurus.control.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),    // 39: osaurus.control.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),   // 40: osaurus.control.v1.VerifyAuditResponse
+	nil,                           // 41: osaurus.control.v1.SetConfigRequest.SettingsEntry
+	nil,                           // 42: osaurus.control.v1.EventsResponse.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
 }
 var file_control_proto_depIdxs = []int32{
-	42, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
+	43, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: osaurus.control.v1.StatusResponse.status:type_name -> osaurus.control.v1.Status
-	42, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
+	43, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
 	8,  // 3: osaurus.control.v1.Status.reason:type_name -> osaurus.control.v1.Reason
 	12, // 4: osaurus.control.v1.Status.progress:type_name -> osaurus.control.v1.Progress
 	10, // 5: osaurus.control.v1.Status.machine:type_name -> osaurus.control.v1.Machine
-	42, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
-	42, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
+	43, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
+	43, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
 	11, // 8: osaurus.control.v1.Status.guest:type_name -> osaurus.control.v1.Guest
-	42, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
+	43, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
 	9,  // 10: osaurus.control.v1.Status.retries:type_name -> osaurus.control.v1.Retries
-	42, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
-	43, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
-	42, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
-	42, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
+	43, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
+	44, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
+	43, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
+	43, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
 	13, // 15: osaurus.control.v1.Progress.steps:type_name -> osaurus.control.v1.Step
-	43, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
-	43, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
-	18, // 18: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
-	16, // 19: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
-	17, // 20: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
-	43, // 21: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	19, // 22: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
-	43, // 23: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
-	21, // 24: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
-	22, // 25: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
-	27, // 26: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
-	40, // 27: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
-	27, // 28: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
-	42, // 29: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
-	41, // 30: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
-	42, // 31: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	42, // 32: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
-	43, // 33: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
-	42, // 34: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	42, // 35: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
+	44, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
+	44, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
+	19, // 18: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
+	17, // 19: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
+	18, // 20: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
+	44, // 21: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	20, // 22: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
+	44, // 23: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
+	22, // 24: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
+	23, // 25: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
+	28, // 26: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
+	41, // 27: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
+	28, // 28: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
+	43, // 29: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
+	42, // 30: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
+	43, // 31: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	43, // 32: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
+	44, // 33: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
+	43, // 34: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	43, // 35: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
 	0,  // 36: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
 	2,  // 37: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
 	4,  // 38: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
@@ -3090,15 +3138,15 @@ var file_control_proto_depIdxs = []int32{
 	14, // 43: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.MachineRequest
 	14, // 44: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.MachineRequest
 	14, // 45: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.MachineRequest
-	15, // 46: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
-	23, // 47: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
-	25, // 48: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
-	28, // 49: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
-	30, // 50: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
-	32, // 51: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
-	34, // 52: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
-	36, // 53: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
-	38, // 54: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
+	16, // 46: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
+	24, // 47: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
+	26, // 48: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
+	29, // 49: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
+	31, // 50: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
+	33, // 51: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
+	35, // 52: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
+	37, // 53: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
+	39, // 54: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
 	1,  // 55: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
 	3,  // 56: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
 	5,  // 57: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
@@ -3109,15 +3157,15 @@ var file_control_proto_depIdxs = []int32{
 	5,  // 62: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.StatusResponse
 	5,  // 63: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.StatusResponse
 	5,  // 64: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.StatusResponse
-	20, // 65: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
-	24, // 66: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
-	26, // 67: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
-	29, // 68: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
-	31, // 69: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
-	33, // 70: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
-	35, // 71: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
-	37, // 72: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
-	39, // 73: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
+	21, // 65: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
+	25, // 66: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
+	27, // 67: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
+	30, // 68: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
+	32, // 69: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
+	34, // 70: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
+	36, // 71: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
+	38, // 72: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
+	40, // 73: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
 	55, // [55:74] is the sub-list for method output_type
 	36, // [36:55] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
@@ -3130,13 +3178,13 @@ func file_control_proto_init() {
 	if File_control_proto != nil {
 		return
 	}
-	file_control_proto_msgTypes[15].OneofWrappers = []any{
+	file_control_proto_msgTypes[16].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_control_proto_msgTypes[20].OneofWrappers = []any{
+	file_control_proto_msgTypes[21].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -3148,7 +3196,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -204,7 +204,7 @@ func TestPortsForwardedNoMore(t *testing.T) {
 		t.Fatal(err, ports.Err())
 	}
 	to := &controlpb.ConnectTo{Forward: ports.Msg().Id, Port: uint32(port)}
-	dial := func() *connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse] {
+	dial := func() *connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.Chunk] {
 		stream, err := client.Ports.Connect(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -75,7 +75,7 @@ func TestSnapshots(t *testing.T) {
 	if len(list.Snapshots) != 2 || list.Snapshots[1].Name != "before-restore" || !slices.Equal(list.Snapshots[1].Agents, []string{"alice", "bob"}) {
 		t.Errorf("snapshots: %v", list.Snapshots)
 	}
-	archive, err := client.ExportAgent(t.Context(), "alice")
+	archive, err := control.ReadChunks(client.Backups.Export(t.Context(), &controlpb.ExportAgentRequest{Agent: "alice"}))
 	must(err)
 	name, err := client.ImportAgent(t.Context(), &controlpb.ImportAgentRequest{Name: "carol"}, archive)
 	must(errors.Join(err, archive.Close()))

@@ -86,7 +86,7 @@ func TestSnapshotOfAGuest(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(home.Snapshots(), "before-restore", "data.ext4")); err != nil {
 		t.Error(err)
 	}
-	archive, err := again.ExportAgent(t.Context(), "alice")
+	archive, err := control.ReadChunks(again.Backups.Export(t.Context(), &controlpb.ExportAgentRequest{Agent: "alice"}))
 	must(err)
 	name, err := again.ImportAgent(t.Context(), &controlpb.ImportAgentRequest{Name: "bob"}, archive)
 	must(errors.Join(err, archive.Close()))

@@ -47,7 +47,7 @@ type FilesClient interface {
 	// CopyOut returns a file or a folder as a tar archive, below its own name. Secrets are not
 	// redacted. The agent controls the archive, its names and links included. If the call
 	// fails, the archive is incomplete.
-	CopyOut(context.Context, *controlpb.CopyOutRequest) (*connect.ServerStreamForClient[controlpb.CopyOutResponse], error)
+	CopyOut(context.Context, *controlpb.CopyOutRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error)
 	// CopyIn unpacks a tar archive and returns when all files are in place. Files replace files,
 	// folders are merged. The first request is to, all others are data.
 	CopyIn(context.Context) (*connect.ClientStreamForClientSimple[controlpb.CopyInRequest, controlpb.CopyInResponse], error)
@@ -64,7 +64,7 @@ func NewFilesClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 	baseURL = strings.TrimRight(baseURL, "/")
 	filesMethods := controlpb.File_agentfiles_proto.Services().ByName("Files").Methods()
 	return &filesClient{
-		copyOut: connect.NewClient[controlpb.CopyOutRequest, controlpb.CopyOutResponse](
+		copyOut: connect.NewClient[controlpb.CopyOutRequest, controlpb.Chunk](
 			httpClient,
 			baseURL+FilesCopyOutProcedure,
 			connect.WithSchema(filesMethods.ByName("CopyOut")),
@@ -81,12 +81,12 @@ func NewFilesClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 
 // filesClient implements FilesClient.
 type filesClient struct {
-	copyOut *connect.Client[controlpb.CopyOutRequest, controlpb.CopyOutResponse]
+	copyOut *connect.Client[controlpb.CopyOutRequest, controlpb.Chunk]
 	copyIn  *connect.Client[controlpb.CopyInRequest, controlpb.CopyInResponse]
 }
 
 // CopyOut calls osaurus.control.v1.Files.CopyOut.
-func (c *filesClient) CopyOut(ctx context.Context, req *controlpb.CopyOutRequest) (*connect.ServerStreamForClient[controlpb.CopyOutResponse], error) {
+func (c *filesClient) CopyOut(ctx context.Context, req *controlpb.CopyOutRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error) {
 	return c.copyOut.CallServerStream(ctx, connect.NewRequest(req))
 }
 
@@ -100,7 +100,7 @@ type FilesHandler interface {
 	// CopyOut returns a file or a folder as a tar archive, below its own name. Secrets are not
 	// redacted. The agent controls the archive, its names and links included. If the call
 	// fails, the archive is incomplete.
-	CopyOut(context.Context, *controlpb.CopyOutRequest, *connect.ServerStream[controlpb.CopyOutResponse]) error
+	CopyOut(context.Context, *controlpb.CopyOutRequest, *connect.ServerStream[controlpb.Chunk]) error
 	// CopyIn unpacks a tar archive and returns when all files are in place. Files replace files,
 	// folders are merged. The first request is to, all others are data.
 	CopyIn(context.Context, *connect.ClientStream[controlpb.CopyInRequest]) (*controlpb.CopyInResponse, error)
@@ -140,7 +140,7 @@ func NewFilesHandler(svc FilesHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedFilesHandler returns CodeUnimplemented from all methods.
 type UnimplementedFilesHandler struct{}
 
-func (UnimplementedFilesHandler) CopyOut(context.Context, *controlpb.CopyOutRequest, *connect.ServerStream[controlpb.CopyOutResponse]) error {
+func (UnimplementedFilesHandler) CopyOut(context.Context, *controlpb.CopyOutRequest, *connect.ServerStream[controlpb.Chunk]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Files.CopyOut is not implemented"))
 }
 

@@ -63,7 +63,7 @@ type MountsClient interface {
 	// Decide writes changes to the folder, each file as a whole or not at all, or rejects them.
 	Decide(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
 	// Read returns one version of a changed file.
-	Read(context.Context, *controlpb.ReadVersionRequest) (*connect.ServerStreamForClient[controlpb.ReadVersionResponse], error)
+	Read(context.Context, *controlpb.ReadVersionRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error)
 }
 
 // NewMountsClient constructs a client for the osaurus.control.v1.Mounts service. By default, it
@@ -107,7 +107,7 @@ func NewMountsClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 			connect.WithSchema(mountsMethods.ByName("Decide")),
 			connect.WithClientOptions(opts...),
 		),
-		read: connect.NewClient[controlpb.ReadVersionRequest, controlpb.ReadVersionResponse](
+		read: connect.NewClient[controlpb.ReadVersionRequest, controlpb.Chunk](
 			httpClient,
 			baseURL+MountsReadProcedure,
 			connect.WithSchema(mountsMethods.ByName("Read")),
@@ -123,7 +123,7 @@ type mountsClient struct {
 	list    *connect.Client[controlpb.ListMountsRequest, controlpb.ListMountsResponse]
 	review  *connect.Client[controlpb.ReviewRequest, controlpb.ReviewResponse]
 	decide  *connect.Client[controlpb.DecideRequest, controlpb.DecideResponse]
-	read    *connect.Client[controlpb.ReadVersionRequest, controlpb.ReadVersionResponse]
+	read    *connect.Client[controlpb.ReadVersionRequest, controlpb.Chunk]
 }
 
 // Mount calls osaurus.control.v1.Mounts.Mount.
@@ -168,7 +168,7 @@ func (c *mountsClient) Decide(ctx context.Context, req *controlpb.DecideRequest)
 }
 
 // Read calls osaurus.control.v1.Mounts.Read.
-func (c *mountsClient) Read(ctx context.Context, req *controlpb.ReadVersionRequest) (*connect.ServerStreamForClient[controlpb.ReadVersionResponse], error) {
+func (c *mountsClient) Read(ctx context.Context, req *controlpb.ReadVersionRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error) {
 	return c.read.CallServerStream(ctx, connect.NewRequest(req))
 }
 
@@ -185,7 +185,7 @@ type MountsHandler interface {
 	// Decide writes changes to the folder, each file as a whole or not at all, or rejects them.
 	Decide(context.Context, *controlpb.DecideRequest) (*controlpb.DecideResponse, error)
 	// Read returns one version of a changed file.
-	Read(context.Context, *controlpb.ReadVersionRequest, *connect.ServerStream[controlpb.ReadVersionResponse]) error
+	Read(context.Context, *controlpb.ReadVersionRequest, *connect.ServerStream[controlpb.Chunk]) error
 }
 
 // NewMountsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -274,6 +274,6 @@ func (UnimplementedMountsHandler) Decide(context.Context, *controlpb.DecideReque
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Mounts.Decide is not implemented"))
 }
 
-func (UnimplementedMountsHandler) Read(context.Context, *controlpb.ReadVersionRequest, *connect.ServerStream[controlpb.ReadVersionResponse]) error {
+func (UnimplementedMountsHandler) Read(context.Context, *controlpb.ReadVersionRequest, *connect.ServerStream[controlpb.Chunk]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Mounts.Read is not implemented"))
 }

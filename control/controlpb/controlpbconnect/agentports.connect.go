@@ -54,7 +54,7 @@ type PortsClient interface {
 	// listens, with unavailable if no guest runs, and with rejected if an agent has 64 open
 	// connections or all agents 80. After the end of the requests, five minutes of silence end
 	// it with timeout.
-	Connect(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], error)
+	Connect(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.Chunk], error)
 }
 
 // NewPortsClient constructs a client for the osaurus.control.v1.Ports service. By default, it uses
@@ -74,7 +74,7 @@ func NewPortsClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(portsMethods.ByName("Forward")),
 			connect.WithClientOptions(opts...),
 		),
-		connect: connect.NewClient[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse](
+		connect: connect.NewClient[controlpb.ConnectPortRequest, controlpb.Chunk](
 			httpClient,
 			baseURL+PortsConnectProcedure,
 			connect.WithSchema(portsMethods.ByName("Connect")),
@@ -86,7 +86,7 @@ func NewPortsClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 // portsClient implements PortsClient.
 type portsClient struct {
 	forward *connect.Client[controlpb.ForwardPortsRequest, controlpb.ForwardPortsResponse]
-	connect *connect.Client[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]
+	connect *connect.Client[controlpb.ConnectPortRequest, controlpb.Chunk]
 }
 
 // Forward calls osaurus.control.v1.Ports.Forward.
@@ -95,7 +95,7 @@ func (c *portsClient) Forward(ctx context.Context, req *controlpb.ForwardPortsRe
 }
 
 // Connect calls osaurus.control.v1.Ports.Connect.
-func (c *portsClient) Connect(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse], error) {
+func (c *portsClient) Connect(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ConnectPortRequest, controlpb.Chunk], error) {
 	return c.connect.CallBidiStreamSimple(ctx)
 }
 
@@ -112,7 +112,7 @@ type PortsHandler interface {
 	// listens, with unavailable if no guest runs, and with rejected if an agent has 64 open
 	// connections or all agents 80. After the end of the requests, five minutes of silence end
 	// it with timeout.
-	Connect(context.Context, *connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]) error
+	Connect(context.Context, *connect.BidiStream[controlpb.ConnectPortRequest, controlpb.Chunk]) error
 }
 
 // NewPortsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -153,6 +153,6 @@ func (UnimplementedPortsHandler) Forward(context.Context, *controlpb.ForwardPort
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Ports.Forward is not implemented"))
 }
 
-func (UnimplementedPortsHandler) Connect(context.Context, *connect.BidiStream[controlpb.ConnectPortRequest, controlpb.ConnectPortResponse]) error {
+func (UnimplementedPortsHandler) Connect(context.Context, *connect.BidiStream[controlpb.ConnectPortRequest, controlpb.Chunk]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Ports.Connect is not implemented"))
 }

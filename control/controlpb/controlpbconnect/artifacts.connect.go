@@ -53,7 +53,7 @@ type ArtifactsClient interface {
 	// Show returns one artifact.
 	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
 	// Read returns one as a tar archive, in pieces.
-	Read(context.Context, *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error)
+	Read(context.Context, *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error)
 	// Delete deletes one, with its files.
 	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
 }
@@ -81,7 +81,7 @@ func NewArtifactsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 			connect.WithSchema(artifactsMethods.ByName("Show")),
 			connect.WithClientOptions(opts...),
 		),
-		read: connect.NewClient[controlpb.ReadArtifactRequest, controlpb.ReadArtifactResponse](
+		read: connect.NewClient[controlpb.ReadArtifactRequest, controlpb.Chunk](
 			httpClient,
 			baseURL+ArtifactsReadProcedure,
 			connect.WithSchema(artifactsMethods.ByName("Read")),
@@ -100,7 +100,7 @@ func NewArtifactsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 type artifactsClient struct {
 	list   *connect.Client[controlpb.ListArtifactsRequest, controlpb.ListArtifactsResponse]
 	show   *connect.Client[controlpb.ShowArtifactRequest, controlpb.ShowArtifactResponse]
-	read   *connect.Client[controlpb.ReadArtifactRequest, controlpb.ReadArtifactResponse]
+	read   *connect.Client[controlpb.ReadArtifactRequest, controlpb.Chunk]
 	delete *connect.Client[controlpb.DeleteArtifactRequest, controlpb.DeleteArtifactResponse]
 }
 
@@ -119,7 +119,7 @@ func (c *artifactsClient) Show(ctx context.Context, req *controlpb.ShowArtifactR
 }
 
 // Read calls osaurus.control.v1.Artifacts.Read.
-func (c *artifactsClient) Read(ctx context.Context, req *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.ReadArtifactResponse], error) {
+func (c *artifactsClient) Read(ctx context.Context, req *controlpb.ReadArtifactRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error) {
 	return c.read.CallServerStream(ctx, connect.NewRequest(req))
 }
 
@@ -139,7 +139,7 @@ type ArtifactsHandler interface {
 	// Show returns one artifact.
 	Show(context.Context, *controlpb.ShowArtifactRequest) (*controlpb.ShowArtifactResponse, error)
 	// Read returns one as a tar archive, in pieces.
-	Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.ReadArtifactResponse]) error
+	Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.Chunk]) error
 	// Delete deletes one, with its files.
 	Delete(context.Context, *controlpb.DeleteArtifactRequest) (*controlpb.DeleteArtifactResponse, error)
 }
@@ -202,7 +202,7 @@ func (UnimplementedArtifactsHandler) Show(context.Context, *controlpb.ShowArtifa
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.Show is not implemented"))
 }
 
-func (UnimplementedArtifactsHandler) Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.ReadArtifactResponse]) error {
+func (UnimplementedArtifactsHandler) Read(context.Context, *controlpb.ReadArtifactRequest, *connect.ServerStream[controlpb.Chunk]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Artifacts.Read is not implemented"))
 }
 

@@ -63,7 +63,7 @@ type BackupsClient interface {
 	Delete(context.Context, *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error)
 	// Export returns an agent as an archive: settings, home folder, and what it changed outside of that. Secrets,
 	// memory, tasks, plugins and snapshots are not in it. If the call fails, the archive is incomplete.
-	Export(context.Context, *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.ExportAgentResponse], error)
+	Export(context.Context, *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error)
 	// Import makes a new agent of an archive, all of it or nothing. Of requests after the first, only the
 	// data count.
 	Import(context.Context) (*connect.ClientStreamForClientSimple[controlpb.ImportAgentRequest, controlpb.ImportAgentResponse], error)
@@ -104,7 +104,7 @@ func NewBackupsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(backupsMethods.ByName("Delete")),
 			connect.WithClientOptions(opts...),
 		),
-		export: connect.NewClient[controlpb.ExportAgentRequest, controlpb.ExportAgentResponse](
+		export: connect.NewClient[controlpb.ExportAgentRequest, controlpb.Chunk](
 			httpClient,
 			baseURL+BackupsExportProcedure,
 			connect.WithSchema(backupsMethods.ByName("Export")),
@@ -125,7 +125,7 @@ type backupsClient struct {
 	list    *connect.Client[controlpb.ListSnapshotsRequest, controlpb.ListSnapshotsResponse]
 	restore *connect.Client[controlpb.RestoreSnapshotRequest, controlpb.SnapshotProgress]
 	delete  *connect.Client[controlpb.DeleteSnapshotRequest, controlpb.DeleteSnapshotResponse]
-	export  *connect.Client[controlpb.ExportAgentRequest, controlpb.ExportAgentResponse]
+	export  *connect.Client[controlpb.ExportAgentRequest, controlpb.Chunk]
 	_import *connect.Client[controlpb.ImportAgentRequest, controlpb.ImportAgentResponse]
 }
 
@@ -158,7 +158,7 @@ func (c *backupsClient) Delete(ctx context.Context, req *controlpb.DeleteSnapsho
 }
 
 // Export calls osaurus.control.v1.Backups.Export.
-func (c *backupsClient) Export(ctx context.Context, req *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.ExportAgentResponse], error) {
+func (c *backupsClient) Export(ctx context.Context, req *controlpb.ExportAgentRequest) (*connect.ServerStreamForClient[controlpb.Chunk], error) {
 	return c.export.CallServerStream(ctx, connect.NewRequest(req))
 }
 
@@ -181,7 +181,7 @@ type BackupsHandler interface {
 	Delete(context.Context, *controlpb.DeleteSnapshotRequest) (*controlpb.DeleteSnapshotResponse, error)
 	// Export returns an agent as an archive: settings, home folder, and what it changed outside of that. Secrets,
 	// memory, tasks, plugins and snapshots are not in it. If the call fails, the archive is incomplete.
-	Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.ExportAgentResponse]) error
+	Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.Chunk]) error
 	// Import makes a new agent of an archive, all of it or nothing. Of requests after the first, only the
 	// data count.
 	Import(context.Context, *connect.ClientStream[controlpb.ImportAgentRequest]) (*controlpb.ImportAgentResponse, error)
@@ -269,7 +269,7 @@ func (UnimplementedBackupsHandler) Delete(context.Context, *controlpb.DeleteSnap
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Backups.Delete is not implemented"))
 }
 
-func (UnimplementedBackupsHandler) Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.ExportAgentResponse]) error {
+func (UnimplementedBackupsHandler) Export(context.Context, *controlpb.ExportAgentRequest, *connect.ServerStream[controlpb.Chunk]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Backups.Export is not implemented"))
 }
 
