@@ -38,7 +38,6 @@ type Asker struct {
 
 	mu        sync.Mutex
 	questions map[destination]*question
-	answers   map[destination]answer
 }
 
 // destination is what one question is about.
@@ -47,21 +46,16 @@ type destination struct {
 	rule    string // the narrowest that allows it; one for a name alone covers all its ports
 }
 
-// question is a question that waits for a person, even if its callers have left.
+// question is a question that waits for a person, even if its callers have left, or whose answer still holds.
 type question struct {
 	done  chan struct{} // closed when it is answered
 	allow bool          // valid after done
-}
-
-// answer is an answer that still holds.
-type answer struct {
-	allow bool
-	until time.Time
+	until time.Time     // when the answer ends; zero while it waits
 }
 
 // NewAsker returns an asker without questions. Close it before the broker of prompts and the agents.
 func NewAsker(o AskOptions) *Asker {
-	a := &Asker{AskOptions: o, questions: map[destination]*question{}, answers: map[destination]answer{}}
+	a := &Asker{AskOptions: o, questions: map[destination]*question{}}
 	a.life, a.end = context.WithCancel(context.Background())
 	return a
 }
@@ -77,9 +71,9 @@ func (a *Asker) Close() {
 // Ask asks a person whether a subject may reach a target, and reports whether it may. Callers that
 // ask the same join one question. A question outlives callers whose context ends.
 func (a *Asker) Ask(ctx context.Context, s network.Subject, t policy.Target) bool {
-	q, allow := a.find(s, t)
+	q := a.find(s, t)
 	if q == nil {
-		return allow
+		return false
 	}
 	select {
 	case <-q.done:
@@ -89,11 +83,11 @@ func (a *Asker) Ask(ctx context.Context, s network.Subject, t policy.Target) boo
 	}
 }
 
-// find returns the question about a target, or the answer that there is.
-func (a *Asker) find(s network.Subject, t policy.Target) (*question, bool) {
+// find returns the question about a target, or nil if a person could not allow it.
+func (a *Asker) find(s network.Subject, t policy.Target) *question {
 	rule, ok := policy.Policy{}.RuleFor(t)
 	if !ok {
-		return nil, false // nothing that a person could allow
+		return nil
 	}
 	known := []destination{{s, rule.String()}}
 	if t.Name != "" {
@@ -101,21 +95,20 @@ func (a *Asker) find(s network.Subject, t policy.Target) (*question, bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(a.questions, func(_ destination, q *question) bool { return !q.until.IsZero() && !now.Before(q.until) })
 	for _, d := range known {
-		if answer, ok := a.answers[d]; ok && time.Now().Before(answer.until) {
-			return nil, answer.allow
-		}
 		if q := a.questions[d]; q != nil {
-			return q, false
+			return q
 		}
 	}
 	if a.life.Err() != nil {
-		return nil, false
+		return nil
 	}
 	q := &question{done: make(chan struct{})}
 	a.questions[known[0]] = q
 	a.work.Go(func() { a.ask(known[0], t, rule, q) })
-	return q, false
+	return q
 }
 
 // ask asks a person and answers the question.
@@ -123,14 +116,11 @@ func (a *Asker) ask(d destination, t policy.Target, rule config.NetworkRule, q *
 	choice, err := a.put(d.subject, t, rule)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	q.allow = err == nil && choice.Allows()
-	now := time.Now()
-	maps.DeleteFunc(a.answers, func(_ destination, old answer) bool { return now.After(old.until) })
+	q.allow, q.until = err == nil && choice.Allows(), time.Now().Add(answerLasts)
 	// A question that was never put has no answer. To keep one for each would take memory without bound.
-	if kind := fault.KindOf(err); err == nil || kind == fault.UserDenied || kind == fault.Timeout {
-		a.answers[d] = answer{q.allow, now.Add(answerLasts)}
+	if kind := fault.KindOf(err); err != nil && kind != fault.UserDenied && kind != fault.Timeout {
+		delete(a.questions, d)
 	}
-	delete(a.questions, d)
 	close(q.done)
 }
 

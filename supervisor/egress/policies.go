@@ -52,89 +52,51 @@ type Policies struct {
 	PolicyOptions
 
 	mu        sync.Mutex
-	changed   <-chan struct{} // closed when the cache is out of date
-	cache     map[config.AgentID]cached
 	sessions  map[network.Subject][]config.NetworkRule
 	local     []netip.Prefix
 	looked    time.Time // when local was read
 	refreshed notify.Notifier
 }
 
-// cached is an agent's policy without answers, and the home's rules that are in it.
-type cached struct {
-	policy policy.Policy
-	limits network.Limits
-	home   config.Settings
-}
-
 // NewPolicies returns the policies of a home.
 func NewPolicies(o PolicyOptions) *Policies {
-	return &Policies{
-		PolicyOptions: o, changed: o.Agents.Changed(),
-		cache: map[config.AgentID]cached{}, sessions: map[network.Subject][]config.NetworkRule{},
-	}
+	return &Policies{PolicyOptions: o, sessions: map[network.Subject][]config.NetworkRule{}}
 }
 
 // Of returns the policy of a subject. The guest's root has mode open and the rules of all agents. An
 // unknown agent reaches nothing.
 func (p *Policies) Of(s network.Subject) policy.Policy {
-	home := p.Home()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known, ok := p.ofAgent(s.Agent, home)
+	settings, ok := p.settings(s.Agent)
 	if !ok {
 		return policy.Policy{}
 	}
-	answer := known.policy
-	answer.Local = p.networks()
-	if rules := p.sessions[s]; len(rules) > 0 {
-		answer.Rules = slices.Concat(answer.Rules, rules)
-	}
+	answer := policy.Of(p.Home(), settings)
 	if s.Plugin != "" {
 		answer.Hosts = p.Hosts(s.Agent, s.Plugin)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer.Local = p.networks()
+	answer.Rules = append(answer.Rules, p.sessions[s]...)
 	return answer
 }
 
 // Limits returns the limits of an agent's traffic.
 func (p *Policies) Limits(agent config.AgentID) network.Limits {
-	home := p.Home()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known, _ := p.ofAgent(agent, home)
-	return known.limits
-}
-
-// ofAgent returns what is known of an agent. The caller holds mu.
-func (p *Policies) ofAgent(agent config.AgentID, home config.Settings) (cached, bool) {
-	select {
-	case <-p.changed:
-		p.changed = p.Agents.Changed() // before the settings are read
-		clear(p.cache)
-	default:
-	}
-	if c, ok := p.cache[agent]; ok && c.home.Network == home.Network && same(c.home.NetworkRules, home.NetworkRules) {
-		return c, true
-	}
-	settings := config.AgentDefaults()
-	if agent != "" {
-		found, err := p.Agents.Get(string(agent))
-		if err != nil {
-			return cached{}, false
-		}
-		settings = found.Settings
-	}
 	const megabyte = 1 << 20
-	c := cached{policy.Of(home, settings), network.Limits{
+	settings, _ := p.settings(agent)
+	return network.Limits{
 		BytesPerSecond: int64(settings.Limits.NetworkMBps) * megabyte, BytesPerDay: int64(settings.Limits.NetworkMBPerDay) * megabyte,
-	}, home}
-	p.cache[agent] = c
-	return c, true
+	}
 }
 
-// same reports whether two lists are one. Settings are replaced, never changed in place.
-func same(x, y []config.NetworkRule) bool {
-	return len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])
+// settings returns an agent's settings, or false if there is no such agent. The guest's root has the defaults.
+func (p *Policies) settings(agent config.AgentID) (config.AgentSettings, bool) {
+	if agent == "" {
+		return config.AgentDefaults(), true
+	}
+	found, err := p.Agents.Get(string(agent))
+	return found.Settings, err == nil
 }
 
 // networks returns the networks that this computer is on. The caller holds mu.

@@ -39,7 +39,6 @@ type rig struct {
 	home    config.Settings
 	hosts   map[config.PluginID][]string
 	full    error // of Set
-	gets    int
 	events  []events.Event
 	entries []audit.Entry
 	changed notify.Notifier
@@ -96,7 +95,6 @@ func (r *rig) nameOf(id config.AgentID) (config.AgentName, bool) {
 func (r *rig) Get(ref string) (agents.Agent, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gets++
 	a, ok := r.agents[config.AgentID(ref)]
 	if !ok {
 		return a, fault.Newf(fault.NotFound, "find agent", ref, "no such agent")
