@@ -139,51 +139,32 @@ func (a *Agents) setMade(m *member, to made) {
 	m.made = to
 }
 
-// apply applies changed settings to the agent's room, if it has one. It does not
-// wait for a guest that is silent: tidy applies them when it answers.
+// apply applies changed settings to the agent's room, if it has one. A guest that is silent is not
+// asked: tidy applies them when it answers.
 func (a *Agents) apply(ctx context.Context, m *member) error {
 	const op = "limit room"
-	l, ok := a.machine(m).Peek()
+	vm := a.machine(m)
+	l, ok := vm.Peek()
 	if !ok {
 		return nil
 	}
 	defer l.Release()
-	heard, end := a.machine(m).WhileResponsive(ctx)
-	defer end()
-	err := a.applyNow(heard, l, m)
-	if err == nil || context.Cause(heard) != guest.ErrSilent {
+	user := a.agentOf(m).User
+	end, err := a.turn(ctx, user, op, string(user))
+	if err != nil {
 		return err
 	}
-	agent := a.agentOf(m)
-	if was := a.madeOf(m); was.in != l.Guest || agent.hasRoom(was, a.trust()) {
+	defer end()
+	if agent, was := a.agentOf(m), a.madeOf(m); was.in != l.Guest || agent.hasRoom(was, a.trust()) {
 		return nil
 	}
-	return fault.New(fault.Unavailable, op, string(agent.User), guest.ErrSilent).
+	if !vm.Silent() {
+		if err := a.ensure(ctx, l, m); err == nil || !vm.Silent() {
+			return err
+		}
+	}
+	return fault.New(fault.Unavailable, op, string(user), guest.ErrSilent).
 		Advise("The settings are saved and take effect when the guest answers or is restarted: see `osaurus-sandbox status`.")
-}
-
-// applyNow applies settings in a guest that answers.
-func (a *Agents) applyNow(ctx context.Context, l *machine.Lease, m *member) error {
-	const op = "limit room"
-	agent := a.agentOf(m)
-	if err := ctx.Err(); err != nil {
-		return fault.Wrap(op, string(agent.User), err)
-	}
-	end, err := a.turn(ctx, agent.User, op, string(agent.User))
-	if err != nil {
-		return err
-	}
-	defer end()
-	agent = a.agentOf(m) // as it is by now
-	was := a.madeOf(m)
-	room, err := agent.room(l.Guest, a.trust())
-	if err != nil {
-		return err
-	}
-	if want := (made{l.Guest, room}); was.in != want.in || was == want {
-		return nil
-	}
-	return a.ensure(ctx, l, m)
 }
 
 // Reset ends everything that an agent runs and discards what it installed or

@@ -7,7 +7,6 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
-	"osaurus-sandbox/guest"
 )
 
 // Lease is the use of a running guest. Until it is released, the guest is not
@@ -96,23 +95,3 @@ func (l *Lease) Exec(ctx context.Context, user config.LinuxUser, cmd engine.Comm
 
 // Silent reports whether the guest runs but does not answer.
 func (s *Machine) Silent() bool { return s.Status().State == Unresponsive }
-
-// WhileResponsive returns a context that ends with guest.ErrSilent when the guest
-// is known not to answer. The caller must call cancel.
-func (s *Machine) WhileResponsive(ctx context.Context) (_ context.Context, cancel func()) {
-	ctx, end := context.WithCancelCause(ctx)
-	status := s.Status()
-	if status.State == Unresponsive {
-		end(guest.ErrSilent) // before anything is asked
-	}
-	go func() {
-		for status.State != Unresponsive {
-			var err error
-			if status, err = s.Next(ctx, status.Revision); err != nil {
-				return // ctx or the machine has ended
-			}
-		}
-		end(guest.ErrSilent)
-	}()
-	return ctx, func() { end(nil) }
-}
