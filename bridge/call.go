@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -38,9 +39,9 @@ func (c *call) record(action Action, subject string, err error) {
 }
 
 // accept counts the call, and fails if the agent has reached its limit.
-func (c *call) accept(b bucket) error {
-	limit, of := b.limit(c.server.Limits())
-	if after, ok := c.account.windows[b].Take(limit); !ok {
+func (c *call) accept(of config.BridgeCalls) error {
+	limit := c.server.Limits()[of]
+	if after, ok := c.account.windows[of].Take(limit); !ok {
 		return limited(fmt.Sprintf("%d %s a minute", limit, of), after)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -31,7 +32,7 @@ func chat(c *call) error {
 		return fault.Newf(fault.InvalidArgs, "read body", "messages", "none has a role and a content").Advise(`Send at least {"role":"user","content":"…"}.`)
 	}
 	service := c.server.Services.Inference
-	if err := c.use(service != nil, "inference", ofInference); err != nil {
+	if err := c.use(service != nil, "inference", config.InferenceCalls); err != nil {
 		return err
 	}
 	if !in.Stream {

@@ -71,7 +71,8 @@ func TestDocsLimits(t *testing.T) {
 	}
 	l := config.Defaults().Bridge
 	for what, limit := range map[string]int{
-		"secrets": l.Secrets, "config": l.Config, "inference": l.Inference, "events, plugins": l.HTTP, "dispatch": l.Dispatch, "memory": l.Memory, "log": l.Log,
+		"secrets": l[config.SecretCalls], "config": l[config.ConfigCalls], "inference": l[config.InferenceCalls], "events, plugins": l[config.HTTPCalls],
+		"dispatch": l[config.DispatchCalls], "memory": l[config.MemoryCalls], "log": l[config.LogCalls],
 	} {
 		row := regexp.MustCompile(`(?m)^\| ` + what + ` \| (\d+)( together)? \| .bridge\.[a-z]+PerMinute. \|$`).FindSubmatch(text)
 		if row == nil || string(row[1]) != strconv.Itoa(limit) {

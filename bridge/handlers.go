@@ -19,11 +19,11 @@ const MaxSessionKey = 512
 type empty struct{}
 
 // use checks that a service exists and counts the call against its limit.
-func (c *call) use(exists bool, service string, b bucket) error {
+func (c *call) use(exists bool, service string, of config.BridgeCalls) error {
 	if !exists {
 		return fault.Newf(fault.Unavailable, "ask the bridge for", service, "this host does not offer it").Advise("Do without it: only the person at the host can change that.")
 	}
-	return c.accept(b)
+	return c.accept(of)
 }
 
 func getSecret(c *call) error {
@@ -33,7 +33,7 @@ func getSecret(c *call) error {
 	}
 	service := c.server.Services.Secrets
 	if err == nil {
-		err = c.use(service != nil, "secrets", ofSecrets)
+		err = c.use(service != nil, "secrets", config.SecretCalls)
 	}
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *call) configKey() (ConfigKey, error) {
 		err = c.pluginErr
 	}
 	if err == nil {
-		err = c.use(c.server.Services.Config != nil, "config", ofConfig)
+		err = c.use(c.server.Services.Config != nil, "config", config.ConfigCalls)
 	}
 	return key, err
 }
@@ -88,13 +88,13 @@ func dispatchTask(c *call) error {
 		return fault.Newf(fault.InvalidArgs, op, "external_session_key", "it is too long").Advise(fmt.Sprintf("Use at most %d bytes.", MaxSessionKey))
 	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
 		err := fault.Newf(fault.Rejected, op, "", "it is for another agent").Advise("Programs can only give tasks to their own agent.")
-		if c.accept(ofMisdirected) == nil { // before recording it: refused calls must not fill the audit log
+		if _, ok := c.account.strays.Take(c.server.Limits()[config.DispatchCalls]); ok { // refused calls must not fill the audit log
 			c.record(DispatchTask, brief(in.AgentID), err)
 		}
 		return err
 	}
 	service := c.server.Services.Tasks
-	if err := c.use(service != nil, "tasks", ofDispatch); err != nil {
+	if err := c.use(service != nil, "tasks", config.DispatchCalls); err != nil {
 		return err
 	}
 	id, err := service.Dispatch(c.r.Context(), c.who, in.Task, in.ExternalSessionKey)
@@ -108,7 +108,7 @@ func queryMemory(c *call) error {
 		return err
 	}
 	service := c.server.Services.Memory
-	if err := c.use(service != nil, "memory", ofMemory); err != nil {
+	if err := c.use(service != nil, "memory", config.MemoryCalls); err != nil {
 		return err
 	}
 	facts, err := service.Query(c.r.Context(), c.who, in.Query)
@@ -124,7 +124,7 @@ func storeMemory(c *call) error {
 		return fault.Newf(fault.InvalidArgs, "store in memory", "", "it is empty").Advise("Say what is to be remembered.")
 	}
 	service := c.server.Services.Memory
-	if err := c.use(service != nil, "memory", ofMemory); err != nil {
+	if err := c.use(service != nil, "memory", config.MemoryCalls); err != nil {
 		return err
 	}
 	return c.answer(empty{}, service.Store(c.r.Context(), c.who, in.Content))
@@ -147,7 +147,7 @@ func emit(c *call) error {
 		return err
 	}
 	service := c.server.Services.Events
-	if err := c.use(service != nil, "events", ofHTTP); err != nil {
+	if err := c.use(service != nil, "events", config.HTTPCalls); err != nil {
 		return err
 	}
 	return c.answer(empty{}, service.Emit(c.r.Context(), c.who, topic, payload.Bytes()))
@@ -163,7 +163,7 @@ func appendLine(c *call) error {
 		return err
 	}
 	service := c.server.Services.Log
-	if err := c.use(service != nil, "log", ofLog); err != nil {
+	if err := c.use(service != nil, "log", config.LogCalls); err != nil {
 		return err
 	}
 	return c.answer(empty{}, service.Append(c.r.Context(), c.who, level, in.Message))

@@ -36,7 +36,8 @@ func limited(why string, after time.Duration) error {
 
 // account tracks an agent's use of the bridge.
 type account struct {
-	windows  [buckets]Window
+	windows  [len(config.BridgeLimits{})]Window
+	strays   Window // tasks for other agents: refused, and recorded in the audit log
 	requests chan struct{}
 	large    chan struct{}
 }
@@ -67,41 +68,6 @@ func (a *accounts) of(uid uint32) *account {
 		a.byUID[uid] = &account{requests: make(chan struct{}, maxRequests), large: make(chan struct{}, largeBodies)}
 	}
 	return a.byUID[uid]
-}
-
-// bucket is a group of routes that share a limit.
-type bucket int
-
-const (
-	ofSecrets bucket = iota
-	ofConfig
-	ofInference
-	ofHTTP
-	ofDispatch
-	ofMisdirected // tasks for other agents: refused, and recorded in the audit log
-	ofMemory
-	ofLog
-	buckets
-)
-
-// limit returns how many calls per minute a bucket allows, and a name for them.
-func (b bucket) limit(l config.BridgeLimits) (int, string) {
-	switch b {
-	case ofSecrets:
-		return l.Secrets, "requests for secrets"
-	case ofConfig:
-		return l.Config, "requests for settings"
-	case ofInference:
-		return l.Inference, "chats"
-	case ofHTTP:
-		return l.HTTP, "events and plugins"
-	case ofDispatch, ofMisdirected:
-		return l.Dispatch, "tasks"
-	case ofMemory:
-		return l.Memory, "requests to the memory"
-	default:
-		return l.Log, "lines"
-	}
 }
 
 // Window counts the calls accepted within the last minute. The zero Window is empty.

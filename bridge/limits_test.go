@@ -15,7 +15,7 @@ import (
 // TestLimits checks that each agent's requests of any minute are bounded, and that refused ones do
 // not count.
 func TestLimits(t *testing.T) {
-	limits := config.BridgeLimits{Secrets: 2, Config: 3, Inference: 2, HTTP: 2, Dispatch: 1, Memory: 2, Log: 4}
+	limits := config.BridgeLimits{config.SecretCalls: 2, config.ConfigCalls: 3, config.InferenceCalls: 2, config.HTTPCalls: 2, config.DispatchCalls: 1, config.MemoryCalls: 2, config.LogCalls: 4}
 	for _, c := range []struct {
 		limit   int
 		routes  []oneRoute // which share it
@@ -74,7 +74,7 @@ func TestLimits(t *testing.T) {
 // TestMisdirectedTasksDoNotFillTheAudit checks that refused tasks for other agents are recorded
 // only as often as tasks are allowed, and do not count as tasks.
 func TestMisdirectedTasksDoNotFillTheAudit(t *testing.T) {
-	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Dispatch: 2}) })
+	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{config.DispatchCalls: 2}) })
 	for range 20 {
 		if got := w.ask(w.as(alice, "POST", "/api/agent/dispatch", `{"task":"a","agent_id":"bob"}`)); got.status != http.StatusForbidden {
 			t.Fatal(got)
@@ -90,7 +90,7 @@ func TestMisdirectedTasksDoNotFillTheAudit(t *testing.T) {
 
 // TestFailuresCount checks that failed calls count, such as guessing names of secrets.
 func TestFailuresCount(t *testing.T) {
-	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{Secrets: 3}) })
+	w := newWorld(t, func(o *bridge.Options) { o.Limits = always(config.BridgeLimits{config.SecretCalls: 3}) })
 	w.services.fails(fault.New(fault.NotFound, "read", "", nil))
 	for i, want := range []int{404, 404, 404, 429} {
 		if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != want {
@@ -104,7 +104,7 @@ func TestLimitsThatChange(t *testing.T) {
 	timetest.Synthetic(t, func(t *testing.T) {
 		limit := 3
 		w := piped(t, func(o *bridge.Options) {
-			o.Limits = func() config.BridgeLimits { return config.BridgeLimits{Inference: limit} }
+			o.Limits = func() config.BridgeLimits { return config.BridgeLimits{config.InferenceCalls: limit} }
 		})
 		for i, c := range []struct {
 			limit, status int

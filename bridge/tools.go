@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"osaurus-sandbox/bridge/wire"
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -21,7 +22,7 @@ func createPlugin(c *call) error {
 		return err
 	}
 	service := c.server.Services.Plugins
-	if err := c.use(service != nil, "plugins", ofHTTP); err != nil {
+	if err := c.use(service != nil, "plugins", config.HTTPCalls); err != nil {
 		return err
 	}
 	made, err := service.Create(c.r.Context(), c.who, c.body)

@@ -43,7 +43,7 @@ type world struct {
 }
 
 // generous limits are never reached.
-var generous = config.BridgeLimits{Secrets: 1e6, Config: 1e6, Inference: 1e6, HTTP: 1e6, Dispatch: 1e6, Memory: 1e6, Log: 1e6}
+var generous = config.BridgeLimits{config.SecretCalls: 1e6, config.ConfigCalls: 1e6, config.InferenceCalls: 1e6, config.HTTPCalls: 1e6, config.DispatchCalls: 1e6, config.MemoryCalls: 1e6, config.LogCalls: 1e6}
 
 func newWorld(t testing.TB, change ...func(*bridge.Options)) *world {
 	w := plan(t, change...)

@@ -15,7 +15,7 @@ import (
 
 // limits returns limits that no test reaches.
 func limits() config.BridgeLimits {
-	return config.BridgeLimits{Secrets: 1e6, Config: 1e6, Inference: 1e6, HTTP: 1e6, Dispatch: 1e6, Memory: 1e6, Log: 1e6}
+	return config.BridgeLimits{config.SecretCalls: 1e6, config.ConfigCalls: 1e6, config.InferenceCalls: 1e6, config.HTTPCalls: 1e6, config.DispatchCalls: 1e6, config.MemoryCalls: 1e6, config.LogCalls: 1e6}
 }
 
 // Bridge is a bridge for tests that listens on Unix sockets.

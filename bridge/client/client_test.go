@@ -97,7 +97,7 @@ func TestRefusals(t *testing.T) {
 	c, b := newClient(t, func(o *bridge.Options) {
 		o.Services.Memory = nil
 		few := o.Limits()
-		few.Log = 1
+		few[config.LogCalls] = 1
 		o.Limits = func() config.BridgeLimits { return few }
 	})
 	ctx := t.Context()
