@@ -5,7 +5,6 @@ package seccomp
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"unsafe"
 
@@ -20,16 +19,12 @@ type Filter struct {
 	Conditions []Condition
 }
 
-// Call is a system call that fails with Errno: ENOSYS if programs can do without
-// it, EPERM if they should report it.
+// Call is a system call of this architecture that fails with Errno: ENOSYS if programs can do
+// without it, EPERM if they should report it.
 type Call struct {
-	Name         string
-	AMD64, ARM64 uint32 // its numbers, or Absent
-	Errno        unix.Errno
+	Number uint32
+	Errno  unix.Errno
 }
-
-// Absent is the number of a call that an architecture does not have.
-const Absent = ^uint32(0)
 
 // Condition is a system call that fails for some values of an argument: those
 // with a bit of Bits, those in Values or, with Others, those not in Values. If Of
@@ -62,47 +57,26 @@ const (
 	x32 = 0x40000000
 )
 
-// architecture describes how calls are numbered.
-type architecture struct {
-	audit  uint32
-	number func(Call) uint32
-	x32    bool
-}
-
-func architectureOf(goarch string) (architecture, error) {
-	switch goarch {
-	case "amd64":
-		return architecture{unix.AUDIT_ARCH_X86_64, func(c Call) uint32 { return c.AMD64 }, true}, nil
-	case "arm64":
-		return architecture{unix.AUDIT_ARCH_AARCH64, func(c Call) uint32 { return c.ARM64 }, false}, nil
-	}
-	return architecture{}, fmt.Errorf("there is no table of system calls for %s", goarch)
-}
-
 // program returns the filter's instructions. It kills on calls of another
 // architecture, whose numbers mean something else.
-func (f Filter) program(a architecture) []bpf.Instruction {
+func (f Filter) program() []bpf.Instruction {
 	loadNumber := bpf.LoadAbsolute{Off: fieldNumber, Size: 4}
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: fieldArch, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: a.audit, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
 		bpf.RetConstant{Val: retKill},
 		loadNumber,
 	}
-	if a.x32 {
+	if hasX32 {
 		p = append(p, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32, SkipTrue: 1}, bpf.RetConstant{Val: retKill})
 	}
 	for _, c := range f.Calls {
-		if n := a.number(c); n != Absent {
-			p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: n, SkipFalse: 1}, c.refuse())
-		}
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.Number, SkipFalse: 1}, c.refuse())
 	}
 	for _, c := range f.Conditions {
-		if n := a.number(c.Call); n != Absent {
-			block := append(c.program(), loadNumber)
-			p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: n, SkipTrue: uint8(len(block))})
-			p = append(p, block...)
-		}
+		block := append(c.program(), loadNumber)
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.Number, SkipTrue: uint8(len(block))})
+		p = append(p, block...)
 	}
 	return append(p, bpf.RetConstant{Val: retAllow})
 }
@@ -138,13 +112,9 @@ func (c Call) refuse() bpf.Instruction { return bpf.RetConstant{Val: retErrno | 
 // Program is a compiled filter.
 type Program struct{ code []unix.SockFilter }
 
-// Compile compiles a filter for this architecture.
+// Compile compiles a filter.
 func (f Filter) Compile() (Program, error) {
-	a, err := architectureOf(runtime.GOARCH)
-	if err != nil {
-		return Program{}, err
-	}
-	raw, err := bpf.Assemble(f.program(a))
+	raw, err := bpf.Assemble(f.program())
 	if err != nil {
 		return Program{}, fmt.Errorf("assemble the filter of system calls: %w", err)
 	}
