@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -205,26 +206,17 @@ func (c *connection) accept(r *tcp.ForwarderRequest) error {
 // minutes. The caller stops it when the handshake has ended.
 func (g *Gateway) limitHandshake(f *flow, id stack.TransportEndpointID) (stop func()) {
 	ctx, cancel := context.WithTimeout(f, handshakeTimeout)
-	done := make(chan struct{})
+	var done atomic.Bool
 	unwatch := context.AfterFunc(ctx, func() {
-		for { // the endpoint may not be there yet
-			select {
-			case <-done:
-				return
-			default:
-			}
+		for !done.Load() { // the endpoint may not be there yet
 			if ep := g.stack.FindTransportEndpoint(ipv4.ProtocolNumber, tcp.ProtocolNumber, id, nic); ep != nil {
 				ep.Abort()
 			}
-			select {
-			case <-done:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
+			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	return func() {
-		close(done)
+		done.Store(true)
 		unwatch()
 		cancel()
 	}
