@@ -34,12 +34,12 @@ func TestFaultyMemory(t *testing.T) {
 	g := startGuest(t, d)
 	c := dial(t, d)
 	h := header{srcCID: guestCID, dstCID: hostCID, srcPort: echoPort, dstPort: c.(*Conn).key.host, typ: typeStream, op: opRW, len: 1, bufAlloc: guestBuffer}
-	b, data := h.encode(), faulty(t)
+	b, data := h.bytes(), faulty(t)
 	d.mu.Lock()
 	q := d.rx
 	d.mu.Unlock()
 	q.Guard(func() {
-		d.packet(&vhostuser.Chain{Out: [][]byte{b[:], data}, OutLen: headerLen + len(data)})
+		d.packet(&vhostuser.Chain{Out: [][]byte{b, data}, OutLen: headerLen + len(data)})
 		t.Error("the memory did not fault")
 	})
 	within(t, "the read", func() {

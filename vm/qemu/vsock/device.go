@@ -177,12 +177,11 @@ func (d *Device) receive(q *vhostuser.Queue) {
 
 // packet handles one packet from the guest.
 func (d *Device) packet(c *vhostuser.Chain) {
-	var b [headerLen]byte
+	var h header
 	data := iov(c.Out)
-	if data.read(b[:]) < headerLen {
+	if data.read(h.bytes()) < headerLen {
 		return
 	}
-	h := decode(&b)
 	if h.srcCID != uint64(d.cid) || h.dstCID != hostCID {
 		return
 	}

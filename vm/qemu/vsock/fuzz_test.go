@@ -13,8 +13,8 @@ import (
 func FuzzPacket(f *testing.F) {
 	packet := func(op uint16, flags, credit uint32, data string) []byte {
 		h := header{srcCID: guestCID, dstCID: hostCID, srcPort: 1, dstPort: hostPort, len: uint32(len(data)), typ: typeStream, op: op, flags: flags, bufAlloc: credit}
-		b := h.encode()
-		return append(append([]byte{byte(len(data))}, b[:]...), data...)
+		b := h.bytes()
+		return append(append([]byte{byte(len(data))}, b...), data...)
 	}
 	script := func(ps ...[]byte) (all []byte) {
 		for _, p := range ps {

@@ -138,7 +138,8 @@ func (g *fakeGuest) receive() bool {
 		return false
 	}
 	b := g.m.Mem[rxData+int(slot)*slotSize:][:n]
-	h := decode((*[headerLen]byte)(b))
+	var h header
+	copy(h.bytes(), b)
 	data := append([]byte(nil), b[headerLen:]...)
 	g.rx.Publish(slot)
 	if int(h.len) != len(data) {
@@ -207,8 +208,8 @@ func (g *fakeGuest) send(k key, op uint16, flags uint32, data []byte) {
 	if c := g.conns[k]; c != nil {
 		h.fwdCnt = c.fwdCnt
 	}
-	b := h.encode()
-	g.sendRaw(append(b[:], data...))
+	b := h.bytes()
+	g.sendRaw(append(b, data...))
 }
 
 func (g *fakeGuest) sendRaw(b []byte) {

@@ -105,7 +105,6 @@ func (d *Device) sendStray(q *vhostuser.Queue) bool {
 
 // put writes a packet into a chain of the rx queue and returns its length.
 func put(c *vhostuser.Chain, h *header, data []byte) int {
-	b := h.encode()
 	v := iov(c.In)
-	return v.write(b[:]) + v.write(data)
+	return v.write(h.bytes()) + v.write(data)
 }
