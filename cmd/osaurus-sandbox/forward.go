@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,15 +73,7 @@ func (f *forwarder) listen(ctx context.Context, text string) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", local))
 	if err != nil {
-		other := "0:" + there
-		if n, _ := strconv.Atoi(local); n >= 1024 && n < 65535 {
-			other = fmt.Sprintf("%d:%s", n+1, there)
-		}
-		kind := fault.KindOf(err)
-		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
-			kind = fault.Rejected
-		}
-		return fault.New(kind, op, local, err).Advise(fmt.Sprintf("Choose another port: osaurus-sandbox forward %s %s", f.agent, other))
+		return fault.New(fault.Rejected, op, local, err).Advise(fmt.Sprintf("Choose another port, or let it be chosen: osaurus-sandbox forward %s 0:%s", f.agent, there))
 	}
 	f.portForwards = append(f.portForwards, portForward{l, port})
 	return nil

@@ -152,22 +152,15 @@ func printImported(c console, r *controlpb.ImportPluginResponse, dryRun bool) er
 }
 
 func newPluginExport() *cobra.Command {
-	var output string
-	var force bool
 	var revision uint32
 	return daemonCommand("export PLUGIN", func(ctx context.Context, c *call) error {
 		r, err := c.Plugins.Show(ctx, &controlpb.ShowPluginRequest{Plugin: c.args[0], Revision: revision})
 		if err != nil {
 			return err
 		}
-		if output != "" {
-			return writeNew(output, r.Recipe, force)
-		}
 		_, err = c.out.Write(r.Recipe)
 		return err
 	},
-		withFlag(&output, "output", "write it to this `FILE`"),
-		withFlag(&force, "force", "replace an existing file"),
 		withFlag(&revision, "revision", "which revision (default: the current one)"),
 		alwaysJSON)
 }

@@ -17,8 +17,7 @@ func TestPluginFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ok(t, "plugin", "init", "Word Count")
 	prints(t, "", "plugin", "lint", "--strict", "word-count.json")
-	fails(t, fault.ExitRejected, "--force", "plugin", "init", "word count")
-	fails(t, fault.ExitInvalidArgs, "", "plugin", "init", "Word Count", "--output", "-", "--json")
+	fails(t, fault.ExitRejected, "file exists", "plugin", "init", "word count")
 	fails(t, fault.ExitInvalidArgs, "", "plugin", "init", "Wörter")
 	if err := os.WriteFile("bad.json", []byte("{\n  \"name\": \"Bad\",\n  \"description\": \"x\",\n  \"tools\": [{\"id\": \"a\", \"description\": \"b\",\n    \"run\": \"cat $PARAM_X\", \"timeout\": \"soon\"}]\n}"), 0o600); err != nil {
 		t.Fatal(err)

@@ -37,33 +37,21 @@ func readRecipe(in io.Reader, path string) ([]byte, error) {
 	return text, nil
 }
 
-// writeNew writes a file. It replaces an existing one only with force.
-func writeNew(path string, text []byte, force bool) error {
-	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	if !force {
-		flags |= os.O_EXCL
-	}
-	f, err := os.OpenFile(path, flags, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return fault.Newf(fault.Rejected, "write", path, "the file exists").Advise("Choose another name, or use --force to replace it.")
-	}
+// writeNew writes a new file.
+func writeNew(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err == nil {
 		_, err = f.Write(text)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fault.New(fault.Unavailable, "write", path, err).Advise("Check that the folder is writable and that its disk has space.")
+		return fault.New(fault.Rejected, "write", path, err).Advise("Rename a file of that name, and check that the folder is writable and that its disk has space.")
 	}
 	return nil
 }
 
 func newPluginInit() *cobra.Command {
-	var output string
-	var force bool
 	return command("init NAME", func(ctx context.Context, c *call) error {
-		if output == "-" && c.json {
-			return fault.Newf(fault.InvalidArgs, "begin recipe", c.args[0], "--output - and --json cannot be combined").Advise("Standard output can have the recipe or its path, not both.")
-		}
 		r := plugins.Skeleton(c.args[0])
 		id, err := r.ID()
 		if err != nil {
@@ -73,20 +61,11 @@ func newPluginInit() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if output == "-" {
-			_, err = c.out.Write(text)
-			return err
-		}
-		if output == "" {
-			output = string(id) + ".json"
-		}
-		wrote := map[string]string{"plugin": string(id), "file": output}
-		return reply(c, wrote, writeNew(output, text, force), func(w io.Writer, _ map[string]string) error {
-			return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", output, output)
+		wrote := map[string]string{"plugin": string(id), "file": string(id) + ".json"}
+		return reply(c, wrote, writeNew(wrote["file"], text), func(w io.Writer, wrote map[string]string) error {
+			return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", wrote["file"], wrote["file"])
 		})
-	},
-		withFlag(&output, "output", "the `FILE`; - is standard output (default: the plugin's id and .json)"),
-		withFlag(&force, "force", "replace an existing file"))
+	})
 }
 
 func newPluginLint() *cobra.Command {
@@ -169,7 +148,7 @@ func editPlugin(ctx context.Context, c *call, plugin string) (kept *controlpb.Pl
 		return nil, fault.New(fault.Unavailable, "edit plugin", plugin, err).Advise("Make the folder for temporary files writable.")
 	}
 	path := filepath.Join(dir, plugin+".json")
-	if err := writeNew(path, shown.Recipe, false); err != nil {
+	if err := writeNew(path, shown.Recipe); err != nil {
 		return nil, err
 	}
 	if err := runTool(ctx, c.console, "", path); err != nil {

@@ -82,40 +82,26 @@ func collect[M, I any](answers iter.Seq2[M, error], item func(M) I) (list []I, e
 }
 
 // printJSON prints a value or a message as indented JSON.
-func printJSON(w io.Writer, v any) error {
-	v, err := inJSON(v)
-	if err != nil {
-		return err
-	}
-	text, err := printable.Document(v)
-	if err == nil {
-		_, err = io.WriteString(w, harmlessJSON(text))
-	}
-	return err
-}
+func printJSON(w io.Writer, v any) error { return encodeJSON(w, v, printable.Document, "") }
 
 // printJSONLine prints a value or a message as JSON on one line.
-func printJSONLine[V any](w io.Writer, value V) error {
-	v, err := inJSON(value)
-	if err != nil {
-		return err
+func printJSONLine[V any](w io.Writer, v V) error { return encodeJSON(w, v, printable.JSON, "\n") }
+
+// encodeJSON prints v as JSON. Messages have all fields, also those that are zero, false or empty, so that
+// programs find them. Unset messages in them, such as times, are left out.
+func encodeJSON(w io.Writer, v any, encode func(any) ([]byte, error), end string) error {
+	if m, ok := v.(proto.Message); ok {
+		text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+		if err != nil {
+			return err
+		}
+		v = json.RawMessage(text)
 	}
-	text, err := printable.JSON(v)
+	text, err := encode(v)
 	if err == nil {
-		_, err = io.WriteString(w, harmlessJSON(text)+"\n")
+		_, err = io.WriteString(w, harmlessJSON(text)+end)
 	}
 	return err
-}
-
-// inJSON returns v, or its JSON if it is a message. That includes fields that are zero, false or
-// empty, so that programs find every field. Unset messages, such as times, are left out.
-func inJSON(v any) (any, error) {
-	m, ok := v.(proto.Message)
-	if !ok {
-		return v, nil
-	}
-	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-	return json.RawMessage(text), err
 }
 
 // table aligns cells in columns. Flush writes it.
