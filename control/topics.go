@@ -5,9 +5,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/supervisor/events"
-	"osaurus-sandbox/supervisor/services"
 )
 
 // topicService implements the service Topics.
@@ -19,18 +18,18 @@ func (s topicService) Read(ctx context.Context, r *controlpb.ReadTopicsRequest, 
 	if err != nil {
 		return err
 	}
-	topics, err := parseAll(r.Topics, services.ParseTopicPattern)
+	topics, err := parseAll(r.Topics, bridge.ParseTopics)
 	if err != nil {
 		return err
 	}
-	filter := services.TopicFilter{After: events.Seq(r.After), Agent: agent, Topics: topics}
+	filter := bridge.EventFilter{After: bridge.EventSeq(r.After), Agent: agent, Topics: topics}
 	if r.Follow {
 		// Send the header, so that the client knows that it is subscribed.
 		if err := stream.Send(nil); err != nil {
 			return err
 		}
 	}
-	return sendAll(stream, s.Topics.Read(ctx, filter, r.Follow), func(e services.Event) *controlpb.ReadTopicsResponse {
+	return sendAll(stream, s.Topics.Read(ctx, filter, r.Follow), func(e bridge.Event) *controlpb.ReadTopicsResponse {
 		agent, _ := s.Agents.Get(string(e.Agent)) // it may have been deleted meanwhile
 		p := &controlpb.ReadTopicsResponse{
 			Seq: int64(e.Seq), Time: moment(e.Time), Topic: string(e.Topic), Agent: string(agent.Name), Source: e.Source, Payload: string(e.Payload),

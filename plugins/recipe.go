@@ -49,8 +49,6 @@ type (
 	ParamName string
 	// Seconds is a duration as recipes write it.
 	Seconds int
-	// Topics matches types of events: "rss.new_item", or by prefix "rss.*".
-	Topics string
 )
 
 // Tool is a command that a model can call.
@@ -142,17 +140,17 @@ type Daemon struct {
 type Events struct {
 	Subscribe []Subscription `json:"subscribe,omitempty"`
 	// Emit lists the topics that it may emit.
-	Emit  []Topics `json:"emit,omitempty"`
-	Extra Extra    `json:"+,omitempty"`
+	Emit  []bridge.Topics `json:"emit,omitempty"`
+	Extra Extra           `json:"+,omitempty"`
 }
 
 // Subscription is a command that runs for each event of its topics, with the payload on standard
 // input. Recipes of the desktop app may have none, which does nothing.
 type Subscription struct {
-	Topic   Topics  `json:"topic,omitempty"`
-	Run     string  `json:"run,omitempty"`
-	Timeout Seconds `json:"timeout,omitempty"` // 0 is DefaultTimeout
-	Extra   Extra   `json:"+,omitempty"`
+	Topic   bridge.Topics `json:"topic,omitempty"`
+	Run     string        `json:"run,omitempty"`
+	Timeout Seconds       `json:"timeout,omitempty"` // 0 is DefaultTimeout
+	Extra   Extra         `json:"+,omitempty"`
 }
 
 // Extra holds unknown keys of a part of a recipe. They are kept. In Go's JSON they are below
@@ -256,7 +254,7 @@ func (r Recipe) Caveats() (list []string) {
 
 // May reports whether the plugin may emit a topic.
 func (e Events) May(topic bridge.Topic) bool {
-	return slices.ContainsFunc(e.Emit, func(t Topics) bool { return t.Holds(topic) })
+	return slices.ContainsFunc(e.Emit, func(t bridge.Topics) bool { return t.Holds(topic) })
 }
 
 // paramPrefix is the prefix of the variables that hold arguments.
@@ -309,10 +307,4 @@ func limit(s Seconds) time.Duration {
 		return DefaultTimeout
 	}
 	return time.Duration(s) * time.Second
-}
-
-// Holds reports whether a topic matches.
-func (t Topics) Holds(topic bridge.Topic) bool {
-	begin, all := strings.CutSuffix(string(t), "*")
-	return string(topic) == begin || all && strings.HasPrefix(string(topic), begin)
 }

@@ -242,10 +242,9 @@ func (v *validator) events(e Events) {
 	}
 }
 
-func (v *validator) topics(path string, t Topics) {
-	begin, all := strings.CutSuffix(string(t), "*")
-	_, err := bridge.ParseTopic(begin)
-	v.refuse(err != nil && (begin != "" || !all), path, "topic", `Write a topic ("rss.new_item"), or the prefix of several ("rss.*").`, "%q is not a topic", brief(string(t)))
+func (v *validator) topics(path string, t bridge.Topics) {
+	_, err := bridge.ParseTopics(string(t))
+	v.refuse(err != nil, path, "topic", `Write a topic ("rss.new_item"), or the prefix of several ("rss.*").`, "%q is not a topic", brief(string(t)))
 }
 
 func (v *validator) timeout(path string, s Seconds) {

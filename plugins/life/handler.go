@@ -39,10 +39,10 @@ func (p *plugin) listen(ctx context.Context) {
 
 // unknown stands for the number of the newest event before it has been read. A plugin receives
 // only events that are newer.
-const unknown Seq = -1
+const unknown bridge.EventSeq = -1
 
 // hear handles events after a number until there is an error, and returns the number of the last one.
-func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
+func (p *plugin) hear(ctx context.Context, after bridge.EventSeq) (bridge.EventSeq, error) {
 	if after == unknown {
 		last, err := p.of.Events.Last(ctx)
 		if err != nil {
@@ -51,15 +51,15 @@ func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 		after = last
 		close(p.hears)
 	}
-	for e, err := range p.of.Events.Follow(ctx, p.who().ID, after, p.topics()) {
+	for e, err := range p.of.Events.Read(ctx, bridge.EventFilter{Agent: p.who().ID, After: after, Topics: p.topics()}, true) {
 		if err != nil {
 			return after, err
 		}
-		if e.Lost > 0 {
-			p.log(ctx, bridge.Warn, fmt.Sprintf("up to %d events were lost: they arrived faster than they were handled", e.Lost))
+		if e.Gap != nil {
+			p.log(ctx, bridge.Warn, fmt.Sprintf("up to %d events were lost: they arrived faster than they were handled", e.Gap.To-e.Gap.From+1))
 		}
 		for _, s := range p.recipe.Events.Subscribe {
-			if e.Lost == 0 && s.Run != "" && s.Topic.Holds(e.Topic) {
+			if e.Gap == nil && s.Run != "" && s.Topic.Holds(e.Topic) {
 				p.handle(ctx, s, e)
 			}
 		}
@@ -69,7 +69,7 @@ func (p *plugin) hear(ctx context.Context, after Seq) (Seq, error) {
 }
 
 // topics returns the topics that have a handler.
-func (p *plugin) topics() (list []plugins.Topics) {
+func (p *plugin) topics() (list []bridge.Topics) {
 	for _, s := range p.recipe.Events.Subscribe {
 		if s.Run != "" {
 			list = append(list, s.Topic)
@@ -80,7 +80,7 @@ func (p *plugin) topics() (list []plugins.Topics) {
 
 // handle runs one handler for one event. It waits if no guest runs, or if the guest cannot run
 // anything at the moment.
-func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
+func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e bridge.Event) {
 	var waits backoff
 	for {
 		begun, boot := p.begun.Next(), p.of.Boot()
@@ -102,7 +102,7 @@ func (p *plugin) handle(ctx context.Context, s plugins.Subscription, e Heard) {
 	}
 }
 
-func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e Heard) error {
+func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e bridge.Event) error {
 	cmd, err := p.command(ctx, s.Run, []string{
 		envTopic + "=" + string(e.Topic), envSource + "=" + e.Source, fmt.Sprintf("%s=%d", envSeq, e.Seq), envTime + "=" + e.Time.UTC().Format(time.RFC3339Nano),
 	})

@@ -3,12 +3,10 @@ package life
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -19,26 +17,12 @@ import (
 	"osaurus-sandbox/tools"
 )
 
-// Seq is the number of an event. It grows over all agents.
-type Seq int64
-
-// Heard is an event that concerns an agent.
-type Heard struct {
-	Seq     Seq
-	Time    time.Time
-	Topic   bridge.Topic
-	Source  string
-	Payload json.RawMessage
-	// Lost, if not 0, says that up to so many events were dropped. Then there is no event.
-	Lost int64
-}
-
-// Events reads the journal of events.
+// Events reads the events of programs.
 type Events interface {
 	// Last returns the number of the newest event of any agent.
-	Last(ctx context.Context) (Seq, error)
-	// Follow yields an agent's events after a number until the context ends.
-	Follow(ctx context.Context, agent config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error]
+	Last(ctx context.Context) (bridge.EventSeq, error)
+	// Read yields the events of a filter, and with follow new ones until the context ends.
+	Read(ctx context.Context, f bridge.EventFilter, follow bool) iter.Seq2[bridge.Event, error]
 }
 
 // Options configures a Life.

@@ -22,7 +22,7 @@ func (h *heard) Emit(_ context.Context, _ bridge.Caller, topic bridge.Topic, _ j
 // A plugin has the permissions that its recipe declares. Other names count as the agent itself.
 func TestPermits(t *testing.T) {
 	recipes := map[config.PluginID]plugins.Recipe{
-		"loud":   {Secrets: []config.SecretName{"TOKEN"}, Permissions: plugins.Permissions{Inference: true}, Events: plugins.Events{Emit: []plugins.Topics{"rss.*", "done"}}},
+		"loud":   {Secrets: []config.SecretName{"TOKEN"}, Permissions: plugins.Permissions{Inference: true}, Events: plugins.Events{Emit: []bridge.Topics{"rss.*", "done"}}},
 		"silent": {},
 	}
 	p := Permits{Recipe: func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool) {

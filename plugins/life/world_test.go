@@ -20,7 +20,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/tools"
 )
 
@@ -44,7 +43,7 @@ type world struct {
 	ran     []string // handlers, with their input
 	hold    time.Duration
 	exit    engine.Exit
-	told    []Heard
+	told    []bridge.Event
 	changed notify.Notifier
 	lines   []string
 	failed  []string // calls of Options.Failed
@@ -312,19 +311,20 @@ func (w *world) handled() []string {
 
 func (w *world) emit(topic bridge.Topic, payload string) {
 	w.mu.Lock()
-	w.told = append(w.told, Heard{Seq: Seq(len(w.told) + 1), Topic: topic, Payload: json.RawMessage(payload), Source: "sandbox:agent-alice", Time: time.Now()})
+	w.told = append(w.told, bridge.Event{Seq: bridge.EventSeq(len(w.told) + 1), Topic: topic, Payload: json.RawMessage(payload), Source: "sandbox:agent-alice", Time: time.Now()})
 	w.mu.Unlock()
 	w.changed.Notify()
 }
 
-func (w *world) Last(context.Context) (Seq, error) {
+func (w *world) Last(context.Context) (bridge.EventSeq, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Seq(len(w.told)), nil
+	return bridge.EventSeq(len(w.told)), nil
 }
 
-func (w *world) Follow(ctx context.Context, _ config.AgentID, after Seq, topics []plugins.Topics) iter.Seq2[Heard, error] {
-	return func(yield func(Heard, error) bool) {
+func (w *world) Read(ctx context.Context, f bridge.EventFilter, _ bool) iter.Seq2[bridge.Event, error] {
+	return func(yield func(bridge.Event, error) bool) {
+		after := f.After
 		for {
 			more := w.changed.Next()
 			w.mu.Lock()
@@ -339,7 +339,7 @@ func (w *world) Follow(ctx context.Context, _ config.AgentID, after Seq, topics 
 			select {
 			case <-more:
 			case <-ctx.Done():
-				yield(Heard{}, ctx.Err())
+				yield(bridge.Event{}, ctx.Err())
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/events"
@@ -45,7 +46,7 @@ func TestClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []string{logs.list(t, alice)[0].Text, memory.all(t, alice)[0].Content, memory.all(t, bob)[0].Content, task.Text, task.Key}
-	for e, err := range topics.Read(t.Context(), TopicFilter{}, false) {
+	for e, err := range topics.Read(t.Context(), bridge.EventFilter{}, false) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,21 +33,6 @@ const (
 	maxPatterns = 64 // of one reader
 )
 
-// Event is an event that a program sent.
-type Event struct {
-	Seq     events.Seq // counts the events of all agents; never reused
-	Time    time.Time
-	Topic   bridge.Topic
-	Agent   config.AgentID
-	Source  string // "sandbox:" and the agent's Linux user
-	Payload json.RawMessage
-	// Gap is set instead of the other fields if events are missing.
-	Gap *Gap
-}
-
-// Gap is a range of numbers that are not all kept any more. Those that are follow.
-type Gap struct{ From, To events.Seq }
-
 // Topics stores the events of each agent's programs durably and passes them to
 // subscribers. Deleting an agent deletes its events. Topics implements bridge.Events.
 type Topics struct {
@@ -102,7 +87,7 @@ func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic
 
 // trim deletes an agent's oldest events beyond the limit and records up to where.
 func (t *Topics) trim(ctx context.Context, tx *sql.Tx, agent config.AgentID) error {
-	var until events.Seq
+	var until bridge.EventSeq
 	err := tx.QueryRowContext(ctx, "SELECT seq FROM topics WHERE agent = ? ORDER BY seq DESC LIMIT 1 OFFSET ?", agent, t.keep).Scan(&until)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -119,81 +104,52 @@ func (t *Topics) trim(ctx context.Context, tx *sql.Tx, agent config.AgentID) err
 	return err
 }
 
-// TopicPattern is a topic, or a prefix followed by "*".
-type TopicPattern string
-
-// ParseTopicPattern checks a pattern.
-func ParseTopicPattern(text string) (TopicPattern, error) {
-	prefix, all := strings.CutSuffix(text, "*")
-	if all && prefix == "" {
-		return TopicPattern(text), nil
-	}
-	if _, err := bridge.ParseTopic(prefix); err != nil {
-		return "", err
-	}
-	return TopicPattern(text), nil
-}
-
-func (p TopicPattern) matches(topic bridge.Topic) bool {
-	prefix, all := strings.CutSuffix(string(p), "*")
-	return string(topic) == prefix || all && strings.HasPrefix(string(topic), prefix)
-}
-
-// TopicFilter selects events.
-type TopicFilter struct {
-	// Agent selects what this agent sees: its own and shared events. Empty selects all.
-	Agent config.AgentID
-	After events.Seq // selects greater numbers
-	// Topics selects events that match one of the patterns. None selects all.
-	Topics []TopicPattern
-}
-
 // Last returns the number of the newest event of any agent.
-func (t *Topics) Last(ctx context.Context) (events.Seq, error) {
-	last, _, err := store.Find(ctx, t.db, "read events", store.Value[events.Seq], "SELECT seq FROM sqlite_sequence WHERE name = 'topics'")
+func (t *Topics) Last(ctx context.Context) (bridge.EventSeq, error) {
+	last, _, err := store.Find(ctx, t.db, "read events", store.Value[bridge.EventSeq], "SELECT seq FROM sqlite_sequence WHERE name = 'topics'")
 	return last, err
 }
 
 // topicCursor is the position of a reader.
 type topicCursor struct {
-	at  events.Seq // read up to here
-	gap events.Seq // gaps are reported up to here
+	at  bridge.EventSeq // read up to here
+	gap bridge.EventSeq // gaps are reported up to here
 }
 
 // Read yields the stored events of a filter, and with follow then new ones until the context ends.
 // A reader too slow to read all gets a Gap. A number that does not exist yet is fault.InvalidArgs,
 // an unknown agent fault.NotFound.
-func (t *Topics) Read(ctx context.Context, f TopicFilter, follow bool) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (t *Topics) Read(ctx context.Context, f bridge.EventFilter, follow bool) iter.Seq2[bridge.Event, error] {
+	return func(yield func(bridge.Event, error) bool) {
 		if len(f.Topics) > maxPatterns {
-			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than %d", len(f.Topics), maxPatterns).Advise("Use a prefix with *, or no filter."))
+			yield(bridge.Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than %d", len(f.Topics), maxPatterns).Advise("Use a prefix with *, or no filter."))
 			return
 		}
-		events.Follow(ctx, topicCursor{at: f.After}, follow, func(ctx context.Context, c topicCursor) ([]Event, topicCursor, <-chan struct{}, error) {
+		events.Follow(ctx, topicCursor{at: f.After}, follow, func(ctx context.Context, c topicCursor) ([]bridge.Event, topicCursor, <-chan struct{}, error) {
 			return t.next(ctx, f, c)
 		})(yield)
 	}
 }
 
 // next reads a page of events for events.Follow.
-func (t *Topics) next(ctx context.Context, f TopicFilter, c topicCursor) (list []Event, _ topicCursor, more <-chan struct{}, _ error) {
+func (t *Topics) next(ctx context.Context, f bridge.EventFilter, c topicCursor) (list []bridge.Event, _ topicCursor, more <-chan struct{}, _ error) {
 	more = t.emitted.Next() // before reading, so that no event is missed
 	err := t.db.Read(ctx, "read events", func(tx *sql.Tx) error {
 		if err := checkFilter(ctx, tx, f, c.at); err != nil {
 			return err
 		}
-		var gone events.Seq // the last deleted event
+		var gone bridge.EventSeq // the last deleted event
 		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(until), 0) FROM topic_marks WHERE ?1 IN ('', agent) OR shared", f.Agent).Scan(&gone); err != nil {
 			return err
 		}
 		if gone > max(c.at, c.gap) {
-			list = append(list, Event{Seq: c.at, Time: time.Now().UTC(), Gap: &Gap{c.at + 1, gone}})
+			list = append(list, bridge.Event{Seq: c.at, Time: time.Now().UTC(), Gap: &bridge.EventGap{From: c.at + 1, To: gone}})
 			c.gap = gone
 		}
 		found, err := store.All(ctx, tx, scanEvent, `SELECT seq, time, topic, agent, source, payload FROM topics
 			WHERE seq > ?1 AND (?2 IN ('', agent) OR shared) ORDER BY seq LIMIT ?3`, c.at, f.Agent, eventPage)
 		for _, e := range found {
-			if c.at = e.Seq; f.has(e.Topic) {
+			if c.at = e.Seq; has(f, e.Topic) {
 				list = append(list, e)
 			}
 		}
@@ -206,9 +162,9 @@ func (t *Topics) next(ctx context.Context, f TopicFilter, c topicCursor) (list [
 }
 
 // checkFilter refuses numbers and agents that do not exist.
-func checkFilter(ctx context.Context, tx *sql.Tx, f TopicFilter, at events.Seq) error {
+func checkFilter(ctx context.Context, tx *sql.Tx, f bridge.EventFilter, at bridge.EventSeq) error {
 	const op = "read events"
-	var last events.Seq
+	var last bridge.EventSeq
 	var exists bool
 	if err := tx.QueryRowContext(ctx, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'topics'), 0), ?1 = '' OR EXISTS (SELECT 1 FROM agents WHERE id = ?1)", f.Agent).
 		Scan(&last, &exists); err != nil {
@@ -223,12 +179,12 @@ func checkFilter(ctx context.Context, tx *sql.Tx, f TopicFilter, at events.Seq) 
 	return nil
 }
 
-func (f TopicFilter) has(topic bridge.Topic) bool {
-	return len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(p TopicPattern) bool { return p.matches(topic) })
+func has(f bridge.EventFilter, topic bridge.Topic) bool {
+	return len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(t bridge.Topics) bool { return t.Holds(topic) })
 }
 
-func scanEvent(row store.Row) (Event, error) {
-	var e Event
+func scanEvent(row store.Row) (bridge.Event, error) {
+	var e bridge.Event
 	var payload string
 	err := row.Scan(&e.Seq, store.Time(&e.Time), &e.Topic, &e.Agent, &e.Source, &payload)
 	e.Payload = json.RawMessage(payload)
