@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/image/debian"
-	"osaurus-sandbox/vm/image/pack"
 )
 
 // makeTimeout is long, because the first fetch downloads package lists and 40 MB, and
@@ -113,7 +113,7 @@ func try(t testing.TB, arch, name string, make func(ctx context.Context, temp st
 	dir := filepath.Join(labDir(t), arch)
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
-	unlock, err := pack.AcquireLock(ctx, filepath.Join(dir, name+".lock"), nil)
+	unlock, err := config.Lock(ctx, filepath.Join(dir, name+".lock"), nil)
 	if err != nil {
 		return "", err
 	}

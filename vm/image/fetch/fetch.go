@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/pack"
@@ -58,7 +59,7 @@ func (c *Client) Get(ctx context.Context, f File, report progress.Func) (string,
 		return "", fault.New(fault.Execution, "download", f.URL, err)
 	}
 	file := filepath.Join(c.Dir, name)
-	unlock, err := pack.AcquireLock(ctx, file+".lock", func() { report.Note("waiting for another program to download " + name) })
+	unlock, err := config.Lock(ctx, file+".lock", func() { report.Note("waiting for another program to download " + name) })
 	if err != nil {
 		return "", err
 	}

@@ -25,7 +25,7 @@ func (f Folders) Path(name string) string { return filepath.Join(f.Dir, name) }
 func (f Folders) temp(name string) string { return f.Path("." + name + ".new") }
 
 func (f Folders) lock(ctx context.Context, report progress.Func) (unlock func(), err error) {
-	return AcquireLock(ctx, f.Path(".lock"), func() { report.Note("waiting for another program that is changing " + f.Dir) })
+	return config.Lock(ctx, f.Path(".lock"), func() { report.Note("waiting for another program that is changing " + f.Dir) })
 }
 
 // Build creates a folder unless open succeeds: fill writes its files to an empty folder. A

@@ -15,9 +15,6 @@ import (
 
 // TestMain lets tests start this program as a process to kill.
 func TestMain(m *testing.M) {
-	if path := os.Getenv("LOCK_HOLDER"); path != "" {
-		holdLock(path)
-	}
 	if dir := os.Getenv("PACK_STORE"); dir != "" {
 		churn(pack.Store{Dir: dir}, os.Getenv("PACK_ARCHIVE"))
 	}

@@ -1,4 +1,4 @@
-package pack_test
+package config
 
 import (
 	"context"
@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"osaurus-sandbox/vm/image/pack"
 )
 
-// holdLock holds a lock until this process is killed.
-func holdLock(path string) {
-	if _, err := pack.AcquireLock(context.Background(), path, nil); err != nil {
+// TestMain holds a lock until it is killed, for TestLockWaitsForAnotherProcess.
+func TestMain(m *testing.M) {
+	path := os.Getenv("LOCK_HOLDER")
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	if _, err := Lock(context.Background(), path, nil); err != nil {
 		panic(err)
 	}
 	fmt.Println("held")
@@ -41,11 +43,11 @@ func TestLockWaitsForAnotherProcess(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := pack.AcquireLock(ctx, path, nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Lock(ctx, path, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Acquire of a held lock = %v, want the context's error", err)
 	}
 
-	unlock, err := pack.AcquireLock(t.Context(), path, func() { go holder.Process.Kill() })
+	unlock, err := Lock(t.Context(), path, func() { go holder.Process.Kill() })
 	if err != nil {
 		t.Fatal(err)
 	}
