@@ -62,7 +62,7 @@ func (x *exchange) required(r *http.Request) *refusal {
 			continue
 		}
 		for _, value := range values {
-			c := x.fits(key, value)
+			c := x.fits(InHeader, key, value)
 			if c == nil {
 				return foreign(wanted, "has another credential in the header "+key)
 			}
@@ -73,7 +73,7 @@ func (x *exchange) required(r *http.Request) *refusal {
 		if !accountParameter(key) && !x.bound(InQuery, key) {
 			continue
 		}
-		c := x.fitsQuery(key, value)
+		c := x.fits(InQuery, key, value)
 		if c == nil {
 			return foreign(wanted, "has another credential in the parameter "+clip(key))
 		}
@@ -95,28 +95,21 @@ func (x *exchange) bound(in Position, key string) bool {
 	})
 }
 
-// fits returns the credential whose placeholder is all that a header has.
-func (x *exchange) fits(key, value string) *Credential {
+// fits returns the credential whose placeholder is all that a header or a parameter has.
+func (x *exchange) fits(in Position, key, value string) *Credential {
 	login, isBasic := basic(key, value)
 	user, password, _ := strings.Cut(login, ":")
 	for _, c := range x.longestFirst() {
 		switch {
-		case c.In == InQuery || c.key() != key:
+		case c.key() != key || (c.In == InQuery) != (in == InQuery):
+		case c.In == InQuery && value == c.Placeholder:
+			return c
 		case c.In == InHeader && strings.Count(value, c.Placeholder) == 1 && bearer.MatchString(strings.Replace(value, c.Placeholder, "\x00", 1)):
 			return c
 		case c.In == InBasic && isBasic && password == c.Placeholder:
 			return c
 		// GitHub takes the user as the token only if there is no other.
 		case c.In == InBasic && isBasic && user == c.Placeholder && (password == "" || password == "x-oauth-basic"):
-			return c
-		}
-	}
-	return nil
-}
-
-func (x *exchange) fitsQuery(key, value string) *Credential {
-	for _, c := range x.longestFirst() {
-		if c.In == InQuery && c.Key == key && c.Placeholder == value {
 			return c
 		}
 	}

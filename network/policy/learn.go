@@ -54,8 +54,16 @@ func Learn(observed []Observation) []Suggestion {
 			}
 		}
 	}
-	mergeSets(seen)
-	mergeSiblings(seen)
+	var sets []func(config.NetworkRule) (config.NetworkRule, bool)
+	for _, set := range Sets() {
+		sets = append(sets, func(r config.NetworkRule) (config.NetworkRule, bool) {
+			ok := inSet(set.Name, r.Host) && !seen[r.String()].isPrivate
+			r.Host, r.Set = "", set.Name
+			return r, ok
+		})
+	}
+	merge(seen, sets...)
+	merge(seen, siblings)
 	list := make([]Suggestion, 0, len(seen))
 	for _, s := range seen {
 		list = append(list, *s)
@@ -85,36 +93,22 @@ func add(seen map[string]*Suggestion, rule config.NetworkRule, s Suggestion) {
 	}
 }
 
-// mergeSets replaces rules for hosts by those for sets, the set that covers most first.
-func mergeSets(seen map[string]*Suggestion) {
-	for {
+// merge replaces rules for hosts by those that merged returns for several of them, the one that covers most first.
+func merge(seen map[string]*Suggestion, merged ...func(config.NetworkRule) (config.NetworkRule, bool)) {
+	for again := true; again; {
 		groups := map[string][]string{}
-		for _, set := range Sets() {
-			group(seen, groups, func(r config.NetworkRule) (config.NetworkRule, bool) {
-				ok := inSet(set.Name, r.Host) && !seen[r.String()].isPrivate
-				r.Host, r.Set = "", set.Name
-				return r, ok
-			})
+		for _, f := range merged {
+			group(seen, groups, f)
 		}
-		if !mergeLargest(seen, groups) {
-			return
-		}
+		again = mergeLargest(seen, groups)
 	}
 }
 
-// mergeSiblings replaces rules for hosts by those for all hosts below their parent.
-func mergeSiblings(seen map[string]*Suggestion) {
-	for {
-		groups := map[string][]string{}
-		group(seen, groups, func(r config.NetworkRule) (config.NetworkRule, bool) {
-			_, parent, ok := strings.Cut(r.Host, ".")
-			r.Host = "*." + parent
-			return r, ok && !config.IsPublicSuffix(parent)
-		})
-		if !mergeLargest(seen, groups) {
-			return
-		}
-	}
+// siblings returns the rule for all hosts below the parent of a rule's host.
+func siblings(r config.NetworkRule) (config.NetworkRule, bool) {
+	_, parent, ok := strings.Cut(r.Host, ".")
+	r.Host = "*." + parent
+	return r, ok && !config.IsPublicSuffix(parent)
 }
 
 // group adds the rules for single hosts to the groups of the rules that could replace them.
