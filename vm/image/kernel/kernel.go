@@ -25,24 +25,14 @@ const (
 	headSize = 0x208
 )
 
-// Unpack returns a kernel in its loadable form. The input may be loadable, packed with
-// gzip, or an EFI zboot image with a gzip or zstd payload, like Alpine's arm64 kernel.
-func Unpack(arch vm.Arch, b []byte) ([]byte, error) {
-	plain, err := unpack(arch, b)
-	if err != nil {
-		return nil, refuse("", err)
-	}
-	return plain, nil
-}
-
 // Write reads a kernel and writes it to a file in its loadable form. See Unpack.
 func Write(arch vm.Arch, r io.Reader, path string) error {
 	b, err := readAll(r, MaxSize)
+	if err == nil {
+		b, err = Unpack(arch, b)
+	}
 	if err != nil {
 		return refuse(path, err)
-	}
-	if b, err = Unpack(arch, b); err != nil {
-		return err
 	}
 	return os.WriteFile(path, b, 0o644)
 }
@@ -69,7 +59,9 @@ func refuse(path string, err error) error {
 		Advise("Use a distribution's kernel for the guest's architecture.")
 }
 
-func unpack(arch vm.Arch, b []byte) (_ []byte, err error) {
+// Unpack returns a kernel in its loadable form. The input may be loadable, packed with
+// gzip, or an EFI zboot image with a gzip or zstd payload, like Alpine's arm64 kernel.
+func Unpack(arch vm.Arch, b []byte) (_ []byte, err error) {
 	for range maxWrappings + 1 {
 		switch formOf(b) {
 		case loadable(arch):

@@ -78,26 +78,20 @@ func (m Manifest) Digest() Digest {
 }
 
 // ParseManifest parses and validates a manifest. Errors name the invalid key.
-func ParseManifest(text []byte) (Manifest, error) {
-	m, err := parseManifest(text)
+func ParseManifest(text []byte) (m Manifest, err error) {
+	err = json.Unmarshal(text, &m)
+	switch {
+	case len(text) > maxManifest:
+		err = fmt.Errorf("it is longer than %d bytes", maxManifest)
+	case err == nil && m.Format != format:
+		err = fmt.Errorf("format %d is not supported, only %d", m.Format, format)
+	case err == nil:
+		err = m.check()
+	}
 	if err != nil {
 		return Manifest{}, fault.New(fault.InvalidArgs, "read pack manifest", "", err)
 	}
 	return m, nil
-}
-
-func parseManifest(text []byte) (Manifest, error) {
-	var m Manifest
-	if len(text) > maxManifest {
-		return m, fmt.Errorf("it is longer than %d bytes", maxManifest)
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return m, err
-	}
-	if m.Format != format {
-		return m, fmt.Errorf("format %d is not supported, only %d", m.Format, format)
-	}
-	return m, m.check()
 }
 
 // ValidName reports whether a name is valid for a pack and its folder.
